@@ -1,0 +1,2 @@
+//! The howdah-php executable: libphp behind our own SAPI.
+#![deny(unsafe_code)]

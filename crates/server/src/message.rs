@@ -1,0 +1,225 @@
+//! Requests and responses as the data plane sees them, whatever protocol version carried them.
+//!
+//! A request's head stays in the buffer it was received in: names and values are slices of it.
+//! A response's header fields are one block of `Name: value\r\n` lines, so that a cached file's
+//! head is a reference count and not a rebuild. Fields that belong to the connection
+//! (`Date`, `Server`, `Content-Length`, `Transfer-Encoding`, `Connection`) are never in the
+//! block: the connection writes them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::body::Body;
+
+/// A request head after the protocol layer has checked its framing and syntax.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Method as sent, a token (RFC 9110, 9.1); compared case-sensitively.
+    pub method: Bytes,
+    /// Request target as sent, in origin form (RFC 9112, 3.2.1); PHP's `REQUEST_URI`.
+    pub target: Bytes,
+    /// Decoded and normalised path: starts with `/`, holds no `.` or `..` segment, no empty
+    /// segment and no NUL.
+    pub path: Bytes,
+    /// What follows the first `?` of the target, without it; empty if there is none.
+    pub query: Bytes,
+    /// Protocol version of the message.
+    pub version: Version,
+    /// `Host` or `:authority`, lower case, without port and trailing dot; empty if absent.
+    pub host: Bytes,
+    /// Header fields in the order received, names as sent.
+    pub fields: Fields,
+    /// How the connection reached us.
+    pub connection: Arc<ConnectionInfo>,
+    /// Unique within the instance; appears in the log and in PHP error records.
+    pub id: u64,
+}
+
+/// Protocol version of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    Http11,
+}
+
+impl Version {
+    /// As in `SERVER_PROTOCOL`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Version::Http10 => "HTTP/1.0",
+            Version::Http11 => "HTTP/1.1",
+        }
+    }
+}
+
+/// What is the same for all requests of one connection.
+#[derive(Debug, Clone)]
+pub struct ConnectionInfo {
+    /// The client's address; `None` on a unix socket.
+    pub peer: Option<SocketAddr>,
+    /// The address it connected to; `None` on a unix socket.
+    pub local: Option<SocketAddr>,
+    /// Whether the client speaks TLS to us.
+    pub tls: bool,
+}
+
+impl ConnectionInfo {
+    /// `http` or `https`.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls { "https" } else { "http" }
+    }
+}
+
+/// Header fields of a request: slices of the buffer that the head was received in.
+#[derive(Debug, Clone, Default)]
+pub struct Fields {
+    buffer: Bytes,
+    spans: Vec<FieldSpan>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct FieldSpan {
+    name: (u32, u32),
+    value: (u32, u32),
+}
+
+impl Fields {
+    /// No fields yet; names and values that are pushed are ranges of `buffer`.
+    pub fn new(buffer: Bytes, capacity: usize) -> Self {
+        Fields { buffer, spans: Vec::with_capacity(capacity) }
+    }
+
+    /// Builds fields from pairs; for tests and for protocols that do not keep a buffer.
+    pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Self {
+        let mut buffer = Vec::new();
+        let mut spans = Vec::new();
+        for (name, value) in pairs {
+            let start = buffer.len();
+            buffer.extend_from_slice(name);
+            let middle = buffer.len();
+            buffer.extend_from_slice(value);
+            spans.push(FieldSpan {
+                name: (start as u32, middle as u32),
+                value: (middle as u32, buffer.len() as u32),
+            });
+        }
+        Fields { buffer: buffer.into(), spans }
+    }
+
+    /// Adds a field by its ranges in the buffer.
+    ///
+    /// # Panics
+    /// If a range does not lie within the buffer.
+    pub fn push(&mut self, name: std::ops::Range<usize>, value: std::ops::Range<usize>) {
+        assert!(name.end <= self.buffer.len() && value.end <= self.buffer.len());
+        self.spans.push(FieldSpan {
+            name: (name.start as u32, name.end as u32),
+            value: (value.start as u32, value.end as u32),
+        });
+    }
+
+    /// All fields in the order received.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.spans.iter().map(|span| (self.slice(span.name), self.slice(span.value)))
+    }
+
+    /// Value of the first field of this name, compared without regard to ASCII case.
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        self.iter().find(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes())).map(|(_, v)| v)
+    }
+
+    /// Values of all fields of this name.
+    pub fn get_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+        self.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name.as_bytes())).map(|(_, v)| v)
+    }
+
+    /// Number of fields.
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there is no field.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    fn slice(&self, (start, end): (u32, u32)) -> &[u8] {
+        &self.buffer[start as usize..end as usize]
+    }
+}
+
+/// A response before the protocol layer frames it.
+#[derive(Debug)]
+pub struct Response {
+    /// Status code, 200 to 599.
+    pub status: u16,
+    /// Reason phrase if it is not the registered one (PHP's `header("HTTP/1.1 404 Gone fishing")`).
+    pub reason: Option<Bytes>,
+    /// Header fields as `Name: value\r\n` lines.
+    pub fields: FieldBlock,
+    /// The body; its length decides the framing.
+    pub body: Body,
+    /// The connection must not be used for another request.
+    pub close: bool,
+}
+
+impl Response {
+    /// A response without header fields.
+    pub fn new(status: u16, body: Body) -> Self {
+        Response { status, reason: None, fields: FieldBlock::default(), body, close: false }
+    }
+
+    /// Adds a field; see [`FieldBlock::push`].
+    pub fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.fields.push(name, value);
+        self
+    }
+}
+
+/// Header fields of a response, as the lines that HTTP/1 writes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FieldBlock(Bytes);
+
+impl FieldBlock {
+    /// Wraps lines that are already well formed.
+    pub fn from_lines(lines: Bytes) -> Self {
+        debug_assert!(lines.is_empty() || lines.ends_with(b"\r\n"));
+        FieldBlock(lines)
+    }
+
+    /// Appends a field. Bytes that would end the line or the head (CR, LF, NUL) are dropped from
+    /// the value, so that no value can add a field of its own.
+    pub fn push(&mut self, name: &str, value: impl AsRef<[u8]>) {
+        let value = value.as_ref();
+        let mut lines = Vec::with_capacity(self.0.len() + name.len() + value.len() + 4);
+        lines.extend_from_slice(&self.0);
+        lines.extend_from_slice(name.as_bytes());
+        lines.extend_from_slice(b": ");
+        lines.extend(value.iter().filter(|b| !matches!(b, b'\r' | b'\n' | 0)));
+        lines.extend_from_slice(b"\r\n");
+        self.0 = lines.into();
+    }
+
+    /// The lines.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Fields in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.0.split(|b| *b == b'\n').filter_map(|line| {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let colon = memchr::memchr(b':', line)?;
+            Some((&line[..colon], line[colon + 1..].trim_ascii()))
+        })
+    }
+
+    /// Value of the first field of this name, compared without regard to ASCII case.
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        self.iter().find(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes())).map(|(_, v)| v)
+    }
+}

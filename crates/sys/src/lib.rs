@@ -1,0 +1,2 @@
+//! Safe Linux calls: processes, descriptors, shared memory, futex, credentials.
+#![deny(unsafe_code)]

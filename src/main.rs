@@ -1,0 +1,3 @@
+//! The `howdah` command.
+#![forbid(unsafe_code)]
+fn main() {}
