@@ -1,0 +1,31 @@
+#!/bin/sh
+# Makes sure that Debian packages are installed: tools/require.sh PACKAGE...
+# Does nothing (and takes a few milliseconds) when they are; installs the missing ones through apt
+# as root; otherwise prints the exact command to type and fails.
+set -eu
+
+missing=
+for package in "$@"; do
+    status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+    [ "$status" = installed ] || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" -ne 0 ]; then
+    echo "Missing packages. Install them with:" >&2
+    echo "    sudo apt-get update && sudo apt-get install -y --no-install-recommends$missing" >&2
+    exit 1
+fi
+
+echo "Installing$missing" >&2
+export DEBIAN_FRONTEND=noninteractive
+# A package that brings a service must not start it: its port may be in use, and it is not asked for.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+    trap 'rm -f "$policy"' EXIT
+fi
+apt-get update -qq
+# shellcheck disable=SC2086 # a list of package names
+apt-get install -y -qq --no-install-recommends $missing >/dev/null
