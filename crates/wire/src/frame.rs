@@ -1,0 +1,140 @@
+//! The frames of a worker's answer.
+//!
+//! Order: any number of [`Kind::Informational`], then one [`Kind::Head`], any number of
+//! [`Kind::Body`], one [`Kind::End`] (the response is complete), and at last one [`Kind::Done`]
+//! (the worker is free). [`Kind::Log`] may come at any time, [`Kind::Descriptors`] only first.
+
+use crate::bytes::{Malformed, Put, Take};
+
+/// Kind of a frame, the number on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Status, reason phrase and header fields: [`Head`].
+    Head = 1,
+    /// Part of the body.
+    Body = 2,
+    /// The response is complete; the script may go on (`fastcgi_finish_request`). No payload.
+    End = 3,
+    /// The request is over and the slot is the router's again: [`Done`].
+    Done = 4,
+    /// A record for the log: [`Log`].
+    Log = 5,
+    /// An interim response (`headers_send(103)`): [`Head`].
+    Informational = 6,
+    /// The worker waits on its socket for the descriptors that the request announced. No payload.
+    Descriptors = 7,
+}
+
+impl Kind {
+    /// From the number on the wire.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Kind::Head,
+            2 => Kind::Body,
+            3 => Kind::End,
+            4 => Kind::Done,
+            5 => Kind::Log,
+            6 => Kind::Informational,
+            7 => Kind::Descriptors,
+            _ => return None,
+        })
+    }
+}
+
+/// Status and header fields as the script set them; not checked for syntax.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Head<'a> {
+    /// Status code.
+    pub status: u16,
+    /// Reason phrase that the script gave, or empty.
+    pub reason: &'a [u8],
+    fields: &'a [u8],
+}
+
+impl<'a> Head<'a> {
+    /// Begins an encoding; header fields follow with [`Head::put_field`].
+    pub fn put(out: &mut Vec<u8>, status: u16, reason: &[u8]) {
+        out.put_u16(status);
+        out.put_bytes(reason);
+    }
+
+    /// Appends one field as a line `Name: value` without its end.
+    pub fn put_field(out: &mut Vec<u8>, line: &[u8]) {
+        out.put_bytes(line);
+    }
+
+    /// Decodes all but the fields, which [`Head::fields`] decodes one by one.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, Malformed> {
+        let mut take = Take(payload);
+        let status = take.u16()?;
+        let reason = take.bytes()?;
+        let mut fields = take;
+        while !fields.0.is_empty() {
+            fields.bytes()?;
+        }
+        Ok(Head { status, reason, fields: take.0 })
+    }
+
+    /// The header lines.
+    pub fn fields(&self) -> impl Iterator<Item = &'a [u8]> {
+        let mut take = Take(self.fields);
+        std::iter::from_fn(move || take.bytes().ok())
+    }
+}
+
+/// What a finished request has cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Done {
+    /// `memory_get_peak_usage(true)` in bytes.
+    pub peak_memory: u64,
+    /// Processor time, user and system, in microseconds.
+    pub cpu_us: u64,
+    /// The worker leaves after this request (its request limit was reached, or it must).
+    pub leaving: bool,
+}
+
+impl Done {
+    /// Appends the encoding.
+    pub fn put(self, out: &mut Vec<u8>) {
+        out.put_u64(self.peak_memory);
+        out.put_u64(self.cpu_us);
+        out.put_u8(u8::from(self.leaving));
+    }
+
+    /// Decodes a payload.
+    pub fn decode(payload: &[u8]) -> Result<Self, Malformed> {
+        let mut take = Take(payload);
+        let done = Done { peak_memory: take.u64()?, cpu_us: take.u64()?, leaving: take.u8()? != 0 };
+        take.end()?;
+        Ok(done)
+    }
+}
+
+/// A record for the log.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Log<'a> {
+    /// Syslog severity, 0 (emergency) to 7 (debug).
+    pub severity: u8,
+    /// The message, perhaps of several lines.
+    pub message: &'a [u8],
+    /// More of the same message follows in the next frame of this kind.
+    pub more: bool,
+}
+
+impl<'a> Log<'a> {
+    /// Appends the encoding.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.put_u8(self.severity);
+        out.put_u8(u8::from(self.more));
+        out.extend_from_slice(self.message);
+    }
+
+    /// Decodes a payload.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, Malformed> {
+        let mut take = Take(payload);
+        let severity = take.u8()?.min(7);
+        let more = take.u8()? != 0;
+        Ok(Log { severity, more, message: take.0 })
+    }
+}

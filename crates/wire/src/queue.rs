@@ -1,0 +1,260 @@
+//! Requests on their way to whichever worker is idle.
+//!
+//! One producer (the router, under a lock of its own), many consumers (the workers). A request
+//! occupies a slot from the moment it is published until its answer is complete. The slot's
+//! claim word decides who has it: a worker takes it with one compare-and-swap that carries the
+//! ring position, so that a request is taken exactly once, a worker's death leaves no doubt about
+//! which request it had, and a stale look at an old ring position cannot succeed.
+//!
+//! Functions return whether somebody must be woken; the caller makes the system call.
+
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+use crate::region::{Region, load_bytes, store_bytes};
+
+/// A worker: its number in the pool and which process in that place it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// Number of the worker, below [`Owner::LIMIT`].
+    pub index: u16,
+    /// Counts the processes that had this number.
+    pub incarnation: u16,
+}
+
+impl Owner {
+    /// Numbers from here on mark queue states.
+    pub const LIMIT: u16 = 0xfff0;
+}
+
+/// State of a slot, as held in its claim word: the low half of the ring position it was
+/// published at, then the owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// Nobody's.
+    Free,
+    /// Published at a position and not taken yet.
+    Queued(u32),
+    /// Taken back by the router before a worker took it.
+    Cancelled(u32),
+    /// Taken by a worker.
+    Taken(u32, Owner),
+}
+
+const FREE: u16 = 0xffff;
+const QUEUED: u16 = 0xfffe;
+const CANCELLED: u16 = 0xfffd;
+
+impl Claim {
+    fn encode(self) -> u64 {
+        let word = |ticket: u32, incarnation: u16, index: u16| {
+            u64::from(ticket) << 32 | u64::from(incarnation) << 16 | u64::from(index)
+        };
+        match self {
+            Claim::Free => word(0, 0, FREE),
+            Claim::Queued(ticket) => word(ticket, 0, QUEUED),
+            Claim::Cancelled(ticket) => word(ticket, 0, CANCELLED),
+            Claim::Taken(ticket, owner) => word(ticket, owner.incarnation, owner.index),
+        }
+    }
+
+    fn decode(word: u64) -> Self {
+        let ticket = (word >> 32) as u32;
+        match word as u16 {
+            QUEUED => Claim::Queued(ticket),
+            CANCELLED => Claim::Cancelled(ticket),
+            index if index < Owner::LIMIT => {
+                Claim::Taken(ticket, Owner { index, incarnation: (word >> 16) as u16 })
+            }
+            _ => Claim::Free,
+        }
+    }
+}
+
+/// The router's private side of the queue; the region's copies of these are hints for workers.
+#[derive(Debug)]
+pub struct Producer {
+    tail: u64,
+    free: Vec<u32>,
+}
+
+/// A request was not published: workers have not passed enough entries of cancelled requests.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Full;
+
+impl Producer {
+    /// Takes possession of a fresh region.
+    pub fn new<M: AsRef<[AtomicU64]>>(region: &Region<M>) -> Self {
+        let slots = region.geometry().slots;
+        for slot in 0..slots {
+            if let Some(words) = region.slot(slot) {
+                words.claim.store(Claim::Free.encode(), Relaxed);
+            }
+        }
+        Producer { tail: 0, free: (0..slots).rev().collect() }
+    }
+
+    /// The most recently used free slot: its pages are in memory and in the caches.
+    pub fn take_slot(&mut self) -> Option<u32> {
+        self.free.pop()
+    }
+
+    /// Whether a slot is free.
+    pub fn has_slot(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Gives a slot back that was taken and is not in a worker's hands.
+    pub fn release<M: AsRef<[AtomicU64]>>(&mut self, region: &Region<M>, slot: u32) {
+        if let Some(words) = region.slot(slot) {
+            words.claim.store(Claim::Free.encode(), Release);
+            debug_assert!(!self.free.contains(&slot), "slot {slot} released twice");
+            self.free.push(slot);
+        }
+    }
+
+    /// Makes a staged request visible to workers. Returns its ticket and whether a sleeping
+    /// worker must be woken through [`Region::wake_word`].
+    pub fn publish<M: AsRef<[AtomicU64]>>(
+        &mut self,
+        region: &Region<M>,
+        slot: u32,
+    ) -> Result<(u32, bool), Full> {
+        let waiting = self.tail.wrapping_sub(region.head().load(Acquire));
+        let Some(words) = region.slot(slot) else { return Err(Full) };
+        if waiting >= region.entries() {
+            return Err(Full);
+        }
+        let ticket = self.tail as u32;
+        words.claim.store(Claim::Queued(ticket).encode(), Release);
+        region.entry(self.tail).store(u64::from(slot), Release);
+        self.tail = self.tail.wrapping_add(1);
+        region.tail().store(self.tail, SeqCst);
+        Ok((ticket, region.call_worker()))
+    }
+}
+
+impl<M: AsRef<[AtomicU64]>> Region<M> {
+    /// Fills a slot that [`Producer::take_slot`] gave, for router thread `thread`. The request
+    /// must fit [`Geometry::request_bytes`](crate::region::Geometry); `false` if it does not.
+    pub fn stage(&self, slot: u32, thread: u32, request: &[u8]) -> bool {
+        let Some(words) = self.slot(slot) else { return false };
+        if request.len() > self.geometry().request_bytes as usize {
+            return false;
+        }
+        store_bytes(self.request_area(slot), request);
+        words.request_len.store(request.len() as u64, Relaxed);
+        words.thread.store(u64::from(thread), Relaxed);
+        words.aborted.store(0, Relaxed);
+        words.consumed.store(0, Relaxed);
+        words.written.store(0, Relaxed);
+        words.waiting.store(0, Relaxed);
+        true
+    }
+
+    /// Who has a slot. Anything that a worker may have scribbled reads as some state.
+    pub fn claim_of(&self, slot: u32) -> Claim {
+        self.slot(slot).map_or(Claim::Free, |words| Claim::decode(words.claim.load(Acquire)))
+    }
+
+    /// Takes a request back that no worker has taken yet; `true` if that succeeded.
+    pub fn cancel(&self, slot: u32, ticket: u32) -> bool {
+        self.slot(slot).is_some_and(|words| {
+            let (from, to) = (Claim::Queued(ticket), Claim::Cancelled(ticket));
+            words.claim.compare_exchange(from.encode(), to.encode(), AcqRel, Acquire).is_ok()
+        })
+    }
+
+    /// Asks workers to leave as soon as they are idle, as many as `count` says.
+    pub fn retire(&self, count: u64) {
+        self.retire_word().fetch_add(count, SeqCst);
+        self.wake_word().fetch_add(1, SeqCst);
+    }
+
+    /// Asks all workers to leave when nothing is queued any more.
+    pub fn close(&self) {
+        self.closing().store(1, SeqCst);
+        self.wake_word().fetch_add(1, SeqCst);
+    }
+
+    fn call_worker(&self) -> bool {
+        if self.sleepers().load(SeqCst) == 0 {
+            return false;
+        }
+        self.wake_word().fetch_add(1, SeqCst);
+        true
+    }
+}
+
+/// What an idle worker finds.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A request: slot, ticket and the router thread that waits for the answer.
+    Request {
+        /// The slot, now this worker's.
+        slot: u32,
+        /// Identifies the request among all that used this slot.
+        ticket: u32,
+        /// Router thread to notify.
+        thread: u64,
+    },
+    /// Nothing to do.
+    Idle,
+    /// Leave.
+    Leave,
+}
+
+impl<M: AsRef<[AtomicU64]>> Region<M> {
+    /// Worker side: takes the oldest request, if there is one.
+    pub fn take(&self, me: Owner) -> Work {
+        loop {
+            let head = self.head().load(Acquire);
+            if head == self.tail().load(SeqCst) {
+                break;
+            }
+            let slot = self.entry(head).load(Acquire) as u32;
+            let ticket = head as u32;
+            let mine = self.slot(slot).is_some_and(|words| {
+                let (from, to) = (Claim::Queued(ticket), Claim::Taken(ticket, me));
+                words.claim.compare_exchange(from.encode(), to.encode(), AcqRel, Acquire).is_ok()
+            });
+            // Whoever looked at the entry moves on, also past one that another worker has just
+            // taken and not yet passed.
+            let _ = self.head().compare_exchange(head, head.wrapping_add(1), AcqRel, Acquire);
+            if mine {
+                let thread = self.slot(slot).map_or(0, |words| words.thread.load(Relaxed));
+                return Work::Request { slot, ticket, thread };
+            }
+        }
+        let leave = |count: u64| count.checked_sub(1);
+        if self.retire_word().fetch_update(AcqRel, Acquire, leave).is_ok()
+            || self.closing().load(Acquire) != 0
+        {
+            return Work::Leave;
+        }
+        Work::Idle
+    }
+
+    /// Worker side: announces that this worker is going to wait on [`Region::wake_word`] for a
+    /// value other than the one returned. Look for work once more before waiting, and call
+    /// [`Region::awake`] afterwards.
+    pub fn going_to_sleep(&self) -> u32 {
+        let sequence = self.wake_word().load(SeqCst) as u32;
+        self.sleepers().fetch_add(1, SeqCst);
+        sequence
+    }
+
+    /// Worker side: ends what [`Region::going_to_sleep`] announced.
+    pub fn awake(&self) {
+        self.sleepers().fetch_sub(1, SeqCst);
+    }
+
+    /// Worker side: copies the encoded request of a slot out of shared memory.
+    pub fn request(&self, slot: u32, out: &mut Vec<u8>) {
+        out.clear();
+        if let Some(words) = self.slot(slot) {
+            let len = words.request_len.load(Relaxed) as usize;
+            let len = len.min(self.geometry().request_bytes as usize);
+            load_bytes(self.request_area(slot), len, out);
+        }
+    }
+}

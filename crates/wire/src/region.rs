@@ -1,0 +1,274 @@
+//! Layout of the memory that the router shares with the workers of one application.
+//!
+//! The region is an array of 64-bit atomics, so that no access can race in the sense of the
+//! language, whatever the other side does. All offsets follow from the [`Geometry`], which both
+//! sides get from the supervisor's messages and never from the region itself.
+//!
+//! ```text
+//! head line      producer's tail │ consumers' head │ wake sequence, sleepers, retire, closing
+//! entries        ring of slot numbers, twice as many as there are slots
+//! threads        per router thread: sleeping flag, then one dirty bit per slot
+//! slots          per slot: claim, owner thread, lengths, flags │ written, waiting
+//! requests       per slot: the encoded request
+//! responses      per slot: a byte ring of frames
+//! ```
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Words per cache line; what different processors write is kept on different lines.
+const LINE: usize = 8;
+/// Words per page; payload areas begin on a page so that an unused slot costs no memory.
+const PAGE: usize = 512;
+
+/// Sizes of a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    /// Requests that can be queued or running in workers; a power of two, at most 4096.
+    pub slots: u32,
+    /// Router threads, 1 to 64.
+    pub threads: u32,
+    /// Bytes for an encoded request in a slot; a multiple of 4096.
+    pub request_bytes: u32,
+    /// Bytes of a slot's response ring; a power of two, at least 8192.
+    pub response_bytes: u32,
+}
+
+impl Geometry {
+    /// Room for `workers` workers and as many requests waiting right behind them.
+    pub fn for_pool(workers: u32, threads: u32) -> Self {
+        Geometry {
+            slots: (workers.clamp(1, 2048) * 2).next_power_of_two(),
+            threads: threads.clamp(1, 64),
+            request_bytes: 32 * 1024,
+            response_bytes: 128 * 1024,
+        }
+    }
+
+    /// Checks a geometry that came in a message.
+    pub fn check(self) -> Result<Self, &'static str> {
+        if !self.slots.is_power_of_two() || self.slots > 4096 {
+            return Err("slots: not a power of two up to 4096");
+        }
+        if self.threads == 0 || self.threads > 64 {
+            return Err("threads: not within 1 to 64");
+        }
+        if self.request_bytes == 0
+            || !self.request_bytes.is_multiple_of(4096)
+            || self.request_bytes > 1 << 24
+        {
+            return Err("request_bytes: not a multiple of 4096 up to 16 MiB");
+        }
+        let response = self.response_bytes;
+        if !response.is_power_of_two() || !(8192..=1 << 24).contains(&response) {
+            return Err("response_bytes: not a power of two from 8 KiB to 16 MiB");
+        }
+        Ok(self)
+    }
+
+    /// Size of the region in bytes, a multiple of the page size.
+    pub fn region_bytes(self) -> usize {
+        Layout::new(self).total * 8
+    }
+}
+
+/// Word offsets, derived from a geometry.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    entries: usize,
+    threads: usize,
+    thread_words: usize,
+    slots: usize,
+    requests: usize,
+    request_words: usize,
+    responses: usize,
+    response_words: usize,
+    total: usize,
+}
+
+const TAIL: usize = 0;
+const HEAD: usize = LINE;
+const WAKE: usize = 2 * LINE;
+const SLEEPERS: usize = 2 * LINE + 1;
+const RETIRE: usize = 3 * LINE;
+const CLOSING: usize = 3 * LINE + 1;
+const FIXED: usize = 4 * LINE;
+
+const SLOT_WORDS: usize = 2 * LINE;
+
+impl Layout {
+    fn new(geometry: Geometry) -> Self {
+        let slots = geometry.slots as usize;
+        let entries = FIXED;
+        let threads = (entries + slots * 2).next_multiple_of(LINE);
+        let thread_words = LINE + slots.div_ceil(64).next_multiple_of(LINE);
+        let slot_lines = threads + thread_words * geometry.threads as usize;
+        let requests = (slot_lines + slots * SLOT_WORDS).next_multiple_of(PAGE);
+        let request_words = geometry.request_bytes as usize / 8;
+        let responses = requests + slots * request_words;
+        let response_words = geometry.response_bytes as usize / 8;
+        Layout {
+            entries,
+            threads,
+            thread_words,
+            slots: slot_lines,
+            requests,
+            request_words,
+            responses,
+            response_words,
+            total: responses + slots * response_words,
+        }
+    }
+}
+
+/// A mapped region. `M` is what keeps the mapping alive.
+#[derive(Debug)]
+pub struct Region<M> {
+    memory: M,
+    geometry: Geometry,
+    layout: Layout,
+}
+
+/// Control words of one slot.
+#[derive(Debug)]
+pub struct SlotWords<'a> {
+    /// Who may use the slot; see [`crate::queue::Claim`].
+    pub claim: &'a AtomicU64,
+    /// Router thread that waits for the answer.
+    pub thread: &'a AtomicU64,
+    /// Length of the encoded request in bytes.
+    pub request_len: &'a AtomicU64,
+    /// Not 0 once the client has gone.
+    pub aborted: &'a AtomicU64,
+    /// Bytes of the response ring that the router has taken.
+    pub consumed: &'a AtomicU64,
+    /// Counts up when the router has made room; workers wait on it.
+    pub space: &'a AtomicU64,
+    /// Bytes of the response ring that the worker has written.
+    pub written: &'a AtomicU64,
+    /// Not 0 while the worker waits for room.
+    pub waiting: &'a AtomicU64,
+}
+
+impl<M: AsRef<[AtomicU64]>> Region<M> {
+    /// Takes a mapping of at least [`Geometry::region_bytes`]. `None` if it is smaller.
+    pub fn new(memory: M, geometry: Geometry) -> Option<Self> {
+        let layout = Layout::new(geometry);
+        (memory.as_ref().len() >= layout.total).then_some(Region { memory, geometry, layout })
+    }
+
+    /// Sizes of this region.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn word(&self, index: usize) -> &AtomicU64 {
+        &self.memory.as_ref()[index]
+    }
+
+    pub(crate) fn tail(&self) -> &AtomicU64 {
+        self.word(TAIL)
+    }
+
+    pub(crate) fn head(&self) -> &AtomicU64 {
+        self.word(HEAD)
+    }
+
+    /// Counts up when idle workers are woken; they wait on its low half.
+    pub fn wake_word(&self) -> &AtomicU64 {
+        self.word(WAKE)
+    }
+
+    pub(crate) fn sleepers(&self) -> &AtomicU64 {
+        self.word(SLEEPERS)
+    }
+
+    pub(crate) fn retire_word(&self) -> &AtomicU64 {
+        self.word(RETIRE)
+    }
+
+    pub(crate) fn closing(&self) -> &AtomicU64 {
+        self.word(CLOSING)
+    }
+
+    /// Ring entry for a position; the ring is twice as long as there are slots, because an entry
+    /// of a cancelled request stays until a worker has passed it.
+    pub(crate) fn entry(&self, position: u64) -> &AtomicU64 {
+        self.word(self.layout.entries + (position % self.entries()) as usize)
+    }
+
+    pub(crate) fn entries(&self) -> u64 {
+        u64::from(self.geometry.slots) * 2
+    }
+
+    /// Sleeping flag of a router thread; `None` if there is no such thread.
+    pub(crate) fn sleeping(&self, thread: u64) -> Option<&AtomicU64> {
+        (thread < u64::from(self.geometry.threads))
+            .then(|| self.word(self.layout.threads + self.layout.thread_words * thread as usize))
+    }
+
+    /// Dirty bits of a router thread, 64 slots a word.
+    pub(crate) fn dirty(&self, thread: u64) -> Option<&[AtomicU64]> {
+        if thread >= u64::from(self.geometry.threads) {
+            return None;
+        }
+        let start = self.layout.threads + self.layout.thread_words * thread as usize + LINE;
+        Some(&self.memory.as_ref()[start..start + (self.geometry.slots as usize).div_ceil(64)])
+    }
+
+    /// Control words of a slot; `None` if there is no such slot.
+    pub fn slot(&self, slot: u32) -> Option<SlotWords<'_>> {
+        if slot >= self.geometry.slots {
+            return None;
+        }
+        let start = self.layout.slots + SLOT_WORDS * slot as usize;
+        let words = &self.memory.as_ref()[start..start + SLOT_WORDS];
+        Some(SlotWords {
+            claim: &words[0],
+            thread: &words[1],
+            request_len: &words[2],
+            aborted: &words[3],
+            consumed: &words[4],
+            space: &words[5],
+            written: &words[LINE],
+            waiting: &words[LINE + 1],
+        })
+    }
+
+    pub(crate) fn request_area(&self, slot: u32) -> &[AtomicU64] {
+        let start = self.layout.requests + self.layout.request_words * slot as usize;
+        &self.memory.as_ref()[start..start + self.layout.request_words]
+    }
+
+    pub(crate) fn response_area(&self, slot: u32) -> &[AtomicU64] {
+        let start = self.layout.responses + self.layout.response_words * slot as usize;
+        &self.memory.as_ref()[start..start + self.layout.response_words]
+    }
+}
+
+/// Copies bytes into words; the last word is padded with zeros.
+///
+/// Plain 64-bit stores: measured as fast as `memcpy` for what fits the second-level cache.
+pub(crate) fn store_bytes(words: &[AtomicU64], bytes: &[u8]) {
+    let mut chunks = bytes.chunks_exact(8);
+    for (word, chunk) in words.iter().zip(&mut chunks) {
+        let mut eight = [0; 8];
+        eight.copy_from_slice(chunk);
+        word.store(u64::from_le_bytes(eight), Relaxed);
+    }
+    let rest = chunks.remainder();
+    if !rest.is_empty() {
+        let mut eight = [0; 8];
+        eight[..rest.len()].copy_from_slice(rest);
+        words[bytes.len() / 8].store(u64::from_le_bytes(eight), Relaxed);
+    }
+}
+
+/// Appends `len` bytes from words.
+pub(crate) fn load_bytes(words: &[AtomicU64], len: usize, out: &mut Vec<u8>) {
+    out.reserve(len.next_multiple_of(8));
+    let keep = out.len() + len;
+    for word in &words[..len.div_ceil(8)] {
+        out.extend_from_slice(&word.load(Relaxed).to_le_bytes());
+    }
+    out.truncate(keep);
+}

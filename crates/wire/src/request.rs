@@ -1,0 +1,176 @@
+//! A request as a worker gets it: CGI parameters and the body, or where to get the body.
+//!
+//! The same parameters that a FastCGI server would get, already complete, so that PHP sees one
+//! `$_SERVER` whichever way a request takes. Strings end in a NUL that their length does not
+//! count, so that C reads them in place.
+//!
+//! ```text
+//! flags u32 │ parameters u32 │ parameter bytes u32 │ request id u64 │ body length u64 │ queued µs u64
+//! parameter: name length u32 │ value length u32 │ name NUL │ value NUL
+//! body bytes, if the body is inline
+//! ```
+
+use crate::bytes::{Malformed, Put, Take};
+
+/// Which descriptors follow over the worker's socket.
+pub mod flags {
+    /// The body is in a file, passed as a descriptor.
+    pub const BODY_FILE: u32 = 1;
+    /// The parameters are in a file, passed as a descriptor before that of the body; the slot
+    /// holds only the fixed part.
+    pub const PARAMS_FILE: u32 = 2;
+}
+
+/// Bytes before the parameters.
+pub const FIXED: usize = 4 + 4 + 4 + 8 + 8 + 8;
+
+/// Encodes the parameters of one request.
+#[derive(Debug, Default)]
+pub struct Params {
+    bytes: Vec<u8>,
+    count: u32,
+}
+
+impl Params {
+    /// No parameters; keeps the memory of an earlier use.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.count = 0;
+    }
+
+    /// Adds a parameter. A NUL within the value ends it for PHP as for any CGI program; callers
+    /// refuse or drop such values.
+    pub fn push(&mut self, name: &[u8], value: &[u8]) {
+        self.push_with(name, value.len(), |out| out.extend_from_slice(value));
+    }
+
+    /// Adds a parameter whose value of `len` bytes is written by `write`.
+    pub fn push_with(&mut self, name: &[u8], len: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        self.bytes.put_u32(name.len() as u32);
+        self.bytes.put_u32(len as u32);
+        self.bytes.extend_from_slice(name);
+        self.bytes.push(0);
+        let end = self.bytes.len() + len;
+        write(&mut self.bytes);
+        debug_assert_eq!(end, self.bytes.len());
+        self.bytes.resize(end, 0);
+        self.bytes.push(0);
+        self.count += 1;
+    }
+
+    /// Adds a parameter whose name is `HTTP_` and the field's name in upper case with `_` for
+    /// `-` (RFC 3875, 4.1.18).
+    pub fn push_field(&mut self, name: &[u8], value: &[u8]) {
+        self.bytes.put_u32(name.len() as u32 + 5);
+        self.bytes.put_u32(value.len() as u32);
+        self.bytes.extend_from_slice(b"HTTP_");
+        self.bytes
+            .extend(name.iter().map(|b| if *b == b'-' { b'_' } else { b.to_ascii_uppercase() }));
+        self.bytes.push(0);
+        self.bytes.extend_from_slice(value);
+        self.bytes.push(0);
+        self.count += 1;
+    }
+
+    /// The encoded parameters.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// All names and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        ParamsIter { take: Take(&self.bytes), left: self.count }
+    }
+}
+
+/// The fixed part of an encoded request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fixed {
+    /// See [`flags`].
+    pub flags: u32,
+    /// Number of parameters.
+    pub params: u32,
+    /// Bytes that they take.
+    pub params_len: u32,
+    /// Request id, for the log.
+    pub id: u64,
+    /// Length of the body.
+    pub body_len: u64,
+    /// How long the request waited for a worker, in microseconds, when it was handed over.
+    pub queued_us: u64,
+}
+
+impl Fixed {
+    /// For these parameters and this body.
+    pub fn new(params: &Params, flags: u32, id: u64, body_len: u64, queued_us: u64) -> Self {
+        let params_len = params.bytes.len() as u32;
+        Fixed { flags, params: params.count, params_len, id, body_len, queued_us }
+    }
+
+    /// Appends the encoding.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.flags);
+        out.put_u32(self.params);
+        out.put_u32(self.params_len);
+        out.put_u64(self.id);
+        out.put_u64(self.body_len);
+        out.put_u64(self.queued_us);
+    }
+
+    /// Decodes the fixed part; returns it and the rest.
+    pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
+        let mut take = Take(bytes);
+        let fixed = Fixed {
+            flags: take.u32()?,
+            params: take.u32()?,
+            params_len: take.u32()?,
+            id: take.u64()?,
+            body_len: take.u64()?,
+            queued_us: take.u64()?,
+        };
+        Ok((fixed, take.0))
+    }
+}
+
+/// Decodes `count` parameters from the front of `bytes`; returns what follows them.
+pub fn decode_params(
+    bytes: &[u8],
+    count: u32,
+    mut each: impl FnMut(&[u8], &[u8]),
+) -> Result<&[u8], Malformed> {
+    let mut iter = ParamsIter { take: Take(bytes), left: count };
+    for (name, value) in &mut iter {
+        each(name, value);
+    }
+    if iter.left == 0 { Ok(iter.take.0) } else { Err(Malformed) }
+}
+
+struct ParamsIter<'a> {
+    take: Take<'a>,
+    left: u32,
+}
+
+impl<'a> ParamsIter<'a> {
+    fn param(&mut self) -> Result<(&'a [u8], &'a [u8]), Malformed> {
+        let mut take = self.take;
+        let name_len = take.u32()? as usize;
+        let value_len = take.u32()? as usize;
+        let name = take.raw(name_len)?;
+        let nul = take.u8()?;
+        let value = take.raw(value_len)?;
+        if nul != 0 || take.u8()? != 0 {
+            return Err(Malformed);
+        }
+        self.take = take;
+        self.left -= 1;
+        Ok((name, value))
+    }
+}
+
+impl<'a> Iterator for ParamsIter<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 { None } else { self.param().ok() }
+    }
+}

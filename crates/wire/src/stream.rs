@@ -1,0 +1,196 @@
+//! Answers on their way back: per slot a byte ring of frames, written by the worker that has the
+//! slot and read by the router thread that waits for it.
+//!
+//! A frame is a header word (kind in the low byte, length of the payload in the high half) and
+//! the payload, padded to whole words. Positions count bytes since the request was staged. The
+//! writer publishes complete frames only, marks the slot dirty for its router thread, and has the
+//! thread woken only if that sleeps; the reader checks every length against what is there.
+
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+use crate::region::{Region, load_bytes, store_bytes};
+
+/// What the router reads in place of frames when a worker has written nonsense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Corrupt(pub &'static str);
+
+/// The worker's side of a slot's response.
+#[derive(Debug)]
+pub struct Writer {
+    slot: u32,
+    thread: u64,
+    written: u64,
+    published: u64,
+}
+
+impl Writer {
+    /// For a slot that this worker has taken.
+    pub fn new(slot: u32, thread: u64) -> Self {
+        Writer { slot, thread, written: 0, published: 0 }
+    }
+
+    /// The longest payload that one frame may have: a quarter of the ring, so that the router
+    /// can take one part while the worker writes the next.
+    pub fn max_payload<M: AsRef<[AtomicU64]>>(region: &Region<M>) -> usize {
+        region.geometry().response_bytes as usize / 4 - 8
+    }
+
+    /// Writes a frame without publishing it. `false` if there is no room: then publish, wait for
+    /// room, and try again. `payload` must not exceed [`Writer::max_payload`].
+    pub fn put<M: AsRef<[AtomicU64]>>(
+        &mut self,
+        region: &Region<M>,
+        kind: u8,
+        payload: &[u8],
+    ) -> bool {
+        let Some(words) = region.slot(self.slot) else { return false };
+        let capacity = u64::from(region.geometry().response_bytes);
+        let need = 8 + (payload.len() as u64).next_multiple_of(8);
+        let used = self.written.wrapping_sub(words.consumed.load(Acquire));
+        if need > capacity.saturating_sub(used) {
+            return false;
+        }
+        let area = region.response_area(self.slot);
+        let at = |position: u64| (position % capacity / 8) as usize;
+        area[at(self.written)].store(u64::from(kind) | (payload.len() as u64) << 32, Relaxed);
+        let start = at(self.written + 8);
+        let until_end = (area.len() - start) * 8;
+        let (first, second) = payload.split_at(payload.len().min(until_end));
+        store_bytes(&area[start..], first);
+        store_bytes(area, second);
+        self.written += need;
+        true
+    }
+
+    /// Bytes written and not yet published.
+    pub fn unpublished(&self) -> u64 {
+        self.written - self.published
+    }
+
+    /// Shows everything written to the router thread. `true` if that thread sleeps and its
+    /// eventfd must be written.
+    pub fn publish<M: AsRef<[AtomicU64]>>(&mut self, region: &Region<M>) -> bool {
+        self.published = self.written;
+        let Some(words) = region.slot(self.slot) else { return false };
+        words.written.store(self.written, Release);
+        let (Some(dirty), Some(sleeping)) =
+            (region.dirty(self.thread), region.sleeping(self.thread))
+        else {
+            return false;
+        };
+        dirty[self.slot as usize / 64].fetch_or(1 << (self.slot % 64), SeqCst);
+        sleeping.load(SeqCst) != 0 && sleeping.swap(0, SeqCst) != 0
+    }
+
+    /// Announces that this worker is going to wait on the slot's `space` word for a value other
+    /// than the one returned; `None` if there is room for `payload` bytes by now.
+    pub fn wait_for_room<M: AsRef<[AtomicU64]>>(
+        &self,
+        region: &Region<M>,
+        payload: usize,
+    ) -> Option<u32> {
+        let words = region.slot(self.slot)?;
+        let sequence = words.space.load(SeqCst) as u32;
+        words.waiting.store(1, SeqCst);
+        let used = self.written.wrapping_sub(words.consumed.load(SeqCst));
+        let capacity = u64::from(region.geometry().response_bytes);
+        let need = 8 + (payload as u64).next_multiple_of(8);
+        if need <= capacity.saturating_sub(used) {
+            words.waiting.store(0, SeqCst);
+            return None;
+        }
+        Some(sequence)
+    }
+}
+
+/// The router's side of a slot's response.
+#[derive(Debug, Default)]
+pub struct Reader {
+    consumed: u64,
+}
+
+impl Reader {
+    /// Takes the next frame: its kind, with the payload appended to `out`. `None` if there is no
+    /// complete frame yet.
+    pub fn next<M: AsRef<[AtomicU64]>>(
+        &mut self,
+        region: &Region<M>,
+        slot: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<u8>, Corrupt> {
+        let Some(words) = region.slot(slot) else { return Err(Corrupt("no such slot")) };
+        let capacity = u64::from(region.geometry().response_bytes);
+        let available = words.written.load(Acquire).wrapping_sub(self.consumed);
+        if available == 0 {
+            return Ok(None);
+        }
+        if available > capacity || !available.is_multiple_of(8) {
+            return Err(Corrupt("more written than the ring holds"));
+        }
+        let area = region.response_area(slot);
+        let at = |position: u64| (position % capacity / 8) as usize;
+        let header = area[at(self.consumed)].load(Relaxed);
+        let len = (header >> 32) as usize;
+        let need = 8 + (len as u64).next_multiple_of(8);
+        if need > available {
+            return Err(Corrupt("a frame longer than what was written"));
+        }
+        let start = at(self.consumed + 8);
+        let first = len.min((area.len() - start) * 8);
+        load_bytes(&area[start..], first, out);
+        load_bytes(area, len - first, out);
+        self.consumed += need;
+        Ok(Some(header as u8))
+    }
+
+    /// Tells the worker how much was taken. `true` if it waits for room and must be woken
+    /// through the slot's `space` word.
+    pub fn release<M: AsRef<[AtomicU64]>>(&self, region: &Region<M>, slot: u32) -> bool {
+        let Some(words) = region.slot(slot) else { return false };
+        words.consumed.store(self.consumed, SeqCst);
+        if words.waiting.load(SeqCst) == 0 || words.waiting.swap(0, SeqCst) == 0 {
+            return false;
+        }
+        words.space.fetch_add(1, SeqCst);
+        true
+    }
+}
+
+impl<M: AsRef<[AtomicU64]>> Region<M> {
+    /// Router side, before a thread waits for events: from now on workers write its eventfd.
+    /// `true` if some slot is dirty already; then do not wait.
+    pub fn thread_sleeps(&self, thread: u32) -> bool {
+        let thread = u64::from(thread);
+        let (Some(dirty), Some(sleeping)) = (self.dirty(thread), self.sleeping(thread)) else {
+            return false;
+        };
+        sleeping.store(1, SeqCst);
+        let found = dirty.iter().any(|word| word.load(SeqCst) != 0);
+        if found {
+            sleeping.store(0, SeqCst);
+        }
+        found
+    }
+
+    /// Router side: the thread runs again.
+    pub fn thread_wakes(&self, thread: u32) {
+        if let Some(sleeping) = self.sleeping(u64::from(thread)) {
+            sleeping.store(0, Relaxed);
+        }
+    }
+
+    /// Router side: calls `each` for every slot marked dirty since the last call.
+    pub fn take_dirty(&self, thread: u32, mut each: impl FnMut(u32)) {
+        let Some(dirty) = self.dirty(u64::from(thread)) else { return };
+        for (index, word) in dirty.iter().enumerate() {
+            if word.load(Relaxed) == 0 {
+                continue;
+            }
+            let mut bits = word.swap(0, SeqCst);
+            while bits != 0 {
+                each(index as u32 * 64 + bits.trailing_zeros());
+                bits &= bits - 1;
+            }
+        }
+    }
+}
