@@ -1,2 +1,26 @@
-//! Safe Linux calls: processes, descriptors, shared memory, futex, credentials.
+//! Safe Linux calls that the standard library lacks; one file per family, each `unsafe` in it
+//! with the reason why it is sound.
+//!
+//! - [`shm`]: memory shared between processes.
+//! - [`futex`]: waiting on a word of such memory.
+//! - [`packet`]: messages with descriptors between processes.
+//! - [`process`]: fork, exec, wait, and what a new process must be before it runs anything.
+//! - [`credentials`]: users and groups.
+//! - [`signals`]: signals as a readable descriptor.
+//! - [`title`]: what `ps` shows.
 #![deny(unsafe_code)]
+
+pub mod credentials;
+#[allow(unsafe_code)]
+pub mod futex;
+pub mod packet;
+#[allow(unsafe_code)]
+pub mod process;
+#[allow(unsafe_code)]
+pub mod shm;
+#[allow(unsafe_code)]
+pub mod signals;
+#[allow(unsafe_code)]
+pub mod title;
+#[allow(unsafe_code)]
+mod users;

@@ -1,0 +1,107 @@
+//! Users and groups: looking them up, and becoming one.
+
+use std::fmt;
+
+use crate::users;
+
+/// A user to run as, with everything that must be known before privileges are dropped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+    /// User name.
+    pub name: String,
+    /// Home directory.
+    pub home: String,
+}
+
+/// A user or group does not exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unknown {
+    /// No such user.
+    User(String),
+    /// No such group.
+    Group(String),
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unknown::User(name) => write!(f, "there is no user \"{name}\" on this system"),
+            Unknown::Group(name) => write!(f, "there is no group \"{name}\" on this system"),
+        }
+    }
+}
+
+impl std::error::Error for Unknown {}
+
+impl Credentials {
+    /// Looks up a user, with another primary group if one is given.
+    pub fn look_up(user: &str, group: Option<&str>) -> Result<Self, Unknown> {
+        let entry = users::by_name(user).ok_or_else(|| Unknown::User(user.to_owned()))?;
+        let gid = match group {
+            None => entry.gid,
+            Some(group) => {
+                users::group_id(group).ok_or_else(|| Unknown::Group(group.to_owned()))?
+            }
+        };
+        let groups = users::groups(&entry.name, gid);
+        Ok(Credentials { uid: entry.uid, gid, groups, name: entry.name, home: entry.home })
+    }
+
+    /// The user that this process runs as.
+    pub fn current() -> Self {
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        match users::by_uid(uid) {
+            Some(entry) => {
+                let groups = users::groups(&entry.name, gid);
+                Credentials { uid, gid, groups, name: entry.name, home: entry.home }
+            }
+            None => Credentials {
+                uid,
+                gid,
+                groups: vec![gid],
+                name: uid.to_string(),
+                home: "/".to_owned(),
+            },
+        }
+    }
+
+    /// Becomes this user for good. The process must have one thread.
+    pub fn assume(&self) -> std::io::Result<()> {
+        users::set_groups(&self.groups)?;
+        users::set_ids(self.uid, self.gid)
+    }
+}
+
+/// Whether this process may become another user.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_found_with_its_home() {
+        let root = Credentials::look_up("root", None).unwrap();
+        assert_eq!((root.uid, root.gid, root.home.as_str()), (0, 0, "/root"));
+    }
+
+    #[test]
+    fn an_unknown_user_is_named() {
+        let error = Credentials::look_up("no-such-user", None).unwrap_err();
+        assert_eq!(error.to_string(), "there is no user \"no-such-user\" on this system");
+    }
+
+    #[test]
+    fn an_unknown_group_is_named() {
+        let error = Credentials::look_up("root", Some("no-such-group")).unwrap_err();
+        assert_eq!(error, Unknown::Group("no-such-group".to_owned()));
+    }
+}

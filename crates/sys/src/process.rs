@@ -1,0 +1,176 @@
+//! Fork, exec, wait, and what a new process must be before it runs anything.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::{fs, io};
+
+use rustix::process::{Pid, WaitOptions, WaitStatus};
+
+/// Which side of a fork this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forked {
+    /// The new process.
+    Child,
+    /// The old one, with the id of the new one.
+    Parent(u32),
+}
+
+/// Duplicates this process.
+///
+/// # Panics
+/// If the process has more than one thread: the others would vanish with whatever locks they
+/// hold, and the child could deadlock or corrupt memory.
+pub fn fork() -> io::Result<Forked> {
+    assert_eq!(thread_count(), 1, "fork of a process with several threads");
+    // SAFETY: there is one thread (checked above), so the child has everything that it needs to
+    // go on as a full process.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Forked::Child),
+        pid => Ok(Forked::Parent(pid as u32)),
+    }
+}
+
+/// Number of threads of this process.
+pub fn thread_count() -> usize {
+    fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// It returned this status.
+    Status(u8),
+    /// A signal killed it.
+    Signal(u8),
+}
+
+/// Takes the next child that has ended, without waiting.
+pub fn reap() -> Option<(u32, Exit)> {
+    loop {
+        let (pid, status): (Pid, WaitStatus) =
+            rustix::process::wait(WaitOptions::NOHANG).ok().flatten()?;
+        let pid = pid.as_raw_nonzero().get() as u32;
+        if let Some(status) = status.exit_status() {
+            return Some((pid, Exit::Status(status as u8)));
+        }
+        if let Some(signal) = status.terminating_signal() {
+            return Some((pid, Exit::Signal(signal as u8)));
+        }
+    }
+}
+
+/// Ends this process at once: no destructors, no exit handlers, which belong to the parent.
+pub fn exit_now(status: i32) -> ! {
+    // SAFETY: `_exit` takes an integer and does not return.
+    unsafe { libc::_exit(status) }
+}
+
+/// The kernel kills this process as soon as its parent is gone. `parent` is the id that the
+/// parent had: if it has gone already, this process ends now.
+pub fn die_with(parent: u32) {
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    let now = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
+    if now != Some(parent) {
+        exit_now(0);
+    }
+}
+
+/// This process and what it runs can never gain privileges, by set-user-ID files or otherwise.
+pub fn no_new_privileges() -> io::Result<()> {
+    Ok(rustix::thread::set_no_new_privs(true)?)
+}
+
+/// Gives up every capability for good, also those that set-user-ID root could bring back.
+pub fn drop_capabilities() -> io::Result<()> {
+    for capability in 0..64 {
+        // SAFETY: takes integers only; unknown capabilities are refused with EINVAL, and without
+        // CAP_SETPCAP there is nothing to drop.
+        if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } != 0 {
+            break;
+        }
+    }
+    let none = rustix::thread::CapabilitySet::empty();
+    rustix::thread::set_capabilities(
+        None,
+        rustix::thread::CapabilitySets { effective: none, permitted: none, inheritable: none },
+    )?;
+    Ok(())
+}
+
+/// Every descriptor above the standard three is closed on exec.
+pub fn close_on_exec_from(first: u32) {
+    const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
+    // SAFETY: sets a flag on descriptors; closes none, so no owner is surprised.
+    unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, CLOSE_RANGE_CLOEXEC) };
+}
+
+/// Puts `fd` in the place of descriptor `target` (0, 1, 2 or the one that the next program
+/// expects) and keeps it open across exec.
+///
+/// The caller is a new process before exec: a `target` that is in use is replaced.
+pub fn place(fd: impl AsFd, target: i32) -> io::Result<()> {
+    let raw = fd.as_fd().as_raw_fd();
+    let done = if raw == target {
+        // SAFETY: clears the close-on-exec flag of a descriptor that `fd` keeps open.
+        unsafe { libc::fcntl(raw, libc::F_SETFD, 0) }
+    } else {
+        // SAFETY: `raw` is open (borrowed from `fd`); what `target` was is meant to be replaced.
+        unsafe { libc::dup2(raw, target) }
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Standard input from nowhere, output and errors to `output`.
+pub fn standard_streams(stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::Result<()> {
+    let null = fs::File::open("/dev/null")?;
+    place(&null, 0)?;
+    place(stdout, 1)?;
+    place(stderr, 2)
+}
+
+/// Replaces this program. Returns only on failure.
+pub fn exec(program: &str, arguments: &[&str], environment: &[(String, String)]) -> io::Error {
+    let c = |text: &str| CString::new(text).map_err(io::Error::other);
+    let build = || -> io::Result<_> {
+        let arguments = arguments.iter().map(|a| c(a)).collect::<io::Result<Vec<_>>>()?;
+        let environment = environment
+            .iter()
+            .map(|(name, value)| c(&format!("{name}={value}")))
+            .collect::<io::Result<Vec<_>>>()?;
+        Ok((c(program)?, arguments, environment))
+    };
+    let (program, arguments, environment) = match build() {
+        Ok(built) => built,
+        Err(error) => return error,
+    };
+    let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
+        strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    // SAFETY: program, arguments and environment end in NUL, the lists in a null pointer, and
+    // all of them live until the call has replaced this program or failed.
+    unsafe {
+        libc::execve(
+            program.as_ptr(),
+            pointers(&arguments).as_ptr(),
+            pointers(&environment).as_ptr(),
+        )
+    };
+    io::Error::last_os_error()
+}
+
+/// Takes over a descriptor that this program was started with. `None` if it is not open.
+///
+/// Call it once for a number, first thing in `main`.
+pub fn take_inherited(fd: i32) -> Option<std::os::fd::OwnedFd> {
+    use std::os::fd::FromRawFd;
+    // SAFETY: asks for the flags of a descriptor; fails if there is none.
+    if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+        return None;
+    }
+    // SAFETY: the descriptor is open and was passed to this program by its parent for this
+    // purpose; the contract above leaves it no other owner.
+    let owned = unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) };
+    let _ = rustix::io::fcntl_setfd(&owned, rustix::io::FdFlags::CLOEXEC);
+    Some(owned)
+}

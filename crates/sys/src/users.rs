@@ -1,0 +1,98 @@
+//! The C library's user database.
+
+use std::ffi::{CStr, CString};
+
+/// A user's numeric ids and home.
+pub(crate) struct Entry {
+    pub uid: u32,
+    pub gid: u32,
+    pub name: String,
+    pub home: String,
+}
+
+fn text(pointer: *const libc::c_char) -> String {
+    if pointer.is_null() {
+        return String::new();
+    }
+    // SAFETY: strings in a passwd or group entry end in a NUL and live in the buffer that the
+    // caller still holds.
+    unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
+}
+
+fn entry(
+    lookup: impl Fn(&mut libc::passwd, &mut [libc::c_char], &mut *mut libc::passwd) -> i32,
+) -> Option<Entry> {
+    let mut buffer = vec![0; 16 * 1024];
+    // SAFETY: a passwd entry consists of integers and pointers, for which zero is a value.
+    let mut passwd: libc::passwd = unsafe { std::mem::zeroed() };
+    let mut found = std::ptr::null_mut();
+    if lookup(&mut passwd, &mut buffer, &mut found) != 0 || found.is_null() {
+        return None;
+    }
+    Some(Entry {
+        uid: passwd.pw_uid,
+        gid: passwd.pw_gid,
+        name: text(passwd.pw_name),
+        home: text(passwd.pw_dir),
+    })
+}
+
+pub(crate) fn by_name(name: &str) -> Option<Entry> {
+    let name = CString::new(name).ok()?;
+    entry(|passwd, buffer, found| {
+        // SAFETY: all pointers are valid for the call, the length is the buffer's.
+        unsafe { libc::getpwnam_r(name.as_ptr(), passwd, buffer.as_mut_ptr(), buffer.len(), found) }
+    })
+}
+
+pub(crate) fn by_uid(uid: u32) -> Option<Entry> {
+    entry(|passwd, buffer, found| {
+        // SAFETY: as above.
+        unsafe { libc::getpwuid_r(uid, passwd, buffer.as_mut_ptr(), buffer.len(), found) }
+    })
+}
+
+pub(crate) fn group_id(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    let mut buffer = vec![0; 64 * 1024];
+    // SAFETY: a group entry consists of integers and pointers, for which zero is a value.
+    let mut group: libc::group = unsafe { std::mem::zeroed() };
+    let mut found = std::ptr::null_mut();
+    // SAFETY: all pointers are valid for the call, the length is the buffer's.
+    let status = unsafe {
+        libc::getgrnam_r(name.as_ptr(), &mut group, buffer.as_mut_ptr(), buffer.len(), &mut found)
+    };
+    (status == 0 && !found.is_null()).then_some(group.gr_gid)
+}
+
+/// All groups of a user, `gid` among them.
+pub(crate) fn groups(name: &str, gid: u32) -> Vec<u32> {
+    let Ok(name) = CString::new(name) else { return vec![gid] };
+    let mut groups = vec![0; 256];
+    let mut count = groups.len() as libc::c_int;
+    // SAFETY: the array has `count` elements; the call writes no more than that and sets `count`
+    // to the number written, or fails.
+    let status = unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &mut count) };
+    if status < 0 {
+        return vec![gid];
+    }
+    groups.truncate(count as usize);
+    groups
+}
+
+/// Sets the supplementary groups of this process.
+pub(crate) fn set_groups(groups: &[u32]) -> std::io::Result<()> {
+    // SAFETY: pointer and length describe the slice.
+    match unsafe { libc::setgroups(groups.len(), groups.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// Sets real, effective and saved group and user of this process, in this order.
+pub(crate) fn set_ids(uid: u32, gid: u32) -> std::io::Result<()> {
+    // SAFETY: the calls take integers only. The process has one thread, as `credentials` demands.
+    let failed =
+        unsafe { libc::setresgid(gid, gid, gid) != 0 || libc::setresuid(uid, uid, uid) != 0 };
+    if failed { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+}
