@@ -1,0 +1,3 @@
+<?php
+require __DIR__ . '/probe.php';
+probe(['front' => true]);

@@ -1,0 +1,1 @@
+﻿<?php header("X-From: php"); echo headers_sent() ? "sent" : "not sent";

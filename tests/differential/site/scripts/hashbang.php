@@ -1,0 +1,2 @@
+#!/usr/bin/env php
+<?php header("X-From: php"); echo "after the hash-bang";

@@ -1,0 +1,1 @@
+no tags at all

@@ -1,0 +1,1 @@
+<?php header("X-From: php"); echo "before"; this is no PHP
