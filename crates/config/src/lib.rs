@@ -1,2 +1,104 @@
 //! The configuration document: JSON to typed configuration, every problem with its JSON path.
+//!
+//! The grammar is NGINX Unit's, with additions in its style; `docs/configuration.md` lists every key.
+//! [`parse`] goes from text to [`Config`] in three steps: [`json`] reads the text, the types below
+//! read their keys from the value tree, and whatever names another part of the document (`pass`,
+//! `scripts`) is checked against it. What is returned is complete: defaults are filled in, patterns
+//! and templates are compiled, and every fixed reference leads somewhere.
+//!
+//! Nothing here touches a file or a socket, except [`detect`], which looks at a directory to make a
+//! document for it. A document is hostile input: no text makes this crate panic or recurse without
+//! bound.
 #![forbid(unsafe_code)]
+
+mod action;
+mod address;
+mod application;
+mod error;
+pub mod json;
+mod listener;
+mod matching;
+mod names;
+mod node;
+mod pattern;
+mod percent;
+mod php;
+mod route;
+mod settings;
+mod share;
+mod suggest;
+mod support;
+mod target;
+mod template;
+
+use serde_json::Value;
+
+pub use action::{Action, Return};
+pub use address::{Address, AddressError};
+pub use application::{Application, Limits, Processes};
+pub use error::{Error, ErrorKind, Position};
+pub use listener::Listener;
+pub use matching::Match;
+pub use pattern::{Pattern, PatternError, Patterns, Subject};
+pub use php::{PhpOptions, PhpTarget, PhpVersion};
+pub use route::{Route, Step};
+pub use settings::{HttpSettings, Settings, WebSocketSettings};
+pub use share::Share;
+pub use target::{Pass, Target};
+pub use template::{Part, Template, TemplateError, Variable};
+
+use crate::names::Names;
+use crate::node::{Node, Scope};
+use crate::support::Support;
+
+/// A document that can be served.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The document itself, members in the order written.
+    pub document: Value,
+    /// The sockets that accept connections.
+    pub listeners: Vec<Listener>,
+    /// The routes: one without a name, or any number with names.
+    pub routes: Vec<Route>,
+    /// The PHP applications.
+    pub applications: Vec<Application>,
+    /// What holds for all listeners.
+    pub settings: Settings,
+}
+
+/// Reads a document.
+pub fn parse(text: &[u8]) -> Result<Config, Error> {
+    Config::from_value(json::parse(text)?)
+}
+
+impl Config {
+    /// Reads a document that is a value tree already.
+    pub fn from_value(document: Value) -> Result<Config, Error> {
+        Config::read(document, Support::ThisVersion)
+    }
+
+    fn read(document: Value, support: Support) -> Result<Config, Error> {
+        let scope = Scope { names: Names::of(&document), support };
+        let root = Node::root(&document, &scope);
+        let object = root.object()?;
+        let settings = object.read("settings", Settings::read)?.unwrap_or_default();
+        let listeners = object.read("listeners", Listener::read_all)?.unwrap_or_default();
+        let routes = object.read("routes", Route::read_all)?.unwrap_or_default();
+        let applications = object.read("applications", Application::read_all)?.unwrap_or_default();
+        object.end()?;
+        Ok(Config { listeners, routes, applications, settings, document })
+    }
+
+    /// The route that a [`Target::Route`] names.
+    pub fn route(&self, name: Option<&str>) -> Option<&Route> {
+        self.routes.iter().find(|route| route.name.as_deref() == name)
+    }
+
+    /// The application of this name.
+    pub fn application(&self, name: &str) -> Option<&Application> {
+        self.applications.iter().find(|application| application.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Socket addresses as the document writes them.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// An address to listen on or to connect to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// `127.0.0.1:8080`, `[::1]:8080`, or `*:8080` for every IPv4 address.
+    Inet(SocketAddr),
+    /// `unix:/run/site.sock`: a socket file.
+    Unix(PathBuf),
+    /// `unix:@site`: a name in Linux's abstract namespace, kept without the `@`.
+    Abstract(String),
+}
+
+/// Why a string is no address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddressError {
+    /// None of the known forms.
+    Form,
+    /// The port is missing, or is not between 1 and 65535.
+    Port,
+    /// Longer than a socket address can hold, or with a null character.
+    UnixName,
+}
+
+impl Address {
+    /// Reads an address.
+    pub fn parse(text: &str) -> Result<Address, AddressError> {
+        if let Some(name) = text.strip_prefix("unix:") {
+            return Address::parse_unix(name);
+        }
+        if let Some(rest) = text.strip_prefix('[') {
+            let (host, rest) = rest.split_once(']').ok_or(AddressError::Form)?;
+            let host: Ipv6Addr = host.parse().map_err(|_| AddressError::Form)?;
+            let port = rest.strip_prefix(':').ok_or(AddressError::Port)?;
+            return Ok(Address::Inet(SocketAddr::from((host, parse_port(port)?))));
+        }
+        if text.parse::<Ipv6Addr>().is_ok() {
+            return Err(AddressError::Port);
+        }
+        let (host, port) = match text.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        };
+        let host = match host {
+            "*" => Ipv4Addr::UNSPECIFIED,
+            host => host.parse().map_err(|_| AddressError::Form)?,
+        };
+        let port = parse_port(port.ok_or(AddressError::Port)?)?;
+        Ok(Address::Inet(SocketAddr::from((host, port))))
+    }
+
+    fn parse_unix(name: &str) -> Result<Address, AddressError> {
+        /// Of the 108 bytes of `sun_path`, one ends a file name or starts an abstract one.
+        const LONGEST: usize = 107;
+        let (name, is_abstract) = match name.strip_prefix('@') {
+            Some(rest) => (rest, true),
+            None => (name, false),
+        };
+        if name.is_empty() {
+            return Err(AddressError::Form);
+        }
+        if name.len() > LONGEST || name.contains('\0') {
+            return Err(AddressError::UnixName);
+        }
+        Ok(match is_abstract {
+            true => Address::Abstract(name.to_owned()),
+            false => Address::Unix(Path::new(name).to_owned()),
+        })
+    }
+}
+
+fn parse_port(text: &str) -> Result<u16, AddressError> {
+    // `parse` alone would take a sign.
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(AddressError::Port);
+    }
+    match text.parse() {
+        Ok(0) | Err(_) => Err(AddressError::Port),
+        Ok(port) => Ok(port),
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Inet(SocketAddr::V4(v4)) if v4.ip().is_unspecified() => {
+                write!(f, "*:{}", v4.port())
+            }
+            Address::Inet(inet) => inet.fmt(f),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Abstract(name) => write!(f, "unix:@{name}"),
+        }
+    }
+}
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AddressError::Form => {
+                "is no address; write \"127.0.0.1:8080\", \"[::1]:8080\", \"*:8080\", \
+                 \"unix:/path\" or \"unix:@name\""
+            }
+            AddressError::Port => "must end with a port between 1 and 65535, as in \"*:8080\"",
+            AddressError::UnixName => {
+                "must have 1 to 107 bytes after \"unix:\", and no null character"
+            }
+        })
+    }
+}
+
+impl std::error::Error for AddressError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_form_is_read_and_written_back() {
+        for text in
+            ["*:80", "127.0.0.1:8080", "[::1]:80", "[::]:443", "unix:/run/a b.sock", "unix:@name"]
+        {
+            let address = Address::parse(text).expect(text);
+            assert_eq!(address.to_string(), text);
+        }
+        assert_eq!(Address::parse("0.0.0.0:80"), Address::parse("*:80"));
+    }
+
+    #[test]
+    fn other_forms_are_refused_with_the_reason() {
+        use AddressError::{Form, Port, UnixName};
+        for (text, reason) in [
+            ("", Form),
+            ("localhost:80", Form),
+            ("127.0.0.1", Port),
+            ("*", Port),
+            (":80", Form),
+            ("*:0", Port),
+            ("*:65536", Port),
+            ("*:+80", Port),
+            ("*:", Port),
+            ("*:80x", Port),
+            ("[::1]", Port),
+            ("[::1]80", Port),
+            ("::1", Port),
+            ("[::1", Form),
+            ("[fe80::1%eth0]:80", Form),
+            ("256.0.0.1:80", Form),
+            ("unix:", Form),
+            ("unix:@", Form),
+            ("unix:a\0b", UnixName),
+        ] {
+            assert_eq!(Address::parse(text), Err(reason), "{text}");
+        }
+        let longest = format!("unix:/{}", "x".repeat(106));
+        assert!(Address::parse(&longest).is_ok());
+        assert_eq!(Address::parse(&format!("{longest}x")), Err(UnixName));
+    }
+}

@@ -1,0 +1,204 @@
+//! `applications`: PHP sites and how many processes run them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+use crate::node::{Node, Shown};
+use crate::php::{PhpOptions, PhpTarget, PhpVersion};
+use crate::support::Feature;
+
+/// A PHP application.
+#[derive(Debug, Clone)]
+pub struct Application {
+    /// The name in `applications`.
+    pub name: String,
+    /// Which PHP runs it; the newest installed if the document does not say.
+    pub version: PhpVersion,
+    /// Its targets in document order, at least one; a single one without a name if the document has
+    /// no `targets`.
+    pub targets: Vec<PhpTarget>,
+    /// PHP's own settings.
+    pub options: PhpOptions,
+    /// How many processes run it.
+    pub processes: Processes,
+    /// Bounds of a request, of a process and of the queue.
+    pub limits: Limits,
+    /// Environment variables, in document order.
+    pub environment: Vec<(String, String)>,
+    /// The user whose rights it has; the server's own if `None`.
+    pub user: Option<String>,
+    /// The group whose rights it has; the user's own if `None`.
+    pub group: Option<String>,
+    /// The working directory of its processes.
+    pub working_directory: Option<PathBuf>,
+    /// The file that its standard output is appended to.
+    pub stdout: Option<PathBuf>,
+    /// The file that its standard error is appended to.
+    pub stderr: Option<PathBuf>,
+}
+
+/// How many processes run an application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Processes {
+    /// The document does not say: as the machine allows.
+    Automatic,
+    /// Always so many.
+    Static(u32),
+    /// As many as the load asks for.
+    Dynamic {
+        /// At most so many.
+        max: u32,
+        /// So many are kept idle.
+        spare: u32,
+        /// An idle process above `spare` ends after this time.
+        idle_timeout: Duration,
+    },
+}
+
+/// Bounds of a request, of a process and of the queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest a request may run.
+    pub timeout: Option<Duration>,
+    /// A process ends after so many requests.
+    pub requests: Option<u32>,
+    /// Bytes of shared memory between the server and the application.
+    pub shm: Option<u64>,
+    /// Requests that may wait for a process; those beyond are answered with 503.
+    pub queue: u32,
+    /// The longest a request may wait for a process.
+    pub queue_timeout: Option<Duration>,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { timeout: None, requests: None, shm: None, queue: 8192, queue_timeout: None }
+    }
+}
+
+impl Application {
+    /// Reads the members of `applications`.
+    pub(crate) fn read_all(node: &Node<'_>) -> Result<Vec<Application>, Error> {
+        node.members()?.map(|(name, application)| Application::read(name, &application)).collect()
+    }
+
+    fn read(name: &str, node: &Node<'_>) -> Result<Application, Error> {
+        let object = node.object()?;
+        let version = read_type(&object.required("type")?)?;
+        let targets = PhpTarget::read_all(&object)?;
+        object.gated("isolation", Feature::Isolation)?;
+        let application = Application {
+            name: name.to_owned(),
+            version,
+            targets,
+            options: object.read("options", PhpOptions::read)?.unwrap_or_default(),
+            processes: object.read("processes", Processes::read)?.unwrap_or(Processes::Automatic),
+            limits: object.read("limits", Limits::read)?.unwrap_or_default(),
+            environment: object.read("environment", read_environment)?.unwrap_or_default(),
+            user: object.text("user")?,
+            group: object.text("group")?,
+            working_directory: object.file("working_directory")?,
+            stdout: object.file("stdout")?,
+            stderr: object.file("stderr")?,
+        };
+        object.end()?;
+        Ok(application)
+    }
+}
+
+/// Reads `php`, `php 8`, `php 8.2` or `php 8.2.1`; the space may be left out, as in Unit.
+fn read_type(node: &Node<'_>) -> Result<PhpVersion, Error> {
+    let text = node.string()?;
+    let digits = |character: char| character == ' ' || character.is_ascii_digit();
+    let (language, version) = match text.find(digits) {
+        Some(at) => text.split_at_checked(at).unwrap_or((text, "")),
+        None => (text, ""),
+    };
+    let version = version.strip_prefix(' ').unwrap_or(version);
+    match language {
+        "php" => PhpVersion::parse(version).ok_or_else(|| {
+            node.invalid(format_args!("has no usable version in \"{}\"", Shown(text)))
+                .with_hint("write \"php\", \"php 8\", \"php 8.2\" or \"php 8.2.1\"")
+        }),
+        "external"
+        | "go"
+        | "java"
+        | "node"
+        | "nodejs"
+        | "perl"
+        | "python"
+        | "ruby"
+        | "wasm"
+        | "wasm-wasi-component" => {
+            let message = format!("\"{}\" is not a type of application here", Shown(text));
+            let error = node.error(ErrorKind::InvalidValue, message);
+            Err(error.with_hint("Howdah runs PHP; put this back end behind \"proxy\""))
+        }
+        _ => {
+            let message = format!("\"{}\" is not a type of application", Shown(text));
+            let error = node.error(ErrorKind::InvalidValue, message);
+            Err(error.with_hint("write \"php\", or \"php 8.2\" for a certain version"))
+        }
+    }
+}
+
+impl Processes {
+    fn read(node: &Node<'_>) -> Result<Processes, Error> {
+        if node.value.is_number() {
+            return node.count(1).map(Processes::Static);
+        }
+        if !node.value.is_object() {
+            return Err(node.wrong_type("an integer or an object"));
+        }
+        let object = node.object()?;
+        let max = object.read("max", |max| max.count(1))?.unwrap_or(1);
+        let spare = object.read("spare", |spare| spare.count(0))?.unwrap_or(0);
+        let idle_timeout = object.read("idle_timeout", |timeout| timeout.seconds(0))?;
+        object.end()?;
+        if spare > max {
+            let message =
+                format!("has a \"spare\" of {spare}, which is more than its \"max\" of {max}");
+            return Err(node.invalid(message));
+        }
+        let idle_timeout = idle_timeout.unwrap_or(Duration::from_secs(15));
+        Ok(Processes::Dynamic { max, spare, idle_timeout })
+    }
+}
+
+impl Limits {
+    fn read(node: &Node<'_>) -> Result<Limits, Error> {
+        let object = node.object()?;
+        // Zero is Unit's way to say that there is no limit.
+        let timeout = |timeout: &Node<'_>| timeout.seconds(0);
+        let set = |duration: &Duration| !duration.is_zero();
+        let limits = Limits {
+            timeout: object.read("timeout", timeout)?.filter(set),
+            requests: object.read("requests", |requests| requests.count(0))?.filter(|n| *n > 0),
+            shm: object.read_gated("shm", Feature::SharedMemoryLimit, |shm| shm.size(0))?,
+            queue: object
+                .read("queue", |queue| queue.count(0))?
+                .unwrap_or_else(|| Limits::default().queue),
+            queue_timeout: object.read("queue_timeout", timeout)?.filter(set),
+        };
+        object.end()?;
+        Ok(limits)
+    }
+}
+
+fn read_environment(node: &Node<'_>) -> Result<Vec<(String, String)>, Error> {
+    let mut environment = Vec::new();
+    for (name, variable) in node.members()? {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            let message =
+                "must have a name that is not empty and has neither \"=\" nor a null character";
+            return Err(variable.invalid(message));
+        }
+        let value = variable.string()?;
+        if value.contains('\0') {
+            return Err(variable.invalid("must not contain a null character"));
+        }
+        environment.push((name.to_owned(), value.to_owned()));
+    }
+    Ok(environment)
+}

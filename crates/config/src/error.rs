@@ -1,0 +1,108 @@
+//! What is wrong with a document: where, what was found, what is allowed.
+
+use std::fmt;
+
+/// A document that cannot be used. `Display` is one line that names the place and the remedy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    kind: ErrorKind,
+    path: String,
+    position: Option<Position>,
+    message: String,
+    hint: Option<String>,
+}
+
+/// Why a document is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Not JSON, or more of it than is accepted; [`Error::position`] says where.
+    Syntax,
+    /// An object has a member that means nothing there.
+    UnknownKey,
+    /// An object lacks a member that it must have.
+    MissingKey,
+    /// A value has another JSON type than its key takes.
+    WrongType,
+    /// A value has the right type and is not acceptable.
+    InvalidValue,
+    /// A `pass` or `scripts` names something that the document does not define.
+    UnknownTarget,
+    /// The key has a meaning, but this version of Howdah does not carry it out.
+    Unavailable,
+}
+
+/// A place in the text of a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// Bytes before the place.
+    pub offset: usize,
+    /// Line, from 1.
+    pub line: usize,
+    /// Character in the line, from 1.
+    pub column: usize,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, path: String, message: impl Into<String>) -> Error {
+        Error { kind, path, position: None, message: message.into(), hint: None }
+    }
+
+    pub(crate) fn syntax(position: Position, message: &str) -> Error {
+        Error {
+            kind: ErrorKind::Syntax,
+            path: String::new(),
+            position: Some(position),
+            message: message.to_owned(),
+            hint: None,
+        }
+    }
+
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Error {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Why the document is refused.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Where in the document, as a path of the control API: `/routes/0/action/share`. A `/` or `%`
+    /// inside a name is percent-encoded. Empty for the document itself and for syntax errors.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Where in the text; only for syntax errors.
+    pub fn position(&self) -> Option<Position> {
+        self.position
+    }
+
+    /// What is wrong, without the place and without the hint.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What to do about it, where there is more to say than the message does.
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.position {
+            Some(at) => write!(f, "line {}, column {}: ", at.line, at.column)?,
+            None if self.path.is_empty() => f.write_str("the document: ")?,
+            None => write!(f, "{}: ", self.path)?,
+        }
+        f.write_str(&self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, "; {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

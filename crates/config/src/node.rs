@@ -1,0 +1,344 @@
+//! Typed reading of a value tree: every value knows its path, every object knows its keys.
+//!
+//! A key is named once, where it is read. An [`Object`] remembers the keys it was asked for, so that
+//! [`Object::end`] can refuse all others and suggest the one that was meant.
+
+use std::cell::RefCell;
+use std::fmt::{self, Write};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::error::{Error, ErrorKind};
+use crate::names::Names;
+use crate::suggest::nearest;
+use crate::support::{Feature, Support};
+
+/// What all values of one document have in common.
+pub(crate) struct Scope<'a> {
+    /// What the document defines, for references to it.
+    pub names: Names<'a>,
+    /// What this version of Howdah carries out.
+    pub support: Support,
+}
+
+/// A value and its path.
+#[derive(Clone, Copy)]
+pub(crate) struct Node<'a> {
+    pub value: &'a Value,
+    pub scope: &'a Scope<'a>,
+    path: Path<'a>,
+}
+
+/// An object that is being read key by key.
+pub(crate) struct Object<'a> {
+    node: &'a Node<'a>,
+    members: &'a Map<String, Value>,
+    known: RefCell<Vec<&'static str>>,
+}
+
+#[derive(Clone, Copy)]
+struct Path<'a> {
+    parent: Option<&'a Path<'a>>,
+    segment: Segment<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Segment<'a> {
+    Root,
+    Key(&'a str),
+    Index(usize),
+}
+
+impl<'a> Node<'a> {
+    pub fn root(value: &'a Value, scope: &'a Scope<'a>) -> Node<'a> {
+        Node { value, scope, path: Path { parent: None, segment: Segment::Root } }
+    }
+
+    fn child(&'a self, segment: Segment<'a>, value: &'a Value) -> Node<'a> {
+        Node { value, scope: self.scope, path: Path { parent: Some(&self.path), segment } }
+    }
+
+    /// The last step of the path, for messages: `"share"` or `element 3`.
+    fn subject(&self) -> String {
+        match self.path.segment {
+            Segment::Root => "the configuration".to_owned(),
+            Segment::Key(key) => format!("\"{}\"", Shown(key)),
+            Segment::Index(index) => format!("element {index}"),
+        }
+    }
+
+    pub fn error(&self, kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error::new(kind, self.path.to_string(), message)
+    }
+
+    pub fn invalid(&self, message: impl fmt::Display) -> Error {
+        self.error(ErrorKind::InvalidValue, format!("{} {message}", self.subject()))
+    }
+
+    /// The error for a value of another type than `allowed`, as in "a string or an array".
+    pub fn wrong_type(&self, allowed: &str) -> Error {
+        let found = match self.value {
+            Value::Null => "null".to_owned(),
+            Value::Bool(value) => value.to_string(),
+            Value::Number(number) => format!("the number {number}"),
+            Value::String(string) => format!("the string \"{}\"", Shown(string)),
+            Value::Array(_) => "an array".to_owned(),
+            Value::Object(_) => "an object".to_owned(),
+        };
+        self.error(
+            ErrorKind::WrongType,
+            format!("{} must be {allowed}, but is {found}", self.subject()),
+        )
+    }
+
+    pub fn string(&self) -> Result<&'a str, Error> {
+        self.value.as_str().ok_or_else(|| self.wrong_type("a string"))
+    }
+
+    /// A string that names something, so must not be empty, and may reach a system call, so must
+    /// hold no NUL.
+    pub fn text(&self) -> Result<&'a str, Error> {
+        match self.string()? {
+            "" => Err(self.invalid("must not be empty")),
+            text if text.contains('\0') => Err(self.invalid("must not contain a null character")),
+            text => Ok(text),
+        }
+    }
+
+    pub fn file(&self) -> Result<PathBuf, Error> {
+        self.text().map(PathBuf::from)
+    }
+
+    pub fn boolean(&self) -> Result<bool, Error> {
+        self.value.as_bool().ok_or_else(|| self.wrong_type("true or false"))
+    }
+
+    pub fn integer(&self, range: RangeInclusive<i64>) -> Result<i64, Error> {
+        let value = self.value.as_i64().ok_or_else(|| self.wrong_type("an integer"))?;
+        if range.contains(&value) {
+            return Ok(value);
+        }
+        let allowed = match (*range.start(), *range.end()) {
+            (low, i64::MAX) => format!("{low} or more"),
+            (low, high) => format!("between {low} and {high}"),
+        };
+        Err(self.invalid(format_args!("must be {allowed}, but is {value}")))
+    }
+
+    /// An integer from `low` that fits 32 bits.
+    pub fn count(&self, low: u32) -> Result<u32, Error> {
+        let value = self.integer(i64::from(low)..=i64::from(i32::MAX))?;
+        // In range by the line above.
+        Ok(u32::try_from(value).unwrap_or(u32::MAX))
+    }
+
+    /// A number of bytes from `low`.
+    pub fn size(&self, low: u64) -> Result<u64, Error> {
+        let value = self.integer(i64::try_from(low).unwrap_or(i64::MAX)..=i64::MAX)?;
+        Ok(value.unsigned_abs())
+    }
+
+    /// A duration in whole seconds, at most what fits 31 bits in milliseconds (24 days), as in Unit.
+    pub fn seconds(&self, low: u64) -> Result<Duration, Error> {
+        let low = i64::try_from(low).unwrap_or(i64::MAX);
+        let value = self.integer(low..=i64::from(i32::MAX) / 1000)?;
+        Ok(Duration::from_secs(value.unsigned_abs()))
+    }
+
+    pub fn elements(&'a self) -> Result<impl Iterator<Item = Node<'a>>, Error> {
+        let elements = self.value.as_array().ok_or_else(|| self.wrong_type("an array"))?;
+        let child = |(index, value)| self.child(Segment::Index(index), value);
+        Ok(elements.iter().enumerate().map(child))
+    }
+
+    /// The elements of an array, or the value itself as the only one.
+    pub fn one_or_many(&'a self) -> impl Iterator<Item = Node<'a>> {
+        let (one, many) = match self.value {
+            Value::Array(elements) => (None, elements.as_slice()),
+            _ => (Some(*self), [].as_slice()),
+        };
+        let child = |(index, value)| self.child(Segment::Index(index), value);
+        one.into_iter().chain(many.iter().enumerate().map(child))
+    }
+
+    /// The members of an object whose keys are names chosen by the user.
+    pub fn members(&'a self) -> Result<impl Iterator<Item = (&'a str, Node<'a>)>, Error> {
+        let members = self.value.as_object().ok_or_else(|| self.wrong_type("an object"))?;
+        Ok(members
+            .iter()
+            .map(|(name, value)| (name.as_str(), self.child(Segment::Key(name), value))))
+    }
+
+    /// An object whose keys are fixed.
+    pub fn object(&'a self) -> Result<Object<'a>, Error> {
+        let members = self.value.as_object().ok_or_else(|| self.wrong_type("an object"))?;
+        Ok(Object { node: self, members, known: RefCell::default() })
+    }
+}
+
+impl<'a> Object<'a> {
+    /// The value of a key, if the object has it.
+    pub fn optional(&self, key: &'static str) -> Option<Node<'a>> {
+        let mut known = self.known.borrow_mut();
+        if !known.contains(&key) {
+            known.push(key);
+        }
+        let (key, value) = self.members.get_key_value(key)?;
+        Some(self.node.child(Segment::Key(key), value))
+    }
+
+    /// The value of a key that the object must have.
+    pub fn required(&self, key: &'static str) -> Result<Node<'a>, Error> {
+        self.optional(key).ok_or_else(|| self.missing(&[key]))
+    }
+
+    /// The value of a key that only some versions of Howdah carry out.
+    pub fn gated(&self, key: &'static str, feature: Feature) -> Result<Option<Node<'a>>, Error> {
+        match self.optional(key) {
+            Some(node) if !self.node.scope.support.has(feature) => Err(unavailable(&node)),
+            found => Ok(found),
+        }
+    }
+
+    /// Reads the value of a key with `read`, if the object has it.
+    pub fn read<T>(
+        &self,
+        key: &'static str,
+        read: impl FnOnce(&Node<'_>) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        self.optional(key).map(|node| read(&node)).transpose()
+    }
+
+    /// A switch, if the object has it.
+    pub fn boolean(&self, key: &'static str) -> Result<Option<bool>, Error> {
+        self.read(key, |node| node.boolean())
+    }
+
+    /// A name, if the object has it; see [`Node::text`].
+    pub fn text(&self, key: &'static str) -> Result<Option<String>, Error> {
+        self.read(key, |node| node.text().map(str::to_owned))
+    }
+
+    /// A file name, if the object has it.
+    pub fn file(&self, key: &'static str) -> Result<Option<PathBuf>, Error> {
+        self.read(key, |node| node.file())
+    }
+
+    /// Reads the value of a gated key with `read`, if the object has it.
+    pub fn read_gated<T>(
+        &self,
+        key: &'static str,
+        feature: Feature,
+        read: impl FnOnce(&Node<'_>) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        self.gated(key, feature)?.map(|node| read(&node)).transpose()
+    }
+
+    /// The error for an object that has none of these keys: a mistyped one if there is one.
+    pub fn missing(&self, keys: &[&'static str]) -> Error {
+        for name in self.members.keys() {
+            if let (false, Some(meant)) =
+                (keys.contains(&name.as_str()), nearest(name, keys.iter().copied()))
+            {
+                return self.unknown(name, Some(meant));
+            }
+        }
+        let message = match keys {
+            [key] => format!("\"{key}\" is missing"),
+            keys => format!("one of {} is missing", quoted(keys)),
+        };
+        self.node.error(ErrorKind::MissingKey, message)
+    }
+
+    /// Refuses members that nobody asked for.
+    pub fn end(self) -> Result<(), Error> {
+        let known = self.known.borrow();
+        match self.members.keys().find(|name| !known.contains(&name.as_str())) {
+            None => Ok(()),
+            Some(name) => Err(self.unknown(name, nearest(name, known.iter().copied()))),
+        }
+    }
+
+    fn unknown(&self, name: &str, meant: Option<&str>) -> Error {
+        let error =
+            self.node.error(ErrorKind::UnknownKey, format!("unknown key \"{}\"", Shown(name)));
+        match meant {
+            Some(meant) => error.with_hint(format!("did you mean \"{meant}\"?")),
+            None => error.with_hint(match self.known.borrow().as_slice() {
+                [] => "no key is allowed here".to_owned(),
+                known => format!("allowed here: {}", quoted(known)),
+            }),
+        }
+    }
+}
+
+/// The error for a value that this version of Howdah has no use for.
+pub(crate) fn unavailable(node: &Node<'_>) -> Error {
+    let message = format!("{} is not available in this version of Howdah", node.subject());
+    node.error(ErrorKind::Unavailable, message)
+}
+
+/// `"a", "b" or "c"`.
+pub(crate) fn quoted(words: &[&str]) -> String {
+    let mut text = String::new();
+    for (index, word) in words.iter().enumerate() {
+        let separator = match index {
+            0 => "",
+            last if last + 1 == words.len() => " or ",
+            _ => ", ",
+        };
+        // Writing to a string does not fail.
+        let _ = write!(text, "{separator}\"{word}\"");
+    }
+    text
+}
+
+/// A string from a document as it may stand in a message: one line, no control characters, not long.
+pub(crate) struct Shown<'a>(pub &'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const LONGEST: usize = 100;
+        for (index, character) in self.0.chars().enumerate() {
+            if index == LONGEST {
+                return f.write_char('…');
+            }
+            if character.is_control() {
+                write!(f, "{}", character.escape_default())?;
+            } else {
+                f.write_char(character)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    /// Recursion is bounded by the depth of the document.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parent) = self.parent {
+            parent.fmt(f)?;
+        }
+        match self.segment {
+            Segment::Root => Ok(()),
+            Segment::Index(index) => write!(f, "/{index}"),
+            Segment::Key(key) => {
+                f.write_char('/')?;
+                for character in key.chars() {
+                    match character {
+                        '/' => f.write_str("%2F")?,
+                        '%' => f.write_str("%25")?,
+                        control if control.is_control() => {
+                            write!(f, "{}", control.escape_default())?;
+                        }
+                        other => f.write_char(other)?,
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}

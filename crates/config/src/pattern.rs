@@ -1,0 +1,257 @@
+//! Patterns that routes compare parts of a request with.
+//!
+//! A pattern is text in which `*` stands for any bytes, or a regular expression after `~`. A `!` in
+//! front of either turns the answer round. Comparing allocates nothing; with `*` it takes time in
+//! proportion to the bytes compared, because the leftmost place for each piece is always good enough
+//! and is never given up again.
+
+use std::fmt;
+
+use memchr::memmem::Finder;
+use regex::bytes::{Regex, RegexBuilder};
+
+use crate::error::Error;
+use crate::node::Node;
+use crate::percent;
+
+/// What a pattern is compared with, which decides about case and encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// The value of a query argument, decoded; the pattern is written percent-encoded.
+    Argument,
+    /// The value of a cookie.
+    Cookie,
+    /// The value of a header field; upper and lower case are the same.
+    Header,
+    /// The host, in lower case.
+    Host,
+    /// The method, in upper case.
+    Method,
+    /// A media type; upper and lower case are the same.
+    MimeType,
+    /// The query, decoded; the pattern is written percent-encoded.
+    Query,
+    /// The decoded path; the pattern is written percent-encoded.
+    Uri,
+}
+
+/// One pattern.
+#[derive(Debug, Clone)]
+pub struct Pattern {
+    negative: bool,
+    test: Test,
+}
+
+/// A list of patterns: accepts what no negative pattern excludes and, if there are others, at least
+/// one of these finds. An empty list accepts everything.
+#[derive(Debug, Clone, Default)]
+pub struct Patterns {
+    excluding: Vec<Pattern>,
+    including: Vec<Pattern>,
+}
+
+/// Why a string is no pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PatternError {
+    /// Two `*` follow each other.
+    DoubleStar,
+    /// A `%` is not followed by two hexadecimal digits.
+    Encoding,
+    /// The regular expression is malformed, too large, or uses look-around or back-references.
+    Regex(String),
+}
+
+#[derive(Debug, Clone)]
+enum Test {
+    Exact { text: Box<[u8]>, any_case: bool },
+    Glob(Box<Glob>),
+    Regex(Regex),
+}
+
+/// Text with at least one `*`: what stands before the first, between them, and after the last.
+#[derive(Debug, Clone)]
+struct Glob {
+    prefix: Box<[u8]>,
+    middle: Vec<Finder<'static>>,
+    suffix: Box<[u8]>,
+    any_case: bool,
+}
+
+impl Pattern {
+    /// Reads a pattern for a part of the request.
+    pub fn parse(text: &str, subject: Subject) -> Result<Pattern, PatternError> {
+        let (negative, text) = match text.strip_prefix('!') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let test = match text.strip_prefix('~') {
+            Some(expression) => Test::Regex(regex(expression)?),
+            None => Test::text(text, subject)?,
+        };
+        Ok(Pattern { negative, test })
+    }
+
+    /// Whether the pattern starts with `!`.
+    pub fn is_negative(&self) -> bool {
+        self.negative
+    }
+
+    /// Whether the pattern accepts these bytes, `!` taken into account.
+    pub fn matches(&self, bytes: &[u8]) -> bool {
+        self.test.finds(bytes) != self.negative
+    }
+}
+
+impl Patterns {
+    /// Adds a pattern.
+    pub fn push(&mut self, pattern: Pattern) {
+        match pattern.negative {
+            true => self.excluding.push(pattern),
+            false => self.including.push(pattern),
+        }
+    }
+
+    /// Whether the list accepts these bytes.
+    pub fn matches(&self, bytes: &[u8]) -> bool {
+        self.excluding.iter().all(|pattern| pattern.matches(bytes))
+            && (self.including.is_empty()
+                || self.including.iter().any(|pattern| pattern.matches(bytes)))
+    }
+
+    /// The pattern as text, if it is only one, without `!`, `*` and `~`, and case counts.
+    pub fn exact(&self) -> Option<&[u8]> {
+        match (self.excluding.as_slice(), self.including.as_slice()) {
+            ([], [Pattern { test: Test::Exact { text, any_case: false }, .. }]) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Reads a pattern or an array of patterns.
+    pub(crate) fn read(node: &Node<'_>, subject: Subject) -> Result<Patterns, Error> {
+        let mut patterns = Patterns::default();
+        for element in node.one_or_many() {
+            let text = element.value.as_str().ok_or_else(|| {
+                element.wrong_type(match node.value.is_array() {
+                    true => "a string",
+                    false => "a string or an array of strings",
+                })
+            })?;
+            patterns.push(Pattern::parse(text, subject).map_err(|error| element.invalid(error))?);
+        }
+        Ok(patterns)
+    }
+}
+
+impl Test {
+    fn text(text: &str, subject: Subject) -> Result<Test, PatternError> {
+        if text.contains("**") {
+            return Err(PatternError::DoubleStar);
+        }
+        // Split before decoding: an encoded star is a star of the request.
+        let mut pieces = Vec::new();
+        for piece in text.split('*') {
+            pieces.push(subject.normalise(piece).ok_or(PatternError::Encoding)?);
+        }
+        let any_case = matches!(subject, Subject::Header | Subject::MimeType);
+        let mut pieces = pieces.into_iter();
+        // Splitting gives at least one piece.
+        let prefix = pieces.next().unwrap_or_default().into_boxed_slice();
+        let Some(suffix) = pieces.next_back() else {
+            return Ok(Test::Exact { text: prefix, any_case });
+        };
+        let middle = pieces.map(|piece| Finder::new(&piece).into_owned()).collect();
+        Ok(Test::Glob(Box::new(Glob {
+            prefix,
+            middle,
+            suffix: suffix.into_boxed_slice(),
+            any_case,
+        })))
+    }
+
+    fn finds(&self, bytes: &[u8]) -> bool {
+        match self {
+            Test::Exact { text, any_case } => equal(bytes, text, *any_case),
+            Test::Glob(glob) => glob.finds(bytes),
+            Test::Regex(regex) => regex.is_match(bytes),
+        }
+    }
+}
+
+impl Glob {
+    fn finds(&self, bytes: &[u8]) -> bool {
+        // Prefix and suffix must not share bytes, so the suffix is looked for in what remains.
+        let Some((head, rest)) = bytes.split_at_checked(self.prefix.len()) else { return false };
+        let Some(end) = rest.len().checked_sub(self.suffix.len()) else { return false };
+        let Some((mut rest, tail)) = rest.split_at_checked(end) else { return false };
+        if !equal(head, &self.prefix, self.any_case) || !equal(tail, &self.suffix, self.any_case) {
+            return false;
+        }
+        for piece in &self.middle {
+            let needle = piece.needle();
+            let found = match self.any_case {
+                false => piece.find(rest),
+                true if needle.is_empty() => Some(0),
+                true => rest.windows(needle.len()).position(|w| w.eq_ignore_ascii_case(needle)),
+            };
+            let Some(after) = found.and_then(|at| rest.get(at + needle.len()..)) else {
+                return false;
+            };
+            rest = after;
+        }
+        true
+    }
+}
+
+impl Subject {
+    /// A piece of a pattern in the form that the request's part has; `None` if its encoding is broken.
+    fn normalise(self, piece: &str) -> Option<Vec<u8>> {
+        match self {
+            Subject::Cookie | Subject::Header => Some(piece.as_bytes().to_vec()),
+            Subject::Host | Subject::MimeType => Some(piece.as_bytes().to_ascii_lowercase()),
+            Subject::Method => Some(piece.as_bytes().to_ascii_uppercase()),
+            Subject::Uri => percent::decode(piece.as_bytes()),
+            Subject::Argument | Subject::Query => percent::decode_form(piece.as_bytes()),
+        }
+    }
+}
+
+fn equal(bytes: &[u8], text: &[u8], any_case: bool) -> bool {
+    match any_case {
+        true => bytes.eq_ignore_ascii_case(text),
+        false => bytes == text,
+    }
+}
+
+/// Compiles an expression that works on bytes, with ASCII classes, as PCRE does without its UTF mode.
+fn regex(expression: &str) -> Result<Regex, PatternError> {
+    /// Bounds the memory of one expression; `\w{1000}` stays far below, `(a{1000}){1000}` does not.
+    const LARGEST: usize = 1 << 20;
+    RegexBuilder::new(expression)
+        .unicode(false)
+        .size_limit(LARGEST)
+        .dfa_size_limit(LARGEST)
+        .build()
+        .map_err(|error| {
+            // A syntax error shows the expression over several lines and ends with the reason.
+            let text = error.to_string();
+            let reason = text.lines().next_back().unwrap_or_default().trim();
+            PatternError::Regex(reason.trim_start_matches("error: ").to_owned())
+        })
+}
+
+impl fmt::Display for PatternError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PatternError::DoubleStar => f.write_str("must not have two \"*\" in a row"),
+            PatternError::Encoding => f.write_str(
+                "must have two hexadecimal digits after each \"%\"; write %25 for \"%\"",
+            ),
+            PatternError::Regex(reason) => write!(f, "is no usable regular expression: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for PatternError {}
+
+#[cfg(test)]
+mod tests;

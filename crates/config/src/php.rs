@@ -1,0 +1,163 @@
+//! What is PHP's own in an application: version, document roots, options.
+
+use std::path::PathBuf;
+
+use crate::error::Error;
+use crate::node::{Node, Object};
+
+/// A version of PHP, as exact as the document wants it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PhpVersion {
+    /// The 8 of 8.2.1; any if `None`.
+    pub major: Option<u32>,
+    /// The 2 of 8.2.1; any if `None`.
+    pub minor: Option<u32>,
+    /// The 1 of 8.2.1; any if `None`.
+    pub release: Option<u32>,
+}
+
+/// A document root and which script answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PhpTarget {
+    /// The name in `targets`; `None` if the application has none.
+    pub name: Option<String>,
+    /// The document root.
+    pub root: PathBuf,
+    /// The script that answers all requests, relative to the root; if `None`, the path of the
+    /// request names the script.
+    pub script: Option<String>,
+    /// The script that answers for a directory.
+    pub index: String,
+}
+
+/// Settings of PHP.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PhpOptions {
+    /// The `php.ini` to use in place of the system's.
+    pub file: Option<PathBuf>,
+    /// Settings that scripts cannot change, in document order.
+    pub admin: Vec<(String, String)>,
+    /// Settings that scripts can change, in document order.
+    pub user: Vec<(String, String)>,
+}
+
+impl PhpVersion {
+    /// Reads an empty string, `8`, `8.2` or `8.2.1`.
+    pub fn parse(text: &str) -> Option<PhpVersion> {
+        let mut version = PhpVersion::default();
+        if text.is_empty() {
+            return Some(version);
+        }
+        let mut numbers =
+            text.split('.').map(|number| match number.bytes().all(|b| b.is_ascii_digit()) {
+                true => number.parse().ok(),
+                false => None,
+            });
+        version.major = Some(numbers.next()??);
+        version.minor = numbers.next().map_or(Some(None), |minor| minor.map(Some))?;
+        version.release = numbers.next().map_or(Some(None), |release| release.map(Some))?;
+        numbers.next().is_none().then_some(version)
+    }
+
+    /// Whether an installed version is one of those wanted.
+    pub fn accepts(self, major: u32, minor: u32, release: u32) -> bool {
+        let is = |wanted: Option<u32>, have| wanted.is_none_or(|wanted| wanted == have);
+        is(self.major, major) && is(self.minor, minor) && is(self.release, release)
+    }
+}
+
+impl PhpTarget {
+    /// Reads the targets of an application: its `targets`, or the one that its own keys describe.
+    pub(crate) fn read_all(application: &Object<'_>) -> Result<Vec<PhpTarget>, Error> {
+        /// As in Unit; a target's number travels in a byte.
+        const MOST: usize = 254;
+        let Some(node) = application.optional("targets") else {
+            return Ok(vec![PhpTarget::read(None, application)?]);
+        };
+        for key in ["root", "script", "index"] {
+            if let Some(own) = application.optional(key) {
+                return Err(
+                    own.invalid("must not stand beside \"targets\"; write it in each target")
+                );
+            }
+        }
+        let mut targets = Vec::new();
+        for (name, target) in node.members()? {
+            if name.is_empty() || name.contains('\0') {
+                return Err(
+                    target.invalid("must have a name that is not empty, without null characters")
+                );
+            }
+            let object = target.object()?;
+            targets.push(PhpTarget::read(Some(name), &object)?);
+            object.end()?;
+        }
+        match targets.len() {
+            0 => Err(node.invalid("must have at least one member")),
+            1..=MOST => Ok(targets),
+            _ => Err(node.invalid("must not have more than 254 members")),
+        }
+    }
+
+    fn read(name: Option<&str>, object: &Object<'_>) -> Result<PhpTarget, Error> {
+        Ok(PhpTarget {
+            name: name.map(str::to_owned),
+            root: object.required("root")?.file()?,
+            script: object.text("script")?,
+            index: object.text("index")?.unwrap_or_else(|| "index.php".to_owned()),
+        })
+    }
+}
+
+impl PhpOptions {
+    pub(crate) fn read(node: &Node<'_>) -> Result<PhpOptions, Error> {
+        let object = node.object()?;
+        let options = PhpOptions {
+            file: object.file("file")?,
+            admin: object.read("admin", read_settings)?.unwrap_or_default(),
+            user: object.read("user", read_settings)?.unwrap_or_default(),
+        };
+        object.end()?;
+        Ok(options)
+    }
+}
+
+fn read_settings(node: &Node<'_>) -> Result<Vec<(String, String)>, Error> {
+    let mut settings = Vec::new();
+    for (name, setting) in node.members()? {
+        if name.is_empty() || name.contains('\0') {
+            return Err(
+                setting.invalid("must have a name that is not empty, without null characters")
+            );
+        }
+        let value = setting.value.as_str().ok_or_else(|| {
+            setting.wrong_type("a string, also where PHP takes a number or a switch (\"On\")")
+        })?;
+        if value.contains('\0') {
+            return Err(setting.invalid("must not contain a null character"));
+        }
+        settings.push((name.to_owned(), value.to_owned()));
+    }
+    Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_as_exact_as_it_is_written() {
+        let php = |text| PhpVersion::parse(text).expect("a version");
+        assert!(php("").accepts(7, 4, 33));
+        assert!(php("8").accepts(8, 2, 1) && !php("8").accepts(7, 2, 1));
+        assert!(php("8.2").accepts(8, 2, 32) && !php("8.2").accepts(8, 20, 0));
+        assert!(php("8.2.1").accepts(8, 2, 1) && !php("8.2.1").accepts(8, 2, 10));
+    }
+
+    #[test]
+    fn other_text_is_no_version() {
+        for text in [" ", "8.", ".8", "8.2.1.0", "8.x", "+8", "-8", "99999999999", "8 2"] {
+            assert_eq!(PhpVersion::parse(text), None, "{text}");
+        }
+    }
+}

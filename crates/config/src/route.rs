@@ -1,0 +1,54 @@
+//! `routes`: steps that are tried in order until the conditions of one hold.
+
+use crate::action::Action;
+use crate::error::Error;
+use crate::matching::Match;
+use crate::node::Node;
+
+/// A list of steps. A request that no step takes is answered with 404.
+#[derive(Debug, Clone)]
+pub struct Route {
+    /// The name, where `routes` is an object; `None` where it is an array.
+    pub name: Option<String>,
+    /// The steps in order.
+    pub steps: Vec<Step>,
+}
+
+/// Conditions and what to do when they hold.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// The conditions, all of which must hold.
+    pub conditions: Match,
+    /// What to do.
+    pub action: Action,
+}
+
+impl Route {
+    /// Reads `routes`: an array of steps, or an object of such arrays.
+    pub(crate) fn read_all(node: &Node<'_>) -> Result<Vec<Route>, Error> {
+        if node.value.is_array() {
+            return Ok(vec![Route { name: None, steps: read_steps(node)? }]);
+        }
+        if !node.value.is_object() {
+            return Err(node.wrong_type("an array of steps or an object of named arrays"));
+        }
+        let read = |(name, steps): (&str, Node<'_>)| {
+            Ok(Route { name: Some(name.to_owned()), steps: read_steps(&steps)? })
+        };
+        node.members()?.map(read).collect()
+    }
+}
+
+fn read_steps(node: &Node<'_>) -> Result<Vec<Step>, Error> {
+    node.elements()?.map(|step| Step::read(&step)).collect()
+}
+
+impl Step {
+    fn read(node: &Node<'_>) -> Result<Step, Error> {
+        let object = node.object()?;
+        let conditions = object.read("match", Match::read)?.unwrap_or_default();
+        let action = Action::read(&object.required("action")?)?;
+        object.end()?;
+        Ok(Step { conditions, action })
+    }
+}

@@ -1,0 +1,220 @@
+//! `settings`: what holds for all listeners.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::node::Node;
+use crate::support::Feature;
+
+/// What holds for all listeners.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Settings {
+    /// Threads that serve connections; as many as the machine has processors if `None`.
+    pub listen_threads: Option<u32>,
+    /// HTTP.
+    pub http: HttpSettings,
+}
+
+/// Times, sizes and switches of HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpSettings {
+    /// The longest that a request's head may take to arrive.
+    pub header_read_timeout: Duration,
+    /// The longest pause between two pieces of a request's body.
+    pub body_read_timeout: Duration,
+    /// The longest that the client may take nothing of the response.
+    pub send_timeout: Duration,
+    /// The longest pause between two requests of a connection.
+    pub idle_timeout: Duration,
+    /// Bytes that the request line, and each header field, may have.
+    pub large_header_buffer_size: u64,
+    /// So many times `large_header_buffer_size` is what a request's head may have.
+    pub large_header_buffers: u64,
+    /// Bytes of a request's body that are kept in memory; more of it goes to a file.
+    pub body_buffer_size: u64,
+    /// Bytes that a request's body may have.
+    pub max_body_size: u64,
+    /// The directory for the files of large bodies; the server's own if `None`.
+    pub body_temp_path: Option<PathBuf>,
+    /// Whether header fields are dropped whose name has other characters than letters, digits and
+    /// hyphens.
+    pub discard_unsafe_fields: bool,
+    /// Whether the log tells which step each request takes.
+    pub log_route: bool,
+    /// Whether the `Server` field tells the version.
+    pub server_version: bool,
+    /// Whether request bodies may be sent in chunks.
+    pub chunked_transform: bool,
+    /// Media types and their file extensions, before those that the server knows.
+    pub mime_types: Vec<(String, Vec<String>)>,
+    /// WebSocket connections.
+    pub websocket: WebSocketSettings,
+}
+
+/// Times and sizes of WebSocket connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebSocketSettings {
+    /// The longest pause between two frames.
+    pub read_timeout: Duration,
+    /// The pause after which a ping is sent; none if zero.
+    pub keepalive_interval: Duration,
+    /// Bytes that a frame may have.
+    pub max_frame_size: u64,
+}
+
+impl Default for HttpSettings {
+    /// The values of Unit 1.35.
+    fn default() -> HttpSettings {
+        HttpSettings {
+            header_read_timeout: Duration::from_secs(30),
+            body_read_timeout: Duration::from_secs(30),
+            send_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(180),
+            large_header_buffer_size: 8 << 10,
+            large_header_buffers: 4,
+            body_buffer_size: 16 << 10,
+            max_body_size: 8 << 20,
+            body_temp_path: None,
+            discard_unsafe_fields: true,
+            log_route: false,
+            server_version: true,
+            chunked_transform: false,
+            mime_types: Vec::new(),
+            websocket: WebSocketSettings::default(),
+        }
+    }
+}
+
+impl Default for WebSocketSettings {
+    /// The values of Unit 1.35.
+    fn default() -> WebSocketSettings {
+        WebSocketSettings {
+            read_timeout: Duration::from_secs(60),
+            keepalive_interval: Duration::from_secs(30),
+            max_frame_size: 1 << 20,
+        }
+    }
+}
+
+impl Settings {
+    pub(crate) fn read(node: &Node<'_>) -> Result<Settings, Error> {
+        let object = node.object()?;
+        let settings = Settings {
+            listen_threads: object.read_gated(
+                "listen_threads",
+                Feature::ListenThreads,
+                |threads| threads.count(1),
+            )?,
+            http: object.read("http", HttpSettings::read)?.unwrap_or_default(),
+        };
+        object.end()?;
+        Ok(settings)
+    }
+}
+
+impl HttpSettings {
+    /// Bytes that the head of a request may have.
+    pub fn max_head_size(&self) -> u64 {
+        self.large_header_buffer_size.saturating_mul(self.large_header_buffers)
+    }
+
+    fn read(node: &Node<'_>) -> Result<HttpSettings, Error> {
+        /// A head is held in memory by whoever sends it, so no setting may allow gigabytes.
+        const LARGEST_BUFFER: i64 = 16 << 20;
+        const MOST_BUFFERS: i64 = 1024;
+        let object = node.object()?;
+        let or = HttpSettings::default();
+        let seconds = |key, default| {
+            object.read(key, |node| node.seconds(0)).map(|value| value.unwrap_or(default))
+        };
+        let size = |key, default| {
+            object.read(key, |node| node.size(0)).map(|value| value.unwrap_or(default))
+        };
+        let bounded = |key, most, default| {
+            let read = |node: &Node<'_>| node.integer(1..=most).map(i64::unsigned_abs);
+            object.read(key, read).map(|value| value.unwrap_or(default))
+        };
+        let switch = |key, default| object.boolean(key).map(|value| value.unwrap_or(default));
+        let settings = HttpSettings {
+            header_read_timeout: seconds("header_read_timeout", or.header_read_timeout)?,
+            body_read_timeout: seconds("body_read_timeout", or.body_read_timeout)?,
+            send_timeout: seconds("send_timeout", or.send_timeout)?,
+            idle_timeout: seconds("idle_timeout", or.idle_timeout)?,
+            large_header_buffer_size: bounded(
+                "large_header_buffer_size",
+                LARGEST_BUFFER,
+                or.large_header_buffer_size,
+            )?,
+            large_header_buffers: bounded(
+                "large_header_buffers",
+                MOST_BUFFERS,
+                or.large_header_buffers,
+            )?,
+            body_buffer_size: size("body_buffer_size", or.body_buffer_size)?,
+            max_body_size: size("max_body_size", or.max_body_size)?,
+            body_temp_path: object.file("body_temp_path")?,
+            discard_unsafe_fields: switch("discard_unsafe_fields", or.discard_unsafe_fields)?,
+            log_route: switch("log_route", or.log_route)?,
+            server_version: switch("server_version", or.server_version)?,
+            chunked_transform: switch("chunked_transform", or.chunked_transform)?,
+            mime_types: object.read("static", read_static)?.flatten().unwrap_or_default(),
+            websocket: object
+                .read_gated("websocket", Feature::WebSocket, WebSocketSettings::read)?
+                .unwrap_or_default(),
+        };
+        object.end()?;
+        Ok(settings)
+    }
+}
+
+impl WebSocketSettings {
+    fn read(node: &Node<'_>) -> Result<WebSocketSettings, Error> {
+        let object = node.object()?;
+        let or = WebSocketSettings::default();
+        let seconds = |key, default| {
+            object.read(key, |node| node.seconds(0)).map(|value| value.unwrap_or(default))
+        };
+        let settings = WebSocketSettings {
+            read_timeout: seconds("read_timeout", or.read_timeout)?,
+            keepalive_interval: seconds("keepalive_interval", or.keepalive_interval)?,
+            max_frame_size: object
+                .read("max_frame_size", |size| size.size(1))?
+                .unwrap_or(or.max_frame_size),
+        };
+        object.end()?;
+        Ok(settings)
+    }
+}
+
+type MimeTypes = Vec<(String, Vec<String>)>;
+
+fn read_static(node: &Node<'_>) -> Result<Option<MimeTypes>, Error> {
+    let object = node.object()?;
+    let types = object.read_gated("mime_types", Feature::MimeTypes, read_mime_types)?;
+    object.end()?;
+    Ok(types)
+}
+
+/// Reads media types with an extension (`.html`) or a whole file name (`README`), or several.
+fn read_mime_types(node: &Node<'_>) -> Result<MimeTypes, Error> {
+    let mut taken = std::collections::HashMap::new();
+    let mut types = Vec::new();
+    for (name, member) in node.members()? {
+        if name.is_empty() || !name.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+            return Err(member.invalid("is no media type; write one such as \"text/html\""));
+        }
+        let mut extensions = Vec::new();
+        for element in member.one_or_many() {
+            let extension = element.text()?;
+            // Unit compares extensions without regard to case.
+            if let Some(other) = taken.insert(extension.to_ascii_lowercase(), name) {
+                let message = format!("names an extension that \"{other}\" has already");
+                return Err(element.invalid(message));
+            }
+            extensions.push(extension.to_owned());
+        }
+        types.push((name.to_owned(), extensions));
+    }
+    Ok(types)
+}

@@ -1,0 +1,80 @@
+//! `share`: files, and the PHP scripts among them.
+
+use crate::action::Action;
+use crate::error::Error;
+use crate::node::{Node, Object};
+use crate::pattern::{Patterns, Subject};
+use crate::target::Target;
+use crate::template::Template;
+
+/// Files that answer requests.
+#[derive(Debug, Clone)]
+pub struct Share {
+    /// File names to try in order; the first that exists answers.
+    pub paths: Vec<Template>,
+    /// Names to try in order in a directory.
+    pub index: Vec<String>,
+    /// Media types that may be served; anything else is answered with 403, or by the fallback.
+    pub types: Option<Patterns>,
+    /// A directory that the file must be in, symbolic links resolved.
+    pub chroot: Option<Template>,
+    /// Whether symbolic links are followed.
+    pub follow_symlinks: bool,
+    /// Whether mount points are crossed.
+    pub traverse_mounts: bool,
+    /// Who runs a PHP script that is found; without it, scripts are refused.
+    pub scripts: Option<Target>,
+    /// What to do when there is no such file.
+    pub fallback: Option<Action>,
+}
+
+impl Share {
+    pub(crate) fn read(object: &Object<'_>) -> Result<Share, Error> {
+        let paths = read_paths(&object.required("share")?)?;
+        let index = object.read("index", read_index)?;
+        let types = object.read("types", |types| Patterns::read(types, Subject::MimeType))?;
+        Ok(Share {
+            paths,
+            index: index.unwrap_or_else(|| vec!["index.html".to_owned()]),
+            types,
+            chroot: object.read("chroot", Template::read_file)?,
+            follow_symlinks: object.boolean("follow_symlinks")?.unwrap_or(true),
+            traverse_mounts: object.boolean("traverse_mounts")?.unwrap_or(true),
+            scripts: object.read("scripts", Target::read_scripts)?,
+            fallback: object.read("fallback", Action::read)?,
+        })
+    }
+}
+
+fn read_paths(node: &Node<'_>) -> Result<Vec<Template>, Error> {
+    if !node.value.is_string() && !node.value.is_array() {
+        return Err(node.wrong_type("a string or an array of strings"));
+    }
+    let paths: Vec<Template> =
+        node.one_or_many().map(|path| Template::read_file(&path)).collect::<Result<_, _>>()?;
+    match paths.is_empty() {
+        true => Err(node.invalid("must have at least one element")),
+        false => Ok(paths),
+    }
+}
+
+fn read_index(node: &Node<'_>) -> Result<Vec<String>, Error> {
+    if !node.value.is_string() && !node.value.is_array() {
+        return Err(node.wrong_type("a string or an array of strings"));
+    }
+    // Unit's way to have no index.
+    if node.value == "" {
+        return Ok(Vec::new());
+    }
+    let read = |name: Node<'_>| {
+        let text = name.text()?;
+        if text.contains('$') {
+            return Err(name.invalid("must not contain \"$\", as variables mean nothing here"));
+        }
+        match text.split('/').any(|segment| segment == "..") {
+            true => Err(name.invalid("must not lead out of the directory with \"..\"")),
+            false => Ok(text.to_owned()),
+        }
+    };
+    node.one_or_many().map(read).collect()
+}

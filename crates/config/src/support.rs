@@ -1,0 +1,45 @@
+//! What this version of Howdah carries out of what a document can say.
+//!
+//! A key that is understood but has no effect would be a trap: a site that relies on it would run
+//! without it. So such keys are refused until the server carries them out. [`AVAILABLE`] is the one
+//! place to change when it does.
+
+/// A group of keys that a version of Howdah may lack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Feature {
+    /// `limits.shm` of an application.
+    SharedMemoryLimit,
+    /// `isolation` of an application.
+    Isolation,
+    /// `settings.listen_threads`.
+    ListenThreads,
+    /// `settings.http.static.mime_types`.
+    MimeTypes,
+    /// `tls` of a listener.
+    Tls,
+    /// `settings.http.websocket`.
+    WebSocket,
+}
+
+/// The features of this version.
+const AVAILABLE: &[Feature] = &[];
+
+/// Which features a document may use.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Support {
+    /// Those of this version.
+    ThisVersion,
+    /// All, so that the reading of keys can be tested before the server has them.
+    #[cfg(test)]
+    Everything,
+}
+
+impl Support {
+    pub fn has(self, feature: Feature) -> bool {
+        match self {
+            Support::ThisVersion => AVAILABLE.contains(&feature),
+            #[cfg(test)]
+            Support::Everything => true,
+        }
+    }
+}

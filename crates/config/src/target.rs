@@ -1,0 +1,168 @@
+//! Where requests are passed: `pass` of listeners and actions, `scripts` of shares.
+
+use std::fmt;
+
+use crate::error::{Error, ErrorKind};
+use crate::node::{Node, Shown};
+use crate::percent;
+use crate::template::Template;
+
+/// Something in the document that takes requests.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// `routes`, or `routes/NAME` where the routes have names.
+    Route(Option<String>),
+    /// `applications/NAME` or `applications/NAME/TARGET`; without a target, an application that has
+    /// targets answers with the first.
+    Application {
+        /// The application's name.
+        name: String,
+        /// The name of one of its targets.
+        target: Option<String>,
+    },
+    /// `upstreams/NAME`.
+    Upstream(String),
+}
+
+/// The value of a `pass`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pass {
+    /// The document defines what is named.
+    Fixed(Target),
+    /// Variables decide per request; [`Target::parse`] reads what they come to.
+    Variable(Template),
+}
+
+impl Target {
+    /// Reads `routes`, `routes/NAME`, `applications/NAME`, `applications/NAME/TARGET` or
+    /// `upstreams/NAME`. Names are percent-decoded, so that `%2F` stands for a slash in a name.
+    /// `None` for anything else.
+    pub fn parse(text: &str) -> Option<Target> {
+        let mut segments = text.split('/');
+        let mut next = || match segments.next() {
+            None => Some(None),
+            Some("") => None,
+            Some(segment) => percent::decode(segment.as_bytes())
+                .and_then(|name| String::from_utf8(name).ok())
+                .map(Some),
+        };
+        let (first, second, third) = (next()?, next()?, next()?);
+        if segments.next().is_some() {
+            return None;
+        }
+        match (first?.as_str(), second, third) {
+            ("routes", name, None) => Some(Target::Route(name)),
+            ("applications", Some(name), target) => Some(Target::Application { name, target }),
+            ("upstreams", Some(name), None) => Some(Target::Upstream(name)),
+            _ => None,
+        }
+    }
+
+    /// Reads a target that the document defines.
+    fn read(node: &Node<'_>, text: &str) -> Result<Target, Error> {
+        let Some(target) = Target::parse(text) else {
+            let message = format!("\"{}\" names nothing that takes requests", Shown(text));
+            return Err(node.error(ErrorKind::InvalidValue, message).with_hint(FORMS));
+        };
+        node.scope.names.check(node, &target)?;
+        Ok(target)
+    }
+
+    /// Reads the target of a share's `scripts`: an application that runs the script it is given.
+    pub(crate) fn read_scripts(node: &Node<'_>) -> Result<Target, Error> {
+        let target = Target::read(node, node.string()?)?;
+        let Target::Application { name, target: part } = &target else {
+            return Err(node
+                .invalid("must name an application")
+                .with_hint("write \"applications/NAME\" or \"applications/NAME/TARGET\""));
+        };
+        if node.scope.names.has_script(name, part.as_deref()) {
+            return Err(node
+                .invalid("must name an application or target without \"script\"")
+                .with_hint("with one, that script would run instead of the file that was found"));
+        }
+        Ok(target)
+    }
+}
+
+impl fmt::Display for Target {
+    /// The form that [`Target::parse`] reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (section, name, target) = match self {
+            Target::Route(name) => ("routes", name.as_deref(), None),
+            Target::Application { name, target } => {
+                ("applications", Some(name.as_str()), target.as_deref())
+            }
+            Target::Upstream(name) => ("upstreams", Some(name.as_str()), None),
+        };
+        f.write_str(section)?;
+        for name in [name, target].into_iter().flatten() {
+            write!(f, "/{}", name.replace('%', "%25").replace('/', "%2F"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Pass {
+    pub(crate) fn read(node: &Node<'_>) -> Result<Pass, Error> {
+        let template = Template::read(node)?;
+        match template.constant() {
+            Some(text) => Target::read(node, text).map(Pass::Fixed),
+            None => Ok(Pass::Variable(template)),
+        }
+    }
+}
+
+const FORMS: &str = "write \"routes\", \"routes/NAME\", \"applications/NAME\", \
+                     \"applications/NAME/TARGET\" or \"upstreams/NAME\"";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn application(name: &str, target: Option<&str>) -> Option<Target> {
+        Some(Target::Application { name: name.to_owned(), target: target.map(str::to_owned) })
+    }
+
+    #[test]
+    fn names_are_percent_decoded_so_that_they_may_hold_a_slash() {
+        assert_eq!(Target::parse("routes"), Some(Target::Route(None)));
+        assert_eq!(Target::parse("routes/a%2Fb"), Some(Target::Route(Some("a/b".to_owned()))));
+        assert_eq!(Target::parse("applications/blog"), application("blog", None));
+        assert_eq!(Target::parse("applications/%25/x"), application("%", Some("x")));
+        assert_eq!(Target::parse("upstreams/u"), Some(Target::Upstream("u".to_owned())));
+    }
+
+    #[test]
+    fn other_forms_name_nothing() {
+        for text in [
+            "",
+            "/",
+            "routes/",
+            "routes//a",
+            "routes/a/b",
+            "applications",
+            "applications/",
+            "blog",
+            "applications/a/b/c",
+            "applications/a/",
+            "upstreams",
+            "upstreams/a/b",
+            "routes/%",
+            "routes/%2",
+            "routes/%zz",
+            "routes/%ff",
+            "Routes",
+        ] {
+            assert_eq!(Target::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_written_form_reads_back() {
+        for text in ["routes", "routes/a%2Fb", "applications/%25/x", "upstreams/u"] {
+            let target = Target::parse(text).expect(text);
+            assert_eq!(target.to_string(), text);
+        }
+    }
+}

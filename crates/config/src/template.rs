@@ -1,0 +1,258 @@
+//! Strings with variables, such as `/www/$host$uri`.
+//!
+//! `$name` and `${name}` stand for a variable; names are letters and underscores. A dollar sign
+//! itself is written `$dollar` or `${dollar}`.
+
+use std::fmt;
+
+use crate::error::Error;
+use crate::node::{Node, Shown};
+use crate::suggest::nearest;
+
+/// A string in which variables of the request may stand.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Template {
+    parts: Vec<Part>,
+}
+
+/// A piece of a [`Template`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// Text that stands for itself.
+    Literal(String),
+    /// Text that the request or its response provides.
+    Variable(Variable),
+}
+
+/// What a variable stands for. An absent value is an empty string, or `-` in the access log.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Variable {
+    /// `$arg_NAME`: the last query argument of that name, decoded. Upper and lower case differ.
+    Argument(String),
+    /// `$body_bytes_sent`: bytes of the response body sent so far.
+    BodyBytesSent,
+    /// `$cookie_NAME`: a cookie. Upper and lower case differ.
+    Cookie(String),
+    /// `$header_NAME`: the first request field of that name, lower case with `-` for `_`.
+    Header(String),
+    /// `$host`: the host asked for, lower case, without port and final dot.
+    Host,
+    /// `$method`: the request's method.
+    Method,
+    /// `$remote_addr`: the client's address, without port.
+    RemoteAddress,
+    /// `$request_id`: 32 hexadecimal digits that are unique to the request.
+    RequestId,
+    /// `$request_line`: the request line as received.
+    RequestLine,
+    /// `$request_time`: seconds since the request's first byte, with milliseconds.
+    RequestTime,
+    /// `$request_uri`: the request target as received, with its query.
+    RequestUri,
+    /// `$response_header_NAME`: a response field, lower case with `-` for `_`.
+    ResponseHeader(String),
+    /// `$status`: the response's status code.
+    Status,
+    /// `$time_local`: local time as in `31/Dec/2026:23:59:59 +0000`.
+    TimeLocal,
+    /// `$uri`: the decoded and normalised path, after rewriting.
+    Uri,
+}
+
+/// Why a string is no template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TemplateError {
+    /// A `$` at this byte is followed by no name, or its `${` is not closed.
+    NoName {
+        /// Bytes before the `$`.
+        offset: usize,
+    },
+    /// There is no variable of this name.
+    Unknown {
+        /// The name as written.
+        name: String,
+    },
+    /// The string is a JavaScript template, in backticks.
+    JavaScript,
+}
+
+impl Template {
+    /// Reads a string with variables.
+    pub fn parse(text: &str) -> Result<Template, TemplateError> {
+        if text.len() >= 2 && text.starts_with('`') && text.ends_with('`') {
+            return Err(TemplateError::JavaScript);
+        }
+        let mut template = Template::default();
+        let mut rest = text;
+        while let Some((literal, reference)) = rest.split_once('$') {
+            template.push_literal(literal);
+            let offset = text.len() - reference.len() - 1;
+            let (name, after) = split_name(reference).ok_or(TemplateError::NoName { offset })?;
+            match name {
+                "dollar" => template.push_literal("$"),
+                _ => template.parts.push(Part::Variable(
+                    Variable::named(name)
+                        .ok_or_else(|| TemplateError::Unknown { name: name.to_owned() })?,
+                )),
+            }
+            rest = after;
+        }
+        template.push_literal(rest);
+        Ok(template)
+    }
+
+    /// Writes a path so that [`Template::parse`] takes it literally.
+    pub fn escape(path: &str) -> String {
+        path.replace('$', "${dollar}")
+    }
+
+    fn push_literal(&mut self, text: &str) {
+        match self.parts.last_mut() {
+            _ if text.is_empty() => {}
+            Some(Part::Literal(last)) => last.push_str(text),
+            _ => self.parts.push(Part::Literal(text.to_owned())),
+        }
+    }
+
+    /// The pieces in order; no two literals are neighbours, and none is empty.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// The text, if no variable is in it.
+    pub fn constant(&self) -> Option<&str> {
+        match self.parts.as_slice() {
+            [] => Some(""),
+            [Part::Literal(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Appends the text to `out`; `value` appends what a variable stands for.
+    pub fn expand(&self, out: &mut Vec<u8>, mut value: impl FnMut(&Variable, &mut Vec<u8>)) {
+        for part in &self.parts {
+            match part {
+                Part::Literal(text) => out.extend_from_slice(text.as_bytes()),
+                Part::Variable(variable) => value(variable, out),
+            }
+        }
+    }
+
+    pub(crate) fn read(node: &Node<'_>) -> Result<Template, Error> {
+        let error = match Template::parse(node.string()?) {
+            Ok(template) => return Ok(template),
+            Err(error) => error,
+        };
+        let hint = match &error {
+            TemplateError::Unknown { name } => {
+                nearest(name, NAMES).map(|name| format!("did you mean \"${name}\"?"))
+            }
+            TemplateError::NoName { .. } => {
+                Some("write \"${dollar}\" for a dollar sign".to_owned())
+            }
+            TemplateError::JavaScript => None,
+        };
+        let refused = node.invalid(error);
+        Err(match hint {
+            Some(hint) => refused.with_hint(hint),
+            None => refused,
+        })
+    }
+
+    /// Reads a template that becomes a file name.
+    pub(crate) fn read_file(node: &Node<'_>) -> Result<Template, Error> {
+        node.text()?;
+        Template::read(node)
+    }
+}
+
+/// The name that follows a `$`, and the text after it.
+fn split_name(reference: &str) -> Option<(&str, &str)> {
+    let (text, bracket) = match reference.strip_prefix('{') {
+        Some(text) => (text, true),
+        None => (reference, false),
+    };
+    let is_name = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+    let length = text.bytes().take_while(|byte| is_name(*byte)).count();
+    // Counted bytes are ASCII, so this is a character boundary.
+    let (name, after) = text.split_at_checked(length)?;
+    if name.is_empty() {
+        return None;
+    }
+    match bracket {
+        true => Some((name, after.strip_prefix('}')?)),
+        false => Some((name, after)),
+    }
+}
+
+impl Variable {
+    /// The variable of this name (without `$`), except `dollar`, which is a literal.
+    fn named(name: &str) -> Option<Variable> {
+        let variable = match name {
+            "body_bytes_sent" => Variable::BodyBytesSent,
+            "host" => Variable::Host,
+            "method" => Variable::Method,
+            "remote_addr" => Variable::RemoteAddress,
+            "request_id" => Variable::RequestId,
+            "request_line" => Variable::RequestLine,
+            "request_time" => Variable::RequestTime,
+            "request_uri" => Variable::RequestUri,
+            "status" => Variable::Status,
+            "time_local" => Variable::TimeLocal,
+            "uri" => Variable::Uri,
+            _ => return Variable::with_argument(name),
+        };
+        Some(variable)
+    }
+
+    fn with_argument(name: &str) -> Option<Variable> {
+        let field = |name: &str| name.to_ascii_lowercase().replace('_', "-");
+        let (variable, argument) = if let Some(argument) = name.strip_prefix("response_header_") {
+            (Variable::ResponseHeader(field(argument)), argument)
+        } else if let Some(argument) = name.strip_prefix("header_") {
+            (Variable::Header(field(argument)), argument)
+        } else if let Some(argument) = name.strip_prefix("arg_") {
+            (Variable::Argument(argument.to_owned()), argument)
+        } else {
+            let argument = name.strip_prefix("cookie_")?;
+            (Variable::Cookie(argument.to_owned()), argument)
+        };
+        (!argument.is_empty()).then_some(variable)
+    }
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TemplateError::NoName { offset } => {
+                write!(f, "has a \"$\" without a variable's name at byte {offset}")
+            }
+            TemplateError::Unknown { name } => {
+                write!(f, "has the unknown variable \"${}\"", Shown(name))
+            }
+            TemplateError::JavaScript => {
+                f.write_str("is a JavaScript template, which Howdah has not; use variables")
+            }
+        }
+    }
+}
+
+impl std::error::Error for TemplateError {}
+
+const NAMES: [&str; 12] = [
+    "body_bytes_sent",
+    "dollar",
+    "host",
+    "method",
+    "remote_addr",
+    "request_id",
+    "request_line",
+    "request_time",
+    "request_uri",
+    "status",
+    "time_local",
+    "uri",
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,607 @@
+//! The document as a whole: what is accepted, what it comes to, and how it is refused.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn read(document: Value) -> Config {
+    match Config::read(document, Support::Everything) {
+        Ok(config) => config,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The one line that a document is refused with.
+fn refusal(document: Value) -> String {
+    match Config::read(document, Support::Everything) {
+        Ok(_) => panic!("must be refused"),
+        Err(error) => {
+            let line = error.to_string();
+            assert!(!line.contains('\n'), "{line}");
+            line
+        }
+    }
+}
+
+fn action(action: Value) -> Value {
+    json!({
+        "routes": [{"action": action}],
+        "applications": {
+            "site": {"type": "php", "root": "/www"},
+            "two": {"type": "php", "targets": {
+                "direct": {"root": "/www"},
+                "front": {"root": "/www", "script": "index.php"},
+            }},
+        },
+    })
+}
+
+fn read_action(value: Value) -> Action {
+    let mut config = read(action(value));
+    config.routes.remove(0).steps.remove(0).action
+}
+
+fn read_share(value: Value) -> Share {
+    match read_action(value) {
+        Action::Share(share) => *share,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn read_application(value: Value) -> Application {
+    read(json!({"applications": {"site": value}})).applications.remove(0)
+}
+
+fn refused_application(value: Value) -> String {
+    refusal(json!({"applications": {"site": value}}))
+}
+
+#[test]
+fn an_empty_document_serves_nothing() {
+    let config = read(json!({}));
+    assert!(config.listeners.is_empty() && config.routes.is_empty());
+    assert_eq!(config.settings, Settings::default());
+}
+
+#[test]
+fn the_document_is_kept_as_written() {
+    let text = br#"{"routes": [], /* later */ "listeners": {},}"#;
+    let config = parse(text).expect("valid");
+    assert_eq!(config.document.to_string(), r#"{"routes":[],"listeners":{}}"#);
+}
+
+#[test]
+fn a_document_that_is_no_object_is_refused() {
+    assert_eq!(
+        refusal(json!([])),
+        "the document: the configuration must be an object, but is an array"
+    );
+}
+
+#[test]
+fn unknown_keys_are_refused_with_the_nearest_known_one() {
+    assert_eq!(
+        refusal(json!({"listenrs": {}})),
+        "the document: unknown key \"listenrs\"; did you mean \"listeners\"?"
+    );
+    assert_eq!(
+        refusal(action(json!({"shaer": "/www$uri"}))),
+        "/routes/0/action: unknown key \"shaer\"; did you mean \"share\"?"
+    );
+    assert_eq!(
+        refusal(action(json!({"return": 200, "colour": 1}))),
+        "/routes/0/action: unknown key \"colour\"; allowed here: \"return\" or \"location\""
+    );
+    assert_eq!(
+        refused_application(json!({"type": "php", "rot": "/www"})),
+        "/applications/site: unknown key \"rot\"; did you mean \"root\"?"
+    );
+}
+
+#[test]
+fn paths_in_messages_are_paths_of_the_control_api() {
+    let document = json!({"routes": {"a/b%": [{"action": {"return": "x"}}]}});
+    assert_eq!(
+        refusal(document),
+        "/routes/a%2Fb%25/0/action/return: \"return\" must be an integer, but is the string \"x\""
+    );
+}
+
+#[test]
+fn messages_stay_one_short_line_whatever_the_document_holds() {
+    let line = refusal(action(json!({"return": "a\nb\u{1b}[31m".repeat(1000)})));
+    assert!(line.len() < 500, "{line}");
+}
+
+#[test]
+fn listeners_have_an_address_and_a_target() {
+    let config = read(json!({
+        "listeners": {
+            "*:80": {"pass": "routes", "backlog": 64},
+            "unix:@x": {"pass": "applications/a%2Fb", "backlog": -1},
+            "[::1]:80": {"application": "a/b"},
+        },
+        "routes": [],
+        "applications": {"a/b": {"type": "php", "root": "/"}},
+    }));
+    let [tcp, abstract_, six] = config.listeners.as_slice() else { panic!("three listeners") };
+    assert_eq!((tcp.name.as_str(), tcp.backlog), ("*:80", Some(64)));
+    assert_eq!(tcp.pass, Pass::Fixed(Target::Route(None)));
+    assert_eq!((&abstract_.address, abstract_.backlog), (&Address::Abstract("x".to_owned()), None));
+    assert_eq!(abstract_.pass, six.pass);
+}
+
+#[test]
+fn broken_listeners_are_refused() {
+    for (listeners, message) in [
+        (
+            json!({"127.0.0.1": {"pass": "routes"}}),
+            "/listeners/127.0.0.1: \"127.0.0.1\" must end with a port",
+        ),
+        (json!({"*:80": {}}), "/listeners/*:80: \"pass\" is missing"),
+        (
+            json!({"*:80": {"pass": "routes"}, "0.0.0.0:80": {"pass": "routes"}}),
+            "is the same address as \"*:80\"",
+        ),
+        (
+            json!({"*:80": {"pass": "routes", "backlog": -2}}),
+            "must be between -1 and 2147483647, but is -2",
+        ),
+        (json!({"*:80": {"pass": "routes", "application": "x"}}), "there is no application \"x\""),
+        (json!({"*:80": "routes"}), "must be an object, but is the string \"routes\""),
+        (json!([]), "\"listeners\" must be an object, but is an array"),
+    ] {
+        let line = refusal(json!({"listeners": listeners, "routes": []}));
+        assert!(line.contains(message), "{line}");
+    }
+}
+
+#[test]
+fn what_is_passed_to_must_exist() {
+    for (pass, message) in [
+        ("applications/sit", "there is no application \"sit\"; did you mean \"site\"?"),
+        ("applications/other", "there is no application \"other\"; defined: \"site\" or \"two\""),
+        (
+            "applications/two/frnt",
+            "application \"two\" has no target \"frnt\"; did you mean \"front\"?",
+        ),
+        ("applications/site/x", "application \"site\" has no target \"x\""),
+        ("routes/main", "\"routes\" is an array, so it has no names; write \"routes\" alone"),
+        ("upstreams/u", "there is no upstream \"u\""),
+        ("blog", "\"blog\" names nothing that takes requests; write \"routes\""),
+        ("", "\"\" names nothing that takes requests"),
+        ("%", "\"%\" names nothing"),
+        ("$hst", "\"pass\" has the unknown variable \"$hst\"; did you mean \"$host\"?"),
+    ] {
+        let line = refusal(action(json!({"pass": pass})));
+        assert!(line.starts_with("/routes/0/action/pass: ") && line.contains(message), "{line}");
+    }
+    let named = json!({"routes": {"a": [{"action": {"pass": "routes"}}]}});
+    assert!(refusal(named).contains("write \"routes/NAME\""));
+    let none = json!({"listeners": {"*:80": {"pass": "routes"}}});
+    assert!(refusal(none).contains("the document has no \"routes\""));
+}
+
+#[test]
+fn a_pass_with_variables_is_decided_per_request() {
+    let Action::Pass(Pass::Variable(template)) = read_action(json!({"pass": "applications/$host"}))
+    else {
+        panic!("a template");
+    };
+    assert_eq!(template.parts().len(), 2);
+}
+
+#[test]
+fn routes_may_pass_to_each_other_in_a_circle() {
+    // As in Unit: rewriting may lead out of it; the server counts the passes of a request.
+    read(
+        json!({"routes": {"a": [{"action": {"pass": "routes/b"}}], "b": [{"action": {"pass": "routes/a"}}]}}),
+    );
+}
+
+#[test]
+fn conditions_are_patterns() {
+    let config =
+        read(json!({"routes": [{"match": {"uri": ["/a*", "!/a/b"]}, "action": {"return": 200}}]}));
+    let uri = config.routes[0].steps[0].conditions.uri.as_ref().expect("a condition");
+    assert!(uri.matches(b"/a/c") && !uri.matches(b"/a/b"));
+    for (uri, message) in [
+        (
+            json!(1),
+            "/routes/0/match/uri: \"uri\" must be a string or an array of strings, but is the number 1",
+        ),
+        (json!(["x", 1]), "/routes/0/match/uri/1: element 1 must be a string"),
+        (json!("**"), "must not have two \"*\" in a row"),
+        (json!("~("), "\"uri\" is no usable regular expression: unclosed group"),
+        (json!(["/", "%"]), "/routes/0/match/uri/1: element 1 must have two hexadecimal digits"),
+    ] {
+        let line = refusal(json!({"routes": [{"match": {"uri": uri}, "action": {"return": 200}}]}));
+        assert!(line.contains(message), "{line}");
+    }
+}
+
+#[test]
+fn an_action_has_just_one_kind() {
+    assert!(
+        refusal(action(json!({"return": 200, "share": "/x"})))
+            .contains("has \"return\" and \"share\"")
+    );
+    assert!(refusal(action(json!({}))).contains("one of \"pass\", \"return\""));
+    assert!(refusal(json!({"routes": [{}]})).contains("/routes/0: \"action\" is missing"));
+    assert!(
+        refusal(action(json!({"pass": "routes", "index": "x"}))).contains("unknown key \"index\"")
+    );
+}
+
+#[test]
+fn a_return_has_a_status_and_maybe_a_location() {
+    let Action::Return(answer) =
+        read_action(json!({"return": 301, "location": "https://$host$request_uri"}))
+    else {
+        panic!("a return");
+    };
+    assert_eq!(answer.status, 301);
+    assert_eq!(answer.location.expect("a location").parts().len(), 3);
+    for status in [json!("200"), json!([]), json!(80.1), json!(1000), json!(-1), json!(null)] {
+        assert!(
+            refusal(action(json!({"return": status}))).starts_with("/routes/0/action/return: ")
+        );
+    }
+    for location in [json!(0), json!([]), json!("$hos"), json!("$hostblah")] {
+        let line = refusal(action(json!({"return": 301, "location": location})));
+        assert!(line.starts_with("/routes/0/action/location: "), "{line}");
+    }
+}
+
+#[test]
+fn a_share_has_defaults() {
+    let share = read_share(json!({"share": "/www$uri"}));
+    assert_eq!(share.index, ["index.html"]);
+    assert!(share.follow_symlinks && share.traverse_mounts);
+    assert!(share.types.is_none() && share.chroot.is_none());
+    assert!(share.scripts.is_none() && share.fallback.is_none());
+}
+
+#[test]
+fn a_share_takes_lists_types_limits_and_a_fallback() {
+    let share = read_share(json!({
+        "share": ["/a$uri", "/b$uri"],
+        "index": ["index.php", "index.html"],
+        "types": ["image/*", "!image/svg+xml"],
+        "chroot": "/www/$host",
+        "follow_symlinks": false,
+        "traverse_mounts": false,
+        "scripts": "applications/two/direct",
+        "fallback": {"share": "/c$uri", "fallback": {"pass": "applications/two/front"}},
+    }));
+    assert_eq!((share.paths.len(), share.index.len()), (2, 2));
+    assert!(!share.follow_symlinks && !share.traverse_mounts);
+    assert!(share.types.expect("types").matches(b"image/png"));
+    assert!(
+        matches!(share.scripts, Some(Target::Application { target: Some(name), .. }) if name == "direct")
+    );
+    let Some(Action::Share(fallback)) = share.fallback else { panic!("a share") };
+    assert!(matches!(fallback.fallback, Some(Action::Pass(_))));
+}
+
+#[test]
+fn broken_shares_are_refused() {
+    for (share, message) in [
+        (json!({"share": []}), "must have at least one element"),
+        (json!({"share": ""}), "must not be empty"),
+        (json!({"share": 1}), "must be a string or an array of strings, but is the number 1"),
+        (
+            json!({"share": ["/x", "$$uri"]}),
+            "/routes/0/action/share/1: element 1 has a \"$\" without",
+        ),
+        (json!({"share": "/x\0y"}), "must not contain a null character"),
+        (json!({"share": "/x", "index": {}}), "\"index\" must be a string or an array of strings"),
+        (json!({"share": "/x", "index": ["a", "$blah"]}), "must not contain \"$\""),
+        (json!({"share": "/x", "index": "../x"}), "must not lead out of the directory"),
+        (
+            json!({"share": "/x", "follow_symlinks": 1}),
+            "must be true or false, but is the number 1",
+        ),
+        (json!({"share": "/x", "fallback": {}}), "/routes/0/action/fallback: one of"),
+        (json!({"share": "/x", "scripts": "routes"}), "\"scripts\" must name an application"),
+        (json!({"share": "/x", "scripts": "applications/two/front"}), "without \"script\""),
+    ] {
+        let line = refusal(action(share));
+        assert!(line.contains(message), "{line}");
+    }
+    // Unit's way to have no index.
+    assert!(read_share(json!({"share": "/x", "index": ""})).index.is_empty());
+}
+
+#[test]
+fn an_application_has_defaults() {
+    let site = read_application(json!({"type": "php", "root": "/www"}));
+    assert_eq!(site.name, "site");
+    assert_eq!(site.version, PhpVersion::default());
+    assert_eq!(site.targets.len(), 1);
+    assert_eq!(site.targets[0].root, PathBuf::from("/www"));
+    assert_eq!(
+        (site.targets[0].script.as_deref(), site.targets[0].index.as_str()),
+        (None, "index.php")
+    );
+    assert_eq!(site.processes, Processes::Automatic);
+    assert_eq!(
+        site.limits,
+        Limits { timeout: None, requests: None, shm: None, queue: 8192, queue_timeout: None }
+    );
+    assert_eq!(site.options, PhpOptions::default());
+}
+
+#[test]
+fn an_application_takes_all_its_keys() {
+    let site = read_application(json!({
+        "type": "php 8.2",
+        "targets": {"z": {"root": "/z", "script": "/front.php"}, "a": {"root": "/a", "index": "i.php"}},
+        "options": {"file": "/etc/php.ini", "admin": {"memory_limit": "256M"}, "user": {"display_errors": "0"}},
+        "processes": {"max": 10, "spare": 5, "idle_timeout": 20},
+        "limits": {"timeout": 10, "requests": 1000, "shm": 1000, "queue": 50, "queue_timeout": 2},
+        "environment": {"B": "2", "A": ""},
+        "user": "www-data", "group": "www-data", "working_directory": "/www",
+        "stdout": "/var/log/out.log", "stderr": "/var/log/err.log",
+    }));
+    assert!(site.version.accepts(8, 2, 30));
+    let names: Vec<_> = site.targets.iter().map(|target| target.name.as_deref()).collect();
+    assert_eq!(names, [Some("z"), Some("a")], "in the order written");
+    assert_eq!(site.options.admin, [("memory_limit".to_owned(), "256M".to_owned())]);
+    let idle_timeout = Duration::from_secs(20);
+    assert_eq!(site.processes, Processes::Dynamic { max: 10, spare: 5, idle_timeout });
+    assert_eq!(site.limits.timeout, Some(Duration::from_secs(10)));
+    assert_eq!((site.limits.queue, site.limits.queue_timeout), (50, Some(Duration::from_secs(2))));
+    assert_eq!(site.environment[0], ("B".to_owned(), "2".to_owned()));
+    assert_eq!(site.user.as_deref(), Some("www-data"));
+}
+
+#[test]
+fn processes_are_a_number_or_a_range() {
+    let processes = |value: Value| {
+        read_application(json!({"type": "php", "root": "/", "processes": value})).processes
+    };
+    assert_eq!(processes(json!(4)), Processes::Static(4));
+    let idle_timeout = Duration::from_secs(15);
+    assert_eq!(
+        processes(json!({"spare": 0})),
+        Processes::Dynamic { max: 1, spare: 0, idle_timeout }
+    );
+    for (value, message) in [
+        (json!(0), "must be between 1 and"),
+        (json!(-1), "must be between 1 and"),
+        (json!(4_294_967_296_i64), "must be between 1 and"),
+        (json!("4"), "must be an integer or an object, but is the string \"4\""),
+        (json!({"max": 0}), "/applications/site/processes/max: \"max\" must be between 1"),
+        (json!({"spare": 2}), "has a \"spare\" of 2, which is more than its \"max\" of 1"),
+        (json!({"idle_timeout": -1}), "must be between 0 and 2147483"),
+        (json!({"idle": 1}), "unknown key \"idle\""),
+    ] {
+        let line = refused_application(json!({"type": "php", "root": "/", "processes": value}));
+        assert!(line.contains(message), "{line}");
+    }
+}
+
+#[test]
+fn limits_of_zero_are_no_limits() {
+    let site = read_application(
+        json!({"type": "php", "root": "/", "limits": {"timeout": 0, "requests": 0}}),
+    );
+    assert_eq!((site.limits.timeout, site.limits.requests), (None, None));
+}
+
+#[test]
+fn broken_applications_are_refused() {
+    for (application, message) in [
+        (json!({"root": "/"}), "/applications/site: \"type\" is missing"),
+        (json!({"type": "php"}), "/applications/site: \"root\" is missing"),
+        (json!({"type": "php", "root": ""}), "\"root\" must not be empty"),
+        (
+            json!({"type": "php", "root": "/", "targets": {"a": {"root": "/"}}}),
+            "must not stand beside \"targets\"",
+        ),
+        (json!({"type": "php", "targets": {}}), "\"targets\" must have at least one member"),
+        (json!({"type": "php", "targets": {"": {"root": "/"}}}), "must have a name"),
+        (
+            json!({"type": "php", "targets": {"a": {}}}),
+            "/applications/site/targets/a: \"root\" is missing",
+        ),
+        (json!({"type": "php", "root": "/", "environment": {"A=B": ""}}), "neither \"=\" nor"),
+        (json!({"type": "php", "root": "/", "environment": {"A": 1}}), "\"A\" must be a string"),
+        (
+            json!({"type": "php", "root": "/", "options": {"admin": {"x": 1}}}),
+            "must be a string, also where PHP",
+        ),
+        (json!({"type": "php 8.x", "root": "/"}), "has no usable version in \"php 8.x\""),
+        (
+            json!({"type": "PHP", "root": "/"}),
+            "\"PHP\" is not a type of application; write \"php\"",
+        ),
+        (json!({"type": 8, "root": "/"}), "\"type\" must be a string"),
+    ] {
+        let line = refused_application(application);
+        assert!(line.contains(message), "{line}");
+    }
+}
+
+#[test]
+fn other_languages_are_sent_behind_a_proxy() {
+    for name in
+        ["python", "python 3.11", "ruby", "go", "external", "java 17", "node", "perl", "wasm"]
+    {
+        let line = refused_application(json!({"type": name, "path": "/app"}));
+        assert!(line.ends_with("Howdah runs PHP; put this back end behind \"proxy\""), "{line}");
+    }
+}
+
+#[test]
+fn settings_have_the_defaults_of_unit() {
+    let http = HttpSettings::default();
+    assert_eq!(http.idle_timeout, Duration::from_secs(180));
+    assert_eq!((http.max_body_size, http.max_head_size()), (8 << 20, 32 << 10));
+}
+
+#[test]
+fn settings_are_read() {
+    let config = read(json!({"settings": {"listen_threads": 2, "http": {
+        "header_read_timeout": 1, "body_read_timeout": 2, "send_timeout": 3, "idle_timeout": 0,
+        "large_header_buffer_size": 4096, "large_header_buffers": 2,
+        "body_buffer_size": 0, "max_body_size": 0, "body_temp_path": "/tmp",
+        "discard_unsafe_fields": false, "log_route": true, "server_version": false, "chunked_transform": true,
+        "static": {"mime_types": {"text/x-code": [".c", ".h"], "text/plain": "README"}},
+        "websocket": {"read_timeout": 1, "keepalive_interval": 0, "max_frame_size": 10},
+    }}}));
+    let http = config.settings.http;
+    assert_eq!(http.send_timeout, Duration::from_secs(3));
+    assert_eq!((http.max_body_size, http.max_head_size()), (0, 8192));
+    assert!(
+        !http.discard_unsafe_fields
+            && http.log_route
+            && !http.server_version
+            && http.chunked_transform
+    );
+    assert_eq!(http.mime_types[1], ("text/plain".to_owned(), vec!["README".to_owned()]));
+}
+
+#[test]
+fn broken_settings_are_refused() {
+    for (http, message) in [
+        (json!({"idle_timeout": -1}), "must be between 0 and 2147483, but is -1"),
+        (json!({"idle_timeout": 1.5}), "must be an integer, but is the number 1.5"),
+        (json!({"large_header_buffer_size": 0}), "must be between 1 and"),
+        (json!({"max_body_size": -1}), "must be 0 or more, but is -1"),
+        (
+            json!({"static": {"mime_types": {"a/b": ".x", "a/c": [".X"]}}}),
+            "names an extension that \"a/b\" has already",
+        ),
+        (json!({"static": {"mime_types": {"a/b": ""}}}), "must not be empty"),
+        (json!({"header_buffer_size": 1}), "unknown key \"header_buffer_size\"; did you mean \""),
+    ] {
+        let line = refusal(json!({"settings": {"http": http}}));
+        assert!(line.contains(message), "{line}");
+    }
+}
+
+#[test]
+fn what_this_version_lacks_is_refused_and_not_ignored() {
+    let document = json!({"applications": {"site": {"type": "php", "root": "/", "isolation": {}}}});
+    if !Support::ThisVersion.has(crate::support::Feature::Isolation) {
+        let error = Config::from_value(document).expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert_eq!(
+            error.to_string(),
+            "/applications/site/isolation: \"isolation\" is not available in this version of Howdah"
+        );
+    }
+}
+
+#[test]
+fn fallbacks_nest_only_as_deep_as_the_text_may() {
+    let text = r#"{"routes":[{"action":"#.to_owned()
+        + &r#"{"share":"/x","fallback":"#.repeat(50_000)
+        + r#"{"return":404}"#
+        + &"}".repeat(50_000)
+        + "}]}";
+    let error = parse(text.as_bytes()).expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::Syntax);
+}
+
+#[test]
+fn large_documents_are_read_in_proportion() {
+    let steps: Vec<Value> = (0..20_000)
+        .map(|n| json!({"match": {"uri": format!("/{n}/*")}, "action": {"pass": format!("routes/r{n}")}}))
+        .collect();
+    let mut routes = serde_json::Map::new();
+    for n in 0..20_000 {
+        routes.insert(format!("r{n}"), json!([]));
+    }
+    routes.insert("main".to_owned(), Value::from(steps));
+    let start = std::time::Instant::now();
+    read(json!({"routes": routes}));
+    // Looking each name up by walking all of them would take far longer.
+    assert!(start.elapsed() < Duration::from_secs(20));
+}
+
+/// Documents that are nearly right, so that reading gets beyond the first key.
+fn nearly_a_document() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (-2..1000_i64).prop_map(Value::from),
+        prop::sample::select(vec![
+            "",
+            "routes",
+            "applications/a",
+            "applications/a/b",
+            "routes/a",
+            "php",
+            "php 8",
+            "/www$uri",
+            "$",
+            "!~(",
+            "%",
+            "*:80",
+            "\0",
+            "**"
+        ])
+        .prop_map(Value::from),
+    ];
+    let key = prop::sample::select(vec![
+        "listeners",
+        "routes",
+        "applications",
+        "settings",
+        "a",
+        "b",
+        "*:80",
+        "pass",
+        "action",
+        "match",
+        "uri",
+        "share",
+        "fallback",
+        "return",
+        "location",
+        "type",
+        "root",
+        "targets",
+        "processes",
+        "http",
+        "index",
+        "types",
+        "static",
+        "mime_types",
+        "scripts",
+        "script",
+        "options",
+        "admin",
+        "environment",
+        "limits",
+    ]);
+    leaf.prop_recursive(7, 64, 6, move |inner| {
+        prop_oneof![
+            1 => prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            4 => prop::collection::vec((key.clone(), inner), 0..6).prop_map(|members| {
+                Value::Object(members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(text in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = parse(&text);
+    }
+
+    #[test]
+    fn no_document_makes_it_panic_and_every_refusal_is_one_line(document in nearly_a_document()) {
+        if let Err(error) = Config::read(document, Support::Everything) {
+            prop_assert!(!error.to_string().contains('\n'));
+        }
+    }
+}
