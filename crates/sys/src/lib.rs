@@ -7,12 +7,16 @@
 //! - [`process`]: fork, exec, wait, and what a new process must be before it runs anything.
 //! - [`credentials`]: users and groups.
 //! - [`signals`]: signals as a readable descriptor.
+//! - [`log`], [`clock`]: the server's log and its time stamps.
 //! - [`title`]: what `ps` shows.
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code)]
+pub mod clock;
 pub mod credentials;
 #[allow(unsafe_code)]
 pub mod futex;
+pub mod log;
 pub mod packet;
 #[allow(unsafe_code)]
 pub mod process;

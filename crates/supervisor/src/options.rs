@@ -1,0 +1,94 @@
+//! What the supervisor is started with.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use howdah_sys::credentials::Credentials;
+
+/// Everything that the command line decided.
+#[derive(Debug)]
+pub struct Options {
+    /// User of the router, and of applications that name none; `None` without root: everything
+    /// runs as the user who started the server.
+    pub user: Option<Credentials>,
+    /// The configuration document that the router begins with.
+    pub document: Vec<u8>,
+    /// What the document is called in error messages.
+    pub origin: String,
+    /// Directory where the configuration is kept; `None`: changes are lost at the end.
+    pub state: Option<PathBuf>,
+    /// File that holds the process id while the server runs.
+    pub pid: Option<PathBuf>,
+    /// Log file; `None`: standard error.
+    pub log: Option<PathBuf>,
+    /// Directory for temporary files of requests and responses.
+    pub tmp: PathBuf,
+    /// Address of the control API.
+    pub control: Option<String>,
+    /// Programs that run PHP.
+    pub php: Vec<PhpProgram>,
+    /// Written once the server serves, then closed; the process that waits for a daemon reads it.
+    pub serving: Option<OwnedFd>,
+}
+
+/// A `howdah-php` program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PhpProgram {
+    /// Full version of PHP, such as `8.2.35`.
+    pub version: String,
+    /// The program.
+    pub path: PathBuf,
+}
+
+impl Options {
+    /// The newest program whose version is `wanted` or begins with it at a dot.
+    pub(crate) fn php_for(&self, wanted: &str) -> Option<&PhpProgram> {
+        let numbers = |version: &str| -> Vec<u32> {
+            version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
+        };
+        self.php
+            .iter()
+            .filter(|program| {
+                wanted.is_empty()
+                    || program
+                        .version
+                        .strip_prefix(wanted)
+                        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            })
+            .max_by_key(|program| numbers(&program.version))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(versions: &[&str]) -> Options {
+        Options {
+            user: None,
+            document: Vec::new(),
+            origin: String::new(),
+            state: None,
+            pid: None,
+            log: None,
+            tmp: PathBuf::new(),
+            control: None,
+            php: versions
+                .iter()
+                .map(|v| PhpProgram { version: (*v).to_owned(), path: PathBuf::from(v) })
+                .collect(),
+            serving: None,
+        }
+    }
+
+    #[test]
+    fn the_newest_version_that_matches_is_taken() {
+        let options = options(&["8.2.9", "8.2.35", "8.10.1", "7.4.1"]);
+        let version = |wanted| options.php_for(wanted).map(|p| p.version.as_str());
+        assert_eq!(version(""), Some("8.10.1"));
+        assert_eq!(version("8.2"), Some("8.2.35"));
+        assert_eq!(version("8.2.9"), Some("8.2.9"));
+        assert_eq!(version("8.1"), None);
+        assert_eq!(version("7"), Some("7.4.1"));
+    }
+}

@@ -1,0 +1,89 @@
+//! Starting the router: an unprivileged process of the same program.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use howdah_sys::{packet, process, signals};
+use howdah_wire::messages::FromSupervisor;
+
+use crate::options::Options;
+
+/// Process title of the router; by it the program knows what it is started as.
+pub const TITLE: &str = "howdah: router";
+
+/// A running router.
+#[derive(Debug)]
+pub(crate) struct Router {
+    pub(crate) pid: u32,
+    pub(crate) socket: OwnedFd,
+    pub(crate) started: Instant,
+}
+
+/// Starts the router with a document.
+pub(crate) fn start(
+    options: &Options,
+    document: &[u8],
+    log: BorrowedFd<'_>,
+    control: Option<BorrowedFd<'_>>,
+    now: Instant,
+) -> std::io::Result<Router> {
+    let (ours, theirs) = packet::pair()?;
+    let parent = std::process::id();
+    let pid = match process::fork()? {
+        process::Forked::Parent(pid) => pid,
+        process::Forked::Child => {
+            let error = become_router(options, &theirs, log, parent);
+            eprintln!("howdah: cannot start the router: {error}");
+            process::exit_now(127);
+        }
+    };
+    let hello = FromSupervisor::Hello {
+        origin: options.origin.clone(),
+        tmp: options.tmp.display().to_string(),
+        control: options.control.clone().unwrap_or_default(),
+    };
+    let memory = document_fd(document)?;
+    let mut descriptors = vec![log, memory.as_fd()];
+    descriptors.extend(control);
+    packet::send(&ours, &hello.encode(), &descriptors)?;
+    rustix::fs::fcntl_setfl(&ours, rustix::fs::OFlags::NONBLOCK)?;
+    Ok(Router { pid, socket: ours, started: now })
+}
+
+/// A document as a descriptor.
+fn document_fd(document: &[u8]) -> std::io::Result<OwnedFd> {
+    let fd = rustix::fs::memfd_create("document", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let mut file = File::from(fd);
+    file.write_all(document)?;
+    Ok(file.into())
+}
+
+fn become_router(
+    options: &Options,
+    socket: &OwnedFd,
+    log: BorrowedFd<'_>,
+    parent: u32,
+) -> std::io::Error {
+    let prepare = || -> std::io::Result<()> {
+        signals::reset();
+        process::close_on_exec_from(3);
+        process::standard_streams(log, log)?;
+        process::place(socket, 3)?;
+        rustix::process::setpgid(None, None)?;
+        if let Some(user) = &options.user {
+            user.assume()?;
+        }
+        process::drop_capabilities()?;
+        process::no_new_privileges()?;
+        process::die_with(parent);
+        Ok(())
+    };
+    // The path of this program may lead through directories that the router's user cannot enter;
+    // the link of the kernel does not.
+    match prepare() {
+        Ok(()) => process::exec("/proc/self/exe", &[TITLE], &[]),
+        Err(error) => error,
+    }
+}

@@ -1,0 +1,172 @@
+//! Listening sockets.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::Path;
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+/// Open listening sockets by the address they were asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Sockets {
+    open: HashMap<String, Socket>,
+}
+
+impl Sockets {
+    /// The socket for an address: the open one, or a new one. The error says what to do.
+    pub(crate) fn bind(
+        &mut self,
+        address: &str,
+        backlog: u32,
+        mode: u32,
+    ) -> Result<BorrowedFd<'_>, String> {
+        if !self.open.contains_key(address) {
+            let socket = listen(address, backlog, mode)
+                .map_err(|error| format!("{address}: {}", explain(&error)))?;
+            self.open.insert(address.to_owned(), socket);
+        }
+        Ok(self.open[address].as_fd())
+    }
+
+    /// Closes a socket.
+    pub(crate) fn unbind(&mut self, address: &str) {
+        if self.open.remove(address).is_some() {
+            remove_file(address);
+        }
+    }
+
+    /// Closes all sockets.
+    pub(crate) fn close(&mut self) {
+        for (address, _) in self.open.drain() {
+            remove_file(&address);
+        }
+    }
+}
+
+fn remove_file(address: &str) {
+    if let Some(path) = address.strip_prefix("unix:").filter(|path| !path.starts_with('@')) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+fn explain(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another program listens there; stop it or choose another address".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => {
+            "not permitted; ports below 1024 need root, or choose another address".to_owned()
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "no network interface of this machine has this address".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+fn listen(address: &str, backlog: u32, mode: u32) -> io::Result<Socket> {
+    let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+    if let Some(name) = address.strip_prefix("unix:") {
+        return listen_unix(name, backlog, mode);
+    }
+    let parsed = parse(address).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, "not of the form ADDRESS:PORT")
+    })?;
+    let socket = Socket::new(Domain::for_address(parsed), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    if parsed.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&parsed.into())?;
+    socket.listen(backlog)?;
+    Ok(socket)
+}
+
+fn parse(address: &str) -> Option<SocketAddr> {
+    if let Some(port) = address.strip_prefix("*:") {
+        return Some(SocketAddr::from(([0, 0, 0, 0], port.parse().ok()?)));
+    }
+    address.parse().ok().or_else(|| {
+        let (host, port) = address.rsplit_once(':')?;
+        let host: Ipv6Addr = host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()?;
+        Some(SocketAddr::new(IpAddr::V6(host), port.parse().ok()?))
+    })
+}
+
+fn listen_unix(name: &str, backlog: i32, mode: u32) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    if let Some(name) = name.strip_prefix('@') {
+        let mut path = vec![0];
+        path.extend_from_slice(name.as_bytes());
+        socket.bind(&SockAddr::unix(std::str::from_utf8(&path).map_err(io::Error::other)?)?)?;
+    } else {
+        let path = Path::new(name);
+        remove_stale(path)?;
+        socket.bind(&SockAddr::unix(path)?)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    }
+    socket.listen(backlog)?;
+    Ok(socket)
+}
+
+/// Removes a socket file that a server left behind; one that somebody listens on stays.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
+    if !is_socket {
+        return Ok(());
+    }
+    let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    probe.set_nonblocking(true)?;
+    match probe.connect(&SockAddr::unix(path)?) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        _ => Ok(()), // bind reports that the address is in use
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_in_use_is_explained() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap().to_string();
+        let error = Sockets::default().bind(&address, 1, 0o666).unwrap_err();
+        assert!(error.starts_with(&address) && error.contains("another program"), "{error}");
+    }
+
+    #[test]
+    fn the_same_address_gives_the_same_socket() {
+        let mut sockets = Sockets::default();
+        let inode = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).unwrap().st_ino;
+        let first = inode(sockets.bind("127.0.0.1:0", 1, 0).unwrap());
+        assert_eq!(first, inode(sockets.bind("127.0.0.1:0", 1, 0).unwrap()));
+    }
+
+    #[test]
+    fn a_socket_file_left_behind_is_replaced_and_a_live_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let address = format!("unix:{}/s", dir.path().display());
+        drop(std::os::unix::net::UnixListener::bind(&address[5..]).unwrap());
+        let mut sockets = Sockets::default();
+        sockets.bind(&address, 1, 0o600).unwrap();
+        let error = Sockets::default().bind(&address, 1, 0o600).unwrap_err();
+        assert!(error.contains("another program"), "{error}");
+        sockets.unbind(&address);
+        assert!(!Path::new(&address[5..]).exists());
+    }
+
+    #[test]
+    fn addresses_of_every_kind_are_read() {
+        assert_eq!(parse("*:80").unwrap().to_string(), "0.0.0.0:80");
+        assert_eq!(parse("[::1]:80").unwrap().to_string(), "[::1]:80");
+        assert_eq!(parse("127.0.0.1:80").unwrap().to_string(), "127.0.0.1:80");
+        assert_eq!(parse("localhost"), None);
+    }
+}

@@ -1,0 +1,85 @@
+//! Files that survive: the configuration, the PID file, the log.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+const DOCUMENT: &str = "conf.json";
+
+/// The stored configuration; `None` if there is none yet.
+pub fn load_document(state: &Path) -> io::Result<Option<Vec<u8>>> {
+    match fs::read(state.join(DOCUMENT)) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Stores the configuration: after a crash at any moment the old or the new one is there, whole.
+pub(crate) fn save_document(state: &Path, bytes: &[u8]) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(state)?;
+    let new = state.join(format!("{DOCUMENT}.new"));
+    let mut file =
+        File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&new, state.join(DOCUMENT))?;
+    File::open(state)?.sync_all()
+}
+
+/// Opens the log for appending. A symbolic link in its place is refused: whoever may write in
+/// the log's directory could point it at any file of root's.
+pub fn open_log(path: &Path) -> io::Result<OwnedFd> {
+    let file = File::options()
+        .append(true)
+        .create(true)
+        .mode(0o640)
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
+        .open(path)?;
+    Ok(file.into())
+}
+
+/// Writes the PID file; replaces an old one, never follows a link.
+pub(crate) fn write_pid(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = File::options().write(true).create_new(true).mode(0o644).open(path)?;
+    writeln!(file, "{}", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_stored_is_loaded() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state");
+        assert_eq!(load_document(&state).unwrap(), None);
+        save_document(&state, b"{}").unwrap();
+        assert_eq!(load_document(&state).unwrap().unwrap(), b"{}");
+    }
+
+    #[test]
+    fn hardening_49_a_log_that_is_a_link_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("target");
+        fs::write(&target, "").unwrap();
+        std::os::unix::fs::symlink(&target, dir.path().join("log")).unwrap();
+        assert!(open_log(&dir.path().join("log")).is_err());
+    }
+
+    #[test]
+    fn hardening_49_a_pid_file_that_is_a_link_is_replaced_and_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("target");
+        fs::write(&target, "precious").unwrap();
+        std::os::unix::fs::symlink(&target, dir.path().join("pid")).unwrap();
+        write_pid(&dir.path().join("pid")).unwrap();
+        assert_eq!(fs::read(target).unwrap(), b"precious");
+    }
+}

@@ -1,0 +1,511 @@
+//! The event loop: waits for signals, the router, the prototypes and their output.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use howdah_sys::log::{Level, Log};
+use howdah_sys::packet::{self, Received};
+use howdah_sys::{process, signals};
+use howdah_wire::messages::{Exit, FromPrototype, FromSupervisor, MAX_MESSAGE, ToSupervisor};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::backoff::Backoff;
+use crate::options::Options;
+use crate::prototype::Application;
+use crate::router::{self, Router};
+use crate::sockets::Sockets;
+use crate::store;
+
+/// How the server ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// On request.
+    Stopped,
+    /// The first configuration cannot be run, or something that it needs is missing.
+    Refused(String),
+}
+
+/// How long a fast end may take.
+const FAST_END: Duration = Duration::from_secs(2);
+
+/// Runs the server until it ends.
+pub fn run(mut options: Options) -> Result<Ending, String> {
+    let signals = signals::descriptor(&[
+        signals::SIGCHLD,
+        signals::SIGTERM,
+        signals::SIGINT,
+        signals::SIGQUIT,
+        signals::SIGHUP,
+        signals::SIGUSR1,
+        signals::SIGUSR2,
+    ])
+    .map_err(|error| format!("cannot receive signals: {error}"))?;
+    let log = match &options.log {
+        Some(path) => store::open_log(path)
+            .map(Log::new)
+            .map_err(|error| format!("cannot open the log {}: {error}", path.display()))?,
+        None => Log::standard_error().map_err(|error| format!("no standard error: {error}"))?,
+    };
+    let mut sockets = Sockets::default();
+    if let Some(control) = &options.control {
+        sockets.bind(control, 64, 0o600)?;
+    }
+    if let Some(path) = &options.pid {
+        store::write_pid(path)
+            .map_err(|error| format!("cannot write the PID file {}: {error}", path.display()))?;
+    }
+    let document = std::mem::take(&mut options.document);
+    let mut tree = Tree {
+        options,
+        log,
+        document,
+        sockets,
+        router: None,
+        router_backoff: Backoff::default(),
+        router_start: Some(Instant::now()),
+        applications: HashMap::new(),
+        served: false,
+        ending: None,
+    };
+    let ending = tree.run(&signals);
+    tree.sockets.close();
+    if let Some(path) = &tree.options.pid {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(ending)
+}
+
+struct Tree {
+    options: Options,
+    log: Log,
+    /// What a new router starts with: the last document that was stored.
+    document: Vec<u8>,
+    sockets: Sockets,
+    router: Option<Router>,
+    router_backoff: Backoff,
+    /// When to start the router, if none runs.
+    router_start: Option<Instant>,
+    applications: HashMap<u32, Application>,
+    /// The router has served once: from then on nothing but a request ends the server.
+    served: bool,
+    ending: Option<End>,
+}
+
+#[derive(Debug)]
+struct End {
+    graceful: bool,
+    deadline: Option<Instant>,
+    refused: Option<String>,
+}
+
+/// What became readable.
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    Signals,
+    Router,
+    Prototype(u32),
+    Output(u32),
+}
+
+impl Tree {
+    fn run(&mut self, signals: &OwnedFd) -> Ending {
+        let mut buffer = vec![0; MAX_MESSAGE];
+        loop {
+            let now = Instant::now();
+            self.start_router_if_due(now);
+            self.stop_applications_if_due(now);
+            if self.is_over(now) {
+                return self.finish();
+            }
+            for source in self.wait(signals, now) {
+                match source {
+                    Source::Signals => self.on_signals(signals),
+                    Source::Router => self.on_router(&mut buffer),
+                    Source::Prototype(number) => self.on_prototype(number, &mut buffer),
+                    Source::Output(number) => self.on_output(number),
+                }
+            }
+        }
+    }
+
+    /// Waits for the next event, at most until the next thing is due.
+    fn wait(&self, signals: &OwnedFd, now: Instant) -> Vec<Source> {
+        let mut sources: Vec<(Source, BorrowedFd<'_>)> = vec![(Source::Signals, signals.as_fd())];
+        sources.extend(self.router.iter().map(|router| (Source::Router, router.socket.as_fd())));
+        for (number, application) in &self.applications {
+            sources.push((Source::Prototype(*number), application.socket.as_fd()));
+            sources.extend(
+                application.output.iter().map(|output| (Source::Output(*number), output.fd())),
+            );
+        }
+        let due = self
+            .applications
+            .values()
+            .filter_map(|application| application.deadline)
+            .chain(self.router_start)
+            .chain(self.ending.as_ref().and_then(|end| end.deadline))
+            .min();
+        let timeout = due.map(|due| {
+            let wait = due.saturating_duration_since(now) + Duration::from_millis(1);
+            Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) }
+        });
+        let mut polled: Vec<_> =
+            sources.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+        let _ = poll(&mut polled, timeout.as_ref());
+        let ready = polled.iter().map(|fd| !fd.revents().is_empty());
+        sources.iter().zip(ready).filter(|(_, ready)| *ready).map(|((s, _), _)| *s).collect()
+    }
+
+    // -- signals --
+
+    fn on_signals(&mut self, signals: &OwnedFd) {
+        while let Some(signal) = signals::next(signals) {
+            match signal {
+                signals::SIGCHLD => self.reap(),
+                signals::SIGQUIT => self.end(true),
+                signals::SIGTERM | signals::SIGINT => self.end(false),
+                signals::SIGUSR1 => self.reopen_log(),
+                _ => {}
+            }
+        }
+    }
+
+    fn reap(&mut self) {
+        while let Some((pid, exit)) = process::reap() {
+            let exit = match exit {
+                process::Exit::Status(status) => Exit::Status(status),
+                process::Exit::Signal(signal) => Exit::Signal(signal),
+            };
+            if self.router.as_ref().is_some_and(|router| router.pid == pid) {
+                self.router_ended(exit);
+            } else if let Some(number) = self.application_of(pid) {
+                self.prototype_ended(number, exit);
+            }
+        }
+    }
+
+    fn application_of(&self, pid: u32) -> Option<u32> {
+        self.applications.iter().find(|(_, application)| application.pid == pid).map(|(n, _)| *n)
+    }
+
+    fn end(&mut self, graceful: bool) {
+        let already_fast = self.ending.as_ref().is_some_and(|end| !end.graceful);
+        if already_fast {
+            return;
+        }
+        let deadline = (!graceful).then(|| Instant::now() + FAST_END);
+        self.ending = Some(End { graceful, deadline, refused: None });
+        self.router_start = None;
+        self.tell_router(&FromSupervisor::Quit { graceful }, &[]);
+    }
+
+    fn reopen_log(&mut self) {
+        let Some(path) = &self.options.log else { return };
+        match store::open_log(path) {
+            Ok(file) => {
+                self.log.reopen(file);
+                if let Ok(handle) = self.log.handle() {
+                    self.tell_router(&FromSupervisor::Reopened {}, &[handle.as_fd()]);
+                }
+            }
+            Err(error) => self.log.write(
+                Level::Alert,
+                format_args!("cannot open the log {} again: {error}", path.display()),
+            ),
+        }
+    }
+
+    // -- the router --
+
+    fn start_router_if_due(&mut self, now: Instant) {
+        if self.ending.is_some() || self.router_start.is_none_or(|due| due > now) {
+            return;
+        }
+        self.router_start = None;
+        let started = self.log.handle().and_then(|log| {
+            let control = match &self.options.control {
+                Some(address) => {
+                    Some(self.sockets.bind(address, 64, 0o600).map_err(std::io::Error::other)?)
+                }
+                None => None,
+            };
+            router::start(&self.options, &self.document, log.as_fd(), control, now)
+        });
+        match started {
+            Ok(router) => self.router = Some(router),
+            Err(error) => {
+                self.log.write(Level::Alert, format_args!("cannot start the router: {error}"));
+                self.router_start = Some(self.router_backoff.next_start(now, now));
+            }
+        }
+    }
+
+    fn router_ended(&mut self, exit: Exit) {
+        let Some(router) = self.router.take() else { return };
+        // Workers serve a region that nobody reads any more.
+        for application in self.applications.values_mut() {
+            application.deadline = Some(Instant::now());
+        }
+        if self.ending.is_some() {
+            return;
+        }
+        if !self.served {
+            let reason = format!("the router {exit} before it served; see the log");
+            self.ending = Some(End { graceful: false, deadline: None, refused: Some(reason) });
+            return;
+        }
+        self.log.write(Level::Alert, format_args!("router {} {exit}", router.pid));
+        self.router_start = Some(self.router_backoff.next_start(router.started, Instant::now()));
+    }
+
+    fn on_router(&mut self, buffer: &mut [u8]) {
+        // Not more than a few messages in one turn, so that prototypes are heard too.
+        for _ in 0..32 {
+            let Some(router) = &self.router else { return };
+            let (length, descriptors) = match packet::receive(&router.socket, buffer) {
+                Ok(Received::Packet(length, descriptors)) => (length, descriptors),
+                Ok(Received::Empty) => return,
+                Ok(Received::Closed) => {
+                    // Its end is reported by SIGCHLD; this only makes sure that it comes.
+                    let _ = signals::send(router.pid, signals::SIGKILL);
+                    self.reap();
+                    return;
+                }
+                Err(error) => {
+                    self.log.write(Level::Alert, format_args!("router message: {error}"));
+                    return;
+                }
+            };
+            match ToSupervisor::decode(&buffer[..length]) {
+                Ok(message) => self.on_router_message(message, descriptors),
+                Err(_) => self.log.write(Level::Alert, "the router sent a malformed message"),
+            }
+        }
+    }
+
+    fn on_router_message(&mut self, message: ToSupervisor, descriptors: Vec<OwnedFd>) {
+        match message {
+            ToSupervisor::Bind { address, backlog } => self.bind(address, backlog),
+            ToSupervisor::Unbind { address } => {
+                if self.options.control.as_ref() != Some(&address) {
+                    self.sockets.unbind(&address);
+                }
+            }
+            ToSupervisor::Start { application, spec } => {
+                self.start_application(application, &spec, &descriptors);
+            }
+            ToSupervisor::Spawn { application } => {
+                let spawned = match self.applications.get_mut(&application) {
+                    Some(found) => found.spawn(),
+                    None => Err("it does not run".to_owned()),
+                };
+                if let Err(message) = spawned {
+                    self.tell_router(&FromSupervisor::NotStarted { application, message }, &[]);
+                }
+            }
+            ToSupervisor::Kill { application, worker, signal } => {
+                if let Some(found) = self.applications.get(&application) {
+                    found.kill(worker, signal);
+                }
+            }
+            ToSupervisor::Stop { application, grace_ms } => {
+                if let Some(found) = self.applications.get_mut(&application) {
+                    found.deadline = Some(Instant::now() + Duration::from_millis(grace_ms));
+                }
+            }
+            ToSupervisor::Store {} => self.store(descriptors),
+            ToSupervisor::Serving {} => {
+                self.served = true;
+                // Closing it without a word means failure to whoever waits for the daemon.
+                if let Some(waiting) = self.options.serving.take() {
+                    let _ = rustix::io::write(&waiting, b"ok");
+                }
+            }
+            ToSupervisor::Refuse { message } => {
+                let deadline = Some(Instant::now() + FAST_END);
+                self.ending = Some(End { graceful: false, deadline, refused: Some(message) });
+            }
+            ToSupervisor::Finished {} => {
+                let refused = self.ending.take().and_then(|end| end.refused);
+                let deadline = Some(Instant::now());
+                self.ending = Some(End { graceful: false, deadline, refused });
+            }
+        }
+    }
+
+    fn bind(&mut self, address: String, backlog: u32) {
+        let socket = self.sockets.bind(&address, backlog, 0o666);
+        let socket = socket.and_then(|fd| fd.try_clone_to_owned().map_err(|e| e.to_string()));
+        match socket {
+            Ok(socket) => {
+                self.tell_router(&FromSupervisor::Bound { address }, &[socket.as_fd()]);
+            }
+            Err(message) => {
+                self.tell_router(&FromSupervisor::BindFailed { address, message }, &[]);
+            }
+        }
+    }
+
+    fn store(&mut self, descriptors: Vec<OwnedFd>) {
+        let stored = read_document(descriptors).and_then(|document| {
+            if let Some(state) = &self.options.state {
+                store::save_document(state, &document)?;
+            }
+            self.document = document;
+            Ok(())
+        });
+        let error = stored.err().map_or(String::new(), |error| {
+            format!("the configuration could not be stored: {error}")
+        });
+        self.tell_router(&FromSupervisor::Stored { error }, &[]);
+    }
+
+    fn tell_router(&self, message: &FromSupervisor, descriptors: &[BorrowedFd<'_>]) {
+        let Some(router) = &self.router else { return };
+        if let Err(error) = packet::send(&router.socket, &message.encode(), descriptors) {
+            // A router that does not read its messages any more cannot be trusted to serve.
+            self.log.write(Level::Alert, format_args!("router does not listen: {error}"));
+            let _ = signals::send(router.pid, signals::SIGKILL);
+        }
+    }
+
+    // -- applications --
+
+    fn start_application(
+        &mut self,
+        number: u32,
+        spec: &howdah_wire::messages::ApplicationSpec,
+        descriptors: &[OwnedFd],
+    ) {
+        match Application::start(&self.options, spec, descriptors) {
+            Ok(application) => {
+                self.applications.insert(number, application);
+            }
+            Err(message) => {
+                self.tell_router(&FromSupervisor::Ended { application: number, message }, &[]);
+            }
+        }
+    }
+
+    /// Ends prototypes whose time is over, and those that were told to stop and are idle.
+    fn stop_applications_if_due(&mut self, now: Instant) {
+        for application in self.applications.values_mut() {
+            let Some(deadline) = application.deadline else { continue };
+            if deadline <= now || application.is_idle() {
+                let _ = signals::send(application.pid, signals::SIGKILL);
+                // Its workers die with it; SIGCHLD reports the end.
+                application.deadline = Some(now + Duration::from_millis(200));
+            }
+        }
+    }
+
+    fn on_prototype(&mut self, number: u32, buffer: &mut [u8]) {
+        for _ in 0..32 {
+            let Some(application) = self.applications.get_mut(&number) else { return };
+            let (length, descriptors) = match packet::receive(&application.socket, buffer) {
+                Ok(Received::Packet(length, descriptors)) => (length, descriptors),
+                Ok(Received::Empty) => return,
+                _ => {
+                    let _ = signals::send(application.pid, signals::SIGKILL);
+                    self.reap();
+                    return;
+                }
+            };
+            let message = FromPrototype::decode(&buffer[..length]);
+            let told = match message {
+                Ok(FromPrototype::Ready { version }) => {
+                    application.ready = true;
+                    FromSupervisor::Ready { application: number, version }
+                }
+                Ok(FromPrototype::Failed { message }) => {
+                    application.failure = Some(message);
+                    continue;
+                }
+                Ok(FromPrototype::Started { worker, pid }) if application.has_worker(worker) => {
+                    FromSupervisor::Started { application: number, worker, pid }
+                }
+                Ok(FromPrototype::NotStarted { worker, message }) => {
+                    application.worker_ended(worker);
+                    FromSupervisor::NotStarted { application: number, message }
+                }
+                Ok(FromPrototype::Died { worker, pid, status })
+                    if application.worker_ended(worker) =>
+                {
+                    FromSupervisor::Died { application: number, worker, pid, status }
+                }
+                _ => {
+                    let name = &application.name;
+                    self.log.write(
+                        Level::Alert,
+                        format_args!("\"{name}\" prototype sent nonsense and is ended"),
+                    );
+                    let _ = signals::send(application.pid, signals::SIGKILL);
+                    return;
+                }
+            };
+            let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+            self.tell_router(&told, &descriptors);
+        }
+    }
+
+    fn prototype_ended(&mut self, number: u32, exit: Exit) {
+        let mut buffer = vec![0; MAX_MESSAGE];
+        self.on_prototype(number, &mut buffer);
+        self.on_output(number);
+        let Some(application) = self.applications.remove(&number) else { return };
+        let message = application.failure.unwrap_or_else(|| format!("its prototype {exit}"));
+        self.tell_router(&FromSupervisor::Ended { application: number, message }, &[]);
+    }
+
+    fn on_output(&mut self, number: u32) {
+        let Some(application) = self.applications.get_mut(&number) else { return };
+        let Some(output) = &mut application.output else { return };
+        if !output.drain(&application.name, &self.log) {
+            application.output = None;
+        }
+    }
+
+    // -- the end --
+
+    fn is_over(&self, now: Instant) -> bool {
+        let Some(end) = &self.ending else { return false };
+        let due = end.deadline.is_some_and(|deadline| deadline <= now);
+        due || self.router.is_none()
+    }
+
+    /// Kills what is left, waits for it, and says how it ended.
+    fn finish(&mut self) -> Ending {
+        if let Some(router) = self.router.take() {
+            let _ = signals::send(router.pid, signals::SIGKILL);
+        }
+        for application in self.applications.values_mut() {
+            let _ = signals::send(application.pid, signals::SIGKILL);
+            if let Some(output) = &mut application.output {
+                output.drain(&application.name, &self.log);
+            }
+        }
+        let patience = Instant::now() + Duration::from_secs(1);
+        while !self.applications.is_empty() && Instant::now() < patience {
+            while let Some((pid, _)) = process::reap() {
+                self.applications.retain(|_, application| application.pid != pid);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        match self.ending.take().and_then(|end| end.refused) {
+            Some(message) => Ending::Refused(message),
+            None => Ending::Stopped,
+        }
+    }
+}
+
+/// The document that came as a descriptor.
+fn read_document(descriptors: Vec<OwnedFd>) -> std::io::Result<Vec<u8>> {
+    use std::os::unix::fs::FileExt;
+    let file = descriptors.into_iter().next().map(std::fs::File::from);
+    let file = file.ok_or_else(|| std::io::Error::other("no document"))?;
+    let length = usize::try_from(file.metadata()?.len()).map_err(std::io::Error::other)?;
+    let mut document = vec![0; length.min(256 << 20)];
+    file.read_exact_at(&mut document, 0)?;
+    Ok(document)
+}

@@ -1,0 +1,148 @@
+//! The server's log: one line a record, written with one call, in the form
+//! `2026/11/20 15:04:05 [notice] 123#123 message`, as NGINX Unit writes it.
+//!
+//! Bytes that could forge a line or drive a terminal are escaped; further lines of one record are
+//! indented, so that no record can look like two.
+
+use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::RwLock;
+
+/// Severity of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Somebody must look at this.
+    Alert,
+    /// Something failed.
+    Error,
+    /// Something may fail.
+    Warn,
+    /// Normal and worth knowing.
+    Notice,
+    /// Normal.
+    Info,
+    /// For debugging.
+    Debug,
+}
+
+impl Level {
+    fn as_str(self) -> &'static str {
+        match self {
+            Level::Alert => "alert",
+            Level::Error => "error",
+            Level::Warn => "warn",
+            Level::Notice => "notice",
+            Level::Info => "info",
+            Level::Debug => "debug",
+        }
+    }
+
+    /// From a syslog severity, 0 (emergency) to 7 (debug). Emergencies and alerts of a script
+    /// are errors to the server.
+    pub fn from_syslog(severity: u8) -> Self {
+        match severity {
+            0..=3 => Level::Error,
+            4 => Level::Warn,
+            5 => Level::Notice,
+            6 => Level::Info,
+            _ => Level::Debug,
+        }
+    }
+}
+
+/// A log file or standard error; the file behind it can be exchanged (log rotation).
+#[derive(Debug)]
+pub struct Log {
+    file: RwLock<OwnedFd>,
+}
+
+impl Log {
+    /// Writes to an open file (append mode) or stream.
+    pub fn new(file: OwnedFd) -> Self {
+        Log { file: RwLock::new(file) }
+    }
+
+    /// Standard error of this process.
+    pub fn standard_error() -> std::io::Result<Self> {
+        Ok(Log::new(std::io::stderr().as_fd().try_clone_to_owned()?))
+    }
+
+    /// Goes on in another file.
+    pub fn reopen(&self, file: OwnedFd) {
+        *self.file.write().unwrap_or_else(|e| e.into_inner()) = file;
+    }
+
+    /// Another handle of the file, for another process.
+    pub fn handle(&self) -> std::io::Result<OwnedFd> {
+        self.file.read().unwrap_or_else(|e| e.into_inner()).try_clone()
+    }
+
+    /// Writes a record. Failure is silent: there is nowhere to report it.
+    pub fn write(&self, level: Level, message: impl fmt::Display) {
+        let mut line = String::with_capacity(128);
+        crate::clock::local_time(&mut line);
+        let pid = std::process::id();
+        let thread = rustix::thread::gettid().as_raw_nonzero();
+        let start = fmt::Write::write_fmt(
+            &mut line,
+            format_args!(" [{}] {pid}#{thread} {message}", level.as_str()),
+        );
+        debug_assert!(start.is_ok());
+        self.write_raw(line.as_bytes());
+    }
+
+    /// Writes bytes as one record without a time stamp, escaped.
+    pub fn write_raw(&self, bytes: &[u8]) {
+        let mut line = Vec::with_capacity(bytes.len() + 1);
+        escape(bytes.trim_ascii_end(), &mut line);
+        line.push(b'\n');
+        let file = self.file.read().unwrap_or_else(|e| e.into_inner());
+        let mut rest = &line[..];
+        while !rest.is_empty() {
+            match rustix::io::retry_on_intr(|| rustix::io::write(&*file, rest)) {
+                Ok(0) | Err(_) => break,
+                Ok(n) => rest = &rest[n..],
+            }
+        }
+    }
+}
+
+/// Appends `bytes` with control characters escaped and further lines indented.
+pub fn escape(bytes: &[u8], out: &mut Vec<u8>) {
+    for byte in bytes {
+        match byte {
+            b'\n' => out.extend_from_slice(b"\n    "),
+            b'\t' => out.push(b'\t'),
+            0..0x20 | 0x7f => {
+                const HEX: &[u8; 16] = b"0123456789abcdef";
+                let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
+                out.extend_from_slice(&[b'\\', b'x', high, low]);
+            }
+            _ => out.push(*byte),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hardening_14_a_message_cannot_forge_a_line_or_drive_a_terminal() {
+        let mut out = Vec::new();
+        escape(b"a\n2026/01/01 [alert] b\r\x1b[2J\x7f", &mut out);
+        assert_eq!(out, b"a\n    2026/01/01 [alert] b\\x0d\\x1b[2J\\x7f");
+    }
+
+    #[test]
+    fn a_record_has_time_level_process_and_message() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        Log::new(writer).write(Level::Notice, format_args!("hello {}", 1));
+        let mut buffer = [0; 200];
+        let n = rustix::io::read(reader, &mut buffer).unwrap();
+        let line = std::str::from_utf8(&buffer[..n]).unwrap();
+        assert_eq!(&line[4..5], "/");
+        assert!(line.contains(&format!("[notice] {}#", std::process::id())), "{line}");
+        assert!(line.ends_with(" hello 1\n"), "{line}");
+    }
+}
