@@ -14,6 +14,7 @@
 mod action;
 mod address;
 mod application;
+pub mod detect;
 mod error;
 pub mod json;
 mod listener;

@@ -1,0 +1,104 @@
+//! What was recognised, as a configuration document and as words.
+
+use serde_json::{Map, Value, json};
+
+use super::{Evidence, Framework, Kind, Site};
+use crate::template::Template;
+
+impl Site {
+    /// Whether there is PHP to run.
+    pub fn has_php(&self) -> bool {
+        self.kind != Kind::Static
+    }
+
+    /// The script in the root that answers whatever is no file, if there is one.
+    pub fn front_controller(&self) -> Option<&'static str> {
+        match self.kind {
+            Kind::PublicFrontController { .. }
+            | Kind::WordPress { .. }
+            | Kind::FrontController { .. } => Some("index.php"),
+            Kind::PhpFiles | Kind::Static => None,
+        }
+    }
+
+    /// The document that serves the site on these addresses, with so many processes; as many as
+    /// Howdah thinks right if `None`.
+    ///
+    /// One share serves it: a file is sent as it is, a script that is found is run, and the rest goes
+    /// to the front controller, or is answered with 404 where there is none.
+    pub fn document(&self, listen: &[String], workers: Option<u32>) -> Value {
+        // `detect` accepts nothing but UTF-8.
+        let root = self.root.to_string_lossy();
+        let share = Template::escape(root.trim_end_matches('/')) + "$uri";
+        let listeners: Map<String, Value> =
+            listen.iter().map(|address| (address.clone(), json!({"pass": "routes"}))).collect();
+        if !self.has_php() {
+            return json!({
+                "listeners": listeners,
+                "routes": [{"action": {"share": share}}],
+            });
+        }
+        let mut action = json!({
+            "share": share,
+            "index": ["index.php", "index.html"],
+            "scripts": "applications/site/direct",
+        });
+        let mut application = json!({
+            "type": "php",
+            "targets": {"direct": {"root": root}},
+        });
+        if let Some(script) = self.front_controller() {
+            action["fallback"] = json!({"pass": "applications/site/front"});
+            application["targets"]["front"] = json!({"root": root, "script": script});
+        }
+        if let Some(workers) = workers {
+            application["processes"] = json!(workers);
+        }
+        json!({
+            "listeners": listeners,
+            "routes": [{"action": action}],
+            "applications": {"site": application},
+        })
+    }
+
+    /// What was recognised and why, where the document root is, and where requests go: lines to
+    /// print.
+    pub fn explain(&self) -> Vec<String> {
+        let recognised = match &self.kind {
+            Kind::PublicFrontController { public, framework } => match framework {
+                Some(framework) => format!("{}, with {public}/index.php", named(framework)),
+                None => format!("a project with {public}/index.php"),
+            },
+            Kind::WordPress { version: Some(version) } => format!("WordPress {version}"),
+            Kind::WordPress { version: None } => "WordPress (wp-load.php is there)".to_owned(),
+            Kind::FrontController { framework: Some(framework) } => {
+                format!("{}, with index.php", named(framework))
+            }
+            Kind::FrontController { framework: None } => "a PHP site with index.php".to_owned(),
+            Kind::PhpFiles => "PHP scripts without an index.php".to_owned(),
+            Kind::Static => "files, and no PHP among them".to_owned(),
+        };
+        let requests = match (self.has_php(), self.front_controller()) {
+            (_, Some(script)) => {
+                format!("files are sent, *.php files are run, the rest goes to {script}")
+            }
+            (true, None) => "files are sent, *.php files are run, the rest is 404".to_owned(),
+            (false, None) => "files are sent, the rest is 404".to_owned(),
+        };
+        vec![
+            format!("found: {recognised}"),
+            format!("root: {}", self.root.to_string_lossy().escape_debug()),
+            format!("requests: {requests}"),
+        ]
+    }
+}
+
+fn named(framework: &Framework) -> String {
+    match framework.evidence {
+        Evidence::Package(package) => {
+            let package = package.trim_end_matches('/');
+            format!("{} (composer.json requires {package})", framework.name)
+        }
+        Evidence::File(file) => format!("{} ({file} is there)", framework.name),
+    }
+}

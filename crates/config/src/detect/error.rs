@@ -1,0 +1,69 @@
+//! Why a directory cannot be served.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a directory cannot be served. `Display` is one line that says what to do.
+#[derive(Debug)]
+pub enum DetectError {
+    /// There is no such directory.
+    Missing(PathBuf),
+    /// The path leads to something else.
+    NotDirectory(PathBuf),
+    /// The path cannot be written in a JSON document.
+    NotUtf8(PathBuf),
+    /// The system does not let us look.
+    Unreadable {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+impl DetectError {
+    pub(super) fn unreadable(path: &Path, error: io::Error) -> DetectError {
+        DetectError::Unreadable { path: path.to_owned(), error }
+    }
+}
+
+impl fmt::Display for DetectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // `Debug` quotes a path and keeps control characters out of the line.
+        match self {
+            DetectError::Missing(path) => {
+                write!(f, "{path:?} does not exist; name the directory that holds the site")
+            }
+            DetectError::NotDirectory(path) => match path.parent() {
+                Some(parent) => write!(
+                    f,
+                    "{path:?} is not a directory; name the directory that holds the site, \
+                     perhaps {parent:?}"
+                ),
+                None => write!(f, "{path:?} is not a directory"),
+            },
+            DetectError::NotUtf8(path) => write!(
+                f,
+                "the name {path:?} is not UTF-8; rename the directory or make a symbolic link to it"
+            ),
+            DetectError::Unreadable { path, error } => match error.kind() {
+                io::ErrorKind::PermissionDenied => write!(
+                    f,
+                    "no permission to read {path:?}; serve as a user who may, or allow it with \
+                     \"chmod a+rx\" on the directory and those above it"
+                ),
+                _ => write!(f, "cannot read {path:?}: {error}"),
+            },
+        }
+    }
+}
+
+impl std::error::Error for DetectError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            DetectError::Unreadable { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}

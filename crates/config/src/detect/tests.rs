@@ -1,0 +1,215 @@
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::*;
+use crate::{Action, Config, Pass, Target};
+
+/// A directory with these files; a name before `=` has what follows as its content.
+fn directory(files: &[&str]) -> TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    for file in files {
+        let (name, content) = file.split_once('=').unwrap_or((file, ""));
+        let path = directory.path().join(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("created");
+        fs::write(path, content).expect("written");
+    }
+    directory
+}
+
+fn kind(files: &[&str]) -> Kind {
+    detect(directory(files).path()).expect("a site").kind
+}
+
+fn config(site: &Site) -> Config {
+    let listen = ["127.0.0.1:8080".to_owned()];
+    Config::from_value(site.document(&listen, Some(4))).expect("a valid document")
+}
+
+#[test]
+fn a_public_directory_is_the_root_and_composer_names_the_framework() {
+    let laravel = directory(&[
+        "public/index.php",
+        "index.php",
+        "artisan",
+        r#"composer.json={"require": {"php": "^8.2", "laravel/framework": "^11", "symfony/x": "1"}}"#,
+    ]);
+    let site = detect(laravel.path()).expect("a site");
+    assert_eq!(site.root, laravel.path().join("public"));
+    let lines = site.explain();
+    assert_eq!(
+        lines[0],
+        "found: Laravel (composer.json requires laravel/framework), with public/index.php"
+    );
+    assert_eq!(lines[1], format!("root: {}/public", laravel.path().display()));
+
+    let symfony =
+        kind(&["public/index.php", r#"composer.json={"require": {"symfony/runtime": "7"}}"#]);
+    let framework = Framework { name: "Symfony", evidence: Evidence::Package("symfony/") };
+    assert_eq!(
+        symfony,
+        Kind::PublicFrontController { public: "public", framework: Some(framework) }
+    );
+}
+
+#[test]
+fn a_framework_is_also_known_by_its_console() {
+    for (file, name) in [("artisan", "Laravel"), ("bin/console", "Symfony")] {
+        let framework = Some(Framework { name, evidence: Evidence::File(file) });
+        let expected = Kind::PublicFrontController { public: "public", framework };
+        assert_eq!(kind(&["public/index.php", file, "composer.json={broken"]), expected);
+    }
+    let none = Kind::PublicFrontController { public: "public", framework: None };
+    assert_eq!(kind(&["public/index.php", r#"composer.json={"require": []}"#]), none);
+}
+
+#[test]
+fn a_web_directory_is_the_root_only_in_a_project() {
+    let public = |public| Kind::PublicFrontController { public, framework: None };
+    assert_eq!(kind(&["web/index.php"]), public("web"));
+    assert_eq!(kind(&["webroot/index.php", "index.php", "composer.json={}"]), public("webroot"));
+    assert_eq!(kind(&["web/index.php", "index.php"]), Kind::FrontController { framework: None });
+}
+
+#[test]
+fn wordpress_is_known_with_its_version() {
+    let version = |version: Option<&str>| Kind::WordPress { version: version.map(str::to_owned) };
+    let text = "wp-includes/version.php=<?php\n$wp_version = '6.1.1';\n$wp_db_version = 1;";
+    assert_eq!(kind(&["index.php", text]), version(Some("6.1.1")));
+    assert_eq!(kind(&["index.php", "wp-load.php"]), version(None));
+    for broken in ["$wp_version = '", "$wp_version = '6\n1';", "$wp_version = '';", "\u{0}"] {
+        assert_eq!(kind(&[&format!("wp-includes/version.php={broken}")]), version(None));
+    }
+}
+
+#[test]
+fn an_index_is_a_front_controller() {
+    let site = detect(directory(&["index.php", "a.css"]).path()).expect("a site");
+    assert_eq!(site.kind, Kind::FrontController { framework: None });
+    assert_eq!(site.root, site.directory);
+}
+
+#[test]
+fn scripts_without_index_are_run_by_name() {
+    assert_eq!(kind(&["info.php"]), Kind::PhpFiles);
+    assert_eq!(kind(&["index.html", "tools/deep/er/info.php"]), Kind::PhpFiles);
+    assert_eq!(kind(&["a/b/c/d/e/info.php"]), Kind::Static, "too deep to look for");
+}
+
+#[test]
+fn everything_else_is_files() {
+    assert_eq!(kind(&[]), Kind::Static);
+    assert_eq!(
+        kind(&["index.html", "php", "x.php.txt", ".hidden.php", ".git/x.php"]),
+        Kind::Static
+    );
+    // A directory of that name is no script.
+    assert_eq!(kind(&["index.php/readme"]), Kind::Static);
+}
+
+#[test]
+fn a_circle_of_links_ends() {
+    let site = directory(&["a/b/x"]);
+    symlink(site.path(), site.path().join("a/b/up")).expect("linked");
+    symlink("loop.php", site.path().join("index.php")).expect("linked");
+    assert_eq!(detect(site.path()).expect("a site").kind, Kind::PhpFiles);
+}
+
+#[test]
+fn a_root_that_is_a_link_stays_one() {
+    let site = directory(&["releases/1/public/index.php"]);
+    let current = site.path().join("current");
+    symlink("releases/1", &current).expect("linked");
+    assert_eq!(detect(&current).expect("a site").root, current.join("public"));
+}
+
+#[test]
+fn each_kind_of_site_gets_a_valid_document() {
+    for (files, front) in [
+        (&["public/index.php"][..], true),
+        (&["wp-load.php", "index.php"], true),
+        (&["index.php"], true),
+        (&["info.php"], false),
+    ] {
+        let site = detect(directory(files).path()).expect("a site");
+        let config = config(&site);
+        let application = config.application("site").expect("an application");
+        assert_eq!(application.processes, crate::Processes::Static(4));
+        assert_eq!(application.targets[0].root, site.root);
+        let Action::Share(share) = &config.routes[0].steps[0].action else { panic!("a share") };
+        assert_eq!(share.index, ["index.php", "index.html"]);
+        assert!(matches!(&share.scripts, Some(Target::Application { .. })));
+        let fallback = share.fallback.as_ref();
+        assert_eq!(matches!(fallback, Some(Action::Pass(Pass::Fixed(_)))), front, "{files:?}");
+        assert_eq!(application.targets.get(1).is_some(), front);
+    }
+}
+
+#[test]
+fn a_site_without_php_needs_no_application() {
+    let site = detect(directory(&["index.html"]).path()).expect("a site");
+    assert!(!site.has_php());
+    assert!(config(&site).applications.is_empty());
+}
+
+#[test]
+fn a_dollar_sign_in_the_directory_is_no_variable() {
+    let site = directory(&["a$uri${host}/index.php"]);
+    let site = detect(&site.path().join("a$uri${host}")).expect("a site");
+    let config = config(&site);
+    let Action::Share(share) = &config.routes[0].steps[0].action else { panic!("a share") };
+    let mut path = Vec::new();
+    share.paths[0].expand(&mut path, |_, out| out.extend_from_slice(b"/x"));
+    assert_eq!(path, site.root.join("x").as_os_str().as_bytes());
+}
+
+#[test]
+fn what_cannot_be_served_is_refused_with_the_remedy() {
+    let site = directory(&["index.php"]);
+    let line = |path: &Path| detect(path).expect_err("refused").to_string();
+    assert!(
+        line(&site.path().join("no"))
+            .ends_with("does not exist; name the directory that holds the site")
+    );
+    assert!(
+        line(&site.path().join("index.php")).contains("is not a directory; name the directory")
+    );
+    assert!(line(&site.path().join("index.php/x")).contains("is not a directory"));
+    let odd = site.path().join(OsStr::from_bytes(b"\xff"));
+    fs::create_dir(&odd).expect("created");
+    assert!(line(&odd).contains("is not UTF-8; rename"));
+}
+
+#[test]
+fn a_directory_without_permission_is_refused_with_the_remedy() {
+    let site = directory(&["public/index.php"]);
+    for closed in [site.path().join("public"), site.path().to_owned()] {
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).expect("closed");
+        let result = detect(site.path());
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).expect("opened");
+        match result {
+            // The superuser may read everything.
+            Ok(site) => assert!(matches!(site.kind, Kind::PublicFrontController { .. })),
+            Err(error) => {
+                let line = error.to_string();
+                assert!(line.contains("no permission to read") && line.contains("chmod"), "{line}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_composer_file_and_no_version_file_harm(text in prop::collection::vec(any::<u8>(), 0..200)) {
+        let site = directory(&["public/index.php", "composer.json", "wp-includes/version.php"]);
+        fs::write(site.path().join("composer.json"), &text).expect("written");
+        prop_assert!(detect(site.path()).is_ok());
+        let version = [b"<?php $wp_version = '".as_slice(), &text].concat();
+        fs::write(site.path().join("wp-includes/version.php"), version).expect("written");
+        wordpress_version(&site.path().join("wp-includes/version.php"));
+    }
+}
