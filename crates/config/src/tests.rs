@@ -605,3 +605,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn every_example_of_the_documentation_is_a_valid_document() {
+    let page = include_str!("../../../docs/configuration.md");
+    let mut examples = 0;
+    for block in page.split("```json\n").skip(1) {
+        let (example, _) = block.split_once("```").expect("a closed block");
+        if let Err(error) = parse(example.as_bytes()) {
+            panic!("{error} in {example}");
+        }
+        examples += 1;
+    }
+    assert!(examples >= 3);
+}
