@@ -69,9 +69,9 @@ final class App
         $router->add('GET', '/entry/{id}', fn (string $id) => $book()->show((int) $id));
         $router->add('POST', '/entry/{id}/remove', fn (string $id) => $book()->remove((int) $id));
         $router->add('GET', '/picture/{picture}', fn (string $file) => $this->picture($file));
-        $router->add('GET', '/about', fn () => $this->page('about', 'About', []));
+        $router->add('GET', '/about', fn () => $this->page('about', 'About', ['origin' => $this->request->origin()]));
         $router->add('GET', '/facts', fn () => $this->page('facts', 'Facts', ['facts' => $facts()]));
-        $router->add('GET', '/live', fn () => $this->page('live', 'Live', []));
+        $router->add('GET', '/live', fn () => $this->page('live', 'Live', ['origin' => $this->request->origin()]));
         $router->add('GET', '/live/events', fn () => $this->events());
         $router->add('GET', '/feed', fn () => $this->feed());
         $router->add('GET', '/api/entries', fn () => $api()->list());

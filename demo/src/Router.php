@@ -62,7 +62,7 @@ final class Router
     {
         $path = preg_replace('~\A/index\.php(?=/|\z)~', '', $request->path) ?? '';
         $path = '/' . trim($path, '/');
-        if ($path === $request->path || !$request->isRead()) {
+        if ($request->path === '' || $path === $request->path || !$request->isRead()) {
             return null;
         }
         foreach ($this->routes as $route) {

@@ -1,6 +1,10 @@
 <?php
 
-/** What this site is for. */
+/**
+ * What this site is for.
+ *
+ * @var string $origin
+ */
 
 declare(strict_types=1);
 
@@ -9,8 +13,7 @@ namespace Howdah\Demo;
 ?>
 <div class="narrow prose">
   <h1>About this site</h1>
-  <p class="lead">A guestbook of about a thousand lines of PHP, without a framework, that uses a web
-    server the way real sites do.</p>
+  <p class="lead">A guestbook in plain PHP, without a framework, that uses a web server the way real sites do.</p>
   <p>It comes with Howdah, a server for PHP sites, and is what you see when you start Howdah for the
     first time. It runs just as well on other servers: the last line of every page tells which one
     is answering you.</p>
@@ -31,5 +34,5 @@ namespace Howdah\Demo;
   <h2>Write from a terminal</h2>
   <pre><code>curl -H 'Content-Type: application/json' \
      -d '{"name": "Ada", "message": "Hello from a shell"}' \
-     http://localhost:8080/api/entries</code></pre>
+     <?= e($origin) ?>/api/entries</code></pre>
 </div>

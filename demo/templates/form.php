@@ -16,11 +16,11 @@ $problem = static fn (string $field): string => isset($draft->problems[$field])
     ? '<p class="problem" id="' . $field . '-problem">' . e($draft->problems[$field]) . '</p>'
     : '';
 $state = static fn (string $field): string => isset($draft->problems[$field])
-    ? ' aria-invalid="true" aria-describedby="' . $field . '-problem"'
+    ? ' aria-invalid="true" aria-describedby="' . $field . '-problem"' . ($field === array_key_first($draft->problems) ? ' autofocus' : '')
     : '';
 $most = Draft::LONGEST;
 ?>
-<form class="card form" method="post" action="/#sign" enctype="multipart/form-data">
+<form class="card form" method="post" action="/" enctype="multipart/form-data">
   <h2 id="sign-title">Sign the guestbook</h2>
 <?php if ($draft->problems !== []): ?>
   <p class="alert" role="alert">Not yet saved. Please have a look at the marked <?= count($draft->problems) === 1 ? 'field' : 'fields' ?>.</p>

@@ -18,8 +18,10 @@ declare(strict_types=1);
 
 namespace Howdah\Demo;
 
+$welcome = $page === 1 && $draft->isAcceptable();
+$heading = $welcome ? 'h2' : 'h1';
 ?>
-<?php if ($page === 1): ?>
+<?php if ($welcome): ?>
 <section class="hero">
   <div class="hero-text">
     <p class="eyebrow">A guestbook</p>
@@ -32,10 +34,10 @@ namespace Howdah\Demo;
   <img class="hero-picture" src="/assets/caravan.svg" width="640" height="400" alt="An elephant carrying a howdah through dunes at sunrise">
 </section>
 <?php endif ?>
-<div class="columns">
+<div class="columns<?= $draft->isAcceptable() ? '' : ' form-first' ?>">
 <section class="entries" aria-labelledby="entries">
   <div class="section-head">
-    <h2 id="entries"><?= $page === 1 ? 'Latest entries' : 'Entries, page ' . e($page) ?></h2>
+    <<?= $heading ?> id="entries"><?= $page === 1 ? 'Latest entries' : 'Entries, page ' . e($page) ?></<?= $heading ?>>
     <p class="muted"><?= e(number_format($count)) ?> in all</p>
   </div>
 <?php foreach ($entries as $entry): ?>

@@ -1,6 +1,10 @@
 <?php
 
-/** A counter that the server keeps sending. */
+/**
+ * A counter that the server keeps sending.
+ *
+ * @var string $origin
+ */
 
 declare(strict_types=1);
 
@@ -24,6 +28,6 @@ namespace Howdah\Demo;
   </section>
   <p class="muted">An answer ends after twenty events, so that nobody keeps a worker for good. The browser then asks again,
     tells the number it saw last, and the count goes on. Sign the guestbook in another window and watch the last two lines.</p>
-  <p class="muted">In a terminal: <code>curl -N /live/events</code> at this site’s address.</p>
+  <p class="muted">In a terminal: <code>curl -N <?= e($origin) ?>/live/events</code></p>
 </div>
 <script src="/assets/live.js" defer></script>
