@@ -42,44 +42,51 @@ final class Storage
         if (!in_array('sqlite', \PDO::getAvailableDrivers(), true)) {
             throw new \RuntimeException('PHP has no SQLite driver. Install the package php8.2-sqlite3.');
         }
-        $database = new \PDO('sqlite:' . $this->directory . '/guestbook.sqlite', options: [
-            \PDO::ATTR_ERRMODE => \PDO::ERRMODE_EXCEPTION,
-            \PDO::ATTR_DEFAULT_FETCH_MODE => \PDO::FETCH_ASSOC,
-            \PDO::ATTR_TIMEOUT => 5,
-        ]);
-        $database->exec('PRAGMA synchronous = NORMAL');
-        if ((int) $database->query('PRAGMA user_version')->fetchColumn() === 0) {
-            $this->create($database);
+        $file = $this->directory . '/guestbook.sqlite';
+        if (!is_file($file)) {
+            $this->create($file);
         }
 
-        return $database;
+        return self::open($file);
     }
 
-    private function create(\PDO $database): void
+    /**
+     * Builds the database under another name and moves it into place, one worker at a time: nobody
+     * ever opens one that is half built, or that is just being switched to its journal mode.
+     */
+    private function create(string $file): void
     {
-        $database->exec('PRAGMA journal_mode = WAL'); // readers do not wait for the writer
-        $database->exec('BEGIN IMMEDIATE');
-        // Another worker may have been first while this one waited for the lock.
-        if ((int) $database->query('PRAGMA user_version')->fetchColumn() === 0) {
-            $database->exec(<<<'SQL'
-                CREATE TABLE entry (
-                    id INTEGER PRIMARY KEY AUTOINCREMENT,
-                    name TEXT NOT NULL,
-                    message TEXT NOT NULL,
-                    created INTEGER NOT NULL,
-                    picture TEXT,
-                    picture_alt TEXT NOT NULL DEFAULT '',
-                    picture_type TEXT,
-                    picture_width INTEGER,
-                    picture_height INTEGER,
-                    picture_bytes INTEGER NOT NULL DEFAULT 0
-                );
-                CREATE UNIQUE INDEX entry_picture ON entry (picture) WHERE picture IS NOT NULL;
-                PRAGMA user_version = 1;
-                SQL);
-            FirstEntries::write($database, $this->pictures);
+        $lock = fopen($file . '.lock', 'c');
+        if ($lock === false || !flock($lock, LOCK_EX)) {
+            throw self::unusable($this->directory);
         }
-        $database->exec('COMMIT');
+        clearstatcache(true, $file);
+        if (!is_file($file)) {
+            $new = $file . '.new';
+            foreach ([$new, $new . '-wal', $new . '-shm'] as $leftover) {
+                @unlink($leftover);
+            }
+            $database = self::open($new);
+            $database->exec('PRAGMA journal_mode = WAL'); // readers do not wait for the writer
+            $database->exec(self::TABLES);
+            FirstEntries::write($database, $this->pictures);
+            // The last one to close it leaves everything in the one file that is moved.
+            unset($database);
+            rename($new, $file);
+        }
+        fclose($lock);
+    }
+
+    private static function open(string $file): \PDO
+    {
+        $database = new \PDO('sqlite:' . $file, options: [
+            \PDO::ATTR_ERRMODE => \PDO::ERRMODE_EXCEPTION,
+            \PDO::ATTR_DEFAULT_FETCH_MODE => \PDO::FETCH_ASSOC,
+            \PDO::ATTR_TIMEOUT => 5, // seconds to wait for a writer
+        ]);
+        $database->exec('PRAGMA synchronous = NORMAL');
+
+        return $database;
     }
 
     private static function unusable(string $directory): \RuntimeException
@@ -89,4 +96,20 @@ final class Storage
         return new \RuntimeException("PHP$user cannot write to $directory. Give it to that user, "
             . 'or name another directory in the environment variable HOWDAH_DEMO_VAR.');
     }
+
+    private const TABLES = <<<'SQL'
+        CREATE TABLE entry (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            name TEXT NOT NULL,
+            message TEXT NOT NULL,
+            created INTEGER NOT NULL,
+            picture TEXT,
+            picture_alt TEXT NOT NULL DEFAULT '',
+            picture_type TEXT,
+            picture_width INTEGER,
+            picture_height INTEGER,
+            picture_bytes INTEGER NOT NULL DEFAULT 0
+        );
+        CREATE UNIQUE INDEX entry_picture ON entry (picture) WHERE picture IS NOT NULL;
+        SQL;
 }
