@@ -1,0 +1,125 @@
+use super::*;
+use proptest::prelude::*;
+
+/// Attack class 21: no dot file is sent, in any place of the path.
+#[test]
+fn hardening_21_dot_names_are_hidden_except_well_known() {
+    for path in [
+        "/.htaccess",
+        "/.htpasswd",
+        "/.user.ini",
+        "/.env",
+        "/.ENV",
+        "/.git/config",
+        "/.GIT/x",
+        "/a/.git/config",
+        "/a/.svn",
+        "/.well-known/.git/x",
+        "/a/.well-known/x",
+        "/.Well-Known/x",
+        "/.well-knownx/y",
+        "/\u{ff0e}git/config",
+        "/\u{2024}env",
+        "/\u{200b}.env",
+        "/.",
+    ] {
+        assert!(has_dot_segment(path.as_bytes()), "{path}");
+    }
+    for path in ["/", "/a.b", "/.well-known/acme-challenge/x", "/.well-known/", "/ф.txt", "/a./b"]
+    {
+        assert!(!has_dot_segment(path.as_bytes()), "{path}");
+    }
+}
+
+/// Attack class 58: what editors and hands leave next to a script is not sent as text.
+#[test]
+fn hardening_58_copies_of_scripts_are_hidden() {
+    for name in [
+        "x.php",
+        "x.PHP",
+        "x.pHp",
+        "x.phtml",
+        "x.phps",
+        "x.phar",
+        "x.php3",
+        "x.php8",
+        "x.pht",
+        "x.php~",
+        "x.php.bak",
+        "x.php.swp",
+        "x.php.old",
+        "x.php.orig",
+        "x.php.save",
+        "x.php.",
+        "x.php ",
+        "x.php..",
+        "#x.php#",
+        "x.php.1",
+        "x.php.txt",
+        "x.php.gz",
+        "x.php_old",
+        "x.php-bak",
+        "x.phpbak",
+        "x.php\n",
+        "x.php,v",
+        "x.php.~1~",
+        "x.php::$DATA",
+        "~x.php",
+    ] {
+        assert!(is_php_source(name.as_bytes()), "{name:?}");
+    }
+    for name in ["x.html", "index.php.html", "x.php.js", "php", "phpinfo.txt", "x.ph", "фото.док"]
+    {
+        assert!(!is_php_source(name.as_bytes()), "{name:?}");
+    }
+}
+
+/// Attack class 4: look-alikes of `.php` neither run nor are sent.
+#[test]
+fn hardening_04_look_alikes_never_run_and_are_hidden() {
+    for name in [
+        "x.ｐｈｐ",
+        "x﹒php",
+        "x.ⓟⓗⓟ",
+        "x．php",
+        "x.\u{200d}php",
+        "x.p\u{ad}hp",
+        "x.𝐩𝐡𝐩",
+        "x.ᵖʰᵖ",
+        "x.ℙℍℙ",
+        "x․phtml",
+    ] {
+        assert!(is_php_source(name.as_bytes()), "{name}");
+    }
+    for name in ["x.ｐｈｐ", "x﹒ph", "x.ⓟⓗⓟ", "x.PHP", "x.php.", "x.php ", "x.php%20", "x.phtml"]
+    {
+        assert!(!is_script_name(name.as_bytes()), "{name}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_contains_php_in_any_case_is_hidden_or_a_page(
+        before in prop::collection::vec(any::<u8>(), 0..12),
+        upper in prop::array::uniform3(any::<bool>()),
+        after in "[^a-zA-Z]{0,6}",
+    ) {
+        let mut name = before;
+        name.push(b'.');
+        name.extend(b"php".iter().zip(upper).map(|(b, up)| if up { b.to_ascii_uppercase() } else { *b }));
+        name.extend_from_slice(after.as_bytes());
+        prop_assert!(is_php_source(&name));
+    }
+
+    #[test]
+    fn every_script_name_is_php_source(stem in prop::collection::vec(any::<u8>(), 0..20)) {
+        let name = [&stem[..], b".php"].concat();
+        prop_assert!(is_script_name(&name) && is_php_source(&name));
+    }
+
+    #[test]
+    fn no_bytes_make_the_predicates_fail(name in prop::collection::vec(any::<u8>(), 0..60)) {
+        is_php_source(&name);
+        has_dot_segment(&name);
+    }
+}
