@@ -1,0 +1,141 @@
+//! What a place is: a script, a directory, a file, or nothing that may be sent.
+//!
+//! The order matters. A script comes first, by its exact name; then the media type, which needs
+//! no look at the disk and says nothing about what is there; then the names that are never sent;
+//! then the file, or the first index that the directory has.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use bytes::Bytes;
+
+use super::hidden;
+use super::outcome::{Reason, ScriptPath};
+use super::resolve::{Access, Kind, Opened, Opener};
+use super::share::{Place, Share};
+
+/// A look at the disk.
+pub(super) struct Look<'s, 'p> {
+    pub opener: &'p Opener,
+    pub share: &'s Share,
+    pub place: &'p Place<'p>,
+}
+
+/// What a place is.
+pub(super) enum Target<'s> {
+    /// A directory that the path names without a slash at its end.
+    Directory,
+    /// A script that exists.
+    Script(ScriptPath),
+    /// A regular file; `index` is its name if it stands in for its directory.
+    File { index: &'s [u8], opened: Opened },
+}
+
+impl<'s> Look<'s, '_> {
+    /// Looks.
+    pub fn run(&self) -> Result<Target<'s>, Reason> {
+        if !self.place.is_sound() {
+            return Err(Reason::NotFound);
+        }
+        if self.share.options().scripts {
+            if let Some(script) = self.script()? {
+                return Ok(Target::Script(script));
+            }
+        }
+        self.open()
+    }
+
+    /// The first prefix of the path that ends in `.php` and is a regular file, as Apache takes
+    /// it: directories may have such names too, and anything else on the way ends the search.
+    fn script(&self) -> Result<Option<ScriptPath>, Reason> {
+        let path = self.place.path;
+        let inner = memchr::memmem::find_iter(path, b".php/").map(|dot| dot + b".php".len());
+        let whole = hidden::is_script_name(path).then_some(path.len());
+        for end in inner.chain(whole).filter(|end| *end > self.place.base) {
+            let (name, info) = path.split_at_checked(end).ok_or(Reason::NotFound)?;
+            let prefix = Place { path: name, ..*self.place };
+            if has_dot_segment(&prefix) {
+                return Err(Reason::NotFound);
+            }
+            match self.opener.open(self.share, &prefix, &[], Access::Inspect)?.kind {
+                Kind::Regular => return Ok(Some(script_path(self.place, name, info))),
+                Kind::Directory => {}
+                Kind::Other => return Err(Reason::NotFound),
+            }
+        }
+        Ok(None)
+    }
+
+    fn open(&self) -> Result<Target<'s>, Reason> {
+        let options = self.share.options();
+        let path = self.place.path;
+        let types = options.types.as_ref().filter(|_| !path.ends_with(b"/"));
+        if types.is_some_and(|types| !types.matches(&options.mime.of(path))) {
+            return Err(Reason::TypeNotAllowed);
+        }
+        if has_dot_segment(self.place) {
+            return Err(Reason::NotFound);
+        }
+        if path.ends_with(b"/") {
+            return self.open_index();
+        }
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        if hidden::is_php_source(name) {
+            return self.open_directory(Reason::NotFound);
+        }
+        let opened = match self.opener.open(self.share, self.place, &[], Access::Read) {
+            Err(Reason::Forbidden) => return self.open_directory(Reason::Forbidden),
+            opened => opened?,
+        };
+        match opened.kind {
+            Kind::Regular => Ok(Target::File { index: b"", opened }),
+            Kind::Directory => Ok(Target::Directory),
+            Kind::Other => Err(Reason::NotFound),
+        }
+    }
+
+    /// What cannot or must not be read as a file may still be a directory: it need not be
+    /// readable to be entered, and its name says nothing about what is in it.
+    fn open_directory(&self, otherwise: Reason) -> Result<Target<'s>, Reason> {
+        match self.opener.open(self.share, self.place, &[], Access::Inspect)?.kind {
+            Kind::Directory => Ok(Target::Directory),
+            _ => Err(otherwise),
+        }
+    }
+
+    /// The first index name that is there.
+    fn open_index(&self) -> Result<Target<'s>, Reason> {
+        for name in self.share.options().index.iter().map(|name| name.as_bytes()) {
+            let script = self.share.options().scripts && hidden::is_script_name(name);
+            let access = if script { Access::Inspect } else { Access::Read };
+            match self.opener.open(self.share, self.place, &[name], access) {
+                Ok(opened) if opened.kind != Kind::Regular => {}
+                Ok(_) if script => {
+                    let name = [self.place.path, name].concat();
+                    return Ok(Target::Script(script_path(self.place, &name, b"")));
+                }
+                Ok(opened) => return Ok(Target::File { index: name, opened }),
+                Err(Reason::NotFound) => {}
+                Err(reason) => return Err(reason),
+            }
+        }
+        Err(Reason::NotFound)
+    }
+}
+
+/// The URL's path is looked at by itself, because `.well-known` is allowed at its start.
+fn has_dot_segment(place: &Place<'_>) -> bool {
+    let before = place.path.get(..place.base).unwrap_or_default();
+    hidden::has_dot_segment(before) || hidden::has_dot_segment(place.url())
+}
+
+/// `name` is the script's part of the place's path and `info` the rest.
+fn script_path(place: &Place<'_>, name: &[u8], info: &[u8]) -> ScriptPath {
+    let file = [place.root, name].concat();
+    ScriptPath {
+        script_name: Bytes::copy_from_slice(name.get(place.base..).unwrap_or_default()),
+        path_info: Bytes::copy_from_slice(info),
+        file: Path::new(OsStr::from_bytes(&file)).into(),
+    }
+}

@@ -1,0 +1,260 @@
+//! Static files: from a request to a file, a redirect, a script to run, or a reason why not.
+//!
+//! In the order of [`Files::serve_at`]:
+//!
+//! 1. A method other than GET and HEAD ends here, unless the share has scripts.
+//! 2. What is known about the place from less than [`RECHECK`] ago is used as it is: no system
+//!    call (`cache`).
+//! 3. Otherwise the place is looked up (`look`): a script (byte-exact `.php`, also in front of more path
+//!    segments), then the media type allowed (`mime`), then names that are never sent (`hidden`),
+//!    then the file or the directory's index (`resolve`).
+//! 4. A regular file becomes a resource with its precompressed siblings, their heads and small
+//!    bodies (`load`, `precompressed`); what the last look found is reused if it is unchanged.
+//! 5. Conditions, then ranges decide what of it is sent (`conditional`, `range`, `reply`).
+//!
+//! Nothing here blocks on the network or writes to the disk. No file is sent whose name says PHP
+//! source or starts with a dot, whatever the configuration. The clock is the caller's.
+
+mod cache;
+pub mod conditional;
+pub mod hidden;
+mod load;
+mod look;
+pub mod mime;
+mod outcome;
+pub mod precompressed;
+pub mod range;
+mod reply;
+mod resolve;
+mod share;
+
+use std::cell::{Cell, RefCell};
+use std::hash::RandomState;
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::io::Errno;
+
+use self::cache::{Cache, Key};
+use self::conditional::Conditions;
+use self::load::{Load, Resource};
+use self::look::{Look, Target};
+use self::precompressed::AcceptEncoding;
+use crate::message::Request;
+
+pub use self::outcome::{Outcome, Reason, ScriptPath};
+pub use self::resolve::Opener;
+pub use self::share::{Options, Place, Share};
+
+/// How long a finding is used without looking at the disk again.
+pub const RECHECK: Duration = Duration::from_secs(1);
+
+/// Serves files on one thread.
+#[derive(Debug)]
+pub struct Files {
+    opener: Opener,
+    limits: Limits,
+    hasher: RandomState,
+    boundaries: Cell<u64>,
+    resources: RefCell<Cache<Recent<Rc<Resource>>>>,
+    findings: RefCell<Cache<Recent<Finding>>>,
+}
+
+/// What a thread may keep.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Bytes of everything kept, an eighth of it for findings that are no file. An open file
+    /// counts as 64 KiB.
+    pub bytes: usize,
+    /// Cached files, and as many findings that are no file.
+    pub entries: usize,
+    /// Files up to this many bytes are kept in memory, larger ones open.
+    pub body: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { bytes: 32 << 20, entries: 8192, body: 256 << 10 }
+    }
+}
+
+/// The time of a request on both clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct Now {
+    /// For the age of findings.
+    pub monotonic: Instant,
+    /// For dates.
+    pub wall: SystemTime,
+}
+
+/// A finding and when it was made.
+#[derive(Debug, Clone)]
+struct Recent<T> {
+    at: Instant,
+    what: T,
+}
+
+/// What is in a place, other than a file that can be sent.
+#[derive(Debug, Clone)]
+enum Finding {
+    Directory,
+    Script(ScriptPath),
+    Missing(Reason),
+}
+
+/// What a lookup found.
+enum Found {
+    File(Rc<Resource>),
+    Other(Finding),
+}
+
+impl Files {
+    /// Nothing is cached yet.
+    pub fn new(limits: Limits) -> Self {
+        Files {
+            opener: Opener::new(),
+            limits,
+            hasher: RandomState::new(),
+            boundaries: Cell::new(0),
+            resources: RefCell::new(Cache::new(limits.bytes - limits.bytes / 8, limits.entries)),
+            findings: RefCell::new(Cache::new(limits.bytes / 8, limits.entries)),
+        }
+    }
+
+    /// Serves the request's path under the share's root.
+    pub fn serve(&self, share: &Share, request: &Request, now: Now) -> Outcome {
+        self.serve_at(share, share.place(&request.path), request, now)
+    }
+
+    /// Serves a place that the caller worked out, for shares with variables and for chroots.
+    pub fn serve_at(
+        &self,
+        share: &Share,
+        place: Place<'_>,
+        request: &Request,
+        now: Now,
+    ) -> Outcome {
+        let reads = matches!(&*request.method, b"GET" | b"HEAD");
+        if !reads && !share.options().scripts {
+            return Outcome::Missing(Reason::MethodNotAllowed);
+        }
+        match self.find(share, &place, request, now) {
+            Found::Other(Finding::Missing(reason)) => Outcome::Missing(reason),
+            Found::Other(Finding::Script(script)) => Outcome::Script(script),
+            Found::File(_) | Found::Other(Finding::Directory) if !reads => {
+                Outcome::Missing(Reason::MethodNotAllowed)
+            }
+            Found::File(resource) => self.answer(&resource, request, now),
+            Found::Other(Finding::Directory) if request.path.ends_with(b"/") => {
+                self.directory_at(share, place, request, now)
+            }
+            Found::Other(Finding::Directory) => match reply::directory(request) {
+                Some(response) => Outcome::Response(response),
+                None => Outcome::Missing(Reason::NotFound),
+            },
+        }
+    }
+
+    /// A share without variables can name a directory itself; then there is no slash to add to
+    /// the request's path, and the directory's index is meant.
+    fn directory_at(
+        &self,
+        share: &Share,
+        place: Place<'_>,
+        request: &Request,
+        now: Now,
+    ) -> Outcome {
+        let path = [place.path, b"/"].concat();
+        match self.find(share, &Place { path: &path, ..place }, request, now) {
+            Found::File(resource) => self.answer(&resource, request, now),
+            Found::Other(Finding::Script(script)) => Outcome::Script(script),
+            Found::Other(Finding::Missing(reason)) => Outcome::Missing(reason),
+            Found::Other(Finding::Directory) => Outcome::Missing(Reason::NotFound),
+        }
+    }
+
+    fn answer(&self, resource: &Resource, request: &Request, now: Now) -> Outcome {
+        let variant = resource.choose(|| AcceptEncoding::of(&request.fields));
+        let Some(variant) = variant.filter(|variant| variant.has_content()) else {
+            return Outcome::Missing(Reason::Failed(Errno::IO));
+        };
+        let conditions = Conditions::of(&request.fields);
+        let boundary = || {
+            self.boundaries.set(self.boundaries.get().wrapping_add(1));
+            reply::boundary(&self.hasher, self.boundaries.get())
+        };
+        Outcome::Response(reply::file(variant, request, &conditions, now.wall, boundary))
+    }
+
+    /// Uses what is known, or looks and remembers.
+    fn find(&self, share: &Share, place: &Place<'_>, request: &Request, now: Now) -> Found {
+        let key = Key::new(share.id(), *place, &self.hasher);
+        let is_fresh = |at: Instant| now.monotonic.saturating_duration_since(at) < RECHECK;
+        let accept = || AcceptEncoding::of(&request.fields);
+        let mut previous = None;
+        if let Some(recent) = self.resources.borrow_mut().get(&key) {
+            let has_content = recent.what.choose(accept).is_some_and(|v| v.has_content());
+            if is_fresh(recent.at) && has_content {
+                return Found::File(Rc::clone(&recent.what));
+            }
+            previous = Some(Rc::clone(&recent.what));
+        } else if let Some(recent) = self.findings.borrow_mut().get(&key) {
+            if is_fresh(recent.at) {
+                return Found::Other(recent.what.clone());
+            }
+        }
+        let found = self.look(share, place, accept(), previous.as_deref(), now.wall);
+        self.remember(&key, &found, now.monotonic);
+        found
+    }
+
+    fn remember(&self, key: &Key<'_>, found: &Found, at: Instant) {
+        let mut resources = self.resources.borrow_mut();
+        let mut findings = self.findings.borrow_mut();
+        match found {
+            Found::File(resource) if resource.settled => {
+                findings.remove(key);
+                resources.insert(key, Recent { at, what: Rc::clone(resource) }, resource.weight());
+            }
+            // A file that has just been written is looked at each time until it has settled.
+            Found::File(_) | Found::Other(Finding::Missing(Reason::Failed(_))) => {
+                findings.remove(key);
+                resources.remove(key);
+            }
+            Found::Other(finding) => {
+                resources.remove(key);
+                let weight = match finding {
+                    Finding::Script(_) => 3 * key.place.path.len() + key.place.root.len(),
+                    Finding::Directory | Finding::Missing(_) => 0,
+                };
+                findings.insert(key, Recent { at, what: finding.clone() }, weight);
+            }
+        }
+    }
+
+    /// Looks at the disk.
+    fn look(
+        &self,
+        share: &Share,
+        place: &Place<'_>,
+        accept: AcceptEncoding,
+        previous: Option<&Resource>,
+        wall: SystemTime,
+    ) -> Found {
+        let opener = &self.opener;
+        let (index, opened) = match (Look { opener, share, place }).run() {
+            Ok(Target::File { index, opened }) => (index, opened),
+            Ok(Target::Directory) => return Found::Other(Finding::Directory),
+            Ok(Target::Script(script)) => return Found::Other(Finding::Script(script)),
+            Err(reason) => return Found::Other(Finding::Missing(reason)),
+        };
+        let max_body = self.limits.body;
+        let load = Load { opener, share, place, index, accept, previous, max_body, wall };
+        Found::File(Rc::new(load.run(opened)))
+    }
+}
+
+#[cfg(test)]
+mod hardening_tests;
+#[cfg(test)]
+mod tests;
