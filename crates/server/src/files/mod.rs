@@ -5,9 +5,9 @@
 //! 1. A method other than GET and HEAD ends here, unless the share has scripts.
 //! 2. What is known about the place from less than [`RECHECK`] ago is used as it is: no system
 //!    call (`cache`).
-//! 3. Otherwise the place is looked up (`look`): a script (byte-exact `.php`, also in front of more path
-//!    segments), then the media type allowed (`mime`), then names that are never sent (`hidden`),
-//!    then the file or the directory's index (`resolve`).
+//! 3. Otherwise the place is looked up (`look`): a script (byte-exact `.php`, also in front of
+//!    more path segments), then the media type allowed (`mime`), then names that are never sent
+//!    (`hidden`), then the file or the directory's index (`resolve`).
 //! 4. A regular file becomes a resource with its precompressed siblings, their heads and small
 //!    bodies (`load`, `precompressed`); what the last look found is reused if it is unchanged.
 //! 5. Conditions, then ranges decide what of it is sent (`conditional`, `range`, `reply`).

@@ -246,7 +246,25 @@ fn reason_of(error: &io::Error) -> Reason {
 
 #[cfg(test)]
 mod tests {
-    use super::within;
+    use super::*;
+    use crate::files::Options;
+
+    #[test]
+    fn without_openat2_only_unrestricted_lookups_are_made() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("f"), "x").unwrap();
+        let opener = Opener { openat2: false };
+        let open = |options: Options, chroot: &[u8]| {
+            let share = Share::new(root.path(), options);
+            let place = Place { chroot, ..share.place(b"/f") };
+            opener.open(&share, &place, &[], Access::Read).map(|opened| opened.kind)
+        };
+        let refused = Err(Reason::Failed(Errno::NOSYS));
+        assert_eq!(open(Options::default(), b""), Ok(Kind::Regular));
+        assert_eq!(open(Options::default(), b"/"), refused);
+        assert_eq!(open(Options { follow_symlinks: false, ..Options::default() }, b""), refused);
+        assert_eq!(open(Options { traverse_mounts: false, ..Options::default() }, b""), refused);
+    }
 
     #[test]
     fn a_chroot_is_matched_by_whole_segments() {
