@@ -7,6 +7,7 @@
 //! - [`process`]: fork, exec, wait, and what a new process must be before it runs anything.
 //! - [`credentials`]: users and groups.
 //! - [`signals`]: signals as a readable descriptor.
+//! - [`handlers`]: signals that shall do nothing.
 //! - [`log`], [`clock`]: the server's log and its time stamps.
 //! - [`title`]: what `ps` shows.
 #![deny(unsafe_code)]
@@ -16,6 +17,8 @@ pub mod clock;
 pub mod credentials;
 #[allow(unsafe_code)]
 pub mod futex;
+#[allow(unsafe_code)]
+pub mod handlers;
 pub mod log;
 pub mod packet;
 #[allow(unsafe_code)]
