@@ -1,0 +1,132 @@
+//! Compiles the C side against the headers of one PHP and links it to that PHP's library.
+//!
+//! The program must load `libphp8.2.so` and not `libphp.so`, which is what the library calls
+//! itself on Debian and which leads to any PHP where several are installed. The name that a
+//! linker records is the one in the library that it reads; so it reads a library made here, which
+//! has the wanted name and the same symbols, and nothing in it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, exit};
+use std::{env, fs};
+
+const SOURCES: [&str; 5] =
+    ["shim/sapi.c", "shim/request.c", "shim/variables.c", "shim/user_ini.c", "shim/functions.c"];
+
+fn main() {
+    println!("cargo:rerun-if-env-changed=PHP_CONFIG");
+    println!("cargo:rerun-if-changed=shim");
+    println!("cargo:rerun-if-changed=build.rs");
+    let php = Php::find();
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_else(|| fail("OUT_DIR is not set")));
+    let mut build = cc::Build::new();
+    build.files(SOURCES).flags(&php.includes).std("gnu11").pic(true);
+    build.flag("-fvisibility=hidden").warnings(true).extra_warnings(true);
+    // Zend's headers define functions that they do not all use.
+    build.flag("-Wno-unused-parameter").flag("-Wno-sign-compare");
+    let objects = build.compile_intermediates();
+    build.clone().compile("howdah_shim");
+
+    let stub = make_stub(&php, &out.join("stub"), &objects);
+    println!("cargo:rustc-link-arg={}", stub.display());
+    println!("cargo:rustc-link-arg=-Wl,-z,relro,-z,now");
+}
+
+fn fail(message: &str) -> ! {
+    eprintln!("error: {message}");
+    exit(1)
+}
+
+struct Php {
+    version: String,
+    includes: Vec<String>,
+}
+
+impl Php {
+    fn find() -> Self {
+        let config = env::var("PHP_CONFIG").unwrap_or_else(|_| "php-config".to_owned());
+        let ask = |option: &str| match Command::new(&config).arg(option).output() {
+            Ok(output) if output.status.success() => {
+                String::from_utf8_lossy(&output.stdout).trim().to_owned()
+            }
+            _ => fail(&format!(
+                "`{config} {option}` does not work: install PHP's headers \
+                 (on Debian: apt install php8.2-dev libphp8.2-embed)"
+            )),
+        };
+        let full = ask("--version");
+        let mut parts = full.split('.');
+        let (Some(major), Some(minor)) = (parts.next(), parts.next()) else {
+            fail(&format!("`{config} --version` says \"{full}\", which is no version of PHP"));
+        };
+        let includes = ask("--includes").split_whitespace().map(str::to_owned).collect();
+        Php { version: format!("{major}.{minor}"), includes }
+    }
+
+    /// The library itself, to know which symbols it has.
+    fn library(&self) -> PathBuf {
+        let name = format!("libphp{}.so", self.version);
+        let given = env::var_os("PHP_LIBRARY").map(PathBuf::from);
+        let places = ["/usr/lib", "/usr/local/lib", "/usr/lib64"].map(|p| Path::new(p).join(&name));
+        println!("cargo:rerun-if-env-changed=PHP_LIBRARY");
+        match given.into_iter().chain(places).find(|path| path.exists()) {
+            Some(path) => path,
+            None => fail(&format!(
+                "{name} was not found: install PHP's embed library \
+                 (on Debian: apt install libphp{}-embed), or set PHP_LIBRARY",
+                self.version
+            )),
+        }
+    }
+}
+
+fn symbols(arguments: &[&str], file: &Path) -> Vec<(char, String)> {
+    let output = Command::new("nm").args(arguments).arg(file).output();
+    let Ok(output) = output.as_ref().map(|o| String::from_utf8_lossy(&o.stdout).into_owned())
+    else {
+        fail("`nm` does not work: install binutils");
+    };
+    let parse = |line: &str| {
+        let mut words = line.split_whitespace().rev();
+        let name = words.next()?.to_owned();
+        Some((words.next()?.chars().next()?, name))
+    };
+    output.lines().filter_map(parse).collect()
+}
+
+/// Makes a library of the wanted name that has what our objects take from PHP.
+fn make_stub(php: &Php, directory: &Path, objects: &[PathBuf]) -> PathBuf {
+    let wanted: BTreeSet<String> = objects
+        .iter()
+        .flat_map(|object| symbols(&["--undefined-only"], object))
+        .map(|(_, name)| name)
+        .collect();
+    let mut source = String::new();
+    for (kind, name) in symbols(&["--dynamic", "--defined-only"], &php.library()) {
+        if wanted.contains(&name) {
+            let _ = match kind {
+                'T' | 'W' | 'i' => writeln!(source, "void {name}(void) {{}}"),
+                // Reached through the global offset table, so the size does not matter.
+                _ => writeln!(source, "char {name}[64];"),
+            };
+        }
+    }
+    let name = format!("libphp{}.so", php.version);
+    let (c, library) = (directory.join("stub.c"), directory.join(&name));
+    if fs::create_dir_all(directory).and_then(|()| fs::write(&c, source)).is_err() {
+        fail(&format!("cannot write {}", c.display()));
+    }
+    let status = cc::Build::new()
+        .get_compiler()
+        .to_command()
+        .args(["-shared", "-nostdlib", "-fPIC", "-w", "-fno-builtin"])
+        .arg(format!("-Wl,-soname,{name}"))
+        .arg("-o")
+        .args([&library, &c])
+        .status();
+    if !status.is_ok_and(|status| status.success()) {
+        fail("the C compiler cannot make a shared library");
+    }
+    library
+}

@@ -1,0 +1,152 @@
+/*
+ * The module of this SAPI: functions that PHP-FPM, Apache and FrankenPHP give to scripts.
+ */
+#include "internal.h"
+#include "ext/standard/head.h"
+#include "ext/standard/info.h"
+
+zend_bool howdah_fix_pathinfo = 1;
+
+PHP_INI_BEGIN()
+PHP_INI_ENTRY_EX("cgi.fix_pathinfo", "1", PHP_INI_SYSTEM, NULL, zend_ini_boolean_displayer_cb)
+PHP_INI_END()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_finish_request, 0, 0, _IS_BOOL, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_headers, 0, 0, IS_ARRAY, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_headers_send, 0, 0, IS_LONG, 0)
+    ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, status, IS_LONG, 0, "200")
+ZEND_END_ARG_INFO()
+
+/* Ends the response while the script goes on. What it writes afterwards is dropped, and unlike
+   under PHP-FPM does not end it. */
+ZEND_FUNCTION(fastcgi_finish_request)
+{
+    const struct howdah_request *request = howdah_request();
+
+    ZEND_PARSE_PARAMETERS_NONE();
+
+    if (request == NULL) {
+        RETURN_FALSE;
+    }
+    php_output_end_all();
+    php_header();
+    if (!howdah_rust.finish(request->context)) {
+        RETURN_FALSE;
+    }
+    php_output_set_status(PHP_OUTPUT_DISABLED);
+    RETURN_TRUE;
+}
+
+ZEND_FUNCTION(apache_request_headers)
+{
+    const struct howdah_request *request = howdah_request();
+
+    ZEND_PARSE_PARAMETERS_NONE();
+
+    array_init(return_value);
+    if (request == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < request->param_count; i++) {
+        const struct howdah_param *param = &request->params[i];
+
+        sapi_add_request_header(param->name.data, param->name.len, (char *)param->value.data,
+                                param->value.len, return_value);
+    }
+}
+
+ZEND_FUNCTION(apache_response_headers)
+{
+    zend_llist_position position;
+    zend_llist *headers = &SG(sapi_headers).headers;
+
+    ZEND_PARSE_PARAMETERS_NONE();
+
+    array_init(return_value);
+    for (sapi_header_struct *header = zend_llist_get_first_ex(headers, &position); header;
+         header = zend_llist_get_next_ex(headers, &position)) {
+        const char *end = header->header + header->header_len;
+        const char *colon = memchr(header->header, ':', header->header_len);
+        const char *value;
+
+        if (colon == NULL || colon == header->header) {
+            continue;
+        }
+        for (value = colon + 1; value < end && (*value == ' ' || *value == '\t'); value++) {
+        }
+        add_assoc_stringl_ex(return_value, header->header, colon - header->header, value,
+                             end - value);
+    }
+}
+
+/* Sends the header fields set so far. With a status of 1xx that is an interim response: the
+   fields and the status of the final one stay as they are. */
+ZEND_FUNCTION(headers_send)
+{
+    zend_long status = 200;
+    int before = SG(sapi_headers).http_response_code;
+
+    ZEND_PARSE_PARAMETERS_START(0, 1)
+        Z_PARAM_OPTIONAL
+        Z_PARAM_LONG(status)
+    ZEND_PARSE_PARAMETERS_END();
+
+    if (status < 100 || status > 999) {
+        zend_argument_value_error(1, "must be between 100 and 999");
+        RETURN_THROWS();
+    }
+    if (status >= 200) {
+        SG(sapi_headers).http_response_code = (int)status;
+        RETURN_LONG(sapi_send_headers());
+    }
+    if (howdah_request() == NULL || SG(headers_sent) || SG(request_info).no_headers) {
+        RETURN_LONG(SAPI_HEADER_SEND_FAILED);
+    }
+    SG(sapi_headers).http_response_code = (int)status;
+    status = howdah_send_headers(&SG(sapi_headers));
+    SG(sapi_headers).http_response_code = before;
+    RETURN_LONG(status);
+}
+
+static const zend_function_entry functions[] = {
+    ZEND_FE(fastcgi_finish_request, arginfo_finish_request)
+    ZEND_FE(apache_request_headers, arginfo_headers)
+    ZEND_FALIAS(getallheaders, apache_request_headers, arginfo_headers)
+    ZEND_FE(apache_response_headers, arginfo_headers)
+    ZEND_FE(headers_send, arginfo_headers_send)
+    ZEND_FE_END
+};
+
+static PHP_MINIT_FUNCTION(howdah)
+{
+    (void)type;
+    REGISTER_INI_ENTRIES();
+    howdah_fix_pathinfo = zend_ini_long("cgi.fix_pathinfo", sizeof("cgi.fix_pathinfo") - 1, 0) != 0;
+    howdah_user_ini_startup();
+    return SUCCESS;
+}
+
+static PHP_MINFO_FUNCTION(howdah)
+{
+    php_info_print_table_start();
+    php_info_print_table_row(2, "Howdah", "active");
+    php_info_print_table_end();
+    display_ini_entries(zend_module);
+}
+
+zend_module_entry howdah_module = {
+    STANDARD_MODULE_HEADER,
+    "cgi-fcgi",
+    functions,
+    PHP_MINIT(howdah),
+    NULL,
+    NULL,
+    NULL,
+    PHP_MINFO(howdah),
+    PHP_VERSION,
+    STANDARD_MODULE_PROPERTIES,
+};

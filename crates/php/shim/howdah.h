@@ -1,0 +1,115 @@
+/*
+ * What the Rust side and the PHP side of howdah-php have in common. src/ffi.rs declares the same
+ * in Rust; both sides assert sizes and offsets.
+ *
+ * Rules of the boundary:
+ *
+ * - Only C calls Zend, and always below a zend_try: a bailout is a longjmp, which must not cross
+ *   a Rust frame. A callback therefore never calls back into PHP; it copies bytes and returns a
+ *   status, and C decides whether to bail out.
+ * - Strings carry a length and end in a NUL that the length does not count. They belong to who
+ *   passes them; whoever wants to keep one copies it.
+ */
+#ifndef HOWDAH_H
+#define HOWDAH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct howdah_string {
+    const char *data;
+    size_t len;
+};
+
+/* One CGI parameter. */
+struct howdah_param {
+    struct howdah_string name;
+    struct howdah_string value;
+};
+
+/* A request. Everything it points to lives until howdah_php_handle returns. */
+struct howdah_request {
+    /* Passed to every callback. */
+    void *context;
+    const struct howdah_param *params;
+    size_t param_count;
+    /* Bytes that the callback `read` will deliver. */
+    int64_t content_length;
+};
+
+/* What became of a request. */
+struct howdah_outcome {
+    /* memory_get_peak_usage(true) */
+    uint64_t peak_memory;
+    /* Not 0: this process must not serve another request. */
+    uint32_t broken;
+    /* Not 0: the script ended by a fatal error. */
+    uint32_t failed;
+};
+
+/* What a callback answers. */
+enum howdah_status {
+    HOWDAH_OK = 0,
+    /* The client has gone: nothing that is written will reach anybody. */
+    HOWDAH_GONE = 1,
+};
+
+/*
+ * The Rust side. `context` is that of the request; only `log` may be called without a request,
+ * with a null pointer.
+ */
+struct howdah_callbacks {
+    int (*write)(void *context, const char *data, size_t len);
+    int (*flush)(void *context);
+    /* The head of a response: begin, any number of fields ("Name: value"), end. */
+    void (*head_begin)(void *context, uint32_t status, const char *reason, size_t len);
+    void (*head_field)(void *context, const char *line, size_t len);
+    int (*head_end)(void *context, int informational);
+    /* The response is complete although the script goes on. 0 if it was complete before. */
+    int (*finish)(void *context);
+    /* Reads the request's body; returns fewer bytes than asked for only at its end. */
+    size_t (*read)(void *context, char *buffer, size_t len);
+    void (*log)(void *context, int severity, const char *message, size_t len);
+};
+
+/*
+ * Loads PHP. `ini` is text in the syntax of php.ini that overrides the file; `ini_file` is the
+ * path of a file to read in place of the default one, or null. 0 on success.
+ */
+int howdah_php_start(const struct howdah_callbacks *callbacks, const char *ini,
+                     const char *ini_file);
+
+/*
+ * Takes a setting out of the reach of scripts and .user.ini files. Returns 0, or -1 if no
+ * extension knows the setting.
+ */
+int howdah_php_lock(const char *name, size_t len);
+
+/* Disables functions for good, in addition to those that php.ini disables. */
+void howdah_php_disable_functions(const char *list);
+
+/* Disables classes for good, in addition to those that php.ini disables. */
+void howdah_php_disable_classes(const char *list);
+
+/* PHP's full version, as the loaded library tells it. Valid after howdah_php_start. */
+const char *howdah_php_version(void);
+
+/* Name and version of OPcache, or null if it is not active. Valid after howdah_php_start. */
+const char *howdah_php_opcache(void);
+
+/* Makes a forked process independent of its siblings: random seeds and signals. */
+void howdah_php_child(void);
+
+/* Runs one request from its parameters to the end of its shutdown functions. */
+void howdah_php_handle(const struct howdah_request *request, struct howdah_outcome *outcome);
+
+_Static_assert(sizeof(struct howdah_string) == 16, "shared with src/ffi.rs");
+_Static_assert(sizeof(struct howdah_param) == 32, "shared with src/ffi.rs");
+_Static_assert(offsetof(struct howdah_param, value) == 16, "shared with src/ffi.rs");
+_Static_assert(sizeof(struct howdah_request) == 32, "shared with src/ffi.rs");
+_Static_assert(offsetof(struct howdah_request, content_length) == 24, "shared with src/ffi.rs");
+_Static_assert(sizeof(struct howdah_outcome) == 16, "shared with src/ffi.rs");
+_Static_assert(offsetof(struct howdah_outcome, failed) == 12, "shared with src/ffi.rs");
+_Static_assert(sizeof(struct howdah_callbacks) == 64, "shared with src/ffi.rs");
+
+#endif

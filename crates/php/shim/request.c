@@ -1,0 +1,190 @@
+/*
+ * One request, from its parameters to the end of its shutdown functions.
+ */
+#include "internal.h"
+
+#include <fcntl.h>
+#include <syslog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The script, as the kernel described it when the request began; OPcache takes the time stamp from
+   here in place of asking again. */
+static zend_stat_t script_stat;
+static bool have_script_stat;
+
+zend_stat_t *howdah_script_stat(void)
+{
+    return have_script_stat ? &script_stat : NULL;
+}
+
+/* The directory to go back to after a script. */
+static int home_directory = -1;
+
+void howdah_request_child(void)
+{
+    home_directory = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+static int protocol_number(const struct howdah_string *protocol)
+{
+    if (protocol == NULL || strncmp(protocol->data, "HTTP/", 5) != 0) {
+        return 1000;
+    }
+    if (strcmp(protocol->data, "HTTP/1.0") == 0) {
+        return 1000;
+    }
+    return strcmp(protocol->data, "HTTP/1.1") == 0 ? 1001 : 2000;
+}
+
+/* Below zend_try: decoding credentials allocates. */
+static void fill_request_info(const struct howdah_request *request)
+{
+    const struct howdah_string *type = HOWDAH_PARAM("CONTENT_TYPE");
+
+    SG(request_info).request_method = howdah_value(HOWDAH_PARAM("REQUEST_METHOD"));
+    SG(request_info).query_string = howdah_value(HOWDAH_PARAM("QUERY_STRING"));
+    SG(request_info).request_uri = howdah_value(HOWDAH_PARAM("SCRIPT_NAME"));
+    SG(request_info).path_translated = howdah_value(HOWDAH_PARAM("SCRIPT_FILENAME"));
+    SG(request_info).content_type = type ? type->data : "";
+    SG(request_info).content_length = request->content_length;
+    SG(request_info).proto_num = protocol_number(HOWDAH_PARAM("SERVER_PROTOCOL"));
+    SG(request_info).argc = 0;
+    SG(request_info).argv = NULL;
+    SG(sapi_headers).http_response_code = 200;
+    if (SG(request_info).request_method == NULL) {
+        SG(request_info).request_method = "GET";
+    }
+    php_handle_auth_data(howdah_value(HOWDAH_PARAM("HTTP_AUTHORIZATION")));
+}
+
+static bool has_dot_dot(const char *path)
+{
+    for (const char *p = path; (p = strstr(p, "..")) != NULL; p += 2) {
+        if ((p == path || p[-1] == '/') && (p[2] == '/' || p[2] == '\0')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Why the script cannot be run, as a status; 0 if it can. The router has decided which file it is;
+   this is the second look, in the process that is going to open it. */
+static int refuse_script(const char *path)
+{
+    size_t len = path ? strlen(path) : 0;
+
+    have_script_stat = false;
+    if (len == 0 || len >= MAXPATHLEN || path[0] != '/' || has_dot_dot(path)) {
+        return 404;
+    }
+    /* Only what is certainly meant as a script: byte for byte, in lower case. */
+    if (len < sizeof("/.php") - 1 || strcmp(path + len - 4, ".php") != 0) {
+        return 403;
+    }
+    if (stat(path, &script_stat) != 0) {
+        return errno == EACCES ? 403 : 404;
+    }
+    if (!S_ISREG(script_stat.st_mode)) {
+        return 404;
+    }
+    /* What everybody can read needs no second question. */
+    if ((script_stat.st_mode & 0444) != 0444 && access(path, R_OK) != 0) {
+        return 403;
+    }
+    if (PG(open_basedir) && *PG(open_basedir) && php_check_open_basedir(path) != 0) {
+        return 403;
+    }
+    have_script_stat = true;
+    return 0;
+}
+
+static void refuse(const struct howdah_request *request, int status)
+{
+    static const char unknown[] = "Primary script unknown";
+    static const char denied[] = "Access to the script denied";
+
+    SG(sapi_headers).http_response_code = status;
+    if (status == 403) {
+        howdah_rust.log(request->context, LOG_ERR, denied, sizeof(denied) - 1);
+        PUTS("Access denied.\n");
+    } else {
+        howdah_rust.log(request->context, LOG_ERR, unknown, sizeof(unknown) - 1);
+        PUTS("File not found.\n");
+    }
+}
+
+/* The script runs in its own directory, its shutdown functions in that of the application. */
+static void enter_directory_of(const char *path)
+{
+    char directory[MAXPATHLEN];
+    size_t len = strrchr(path, '/') - path;
+
+    /* Shorter than MAXPATHLEN and with a slash: see refuse_script. */
+    memcpy(directory, path, len);
+    strcpy(directory + len, len == 0 ? "/" : "");
+    if (chdir(directory) != 0) {
+        /* As under PHP-FPM: whoever needs the directory will notice. */
+    }
+    SG(options) |= SAPI_OPTION_NO_CHDIR;
+}
+
+static void leave_directory(void)
+{
+    if (home_directory >= 0 && fchdir(home_directory) != 0) {
+        /* The directory itself stays open, so this does not fail. */
+    }
+}
+
+static void run_script(const struct howdah_request *request, struct howdah_outcome *outcome)
+{
+    const char *path = SG(request_info).path_translated;
+    int refused = refuse_script(path);
+    zend_file_handle file;
+
+    if (refused) {
+        refuse(request, refused);
+        return;
+    }
+    /* By name: PHP opens the file only if OPcache does not have it. */
+    zend_stream_init_filename(&file, path);
+    file.primary_script = 1;
+    EG(exit_status) = 0;
+    enter_directory_of(path);
+    php_execute_script(&file);
+    leave_directory();
+    if (!file.in_list) {
+        zend_destroy_file_handle(&file);
+    }
+    outcome->failed = EG(exit_status) == 255;
+}
+
+void howdah_php_handle(const struct howdah_request *request, struct howdah_outcome *outcome)
+{
+    memset(outcome, 0, sizeof(*outcome));
+    SG(server_context) = (void *)request;
+
+    zend_first_try {
+        fill_request_info(request);
+        if (php_request_startup() == SUCCESS) {
+            run_script(request, outcome);
+        } else {
+            outcome->broken = 1;
+        }
+    } zend_catch {
+        /* php_execute_script catches what a script does; what arrives here is a client that went
+           while a refusal was written, or PHP out of memory before the script. */
+        leave_directory();
+    } zend_end_try();
+
+    outcome->peak_memory = zend_memory_peak_usage(1);
+    zend_first_try {
+        php_request_shutdown(NULL);
+    } zend_catch {
+        outcome->broken = 1;
+    } zend_end_try();
+
+    have_script_stat = false;
+    SG(request_info).path_translated = NULL;
+    SG(server_context) = NULL;
+}

@@ -1,0 +1,267 @@
+/*
+ * The SAPI: how PHP is loaded, and what it calls to read a request and to write a response.
+ *
+ * It calls itself "fpm-fcgi": OPcache refuses to run under a name that it does not know, and
+ * applications treat that name as a production server.
+ */
+#include "internal.h"
+#include "ext/random/php_random.h"
+#include "zend_extensions.h"
+#include "zend_signal.h"
+
+struct howdah_callbacks howdah_rust;
+
+/* Below PHP's zend_try; a client that has gone ends the script unless ignore_user_abort is on. */
+static size_t write_output(const char *data, size_t len)
+{
+    const struct howdah_request *request = howdah_request();
+
+    if (request == NULL) {
+        /* Messages while PHP is loaded. */
+        return fwrite(data, 1, len, stderr);
+    }
+    if (howdah_rust.write(request->context, data, len) != HOWDAH_OK) {
+        php_handle_aborted_connection();
+    }
+    return len;
+}
+
+static void flush_output(void *context)
+{
+    const struct howdah_request *request = context;
+
+    if (request == NULL) {
+        return;
+    }
+    sapi_send_headers();
+    if (howdah_rust.flush(request->context) != HOWDAH_OK) {
+        php_handle_aborted_connection();
+    }
+}
+
+static char *get_environment(const char *name, size_t len)
+{
+    if (howdah_request() == NULL) {
+        return getenv(name);
+    }
+    return howdah_value(howdah_param(name, len));
+}
+
+static bool named(const sapi_header_struct *header, const char *name, size_t len)
+{
+    return header->header_len > len && strncasecmp(header->header, name, len) == 0;
+}
+#define NAMED(header, name) named(header, name, sizeof(name) - 1)
+
+/* The three digits and the reason of "404 Not Found". 0 if there are no three digits. */
+static int status_of(const char *text, const char **reason)
+{
+    int status = 0;
+
+    while (*text == ' ') {
+        text++;
+    }
+    for (int i = 0; i < 3; i++, text++) {
+        if (*text < '0' || *text > '9') {
+            return 0;
+        }
+        status = status * 10 + (*text - '0');
+    }
+    if ((*text != ' ' && *text != '\0') || status < 100) {
+        return 0;
+    }
+    while (*text == ' ') {
+        text++;
+    }
+    *reason = text;
+    return status;
+}
+
+/*
+ * The status is, in this order: the line of header("HTTP/1.1 404 …"), a field "Status: 404 …",
+ * the response code. As under PHP-FPM the line counts only if it says something other than 200,
+ * "Status" is no field of the response, and 304 has no Content-Type.
+ */
+int howdah_send_headers(sapi_headers_struct *headers)
+{
+    const struct howdah_request *request = howdah_request();
+    int status = headers->http_response_code;
+    bool informational = status >= 100 && status < 200;
+    const char *line = headers->http_status_line;
+    const char *reason = "";
+    zend_llist_position position;
+    sapi_header_struct *header;
+    bool decided = informational;
+
+    if (request == NULL || SG(request_info).no_headers) {
+        return SAPI_HEADER_SENT_SUCCESSFULLY;
+    }
+    if (!decided && status != 200 && line && strncasecmp(line, "HTTP/", 5) == 0) {
+        const char *space = strchr(line, ' ');
+
+        decided = space && status_of(space, &reason) == status;
+        if (!decided) {
+            reason = "";
+        }
+    }
+    if (!decided) {
+        for (header = zend_llist_get_first_ex(&headers->headers, &position); header;
+             header = zend_llist_get_next_ex(&headers->headers, &position)) {
+            if (NAMED(header, "Status:")) {
+                int given = status_of(header->header + sizeof("Status:") - 1, &reason);
+
+                status = given ? given : status;
+                break;
+            }
+        }
+    }
+    if (status < 100 || status > 999) {
+        status = 500;
+    }
+
+    howdah_rust.head_begin(request->context, status, reason, strlen(reason));
+    for (header = zend_llist_get_first_ex(&headers->headers, &position); header;
+         header = zend_llist_get_next_ex(&headers->headers, &position)) {
+        if (header->header_len == 0 || NAMED(header, "Status:")
+            || (status == 304 && NAMED(header, "Content-Type:"))) {
+            continue;
+        }
+        howdah_rust.head_field(request->context, header->header, header->header_len);
+    }
+    howdah_rust.head_end(request->context, informational);
+    return SAPI_HEADER_SENT_SUCCESSFULLY;
+}
+
+static size_t read_post(char *buffer, size_t len)
+{
+    const struct howdah_request *request = howdah_request();
+
+    return request ? howdah_rust.read(request->context, buffer, len) : 0;
+}
+
+static char *read_cookies(void)
+{
+    return howdah_value(HOWDAH_PARAM("HTTP_COOKIE"));
+}
+
+static void log_message(const char *message, int severity)
+{
+    const struct howdah_request *request = howdah_request();
+
+    howdah_rust.log(request ? request->context : NULL, severity, message, strlen(message));
+}
+
+static int start_modules(sapi_module_struct *module)
+{
+    return php_module_startup(module, &howdah_module);
+}
+
+static sapi_module_struct howdah_sapi = {
+    .name = "fpm-fcgi",
+    .pretty_name = "Howdah",
+    .startup = start_modules,
+    .shutdown = php_module_shutdown_wrapper,
+    .activate = howdah_user_ini_activate,
+    .ub_write = write_output,
+    .flush = flush_output,
+    .get_stat = howdah_script_stat,
+    .getenv = get_environment,
+    .sapi_error = php_error,
+    .send_headers = howdah_send_headers,
+    .read_post = read_post,
+    .read_cookies = read_cookies,
+    .register_server_variables = howdah_register_variables,
+    .log_message = log_message,
+    .php_ini_ignore_cwd = 1,
+};
+
+int howdah_php_start(const struct howdah_callbacks *callbacks, const char *ini,
+                     const char *ini_file)
+{
+    int status = FAILURE;
+
+    howdah_rust = *callbacks;
+    zend_signal_startup();
+    sapi_startup(&howdah_sapi);
+    /* PHP keeps both pointers for as long as the process lives. */
+    howdah_sapi.ini_entries = strdup(ini);
+    howdah_sapi.php_ini_path_override = ini_file ? strdup(ini_file) : NULL;
+    zend_first_try {
+        status = howdah_sapi.startup(&howdah_sapi);
+    } zend_catch {
+        status = FAILURE;
+    } zend_end_try();
+    if (status == SUCCESS) {
+        howdah_hook_environment();
+    }
+    return status == SUCCESS ? 0 : -1;
+}
+
+int howdah_php_lock(const char *name, size_t len)
+{
+    zend_ini_entry *entry = zend_hash_str_find_ptr(EG(ini_directives), name, len);
+
+    if (entry == NULL) {
+        return -1;
+    }
+    entry->modifiable = ZEND_INI_SYSTEM;
+    return 0;
+}
+
+void howdah_php_disable_functions(const char *list)
+{
+    zend_first_try {
+        zend_disable_functions(list);
+    } zend_end_try();
+}
+
+static void disable_class(const char *name, size_t len)
+{
+    zend_first_try {
+        zend_disable_class(name, len);
+    } zend_end_try();
+}
+
+void howdah_php_disable_classes(const char *list)
+{
+    while (*list) {
+        size_t len = strcspn(list, ", \t");
+
+        if (len > 0) {
+            disable_class(list, len);
+        }
+        list += len;
+        list += strspn(list, ", \t");
+    }
+}
+
+const char *howdah_php_version(void)
+{
+    zval *version = zend_get_constant_str("PHP_VERSION", sizeof("PHP_VERSION") - 1);
+
+    return version && Z_TYPE_P(version) == IS_STRING ? Z_STRVAL_P(version) : PHP_VERSION;
+}
+
+const char *howdah_php_opcache(void)
+{
+    zend_extension *extension = zend_get_extension("Zend OPcache");
+
+    /* OPcache that refuses to run stays loaded and withdraws its hooks. */
+    if (extension == NULL || extension->startup == NULL || zend_compile_file == compile_file) {
+        return NULL;
+    }
+    return extension->version;
+}
+
+void howdah_php_child(void)
+{
+    howdah_request_child();
+    /* What the parent has drawn from must not repeat in every child. */
+    RANDOM_G(combined_lcg_seeded) = false;
+    RANDOM_G(mt19937_seeded) = false;
+#ifdef ZEND_SIGNALS
+    /* PHP need not take over the handlers of HUP, INT, QUIT, TERM, USR1 and USR2 for each request:
+       this process has handlers for them that do nothing. */
+    SIGG(reset) = 0;
+#endif
+}

@@ -1,0 +1,99 @@
+/*
+ * CGI parameters as PHP variables: $_SERVER, $_ENV and getenv(), as under FastCGI.
+ */
+#include "internal.h"
+
+static void (*import_process_environment)(zval *array);
+
+const struct howdah_string *howdah_param(const char *name, size_t len)
+{
+    const struct howdah_request *request = howdah_request();
+
+    if (request == NULL) {
+        return NULL;
+    }
+    for (size_t i = 0; i < request->param_count; i++) {
+        const struct howdah_param *param = &request->params[i];
+
+        if (param->name.len == len && memcmp(param->name.data, name, len) == 0) {
+            return &param->value;
+        }
+    }
+    return NULL;
+}
+
+/* Through the input filter, so that filter_input(INPUT_SERVER, …) sees the value as well. */
+static void register_filtered(int source, const char *name, const char *value, size_t len,
+                              zval *array)
+{
+    char *filtered = (char *)value;
+    size_t filtered_len = len;
+
+    if (sapi_module.input_filter(source, name, &filtered, len, &filtered_len)) {
+        php_register_variable_safe(name, filtered, filtered_len, array);
+    }
+}
+
+static void import_environment(zval *array)
+{
+    const struct howdah_request *request = howdah_request();
+    zval *env = &PG(http_globals)[TRACK_VARS_ENV];
+    int source = Z_TYPE_P(env) == IS_ARRAY && Z_ARR_P(array) == Z_ARR_P(env) ? PARSE_ENV
+                                                                              : PARSE_SERVER;
+
+    import_process_environment(array);
+    if (request == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < request->param_count; i++) {
+        const struct howdah_param *param = &request->params[i];
+
+        register_filtered(source, param->name.data, param->value.data, param->value.len, array);
+    }
+}
+
+/* For getenv() without a name: unfiltered. */
+static void load_environment(zval *array)
+{
+    const struct howdah_request *request = howdah_request();
+
+    import_process_environment(array);
+    if (request == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < request->param_count; i++) {
+        const struct howdah_param *param = &request->params[i];
+
+        php_register_variable_safe(param->name.data, param->value.data, param->value.len, array);
+    }
+}
+
+void howdah_hook_environment(void)
+{
+    import_process_environment = php_import_environment_variables;
+    php_import_environment_variables = import_environment;
+    php_load_environment_variables = load_environment;
+}
+
+/* Beside the parameters only PHP_SELF: the script's name and, unless cgi.fix_pathinfo is off, the
+   path behind it. PHP itself adds REQUEST_TIME and the credentials. */
+void howdah_register_variables(zval *array)
+{
+    const struct howdah_string *name = HOWDAH_PARAM("SCRIPT_NAME");
+    const struct howdah_string *info = HOWDAH_PARAM("PATH_INFO");
+    size_t name_len = name ? name->len : 0;
+    size_t info_len = info && howdah_fix_pathinfo ? info->len : 0;
+    char *self = emalloc(name_len + info_len + 1);
+
+    if (name_len > 0) {
+        memcpy(self, name->data, name_len);
+    }
+    if (info_len > 0) {
+        memcpy(self + name_len, info->data, info_len);
+    }
+    self[name_len + info_len] = '\0';
+
+    php_import_environment_variables(array);
+    register_filtered(PARSE_SERVER, "PHP_SELF", self, name_len + info_len, array);
+    efree(self);
+}

@@ -1,0 +1,304 @@
+//! The C side, `shim/howdah.h`: the same structures, the calls into it, and the callbacks that it
+//! makes.
+//!
+//! No bailout crosses a Rust frame: C calls Zend below a `zend_try` only, and a callback returns a
+//! status before C decides to bail out. No panic crosses into C: each callback goes through
+//! [`guard`].
+
+use std::ffi::{CStr, CString, NulError, c_char, c_int, c_void};
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::{ptr, slice};
+
+use crate::exchange::{Exchange, Gone};
+
+/// A string for C: what it points to ends in a NUL that `len` does not count.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Text {
+    data: *const c_char,
+    len: usize,
+}
+
+/// A CGI parameter for C.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Param {
+    name: Text,
+    value: Text,
+}
+
+impl Param {
+    /// `None` unless both strings end in a NUL and have no other.
+    fn new(name: &[u8], value: &[u8]) -> Option<Self> {
+        let text = |with_nul: &[u8]| {
+            let c = CStr::from_bytes_with_nul(with_nul).ok()?;
+            Some(Text { data: c.as_ptr(), len: c.count_bytes() })
+        };
+        Some(Param { name: text(name)?, value: text(value)? })
+    }
+}
+
+#[repr(C)]
+struct RawRequest {
+    context: *mut c_void,
+    params: *const Param,
+    param_count: usize,
+    content_length: i64,
+}
+
+/// What became of a request.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Outcome {
+    /// `memory_get_peak_usage(true)`.
+    pub peak_memory: u64,
+    broken: u32,
+    failed: u32,
+}
+
+impl Outcome {
+    /// PHP is in a state in which it must not serve another request.
+    pub fn broken(&self) -> bool {
+        self.broken != 0
+    }
+}
+
+#[repr(C)]
+struct Callbacks {
+    write: extern "C" fn(*mut c_void, *const c_char, usize) -> c_int,
+    flush: extern "C" fn(*mut c_void) -> c_int,
+    head_begin: extern "C" fn(*mut c_void, u32, *const c_char, usize),
+    head_field: extern "C" fn(*mut c_void, *const c_char, usize),
+    head_end: extern "C" fn(*mut c_void, c_int) -> c_int,
+    finish: extern "C" fn(*mut c_void) -> c_int,
+    read: extern "C" fn(*mut c_void, *mut c_char, usize) -> usize,
+    log: extern "C" fn(*mut c_void, c_int, *const c_char, usize),
+}
+
+const _: () = {
+    assert!(size_of::<Text>() == 16);
+    assert!(size_of::<Param>() == 32 && std::mem::offset_of!(Param, value) == 16);
+    assert!(size_of::<RawRequest>() == 32);
+    assert!(std::mem::offset_of!(RawRequest, content_length) == 24);
+    assert!(size_of::<Outcome>() == 16 && std::mem::offset_of!(Outcome, failed) == 12);
+    assert!(size_of::<Callbacks>() == 64);
+};
+
+unsafe extern "C" {
+    fn howdah_php_start(
+        callbacks: *const Callbacks,
+        ini: *const c_char,
+        ini_file: *const c_char,
+    ) -> c_int;
+    fn howdah_php_lock(name: *const c_char, len: usize) -> c_int;
+    fn howdah_php_disable_functions(list: *const c_char);
+    fn howdah_php_disable_classes(list: *const c_char);
+    fn howdah_php_version() -> *const c_char;
+    fn howdah_php_opcache() -> *const c_char;
+    fn howdah_php_child();
+    fn howdah_php_handle(request: *const RawRequest, outcome: *mut Outcome);
+}
+
+/// What PHP said while it was loaded; the end of it becomes the reason if it fails.
+static STARTUP: Mutex<String> = Mutex::new(String::new());
+const STARTUP_LIMIT: usize = 8 * 1024;
+
+/// PHP, loaded. There is one per process, and it is not to be shared between threads.
+#[derive(Debug)]
+pub struct Php(PhantomData<*const ()>);
+
+impl Php {
+    /// Loads PHP with settings that override those of `php.ini`, or of `ini_file` in its place.
+    /// The error is what PHP said.
+    ///
+    /// # Panics
+    /// When called a second time.
+    pub fn start(ini: &str, ini_file: Option<&str>) -> Result<Self, String> {
+        static STARTED: std::sync::Once = std::sync::Once::new();
+        assert!(!STARTED.is_completed(), "PHP is loaded once");
+        STARTED.call_once(|| ());
+        let nul = |what: &str| format!("the {what} must not contain a NUL character");
+        let ini = CString::new(ini).map_err(|_| nul("settings"))?;
+        let file = ini_file.map(CString::new).transpose().map_err(|_| nul("name of php.ini"))?;
+        let file = file.as_deref().map_or(ptr::null(), CStr::as_ptr);
+        // SAFETY: the callbacks are copied; both strings end in a NUL (or are null where that is
+        // allowed) and are copied; it is called once (see above).
+        if unsafe { howdah_php_start(&CALLBACKS, ini.as_ptr(), file) } == 0 {
+            return Ok(Php(PhantomData));
+        }
+        let said = STARTUP.lock().map_or_else(|e| e.into_inner().clone(), |s| s.clone());
+        let said = said.trim();
+        Err(if said.is_empty() { "PHP could not be started".to_owned() } else { said.to_owned() })
+    }
+
+    /// Puts a setting out of the reach of scripts; `false` if no extension knows it.
+    pub fn lock(&self, name: &str) -> bool {
+        // SAFETY: `name` is valid for its length; PHP is loaded, since there is a `self`.
+        unsafe { howdah_php_lock(name.as_ptr().cast(), name.len()) == 0 }
+    }
+
+    /// Disables functions in addition to those that `php.ini` disables.
+    pub fn disable_functions(&self, list: &str) -> Result<(), NulError> {
+        let list = CString::new(list)?;
+        // SAFETY: the list ends in a NUL and is only read during the call; PHP is loaded.
+        unsafe { howdah_php_disable_functions(list.as_ptr()) };
+        Ok(())
+    }
+
+    /// Disables classes in addition to those that `php.ini` disables.
+    pub fn disable_classes(&self, list: &str) -> Result<(), NulError> {
+        let list = CString::new(list)?;
+        // SAFETY: the list ends in a NUL and is only read during the call; PHP is loaded.
+        unsafe { howdah_php_disable_classes(list.as_ptr()) };
+        Ok(())
+    }
+
+    /// Full version of the library that was loaded.
+    pub fn version(&self) -> String {
+        // SAFETY: PHP is loaded; the string belongs to a constant that lives as long as PHP.
+        unsafe { CStr::from_ptr(howdah_php_version()) }.to_string_lossy().into_owned()
+    }
+
+    /// Version of OPcache; `None` if it does not run.
+    pub fn opcache(&self) -> Option<String> {
+        // SAFETY: PHP is loaded; the string belongs to an extension that stays loaded.
+        let version = unsafe {
+            let version = howdah_php_opcache();
+            (!version.is_null()).then(|| CStr::from_ptr(version))
+        };
+        version.map(|v| v.to_string_lossy().into_owned())
+    }
+
+    /// To be called in each worker once it is forked: nothing random is inherited.
+    pub fn forked(&self) {
+        // SAFETY: PHP is loaded, and this process has one thread (see `sys::process::fork`).
+        unsafe { howdah_php_child() };
+    }
+
+    /// Runs one request with a body of `length` bytes.
+    pub fn handle(&self, params: &Params<'_>, length: i64, exchange: &mut Exchange<'_>) -> Outcome {
+        let mut outcome = Outcome::default();
+        let request = RawRequest {
+            context: ptr::from_mut(exchange).cast(),
+            params: params.list.as_ptr(),
+            param_count: params.list.len(),
+            content_length: length,
+        };
+        // SAFETY: PHP is loaded. The request and all that it points to outlive the call: `params`
+        // borrows the bytes. The callbacks get back `context`, which is derived from an exclusive
+        // reference that nothing else uses until the call returns. `outcome` is written once.
+        unsafe { howdah_php_handle(&request, &mut outcome) };
+        outcome
+    }
+}
+
+/// Parameters that borrow the bytes they point to.
+#[derive(Debug, Default)]
+pub struct Params<'a> {
+    list: Vec<Param>,
+    bytes: PhantomData<&'a [u8]>,
+}
+
+impl<'a> Params<'a> {
+    /// Adds a parameter; both slices include the NUL that ends them. `false` if one does not end
+    /// in a NUL or contains another.
+    pub fn push(&mut self, name: &'a [u8], value: &'a [u8]) -> bool {
+        Param::new(name, value).is_some_and(|param| {
+            self.list.push(param);
+            true
+        })
+    }
+}
+
+static CALLBACKS: Callbacks =
+    Callbacks { write, flush, head_begin, head_field, head_end, finish, read, log };
+
+const OK: c_int = 0;
+const GONE: c_int = 1;
+
+fn status(result: Result<(), Gone>) -> c_int {
+    if result.is_ok() { OK } else { GONE }
+}
+
+/// Runs a callback; after a panic, of which the hook has told, the process ends: the response in
+/// hand is lost, and so would be what follows.
+fn guard<T>(context: *mut c_void, callback: impl FnOnce(&mut Exchange<'_>) -> T) -> T {
+    let run = AssertUnwindSafe(|| {
+        // SAFETY: C passes the context of the request in hand, which `Php::handle` derived from an
+        // exclusive reference that it holds while C runs; callbacks do not nest.
+        callback(unsafe { &mut *context.cast::<Exchange<'_>>() })
+    });
+    catch_unwind(run).unwrap_or_else(|_| howdah_sys::process::exit_now(70))
+}
+
+/// The bytes that C passes to a callback.
+///
+/// # Safety
+/// `data` must be valid for `len` bytes while the callback runs, or `len` be 0.
+unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
+    if data.is_null() || len == 0 {
+        return &[];
+    }
+    // SAFETY: passed on to the caller.
+    unsafe { slice::from_raw_parts(data.cast(), len) }
+}
+
+extern "C" fn write(context: *mut c_void, data: *const c_char, len: usize) -> c_int {
+    // SAFETY: PHP's output, valid while this callback runs.
+    let data = unsafe { bytes(data, len) };
+    guard(context, |exchange| status(exchange.write(data)))
+}
+
+extern "C" fn flush(context: *mut c_void) -> c_int {
+    guard(context, |exchange| status(exchange.flush()))
+}
+
+extern "C" fn head_begin(context: *mut c_void, code: u32, reason: *const c_char, len: usize) {
+    // SAFETY: part of a string of PHP's, valid while this callback runs.
+    let reason = unsafe { bytes(reason, len) };
+    guard(context, |exchange| exchange.head_begin(code as u16, reason));
+}
+
+extern "C" fn head_field(context: *mut c_void, line: *const c_char, len: usize) {
+    // SAFETY: a header line of PHP's, valid while this callback runs.
+    let line = unsafe { bytes(line, len) };
+    guard(context, |exchange| exchange.head_field(line));
+}
+
+extern "C" fn head_end(context: *mut c_void, informational: c_int) -> c_int {
+    guard(context, |exchange| status(exchange.head_end(informational != 0)))
+}
+
+extern "C" fn finish(context: *mut c_void) -> c_int {
+    guard(context, |exchange| c_int::from(exchange.finish()))
+}
+
+extern "C" fn read(context: *mut c_void, buffer: *mut c_char, len: usize) -> usize {
+    if buffer.is_null() || len == 0 {
+        return 0;
+    }
+    // SAFETY: PHP's buffer of `len` bytes, perhaps not initialised, which nobody else uses while
+    // this callback runs.
+    let buffer = unsafe { slice::from_raw_parts_mut(buffer.cast::<MaybeUninit<u8>>(), len) };
+    guard(context, |exchange| exchange.read(buffer))
+}
+
+extern "C" fn log(context: *mut c_void, severity: c_int, message: *const c_char, len: usize) {
+    // SAFETY: a string of PHP's, valid while this callback runs.
+    let message = unsafe { bytes(message, len) };
+    let severity = severity.clamp(0, 7) as u8;
+    if !context.is_null() {
+        return guard(context, |exchange| exchange.log(severity, message));
+    }
+    let text = String::from_utf8_lossy(message);
+    eprintln!("{text}");
+    if let Ok(mut said) = STARTUP.lock()
+        && said.len() + text.len() < STARTUP_LIMIT
+    {
+        said.push_str(&text);
+        said.push('\n');
+    }
+}

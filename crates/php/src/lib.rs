@@ -1,2 +1,0 @@
-//! The howdah-php executable: libphp behind our own SAPI.
-#![deny(unsafe_code)]

@@ -1,0 +1,55 @@
+//! `howdah-php`: PHP behind a SAPI of our own; one executable per PHP version.
+//!
+//! The supervisor starts it as the prototype of one application. The prototype loads PHP once and
+//! forks workers; a worker takes requests from the memory that it shares with the router, one at
+//! a time.
+//!
+//! - [`prototype`]: loads PHP, forks and reaps workers.
+//! - [`settings`]: the application's settings in the form that PHP reads.
+//! - [`worker`]: the loop of a worker.
+//! - [`parameters`]: a request in the form that C reads.
+//! - [`body`]: where the request's body comes from.
+//! - [`exchange`]: one request in hand: what PHP reads and writes.
+//! - [`ffi`]: the C side.
+#![deny(unsafe_code)]
+
+mod body;
+mod exchange;
+#[allow(unsafe_code)]
+mod ffi;
+mod parameters;
+mod prototype;
+mod settings;
+mod worker;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // The supervisor passes spaces, which make room for the titles that workers show.
+    let spaces = |argument: &OsString| argument.as_encoded_bytes().iter().all(|b| *b == b' ');
+    let mut arguments = std::env::args_os().skip(1).filter(|argument| !spaces(argument));
+    match arguments.next() {
+        None => prototype::run(),
+        Some(option) if option == "--version" && arguments.next().is_none() => version(),
+        Some(_) => {
+            eprintln!("howdah-php is started by howdah; for people there is only --version");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// One line that says which PHP this is and whether OPcache runs.
+fn version() -> ExitCode {
+    match ffi::Php::start("", None) {
+        Ok(php) => {
+            let opcache = php.opcache().map_or("no OPcache".into(), |v| format!("OPcache {v}"));
+            println!("PHP {} (Howdah {}; {opcache})", php.version(), env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("howdah-php: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

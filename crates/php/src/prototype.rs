@@ -1,0 +1,261 @@
+//! The prototype: loads PHP once, then forks workers and tells the supervisor how they fare.
+//!
+//! 1. Descriptor 3 is the supervisor's socket; its first message is the specification.
+//! 2. PHP is loaded with the application's settings: `Ready`, or `Failed` and the end.
+//! 3. Loop: fork a worker, send a signal to one, reap those that have ended.
+//! 4. When the supervisor has gone, the workers are killed.
+//!
+//! It has one thread for its whole life: a fork copies only the calling thread, and locks that
+//! others hold would stay held in the workers.
+
+use std::ffi::c_int;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+
+use howdah_sys::packet::{self, Received};
+use howdah_sys::process::{self, Forked};
+use howdah_sys::shm::Mapping;
+use howdah_sys::{handlers, signals, title};
+use howdah_wire::messages::{ApplicationSpec, Exit, FromPrototype, MAX_MESSAGE, ToPrototype};
+use howdah_wire::queue::Owner;
+use howdah_wire::region::Region;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::ffi::Php;
+use crate::{settings, worker};
+
+const SUPERVISOR: i32 = 3;
+
+/// What a terminal or an administrator may send to a whole process group. The supervisor alone
+/// decides what becomes of prototypes and workers, and ends them by closing a socket or by KILL.
+const NOT_FOR_US: [c_int; 7] = [
+    signals::SIGHUP,
+    signals::SIGINT,
+    signals::SIGQUIT,
+    signals::SIGTERM,
+    signals::SIGUSR1,
+    signals::SIGUSR2,
+    signals::SIGPIPE,
+];
+
+struct Prototype {
+    supervisor: OwnedFd,
+    child_ended: OwnedFd,
+    spec: ApplicationSpec,
+    region: Region<Mapping>,
+    events: Vec<OwnedFd>,
+    php: Php,
+    workers: Vec<(Owner, u32)>,
+}
+
+/// The supervisor has gone.
+struct Orphaned;
+
+/// Runs the prototype to its end.
+pub fn run() -> ExitCode {
+    let Some(supervisor) = process::take_inherited(SUPERVISOR) else {
+        eprintln!("howdah-php is started by howdah: descriptor 3 is not open");
+        return ExitCode::from(2);
+    };
+    if let Some(parent) = rustix::process::getppid() {
+        process::die_with(parent.as_raw_nonzero().get() as u32);
+    }
+    process::close_on_exec_from(3);
+    signals::reset();
+    handlers::disarm(&NOT_FOR_US);
+    match Prototype::start(&supervisor) {
+        Ok((spec, region, events, php)) => {
+            let Ok(child_ended) = signals::descriptor(&[signals::SIGCHLD]) else {
+                return failed(&supervisor, "a signal descriptor could not be made".to_owned());
+            };
+            let workers = Vec::new();
+            Prototype { supervisor, child_ended, spec, region, events, php, workers }.serve();
+            ExitCode::SUCCESS
+        }
+        Err(message) => failed(&supervisor, message),
+    }
+}
+
+fn failed(supervisor: &OwnedFd, mut message: String) -> ExitCode {
+    let mut limit = message.len().min(MAX_MESSAGE / 2);
+    while !message.is_char_boundary(limit) {
+        limit -= 1;
+    }
+    message.truncate(limit);
+    let _ = packet::send(supervisor, &FromPrototype::Failed { message }.encode(), &[]);
+    ExitCode::FAILURE
+}
+
+type Started = (ApplicationSpec, Region<Mapping>, Vec<OwnedFd>, Php);
+
+impl Prototype {
+    fn start(supervisor: &OwnedFd) -> Result<Started, String> {
+        let mut buffer = vec![0; MAX_MESSAGE];
+        let hello = match packet::receive(supervisor, &mut buffer) {
+            Ok(Received::Packet(len, descriptors)) => {
+                Some((ToPrototype::decode(&buffer[..len]), descriptors))
+            }
+            _ => None,
+        };
+        let Some((Ok(ToPrototype::Hello { spec }), mut descriptors)) = hello else {
+            return Err("the supervisor's first message is not the specification".to_owned());
+        };
+        if descriptors.len() != 1 + spec.geometry.threads as usize {
+            return Err("the specification came with a wrong number of descriptors".to_owned());
+        }
+        let events = descriptors.split_off(1);
+        let region = descriptors
+            .pop()
+            .and_then(|fd| Mapping::map(fd).ok())
+            .and_then(|mapping| Region::new(mapping, spec.geometry))
+            .ok_or("the shared memory could not be mapped")?;
+        title::set(&format!("howdah: \"{}\" prototype", spec.name));
+        let php = load(&spec)?;
+        let ready = FromPrototype::Ready { version: php.version() };
+        packet::send(supervisor, &ready.encode(), &[])
+            .map_err(|error| format!("the supervisor cannot be reached: {error}"))?;
+        Ok((spec, region, events, php))
+    }
+
+    fn serve(mut self) {
+        let mut buffer = vec![0; MAX_MESSAGE];
+        loop {
+            let mut ready = [
+                PollFd::new(&self.supervisor, PollFlags::IN),
+                PollFd::new(&self.child_ended, PollFlags::IN),
+            ];
+            if poll(&mut ready, None).is_err() {
+                continue; // a signal came
+            }
+            let (message, child) = (!ready[0].revents().is_empty(), !ready[1].revents().is_empty());
+            let result = self.reap(child).and_then(|()| match message {
+                true => self.receive(&mut buffer),
+                false => Ok(()),
+            });
+            if let Err(Orphaned) = result {
+                break;
+            }
+        }
+        for (_, pid) in &self.workers {
+            let _ = signals::send(*pid, signals::SIGKILL);
+        }
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<(), Orphaned> {
+        let message = match packet::receive(&self.supervisor, buffer) {
+            Ok(Received::Packet(len, _)) => ToPrototype::decode(&buffer[..len]),
+            Ok(Received::Empty) => return Ok(()),
+            Ok(Received::Closed) | Err(_) => return Err(Orphaned),
+        };
+        match message {
+            Ok(ToPrototype::Spawn { worker }) => self.spawn(worker),
+            Ok(ToPrototype::Kill { worker, signal }) => {
+                if let Some((_, pid)) = self.workers.iter().find(|(owner, _)| *owner == worker) {
+                    // It may have ended meanwhile: then its death is about to be reported.
+                    let _ = signals::send(*pid, i32::from(signal));
+                }
+                Ok(())
+            }
+            // A second specification, or something newer than this program.
+            Ok(ToPrototype::Hello { .. }) | Err(_) => Ok(()),
+        }
+    }
+
+    fn spawn(&mut self, worker: Owner) -> Result<(), Orphaned> {
+        match self.fork(worker) {
+            Ok((pid, router)) => {
+                self.workers.push((worker, pid));
+                self.tell(&FromPrototype::Started { worker, pid }, Some(&router))
+            }
+            Err(message) => self.tell(&FromPrototype::NotStarted { worker, message }, None),
+        }
+    }
+
+    fn fork(&mut self, owner: Owner) -> Result<(u32, OwnedFd), String> {
+        let threads = process::thread_count();
+        if threads != 1 {
+            return Err(format!(
+                "a PHP extension has started {} threads while it was loaded; PHP cannot be \
+                 forked then: remove the extension",
+                threads - 1
+            ));
+        }
+        let (router, socket) =
+            packet::pair().map_err(|error| format!("a socket pair could not be made: {error}"))?;
+        let prototype = std::process::id();
+        match process::fork() {
+            Ok(Forked::Parent(pid)) => Ok((pid, router)),
+            Ok(Forked::Child) => {
+                process::die_with(prototype);
+                signals::reset();
+                handlers::disarm(&NOT_FOR_US);
+                title::set(&format!("howdah: \"{}\" application", self.spec.name));
+                drop(router);
+                self.become_worker(owner, socket)
+            }
+            Err(error) => Err(format!("a worker could not be forked: {error}")),
+        }
+    }
+
+    fn become_worker(&mut self, owner: Owner, socket: OwnedFd) -> ! {
+        // The supervisor's socket and the signal descriptor belong to the prototype. Their places
+        // are taken by the null device: nothing here owns the numbers twice.
+        if let Ok(null) = std::fs::File::open("/dev/null") {
+            for fd in [&mut self.supervisor, &mut self.child_ended] {
+                if let Ok(copy) = null.try_clone() {
+                    *fd = copy.into();
+                }
+            }
+        }
+        self.php.forked();
+        let worker = worker::Worker {
+            owner,
+            socket,
+            region: &self.region,
+            events: &self.events,
+            php: &self.php,
+            limit: self.spec.requests,
+        };
+        worker.run();
+        process::exit_now(0)
+    }
+
+    fn reap(&mut self, child_ended: bool) -> Result<(), Orphaned> {
+        if !child_ended {
+            return Ok(());
+        }
+        while signals::next(&self.child_ended).is_some() {}
+        while let Some((pid, exit)) = process::reap() {
+            let Some(index) = self.workers.iter().position(|(_, worker)| *worker == pid) else {
+                continue;
+            };
+            let (worker, _) = self.workers.swap_remove(index);
+            let status = match exit {
+                process::Exit::Status(status) => Exit::Status(status),
+                process::Exit::Signal(signal) => Exit::Signal(signal),
+            };
+            self.tell(&FromPrototype::Died { worker, pid, status }, None)?;
+        }
+        Ok(())
+    }
+
+    fn tell(&self, message: &FromPrototype, descriptor: Option<&OwnedFd>) -> Result<(), Orphaned> {
+        let descriptors: Vec<_> = descriptor.iter().map(|fd| fd.as_fd()).collect();
+        packet::send(&self.supervisor, &message.encode(), &descriptors).map_err(|_| Orphaned)
+    }
+}
+
+/// Loads PHP for an application.
+fn load(spec: &ApplicationSpec) -> Result<Php, String> {
+    if let Some(file) = &spec.ini_file
+        && let Err(error) = std::fs::File::open(file)
+    {
+        return Err(format!("options/file: {file} cannot be read: {error}"));
+    }
+    let ini = settings::text(spec)?;
+    let php = Php::start(&ini, spec.ini_file.as_deref())?;
+    for name in settings::apply(spec, &php) {
+        eprintln!("application \"{}\": PHP has no setting \"{name}\"", spec.name);
+    }
+    Ok(php)
+}

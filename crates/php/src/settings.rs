@@ -1,0 +1,102 @@
+//! The application's settings in the form that PHP reads.
+//!
+//! They are text in the syntax of `php.ini` that PHP reads after the file, so that they also hold
+//! for what extensions decide while they are loaded (`opcache.memory_consumption`, `extension`).
+//! Values are literal: nothing in them is evaluated. Settings of the administrator are locked
+//! once PHP is loaded. `disable_functions` and `disable_classes` add to what the file says.
+
+use howdah_wire::messages::ApplicationSpec;
+
+use crate::ffi::Php;
+
+const FUNCTIONS: &str = "disable_functions";
+const CLASSES: &str = "disable_classes";
+
+/// The text that overrides `php.ini`. The error names the setting that cannot be expressed.
+pub fn text(spec: &ApplicationSpec) -> Result<String, String> {
+    let mut out = String::new();
+    // Of two values the later one counts: the administrator's.
+    for (name, value) in spec.ini_user.iter().chain(&spec.ini_admin) {
+        if !valid_name(name) {
+            return Err(format!("options: \"{name}\" is not the name of a PHP setting"));
+        }
+        if value.contains('\0') {
+            return Err(format!("options: the value of \"{name}\" contains a NUL character"));
+        }
+        if name == FUNCTIONS || name == CLASSES {
+            continue;
+        }
+        out.push_str(name);
+        out.push('=');
+        quote(value, &mut out);
+        out.push('\n');
+    }
+    Ok(out)
+}
+
+/// Applies what can be applied only when PHP is loaded. Returns the names of settings that no
+/// extension knows.
+pub fn apply(spec: &ApplicationSpec, php: &Php) -> Vec<String> {
+    let mut unknown = Vec::new();
+    for (name, value) in spec.ini_user.iter().chain(&spec.ini_admin) {
+        // Without a NUL, see `text`.
+        let _ = match name.as_str() {
+            FUNCTIONS => php.disable_functions(value),
+            CLASSES => php.disable_classes(value),
+            _ => Ok(()),
+        };
+    }
+    for (name, _) in &spec.ini_admin {
+        let special = matches!(name.as_str(), "extension" | "zend_extension");
+        if !php.lock(name) && !special {
+            unknown.push(name.clone());
+        }
+    }
+    unknown
+}
+
+fn valid_name(name: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    !name.is_empty() && name.bytes().all(allowed)
+}
+
+/// Single quotes make text literal, except for the single quote, which is put in double ones.
+fn quote(value: &str, out: &mut String) {
+    for (index, part) in value.split('\'').enumerate() {
+        if index > 0 {
+            out.push_str("\"'\"");
+        }
+        if !part.is_empty() || index == 0 {
+            out.push('\'');
+            out.push_str(part);
+            out.push('\'');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_literal() {
+        let mut out = String::new();
+        quote("a;b ${X} \"c\" \\", &mut out);
+        assert_eq!(out, "'a;b ${X} \"c\" \\'");
+    }
+
+    #[test]
+    fn a_single_quote_cannot_end_the_value() {
+        let mut out = String::new();
+        quote("it's", &mut out);
+        assert_eq!(out, "'it'\"'\"'s'");
+    }
+
+    #[test]
+    fn names_cannot_begin_another_line() {
+        assert!(valid_name("opcache.jit_buffer_size"));
+        assert!(!valid_name("a=1\nb"));
+        assert!(!valid_name(""));
+        assert!(!valid_name("[PATH=/]"));
+    }
+}

@@ -1,0 +1,526 @@
+//! A supervisor and a router in one: starts the real `howdah-php`, forks workers, and speaks to
+//! them over a real region.
+
+// Each test file uses another part of this.
+#![allow(dead_code)]
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use howdah_sys::packet::{self, Received};
+use howdah_sys::shm::{self, Mapping};
+use howdah_sys::{futex, signals};
+use howdah_wire::frame::{Done, Head, Kind, Log};
+use howdah_wire::messages::{
+    ApplicationSpec, Exit, FromPrototype, MAX_MESSAGE, ToPrototype, ToWorker,
+};
+use howdah_wire::queue::{Claim, Owner, Producer};
+use howdah_wire::region::{Geometry, Region};
+use howdah_wire::request::{Fixed, Params, flags};
+use howdah_wire::stream::Reader;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+/// How long anything may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One application.
+pub struct Application {
+    child: Child,
+    supervisor: OwnedFd,
+    pub region: Region<Mapping>,
+    producer: Producer,
+    event: OwnedFd,
+    pub workers: HashMap<Owner, Worker>,
+    deaths: Vec<(Owner, u32, Exit)>,
+    pub version: String,
+    pub root: tempfile::TempDir,
+}
+
+pub struct Worker {
+    pub pid: u32,
+    pub socket: OwnedFd,
+}
+
+/// What a test wants to differ from the usual specification.
+pub type Adapt<'a> = &'a dyn Fn(&mut ApplicationSpec);
+
+pub fn spec() -> ApplicationSpec {
+    ApplicationSpec {
+        name: "test".into(),
+        php_version: String::new(),
+        user: None,
+        group: None,
+        working_directory: None,
+        environment: Vec::new(),
+        ini_file: None,
+        ini_admin: Vec::new(),
+        ini_user: Vec::new(),
+        stdout: None,
+        stderr: None,
+        requests: 0,
+        geometry: Geometry {
+            slots: 8,
+            threads: 1,
+            request_bytes: 32 << 10,
+            response_bytes: 128 << 10,
+        },
+    }
+}
+
+/// Removes a prototype that fails to start; for tests that expect it.
+pub fn start_failing(adapt: Adapt<'_>) -> String {
+    match Application::try_start(adapt) {
+        Ok(_) => panic!("PHP started"),
+        Err(message) => message,
+    }
+}
+
+impl Application {
+    /// Starts a prototype and `workers` workers.
+    pub fn start(workers: u16) -> Self {
+        Self::start_with(workers, &|_| ())
+    }
+
+    pub fn start_with(workers: u16, adapt: Adapt<'_>) -> Self {
+        let mut application = Self::try_start(adapt).expect("PHP starts");
+        for index in 0..workers {
+            application.spawn(Owner { index, incarnation: 0 });
+        }
+        application
+    }
+
+    fn try_start(adapt: Adapt<'_>) -> Result<Self, String> {
+        let root = tempfile::tempdir().unwrap();
+        let mut spec = spec();
+        adapt(&mut spec);
+        let region_fd = shm::create("region", spec.geometry.region_bytes()).unwrap();
+        let region = Region::new(Mapping::map(&region_fd).unwrap(), spec.geometry).unwrap();
+        let producer = Producer::new(&region);
+        let events: Vec<OwnedFd> = (0..spec.geometry.threads)
+            .map(|_| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap())
+            .collect();
+        let (supervisor, theirs) = packet::pair().unwrap();
+        // The socket arrives as standard input, and the shell moves it to where it belongs.
+        let child = Command::new("bash")
+            .args(["-c", r#"exec 3<&0 0</dev/null; exec -a "$0" "$1" "                ""#])
+            .arg(format!("howdah: \"{}\" prototype", spec.name))
+            .arg(env!("CARGO_BIN_EXE_howdah-php"))
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("USER", "www")
+            .env("HOME", "/srv")
+            .envs(spec.environment.iter().cloned())
+            .current_dir(root.path())
+            .stdin(Stdio::from(theirs))
+            .spawn()
+            .unwrap();
+        let mut descriptors = vec![region_fd.as_fd()];
+        descriptors.extend(events.iter().map(AsFd::as_fd));
+        packet::send(&supervisor, &ToPrototype::Hello { spec }.encode(), &descriptors).unwrap();
+        let mut application = Application {
+            child,
+            supervisor,
+            region,
+            producer,
+            event: events.into_iter().next().unwrap(),
+            workers: HashMap::new(),
+            deaths: Vec::new(),
+            version: String::new(),
+            root,
+        };
+        match application.receive() {
+            (FromPrototype::Ready { version }, _) => application.version = version,
+            (FromPrototype::Failed { message }, _) => return Err(message),
+            (other, _) => panic!("{other:?}"),
+        }
+        Ok(application)
+    }
+
+    pub fn prototype(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn receive(&mut self) -> (FromPrototype, Vec<OwnedFd>) {
+        wait_readable(&self.supervisor);
+        let mut buffer = vec![0; MAX_MESSAGE];
+        match packet::receive(&self.supervisor, &mut buffer).unwrap() {
+            Received::Packet(len, fds) => {
+                (FromPrototype::decode(&buffer[..len]).expect("a message"), fds)
+            }
+            other => panic!("the prototype has gone: {other:?}"),
+        }
+    }
+
+    /// Forks a worker and waits until it runs.
+    pub fn spawn(&mut self, owner: Owner) -> u32 {
+        self.tell(&ToPrototype::Spawn { worker: owner });
+        loop {
+            match self.receive() {
+                (FromPrototype::Started { worker, pid }, mut fds) if worker == owner => {
+                    let socket = fds.pop().expect("the router's end");
+                    self.workers.insert(owner, Worker { pid, socket });
+                    return pid;
+                }
+                (FromPrototype::Died { worker, pid, status }, _) => {
+                    self.deaths.push((worker, pid, status));
+                }
+                (other, _) => panic!("{other:?}"),
+            }
+        }
+    }
+
+    pub fn tell(&self, message: &ToPrototype) {
+        packet::send(&self.supervisor, &message.encode(), &[]).unwrap();
+    }
+
+    /// Waits until some worker has ended.
+    pub fn death(&mut self) -> (Owner, u32, Exit) {
+        if let Some(death) = self.deaths.pop() {
+            return death;
+        }
+        match self.receive() {
+            (FromPrototype::Died { worker, pid, status }, _) => (worker, pid, status),
+            (other, _) => panic!("{other:?}"),
+        }
+    }
+
+    /// Writes a file below the document root and returns its path.
+    pub fn file(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.root.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// Writes `<?php` and `code` to a file of its own and returns a request for it.
+    pub fn script(&self, code: &str) -> Request {
+        use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("t{}.php", NUMBER.fetch_add(1, Relaxed));
+        let path = self.file(&name, &format!("<?php {code}"));
+        Request::get(&path, self.root.path())
+    }
+
+    /// Runs a script and waits for the whole answer.
+    pub fn run(&mut self, code: &str) -> Answer {
+        let request = self.script(code);
+        self.send(&request).wait(self)
+    }
+
+    /// Publishes a request.
+    pub fn send(&mut self, request: &Request) -> Pending {
+        self.publish(&request.encode(), request.files())
+    }
+
+    /// Publishes bytes as a request.
+    pub fn publish(&mut self, encoded: &[u8], files: Vec<OwnedFd>) -> Pending {
+        let slot = self.producer.take_slot().expect("a free slot");
+        assert!(self.region.stage(slot, 0, encoded), "{} bytes do not fit", encoded.len());
+        let (ticket, wake) = self.producer.publish(&self.region, slot).unwrap();
+        if wake {
+            futex::wake(self.region.wake_word(), 1);
+        }
+        Pending { slot, ticket, reader: Reader::default(), files, answer: Answer::default() }
+    }
+
+    /// Who has taken a request.
+    pub fn owner(&self, pending: &Pending) -> Option<Owner> {
+        match self.region.claim_of(pending.slot) {
+            Claim::Taken(_, owner) => Some(owner),
+            _ => None,
+        }
+    }
+
+    pub fn kill(&self, owner: Owner, signal: i32) {
+        self.tell(&ToPrototype::Kill { worker: owner, signal: signal as u8 });
+    }
+}
+
+impl Drop for Application {
+    fn drop(&mut self) {
+        let _ = signals::send(self.child.id(), signals::SIGKILL);
+        let _ = self.child.wait();
+    }
+}
+
+pub fn wait_readable(fd: impl AsFd) {
+    let mut ready = [PollFd::new(&fd, PollFlags::IN)];
+    let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+    assert_eq!(poll(&mut ready, Some(&patience)), Ok(1), "nothing came");
+}
+
+/// A request to a script.
+pub struct Request {
+    pub params: Vec<(Vec<u8>, Vec<u8>)>,
+    pub body: Vec<u8>,
+    pub body_file: Option<(OwnedFd, u64)>,
+    pub params_in_file: bool,
+}
+
+impl Request {
+    pub fn get(script: &Path, root: &Path) -> Self {
+        let name = script.strip_prefix(root).map_or(script, |p| p).to_str().unwrap().to_owned();
+        let name = format!("/{}", name.trim_start_matches('/'));
+        let mut request = Request {
+            params: Vec::new(),
+            body: Vec::new(),
+            body_file: None,
+            params_in_file: false,
+        };
+        for (key, value) in [
+            ("FCGI_ROLE", "RESPONDER"),
+            ("QUERY_STRING", ""),
+            ("REQUEST_METHOD", "GET"),
+            ("CONTENT_TYPE", ""),
+            ("CONTENT_LENGTH", ""),
+            ("SCRIPT_NAME", &name),
+            ("REQUEST_URI", &name),
+            ("DOCUMENT_URI", &name),
+            ("DOCUMENT_ROOT", root.to_str().unwrap()),
+            ("SERVER_PROTOCOL", "HTTP/1.1"),
+            ("REQUEST_SCHEME", "http"),
+            ("GATEWAY_INTERFACE", "CGI/1.1"),
+            ("SERVER_SOFTWARE", "howdah"),
+            ("REMOTE_ADDR", "127.0.0.1"),
+            ("REMOTE_PORT", "50000"),
+            ("SERVER_ADDR", "127.0.0.1"),
+            ("SERVER_PORT", "80"),
+            ("SERVER_NAME", "localhost"),
+            ("REDIRECT_STATUS", "200"),
+            ("SCRIPT_FILENAME", script.to_str().unwrap()),
+            ("HTTP_HOST", "localhost"),
+        ] {
+            request = request.with(key, value);
+        }
+        request
+    }
+
+    /// Sets a parameter.
+    pub fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        let value = value.as_ref().to_vec();
+        match self.params.iter_mut().find(|(n, _)| n == name.as_bytes()) {
+            Some((_, old)) => *old = value,
+            None => self.params.push((name.into(), value)),
+        }
+        self
+    }
+
+    pub fn method(self, method: &str) -> Self {
+        self.with("REQUEST_METHOD", method)
+    }
+
+    /// A body in the slot.
+    pub fn post(self, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
+        let body = body.into();
+        let mut request = self
+            .method("POST")
+            .with("CONTENT_TYPE", content_type)
+            .with("CONTENT_LENGTH", body.len().to_string());
+        request.body = body;
+        request
+    }
+
+    /// The same body in a file.
+    pub fn body_in_file(mut self) -> Self {
+        use std::io::Write;
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&self.body).unwrap();
+        self.body_file = Some((file.into(), self.body.len() as u64));
+        self.body = Vec::new();
+        self
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let params = self.encode_params();
+        let mut set = 0;
+        let mut len = self.body.len() as u64;
+        if let Some((_, file_len)) = &self.body_file {
+            set |= flags::BODY_FILE;
+            len = *file_len;
+        }
+        if self.params_in_file {
+            set |= flags::PARAMS_FILE;
+        }
+        let mut out = Vec::new();
+        Fixed::new(&params, set, 7, len, 0).put(&mut out);
+        if !self.params_in_file {
+            out.extend_from_slice(params.as_bytes());
+        }
+        out.extend_from_slice(&self.body);
+        out
+    }
+
+    fn encode_params(&self) -> Params {
+        let mut params = Params::default();
+        for (name, value) in &self.params {
+            params.push(name, value);
+        }
+        params
+    }
+
+    fn files(&self) -> Vec<OwnedFd> {
+        let mut files = Vec::new();
+        if self.params_in_file {
+            use std::io::Write;
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(self.encode_params().as_bytes()).unwrap();
+            files.push(file.into());
+        }
+        if let Some((file, _)) = &self.body_file {
+            files.push(file.try_clone().unwrap());
+        }
+        files
+    }
+}
+
+/// A request that is not answered yet.
+pub struct Pending {
+    pub slot: u32,
+    pub ticket: u32,
+    reader: Reader,
+    files: Vec<OwnedFd>,
+    pub answer: Answer,
+}
+
+/// What a worker answered.
+#[derive(Debug, Default)]
+pub struct Answer {
+    pub status: u16,
+    pub reason: String,
+    pub fields: Vec<String>,
+    pub interim: Vec<(u16, Vec<String>)>,
+    pub body: Vec<u8>,
+    pub log: Vec<(u8, String)>,
+    pub ended: bool,
+    pub done: Option<Done>,
+    /// Length of the longest body frame.
+    pub longest: usize,
+}
+
+impl Answer {
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let prefix = format!("{}:", name.to_lowercase());
+        let line = self.fields.iter().find(|line| line.to_lowercase().starts_with(&prefix))?;
+        Some(line[prefix.len()..].trim())
+    }
+
+    pub fn logged(&self, part: &str) -> bool {
+        self.log.iter().any(|(_, message)| message.contains(part))
+    }
+}
+
+impl Pending {
+    /// Takes the frames that are there; `true` if there were any.
+    pub fn poll(&mut self, application: &mut Application) -> bool {
+        let mut any = false;
+        let mut payload = Vec::new();
+        loop {
+            payload.clear();
+            let region = &application.region;
+            let kind = self.reader.next(region, self.slot, &mut payload).expect("sound frames");
+            let Some(kind) = kind else { break };
+            any = true;
+            self.frame(Kind::from_byte(kind).expect("a known frame"), &payload, application);
+            let region = &application.region;
+            if self.reader.release(region, self.slot) {
+                futex::wake(region.slot(self.slot).unwrap().space, 1);
+            }
+        }
+        any
+    }
+
+    fn frame(&mut self, kind: Kind, payload: &[u8], application: &Application) {
+        let answer = &mut self.answer;
+        assert!(answer.done.is_none(), "{kind:?} after the end");
+        let lines = |head: &Head<'_>| -> Vec<String> {
+            head.fields().map(|line| String::from_utf8_lossy(line).into_owned()).collect()
+        };
+        match kind {
+            Kind::Head => {
+                assert_eq!(answer.status, 0, "one head");
+                let head = Head::decode(payload).unwrap();
+                answer.status = head.status;
+                answer.reason = String::from_utf8_lossy(head.reason).into_owned();
+                answer.fields = lines(&head);
+            }
+            Kind::Informational => {
+                assert_eq!(answer.status, 0, "interim before final");
+                let head = Head::decode(payload).unwrap();
+                answer.interim.push((head.status, lines(&head)));
+            }
+            Kind::Body => {
+                assert!(answer.status != 0 && !answer.ended, "a body belongs behind a head");
+                answer.longest = answer.longest.max(payload.len());
+                answer.body.extend_from_slice(payload);
+            }
+            Kind::End => {
+                assert!(answer.status != 0 && !answer.ended);
+                answer.ended = true;
+            }
+            Kind::Done => {
+                assert!(answer.ended);
+                answer.done = Some(Done::decode(payload).unwrap());
+            }
+            Kind::Log => {
+                let log = Log::decode(payload).unwrap();
+                answer.log.push((log.severity, String::from_utf8_lossy(log.message).into_owned()));
+            }
+            Kind::Descriptors => {
+                let Claim::Taken(ticket, owner) = application.region.claim_of(self.slot) else {
+                    panic!("nobody has the slot")
+                };
+                assert_eq!(ticket, self.ticket);
+                let files: Vec<_> = self.files.iter().map(AsFd::as_fd).collect();
+                let message = ToWorker::Descriptors { ticket }.encode();
+                packet::send(&application.workers[&owner].socket, &message, &files).unwrap();
+            }
+        }
+    }
+
+    /// Waits until `condition` holds for what has come so far.
+    pub fn until(&mut self, application: &mut Application, condition: impl Fn(&Answer) -> bool) {
+        let start = Instant::now();
+        while !condition(&self.answer) {
+            assert!(start.elapsed() < PATIENCE, "gave up; so far: {:?}", self.answer);
+            if self.poll(application) {
+                continue;
+            }
+            if application.region.thread_sleeps(0) {
+                application.region.take_dirty(0, |_| ());
+                continue;
+            }
+            let mut ready = [PollFd::new(&application.event, PollFlags::IN)];
+            let tick = Timespec { tv_sec: 1, tv_nsec: 0 };
+            let woken = poll(&mut ready, Some(&tick)) == Ok(1);
+            if woken {
+                let mut counter = [0; 8];
+                let _ = rustix::io::read(&application.event, &mut counter);
+            }
+            application.region.thread_wakes(0);
+            application.region.take_dirty(0, |_| ());
+        }
+    }
+
+    /// Waits for the end and gives the slot back.
+    pub fn wait(mut self, application: &mut Application) -> Answer {
+        self.until(application, |answer| answer.done.is_some());
+        application.producer.release(&application.region, self.slot);
+        self.answer
+    }
+
+    /// What the router does when the client has gone.
+    pub fn abort(&self, application: &Application) {
+        let words = application.region.slot(self.slot).unwrap();
+        words.aborted.store(1, std::sync::atomic::Ordering::SeqCst);
+        words.space.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        futex::wake(words.space, 1);
+    }
+}
