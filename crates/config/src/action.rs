@@ -1,20 +1,36 @@
 //! `action`: what happens to a request.
 
+use crate::address::Address;
 use crate::error::Error;
-use crate::node::{Node, Object, quoted};
+use crate::node::{Node, Object, Shown, quoted};
 use crate::share::Share;
+use crate::support::Feature;
 use crate::target::Pass;
 use crate::template::Template;
+use crate::token;
 
 /// What to do with a request.
 #[derive(Debug, Clone)]
-pub enum Action {
+pub struct Action {
+    /// What takes the request.
+    pub kind: ActionKind,
+    /// The path, and maybe query, that takes the place of the request's beforehand.
+    pub rewrite: Option<Template>,
+    /// Fields that are set in, or taken out of, the response.
+    pub response_headers: Vec<ResponseHeader>,
+}
+
+/// What takes a request.
+#[derive(Debug, Clone)]
+pub enum ActionKind {
     /// `pass`: another part of the document decides.
     Pass(Pass),
     /// `return`: the server answers by itself.
     Return(Return),
     /// `share`: a file is the answer.
     Share(Box<Share>),
+    /// `proxy`: another HTTP server answers.
+    Proxy(Address),
 }
 
 /// An answer without content, or with an error page.
@@ -26,31 +42,57 @@ pub struct Return {
     pub location: Option<Template>,
 }
 
-/// The keys of which an action has exactly one.
-const KINDS: &[&str] = &["pass", "return", "share"];
+/// A field of the response, replaced or taken out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResponseHeader {
+    /// The name, a token.
+    pub name: String,
+    /// The value; `None` takes the field out. Its literal parts have no control characters.
+    pub value: Option<Template>,
+}
+
+/// The keys of which an action has exactly one; `proxy` is last because a version may lack it.
+const KINDS: [&str; 4] = ["pass", "return", "share", "proxy"];
 
 impl Action {
     pub(crate) fn read(node: &Node<'_>) -> Result<Action, Error> {
         let object = node.object()?;
-        let mut present = KINDS.iter().copied().filter(|kind| object.optional(kind).is_some());
-        let kind = present.next().ok_or_else(|| object.missing(KINDS))?;
-        if let Some(other) = present.next() {
-            let message = format!(
-                "has \"{kind}\" and \"{other}\"; it must have just one of {}",
-                quoted(KINDS)
-            );
-            return Err(node.invalid(message));
-        }
-        drop(present);
-        // Read anew, so that the keys known at the end are those of this kind.
-        let object = node.object()?;
-        let action = match kind {
-            "pass" => Action::Pass(Pass::read(&object.required("pass")?)?),
-            "return" => Action::Return(Return::read(&object)?),
-            _ => Action::Share(Box::new(Share::read(&object)?)),
+        let kind = which_kind(node)?;
+        let kind = match kind {
+            "pass" => ActionKind::Pass(Pass::read(&object.required("pass")?)?),
+            "return" => ActionKind::Return(Return::read(&object)?),
+            "share" => ActionKind::Share(Box::new(Share::read(&object)?)),
+            _ => ActionKind::Proxy(read_proxy(&object.required("proxy")?)?),
+        };
+        let action = Action {
+            kind,
+            rewrite: object.read_gated("rewrite", Feature::Rewrite, Template::read)?,
+            response_headers: object
+                .read_gated("response_headers", Feature::ResponseHeaders, ResponseHeader::read_all)?
+                .unwrap_or_default(),
         };
         object.end()?;
         Ok(action)
+    }
+}
+
+/// The one kind that the action has.
+fn which_kind(node: &Node<'_>) -> Result<&'static str, Error> {
+    // An object of its own: the keys that it is asked for must not count as known for every kind.
+    let object = node.object()?;
+    object.gated("proxy", Feature::Proxy)?;
+    let kinds = match node.scope.support.has(Feature::Proxy) {
+        true => KINDS.as_slice(),
+        false => KINDS.split_last().map_or(KINDS.as_slice(), |(_, others)| others),
+    };
+    let mut present = kinds.iter().copied().filter(|kind| object.optional(kind).is_some());
+    let kind = present.next().ok_or_else(|| object.missing(kinds))?;
+    match present.next() {
+        None => Ok(kind),
+        Some(other) => Err(node.invalid(format_args!(
+            "has \"{kind}\" and \"{other}\"; it must have just one of {}",
+            quoted(kinds)
+        ))),
     }
 }
 
@@ -61,4 +103,40 @@ impl Return {
         // In range by the line above.
         Ok(Return { status: u16::try_from(status).unwrap_or(500), location })
     }
+}
+
+impl ResponseHeader {
+    fn read_all(node: &Node<'_>) -> Result<Vec<ResponseHeader>, Error> {
+        node.members()?.map(|(name, value)| ResponseHeader::read(name, &value)).collect()
+    }
+
+    fn read(name: &str, node: &Node<'_>) -> Result<ResponseHeader, Error> {
+        /// They say where a response ends, so only the server can know them.
+        const FRAMING: [&str; 3] = ["connection", "content-length", "transfer-encoding"];
+        if !token::is_token(name) {
+            return Err(node.invalid("must be the name of a header field"));
+        }
+        if FRAMING.contains(&name.to_ascii_lowercase().as_str()) {
+            return Err(node.invalid("must not be set, as only the server knows it"));
+        }
+        let value = match node.value {
+            serde_json::Value::Null => None,
+            serde_json::Value::String(text) if text.chars().any(char::is_control) => {
+                return Err(node.invalid("must not contain control characters"));
+            }
+            serde_json::Value::String(_) => Some(Template::read(node)?),
+            _ => return Err(node.wrong_type("a string, or null to take the field out")),
+        };
+        Ok(ResponseHeader { name: name.to_owned(), value })
+    }
+}
+
+fn read_proxy(node: &Node<'_>) -> Result<Address, Error> {
+    let text = node.string()?;
+    let Some(address) = text.strip_prefix("http://") else {
+        let error =
+            node.invalid(format_args!("must start with \"http://\", but is \"{}\"", Shown(text)));
+        return Err(error.with_hint("write \"http://127.0.0.1:8080\" or \"http://unix:/path\""));
+    };
+    Address::parse(address).map_err(|error| node.invalid(error))
 }

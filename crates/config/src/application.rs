@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
+use crate::isolation::Isolation;
 use crate::node::{Node, Shown};
 use crate::php::{PhpOptions, PhpTarget, PhpVersion};
 use crate::support::Feature;
@@ -36,6 +37,8 @@ pub struct Application {
     pub stdout: Option<PathBuf>,
     /// The file that its standard error is appended to.
     pub stderr: Option<PathBuf>,
+    /// What its processes see of the machine.
+    pub isolation: Isolation,
 }
 
 /// How many processes run an application.
@@ -87,7 +90,6 @@ impl Application {
         let object = node.object()?;
         let version = read_type(&object.required("type")?)?;
         let targets = PhpTarget::read_all(&object)?;
-        object.gated("isolation", Feature::Isolation)?;
         let application = Application {
             name: name.to_owned(),
             version,
@@ -101,6 +103,9 @@ impl Application {
             working_directory: object.file("working_directory")?,
             stdout: object.file("stdout")?,
             stderr: object.file("stderr")?,
+            isolation: object
+                .read_gated("isolation", Feature::Isolation, Isolation::read)?
+                .unwrap_or_default(),
         };
         object.end()?;
         Ok(application)

@@ -11,11 +11,18 @@
 //! bound.
 #![forbid(unsafe_code)]
 
+mod access_log;
 mod action;
 mod address;
+mod address_pattern;
 mod application;
+mod compression;
+mod condition;
 pub mod detect;
 mod error;
+mod fields;
+mod forwarded;
+mod isolation;
 pub mod json;
 mod listener;
 mod matching;
@@ -31,15 +38,24 @@ mod suggest;
 mod support;
 mod target;
 mod template;
+mod token;
+mod upstream;
 
 use serde_json::Value;
 
-pub use action::{Action, Return};
+pub use access_log::{AccessLog, LogFormat};
+pub use action::{Action, ActionKind, ResponseHeader, Return};
 pub use address::{Address, AddressError};
+pub use address_pattern::{AddressPattern, AddressPatternError, AddressPatterns};
 pub use application::{Application, Limits, Processes};
+pub use compression::{Compression, Compressor, Encoding};
+pub use condition::Condition;
 pub use error::{Error, ErrorKind, Position};
+pub use fields::FieldPatterns;
+pub use forwarded::Forwarded;
+pub use isolation::{Automount, IdRange, Isolation, Namespaces};
 pub use listener::Listener;
-pub use matching::Match;
+pub use matching::{Match, Scheme};
 pub use pattern::{Pattern, PatternError, Patterns, Subject};
 pub use php::{PhpOptions, PhpTarget, PhpVersion};
 pub use route::{Route, Step};
@@ -47,10 +63,11 @@ pub use settings::{HttpSettings, Settings, WebSocketSettings};
 pub use share::Share;
 pub use target::{Pass, Target};
 pub use template::{Part, Template, TemplateError, Variable};
+pub use upstream::{Upstream, UpstreamServer};
 
 use crate::names::Names;
 use crate::node::{Node, Scope};
-use crate::support::Support;
+use crate::support::{Feature, Support};
 
 /// A document that can be served.
 #[derive(Debug, Clone)]
@@ -63,8 +80,12 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// The PHP applications.
     pub applications: Vec<Application>,
+    /// Servers that share the requests passed to them.
+    pub upstreams: Vec<Upstream>,
     /// What holds for all listeners.
     pub settings: Settings,
+    /// One line for each request.
+    pub access_log: Option<AccessLog>,
 }
 
 /// Reads a document.
@@ -86,8 +107,12 @@ impl Config {
         let listeners = object.read("listeners", Listener::read_all)?.unwrap_or_default();
         let routes = object.read("routes", Route::read_all)?.unwrap_or_default();
         let applications = object.read("applications", Application::read_all)?.unwrap_or_default();
+        let upstreams = object
+            .read_gated("upstreams", Feature::Upstreams, Upstream::read_all)?
+            .unwrap_or_default();
+        let access_log = object.read_gated("access_log", Feature::AccessLog, AccessLog::read)?;
         object.end()?;
-        Ok(Config { listeners, routes, applications, settings, document })
+        Ok(Config { listeners, routes, applications, upstreams, settings, access_log, document })
     }
 
     /// The route that a [`Target::Route`] names.

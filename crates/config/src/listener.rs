@@ -2,6 +2,7 @@
 
 use crate::address::Address;
 use crate::error::Error;
+use crate::forwarded::Forwarded;
 use crate::node::{Node, Shown};
 use crate::support::Feature;
 use crate::target::{Pass, Target};
@@ -17,6 +18,10 @@ pub struct Listener {
     pub pass: Pass,
     /// Connections that may wait to be accepted; `None` for what the system allows.
     pub backlog: Option<u32>,
+    /// Proxies that are believed about the client's address and scheme.
+    pub forwarded: Option<Forwarded>,
+    /// Proxies that are believed about the client's address.
+    pub client_ip: Option<Forwarded>,
 }
 
 impl Listener {
@@ -38,7 +43,7 @@ impl Listener {
     fn read(name: &str, node: &Node<'_>) -> Result<Listener, Error> {
         let address = Address::parse(name).map_err(|error| node.invalid(error))?;
         let object = node.object()?;
-        object.gated("tls", Feature::Tls)?;
+        object.unavailable("tls")?;
         let pass = match object.read("application", read_application)? {
             None => Pass::read(&object.required("pass")?)?,
             Some(_) if object.optional("pass").is_some() => {
@@ -51,8 +56,12 @@ impl Listener {
             // Unit's -1 asks for the system's own value.
             Ok(u32::try_from(length).ok())
         })?;
+        let forwarded = object.read_gated("forwarded", Feature::Forwarded, Forwarded::read)?;
+        let client_ip =
+            object.read_gated("client_ip", Feature::Forwarded, Forwarded::read_client_ip)?;
         object.end()?;
-        Ok(Listener { name: name.to_owned(), address, pass, backlog: backlog.flatten() })
+        let (name, backlog) = (name.to_owned(), backlog.flatten());
+        Ok(Listener { name, address, pass, backlog, forwarded, client_ip })
     }
 }
 

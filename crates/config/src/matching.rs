@@ -1,21 +1,86 @@
 //! `match`: the conditions of a step.
 
+use crate::address_pattern::AddressPatterns;
+use crate::condition::Condition;
 use crate::error::Error;
+use crate::fields::FieldPatterns;
 use crate::node::Node;
 use crate::pattern::{Patterns, Subject};
+use crate::support::Feature;
 
 /// Conditions that must all hold; an absent one always holds.
 #[derive(Debug, Clone, Default)]
 pub struct Match {
+    /// The method.
+    pub method: Option<Patterns>,
+    /// The scheme.
+    pub scheme: Option<Scheme>,
+    /// The host asked for, without port.
+    pub host: Option<Patterns>,
+    /// The client's address.
+    pub source: Option<AddressPatterns>,
+    /// The address that the client connected to.
+    pub destination: Option<AddressPatterns>,
     /// The decoded, normalised path.
     pub uri: Option<Patterns>,
+    /// The decoded query.
+    pub query: Option<Patterns>,
+    /// Arguments of the query, names and values decoded.
+    pub arguments: Option<FieldPatterns>,
+    /// Header fields.
+    pub headers: Option<FieldPatterns>,
+    /// Cookies.
+    pub cookies: Option<FieldPatterns>,
+    /// A template that must come to something.
+    pub condition: Option<Condition>,
+}
+
+/// How a request reached the server, or the proxy in front of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// Without TLS.
+    Http,
+    /// With TLS.
+    Https,
 }
 
 impl Match {
     pub(crate) fn read(node: &Node<'_>) -> Result<Match, Error> {
         let object = node.object()?;
-        let uri = object.read("uri", |uri| Patterns::read(uri, Subject::Uri))?;
+        let patterns = |key, subject| {
+            let read = |node: &Node<'_>| Patterns::read(node, subject);
+            object.read_gated(key, Feature::MatchConditions, read)
+        };
+        let addresses =
+            |key| object.read_gated(key, Feature::MatchConditions, AddressPatterns::read);
+        let fields = |key, subject| {
+            let read = |node: &Node<'_>| FieldPatterns::read(node, subject);
+            object.read_gated(key, Feature::MatchConditions, read)
+        };
+        let conditions = Match {
+            method: patterns("method", Subject::Method)?,
+            scheme: object.read_gated("scheme", Feature::MatchConditions, Scheme::read)?,
+            host: patterns("host", Subject::Host)?,
+            source: addresses("source")?,
+            destination: addresses("destination")?,
+            uri: object.read("uri", |uri| Patterns::read(uri, Subject::Uri))?,
+            query: patterns("query", Subject::Query)?,
+            arguments: fields("arguments", Subject::Argument)?,
+            headers: fields("headers", Subject::Header)?,
+            cookies: fields("cookies", Subject::Cookie)?,
+            condition: object.read_gated("if", Feature::MatchConditions, Condition::read)?,
+        };
         object.end()?;
-        Ok(Match { uri })
+        Ok(conditions)
+    }
+}
+
+impl Scheme {
+    fn read(node: &Node<'_>) -> Result<Scheme, Error> {
+        match node.string()?.to_ascii_lowercase().as_str() {
+            "http" => Ok(Scheme::Http),
+            "https" => Ok(Scheme::Https),
+            _ => Err(node.wrong_type("\"http\" or \"https\"")),
+        }
     }
 }

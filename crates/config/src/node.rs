@@ -164,6 +164,14 @@ impl<'a> Node<'a> {
         one.into_iter().chain(many.iter().enumerate().map(child))
     }
 
+    /// A string as the only element, or the elements of an array, each still to be read as a string.
+    pub fn strings(&'a self) -> Result<impl Iterator<Item = Node<'a>>, Error> {
+        match self.value.is_string() || self.value.is_array() {
+            true => Ok(self.one_or_many()),
+            false => Err(self.wrong_type("a string or an array of strings")),
+        }
+    }
+
     /// The members of an object whose keys are names chosen by the user.
     pub fn members(&'a self) -> Result<impl Iterator<Item = (&'a str, Node<'a>)>, Error> {
         let members = self.value.as_object().ok_or_else(|| self.wrong_type("an object"))?;
@@ -197,9 +205,18 @@ impl<'a> Object<'a> {
 
     /// The value of a key that only some versions of Howdah carry out.
     pub fn gated(&self, key: &'static str, feature: Feature) -> Result<Option<Node<'a>>, Error> {
-        match self.optional(key) {
-            Some(node) if !self.node.scope.support.has(feature) => Err(unavailable(&node)),
-            found => Ok(found),
+        match self.node.scope.support.has(feature) {
+            true => Ok(self.optional(key)),
+            false => self.unavailable(key).map(|()| None),
+        }
+    }
+
+    /// Refuses a key that means something in Unit and that no version of Howdah carries out so far.
+    pub fn unavailable(&self, key: &'static str) -> Result<(), Error> {
+        match self.members.get_key_value(key) {
+            // Not among the known keys, so that it is not offered in place of a mistyped one.
+            None => Ok(()),
+            Some((key, value)) => Err(unavailable(&self.node.child(Segment::Key(key), value))),
         }
     }
 
@@ -276,7 +293,7 @@ impl<'a> Object<'a> {
 }
 
 /// The error for a value that this version of Howdah has no use for.
-pub(crate) fn unavailable(node: &Node<'_>) -> Error {
+fn unavailable(node: &Node<'_>) -> Error {
     let message = format!("{} is not available in this version of Howdah", node.subject());
     node.error(ErrorKind::Unavailable, message)
 }

@@ -129,14 +129,9 @@ impl Patterns {
     /// Reads a pattern or an array of patterns.
     pub(crate) fn read(node: &Node<'_>, subject: Subject) -> Result<Patterns, Error> {
         let mut patterns = Patterns::default();
-        for element in node.one_or_many() {
-            let text = element.value.as_str().ok_or_else(|| {
-                element.wrong_type(match node.value.is_array() {
-                    true => "a string",
-                    false => "a string or an array of strings",
-                })
-            })?;
-            patterns.push(Pattern::parse(text, subject).map_err(|error| element.invalid(error))?);
+        for element in node.strings()? {
+            let pattern = Pattern::parse(element.string()?, subject);
+            patterns.push(pattern.map_err(|error| element.invalid(error))?);
         }
         Ok(patterns)
     }

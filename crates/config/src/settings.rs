@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::compression::Compression;
 use crate::error::Error;
 use crate::node::Node;
 use crate::support::Feature;
 
 /// What holds for all listeners.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Settings {
     /// Threads that serve connections; as many as the machine has processors if `None`.
     pub listen_threads: Option<u32>,
@@ -17,7 +18,7 @@ pub struct Settings {
 }
 
 /// Times, sizes and switches of HTTP.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct HttpSettings {
     /// The longest that a request's head may take to arrive.
     pub header_read_timeout: Duration,
@@ -48,6 +49,8 @@ pub struct HttpSettings {
     pub chunked_transform: bool,
     /// Media types and their file extensions, before those that the server knows.
     pub mime_types: Vec<(String, Vec<String>)>,
+    /// Which responses are compressed; none if `None`.
+    pub compression: Option<Compression>,
     /// WebSocket connections.
     pub websocket: WebSocketSettings,
 }
@@ -81,6 +84,7 @@ impl Default for HttpSettings {
             server_version: true,
             chunked_transform: false,
             mime_types: Vec::new(),
+            compression: None,
             websocket: WebSocketSettings::default(),
         }
     }
@@ -100,6 +104,8 @@ impl Default for WebSocketSettings {
 impl Settings {
     pub(crate) fn read(node: &Node<'_>) -> Result<Settings, Error> {
         let object = node.object()?;
+        object.unavailable("js_module")?;
+        object.unavailable("telemetry")?;
         let settings = Settings {
             listen_threads: object.read_gated(
                 "listen_threads",
@@ -159,6 +165,11 @@ impl HttpSettings {
             server_version: switch("server_version", or.server_version)?,
             chunked_transform: switch("chunked_transform", or.chunked_transform)?,
             mime_types: object.read("static", read_static)?.flatten().unwrap_or_default(),
+            compression: object.read_gated(
+                "compression",
+                Feature::Compression,
+                Compression::read,
+            )?,
             websocket: object
                 .read_gated("websocket", Feature::WebSocket, WebSocketSettings::read)?
                 .unwrap_or_default(),

@@ -47,11 +47,8 @@ impl Share {
 }
 
 fn read_paths(node: &Node<'_>) -> Result<Vec<Template>, Error> {
-    if !node.value.is_string() && !node.value.is_array() {
-        return Err(node.wrong_type("a string or an array of strings"));
-    }
     let paths: Vec<Template> =
-        node.one_or_many().map(|path| Template::read_file(&path)).collect::<Result<_, _>>()?;
+        node.strings()?.map(|path| Template::read_file(&path)).collect::<Result<_, _>>()?;
     match paths.is_empty() {
         true => Err(node.invalid("must have at least one element")),
         false => Ok(paths),
@@ -59,9 +56,6 @@ fn read_paths(node: &Node<'_>) -> Result<Vec<Template>, Error> {
 }
 
 fn read_index(node: &Node<'_>) -> Result<Vec<String>, Error> {
-    if !node.value.is_string() && !node.value.is_array() {
-        return Err(node.wrong_type("a string or an array of strings"));
-    }
     // Unit's way to have no index.
     if node.value == "" {
         return Ok(Vec::new());
@@ -76,5 +70,5 @@ fn read_index(node: &Node<'_>) -> Result<Vec<String>, Error> {
             false => Ok(text.to_owned()),
         }
     };
-    node.one_or_many().map(read).collect()
+    node.strings()?.map(read).collect()
 }

@@ -7,16 +7,30 @@
 /// A group of keys that a version of Howdah may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Feature {
-    /// `limits.shm` of an application.
-    SharedMemoryLimit,
+    /// `access_log`.
+    AccessLog,
+    /// `settings.http.compression`.
+    Compression,
+    /// `forwarded` and `client_ip` of a listener.
+    Forwarded,
     /// `isolation` of an application.
     Isolation,
     /// `settings.listen_threads`.
     ListenThreads,
+    /// All conditions of a `match` but `uri`.
+    MatchConditions,
     /// `settings.http.static.mime_types`.
     MimeTypes,
-    /// `tls` of a listener.
-    Tls,
+    /// `proxy` of an action.
+    Proxy,
+    /// `response_headers` of an action.
+    ResponseHeaders,
+    /// `rewrite` of an action.
+    Rewrite,
+    /// `limits.shm` of an application.
+    SharedMemoryLimit,
+    /// `upstreams`.
+    Upstreams,
     /// `settings.http.websocket`.
     WebSocket,
 }

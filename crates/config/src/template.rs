@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::node::{Node, Shown};
 use crate::suggest::nearest;
 
@@ -139,24 +139,28 @@ impl Template {
     }
 
     pub(crate) fn read(node: &Node<'_>) -> Result<Template, Error> {
-        let error = match Template::parse(node.string()?) {
+        Template::read_text(node, node.string()?)
+    }
+
+    /// Reads a template that is part of the string `node`.
+    pub(crate) fn read_text(node: &Node<'_>, text: &str) -> Result<Template, Error> {
+        let error = match Template::parse(text) {
             Ok(template) => return Ok(template),
             Err(error) => error,
         };
-        let hint = match &error {
+        match &error {
             TemplateError::Unknown { name } => {
-                nearest(name, NAMES).map(|name| format!("did you mean \"${name}\"?"))
+                let refused = node.error(ErrorKind::InvalidValue, error.to_string());
+                Err(match nearest(name, NAMES) {
+                    Some(meant) => refused.with_hint(format!("did you mean \"${meant}\"?")),
+                    None => refused,
+                })
             }
             TemplateError::NoName { .. } => {
-                Some("write \"${dollar}\" for a dollar sign".to_owned())
+                Err(node.invalid(error).with_hint("write \"${dollar}\" for a dollar sign"))
             }
-            TemplateError::JavaScript => None,
-        };
-        let refused = node.invalid(error);
-        Err(match hint {
-            Some(hint) => refused.with_hint(hint),
-            None => refused,
-        })
+            TemplateError::JavaScript => Err(node.invalid(error)),
+        }
     }
 
     /// Reads a template that becomes a file name.
@@ -228,7 +232,8 @@ impl fmt::Display for TemplateError {
                 write!(f, "has a \"$\" without a variable's name at byte {offset}")
             }
             TemplateError::Unknown { name } => {
-                write!(f, "has the unknown variable \"${}\"", Shown(name))
+                // As Unit says it, for scripts that look for these words.
+                write!(f, "Unknown variable \"${}\"", Shown(name))
             }
             TemplateError::JavaScript => {
                 f.write_str("is a JavaScript template, which Howdah has not; use variables")

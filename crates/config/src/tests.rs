@@ -8,6 +8,9 @@ use serde_json::json;
 
 use super::*;
 
+mod operation;
+mod routing;
+
 fn read(document: Value) -> Config {
     match Config::read(document, Support::Everything) {
         Ok(config) => config,
@@ -46,8 +49,8 @@ fn read_action(value: Value) -> Action {
 }
 
 fn read_share(value: Value) -> Share {
-    match read_action(value) {
-        Action::Share(share) => *share,
+    match read_action(value).kind {
+        ActionKind::Share(share) => *share,
         other => panic!("{other:?}"),
     }
 }
@@ -64,7 +67,7 @@ fn refused_application(value: Value) -> String {
 fn an_empty_document_serves_nothing() {
     let config = read(json!({}));
     assert!(config.listeners.is_empty() && config.routes.is_empty());
-    assert_eq!(config.settings, Settings::default());
+    assert_eq!(config.settings.http.idle_timeout, Duration::from_secs(180));
 }
 
 #[test]
@@ -94,7 +97,7 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
     );
     assert_eq!(
         refusal(action(json!({"return": 200, "colour": 1}))),
-        "/routes/0/action: unknown key \"colour\"; allowed here: \"return\" or \"location\""
+        "/routes/0/action: unknown key \"colour\"; allowed here: \"return\", \"location\", \"rewrite\" or \"response_headers\""
     );
     assert_eq!(
         refused_application(json!({"type": "php", "rot": "/www"})),
@@ -175,7 +178,7 @@ fn what_is_passed_to_must_exist() {
         ("blog", "\"blog\" names nothing that takes requests; write \"routes\""),
         ("", "\"\" names nothing that takes requests"),
         ("%", "\"%\" names nothing"),
-        ("$hst", "\"pass\" has the unknown variable \"$hst\"; did you mean \"$host\"?"),
+        ("$hst", "Unknown variable \"$hst\"; did you mean \"$host\"?"),
     ] {
         let line = refusal(action(json!({"pass": pass})));
         assert!(line.starts_with("/routes/0/action/pass: ") && line.contains(message), "{line}");
@@ -188,7 +191,8 @@ fn what_is_passed_to_must_exist() {
 
 #[test]
 fn a_pass_with_variables_is_decided_per_request() {
-    let Action::Pass(Pass::Variable(template)) = read_action(json!({"pass": "applications/$host"}))
+    let ActionKind::Pass(Pass::Variable(template)) =
+        read_action(json!({"pass": "applications/$host"})).kind
     else {
         panic!("a template");
     };
@@ -239,8 +243,8 @@ fn an_action_has_just_one_kind() {
 
 #[test]
 fn a_return_has_a_status_and_maybe_a_location() {
-    let Action::Return(answer) =
-        read_action(json!({"return": 301, "location": "https://$host$request_uri"}))
+    let ActionKind::Return(answer) =
+        read_action(json!({"return": 301, "location": "https://$host$request_uri"})).kind
     else {
         panic!("a return");
     };
@@ -284,8 +288,10 @@ fn a_share_takes_lists_types_limits_and_a_fallback() {
     assert!(
         matches!(share.scripts, Some(Target::Application { target: Some(name), .. }) if name == "direct")
     );
-    let Some(Action::Share(fallback)) = share.fallback else { panic!("a share") };
-    assert!(matches!(fallback.fallback, Some(Action::Pass(_))));
+    let Some(ActionKind::Share(fallback)) = share.fallback.map(|action| action.kind) else {
+        panic!("a share")
+    };
+    assert!(matches!(fallback.fallback, Some(Action { kind: ActionKind::Pass(_), .. })));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::{Action, Config, Pass, Target};
+use crate::{ActionKind, Config, Pass, Target};
 
 /// A directory with these files; a name before `=` has what follows as its content.
 fn directory(files: &[&str]) -> TempDir {
@@ -138,11 +138,13 @@ fn each_kind_of_site_gets_a_valid_document() {
         let application = config.application("site").expect("an application");
         assert_eq!(application.processes, crate::Processes::Static(4));
         assert_eq!(application.targets[0].root, site.root);
-        let Action::Share(share) = &config.routes[0].steps[0].action else { panic!("a share") };
+        let ActionKind::Share(share) = &config.routes[0].steps[0].action.kind else {
+            panic!("a share")
+        };
         assert_eq!(share.index, ["index.php", "index.html"]);
         assert!(matches!(&share.scripts, Some(Target::Application { .. })));
-        let fallback = share.fallback.as_ref();
-        assert_eq!(matches!(fallback, Some(Action::Pass(Pass::Fixed(_)))), front, "{files:?}");
+        let fallback = share.fallback.as_ref().map(|action| &action.kind);
+        assert_eq!(matches!(fallback, Some(ActionKind::Pass(Pass::Fixed(_)))), front, "{files:?}");
         assert_eq!(application.targets.get(1).is_some(), front);
     }
 }
@@ -159,7 +161,9 @@ fn a_dollar_sign_in_the_directory_is_no_variable() {
     let site = directory(&["a$uri${host}/index.php"]);
     let site = detect(&site.path().join("a$uri${host}")).expect("a site");
     let config = config(&site);
-    let Action::Share(share) = &config.routes[0].steps[0].action else { panic!("a share") };
+    let ActionKind::Share(share) = &config.routes[0].steps[0].action.kind else {
+        panic!("a share")
+    };
     let mut path = Vec::new();
     share.paths[0].expand(&mut path, |_, out| out.extend_from_slice(b"/x"));
     assert_eq!(path, site.root.join("x").as_os_str().as_bytes());

@@ -1,0 +1,224 @@
+//! Patterns for addresses: `source` and `destination` of a step, `source` of trusted proxies.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use crate::error::Error;
+use crate::node::Node;
+
+/// One pattern: addresses, ports, or both.
+///
+/// `10.0.0.1`, `10.0.0.0-10.0.0.9`, `10.0.0.0/8`, each also with `:80` or `:8000-8999`; `::1`,
+/// `::1-::9`, `fe80::/10`, with a port in brackets (`[::1]:80`); `*:80` for any address; `unix` for
+/// connections over Unix sockets. A `!` in front turns the answer round.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddressPattern {
+    negative: bool,
+    test: Test,
+}
+
+/// A list of patterns, with the meaning of [`crate::Patterns`], except that an empty list accepts
+/// nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AddressPatterns {
+    excluding: Vec<AddressPattern>,
+    including: Vec<AddressPattern>,
+}
+
+/// Why a string is no address pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddressPatternError {
+    /// None of the known forms.
+    Form,
+    /// The number after `/` is no prefix length for this kind of address.
+    Prefix,
+    /// The port is not between 0 and 65535, or is missing after the colon.
+    Port,
+    /// A range ends before it starts.
+    Order,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Test {
+    Unix,
+    Inet { hosts: Hosts, ports: RangeInclusive<u16> },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Hosts {
+    Any,
+    V4(RangeInclusive<Ipv4Addr>),
+    V6(RangeInclusive<Ipv6Addr>),
+}
+
+impl AddressPattern {
+    /// Reads a pattern.
+    pub fn parse(text: &str) -> Result<AddressPattern, AddressPatternError> {
+        let (negative, text) = match text.strip_prefix('!') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        Ok(AddressPattern { negative, test: Test::parse(text)? })
+    }
+
+    /// Whether the pattern starts with `!`.
+    pub fn is_negative(&self) -> bool {
+        self.negative
+    }
+
+    /// Whether the pattern accepts an address, `!` taken into account; `None` is a Unix socket.
+    ///
+    /// An IPv4 address that an IPv6 socket has accepted (`::ffff:10.0.0.1`) is found in either form,
+    /// so that a pattern for IPv4 addresses cannot be passed by.
+    pub fn matches(&self, address: Option<SocketAddr>) -> bool {
+        let found = match (&self.test, address) {
+            (Test::Unix, None) => true,
+            (Test::Unix, Some(_)) | (Test::Inet { .. }, None) => false,
+            (Test::Inet { hosts, ports }, Some(address)) => {
+                ports.contains(&address.port())
+                    && (hosts.contain(address.ip()) || hosts.contain(address.ip().to_canonical()))
+            }
+        };
+        found != self.negative
+    }
+}
+
+impl AddressPatterns {
+    /// Adds a pattern.
+    pub fn push(&mut self, pattern: AddressPattern) {
+        match pattern.negative {
+            true => self.excluding.push(pattern),
+            false => self.including.push(pattern),
+        }
+    }
+
+    /// Whether the list accepts an address; `None` is a Unix socket.
+    pub fn matches(&self, address: Option<SocketAddr>) -> bool {
+        if self.including.is_empty() && self.excluding.is_empty() {
+            return false;
+        }
+        self.excluding.iter().all(|pattern| pattern.matches(address))
+            && (self.including.is_empty()
+                || self.including.iter().any(|pattern| pattern.matches(address)))
+    }
+
+    /// Reads a pattern or an array of patterns.
+    pub(crate) fn read(node: &Node<'_>) -> Result<AddressPatterns, Error> {
+        let mut patterns = AddressPatterns::default();
+        for element in node.strings()? {
+            let pattern = AddressPattern::parse(element.string()?);
+            patterns.push(pattern.map_err(|error| element.invalid(error))?);
+        }
+        Ok(patterns)
+    }
+}
+
+impl Test {
+    fn parse(text: &str) -> Result<Test, AddressPatternError> {
+        use AddressPatternError::{Form, Port};
+        if text == "unix" {
+            return Ok(Test::Unix);
+        }
+        let (hosts, ports) = if let Some(ports) = text.strip_prefix("*:") {
+            (Hosts::Any, Some(ports))
+        } else if let Some(rest) = text.strip_prefix('[') {
+            let (hosts, ports) = rest.split_once(']').ok_or(Form)?;
+            (Hosts::v6(hosts)?, Some(ports.strip_prefix(':').ok_or(Port)?))
+        } else if text.bytes().filter(|byte| *byte == b':').count() > 1 {
+            (Hosts::v6(text)?, None)
+        } else {
+            match text.split_once(':') {
+                Some((hosts, ports)) => (Hosts::v4(hosts)?, Some(ports)),
+                None => (Hosts::v4(text)?, None),
+            }
+        };
+        let ports = ports.map_or(Ok(0..=u16::MAX), parse_ports)?;
+        Ok(Test::Inet { hosts, ports })
+    }
+}
+
+impl Hosts {
+    fn v4(text: &str) -> Result<Hosts, AddressPatternError> {
+        let range = parse_range(text, |address: Ipv4Addr, prefix| {
+            let mask = u32::MAX.checked_shr(u32::from(prefix)).unwrap_or(0);
+            let first = address.to_bits() & !mask;
+            (prefix <= 32).then(|| first.into()..=(first | mask).into())
+        });
+        range.map(Hosts::V4)
+    }
+
+    fn v6(text: &str) -> Result<Hosts, AddressPatternError> {
+        let range = parse_range(text, |address: Ipv6Addr, prefix| {
+            let mask = u128::MAX.checked_shr(u32::from(prefix)).unwrap_or(0);
+            let first = address.to_bits() & !mask;
+            (prefix <= 128).then(|| first.into()..=(first | mask).into())
+        });
+        range.map(Hosts::V6)
+    }
+
+    fn contain(&self, address: IpAddr) -> bool {
+        match (self, address) {
+            (Hosts::Any, _) => true,
+            (Hosts::V4(hosts), IpAddr::V4(address)) => hosts.contains(&address),
+            (Hosts::V6(hosts), IpAddr::V6(address)) => hosts.contains(&address),
+            _ => false,
+        }
+    }
+}
+
+/// Reads `A`, `A-B` or `A/PREFIX`; `network` turns the last into a range.
+fn parse_range<A: std::str::FromStr + Ord + Copy>(
+    text: &str,
+    network: impl FnOnce(A, u8) -> Option<RangeInclusive<A>>,
+) -> Result<RangeInclusive<A>, AddressPatternError> {
+    use AddressPatternError::{Form, Order, Prefix};
+    let address = |text: &str| text.parse::<A>().map_err(|_| Form);
+    if let Some((first, last)) = text.split_once('-') {
+        let (first, last) = (address(first)?, address(last)?);
+        return if first <= last { Ok(first..=last) } else { Err(Order) };
+    }
+    if let Some((base, prefix)) = text.split_once('/') {
+        let prefix = parse_number(prefix).and_then(|prefix| u8::try_from(prefix).ok());
+        return network(address(base)?, prefix.ok_or(Prefix)?).ok_or(Prefix);
+    }
+    address(text).map(|address| address..=address)
+}
+
+fn parse_ports(text: &str) -> Result<RangeInclusive<u16>, AddressPatternError> {
+    use AddressPatternError::{Order, Port};
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (parse_number(first).ok_or(Port)?, parse_number(last).ok_or(Port)?);
+    if first <= last { Ok(first..=last) } else { Err(Order) }
+}
+
+/// Decimal digits only; `parse` alone would take a sign.
+fn parse_number(text: &str) -> Option<u16> {
+    match text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => text.parse().ok(),
+        false => None,
+    }
+}
+
+impl fmt::Display for AddressPatternError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AddressPatternError::Form => {
+                "is no address pattern; write \"10.0.0.1\", \"10.0.0.0/8\", \"10.0.0.1-10.0.0.9\", \
+                 \"10.0.0.1:80\", \"::1\", \"[::1]:80\", \"*:80\" or \"unix\""
+            }
+            AddressPatternError::Prefix => {
+                "must have a prefix length after \"/\", up to 32 for IPv4 and 128 for IPv6"
+            }
+            AddressPatternError::Port => {
+                "must have a port between 0 and 65535 after the colon, or a range as in \"8000-8999\""
+            }
+            AddressPatternError::Order => "has a range that ends before it starts",
+        })
+    }
+}
+
+impl std::error::Error for AddressPatternError {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! `compression` in `settings.http`: responses that are compressed while they are sent.
+
+use crate::error::Error;
+use crate::node::{Node, quoted};
+use crate::pattern::{Patterns, Subject};
+
+/// Which responses are compressed, and how.
+#[derive(Debug, Clone, Default)]
+pub struct Compression {
+    /// Media types that are compressed; all if `None`.
+    pub types: Option<Patterns>,
+    /// The encodings offered, the preferred first.
+    pub compressors: Vec<Compressor>,
+}
+
+/// An encoding that is offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compressor {
+    /// Which encoding.
+    pub encoding: Encoding,
+    /// How hard to try; the encoding's own choice if `None`.
+    pub level: Option<i32>,
+    /// Responses that are known to be shorter, in bytes, are sent as they are.
+    pub min_length: u64,
+}
+
+/// An encoding of content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// `br`: Brotli (RFC 7932).
+    Brotli,
+    /// `deflate`: zlib (RFC 1950).
+    Deflate,
+    /// `gzip` (RFC 1952).
+    Gzip,
+    /// `zstd` (RFC 8878).
+    Zstandard,
+}
+
+impl Compression {
+    pub(crate) fn read(node: &Node<'_>) -> Result<Compression, Error> {
+        let object = node.object()?;
+        let types = object.read("types", |types| Patterns::read(types, Subject::MimeType))?;
+        let compressors = object.required("compressors")?;
+        if !compressors.value.is_object() && !compressors.value.is_array() {
+            return Err(compressors.wrong_type("an object or an array of objects"));
+        }
+        let compressors = compressors
+            .one_or_many()
+            .map(|compressor| Compressor::read(&compressor))
+            .collect::<Result<_, _>>()?;
+        object.end()?;
+        Ok(Compression { types, compressors })
+    }
+}
+
+impl Compressor {
+    fn read(node: &Node<'_>) -> Result<Compressor, Error> {
+        let object = node.object()?;
+        let encoding = Encoding::read(&object.required("encoding")?)?;
+        let levels = encoding.levels();
+        let level = object.read("level", |level| level.integer(levels))?;
+        let min_length = object.read("min_length", |length| length.size(0))?;
+        object.end()?;
+        Ok(Compressor {
+            encoding,
+            level: level.and_then(|level| i32::try_from(level).ok()),
+            min_length: min_length.unwrap_or(0),
+        })
+    }
+}
+
+impl Encoding {
+    fn read(node: &Node<'_>) -> Result<Encoding, Error> {
+        match node.string()? {
+            "br" => Ok(Encoding::Brotli),
+            "deflate" => Ok(Encoding::Deflate),
+            "gzip" => Ok(Encoding::Gzip),
+            "zstd" => Ok(Encoding::Zstandard),
+            _ => Err(node.wrong_type(&quoted(&["gzip", "br", "zstd", "deflate"]))),
+        }
+    }
+
+    /// The levels that the encoding has, as in Unit; -1 is zlib's own choice.
+    fn levels(self) -> std::ops::RangeInclusive<i64> {
+        match self {
+            Encoding::Brotli => 0..=11,
+            Encoding::Deflate | Encoding::Gzip => -1..=9,
+            Encoding::Zstandard => -7..=22,
+        }
+    }
+}

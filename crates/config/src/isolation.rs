@@ -1,0 +1,154 @@
+//! `isolation`: what an application's processes see of the machine.
+
+use std::path::PathBuf;
+
+use crate::error::Error;
+use crate::node::{Node, Object};
+
+/// What an application's processes see of the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Isolation {
+    /// The namespaces that are the application's own.
+    pub namespaces: Namespaces,
+    /// User ids inside and outside.
+    pub uidmap: Vec<IdRange>,
+    /// Group ids inside and outside.
+    pub gidmap: Vec<IdRange>,
+    /// The directory that becomes the application's root.
+    pub rootfs: Option<PathBuf>,
+    /// What is mounted in `rootfs`.
+    pub automount: Automount,
+    /// Whether processes may gain rights by executing files.
+    pub new_privs: Option<bool>,
+    /// The control group, relative to the server's own unless it starts with a slash.
+    pub cgroup: Option<PathBuf>,
+}
+
+/// Linux namespaces, see namespaces(7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Namespaces {
+    /// `credential`: users and groups.
+    pub credential: bool,
+    /// `pid`: processes.
+    pub pid: bool,
+    /// `network`: interfaces, addresses, ports.
+    pub network: bool,
+    /// `mount`: mounts.
+    pub mount: bool,
+    /// `uname`: host name.
+    pub uname: bool,
+    /// `cgroup`: control groups.
+    pub cgroup: bool,
+}
+
+/// Ids inside a namespace and the ids outside that they stand for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdRange {
+    /// The first id inside.
+    pub container: u32,
+    /// The first id outside.
+    pub host: u32,
+    /// How many there are.
+    pub size: u32,
+}
+
+/// What is mounted in a `rootfs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Automount {
+    /// What PHP needs to run.
+    pub language_deps: bool,
+    /// `/proc`.
+    pub procfs: bool,
+    /// `/tmp`.
+    pub tmpfs: bool,
+}
+
+impl Default for Automount {
+    fn default() -> Automount {
+        Automount { language_deps: true, procfs: true, tmpfs: true }
+    }
+}
+
+impl Isolation {
+    pub(crate) fn read(node: &Node<'_>) -> Result<Isolation, Error> {
+        let object = node.object()?;
+        let isolation = Isolation {
+            namespaces: object.read("namespaces", Namespaces::read)?.unwrap_or_default(),
+            uidmap: object.read("uidmap", IdRange::read_all)?.unwrap_or_default(),
+            gidmap: object.read("gidmap", IdRange::read_all)?.unwrap_or_default(),
+            rootfs: object.file("rootfs")?,
+            automount: object.read("automount", Automount::read)?.unwrap_or_default(),
+            new_privs: object.boolean("new_privs")?,
+            cgroup: object.read("cgroup", read_cgroup)?,
+        };
+        object.end()?;
+        Ok(isolation)
+    }
+}
+
+impl Namespaces {
+    fn read(node: &Node<'_>) -> Result<Namespaces, Error> {
+        let object = node.object()?;
+        let namespaces = Namespaces {
+            credential: switch(&object, "credential", false)?,
+            pid: switch(&object, "pid", false)?,
+            network: switch(&object, "network", false)?,
+            mount: switch(&object, "mount", false)?,
+            uname: switch(&object, "uname", false)?,
+            cgroup: switch(&object, "cgroup", false)?,
+        };
+        object.end()?;
+        Ok(namespaces)
+    }
+}
+
+impl Automount {
+    fn read(node: &Node<'_>) -> Result<Automount, Error> {
+        let object = node.object()?;
+        let automount = Automount {
+            language_deps: switch(&object, "language_deps", true)?,
+            procfs: switch(&object, "procfs", true)?,
+            tmpfs: switch(&object, "tmpfs", true)?,
+        };
+        object.end()?;
+        Ok(automount)
+    }
+}
+
+fn switch(object: &Object<'_>, key: &'static str, default: bool) -> Result<bool, Error> {
+    object.boolean(key).map(|value| value.unwrap_or(default))
+}
+
+impl IdRange {
+    fn read_all(node: &Node<'_>) -> Result<Vec<IdRange>, Error> {
+        node.elements()?.map(|range| IdRange::read(&range)).collect()
+    }
+
+    fn read(node: &Node<'_>) -> Result<IdRange, Error> {
+        let object = node.object()?;
+        let id = |key, low| {
+            let value = object.required(key)?.integer(low..=i64::from(u32::MAX))?;
+            // In range by the line above.
+            Ok(u32::try_from(value).unwrap_or(u32::MAX))
+        };
+        let range =
+            IdRange { container: id("container", 0)?, host: id("host", 0)?, size: id("size", 1)? };
+        object.end()?;
+        let last = |first: u32| first.checked_add(range.size - 1);
+        match (last(range.container), last(range.host)) {
+            (Some(_), Some(_)) => Ok(range),
+            _ => Err(node.invalid("must not go beyond the id 4294967295")),
+        }
+    }
+}
+
+fn read_cgroup(node: &Node<'_>) -> Result<PathBuf, Error> {
+    let object = node.object()?;
+    let path = object.required("path")?;
+    let text = path.text()?;
+    if text.len() > 4000 || text.split('/').any(|segment| segment == "..") {
+        return Err(path.invalid("must be a short path without \"..\""));
+    }
+    object.end()?;
+    Ok(PathBuf::from(text))
+}

@@ -1,0 +1,219 @@
+//! Conditions, actions and everything else that decides where a request goes.
+
+use super::*;
+
+fn conditions(value: Value) -> Match {
+    let mut config = read(json!({"routes": [{"match": value, "action": {"return": 200}}]}));
+    config.routes.remove(0).steps.remove(0).conditions
+}
+
+fn refused_conditions(value: Value) -> String {
+    refusal(json!({"routes": [{"match": value, "action": {"return": 200}}]}))
+}
+
+fn listener(value: Value) -> Value {
+    let mut listener = json!({"pass": "routes"});
+    listener
+        .as_object_mut()
+        .expect("an object")
+        .extend(value.as_object().cloned().expect("an object"));
+    json!({"listeners": {"*:80": listener}, "routes": []})
+}
+
+type Field<'a> = (&'a [u8], &'a [u8]);
+
+#[test]
+fn every_condition_is_read() {
+    let all = conditions(json!({
+        "method": ["get", "HEAD"], "scheme": "HTTPS", "host": "*.example.com", "source": "10.0.0.0/8",
+        "destination": ["*:443", "!unix"], "uri": "/a", "query": "a=b+c", "arguments": {"a": "b"},
+        "headers": [{"X-A": "1"}], "cookies": {"sid": "*"}, "if": "!$arg_x",
+    }));
+    assert!(all.method.expect("method").matches(b"GET"));
+    assert_eq!(all.scheme, Some(Scheme::Https));
+    assert!(all.host.expect("host").matches(b"www.example.com"));
+    assert!(all.query.expect("query").matches(b"a=b c"));
+    assert!(all.source.expect("source").matches("10.1.1.1:1".parse().ok()));
+    assert!(all.arguments.is_some() && all.headers.is_some() && all.cookies.is_some());
+    assert!(all.condition.expect("if").holds(&mut Vec::new(), |_, _| {}));
+}
+
+#[test]
+fn broken_conditions_are_refused() {
+    for (value, message) in [
+        (json!({"method": "**"}), "two \"*\" in a row"),
+        (
+            json!({"scheme": "ftp"}),
+            "\"scheme\" must be \"http\" or \"https\", but is the string \"ftp\"",
+        ),
+        (json!({"scheme": ["http"]}), "\"scheme\" must be a string"),
+        (json!({"source": "127"}), "\"source\" is no address pattern"),
+        (json!({"source": [1]}), "/routes/0/match/source/0: element 0 must be a string"),
+        (json!({"query": [1]}), "must be a string"),
+        (json!({"query": ["foo", "%3D", "%%1F"]}), "/routes/0/match/query/2: "),
+        (json!({"headers": ["blah"]}), "must be an object"),
+        (
+            json!({"headers": {"foo": ["bar", {}]}}),
+            "/routes/0/match/headers/foo/1: element 1 must be a string",
+        ),
+        (json!({"headers": {"": "blah"}}), "must have a name"),
+        (json!({"arguments": {"%": "bar"}}), "of its name"),
+        (json!({"arguments": {"foo": "%1G"}}), "hexadecimal digits"),
+        (json!({"arguments": "a"}), "must be an object or an array of objects"),
+        (json!({"cookies": [{"foo": {}}]}), "/routes/0/match/cookies/0/foo: "),
+        (json!({"if": "$arg_"}), "Unknown variable \"$arg_\""),
+        (json!({"if": 1}), "\"if\" must be a string"),
+        (json!({"hsot": "x"}), "did you mean \"host\"?"),
+    ] {
+        let line = refused_conditions(value);
+        assert!(line.contains(message), "{line}");
+    }
+}
+
+#[test]
+fn a_field_must_occur_and_each_occurrence_must_be_accepted() {
+    let headers =
+        conditions(json!({"headers": {"X-Blah": ["test", "blah"]}})).headers.expect("headers");
+    let holds = |fields: &[Field<'_>]| headers.matches(fields.iter().copied());
+    assert!(holds(&[(b"Host", b"x"), (b"x-blah", b"TEST")]));
+    assert!(holds(&[(b"X-Blah", b"test"), (b"X-Blah", b"blah")]));
+    assert!(!holds(&[(b"X-Blah", b"blah"), (b"X-Blah", b"")]));
+    assert!(!holds(&[(b"Host", b"x")]) && !holds(&[]));
+}
+
+#[test]
+fn all_names_of_one_alternative_must_hold() {
+    let arguments = conditions(json!({"arguments": [{"a": "1", "b+c": "!2"}, {"d": "*"}]}))
+        .arguments
+        .expect("arguments");
+    let holds = |fields: &[Field<'_>]| arguments.matches(fields.iter().copied());
+    assert!(holds(&[(b"a", b"1"), (b"b c", b"3")]));
+    assert!(!holds(&[(b"a", b"1"), (b"b c", b"2")]) && !holds(&[(b"a", b"1")]));
+    assert!(holds(&[(b"d", b"")]));
+    assert!(!holds(&[(b"A", b"1"), (b"b c", b"3")]), "case counts");
+}
+
+#[test]
+fn no_alternatives_and_an_empty_one_always_hold() {
+    for value in [json!([]), json!({}), json!([{}, {"a": "b"}])] {
+        let cookies = conditions(json!({"cookies": value})).cookies.expect("cookies");
+        assert!(cookies.matches([].iter().copied()));
+    }
+}
+
+#[test]
+fn an_action_may_rewrite_and_set_fields() {
+    let action = read_action(json!({
+        "return": 200, "rewrite": "/new$uri",
+        "response_headers": {"X-Foo": "$uri", "ETag": null, "X-Empty": ""},
+    }));
+    assert_eq!(action.rewrite.expect("a rewrite").parts().len(), 2);
+    let [foo, etag, empty] = action.response_headers.as_slice() else { panic!("three fields") };
+    assert!(foo.value.is_some() && empty.value.is_some());
+    assert_eq!((etag.name.as_str(), &etag.value), ("ETag", &None));
+}
+
+#[test]
+fn response_fields_cannot_break_the_response() {
+    for (fields, message) in [
+        (json!({"": "x"}), "must be the name of a header field"),
+        (json!({"X Y": "x"}), "must be the name of a header field"),
+        (json!({"X:\r\nY": "x"}), "must be the name of a header field"),
+        (json!({"content-length": "1"}), "as only the server knows it"),
+        (json!({"Transfer-Encoding": null}), "as only the server knows it"),
+        (json!({"X": "a\r\nSet-Cookie: b"}), "must not contain control characters"),
+        (json!({"X": 1}), "must be a string, or null to take the field out"),
+        (
+            json!({"X-Foo": "$u"}),
+            "/routes/0/action/response_headers/X-Foo: Unknown variable \"$u\"",
+        ),
+    ] {
+        let line = refusal(action(json!({"return": 200, "response_headers": fields})));
+        assert!(line.contains(message), "{line}");
+    }
+    assert!(
+        refusal(action(json!({"pass": "routes", "rewrite": ["/"]}))).contains("must be a string")
+    );
+    assert!(
+        refusal(action(json!({"pass": "routes", "rewrite": "/$blah"})))
+            .contains("Unknown variable")
+    );
+}
+
+#[test]
+fn a_proxy_has_an_address() {
+    for (text, address) in [
+        ("http://127.0.0.1:8080", Address::Inet(([127, 0, 0, 1], 8080).into())),
+        ("http://unix:/run/x", Address::Unix("/run/x".into())),
+    ] {
+        let ActionKind::Proxy(proxy) = read_action(json!({"proxy": text})).kind else {
+            panic!("a proxy")
+        };
+        assert_eq!(proxy, address);
+    }
+    for (proxy, message) in [
+        (json!("127.0.0.1:80"), "must start with \"http://\""),
+        (json!("https://127.0.0.1:80"), "must start with \"http://\""),
+        (json!("http://127.0.0.1"), "must end with a port"),
+        (json!("http://127.0.0.1:80/"), "must end with a port"),
+        (json!("http://localhost:80"), "is no address"),
+        (json!([]), "must be a string"),
+    ] {
+        let line = refusal(action(json!({"proxy": proxy})));
+        assert!(line.contains(message), "{line}");
+    }
+}
+
+#[test]
+fn an_upstream_has_servers_with_weights() {
+    let config = read(json!({
+        "upstreams": {"u": {"servers": {"127.0.0.1:1": {}, "127.0.0.1:2": {"weight": 0.5}}}},
+        "listeners": {"*:80": {"pass": "upstreams/u"}},
+    }));
+    let weights: Vec<f64> =
+        config.upstreams[0].servers.iter().map(|server| server.weight).collect();
+    assert_eq!(weights, [1.0, 0.5]);
+    for (upstream, message) in [
+        (json!({}), "/upstreams/u: \"servers\" is missing"),
+        (json!({"servers": {"x": {}}}), "/upstreams/u/servers/x: \"x\" is no address"),
+        (json!({"servers": {"*:1": {"weight": -1}}}), "must be between 0 and 1000000, but is -1"),
+        (json!({"servers": {"*:1": {"weight": 1_000_001}}}), "must be between 0 and 1000000"),
+        (json!({"servers": {"*:1": {"weight": "1"}}}), "must be a number"),
+    ] {
+        let line = refusal(json!({"upstreams": {"u": upstream}}));
+        assert!(line.contains(message), "{line}");
+    }
+}
+
+#[test]
+fn trusted_proxies_have_a_source_and_a_field() {
+    let config = read(listener(json!({
+        "forwarded": {"client_ip": "X-Forwarded-For", "protocol": "X-Forwarded-Proto", "source": ["10.0.0.1"], "recursive": true},
+        "client_ip": {"header": "X-Real-IP", "source": []},
+    })));
+    let [listener_read] = config.listeners.as_slice() else { panic!("one listener") };
+    let forwarded = listener_read.forwarded.as_ref().expect("forwarded");
+    assert!(forwarded.recursive && forwarded.source.matches("10.0.0.1:5".parse().ok()));
+    let client_ip = listener_read.client_ip.as_ref().expect("client_ip");
+    assert!(!client_ip.recursive && !client_ip.source.matches(None));
+    for (value, message) in [
+        (
+            json!({"forwarded": {"source": "127.0.0.1"}}),
+            "one of \"client_ip\" or \"protocol\" is missing",
+        ),
+        (json!({"forwarded": {"client_ip": "X"}}), "\"source\" is missing"),
+        (json!({"client_ip": {"source": "127.0.0.1"}}), "\"header\" is missing"),
+        (
+            json!({"client_ip": {"header": "X", "source": null}}),
+            "must be a string or an array of strings, but is null",
+        ),
+        (json!({"client_ip": {"header": "X", "source": ["a"]}}), "is no address pattern"),
+        (
+            json!({"client_ip": {"header": "X Y", "source": []}}),
+            "must be the name of a header field",
+        ),
+    ] {
+        let line = refusal(listener(value));
+        assert!(line.contains(message), "{line}");
+    }
+}
