@@ -1,0 +1,77 @@
+"""What the machine must have before anything runs: packages, the browser driver, a plain user."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = ROOT / ".build" / "e2e-venv"
+REQUIREMENTS = Path(__file__).resolve().parent / "requirements.txt"
+
+PACKAGES = (
+    # the applications
+    "wordpress", "wordpress-theme-twentytwentythree", "dokuwiki", "adminer",
+    # what they need of PHP; libphp8.2-embed is what Howdah runs it with
+    "libphp8.2-embed", "php8.2-mysql", "php8.2-gd", "php8.2-xml", "php8.2-mbstring",
+    "php8.2-curl", "php8.2-opcache",
+    # what they are compared with, their database, and the browser
+    "apache2", "libapache2-mod-php8.2", "mariadb-server-core", "chromium",
+)
+
+
+class Unusable(Exception):
+    """Something that has to be there is not; nothing can be tested without it."""
+
+
+def give_up(message):
+    """Ends the run because nothing can be tested."""
+    print(message, file=sys.stderr)
+    sys.exit(2)
+
+
+def prepare():
+    """Installs what is missing; does nothing when all is there."""
+    packages = list(PACKAGES)
+    try:
+        import ensurepip  # noqa: F401 - Debian ships it apart from Python
+    except ImportError:
+        packages.append("python3-venv")
+    if subprocess.run([ROOT / "tools" / "require.sh", *packages], check=False).returncode:
+        give_up("The packages above are needed.")
+
+    wanted = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
+    stamp = ENVIRONMENT / "installed"
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return
+    print(f"Installing the browser driver into {ENVIRONMENT.relative_to(ROOT)}", file=sys.stderr)
+    # An environment that an interrupted run left half made is not worth repairing.
+    shutil.rmtree(ENVIRONMENT, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", ENVIRONMENT], check=True)
+    pip = [ENVIRONMENT / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if subprocess.run([*pip, "-r", REQUIREMENTS], check=False).returncode:
+        give_up("The browser driver could not be installed; see pip's message above.")
+    stamp.write_text(wanted)
+
+
+def enter_environment():
+    """Continues inside the Python environment that has the browser driver."""
+    if Path(sys.prefix) == ENVIRONMENT:
+        return
+    python = ENVIRONMENT / "bin" / "python"
+    sys.stdout.flush()
+    os.execv(python, [python, *sys.argv])
+
+
+def plain_user():
+    """The account that servers and applications run under when this runs as root, else None."""
+    return "www-data" if os.geteuid() == 0 else None
+
+
+def give_away(path):
+    """Makes the servers' user the owner of a tree, so that applications can write in it."""
+    user = plain_user()
+    if user:
+        subprocess.run(["chown", "-R", f"{user}:{user}", path], check=True)

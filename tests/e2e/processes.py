@@ -1,0 +1,79 @@
+"""Starting, awaiting and stopping the servers that a run needs."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+
+from machine import Unusable
+
+# A debug build on a busy two-core machine needs some seconds; a minute means that it hangs.
+PATIENCE = 60
+
+
+def free_port():
+    """A TCP port that nothing listens on. It is taken at once, so a clash is unlikely."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Process:
+    """One server of the run, with its output in a log file."""
+
+    def __init__(self, name, command, log, environment=None):
+        self.name = name
+        self.log = log
+        with open(log, "ab") as output:
+            # A session of its own, so that all it starts can be ended with it.
+            self.child = subprocess.Popen(
+                [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=output,
+                stderr=subprocess.STDOUT, start_new_session=True, cwd="/",
+                env={**os.environ, **(environment or {})})
+
+    def wait_for(self, ready, what):
+        """Waits until `ready` is true; fails early when the process ends."""
+        deadline = time.monotonic() + PATIENCE
+        while not ready():
+            if self.child.poll() is not None:
+                raise Unusable(f"{self.name} ended with status {self.child.returncode} before "
+                               f"{what}:\n{self.tail()}")
+            if time.monotonic() > deadline:
+                raise Unusable(f"{self.name}: no {what} after {PATIENCE} s:\n{self.tail()}")
+            time.sleep(0.05)
+
+    def wait_for_http(self, port):
+        """Waits until any HTTP answer comes from the port."""
+        def answers():
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=20):
+                    return True
+            except urllib.error.HTTPError:
+                return True
+            except OSError:
+                return False
+        self.wait_for(answers, f"answer from port {port}")
+
+    def alive(self):
+        """Whether it still runs."""
+        return self.child.poll() is None
+
+    def tail(self, lines=20):
+        """The end of its log."""
+        with open(self.log, errors="replace") as log:
+            return "".join(log.readlines()[-lines:])
+
+    def stop(self):
+        """Ends it in an orderly way, then by force, and leaves no child of it behind."""
+        if self.alive():
+            self.child.terminate()
+            try:
+                self.child.wait(20)
+            except subprocess.TimeoutExpired:
+                pass
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.child.pid, signal.SIGKILL)
+        self.child.wait()

@@ -1,0 +1,73 @@
+"""One line a step, and the count at the end."""
+
+import contextlib
+import time
+
+
+class Stop(Exception):
+    """Ends an application's steps: what failed is what the rest stands on."""
+
+
+class Failure(Exception):
+    """A step found something wrong; the message says what was seen and what was expected."""
+
+
+def check(condition, message):
+    """Fails the step unless the condition holds. Not `assert`, which -O removes."""
+    if not condition:
+        raise Failure(message)
+
+
+def equal(what, found, expected):
+    """Fails the step unless both are equal."""
+    check(found == expected, f"{what}: {found!r} instead of {expected!r}")
+
+
+class Report:
+    """Collects and prints the results of all steps."""
+
+    def __init__(self):
+        self.passed = 0
+        self.failed = 0
+        self.on_failure = None
+
+    @contextlib.contextmanager
+    def step(self, name, needed=False):
+        """Runs a step. When it is needed by those after it, its failure ends the application."""
+        start = time.monotonic()
+        try:
+            yield
+        except Exception as problem:  # whatever went wrong, the other steps still have to run
+            self.fail(name, describe(problem), time.monotonic() - start)
+            if self.on_failure:
+                self.on_failure(name)
+            if needed:
+                raise Stop from problem
+        else:
+            self.passed += 1
+            print(f"ok    {name} ({time.monotonic() - start:.1f} s)", flush=True)
+
+    def fail(self, name, message, seconds=None):
+        """Records a failure, with its message indented below."""
+        self.failed += 1
+        took = "" if seconds is None else f" ({seconds:.1f} s)"
+        print(f"FAIL  {name}{took}")
+        for line in message.splitlines():
+            print(f"          {line}")
+        print(end="", flush=True)
+
+    @staticmethod
+    def note(line):
+        """Prints something that is worth knowing and neither passes nor fails."""
+        print(f"          {line}", flush=True)
+
+    def close(self):
+        """Prints the count and returns the exit status."""
+        print(f"{self.passed} passed, {self.failed} failed")
+        return 1 if self.failed or not self.passed else 0
+
+
+def describe(problem):
+    """A failure's message; other exceptions also say what they are."""
+    text = str(problem).strip()
+    return text if isinstance(problem, Failure) else f"{type(problem).__name__}: {text}"

@@ -1,0 +1,91 @@
+"""One run: the shared database and browser, and the servers of each application."""
+
+import contextlib
+import importlib
+import shutil
+
+import machine
+import servers
+from browser import Browser
+from report import Stop
+
+DATABASES = {"wordpress": "wordpress", "adminer": "ledger"}
+
+
+class Session:
+    """Owns all processes of the run; leaving it ends them, whatever happened."""
+
+    def __init__(self, directory, options, howdah, report):
+        self.directory = directory
+        self.options = options
+        self.howdah = howdah
+        self.report = report
+        self.database = None
+        self.browser = None
+        self.started = []
+
+    def __enter__(self):
+        try:
+            databases = [DATABASES[name] for name in self.options.applications if name in DATABASES]
+            if databases:
+                self.database = self.own(servers.MariaDb(self.directory, databases))
+            self.browser = Browser(self.options.screenshots)
+        except BaseException:
+            self.__exit__()
+            raise
+        self.report.on_failure = self.browser.shot_of_failure
+        return self
+
+    def __exit__(self, *_problem):
+        # Every one is stopped even when stopping another fails.
+        with contextlib.ExitStack() as endings:
+            for server in self.started:
+                endings.callback(server.stop)
+            if self.browser:
+                endings.callback(self.browser.close)
+
+    def own(self, server):
+        """Takes over the duty to stop a server."""
+        self.started.append(server)
+        return server
+
+    def run(self, name):
+        """Runs one application's steps on servers of its own."""
+        before = len(self.started)
+        try:
+            importlib.import_module(name).run(self)
+        except Stop:
+            self.report.note(f"the other steps of {name} need this one; their servers said last:")
+            for server in self.started[before:]:
+                for line in server.process.tail(12).splitlines():
+                    self.report.note(f"    {line}")
+        except machine.Unusable as problem:
+            self.report.fail(f"{name}: set-up", str(problem))
+        finally:
+            while len(self.started) > before:
+                self.started.pop().stop()
+
+    def tree(self, name, *sources):
+        """A document root made of copies, with symbolic links resolved, that servers may write."""
+        root = self.directory / name / "root"
+        for source in sources:
+            shutil.copytree(source, root, dirs_exist_ok=True)
+        return root
+
+    def under_test(self, name, root, configuration=None, extra=""):
+        """Starts the server under test over a directory."""
+        directory = self.directory / name / "tested"
+        if self.howdah:
+            return self.own(servers.Howdah(self.howdah, directory, root, configuration))
+        return self.own(servers.Apache(directory, root, extra))
+
+    def oracle(self, name, root, extra=""):
+        """Starts the Apache that answers are compared with."""
+        return self.own(servers.Apache(self.directory / name / "oracle", root, extra))
+
+    def note_accepted(self, comparison):
+        """Prints which listed differences were met, and why they are right."""
+        for entry in comparison.accepted:
+            if entry.seen:
+                self.report.note(f"accepted in {len(entry.seen)} answers: {entry.what} of "
+                                 f"{entry.path}: {entry.reason}")
