@@ -107,12 +107,11 @@ fn with_names(error: Error, name: &str, members: Option<&Map<String, Value>>) ->
     const FEW: usize = 8;
     let names = || members.into_iter().flat_map(Map::keys).map(String::as_str);
     if let Some(meant) = nearest(name, names()) {
-        return error.with_hint(format!("did you mean \"{meant}\"?"));
+        return error.with_hint(format!("did you mean \"{}\"?", Shown(meant)));
     }
     let few: Vec<&str> = names().filter(|name| name.len() <= 64).take(FEW + 1).collect();
     if few.is_empty() || few.len() > FEW {
         return error;
     }
-    let hint = format!("defined: {}", quoted(&few).replace('\n', " "));
-    error.with_hint(hint)
+    error.with_hint(format!("defined: {}", quoted(&few)))
 }

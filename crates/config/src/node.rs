@@ -308,7 +308,7 @@ pub(crate) fn quoted(words: &[&str]) -> String {
             _ => ", ",
         };
         // Writing to a string does not fail.
-        let _ = write!(text, "{separator}\"{word}\"");
+        let _ = write!(text, "{separator}\"{}\"", Shown(word));
     }
     text
 }

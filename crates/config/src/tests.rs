@@ -116,6 +116,12 @@ fn paths_in_messages_are_paths_of_the_control_api() {
 
 #[test]
 fn messages_stay_one_short_line_whatever_the_document_holds() {
+    let odd = json!({"applications": {"a\nb": {"type": "php", "root": "/"}}, "routes": [{"action": {"pass": ""}}]});
+    for pass in ["applications/a\rb", "applications/other", "applications/a\nb/x\n"] {
+        let mut document = odd.clone();
+        document["routes"][0]["action"]["pass"] = json!(pass);
+        refusal(document);
+    }
     let line = refusal(action(json!({"return": "a\nb\u{1b}[31m".repeat(1000)})));
     assert!(line.len() < 500, "{line}");
 }
