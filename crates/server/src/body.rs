@@ -54,6 +54,7 @@ impl Piece {
 }
 
 /// A body that is produced while it is sent; polled by the connection that sends it.
+#[allow(clippy::len_without_is_empty)] // whether there is more, only polling tells
 pub trait BodyStream {
     /// The next bytes, never empty; `None` at the end. An error after the head was sent cuts the
     /// connection, so that the client does not take a part for the whole.

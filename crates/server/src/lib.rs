@@ -5,4 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod body;
+pub mod exchange;
+pub mod http1;
+pub mod limits;
 pub mod message;

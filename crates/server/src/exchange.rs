@@ -1,0 +1,180 @@
+//! The seam between a protocol and what answers its requests.
+//!
+//! A protocol turns bytes into an [`Exchange`], gives it to a [`Handler`], sends the response that
+//! comes back and reports what became of it. A handler never learns which protocol that was:
+//! what it may ask of the connection meanwhile goes through [`Carrier`].
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::limits::Limits;
+use crate::message::{ConnectionInfo, FieldBlock, Request, Response};
+
+/// Answers requests. One handler serves all connections of a router thread, so nothing here
+/// needs to be `Send`.
+pub trait Handler {
+    /// The limits in force now; asked for once per request, so that a new configuration counts
+    /// from the next request on.
+    fn limits(&self) -> Rc<Limits>;
+
+    /// A number for the next request, unique within the instance.
+    fn next_id(&self) -> u64;
+
+    /// Answers a request. The body may be read, in part or not at all. The future is polled to
+    /// its end even if the client leaves; see [`Exchange::client_gone`].
+    fn handle(&self, exchange: &mut Exchange<'_>) -> impl Future<Output = Response>;
+
+    /// The response for a request that never became an [`Exchange`]: one with a malformed head,
+    /// or one that did not arrive in time.
+    fn error(&self, status: u16) -> Response;
+
+    /// A response is complete, or was cut. Called once per request or refused head, after the
+    /// last byte was handed to the connection.
+    fn finished(&self, record: &Finished<'_>);
+}
+
+/// A request and its connection, while the request is being answered.
+pub struct Exchange<'c> {
+    /// The request; a handler may rewrite it.
+    pub request: Request,
+    carrier: &'c dyn Carrier,
+}
+
+impl<'c> Exchange<'c> {
+    /// Joins a request with the connection that carries it.
+    pub fn new(request: Request, carrier: &'c dyn Carrier) -> Self {
+        Exchange { request, carrier }
+    }
+
+    /// Length of the request body: `Some(0)` if there is none, `None` if only its end will tell.
+    pub fn body_len(&self) -> Option<u64> {
+        self.carrier.body_len()
+    }
+
+    /// The next bytes of the body, never empty; `None` at its end. The first call tells a client
+    /// that waits for it to go on (`100 Continue`). After an error the body cannot be read on:
+    /// answer with [`BodyError::status`].
+    pub async fn read_body(&mut self) -> Result<Option<Bytes>, BodyError> {
+        poll_fn(|cx| self.carrier.poll_body(cx)).await
+    }
+
+    /// Sends an interim response (1xx except 101), `fields` with it. A client that does not know
+    /// interim responses (HTTP/1.0) gets none, which is no error.
+    pub async fn interim(&self, status: u16, fields: &FieldBlock) -> io::Result<()> {
+        self.carrier.queue_interim(status, fields)?;
+        poll_fn(|cx| self.carrier.poll_flush(cx)).await
+    }
+
+    /// Ends when the client has closed or reset the connection. May be dropped at any time and
+    /// called again; no byte of the body or of a further request is lost.
+    ///
+    /// A client that only shuts down its sending side looks the same as one that has left until
+    /// something is sent to it: as in nginx, both count as [`Gone::Closed`].
+    pub async fn client_gone(&self) -> Gone {
+        poll_fn(|cx| self.carrier.poll_gone(cx)).await
+    }
+}
+
+/// What an exchange needs of its connection. Implemented by each protocol.
+pub trait Carrier {
+    /// See [`Exchange::body_len`].
+    fn body_len(&self) -> Option<u64>;
+    /// See [`Exchange::read_body`].
+    fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>>;
+    /// Puts an interim response in the line of what is to be sent.
+    fn queue_interim(&self, status: u16, fields: &FieldBlock) -> io::Result<()>;
+    /// Sends what is in the line.
+    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    /// See [`Exchange::client_gone`].
+    fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Gone>;
+}
+
+/// How a client left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gone {
+    /// It will send nothing more; most likely it has closed the connection.
+    Closed,
+    /// The connection is broken: nothing can be sent.
+    Reset,
+}
+
+/// Why a request body cannot be read on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyError {
+    /// It is longer than allowed.
+    TooLarge,
+    /// The client sent too little in the time allowed.
+    Timeout,
+    /// Its framing is not HTTP.
+    Malformed,
+    /// The connection ended within it.
+    Closed,
+}
+
+impl BodyError {
+    /// The status to answer with. After [`BodyError::Closed`] it serves the log only.
+    pub fn status(self) -> u16 {
+        match self {
+            BodyError::TooLarge => 413,
+            BodyError::Timeout => 408,
+            BodyError::Malformed | BodyError::Closed => 400,
+        }
+    }
+}
+
+impl std::fmt::Display for BodyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            BodyError::TooLarge => "the request body is longer than allowed",
+            BodyError::Timeout => "the request body did not arrive in time",
+            BodyError::Malformed => "the request body is not framed as HTTP demands",
+            BodyError::Closed => "the client closed the connection within the request body",
+        })
+    }
+}
+
+impl std::error::Error for BodyError {}
+
+/// What became of a request; for the access log.
+#[derive(Debug)]
+pub struct Finished<'a> {
+    /// The connection it came on.
+    pub connection: &'a Arc<ConnectionInfo>,
+    /// The request; `None` if its head was refused.
+    pub request: Option<&'a Request>,
+    /// The request line of a refused head, as far as it arrived; otherwise empty.
+    pub refused_line: &'a [u8],
+    /// Why the head was refused.
+    pub refusal: Option<&'static str>,
+    /// Status of the response.
+    pub status: u16,
+    /// Header fields of the response.
+    pub fields: &'a FieldBlock,
+    /// Bytes of the request, head and body, as they came.
+    pub received: u64,
+    /// Bytes of the response, head and framing included.
+    pub sent: u64,
+    /// Bytes of the response body.
+    pub body_sent: u64,
+    /// From the end of the request's head to the last byte handed to the connection.
+    pub elapsed: Duration,
+    /// Whether the response is whole.
+    pub outcome: Outcome,
+}
+
+/// How a response ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All of it was sent.
+    Complete,
+    /// The client left, or took too long to take it.
+    ClientGone,
+    /// Its body failed, or was not as long as announced; the client sees a cut connection.
+    BodyFailed,
+}

@@ -1,0 +1,83 @@
+//! `Host` and the authority of a target: which host a request is for.
+
+use std::ops::Range;
+
+/// Where in `authority` the host is: without port, and without the dot that may end a name.
+/// `None` if the whole is no `uri-host [ ":" port ]` (RFC 9110, 7.2).
+///
+/// An empty authority is an empty host. User information, percent signs, bytes outside ASCII and
+/// empty labels within a name are refused: they serve only to be read in two ways.
+pub fn host(authority: &[u8]) -> Option<Range<usize>> {
+    if authority.is_empty() {
+        return Some(0..0);
+    }
+    let (end, port) = if authority.first() == Some(&b'[') {
+        let close = memchr::memchr(b']', authority)?;
+        let address = authority.get(1..close)?;
+        let legal = |byte: &u8| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.');
+        if address.is_empty() || !address.iter().all(legal) {
+            return None;
+        }
+        (close + 1, authority.get(close + 1..)?)
+    } else {
+        let end = memchr::memchr(b':', authority).unwrap_or(authority.len());
+        (name_len(authority.get(..end)?)?, authority.get(end..)?)
+    };
+    if !port.is_empty() {
+        let digits = port.strip_prefix(b":")?;
+        let number = digits.iter().try_fold(0u32, |number, byte| {
+            let digit = (*byte as char).to_digit(10)?;
+            Some(number * 10 + digit).filter(|number| *number <= 65535)
+        });
+        number?;
+    }
+    Some(0..end)
+}
+
+/// Length of a name without the dot that may end it; `None` if it is no name.
+fn name_len(name: &[u8]) -> Option<usize> {
+    let legal = |byte: &u8| {
+        byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'')
+            || matches!(byte, b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=')
+    };
+    if !name.iter().all(legal) || name.windows(2).any(|pair| pair == b"..") {
+        return None;
+    }
+    let len = name.strip_suffix(b".").unwrap_or(name).len();
+    (len > 0).then_some(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(authority: &str) -> Option<&str> {
+        host(authority.as_bytes()).map(|range| &authority[range])
+    }
+
+    #[test]
+    fn a_host_is_read_without_port_and_final_dot() {
+        for (authority, expected) in [
+            ("example.com", "example.com"),
+            ("example.com.", "example.com"),
+            ("example.com:", "example.com"),
+            ("EXAMPLE.com.:8080", "EXAMPLE.com"),
+            ("127.0.0.1:65535", "127.0.0.1"),
+            ("[::1]", "[::1]"),
+            ("[::ffff:1.2.3.4]:80", "[::ffff:1.2.3.4]"),
+            ("", ""),
+        ] {
+            assert_eq!(read(authority), Some(expected), "{authority:?}");
+        }
+    }
+
+    #[test]
+    fn junk_is_no_host() {
+        let junk = ":80 . a..b a@b a:b@c a/b a:80x a:-1 a:65536 a:1:2 a%2eb a\u{e9} a?b a#b a\\b <a> \
+                    [::1 [::1]x [] [g] [::1%25eth0] [::1]:x";
+        for authority in junk.split_whitespace().chain([" ", "a b", "a: 80", "a\t"]) {
+            assert_eq!(read(authority), None, "{authority:?}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Where a request body ends: `Content-Length` and chunked, read in one way only.
+//!
+//! Pure state machines over bytes; what is not exactly what RFC 9112 allows is refused, since
+//! every reading that is kinder than a proxy's is a way to smuggle a request past it.
+
+/// Length of a body as its head announces it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyLength {
+    /// So many bytes.
+    Known(u64),
+    /// Chunked: its end will tell.
+    Chunked,
+}
+
+/// Reads a `Content-Length`: digits only, no list, no sign, no overflow.
+pub fn content_length(value: &[u8]) -> Option<u64> {
+    if value.is_empty() {
+        return None;
+    }
+    value.iter().try_fold(0u64, |length, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        length.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// Takes a chunked body apart (RFC 9112, 7.1). Chunk extensions and trailer fields are checked,
+/// counted and dropped.
+#[derive(Debug, Clone)]
+pub struct Chunked {
+    state: State,
+    /// Bytes left in the chunk; while its size is read, the size so far.
+    size: u64,
+    /// Bytes of extensions and trailers that may still come.
+    spare: u32,
+}
+
+/// What the decoder found at the start of its input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decoded {
+    /// All of the input was framing; more is needed.
+    NeedMore,
+    /// `skip` bytes of framing, then `len` bytes of the body.
+    Data {
+        /// Bytes of framing before the data.
+        skip: usize,
+        /// Bytes of data, at least one.
+        len: usize,
+    },
+    /// The body ends after that many bytes of framing.
+    End(usize),
+}
+
+/// The input is not a chunked body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Within the size, after this many digits.
+    Size(u8),
+    /// White space after the size or within an extension: a `;` must follow.
+    BeforeSemicolon,
+    /// After a `;`: white space, then the extension's name.
+    BeforeName,
+    Name,
+    /// White space after a name: `=` or `;` must follow.
+    AfterName,
+    /// After `=`: white space, then a token or a quoted string.
+    BeforeValue,
+    Value,
+    Quoted,
+    /// After a backslash in a quoted string.
+    Escaped,
+    /// After the closing quote.
+    AfterQuoted,
+    /// After the CR of a size line.
+    SizeLf,
+    Data,
+    /// After a chunk's data.
+    DataCr,
+    DataLf,
+    /// At the start of a line after the last chunk.
+    TrailerStart,
+    TrailerName,
+    TrailerValue,
+    TrailerLf,
+    /// After the CR of the empty line that ends the body.
+    EndLf,
+    Done,
+}
+
+impl Chunked {
+    /// Bytes that extensions and trailers of one body may take.
+    const SPARE: u32 = 8 * 1024;
+    /// Digits of a size: as many as a 64-bit number has.
+    const DIGITS: u8 = 16;
+
+    /// At the start of a body.
+    pub fn new() -> Self {
+        Chunked { state: State::Size(0), size: 0, spare: Self::SPARE }
+    }
+
+    /// Whether the body has ended.
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Reads on. The caller removes what [`Decoded`] tells before it calls again: all of the
+    /// input for [`Decoded::NeedMore`], `skip + len` bytes for data.
+    pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, Malformed> {
+        let mut at = 0;
+        while let Some(&byte) = input.get(at) {
+            if self.state == State::Data {
+                let left = usize::try_from(self.size).unwrap_or(usize::MAX);
+                let len = left.min(input.len() - at);
+                self.size -= len as u64;
+                if self.size == 0 {
+                    self.state = State::DataCr;
+                }
+                return Ok(Decoded::Data { skip: at, len });
+            }
+            self.step(byte)?;
+            at += 1;
+            if self.state == State::Done {
+                return Ok(Decoded::End(at));
+            }
+        }
+        Ok(if self.is_done() { Decoded::End(0) } else { Decoded::NeedMore })
+    }
+
+    fn step(&mut self, byte: u8) -> Result<(), Malformed> {
+        use State::*;
+        self.state = match (self.state, byte) {
+            (Size(digits), _) if byte.is_ascii_hexdigit() && digits < Self::DIGITS => {
+                let digit = (byte as char).to_digit(16).unwrap_or(0);
+                self.size = self.size << 4 | u64::from(digit);
+                Size(digits + 1)
+            }
+            (Size(0), _) => return Err(Malformed),
+            (Size(_), b'\r') => SizeLf,
+            (Size(_), b';') => BeforeName,
+            (Size(_), b' ' | b'\t') => BeforeSemicolon,
+            (SizeLf, b'\n') if self.size == 0 => TrailerStart,
+            (SizeLf, b'\n') => Data,
+            (DataCr, b'\r') => DataLf,
+            (DataLf, b'\n') => Size(0),
+            (TrailerStart, b'\r') => EndLf,
+            (EndLf, b'\n') => Done,
+            _ => self.spare_step(byte)?,
+        };
+        Ok(())
+    }
+
+    /// A byte of an extension or a trailer.
+    fn spare_step(&mut self, byte: u8) -> Result<State, Malformed> {
+        use State::*;
+        self.spare = self.spare.checked_sub(1).ok_or(Malformed)?;
+        let token = is_token(byte);
+        let text = matches!(byte, b'\t' | b' '..=0x7e | 0x80..);
+        Ok(match (self.state, byte) {
+            (BeforeSemicolon | AfterName, b' ' | b'\t') => self.state,
+            (BeforeSemicolon | Name | AfterName | Value | AfterQuoted, b';') => BeforeName,
+            (Name | Value | AfterQuoted, b'\r') => SizeLf,
+            (BeforeName | BeforeValue, b' ' | b'\t') => self.state,
+            (BeforeName | Name, _) if token => Name,
+            (Name, b' ' | b'\t') => AfterName,
+            (Name | AfterName, b'=') => BeforeValue,
+            (BeforeValue, b'"') => Quoted,
+            (BeforeValue | Value, _) if token => Value,
+            (Value | AfterQuoted, b' ' | b'\t') => BeforeSemicolon,
+            (Quoted, b'"') => AfterQuoted,
+            (Quoted, b'\\') => Escaped,
+            (Quoted | Escaped, _) if text => Quoted,
+            (TrailerStart | TrailerName, _) if token => TrailerName,
+            (TrailerName, b':') => TrailerValue,
+            (TrailerValue, b'\r') => TrailerLf,
+            (TrailerValue, _) if text => TrailerValue,
+            (TrailerLf, b'\n') => TrailerStart,
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+impl Default for Chunked {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Whether a byte may be part of a token (RFC 9110, 5.6.2).
+pub fn is_token(byte: u8) -> bool {
+    TOKEN[usize::from(byte)]
+}
+
+/// One entry per byte; an index made from a `u8` cannot miss.
+static TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric()
+            || matches!(byte as u8, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`')
+            || matches!(byte as u8, b'|' | b'~');
+        byte += 1;
+    }
+    table
+};

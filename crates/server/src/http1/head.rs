@@ -1,0 +1,454 @@
+//! Request heads: from bytes to fields, in two steps.
+//!
+//! 1. [`Scan`] finds where the head ends, however it was cut into reads, and looks at no byte
+//!    twice. It refuses at once what will never be a head, so that a client that speaks another
+//!    protocol is not kept waiting.
+//! 2. [`Head::parse`] reads the complete head: request line, fields, what the fields say about
+//!    framing and persistence, target. Names and values stay slices of the buffer.
+//!
+//! Strict throughout (RFC 9112): lines end in CR LF, names are tokens directly before the colon,
+//! no value goes over several lines. Nothing here reads a clock or a socket.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use memchr::{memchr, memchr_iter};
+
+use super::authority;
+use super::framing::{BodyLength, content_length, is_token};
+use super::refusal::Refusal;
+use super::target::{Path, Target, TargetError};
+use crate::limits::Limits;
+use crate::message::{Fields, Version};
+
+/// What the start of the bytes received is.
+#[derive(Debug)]
+pub enum Parse {
+    /// Not a whole head yet.
+    Partial,
+    /// Nothing that is answered but with an error.
+    Refused(Refusal),
+    /// A head, and the number of bytes up to its end.
+    Complete(Box<Head>, usize),
+}
+
+/// Reads the head at the start of `input`, as the connection does with bytes that arrive at once.
+pub fn parse_head(input: &[u8], limits: &Limits) -> Parse {
+    match Scan::default().advance(input, limits) {
+        Scanned::Partial => Parse::Partial,
+        Scanned::Refused(refusal) => Parse::Refused(refusal),
+        Scanned::Complete(range) => {
+            let end = range.end;
+            let head = input.get(range).map(Bytes::copy_from_slice).unwrap_or_default();
+            match Head::parse(head, limits) {
+                Ok(head) => Parse::Complete(Box::new(head), end),
+                Err(refusal) => Parse::Refused(refusal),
+            }
+        }
+    }
+}
+
+/// Looks for the end of a head in bytes that come little by little.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// Bytes looked at.
+    at: usize,
+    /// Start of the head: after empty lines, if any.
+    start: usize,
+    /// Start of the line that is being looked at.
+    line: usize,
+    /// Empty lines before the head.
+    empty: u8,
+    /// The request line was checked by itself, since the rest had not come.
+    checked: bool,
+}
+
+/// What a [`Scan`] found so far.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Scanned {
+    /// Not a whole head yet.
+    Partial,
+    /// This will never be a head.
+    Refused(Refusal),
+    /// The head has come: it is at this range.
+    Complete(Range<usize>),
+}
+
+impl Scan {
+    /// Empty lines that a client may send before a request (RFC 9112, 2.2, asks for one).
+    const EMPTY_LINES: u8 = 2;
+
+    /// Looks at the bytes that are new since the last call; `input` is all of them.
+    pub fn advance(&mut self, input: &[u8], limits: &Limits) -> Scanned {
+        for feed in memchr_iter(b'\n', input.get(self.at..).unwrap_or_default()) {
+            let feed = self.at + feed;
+            if feed == self.line || input.get(feed - 1) != Some(&b'\r') {
+                return Scanned::Refused(Refusal::LineEnd);
+            }
+            let empty = feed == self.line + 1;
+            if empty && self.line > self.start {
+                let range = self.start..feed + 1;
+                if range.len() > limits.max_head {
+                    return Scanned::Refused(self.too_long(input, limits));
+                }
+                return Scanned::Complete(range);
+            }
+            self.line = feed + 1;
+            if empty {
+                self.empty += 1;
+                self.start = self.line;
+                if self.empty > Self::EMPTY_LINES {
+                    return Scanned::Refused(Refusal::RequestLine);
+                }
+            }
+        }
+        self.at = input.len();
+        match self.early(input, limits) {
+            Ok(()) => Scanned::Partial,
+            Err(refusal) => Scanned::Refused(refusal),
+        }
+    }
+
+    /// Where in the input the head starts, as far as is known.
+    pub fn start(&self) -> usize {
+        self.start
+    }
+
+    /// What can be said about a head that has not come in full.
+    fn early(&mut self, input: &[u8], limits: &Limits) -> Result<(), Refusal> {
+        let head = input.get(self.start..).unwrap_or_default();
+        let has_line = self.line > self.start;
+        if head.len() > limits.max_head || (!has_line && head.len() > limits.max_line) {
+            return Err(self.too_long(input, limits));
+        }
+        if !has_line && head.first().is_some_and(|&byte| byte != b'\r' && !is_token(byte)) {
+            return Err(Refusal::RequestLine);
+        }
+        if has_line && !self.checked {
+            let line = head.get(..self.line - self.start - 2).unwrap_or_default();
+            RequestLine::parse(line, limits)?;
+            self.checked = true;
+        }
+        Ok(())
+    }
+
+    fn too_long(&self, input: &[u8], limits: &Limits) -> Refusal {
+        let head = input.get(self.start..).unwrap_or_default();
+        match memchr(b'\n', head) {
+            Some(feed) if feed < limits.max_line => Refusal::HeadTooLong,
+            _ => Refusal::RequestLineTooLong,
+        }
+    }
+}
+
+/// A request head.
+#[derive(Debug, Clone)]
+pub struct Head {
+    /// As sent.
+    pub method: Bytes,
+    /// In origin form.
+    pub target: Bytes,
+    /// Decoded and normalised.
+    pub path: Bytes,
+    /// After the first `?` of the target.
+    pub query: Bytes,
+    /// Of the message.
+    pub version: Version,
+    /// From the target if it has one, else from `Host`; lower case.
+    pub host: Bytes,
+    /// In the order sent; `Host` has what `host` was made from.
+    pub fields: Fields,
+    /// How the body is framed.
+    pub body: BodyLength,
+    /// Whether the client wants to use the connection further.
+    pub keep_alive: bool,
+    /// Whether it waits for `100 Continue` before it sends the body.
+    pub expects_continue: bool,
+}
+
+impl Head {
+    /// Reads a complete head: from the first byte of the request line to the empty line.
+    pub fn parse(buffer: Bytes, limits: &Limits) -> Result<Head, Refusal> {
+        let mut lines = Lines { buffer: &buffer, at: 0 };
+        let line = lines.next()?.ok_or(Refusal::RequestLine)?;
+        let bytes = buffer.get(line.clone()).ok_or(Refusal::RequestLine)?;
+        let RequestLine { method, target, version } = RequestLine::parse(bytes, limits)?;
+        let form = Form::of(&buffer, method.clone(), target)?;
+
+        let mut fields = Fields::new(buffer.clone(), 16);
+        let mut known = Known::default();
+        let mut count = 0;
+        while let Some(line) = lines.next()? {
+            count += 1;
+            if count > limits.max_fields {
+                return Err(Refusal::TooManyFields);
+            }
+            let (name, mut value) = field(&buffer, line, limits)?;
+            let name_bytes = buffer.get(name.clone()).unwrap_or_default();
+            if let Some(which) = KnownName::of(name_bytes) {
+                let bytes = buffer.get(value.clone()).unwrap_or_default();
+                if let (KnownName::Host, Some(authority)) = (which, form.authority.clone()) {
+                    // The authority of an absolute target counts in its stead, for all that
+                    // look at the fields later (RFC 9112, 3.2.2).
+                    authority::host(bytes).ok_or(Refusal::Host)?;
+                    value = authority;
+                }
+                known.take(which, bytes, value.clone())?;
+            } else if limits.discard_unsafe_fields
+                && !name_bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+            {
+                continue;
+            }
+            fields.push(name, value);
+        }
+        let body = known.body_length(version, limits)?;
+        let host = match (known.host.clone(), form.authority.clone(), version) {
+            (Some(host), ..) => host,
+            (None, Some(authority), Version::Http10) => authority,
+            (None, None, Version::Http10) => 0..0,
+            (None, _, Version::Http11) => return Err(Refusal::Host),
+        };
+        Ok(Head {
+            method: buffer.slice(method),
+            host: host_of(&buffer, host)?,
+            target: form.target,
+            path: form.path,
+            query: form.query,
+            version,
+            fields,
+            body,
+            keep_alive: match version {
+                Version::Http11 => !known.close,
+                Version::Http10 => known.keep_alive && !known.close,
+            },
+            expects_continue: known.expects_continue && version == Version::Http11,
+        })
+    }
+}
+
+/// The lines of a complete head, without CR LF; ends at the empty one.
+struct Lines<'a> {
+    buffer: &'a [u8],
+    at: usize,
+}
+
+impl Lines<'_> {
+    fn next(&mut self) -> Result<Option<Range<usize>>, Refusal> {
+        let rest = self.buffer.get(self.at..).unwrap_or_default();
+        let feed = memchr(b'\n', rest).ok_or(Refusal::LineEnd)?;
+        let end = feed.checked_sub(1).filter(|end| rest.get(*end) == Some(&b'\r'));
+        let end = end.ok_or(Refusal::LineEnd)?;
+        let line = self.at..self.at + end;
+        self.at += feed + 1;
+        Ok((end > 0).then_some(line))
+    }
+}
+
+/// `method SP target SP version`: ranges of the line.
+struct RequestLine {
+    method: Range<usize>,
+    target: Range<usize>,
+    version: Version,
+}
+
+impl RequestLine {
+    fn parse(line: &[u8], limits: &Limits) -> Result<RequestLine, Refusal> {
+        if line.len() >= limits.max_line {
+            return Err(Refusal::RequestLineTooLong);
+        }
+        let method = memchr(b' ', line).ok_or(Refusal::RequestLine)?;
+        let token = line.get(..method).unwrap_or_default();
+        if token.is_empty() || !token.iter().all(|byte| is_token(*byte)) {
+            return Err(Refusal::RequestLine);
+        }
+        let rest = line.get(method + 1..).unwrap_or_default();
+        let target = memchr(b' ', rest).filter(|len| *len > 0).ok_or(Refusal::RequestLine)?;
+        let version = match rest.get(target + 1..).unwrap_or_default() {
+            b"HTTP/1.1" => Version::Http11,
+            b"HTTP/1.0" => Version::Http10,
+            [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
+                if major.is_ascii_digit() && minor.is_ascii_digit() =>
+            {
+                return Err(Refusal::Version);
+            }
+            _ => return Err(Refusal::RequestLine),
+        };
+        Ok(RequestLine { method: 0..method, target: method + 1..method + 1 + target, version })
+    }
+}
+
+/// A target, whatever its form was (RFC 9112, 3.2), in origin form and taken apart.
+struct Form {
+    target: Bytes,
+    path: Bytes,
+    query: Bytes,
+    /// The authority of an absolute target; it stands in place of `Host`.
+    authority: Option<Range<usize>>,
+}
+
+impl Form {
+    fn of(buffer: &Bytes, method: Range<usize>, target: Range<usize>) -> Result<Form, Refusal> {
+        let bytes = buffer.get(target.clone()).unwrap_or_default();
+        let method = buffer.get(method).unwrap_or_default();
+        if method == b"CONNECT" {
+            return Err(Refusal::Connect);
+        }
+        if bytes.first() == Some(&b'/') {
+            return Form::origin(buffer.slice(target), None);
+        }
+        if bytes == b"*" && method == b"OPTIONS" {
+            let path = Bytes::from_static(b"/");
+            let target = buffer.slice(target);
+            return Ok(Form { target, path, query: Bytes::new(), authority: None });
+        }
+        let scheme = [&b"http://"[..], b"https://"].into_iter().find(|scheme| {
+            bytes.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+        });
+        let scheme = scheme.ok_or(Refusal::Target(TargetError::Form))?.len();
+        let rest = bytes.get(scheme..).unwrap_or_default();
+        let len = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
+        if len == 0 {
+            return Err(Refusal::Host);
+        }
+        let authority = target.start + scheme..target.start + scheme + len;
+        let path = authority.end..target.end;
+        let origin = if buffer.get(path.start) == Some(&b'/') {
+            buffer.slice(path)
+        } else {
+            [b"/", buffer.get(path).unwrap_or_default()].concat().into()
+        };
+        Form::origin(origin, Some(authority))
+    }
+
+    fn origin(target: Bytes, authority: Option<Range<usize>>) -> Result<Form, Refusal> {
+        let Target { path, query } = Target::parse(&target).map_err(Refusal::Target)?;
+        let path = match path {
+            Path::AsSent(end) => target.slice(..end),
+            Path::Decoded(path) => path.into(),
+        };
+        Ok(Form { path, query: target.slice(query), target, authority })
+    }
+}
+
+/// The fields that say something about the message or the connection.
+#[derive(Clone, Copy)]
+enum KnownName {
+    Connection,
+    ContentLength,
+    Expect,
+    Host,
+    TransferEncoding,
+}
+
+impl KnownName {
+    fn of(name: &[u8]) -> Option<KnownName> {
+        let (known, text): (_, &[u8]) = match name.len() {
+            4 => (KnownName::Host, b"host"),
+            6 => (KnownName::Expect, b"expect"),
+            10 => (KnownName::Connection, b"connection"),
+            14 => (KnownName::ContentLength, b"content-length"),
+            17 => (KnownName::TransferEncoding, b"transfer-encoding"),
+            _ => return None,
+        };
+        name.eq_ignore_ascii_case(text).then_some(known)
+    }
+}
+
+/// What those fields said.
+#[derive(Default)]
+struct Known {
+    host: Option<Range<usize>>,
+    length: Option<u64>,
+    /// `Transfer-Encoding` was there; whether it was `chunked`.
+    chunked: Option<bool>,
+    expects_continue: bool,
+    close: bool,
+    keep_alive: bool,
+}
+
+impl Known {
+    fn take(&mut self, name: KnownName, value: &[u8], range: Range<usize>) -> Result<(), Refusal> {
+        match name {
+            KnownName::Connection => {
+                for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                    self.close |= option.eq_ignore_ascii_case(b"close");
+                    self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                }
+            }
+            KnownName::ContentLength => {
+                if self.length.is_some() {
+                    return Err(Refusal::ContentLengthConflict);
+                }
+                let length = content_length(value).ok_or(Refusal::ContentLengthInvalid)?;
+                self.length = Some(length);
+            }
+            KnownName::Expect => {
+                if !value.eq_ignore_ascii_case(b"100-continue") {
+                    return Err(Refusal::Expectation);
+                }
+                self.expects_continue = true;
+            }
+            KnownName::Host if self.host.is_some() => return Err(Refusal::Host),
+            KnownName::Host => self.host = Some(range),
+            KnownName::TransferEncoding => {
+                if self.chunked.is_some() {
+                    return Err(Refusal::TransferEncoding);
+                }
+                self.chunked = Some(value.eq_ignore_ascii_case(b"chunked"));
+            }
+        }
+        Ok(())
+    }
+
+    /// RFC 9112, 6.3, without the cases in which it leaves a choice.
+    fn body_length(&self, version: Version, limits: &Limits) -> Result<BodyLength, Refusal> {
+        match (self.chunked, self.length) {
+            (Some(_), Some(_)) => Err(Refusal::ContentLengthConflict),
+            (Some(_), None) if version == Version::Http10 => Err(Refusal::TransferEncoding),
+            (Some(false), None) => Err(Refusal::UnknownCoding),
+            (Some(true), None) if !limits.chunked_bodies => Err(Refusal::LengthRequired),
+            (Some(true), None) => Ok(BodyLength::Chunked),
+            (None, Some(length)) if length > limits.max_body => Err(Refusal::BodyTooLong),
+            (None, length) => Ok(BodyLength::Known(length.unwrap_or(0))),
+        }
+    }
+}
+
+/// Name and value of a field line.
+fn field(
+    buffer: &[u8],
+    line: Range<usize>,
+    limits: &Limits,
+) -> Result<(Range<usize>, Range<usize>), Refusal> {
+    let bytes = buffer.get(line.clone()).unwrap_or_default();
+    let colon = bytes.iter().position(|byte| !is_token(*byte)).filter(|colon| *colon > 0);
+    let colon = colon.filter(|colon| bytes.get(*colon) == Some(&b':')).ok_or(Refusal::Field)?;
+    let rest = bytes.get(colon + 1..).unwrap_or_default();
+    // Without a branch per byte, so that it is done 16 or 32 bytes at a time.
+    let legal = |byte: u8| (byte >= b' ') & (byte != 0x7f) | (byte == b'\t');
+    if !rest.iter().fold(true, |all, byte| all & legal(*byte)) {
+        return Err(Refusal::Field);
+    }
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let lead = rest.iter().take_while(|byte| blank(byte)).count();
+    let trail = rest.iter().rev().take_while(|byte| blank(byte)).count();
+    let start = line.start + colon + 1 + lead;
+    let value = start..(line.end - trail).max(start);
+    if colon >= limits.max_line || value.len() >= limits.max_line {
+        return Err(Refusal::FieldTooLong);
+    }
+    Ok((line.start..line.start + colon, value))
+}
+
+/// The host in an authority, in lower case.
+fn host_of(buffer: &Bytes, authority: Range<usize>) -> Result<Bytes, Refusal> {
+    let bytes = buffer.get(authority.clone()).unwrap_or_default();
+    let host = authority::host(bytes).ok_or(Refusal::Host)?;
+    let host = authority.start + host.start..authority.start + host.end;
+    let bytes = buffer.get(host.clone()).unwrap_or_default();
+    Ok(if bytes.iter().any(u8::is_ascii_uppercase) {
+        bytes.to_ascii_lowercase().into()
+    } else {
+        buffer.slice(host)
+    })
+}

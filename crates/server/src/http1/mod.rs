@@ -1,0 +1,172 @@
+//! HTTP/1.0 and HTTP/1.1 (RFC 9112): one connection from its first byte to its last.
+//!
+//! 1. Wait for a head (`read`, [`head`]). A connection that waits holds its socket, a timer and
+//!    little else; the rest lives in a box that exists only while there is a request.
+//! 2. Read it: request line and fields ([`head`]), target ([`target`]), host ([`authority`]),
+//!    framing of the body ([`framing`]). What is not exactly HTTP is refused ([`Refusal`]) and
+//!    the connection ended, since what follows cannot be trusted to be a request.
+//! 3. Let the [`Handler`] answer; meanwhile it may read the body, send interim responses and
+//!    learn that the client has left (`link`).
+//! 4. Send the response (`respond`, `send`, `file`). Responses to pipelined requests that have
+//!    all come already leave in one write.
+//! 5. Go on with the next request, or end the connection so that the client can still read the
+//!    answer (`linger`).
+//!
+//! This module decides nothing about what a request means and writes no log.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+pub mod authority;
+pub mod framing;
+pub mod head;
+pub mod target;
+
+mod connection;
+mod date;
+mod drain;
+mod file;
+mod linger;
+mod link;
+mod read;
+mod reason;
+mod refusal;
+mod requests;
+mod respond;
+mod send;
+mod timer;
+mod write;
+
+pub use connection::Io;
+pub use drain::{Drain, Draining};
+pub use refusal::Refusal;
+
+use crate::exchange::Handler;
+use crate::message::ConnectionInfo;
+use connection::Core;
+use head::Scanned;
+use timer::Wait;
+
+/// A connection and those it works for.
+struct Connection<'a, I, H> {
+    core: RefCell<Core<I>>,
+    info: Arc<ConnectionInfo>,
+    handler: &'a H,
+    drain: Draining,
+    /// Requests that came so far.
+    served: Cell<u64>,
+}
+
+/// What a connection does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Wait for a request.
+    Wait,
+    /// Answer what came: a head, or what will never be one.
+    Answer,
+    /// The head did not arrive in time.
+    TooLate,
+    /// End.
+    Close,
+    /// End, but let the client read the answer first: it may still be sending.
+    Linger,
+}
+
+/// How long a connection that has not sent its first request yet may take to do so when all
+/// connections are to end: it was accepted, and its request may be on the way.
+const FIRST_REQUEST: Duration = Duration::from_secs(1);
+
+/// Serves a connection to its end.
+pub async fn serve<I: Io, H: Handler>(
+    io: I,
+    info: Arc<ConnectionInfo>,
+    handler: &H,
+    drain: Draining,
+) {
+    let core = RefCell::new(Core::new(io));
+    let connection = Connection { core, info, handler, drain, served: Cell::new(0) };
+    let mut next = Next::Wait;
+    loop {
+        next = match next {
+            Next::Wait => connection.wait().await,
+            // Boxed, so that a connection that waits is small.
+            Next::Answer => Box::pin(connection.answer()).await,
+            Next::TooLate => Box::pin(connection.refuse(Refusal::HeadTimeout)).await,
+            Next::Linger => {
+                Box::pin(connection.linger()).await;
+                return;
+            }
+            Next::Close => break,
+        };
+    }
+    connection.close().await;
+}
+
+impl<I: Io, H: Handler> Connection<'_, I, H> {
+    /// Waits until there is something to answer.
+    async fn wait(&self) -> Next {
+        let limits = self.handler.limits();
+        let first = self.served.get() == 0;
+        let idle = if first {
+            limits.header_timeout.min(limits.idle_timeout)
+        } else {
+            limits.idle_timeout
+        };
+        let (mut idle_wait, mut head_wait) = (Wait::default(), Wait::default());
+        let mut last_wait = Wait::default();
+        poll_fn(|cx| {
+            let core = &mut *self.core.borrow_mut();
+            loop {
+                if core.scan(&limits) != Scanned::Partial {
+                    return Poll::Ready(Next::Answer);
+                }
+                match core.poll_read(cx) {
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::Close),
+                    Poll::Ready(Ok(_)) => {}
+                    Poll::Pending => break,
+                }
+            }
+            let empty = core.input.is_empty();
+            let mut deadline = if empty {
+                idle_wait.deadline(|| idle)
+            } else {
+                head_wait.deadline(|| limits.header_timeout)
+            };
+            if self.drain.poll(cx) && empty {
+                if !first {
+                    return Poll::Ready(Next::Close);
+                }
+                deadline = deadline.min(last_wait.deadline(|| FIRST_REQUEST));
+            }
+            match core.timer.poll(cx, deadline) {
+                Poll::Ready(()) if empty => Poll::Ready(Next::Close),
+                Poll::Ready(()) => Poll::Ready(Next::TooLate),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Closes the connection. Plain TCP needs no farewell: the kernel sends it.
+    async fn close(&self) {
+        if self.core.borrow().io.tcp().is_some() {
+            return;
+        }
+        let limits = self.handler.limits();
+        let deadline = Instant::now() + limits.send_timeout.min(linger::TIME);
+        poll_fn(|cx| {
+            let core = &mut *self.core.borrow_mut();
+            if Pin::new(&mut core.io).poll_shutdown(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            core.timer.poll(cx, deadline)
+        })
+        .await;
+    }
+}

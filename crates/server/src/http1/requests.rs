@@ -1,0 +1,249 @@
+//! One request after the other, for as long as they have come in full.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::connection::Io;
+use super::head::{Head, Scan, Scanned};
+use super::link::{Leftover, Link};
+use super::respond::{Framing, put_head};
+use super::send::{Cut, Sender};
+use super::timer::{Pace, Wait};
+use super::write::ENOUGH;
+use super::{Connection, Next, Refusal};
+use crate::exchange::{Carrier, Exchange, Finished, Handler, Outcome};
+use crate::limits::Limits;
+use crate::message::{FieldBlock, Request, Response};
+
+/// What became of a response.
+struct Sent {
+    status: u16,
+    fields: FieldBlock,
+    bytes: u64,
+    body: u64,
+    outcome: Outcome,
+}
+
+impl<I: Io, H: Handler> Connection<'_, I, H> {
+    /// Answers all requests whose heads have come. What is left to send is sent before the
+    /// connection waits.
+    pub(super) async fn answer(&self) -> Next {
+        loop {
+            let limits = self.handler.limits();
+            let head = {
+                let core = &mut *self.core.borrow_mut();
+                match core.scan(&limits) {
+                    Scanned::Complete(range) => {
+                        core.scan = Scan::default();
+                        core.input.skip(range.start);
+                        Ok(core.input.take(range.len()))
+                    }
+                    Scanned::Refused(refusal) => Err(refusal),
+                    Scanned::Partial => break,
+                }
+            };
+            let head = match head {
+                Ok(bytes) => self.exchange(bytes, &limits).await,
+                Err(refusal) => return self.refuse(refusal).await,
+            };
+            if head != Next::Wait {
+                return head;
+            }
+        }
+        match self.sender(&self.handler.limits()).flush().await {
+            Ok(()) => Next::Wait,
+            Err(_) => Next::Close,
+        }
+    }
+
+    /// Answers one request.
+    async fn exchange(&self, bytes: Bytes, limits: &Rc<Limits>) -> Next {
+        let begun = Instant::now();
+        let head_len = bytes.len() as u64;
+        let head = match Head::parse(bytes.clone(), limits) {
+            Ok(head) => head,
+            Err(refusal) => return self.refuse_head(refusal, &bytes).await,
+        };
+        drop(bytes);
+        self.served.set(self.served.get() + 1);
+        let link = Link::new(&self.core, limits, head.version, head.body, head.expects_continue);
+        let (wants_more, head_only) = (head.keep_alive, head.method.as_ref() == b"HEAD");
+        let mut exchange = Exchange::new(self.request(head), &link);
+        let response = self.handle(&mut exchange, &link).await;
+
+        let leftover = link.leftover();
+        let last = limits.max_requests.is_some_and(|most| self.served.get() >= most);
+        let keep_alive = wants_more
+            && !last
+            && !response.close
+            && !self.drain.started()
+            && leftover != Leftover::TooMuch;
+        let framing = Framing::of(&response, head_only, exchange.request.version);
+        let keep_alive = keep_alive && framing.keeps_alive();
+        let sent = self.respond(response, framing, keep_alive, limits).await;
+        self.handler.finished(&Finished {
+            connection: &self.info,
+            request: Some(&exchange.request),
+            refused_line: &[],
+            refusal: None,
+            status: sent.status,
+            fields: &sent.fields,
+            received: head_len + link.received(),
+            sent: sent.bytes,
+            body_sent: sent.body,
+            elapsed: begun.elapsed(),
+            outcome: sent.outcome,
+        });
+        if sent.outcome != Outcome::Complete {
+            return Next::Close;
+        }
+        if !keep_alive {
+            return self.end(leftover == Leftover::TooMuch).await;
+        }
+        if leftover == Leftover::Little && !drop_body(&link).await {
+            return Next::Close;
+        }
+        Next::Wait
+    }
+
+    fn request(&self, head: Head) -> Request {
+        Request {
+            method: head.method,
+            target: head.target,
+            path: head.path,
+            query: head.query,
+            version: head.version,
+            host: head.host,
+            fields: head.fields,
+            connection: Arc::clone(&self.info),
+            id: self.handler.next_id(),
+        }
+    }
+
+    /// Lets the handler answer; what waits to be sent is sent as soon as the handler waits.
+    async fn handle(&self, exchange: &mut Exchange<'_>, link: &dyn Carrier) -> Response {
+        let mut handling = pin!(self.handler.handle(exchange));
+        poll_fn(|cx| {
+            if let Poll::Ready(response) = handling.as_mut().poll(cx) {
+                return Poll::Ready(response);
+            }
+            let waits = !self.core.borrow().out.is_empty();
+            if waits {
+                // A client that does not take it is noticed when the response is sent.
+                let _ = link.poll_flush(cx);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Answers a head that never came in full.
+    pub(super) async fn refuse(&self, refusal: Refusal) -> Next {
+        let bytes = {
+            let core = &mut *self.core.borrow_mut();
+            let start = core.scan.start();
+            core.input.skip(start);
+            core.input.take(usize::MAX)
+        };
+        self.refuse_head(refusal, &bytes).await
+    }
+
+    /// Answers a head that cannot be read, and ends the connection.
+    async fn refuse_head(&self, refusal: Refusal, bytes: &[u8]) -> Next {
+        let limits = self.handler.limits();
+        let mut response = self.handler.error(refusal.status());
+        // The kind of request is unknown or does not matter: there is a body.
+        let framing = Framing::of(&response, false, crate::message::Version::Http10);
+        response.close = true;
+        let sent = self.respond(response, framing, false, &limits).await;
+        let line = memchr::memchr2(b'\r', b'\n', bytes).unwrap_or(bytes.len());
+        self.handler.finished(&Finished {
+            connection: &self.info,
+            request: None,
+            refused_line: bytes.get(..line.min(limits.max_line)).unwrap_or_default(),
+            refusal: Some(refusal.reason()),
+            status: sent.status,
+            fields: &sent.fields,
+            received: bytes.len() as u64,
+            sent: sent.bytes,
+            body_sent: sent.body,
+            elapsed: Duration::ZERO,
+            outcome: sent.outcome,
+        });
+        if sent.outcome == Outcome::Complete { self.end(true).await } else { Next::Close }
+    }
+
+    /// Puts a response in the line; what does not fit into the buffer is sent.
+    async fn respond(
+        &self,
+        response: Response,
+        framing: Framing,
+        keep_alive: bool,
+        limits: &Rc<Limits>,
+    ) -> Sent {
+        let before = {
+            let core = &mut *self.core.borrow_mut();
+            core.send_pace = Pace::default();
+            core.send_wait = Wait::default();
+            let before = core.out.queued();
+            put_head(&mut core.out, &response, framing, keep_alive, limits);
+            before
+        };
+        let Response { status, fields, body, .. } = response;
+        let mut sender = self.sender(limits);
+        let mut result = Ok(());
+        if framing.sends_body() {
+            result = sender.send(body, framing).await;
+        }
+        if result.is_ok() && self.core.borrow().out.waiting() > ENOUGH {
+            result = sender.flush().await;
+        }
+        if result == Err(Cut::Body) {
+            // What came of the body is still the client's.
+            let _ = sender.flush().await;
+        }
+        let core = &mut *self.core.borrow_mut();
+        if result.is_err() {
+            core.out.clear();
+        }
+        let outcome = match result {
+            Ok(()) => Outcome::Complete,
+            Err(Cut::Client) => Outcome::ClientGone,
+            Err(Cut::Body) => Outcome::BodyFailed,
+        };
+        let bytes = core.out.queued() - before;
+        Sent { status, fields, bytes, body: sender.sent.min(bytes), outcome }
+    }
+
+    /// Sends what waits and ends the connection; with patience if the client may be sending.
+    async fn end(&self, sending: bool) -> Next {
+        let flushed = self.sender(&self.handler.limits()).flush().await;
+        let core = self.core.borrow();
+        match flushed {
+            Ok(()) if sending || !core.input.is_empty() => Next::Linger,
+            _ => Next::Close,
+        }
+    }
+
+    fn sender<'s>(&'s self, limits: &'s Limits) -> Sender<'s, I> {
+        Sender { core: &self.core, limits, sent: 0 }
+    }
+}
+
+/// Reads the rest of a body that nobody wanted. Whether that worked.
+async fn drop_body<I: Io>(link: &Link<'_, I>) -> bool {
+    loop {
+        match poll_fn(|cx| link.poll_body(cx)).await {
+            Ok(Some(_)) => {}
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
+}
