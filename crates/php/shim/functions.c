@@ -127,6 +127,7 @@ static PHP_MINIT_FUNCTION(howdah)
     REGISTER_INI_ENTRIES();
     howdah_fix_pathinfo = zend_ini_long("cgi.fix_pathinfo", sizeof("cgi.fix_pathinfo") - 1, 0) != 0;
     howdah_user_ini_startup();
+    howdah_hook_open();
     return SUCCESS;
 }
 

@@ -56,7 +56,7 @@ enum howdah_status {
 
 /*
  * The Rust side. `context` is that of the request; only `log` may be called without a request,
- * with a null pointer.
+ * with a null pointer, and `exiting` has none.
  */
 struct howdah_callbacks {
     int (*write)(void *context, const char *data, size_t len);
@@ -70,6 +70,8 @@ struct howdah_callbacks {
     /* Reads the request's body; returns fewer bytes than asked for only at its end. */
     size_t (*read)(void *context, char *buffer, size_t len);
     void (*log)(void *context, int severity, const char *message, size_t len);
+    /* PHP ends the process while it is being loaded. */
+    void (*exiting)(void);
 };
 
 /*
@@ -110,6 +112,6 @@ _Static_assert(sizeof(struct howdah_request) == 32, "shared with src/ffi.rs");
 _Static_assert(offsetof(struct howdah_request, content_length) == 24, "shared with src/ffi.rs");
 _Static_assert(sizeof(struct howdah_outcome) == 16, "shared with src/ffi.rs");
 _Static_assert(offsetof(struct howdah_outcome, failed) == 12, "shared with src/ffi.rs");
-_Static_assert(sizeof(struct howdah_callbacks) == 64, "shared with src/ffi.rs");
+_Static_assert(sizeof(struct howdah_callbacks) == 72, "shared with src/ffi.rs");
 
 #endif

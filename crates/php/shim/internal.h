@@ -48,6 +48,9 @@ void howdah_register_variables(zval *array);
 /* Makes PHP see the parameters as environment, as it does under FastCGI. */
 void howdah_hook_environment(void);
 
+/* While modules start, before OPcache looks: scripts are not passed on to other programs. */
+void howdah_hook_open(void);
+
 /* Activates settings of php.ini sections and .user.ini files for the script in hand. */
 void howdah_user_ini_startup(void);
 int howdah_user_ini_activate(void);

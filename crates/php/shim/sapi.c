@@ -5,6 +5,10 @@
  * applications treat that name as a production server.
  */
 #include "internal.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "ext/random/php_random.h"
 #include "zend_extensions.h"
 #include "zend_signal.h"
@@ -175,12 +179,49 @@ static sapi_module_struct howdah_sapi = {
     .php_ini_ignore_cwd = 1,
 };
 
+/* The process that loads PHP, or 0. OPcache calls exit() when it cannot start. */
+static pid_t loading;
+
+static void at_exit(void)
+{
+    if (loading == getpid()) {
+        howdah_rust.exiting();
+    }
+}
+
+static zend_result (*open_script)(zend_file_handle *handle);
+
+/* PHP keeps the script open while it runs and would pass it on to programs that it starts. */
+static zend_result open_script_close_on_exec(zend_file_handle *handle)
+{
+    zend_result result = open_script(handle);
+
+    if (result == SUCCESS && handle->type == ZEND_HANDLE_STREAM) {
+        php_stream *stream = handle->handle.stream.handle;
+        int fd;
+
+        if (php_stream_is(stream, PHP_STREAM_IS_STDIO)
+            && php_stream_cast(stream, PHP_STREAM_AS_FD, (void **)&fd, 0) == SUCCESS) {
+            fcntl(fd, F_SETFD, FD_CLOEXEC);
+        }
+    }
+    return result;
+}
+
+void howdah_hook_open(void)
+{
+    open_script = zend_stream_open_function;
+    zend_stream_open_function = open_script_close_on_exec;
+}
+
 int howdah_php_start(const struct howdah_callbacks *callbacks, const char *ini,
                      const char *ini_file)
 {
     int status = FAILURE;
 
     howdah_rust = *callbacks;
+    loading = getpid();
+    atexit(at_exit);
     zend_signal_startup();
     sapi_startup(&howdah_sapi);
     /* PHP keeps both pointers for as long as the process lives. */
@@ -191,6 +232,7 @@ int howdah_php_start(const struct howdah_callbacks *callbacks, const char *ini,
     } zend_catch {
         status = FAILURE;
     } zend_end_try();
+    loading = 0;
     if (status == SUCCESS) {
         howdah_hook_environment();
     }

@@ -219,6 +219,8 @@ impl<'a> Exchange<'a> {
 
     /// Ends the request: the slot is the router's again. Returns memory to use again.
     pub fn done(mut self, done: Done) -> Vec<u8> {
+        // What the router counts as over must not hold a file of its any more.
+        self.body = Body::Inline(&[]);
         if self.stage == Stage::Head {
             // PHP has not even sent a head, which it does at the end of every request it begins.
             let _ = self.replace(500);

@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString, NulError, c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::{ptr, slice};
 
 use crate::exchange::{Exchange, Gone};
@@ -76,6 +76,7 @@ struct Callbacks {
     finish: extern "C" fn(*mut c_void) -> c_int,
     read: extern "C" fn(*mut c_void, *mut c_char, usize) -> usize,
     log: extern "C" fn(*mut c_void, c_int, *const c_char, usize),
+    exiting: extern "C" fn(),
 }
 
 const _: () = {
@@ -84,7 +85,7 @@ const _: () = {
     assert!(size_of::<RawRequest>() == 32);
     assert!(std::mem::offset_of!(RawRequest, content_length) == 24);
     assert!(size_of::<Outcome>() == 16 && std::mem::offset_of!(Outcome, failed) == 12);
-    assert!(size_of::<Callbacks>() == 64);
+    assert!(size_of::<Callbacks>() == 72);
 };
 
 unsafe extern "C" {
@@ -106,20 +107,21 @@ unsafe extern "C" {
 static STARTUP: Mutex<String> = Mutex::new(String::new());
 const STARTUP_LIMIT: usize = 8 * 1024;
 
+/// What to do if PHP ends the process while it is being loaded; also tells that it was loaded.
+static ON_EXIT: OnceLock<fn()> = OnceLock::new();
+
 /// PHP, loaded. There is one per process, and it is not to be shared between threads.
 #[derive(Debug)]
 pub struct Php(PhantomData<*const ()>);
 
 impl Php {
     /// Loads PHP with settings that override those of `php.ini`, or of `ini_file` in its place.
-    /// The error is what PHP said.
+    /// The error is what PHP said. `on_exit` is called if PHP ends the process instead.
     ///
     /// # Panics
     /// When called a second time.
-    pub fn start(ini: &str, ini_file: Option<&str>) -> Result<Self, String> {
-        static STARTED: std::sync::Once = std::sync::Once::new();
-        assert!(!STARTED.is_completed(), "PHP is loaded once");
-        STARTED.call_once(|| ());
+    pub fn start(ini: &str, ini_file: Option<&str>, on_exit: fn()) -> Result<Self, String> {
+        assert!(ON_EXIT.set(on_exit).is_ok(), "PHP is loaded once");
         let nul = |what: &str| format!("the {what} must not contain a NUL character");
         let ini = CString::new(ini).map_err(|_| nul("settings"))?;
         let file = ini_file.map(CString::new).transpose().map_err(|_| nul("name of php.ini"))?;
@@ -214,7 +216,7 @@ impl<'a> Params<'a> {
 }
 
 static CALLBACKS: Callbacks =
-    Callbacks { write, flush, head_begin, head_field, head_end, finish, read, log };
+    Callbacks { write, flush, head_begin, head_field, head_end, finish, read, log, exiting };
 
 const OK: c_int = 0;
 const GONE: c_int = 1;
@@ -300,5 +302,12 @@ extern "C" fn log(context: *mut c_void, severity: c_int, message: *const c_char,
     {
         said.push_str(&text);
         said.push('\n');
+    }
+}
+
+extern "C" fn exiting() {
+    if let Some(on_exit) = ON_EXIT.get() {
+        // A panic ends the process, which is ending.
+        let _ = catch_unwind(on_exit);
     }
 }

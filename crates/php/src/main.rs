@@ -41,7 +41,7 @@ fn main() -> ExitCode {
 
 /// One line that says which PHP this is and whether OPcache runs.
 fn version() -> ExitCode {
-    match ffi::Php::start("", None) {
+    match ffi::Php::start("", None, || ()) {
         Ok(php) => {
             let opcache = php.opcache().map_or("no OPcache".into(), |v| format!("OPcache {v}"));
             println!("PHP {} (Howdah {}; {opcache})", php.version(), env!("CARGO_PKG_VERSION"));

@@ -11,6 +11,7 @@
 use std::ffi::c_int;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
+use std::sync::Mutex;
 
 use howdah_sys::packet::{self, Received};
 use howdah_sys::process::{self, Forked};
@@ -76,6 +77,18 @@ pub fn run() -> ExitCode {
     }
 }
 
+/// The supervisor's socket while PHP is being loaded.
+static LOADING: Mutex<Option<OwnedFd>> = Mutex::new(None);
+
+/// OPcache ends the process when it cannot start, for example without memory or without the
+/// preload script; it writes the reason to standard error.
+fn ended_by_php() {
+    if let Some(supervisor) = LOADING.lock().ok().and_then(|mut socket| socket.take()) {
+        let message = "PHP ended while it was being loaded; the log has what it said".to_owned();
+        let _ = packet::send(&supervisor, &FromPrototype::Failed { message }.encode(), &[]);
+    }
+}
+
 fn failed(supervisor: &OwnedFd, mut message: String) -> ExitCode {
     let mut limit = message.len().min(MAX_MESSAGE / 2);
     while !message.is_char_boundary(limit) {
@@ -110,7 +123,10 @@ impl Prototype {
             .and_then(|mapping| Region::new(mapping, spec.geometry))
             .ok_or("the shared memory could not be mapped")?;
         title::set(&format!("howdah: \"{}\" prototype", spec.name));
+        let set_loading = |socket| LOADING.lock().map(|mut loading| *loading = socket).is_ok();
+        set_loading(supervisor.try_clone().ok());
         let php = load(&spec)?;
+        set_loading(None);
         let ready = FromPrototype::Ready { version: php.version() };
         packet::send(supervisor, &ready.encode(), &[])
             .map_err(|error| format!("the supervisor cannot be reached: {error}"))?;
@@ -253,7 +269,7 @@ fn load(spec: &ApplicationSpec) -> Result<Php, String> {
         return Err(format!("options/file: {file} cannot be read: {error}"));
     }
     let ini = settings::text(spec)?;
-    let php = Php::start(&ini, spec.ini_file.as_deref())?;
+    let php = Php::start(&ini, spec.ini_file.as_deref(), ended_by_php)?;
     for name in settings::apply(spec, &php) {
         eprintln!("application \"{}\": PHP has no setting \"{name}\"", spec.name);
     }

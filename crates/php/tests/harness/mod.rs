@@ -213,7 +213,7 @@ impl Application {
 
     /// Publishes a request.
     pub fn send(&mut self, request: &Request) -> Pending {
-        self.publish(&request.encode(), request.files())
+        self.publish(&request.encoded(), request.files())
     }
 
     /// Publishes bytes as a request.
@@ -233,6 +233,13 @@ impl Application {
             Claim::Taken(_, owner) => Some(owner),
             _ => None,
         }
+    }
+
+    /// What happens to the prototype's socket when the supervisor dies.
+    pub fn hang_up(&mut self) {
+        let (other, _) = packet::pair().unwrap();
+        self.supervisor = other;
+        let _ = self.child.wait();
     }
 
     pub fn kill(&self, owner: Owner, signal: i32) {
@@ -259,6 +266,8 @@ pub struct Request {
     pub body: Vec<u8>,
     pub body_file: Option<(OwnedFd, u64)>,
     pub params_in_file: bool,
+    /// Announce descriptors and send a message without them.
+    pub withhold: bool,
 }
 
 impl Request {
@@ -270,6 +279,7 @@ impl Request {
             body: Vec::new(),
             body_file: None,
             params_in_file: false,
+            withhold: false,
         };
         for (key, value) in [
             ("FCGI_ROLE", "RESPONDER"),
@@ -334,7 +344,8 @@ impl Request {
         self
     }
 
-    fn encode(&self) -> Vec<u8> {
+    /// The bytes that go into the slot.
+    pub fn encoded(&self) -> Vec<u8> {
         let params = self.encode_params();
         let mut set = 0;
         let mut len = self.body.len() as u64;
@@ -364,6 +375,9 @@ impl Request {
 
     fn files(&self) -> Vec<OwnedFd> {
         let mut files = Vec::new();
+        if self.withhold {
+            return files;
+        }
         if self.params_in_file {
             use std::io::Write;
             let mut file = tempfile::tempfile().unwrap();

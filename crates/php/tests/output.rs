@@ -1,0 +1,160 @@
+//! Output on its way: flushing, large answers, clients that go, answers that end early.
+
+mod harness;
+
+use std::time::{Duration, Instant};
+
+use harness::Application;
+
+#[test]
+fn flush_sends_what_was_written_so_far() {
+    let mut application = Application::start(1);
+    let request = application.script(
+        "header('Content-Type: text/event-stream');
+         for ($i = 0; $i < 3; $i++) { echo \"data: $i\\n\\n\"; ob_flush(); flush(); usleep(300000); }",
+    );
+    let start = Instant::now();
+    let mut pending = application.send(&request);
+    for n in 1..=3 {
+        pending.until(&mut application, |answer| answer.body.len() >= 9 * n);
+        let elapsed = start.elapsed();
+        let due = Duration::from_millis(300 * (n as u64 - 1));
+        assert!(elapsed >= due && elapsed < due + Duration::from_millis(250), "{n}: {elapsed:?}");
+    }
+    assert_eq!(pending.wait(&mut application).text(), "data: 0\n\ndata: 1\n\ndata: 2\n\n");
+}
+
+#[test]
+fn flush_without_output_sends_the_head() {
+    let mut application = Application::start(1);
+    let request = application.script("header('X-A: 1'); flush(); sleep(1);");
+    let start = Instant::now();
+    let mut pending = application.send(&request);
+    pending.until(&mut application, |answer| answer.status == 200);
+    assert!(start.elapsed() < Duration::from_millis(700));
+    assert!(pending.wait(&mut application).field("X-A").is_some());
+}
+
+#[test]
+fn an_answer_larger_than_the_ring_arrives_whole() {
+    let mut application = Application::start(1);
+    let answer = application.run(
+        "while (ob_get_level()) ob_end_clean();
+         for ($i = 0; $i < 5000; $i++) echo str_pad((string) $i, 1023, '.'), \"\\n\";
+         echo str_repeat('z', 3000000);",
+    );
+    assert_eq!(answer.body.len(), 5000 * 1024 + 3_000_000);
+    for (index, line) in answer.body[..5000 * 1024].chunks(1024).enumerate() {
+        assert!(line.starts_with(format!("{index}.").as_bytes()), "line {index}");
+    }
+    assert!(answer.longest > 16 << 10, "small pieces are collected");
+    assert!(answer.body[5000 * 1024..].iter().all(|b| *b == b'z'));
+}
+
+#[test]
+fn a_reader_that_is_slow_to_start_loses_nothing() {
+    let mut application = Application::start(1);
+    let request = application.script("echo str_repeat('x', 1 << 20);");
+    let pending = application.send(&request);
+    // Longer than the worker waits before it looks whether the router is alive.
+    std::thread::sleep(Duration::from_millis(2500));
+    assert_eq!(pending.wait(&mut application).body.len(), 1 << 20);
+}
+
+#[test]
+fn a_script_whose_client_has_gone_ends_at_its_next_output() {
+    let mut application = Application::start(1);
+    let request = application.script(
+        "register_shutdown_function(function () {
+             error_log('shutdown ' . connection_status() . connection_aborted());
+         });
+         while (ob_get_level()) ob_end_clean();
+         while (true) { echo 'x'; flush(); usleep(10000); }",
+    );
+    let mut pending = application.send(&request);
+    pending.until(&mut application, |answer| !answer.body.is_empty());
+    pending.abort(&application);
+    let start = Instant::now();
+    let answer = pending.wait(&mut application);
+    assert!(start.elapsed() < Duration::from_secs(2));
+    assert!(answer.logged("shutdown 11"), "{:?}", answer.log);
+    assert_eq!(application.run("echo connection_status();").text(), "0");
+}
+
+#[test]
+fn a_script_whose_client_has_gone_while_the_ring_is_full_ends() {
+    let mut application = Application::start(1);
+    let request = application.script("while (true) echo str_repeat('x', 100000);");
+    let pending = application.send(&request);
+    std::thread::sleep(Duration::from_millis(200));
+    pending.abort(&application);
+    let start = Instant::now();
+    pending.wait(&mut application);
+    assert!(start.elapsed() < Duration::from_secs(2));
+    assert_eq!(application.run("echo 'next';").text(), "next");
+}
+
+#[test]
+fn ignore_user_abort_lets_a_script_finish() {
+    let mut application = Application::start(1);
+    let request = application.script(
+        "ignore_user_abort(true); while (ob_get_level()) ob_end_clean();
+         echo 'x'; flush(); usleep(300000);
+         for ($i = 0; $i < 10; $i++) { echo 'y'; flush(); }
+         error_log('finished ' . connection_aborted());",
+    );
+    let mut pending = application.send(&request);
+    pending.until(&mut application, |answer| !answer.body.is_empty());
+    pending.abort(&application);
+    assert!(pending.wait(&mut application).logged("finished 1"));
+}
+
+#[test]
+fn fastcgi_finish_request_ends_the_answer_and_not_the_script() {
+    let mut application = Application::start(1);
+    let request = application.script(
+        "echo 'answer'; $first = fastcgi_finish_request(); $second = fastcgi_finish_request();
+         echo 'lost'; flush(); header('X-Late: 1'); usleep(300000);
+         error_log(json_encode([$first, $second, connection_status()]));",
+    );
+    let mut pending = application.send(&request);
+    let start = Instant::now();
+    pending.until(&mut application, |answer| answer.ended);
+    assert!(start.elapsed() < Duration::from_millis(250));
+    assert_eq!(pending.answer.text(), "answer");
+    let answer = pending.wait(&mut application);
+    assert_eq!(answer.text(), "answer");
+    assert!(answer.logged("[true,false,0]"), "{:?}", answer.log);
+}
+
+#[test]
+fn shutdown_functions_and_destructors_write_to_the_answer() {
+    let mut application = Application::start(1);
+    let answer = application.run(
+        "class D { function __destruct() { echo ' destructed'; } } $d = new D;
+         register_shutdown_function(function () { echo ' shut down'; }); echo 'ran'; exit(0);",
+    );
+    assert_eq!(answer.text(), "ran shut down destructed");
+}
+
+#[test]
+fn output_buffers_of_all_kinds_end_in_the_answer() {
+    let mut application = Application::start(1);
+    let answer = application.run(
+        "ob_start(fn($s) => strtoupper($s)); echo 'a'; ob_start(); echo 'b'; ob_end_flush();
+         ob_start(null, 4); echo 'cdefgh'; echo 'i';",
+    );
+    assert_eq!(answer.text(), "ABCDEFGHI");
+}
+
+#[test]
+fn compressed_output_is_phps_own_matter() {
+    let mut application = Application::start_with(1, &|spec| {
+        spec.ini_user = vec![("zlib.output_compression".into(), "1".into())];
+    });
+    let request =
+        application.script("echo str_repeat('x', 100000);").with("HTTP_ACCEPT_ENCODING", "gzip");
+    let answer = application.send(&request).wait(&mut application);
+    assert_eq!(answer.field("Content-Encoding"), Some("gzip"));
+    assert!(answer.body.starts_with(&[0x1f, 0x8b]) && answer.body.len() < 1000);
+}

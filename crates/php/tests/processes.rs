@@ -1,0 +1,294 @@
+//! The life of prototype and workers, and what one request leaves for the next.
+
+mod harness;
+
+use std::collections::HashSet;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use harness::{Application, start_failing};
+use howdah_sys::futex;
+use howdah_wire::messages::Exit;
+use howdah_wire::queue::Owner;
+
+const FIRST: Owner = Owner { index: 0, incarnation: 0 };
+
+fn command_line(pid: u32) -> String {
+    let raw = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&raw).trim_end_matches('\0').trim_end().to_owned()
+}
+
+fn exists(pid: u32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    !stat.contains(") Z ")
+}
+
+fn gone_within(pid: u32, limit: Duration) -> bool {
+    let start = Instant::now();
+    while start.elapsed() < limit {
+        if !exists(pid) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
+#[test]
+fn titles_tell_what_a_process_is() {
+    let application = Application::start(1);
+    assert_eq!(command_line(application.prototype()), "howdah: \"test\" prototype");
+    assert_eq!(command_line(application.workers[&FIRST].pid), "howdah: \"test\" application");
+}
+
+#[test]
+fn version_is_one_line() {
+    let output =
+        std::process::Command::new(env!("CARGO_BIN_EXE_howdah-php")).arg("--version").output();
+    let output = output.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.starts_with("PHP 8.") && text.lines().count() == 1);
+    assert!(text.contains("OPcache 8."), "{text}");
+}
+
+#[test]
+fn workers_share_what_opcache_has_compiled() {
+    let mut application = Application::start(4);
+    let path = application.file("included.php", "<?php return 1;");
+    let old = std::time::SystemTime::now() - Duration::from_secs(60);
+    fs::File::options().write(true).open(&path).unwrap().set_modified(old).unwrap();
+    let code = format!(
+        "include '{}'; usleep(50000); $s = opcache_get_status();
+         echo json_encode([getmypid(), $s['opcache_enabled'],
+             isset($s['scripts']['{0}']) ? $s['scripts']['{0}']['hits'] : -1]);",
+        path.display()
+    );
+    application.run(&code);
+    let mut pids = HashSet::new();
+    let mut hits = 0;
+    for _ in 0..5 {
+        let requests: Vec<_> = (0..4).map(|_| application.script(&code)).collect();
+        let pending: Vec<_> = requests.iter().map(|r| application.send(r)).collect();
+        for pending in pending {
+            let text = pending.wait(&mut application).text();
+            let parts: Vec<&str> = text.trim_matches(['[', ']']).split(',').collect();
+            pids.insert(parts[0].to_owned());
+            assert_eq!(parts[1], "true");
+            hits = hits.max(parts[2].parse::<i64>().unwrap());
+        }
+    }
+    assert_eq!(pids.len(), 4, "all workers work");
+    assert!(hits >= 15, "{hits} hits");
+}
+
+#[test]
+fn preloaded_classes_are_there_from_the_first_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let preload = directory.path().join("preload.php");
+    fs::write(&preload, "<?php class Preloaded { const HERE = 'here'; }").unwrap();
+    let preload = preload.to_str().unwrap().to_owned();
+    let user = if rustix::process::geteuid().is_root() { "root" } else { "" };
+    let mut application = Application::start_with(1, &|spec| {
+        spec.ini_admin = vec![
+            ("opcache.preload".into(), preload.clone()),
+            ("opcache.preload_user".into(), user.into()),
+        ];
+    });
+    assert_eq!(application.run("echo Preloaded::HERE;").text(), "here");
+}
+
+#[test]
+fn a_worker_leaves_after_its_last_request() {
+    let mut application = Application::start_with(1, &|spec| spec.requests = 3);
+    for n in 1..=3 {
+        let answer = application.run("echo 1;");
+        assert_eq!(answer.done.unwrap().leaving, n == 3);
+    }
+    assert_eq!(application.death().2, Exit::Status(0));
+}
+
+#[test]
+fn idle_workers_leave_when_asked() {
+    let mut application = Application::start(3);
+    application.run("echo 1;");
+    application.region.retire(1);
+    futex::wake(application.region.wake_word(), 3);
+    assert_eq!(application.death().2, Exit::Status(0));
+    assert_eq!(application.run("echo 'still here';").text(), "still here");
+    application.region.close();
+    futex::wake(application.region.wake_word(), 3);
+    for _ in 0..2 {
+        assert_eq!(application.death().2, Exit::Status(0));
+    }
+}
+
+#[test]
+fn workers_end_when_the_router_has_gone() {
+    let mut application = Application::start(1);
+    let worker = application.workers.remove(&FIRST).unwrap();
+    drop(worker.socket);
+    assert!(gone_within(worker.pid, Duration::from_secs(8)));
+}
+
+#[test]
+fn nobody_outlives_the_supervisor() {
+    let mut application = Application::start(1);
+    let pids = [application.prototype(), application.workers[&FIRST].pid];
+    let request = application.script("sleep(60);");
+    let _pending = application.send(&request);
+    std::thread::sleep(Duration::from_millis(100));
+    application.hang_up();
+    for pid in pids {
+        assert!(gone_within(pid, Duration::from_secs(2)), "{}", command_line(pid));
+    }
+}
+
+#[test]
+fn workers_die_with_their_prototype() {
+    let application = Application::start(2);
+    let pids: Vec<u32> = application.workers.values().map(|worker| worker.pid).collect();
+    drop(application);
+    for pid in pids {
+        assert!(gone_within(pid, Duration::from_secs(2)));
+    }
+}
+
+#[test]
+fn programs_started_by_scripts_inherit_nothing_of_ours() {
+    let mut application = Application::start(1);
+    let answer =
+        application.run("echo shell_exec('ls -l /proc/self/fd; grep Sig /proc/self/status');");
+    let text = answer.text();
+    let descriptors: Vec<&str> = text.lines().filter(|line| line.contains(" -> ")).collect();
+    // 0, 1, 2 and the directory that ls reads.
+    assert_eq!(descriptors.len(), 4, "{text}");
+    for set in ["SigBlk", "SigIgn"] {
+        let line = text.lines().find(|line| line.starts_with(set)).unwrap();
+        let set = u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap();
+        // Signals 32 and 33 belong to the C library; whoever runs the tests may ignore them.
+        assert_eq!(set & !(3 << 31), 0, "{line}");
+    }
+}
+
+#[test]
+fn random_numbers_differ_between_workers() {
+    let mut application = Application::start(4);
+    let requests: Vec<_> = (0..4)
+        .map(|_| {
+            application.script(
+                "usleep(100000); echo getmypid(), ' ', mt_rand(), lcg_value(), uniqid('', true);",
+            )
+        })
+        .collect();
+    let pending: Vec<_> = requests.iter().map(|r| application.send(r)).collect();
+    let mut seen = HashSet::new();
+    for pending in pending {
+        let text = pending.wait(&mut application).text();
+        seen.insert(text.split_once(' ').unwrap().1.to_owned());
+    }
+    assert_eq!(seen.len(), 4);
+}
+
+#[test]
+fn nothing_of_a_request_is_left_for_the_next() {
+    let mut application = Application::start(1);
+    let show = "echo json_encode([getcwd(), umask(), getenv('LEFT'), ini_get('precision'),
+        setlocale(LC_ALL, 0), $_GET, $_POST, $_COOKIE, isset($GLOBALS['left']),
+        error_reporting(), function_exists('left'), ob_get_level(), http_response_code(),
+        mb_internal_encoding(), date_default_timezone_get(), ignore_user_abort(),
+        stream_get_wrappers()]);";
+    let before = application.run(show).text();
+    application.run(
+        "chdir('/'); umask(0); putenv('LEFT=1'); ini_set('precision', 3);
+         setlocale(LC_ALL, 'C.UTF-8'); $left = 1; error_reporting(0); function left() {}
+         ob_start(); http_response_code(404); mb_internal_encoding('ISO-8859-1');
+         date_default_timezone_set('Asia/Tokyo'); ignore_user_abort(true);
+         stream_wrapper_unregister('http'); set_error_handler(fn() => true);",
+    );
+    application.run("chdir('/'); umask(0); putenv('LEFT=1'); no_such_function();");
+    let after = application.run(show).text();
+    let directory = application.root.path().to_str().unwrap();
+    assert_eq!(after, before);
+    assert!(before.contains(&directory.replace('/', "\\/")), "{before}");
+}
+
+#[test]
+fn scripts_run_in_their_directory_and_shutdown_functions_in_the_applications() {
+    let mut application = Application::start(1);
+    application.file("sub/part.php", "<?php echo 'part ';");
+    let path = application.file(
+        "sub/a.php",
+        "<?php include 'part.php'; echo basename(getcwd()), ' ';
+         register_shutdown_function(function () { echo getcwd(); });",
+    );
+    let request = harness::Request::get(&path, application.root.path());
+    let text = application.send(&request).wait(&mut application).text();
+    assert_eq!(text, format!("part sub {}", application.root.path().display()));
+}
+
+#[test]
+fn sessions_persist_and_do_not_mix() {
+    let mut application = Application::start(1);
+    let directory = application.root.path().to_str().unwrap().to_owned();
+    let code = format!(
+        "session_save_path('{directory}'); session_start();
+         echo $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1;"
+    );
+    let first = application.run(&code);
+    let cookie = first.field("Set-Cookie").unwrap().split(';').next().unwrap().to_owned();
+    let again = application.script(&code).with("HTTP_COOKIE", cookie);
+    assert_eq!(application.send(&again).wait(&mut application).text(), "2");
+    assert_eq!(application.run(&code).text(), "1", "another visitor");
+}
+
+#[test]
+fn workers_do_not_grow() {
+    let mut application = Application::start(1);
+    let pid = application.workers[&FIRST].pid;
+    let facts = || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find(|line| line.starts_with("RssAnon")).unwrap();
+        let kilobytes: i64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        (kilobytes, fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count())
+    };
+    let request = application
+        .script("echo str_repeat('x', 10000), count($_FILES), getenv('A'); putenv('A=1');")
+        .with("HTTP_AUTHORIZATION", "Basic dXNlcjpwYTpzcw==")
+        .post("multipart/form-data; boundary=B",
+            "--B\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a\"\r\n\r\nx\r\n--B--\r\n")
+        .body_in_file();
+    for _ in 0..200 {
+        application.send(&request).wait(&mut application);
+    }
+    let before = facts();
+    for _ in 0..2000 {
+        application.send(&request).wait(&mut application);
+    }
+    let after = facts();
+    assert!(after.0 - before.0 < 300 && after.1 == before.1, "{before:?} {after:?}");
+}
+
+#[test]
+fn what_php_says_when_it_cannot_start_is_passed_on() {
+    let message = start_failing(&|spec| spec.ini_file = Some("/no/such/php.ini".into()));
+    assert!(message.contains("/no/such/php.ini"), "{message}");
+    let message = start_failing(&|spec| {
+        spec.ini_admin = vec![("opcache.preload".into(), "/no/such/preload.php".into())];
+    });
+    assert!(message.contains("ended while it was being loaded"), "{message}");
+    let message = start_failing(&|spec| spec.ini_user = vec![("a=1\nb".into(), "x".into())]);
+    assert!(message.contains("not the name of a PHP setting"), "{message}");
+}
+
+#[test]
+fn another_php_ini_can_be_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("php.ini");
+    fs::write(&file, "precision=11\n").unwrap();
+    let file = file.to_str().unwrap().to_owned();
+    let mut application = Application::start_with(1, &|spec| spec.ini_file = Some(file.clone()));
+    assert_eq!(
+        application.run("echo ini_get('precision'), php_ini_loaded_file();").text(),
+        format!("11{file}")
+    );
+}
