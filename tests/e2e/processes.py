@@ -1,12 +1,12 @@
 """Starting, awaiting and stopping the servers that a run needs."""
 
 import contextlib
+import http.client
 import os
 import signal
 import socket
 import subprocess
 import time
-import urllib.request
 
 from machine import Unusable
 
@@ -35,26 +35,34 @@ class Process:
                 env={**os.environ, **(environment or {})})
 
     def wait_for(self, ready, what):
-        """Waits until `ready` is true; fails early when the process ends."""
+        """Waits until `ready` is true; fails early when the process ends.
+
+        Whatever ends the wait otherwise also ends the process: nobody else knows it yet.
+        """
         deadline = time.monotonic() + PATIENCE
-        while not ready():
-            if self.child.poll() is not None:
-                raise Unusable(f"{self.name} ended with status {self.child.returncode} before "
-                               f"{what}:\n{self.tail()}")
-            if time.monotonic() > deadline:
-                raise Unusable(f"{self.name}: no {what} after {PATIENCE} s:\n{self.tail()}")
-            time.sleep(0.05)
+        try:
+            while not ready():
+                if not self.alive():
+                    raise Unusable(f"{self.name} ended with status {self.child.returncode} before "
+                                   f"{what}:\n{self.tail()}")
+                if time.monotonic() > deadline:
+                    raise Unusable(f"{self.name}: no {what} after {PATIENCE} s:\n{self.tail()}")
+                time.sleep(0.05)
+        except BaseException:
+            self.stop()
+            raise
 
     def wait_for_http(self, port):
         """Waits until any HTTP answer comes from the port."""
         def answers():
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=20):
-                    return True
-            except urllib.error.HTTPError:
-                return True
-            except OSError:
+                connection.request("GET", "/")
+                return connection.getresponse().status > 0
+            except (OSError, http.client.HTTPException):
                 return False
+            finally:
+                connection.close()
         self.wait_for(answers, f"answer from port {port}")
 
     def alive(self):

@@ -27,6 +27,7 @@ LoadModule mpm_prefork_module {modules}/mod_mpm_prefork.so
 LoadModule authz_core_module {modules}/mod_authz_core.so
 LoadModule authz_host_module {modules}/mod_authz_host.so
 LoadModule alias_module {modules}/mod_alias.so
+LoadModule autoindex_module {modules}/mod_autoindex.so
 LoadModule dir_module {modules}/mod_dir.so
 LoadModule mime_module {modules}/mod_mime.so
 LoadModule rewrite_module {modules}/mod_rewrite.so

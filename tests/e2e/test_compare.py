@@ -38,7 +38,7 @@ class Server:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.port = self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def stop(self):
         self.server.shutdown()
@@ -95,6 +95,15 @@ class ComparisonTest(unittest.TestCase):
                                           accepted=accepted), [])
         self.assertEqual(len(self.differences((200, [HTML], b"a"), (404, [HTML], b"b"),
                                               accepted=accepted)), 1)
+
+    def test_an_error_page_of_apache_itself_may_have_another_text_but_no_other_status(self):
+        page = (b'<!DOCTYPE HTML PUBLIC "-//IETF//DTD HTML 2.0//EN">\n<html><head>\n'
+                b"<title>404 Not Found</title>\n</head></html>\n")
+        apache = (404, [("Content-Type", "text/html; charset=iso-8859-1")], page)
+        self.assertEqual(self.differences((404, [HTML], b"Not found."), apache), [])
+        self.assertEqual(len(self.differences((403, [HTML], b"No."), apache)), 1)
+        self.assertEqual(len(self.differences((404, [HTML, ("X", "y")], b"No."), apache)), 1)
+        self.assertEqual(len(self.differences((404, [HTML], b"<?php echo 1;"), apache)), 1)
 
     def test_a_crawl_follows_links_styles_and_redirects_on_the_same_host(self):
         site = {
