@@ -88,7 +88,6 @@ ZEND_FUNCTION(apache_response_headers)
 ZEND_FUNCTION(headers_send)
 {
     zend_long status = 200;
-    int before = SG(sapi_headers).http_response_code;
 
     ZEND_PARSE_PARAMETERS_START(0, 1)
         Z_PARAM_OPTIONAL
@@ -103,13 +102,10 @@ ZEND_FUNCTION(headers_send)
         SG(sapi_headers).http_response_code = (int)status;
         RETURN_LONG(sapi_send_headers());
     }
-    if (howdah_request() == NULL || SG(headers_sent) || SG(request_info).no_headers) {
+    if (howdah_request() == NULL || SG(headers_sent)) {
         RETURN_LONG(SAPI_HEADER_SEND_FAILED);
     }
-    SG(sapi_headers).http_response_code = (int)status;
-    status = howdah_send_headers(&SG(sapi_headers));
-    SG(sapi_headers).http_response_code = before;
-    RETURN_LONG(status);
+    RETURN_LONG(howdah_send_head(&SG(sapi_headers), (int)status));
 }
 
 static const zend_function_entry functions[] = {

@@ -60,7 +60,7 @@ zend_stat_t *howdah_script_stat(void);
 /* In a new worker: remembers the working directory. */
 void howdah_request_child(void);
 
-/* Sends the head of the response, or of an interim one if the status is 1xx. */
-int howdah_send_headers(sapi_headers_struct *headers);
+/* Sends the head of the response; with a status of 1xx the head of an interim one. */
+int howdah_send_head(sapi_headers_struct *headers, int interim_status);
 
 #endif

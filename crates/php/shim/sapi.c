@@ -82,58 +82,63 @@ static int status_of(const char *text, const char **reason)
 }
 
 /*
- * The status is, in this order: the line of header("HTTP/1.1 404 …"), a field "Status: 404 …",
- * the response code. As under PHP-FPM the line counts only if it says something other than 200,
- * "Status" is no field of the response, and 304 has no Content-Type.
+ * The status of the response: in this order, the line of header("HTTP/1.1 404 …"), a field
+ * "Status: 404 …", the response code. As under PHP-FPM the line counts only if it says something
+ * other than 200. What cannot be the status of a response is a mistake of the script: 500.
  */
-int howdah_send_headers(sapi_headers_struct *headers)
+static int final_status(sapi_headers_struct *headers, const char **reason)
 {
-    const struct howdah_request *request = howdah_request();
     int status = headers->http_response_code;
-    bool informational = status >= 100 && status < 200;
     const char *line = headers->http_status_line;
-    const char *reason = "";
+    const char *space = line && strncasecmp(line, "HTTP/", 5) == 0 ? strchr(line, ' ') : NULL;
     zend_llist_position position;
-    sapi_header_struct *header;
-    bool decided = informational;
 
-    if (request == NULL || SG(request_info).no_headers) {
-        return SAPI_HEADER_SENT_SUCCESSFULLY;
-    }
-    if (!decided && status != 200 && line && strncasecmp(line, "HTTP/", 5) == 0) {
-        const char *space = strchr(line, ' ');
-
-        decided = space && status_of(space, &reason) == status;
-        if (!decided) {
-            reason = "";
-        }
-    }
-    if (!decided) {
-        for (header = zend_llist_get_first_ex(&headers->headers, &position); header;
-             header = zend_llist_get_next_ex(&headers->headers, &position)) {
+    if (status == 200 || space == NULL || status_of(space, reason) != status) {
+        *reason = "";
+        for (sapi_header_struct *header = zend_llist_get_first_ex(&headers->headers, &position);
+             header; header = zend_llist_get_next_ex(&headers->headers, &position)) {
             if (NAMED(header, "Status:")) {
-                int given = status_of(header->header + sizeof("Status:") - 1, &reason);
+                int given = status_of(header->header + sizeof("Status:") - 1, reason);
 
                 status = given ? given : status;
                 break;
             }
         }
     }
-    if (status < 100 || status > 999) {
+    if (status < 200 || status > 999) {
+        *reason = "";
         status = 500;
     }
+    return status;
+}
 
+/* As under PHP-FPM, "Status" is no field of the response, and 304 has no Content-Type. */
+int howdah_send_head(sapi_headers_struct *headers, int interim_status)
+{
+    const struct howdah_request *request = howdah_request();
+    const char *reason = "";
+    int status = interim_status ? interim_status : final_status(headers, &reason);
+    zend_llist_position position;
+
+    if (request == NULL) {
+        return SAPI_HEADER_SENT_SUCCESSFULLY;
+    }
     howdah_rust.head_begin(request->context, status, reason, strlen(reason));
-    for (header = zend_llist_get_first_ex(&headers->headers, &position); header;
-         header = zend_llist_get_next_ex(&headers->headers, &position)) {
+    for (sapi_header_struct *header = zend_llist_get_first_ex(&headers->headers, &position);
+         header; header = zend_llist_get_next_ex(&headers->headers, &position)) {
         if (header->header_len == 0 || NAMED(header, "Status:")
             || (status == 304 && NAMED(header, "Content-Type:"))) {
             continue;
         }
         howdah_rust.head_field(request->context, header->header, header->header_len);
     }
-    howdah_rust.head_end(request->context, informational);
+    howdah_rust.head_end(request->context, interim_status != 0);
     return SAPI_HEADER_SENT_SUCCESSFULLY;
+}
+
+static int send_headers(sapi_headers_struct *headers)
+{
+    return howdah_send_head(headers, 0);
 }
 
 static size_t read_post(char *buffer, size_t len)
@@ -171,7 +176,7 @@ static sapi_module_struct howdah_sapi = {
     .get_stat = howdah_script_stat,
     .getenv = get_environment,
     .sapi_error = php_error,
-    .send_headers = howdah_send_headers,
+    .send_headers = send_headers,
     .read_post = read_post,
     .read_cookies = read_cookies,
     .register_server_variables = howdah_register_variables,

@@ -124,6 +124,7 @@ impl<'a> Exchange<'a> {
             self.collected.extend_from_slice(data);
             return Ok(());
         }
+        self.need_head()?;
         data.chunks(Writer::max_payload(self.region)).try_for_each(|c| self.put(Kind::Body, c))
     }
 
@@ -237,16 +238,28 @@ impl<'a> Exchange<'a> {
     }
 
     fn end(&mut self) {
+        let _ = self.need_head();
         let _ = self.put_collected();
         self.collected.clear();
         let _ = self.put(Kind::End, &[]);
         self.stage = Stage::Ended;
     }
 
+    /// A body or an end without a head would be nonsense to the router. PHP sends the head first;
+    /// this is for the day when an extension makes it not do so.
+    fn need_head(&mut self) -> Result<(), Gone> {
+        if self.stage != Stage::Head {
+            return Ok(());
+        }
+        self.head_begin(200, b"");
+        self.head_end(false)
+    }
+
     fn put_collected(&mut self) -> Result<(), Gone> {
         if self.collected.is_empty() {
             return Ok(());
         }
+        self.need_head()?;
         let collected = std::mem::take(&mut self.collected);
         let result = collected
             .chunks(Writer::max_payload(self.region))

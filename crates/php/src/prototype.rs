@@ -23,7 +23,8 @@ use howdah_wire::region::Region;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::ffi::Php;
-use crate::{settings, worker};
+use crate::settings;
+use crate::worker::Worker;
 
 const SUPERVISOR: i32 = 3;
 
@@ -49,8 +50,13 @@ struct Prototype {
     workers: Vec<(Owner, u32)>,
 }
 
-/// The supervisor has gone.
-struct Orphaned;
+/// Why the prototype's loop ends.
+enum End {
+    /// The supervisor has gone.
+    Orphaned,
+    /// This is the new process: a worker with its end of the socket.
+    Worker(Owner, OwnedFd),
+}
 
 /// Runs the prototype to its end.
 pub fn run() -> ExitCode {
@@ -148,8 +154,10 @@ impl Prototype {
                 true => self.receive(&mut buffer),
                 false => Ok(()),
             });
-            if let Err(Orphaned) = result {
-                break;
+            match result {
+                Ok(()) => {}
+                Err(End::Worker(owner, socket)) => self.become_worker(owner, socket),
+                Err(End::Orphaned) => break,
             }
         }
         for (_, pid) in &self.workers {
@@ -157,11 +165,11 @@ impl Prototype {
         }
     }
 
-    fn receive(&mut self, buffer: &mut [u8]) -> Result<(), Orphaned> {
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<(), End> {
         let message = match packet::receive(&self.supervisor, buffer) {
             Ok(Received::Packet(len, _)) => ToPrototype::decode(&buffer[..len]),
             Ok(Received::Empty) => return Ok(()),
-            Ok(Received::Closed) | Err(_) => return Err(Orphaned),
+            Ok(Received::Closed) | Err(_) => return Err(End::Orphaned),
         };
         match message {
             Ok(ToPrototype::Spawn { worker }) => self.spawn(worker),
@@ -177,9 +185,10 @@ impl Prototype {
         }
     }
 
-    fn spawn(&mut self, worker: Owner) -> Result<(), Orphaned> {
-        match self.fork(worker) {
-            Ok((pid, router)) => {
+    fn spawn(&mut self, worker: Owner) -> Result<(), End> {
+        match fork() {
+            Ok(Side::Worker(socket)) => Err(End::Worker(worker, socket)),
+            Ok(Side::Prototype(pid, router)) => {
                 self.workers.push((worker, pid));
                 self.tell(&FromPrototype::Started { worker, pid }, Some(&router))
             }
@@ -187,56 +196,18 @@ impl Prototype {
         }
     }
 
-    fn fork(&mut self, owner: Owner) -> Result<(u32, OwnedFd), String> {
-        let threads = process::thread_count();
-        if threads != 1 {
-            return Err(format!(
-                "a PHP extension has started {} threads while it was loaded; PHP cannot be \
-                 forked then: remove the extension",
-                threads - 1
-            ));
-        }
-        let (router, socket) =
-            packet::pair().map_err(|error| format!("a socket pair could not be made: {error}"))?;
-        let prototype = std::process::id();
-        match process::fork() {
-            Ok(Forked::Parent(pid)) => Ok((pid, router)),
-            Ok(Forked::Child) => {
-                process::die_with(prototype);
-                signals::reset();
-                handlers::disarm(&NOT_FOR_US);
-                title::set(&format!("howdah: \"{}\" application", self.spec.name));
-                drop(router);
-                self.become_worker(owner, socket)
-            }
-            Err(error) => Err(format!("a worker could not be forked: {error}")),
-        }
-    }
-
-    fn become_worker(&mut self, owner: Owner, socket: OwnedFd) -> ! {
-        // The supervisor's socket and the signal descriptor belong to the prototype. Their places
-        // are taken by the null device: nothing here owns the numbers twice.
-        if let Ok(null) = std::fs::File::open("/dev/null") {
-            for fd in [&mut self.supervisor, &mut self.child_ended] {
-                if let Ok(copy) = null.try_clone() {
-                    *fd = copy.into();
-                }
-            }
-        }
-        self.php.forked();
-        let worker = worker::Worker {
-            owner,
-            socket,
-            region: &self.region,
-            events: &self.events,
-            php: &self.php,
-            limit: self.spec.requests,
-        };
-        worker.run();
+    /// Goes on as a worker. What belongs to the prototype alone is closed here.
+    fn become_worker(self, owner: Owner, socket: OwnedFd) -> ! {
+        let Prototype { supervisor, child_ended, spec, region, events, php, workers: _ } = self;
+        drop((supervisor, child_ended));
+        title::set(&format!("howdah: \"{}\" application", spec.name));
+        php.forked();
+        let limit = spec.requests;
+        Worker { owner, socket, region: &region, events: &events, php: &php, limit }.run();
         process::exit_now(0)
     }
 
-    fn reap(&mut self, child_ended: bool) -> Result<(), Orphaned> {
+    fn reap(&mut self, child_ended: bool) -> Result<(), End> {
         if !child_ended {
             return Ok(());
         }
@@ -255,9 +226,40 @@ impl Prototype {
         Ok(())
     }
 
-    fn tell(&self, message: &FromPrototype, descriptor: Option<&OwnedFd>) -> Result<(), Orphaned> {
+    fn tell(&self, message: &FromPrototype, descriptor: Option<&OwnedFd>) -> Result<(), End> {
         let descriptors: Vec<_> = descriptor.iter().map(|fd| fd.as_fd()).collect();
-        packet::send(&self.supervisor, &message.encode(), &descriptors).map_err(|_| Orphaned)
+        packet::send(&self.supervisor, &message.encode(), &descriptors).map_err(|_| End::Orphaned)
+    }
+}
+
+/// Which side of a fork this is, and what it keeps of the socket pair.
+enum Side {
+    /// The prototype: the worker's process id and the router's end.
+    Prototype(u32, OwnedFd),
+    /// The worker: its own end.
+    Worker(OwnedFd),
+}
+
+fn fork() -> Result<Side, String> {
+    let threads = process::thread_count();
+    if threads != 1 {
+        return Err(format!(
+            "a PHP extension has started {} threads while it was loaded; PHP cannot be forked \
+             then: remove the extension",
+            threads - 1
+        ));
+    }
+    let (router, socket) =
+        packet::pair().map_err(|error| format!("a socket pair could not be made: {error}"))?;
+    let prototype = std::process::id();
+    match process::fork().map_err(|error| format!("a worker could not be forked: {error}"))? {
+        Forked::Parent(pid) => Ok(Side::Prototype(pid, router)),
+        Forked::Child => {
+            process::die_with(prototype);
+            signals::reset();
+            handlers::disarm(&NOT_FOR_US);
+            Ok(Side::Worker(socket))
+        }
     }
 }
 

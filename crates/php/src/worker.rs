@@ -25,6 +25,9 @@ const LIVENESS: Duration = Duration::from_secs(5);
 /// Most bytes of parameters in a file. The router's own limits are far below.
 const MAX_PARAMS: u32 = 16 << 20;
 
+/// Memory for parameters that is kept from one request to the next.
+const KEEP_PARAMS: usize = 64 << 10;
+
 /// What a worker has from its prototype.
 pub struct Worker<'a> {
     /// Who this is.
@@ -122,6 +125,9 @@ impl Worker<'_> {
         let leaving = last || broken || exchange.router_gone();
         let cpu_us = cpu.saturating_sub(before);
         memory.output = exchange.done(Done { peak_memory, cpu_us, leaving });
+        if memory.params.capacity() > KEEP_PARAMS {
+            memory.params = Vec::new();
+        }
         !leaving
     }
 

@@ -23,6 +23,7 @@ fn a_status_can_be_set_in_each_of_phps_ways() {
     assert_eq!(status("header('Location: /x');"), (302, String::new()));
     assert_eq!(status("header('Location: /x', true, 301);"), (301, String::new()));
     assert_eq!(status("header('HTTP/1.1 99999 x');").0, 500);
+    assert_eq!(status("http_response_code(103); echo 'x';").0, 500);
     assert_eq!(status("http_response_code(204);"), (204, String::new()));
 }
 
