@@ -10,7 +10,7 @@ use crate::php::{PhpOptions, PhpTarget, PhpVersion};
 use crate::support::Feature;
 
 /// A PHP application.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Application {
     /// The name in `applications`.
     pub name: String,

@@ -66,6 +66,18 @@ impl PhpVersion {
     }
 }
 
+impl std::fmt::Display for PhpVersion {
+    /// As it was written: `8.2`, or nothing for any version.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let numbers = [self.major, self.minor, self.release];
+        for (index, number) in numbers.iter().map_while(|number| *number).enumerate() {
+            let dot = if index > 0 { "." } else { "" };
+            write!(f, "{dot}{number}")?;
+        }
+        Ok(())
+    }
+}
+
 impl PhpTarget {
     /// Reads the targets of an application: its `targets`, or the one that its own keys describe.
     pub(crate) fn read_all(application: &Object<'_>) -> Result<Vec<PhpTarget>, Error> {

@@ -1,12 +1,10 @@
 //! What the supervisor is started with.
 
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use howdah_sys::credentials::Credentials;
 
 /// Everything that the command line decided.
-#[derive(Debug)]
 pub struct Options {
     /// User of the router, and of applications that name none; `None` without root: everything
     /// runs as the user who started the server.
@@ -27,8 +25,8 @@ pub struct Options {
     pub control: Option<String>,
     /// Programs that run PHP.
     pub php: Vec<PhpProgram>,
-    /// Written once the server serves, then closed; the process that waits for a daemon reads it.
-    pub serving: Option<OwnedFd>,
+    /// Called once the server serves.
+    pub on_serving: Option<Box<dyn FnOnce()>>,
 }
 
 /// A `howdah-php` program.
@@ -77,7 +75,7 @@ mod tests {
                 .iter()
                 .map(|v| PhpProgram { version: (*v).to_owned(), path: PathBuf::from(v) })
                 .collect(),
-            serving: None,
+            on_serving: None,
         }
     }
 

@@ -317,9 +317,8 @@ impl Tree {
             ToSupervisor::Store {} => self.store(descriptors),
             ToSupervisor::Serving {} => {
                 self.served = true;
-                // Closing it without a word means failure to whoever waits for the daemon.
-                if let Some(waiting) = self.options.serving.take() {
-                    let _ = rustix::io::write(&waiting, b"ok");
+                if let Some(on_serving) = self.options.on_serving.take() {
+                    on_serving();
                 }
             }
             ToSupervisor::Refuse { message } => {

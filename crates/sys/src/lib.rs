@@ -9,6 +9,8 @@
 //! - [`signals`]: signals as a readable descriptor.
 //! - [`handlers`]: signals that shall do nothing.
 //! - [`log`], [`clock`]: the server's log and its time stamps.
+//! - `reactor`: descriptors in tokio's reactor, for the router alone (a feature, so that the
+//!   other processes do not carry tokio).
 //! - [`title`]: what `ps` shows.
 #![deny(unsafe_code)]
 
@@ -23,6 +25,9 @@ pub mod log;
 pub mod packet;
 #[allow(unsafe_code)]
 pub mod process;
+#[allow(unsafe_code)]
+#[cfg(feature = "reactor")]
+pub mod reactor;
 #[allow(unsafe_code)]
 pub mod shm;
 #[allow(unsafe_code)]

@@ -79,10 +79,18 @@ impl Log {
 
     /// Writes a record. Failure is silent: there is nowhere to report it.
     pub fn write(&self, level: Level, message: impl fmt::Display) {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        self.record(level, std::process::id(), thread, &message);
+    }
+
+    /// Writes a record about another process, as if it had written that itself.
+    pub fn write_as(&self, pid: u32, level: Level, message: impl fmt::Display) {
+        self.record(level, pid, pid, &message);
+    }
+
+    fn record(&self, level: Level, pid: u32, thread: u32, message: &dyn fmt::Display) {
         let mut line = String::with_capacity(128);
         crate::clock::local_time(&mut line);
-        let pid = std::process::id();
-        let thread = rustix::thread::gettid().as_raw_nonzero();
         let start = fmt::Write::write_fmt(
             &mut line,
             format_args!(" [{}] {pid}#{thread} {message}", level.as_str()),
