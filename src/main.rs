@@ -1,3 +1,44 @@
-//! The `howdah` command.
+//! The `howdah` command: flags, wiring, exit codes.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod check;
+mod cli;
+mod daemon;
+mod php_programs;
+mod serve;
+mod site_access;
+mod version;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if std::env::args_os().next().is_some_and(|name| name == howdah_supervisor::ROUTER_TITLE) {
+        return router();
+    }
+    let result = match cli::parse() {
+        cli::Command::Serve(arguments) => serve::run(*arguments),
+        cli::Command::Check { file } => check::run(file.as_deref()),
+        cli::Command::Version => {
+            print!("{}", version::text());
+            Ok(())
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("howdah: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// This process was started by the supervisor to be the router.
+fn router() -> ExitCode {
+    match howdah_sys::process::take_inherited(3) {
+        Some(socket) => ExitCode::from(howdah_server::router::run(socket)),
+        None => {
+            eprintln!("howdah: the router is started by the server itself");
+            ExitCode::FAILURE
+        }
+    }
+}

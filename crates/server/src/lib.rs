@@ -2,10 +2,22 @@
 //!
 //! A request's way through this crate, in the order of the modules that it meets:
 //! `listener` → `conn` → `http1` → `route` → (`files` | `php`) → `respond`.
+//!
+//! `router` is the process around it: threads (`shard`), configuration, applications.
 #![forbid(unsafe_code)]
 
 pub mod body;
+mod conn;
 pub mod exchange;
+pub mod files;
 pub mod http1;
 pub mod limits;
+mod listener;
 pub mod message;
+pub mod php;
+pub mod respond;
+mod route;
+pub mod router;
+mod shard;
+mod snapshot;
+mod variables;

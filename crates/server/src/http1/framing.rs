@@ -108,6 +108,9 @@ impl Chunked {
     /// Reads on. The caller removes what [`Decoded`] tells before it calls again: all of the
     /// input for [`Decoded::NeedMore`], `skip + len` bytes for data.
     pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, Malformed> {
+        if self.is_done() {
+            return Ok(Decoded::End(0));
+        }
         let mut at = 0;
         while let Some(&byte) = input.get(at) {
             if self.state == State::Data {
@@ -125,7 +128,7 @@ impl Chunked {
                 return Ok(Decoded::End(at));
             }
         }
-        Ok(if self.is_done() { Decoded::End(0) } else { Decoded::NeedMore })
+        Ok(Decoded::NeedMore)
     }
 
     fn step(&mut self, byte: u8) -> Result<(), Malformed> {

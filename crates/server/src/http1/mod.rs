@@ -43,6 +43,9 @@ mod send;
 mod timer;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
 pub use connection::Io;
 pub use drain::{Drain, Draining};
 pub use refusal::Refusal;

@@ -1,0 +1,84 @@
+//! A connection: which protocol it speaks, and who answers its requests.
+
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use howdah_sys::log::Level;
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::exchange::{Exchange, Finished, Handler};
+use crate::files::Now;
+use crate::http1;
+use crate::limits::Limits;
+use crate::listener::{Accepted, AcceptedStream};
+use crate::message::Response;
+use crate::php::dispatch;
+use crate::respond;
+use crate::route::{Decision, Router};
+use crate::shard::Shard;
+
+/// Serves a connection to its end.
+pub async fn serve(shard: &Rc<Shard>, accepted: Accepted) {
+    let Accepted { stream, info, listener } = accepted;
+    let site = Site { shard: Rc::clone(shard), listener };
+    let drain = shard.drain.connection();
+    let served = match stream {
+        AcceptedStream::Tcp(stream) => match TcpStream::from_std(stream) {
+            Ok(stream) => Ok(http1::serve(stream, info, &site, drain).await),
+            Err(error) => Err(error),
+        },
+        AcceptedStream::Unix(stream) => match UnixStream::from_std(stream) {
+            Ok(stream) => Ok(http1::serve(stream, info, &site, drain).await),
+            Err(error) => Err(error),
+        },
+    };
+    if let Err(error) = served {
+        shard.shared.log.write(Level::Error, format_args!("cannot serve a connection: {error}"));
+    }
+}
+
+/// Answers the requests of a listener on one thread.
+struct Site {
+    shard: Rc<Shard>,
+    listener: Arc<str>,
+}
+
+impl Handler for Site {
+    fn limits(&self) -> Rc<Limits> {
+        self.shard.limits()
+    }
+
+    fn next_id(&self) -> u64 {
+        self.shard.request_id()
+    }
+
+    fn handle(&self, exchange: &mut Exchange<'_>) -> impl Future<Output = Response> {
+        async move {
+            let shard = &self.shard;
+            let snapshot = shard.shared.snapshot.load_full();
+            let router = Router {
+                snapshot: &snapshot,
+                files: &shard.files,
+                log: &shard.shared.log,
+                now: Now { monotonic: Instant::now(), wall: SystemTime::now() },
+            };
+            match router.decide(&self.listener, &exchange.request) {
+                Decision::Respond(response) => response,
+                Decision::Refuse(status, allow) => respond::error_allowing(status, allow),
+                Decision::Php(application, script) => {
+                    // Boxed: most requests are for files, and need not pay for its size.
+                    let run = dispatch::run(shard, &snapshot, &application, &script, exchange);
+                    Box::pin(run).await
+                }
+            }
+        }
+    }
+
+    fn error(&self, status: u16) -> Response {
+        respond::error(status)
+    }
+
+    fn finished(&self, _record: &Finished<'_>) {}
+}

@@ -1,0 +1,1 @@
+//! What hyper refuses, we refuse; what both take, both take alike.

@@ -1,0 +1,128 @@
+//! Accepting connections, and spreading them over the router threads.
+//!
+//! Every thread accepts from every listening socket. A thread that has accepted a connection
+//! though another one has fewer hands it over, so that few connections are spread as evenly as
+//! many.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use howdah_sys::log::Level;
+use howdah_sys::reactor;
+use rustix::net::{SocketFlags, acceptfrom_with};
+use tokio::io::Interest;
+
+use crate::message::ConnectionInfo;
+use crate::shard::{Order, Shard};
+
+/// A listening socket.
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+    is_unix: bool,
+}
+
+impl Socket {
+    /// From the descriptor that the supervisor sent for an address.
+    pub fn new(address: &str, fd: OwnedFd) -> Self {
+        Socket { fd, is_unix: address.starts_with("unix:") }
+    }
+
+    /// Another handle of the same socket, for another thread.
+    pub fn try_clone(&self) -> std::io::Result<Self> {
+        Ok(Socket { fd: self.fd.try_clone()?, is_unix: self.is_unix })
+    }
+}
+
+/// A connection that has been accepted and is not served yet.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The socket.
+    pub stream: AcceptedStream,
+    /// Addresses.
+    pub info: Arc<ConnectionInfo>,
+    /// Name of the listener.
+    pub listener: Arc<str>,
+}
+
+/// The socket of a connection, not yet bound to a thread's runtime.
+#[derive(Debug)]
+pub enum AcceptedStream {
+    /// TCP.
+    Tcp(std::net::TcpStream),
+    /// Unix domain.
+    Unix(std::os::unix::net::UnixStream),
+}
+
+/// Accepts connections for as long as the task lives.
+pub async fn accept(shard: Rc<Shard>, name: Arc<str>, socket: Socket) {
+    let open = if socket.is_unix { unix } else { tcp };
+    let result = accept_from(&shard, &name, socket.fd, open).await;
+    if let Err(error) = result {
+        shard.shared.log.write(Level::Alert, format_args!("listener {name}: {error}"));
+    }
+}
+
+/// Accepts without registering the new connection with this thread's reactor, since another
+/// thread may get it.
+async fn accept_from(
+    shard: &Rc<Shard>,
+    name: &Arc<str>,
+    socket: OwnedFd,
+    open: fn(OwnedFd, Option<SocketAddr>) -> (AcceptedStream, ConnectionInfo),
+) -> std::io::Result<()> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = reactor::readable(socket)?;
+    loop {
+        let accepted =
+            socket.async_io(Interest::READABLE, |socket| Ok(acceptfrom_with(socket, flags)?)).await;
+        match accepted {
+            Ok((fd, peer)) => {
+                let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                let (stream, info) = open(fd, peer);
+                place(shard, name, stream, info);
+            }
+            Err(error) => pause(shard, name, &error).await,
+        }
+    }
+}
+
+fn tcp(fd: OwnedFd, peer: Option<SocketAddr>) -> (AcceptedStream, ConnectionInfo) {
+    let stream = std::net::TcpStream::from(fd);
+    let _ = stream.set_nodelay(true);
+    let info = ConnectionInfo { peer, local: stream.local_addr().ok(), tls: false };
+    (AcceptedStream::Tcp(stream), info)
+}
+
+fn unix(fd: OwnedFd, _: Option<SocketAddr>) -> (AcceptedStream, ConnectionInfo) {
+    (AcceptedStream::Unix(fd.into()), ConnectionInfo { peer: None, local: None, tls: false })
+}
+
+/// Without descriptors or memory the connection stays in the backlog; try again a little later
+/// instead of at once and for ever.
+async fn pause(shard: &Rc<Shard>, name: &Arc<str>, error: &std::io::Error) {
+    use std::io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    if matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
+        return;
+    }
+    shard.shared.log.write(
+        Level::Error,
+        format_args!("listener {name}: cannot accept: {error}; the next try is in 0.5 s"),
+    );
+    tokio::time::sleep(Duration::from_millis(500)).await;
+}
+
+/// Serves a connection on the thread that has fewest.
+fn place(shard: &Rc<Shard>, name: &Arc<str>, stream: AcceptedStream, info: ConnectionInfo) {
+    let accepted = Accepted { stream, info: Arc::new(info), listener: Arc::clone(name) };
+    let least = shard.handles.iter().min_by_key(|handle| handle.connections());
+    match least {
+        Some(least) if least.connections() < shard.connections() => {
+            least.order(Order::Connection(accepted));
+        }
+        _ => shard.serve(accepted),
+    }
+}

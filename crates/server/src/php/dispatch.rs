@@ -1,0 +1,194 @@
+//! One request to PHP, from its body to its response head.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use howdah_sys::log::Level;
+use howdah_wire::request::{FIXED, Fixed, Params, flags};
+use rustix::fs::{MemfdFlags, memfd_create};
+use tokio::time::Instant;
+
+use super::application::Refused;
+use super::body::{self, CollectError, RequestBody};
+use super::params;
+use super::pending::{Failure, Next, Pending};
+use super::response;
+use super::target::Script;
+use super::thread::{Ask, Handle, RequestContext};
+use crate::exchange::Exchange;
+use crate::message::Response;
+use crate::respond;
+use crate::shard::Shard;
+use crate::snapshot::{Application, Snapshot};
+
+/// Bytes of an encoded request that a slot holds (`Geometry::for_pool`).
+const SLOT: usize = 32 * 1024;
+
+/// Status of a request whose client left before its answer; nginx's number, for the log only.
+const CLIENT_GONE: u16 = 499;
+
+/// Runs a script and returns its response as soon as its head is there.
+pub async fn run(
+    shard: &Rc<Shard>,
+    snapshot: &Snapshot,
+    application: &Arc<Application>,
+    script: &Script,
+    exchange: &mut Exchange<'_>,
+) -> Response {
+    let http = &snapshot.config.settings.http;
+    let spool: Arc<std::path::Path> = match &http.body_temp_path {
+        Some(path) => path.as_path().into(),
+        None => Arc::clone(&shard.shared.tmp),
+    };
+    let context = RequestContext {
+        application: Arc::clone(&application.name),
+        id: exchange.request.id,
+        method: exchange.request.method.clone(),
+        target: exchange.request.target.clone(),
+        script: Arc::clone(&script.file),
+    };
+    let collected = body::collect(exchange, http.body_buffer_size, &spool).await;
+    let body = match collected {
+        Ok(body) => body,
+        Err(CollectError::Client(error)) => return refuse(error.status()),
+        Err(CollectError::Disk(error)) => {
+            let log = shard.php.log();
+            log.write(Level::Error, format_args!("{context}: the body cannot be kept: {error}"));
+            return refuse(507);
+        }
+    };
+    let (request, descriptors) = match encode(exchange, script, body) {
+        Ok(encoded) => encoded,
+        Err(error) => {
+            shard.php.log().write(Level::Error, format_args!("{context}: {error}"));
+            return refuse(507);
+        }
+    };
+    let mut handle = shard.php.register(Pending::new(spool, descriptors), context.clone());
+    handle.queue = Some(Arc::clone(&application.queue));
+    if let Err(refused) = application.queue.submit(handle.key(), request) {
+        handle.never_queued();
+        return refuse_queue(shard, &context, refused);
+    }
+    if application.is_crowded() {
+        shard.php.ask(Ask::Crowded { application: Arc::clone(&application.name) });
+    }
+    shard.php.drain();
+    wait(shard, application, &context, handle, exchange).await
+}
+
+/// Waits for the head of the answer.
+async fn wait(
+    shard: &Rc<Shard>,
+    application: &Application,
+    context: &RequestContext,
+    mut handle: Handle,
+    exchange: &mut Exchange<'_>,
+) -> Response {
+    let started = Instant::now();
+    if let Some(timeout) = application.timeout() {
+        handle.set_deadline(started + timeout);
+    }
+    let queue_deadline = application.config.limits.queue_timeout.map(|limit| started + limit);
+    loop {
+        let overdue = async {
+            match queue_deadline {
+                Some(deadline) if deadline > Instant::now() => {
+                    tokio::time::sleep_until(deadline).await;
+                }
+                _ => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            next = handle.next() => match next {
+                Next::Interim(head) => {
+                    let _ = exchange.interim(head.status, &response::interim_fields(&head)).await;
+                }
+                Next::Head(head) => {
+                    return match response::check(&head) {
+                        Ok(head) => response::respond(head, handle),
+                        Err(problem) => {
+                            let log = shard.php.log();
+                            log.write(Level::Error, format_args!("{context}: {problem}"));
+                            refuse(502)
+                        }
+                    };
+                }
+                Next::Failed(Failure::Stopped(_)) => return refuse(503),
+                Next::Failed(Failure::TimedOut) => return refuse(504),
+                Next::Failed(_) => return refuse(502),
+            },
+            _ = exchange.client_gone() => return refuse(CLIENT_GONE),
+            () = overdue => {
+                if !application.queue.is_started(handle.key()) {
+                    return refuse_queue(shard, context, Refused::QueueFull);
+                }
+            }
+        }
+    }
+}
+
+fn refuse(status: u16) -> Response {
+    let mut response = respond::error(status);
+    // What the client still sends of a body that was not taken cannot be told from a request.
+    response.close = matches!(status, 400 | 408 | 413 | CLIENT_GONE);
+    response
+}
+
+fn refuse_queue(shard: &Shard, context: &RequestContext, refused: Refused) -> Response {
+    let reason = match refused {
+        Refused::QueueFull => "the queue of the application is full".to_owned(),
+        Refused::Stopped(reason) => format!("the application does not run: {reason}"),
+    };
+    shard.php.log().write(Level::Error, format_args!("{context}: {reason}"));
+    refuse(503)
+}
+
+/// The request as a worker gets it, and the descriptors that go with it.
+fn encode(
+    exchange: &Exchange<'_>,
+    script: &Script,
+    body: RequestBody,
+) -> std::io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    let mut params = Params::default();
+    let length = body.len();
+    params::write(&mut params, &exchange.request, script, length);
+    let mut descriptors = Vec::new();
+    let mut flags = 0;
+    let room = SLOT.checked_sub(FIXED + params.as_bytes().len());
+    if room.is_none() {
+        flags |= flags::PARAMS_FILE;
+        descriptors.push(memory_file(params.as_bytes())?);
+    }
+    let room = room.unwrap_or(SLOT - FIXED) as u64;
+    let inline = match body {
+        RequestBody::Memory(bytes) if bytes.len() as u64 <= room => Some(bytes),
+        RequestBody::Memory(bytes) => {
+            flags |= flags::BODY_FILE;
+            descriptors.push(memory_file(&bytes)?);
+            None
+        }
+        RequestBody::File(file, _) => {
+            flags |= flags::BODY_FILE;
+            descriptors.push(file.into());
+            None
+        }
+    };
+    let mut request = Vec::with_capacity(SLOT.min(FIXED + params.as_bytes().len() + 64));
+    Fixed::new(&params, flags, exchange.request.id, length, 0).put(&mut request);
+    if flags & flags::PARAMS_FILE == 0 {
+        request.extend_from_slice(params.as_bytes());
+    }
+    request.extend_from_slice(&inline.unwrap_or_default());
+    Ok((request, descriptors))
+}
+
+fn memory_file(bytes: &[u8]) -> std::io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create("howdah-request", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    Ok(file.into())
+}

@@ -1,0 +1,23 @@
+//! PHP: from a request to a script's answer.
+//!
+//! 1. [`target`] decides which script a request runs.
+//! 2. [`body`] takes the request's body: memory, then an unlinked file.
+//! 3. [`params`] writes the CGI parameters that become `$_SERVER`.
+//! 4. [`application`] queues the request; an idle worker pulls it from shared memory.
+//! 5. [`thread`] takes the frames of the answer as fast as the worker writes them; what the client
+//!    does not take at once waits in a [`spool`].
+//! 6. [`response`] turns the script's head into a response; the connection sends the body at the
+//!    client's pace.
+//!
+//! [`pool`] decides how many workers there are.
+
+pub mod application;
+pub mod body;
+pub mod dispatch;
+pub mod params;
+pub mod pending;
+pub mod pool;
+pub mod response;
+pub mod spool;
+pub mod target;
+pub mod thread;

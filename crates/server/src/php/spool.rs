@@ -1,0 +1,154 @@
+//! What a script has written and the client has not taken yet: bounded memory, then an unlinked
+//! temporary file.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustix::fs::{Mode, OFlags};
+
+/// Bytes kept in memory for one response; as much as nginx's eight buffers of 4 or 8 KiB and
+/// what a connection's socket buffer takes beside.
+pub const MEMORY: usize = 128 * 1024;
+/// Bytes read from the file at once.
+const PIECE: usize = 64 * 1024;
+
+/// A queue of bytes.
+#[derive(Debug)]
+pub struct Spool {
+    directory: Arc<Path>,
+    memory: VecDeque<Bytes>,
+    memory_len: usize,
+    file: Option<Spilled>,
+}
+
+#[derive(Debug)]
+struct Spilled {
+    file: File,
+    read: u64,
+    written: u64,
+}
+
+impl Spool {
+    /// Files go to `directory`.
+    pub fn new(directory: Arc<Path>) -> Self {
+        Spool { directory, memory: VecDeque::new(), memory_len: 0, file: None }
+    }
+
+    /// Adds bytes at the end. Once something went to the file, what follows goes there too,
+    /// until the file has been read to its end.
+    pub fn push(&mut self, bytes: Bytes) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let fits = self.memory_len + bytes.len() <= MEMORY || self.memory.is_empty();
+        if self.file.is_none() && fits {
+            self.memory_len += bytes.len();
+            self.memory.push_back(bytes);
+            return Ok(());
+        }
+        let spilled = match &mut self.file {
+            Some(spilled) => spilled,
+            none => none.insert(Spilled { file: temporary(&self.directory)?, read: 0, written: 0 }),
+        };
+        spilled.file.write_all_at(&bytes, spilled.written)?;
+        spilled.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Takes bytes from the front.
+    pub fn pop(&mut self) -> io::Result<Option<Bytes>> {
+        if let Some(bytes) = self.memory.pop_front() {
+            self.memory_len -= bytes.len();
+            return Ok(Some(bytes));
+        }
+        let Some(spilled) = &mut self.file else { return Ok(None) };
+        let len = (spilled.written - spilled.read).min(PIECE as u64) as usize;
+        let mut piece = vec![0; len];
+        spilled.file.read_exact_at(&mut piece, spilled.read)?;
+        spilled.read += len as u64;
+        if spilled.read == spilled.written {
+            self.file = None;
+        }
+        Ok(Some(piece.into()))
+    }
+
+    /// Throws away what waits.
+    pub fn clear(&mut self) {
+        self.memory.clear();
+        self.memory_len = 0;
+        self.file = None;
+    }
+
+    /// Bytes that wait.
+    pub fn len(&self) -> u64 {
+        let file = self.file.as_ref().map_or(0, |spilled| spilled.written - spilled.read);
+        self.memory_len as u64 + file
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes everything as one piece if it is in memory.
+    pub fn take_all(&mut self) -> Option<Bytes> {
+        if self.file.is_some() {
+            return None;
+        }
+        self.memory_len = 0;
+        if self.memory.len() <= 1 {
+            return Some(self.memory.pop_front().unwrap_or_default());
+        }
+        let mut all = Vec::with_capacity(self.memory.iter().map(Bytes::len).sum());
+        self.memory.drain(..).for_each(|bytes| all.extend_from_slice(&bytes));
+        Some(all.into())
+    }
+}
+
+/// An unlinked file in `directory`, gone when its last descriptor is closed.
+pub fn temporary(directory: &Path) -> io::Result<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    match rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(fd) => Ok(fd.into()),
+        // A file system without such files (overlay of old kernels, NFS).
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {
+            let fd = rustix::fs::memfd_create("howdah-spool", rustix::fs::MemfdFlags::CLOEXEC)?;
+            Ok(fd.into())
+        }
+        Err(error) => Err(io::Error::new(
+            io::Error::from(error).kind(),
+            format!("no temporary file in {}: {error}", directory.display()),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_out_as_they_went_in_whatever_went_to_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(directory.path().into());
+        let (mut expected, mut got) = (Vec::new(), Vec::new());
+        for round in 0..200u32 {
+            let bytes: Vec<u8> = (0..(round * 37) % 9000).map(|i| (i ^ round) as u8).collect();
+            expected.extend_from_slice(&bytes);
+            spool.push(bytes.into()).unwrap();
+            if round % 3 == 0 {
+                got.extend(spool.pop().unwrap().into_iter().flatten());
+            }
+        }
+        assert!(spool.file.is_some());
+        while let Some(bytes) = spool.pop().unwrap() {
+            got.extend_from_slice(&bytes);
+        }
+        assert!(got == expected && spool.is_empty());
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,123 @@
+//! Which script a request runs, from the target's settings and the path alone.
+//!
+//! As in Unit: a target with `script` runs that script for every path; otherwise the path names a
+//! script under `root`, `PATH_INFO` begins behind the first `.php` that a slash follows, and a
+//! path that ends in a slash gets the index. The comparison is byte-exact, so nothing that merely
+//! looks like `.php` is ever a script. The worker opens the script, under its own user, and
+//! answers 404 or 403 if it cannot.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use howdah_config::PhpTarget;
+
+/// A script to run and how it was reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Script {
+    /// `SCRIPT_NAME`: the URL path of the script.
+    pub name: Bytes,
+    /// `PATH_INFO`: what follows it.
+    pub path_info: Bytes,
+    /// `SCRIPT_FILENAME`: the file.
+    pub file: Arc<Path>,
+    /// `DOCUMENT_ROOT`.
+    pub root: Arc<Path>,
+}
+
+/// A compiled target of an application.
+#[derive(Debug)]
+pub struct Target {
+    root: Arc<Path>,
+    fixed: Option<(Bytes, Arc<Path>)>,
+    index: String,
+}
+
+impl Target {
+    /// Compiles a target.
+    pub fn new(config: &PhpTarget) -> Self {
+        let root: Arc<Path> = trim_slash(&config.root).into();
+        let fixed = config.script.as_ref().map(|script| {
+            let script = script.trim_start_matches('/');
+            (Bytes::from(format!("/{script}")), root.join(script).into())
+        });
+        Target { root, fixed, index: config.index.clone() }
+    }
+
+    /// The document root.
+    pub fn root(&self) -> &Arc<Path> {
+        &self.root
+    }
+
+    /// The script for a decoded, normalised path.
+    pub fn script(&self, path: &Bytes) -> Script {
+        if let Some((name, file)) = &self.fixed {
+            let (file, root) = (Arc::clone(file), Arc::clone(&self.root));
+            return Script { name: name.clone(), path_info: Bytes::new(), file, root };
+        }
+        let (name, path_info) = match memchr::memmem::find(path, b".php/") {
+            Some(dot) => (path.slice(..dot + 4), path.slice(dot + 4..)),
+            None if path.ends_with(b"/") => {
+                (Bytes::from([path, self.index.as_bytes()].concat()), Bytes::new())
+            }
+            None => (path.clone(), Bytes::new()),
+        };
+        let mut file = self.root.as_os_str().as_bytes().to_vec();
+        file.extend_from_slice(&name);
+        let file = Path::new(std::ffi::OsStr::from_bytes(&file)).into();
+        Script { name, path_info, file, root: Arc::clone(&self.root) }
+    }
+}
+
+fn trim_slash(root: &Path) -> &Path {
+    let bytes = root.as_os_str().as_bytes();
+    match bytes.strip_suffix(b"/") {
+        Some(shorter) if !shorter.is_empty() => Path::new(std::ffi::OsStr::from_bytes(shorter)),
+        _ => root,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn script(script: Option<&str>, path: &'static str) -> (String, String, String) {
+        let target = Target::new(&PhpTarget {
+            name: None,
+            root: "/site/".into(),
+            script: script.map(str::to_owned),
+            index: "index.php".to_owned(),
+        });
+        let script = target.script(&Bytes::from_static(path.as_bytes()));
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        (text(&script.name), text(&script.path_info), script.file.display().to_string())
+    }
+
+    fn parts(name: &str, info: &str, file: &str) -> (String, String, String) {
+        (name.to_owned(), info.to_owned(), file.to_owned())
+    }
+
+    #[test]
+    fn a_path_names_a_script_and_its_path_info() {
+        assert_eq!(script(None, "/a/b.php"), parts("/a/b.php", "", "/site/a/b.php"));
+        assert_eq!(script(None, "/a.php/x/y"), parts("/a.php", "/x/y", "/site/a.php"));
+        assert_eq!(script(None, "/a/"), parts("/a/index.php", "", "/site/a/index.php"));
+    }
+
+    #[test]
+    fn a_fixed_script_runs_for_every_path() {
+        assert_eq!(script(Some("app.php"), "/any/x.php/y"), parts("/app.php", "", "/site/app.php"));
+    }
+
+    #[test]
+    fn hardening_1_a_picture_is_never_taken_for_a_script() {
+        let (name, info, _) = script(None, "/upload/a.jpg/x.php");
+        assert_eq!((name.as_str(), info.as_str()), ("/upload/a.jpg/x.php", ""));
+    }
+
+    #[test]
+    fn hardening_3_path_info_keeps_line_feeds_byte_for_byte() {
+        assert_eq!(script(None, "/i.php/\n").1, "/\n");
+    }
+}

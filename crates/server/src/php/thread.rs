@@ -1,0 +1,532 @@
+//! A router thread's side of PHP: the requests that it waits for, and the instances that answer.
+//!
+//! Workers mark slots dirty; the thread looks at the marks whenever it has run out of other work
+//! (before it would wait for events) and at each new PHP request. Only while it waits do workers
+//! write its eventfd, so that under load no system call announces an answer.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use howdah_sys::log::{Level, Log};
+use howdah_sys::{futex, reactor};
+use howdah_wire::frame::Done;
+use howdah_wire::queue::{Claim, Owner};
+use howdah_wire::stream::Reader;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::{Instant, Sleep};
+
+use super::application::{Instance, Key, Queue, Withdrawn};
+use super::pending::{Event, Failure, Next, Pending};
+
+/// What a router thread asks of the control thread.
+#[derive(Debug)]
+pub enum Ask {
+    /// Kill a worker that runs too long or writes nonsense.
+    Kill {
+        /// The instance.
+        instance: u32,
+        /// The worker.
+        worker: Owner,
+    },
+    /// More requests wait than workers are idle.
+    Crowded {
+        /// The application's name.
+        application: Arc<str>,
+    },
+}
+
+/// For the log: which request it was.
+#[derive(Debug, Clone)]
+pub struct RequestContext {
+    /// Application.
+    pub application: Arc<str>,
+    /// Request id.
+    pub id: u64,
+    /// Method.
+    pub method: Bytes,
+    /// Request target.
+    pub target: Bytes,
+    /// The script.
+    pub script: Arc<Path>,
+}
+
+impl std::fmt::Display for RequestContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "\"{}\" request {}: {} {} ({})",
+            self.application,
+            self.id,
+            String::from_utf8_lossy(&self.method),
+            String::from_utf8_lossy(&self.target),
+            self.script.display()
+        )
+    }
+}
+
+/// PHP on one router thread.
+#[derive(Debug)]
+pub struct PhpThread {
+    thread: u32,
+    log: Arc<Log>,
+    ask: UnboundedSender<Ask>,
+    entries: RefCell<Vec<Slot>>,
+    free: RefCell<Vec<u32>>,
+    attached: RefCell<HashMap<u32, Rc<Attached>>>,
+    buffer: RefCell<Vec<u8>>,
+    drainer: RefCell<Option<Waker>>,
+}
+
+#[derive(Debug)]
+struct Attached {
+    instance: Arc<Instance>,
+    queue: Arc<Queue>,
+    event: AsyncFd<OwnedFd>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    entry: Option<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    pending: Pending,
+    reader: Reader,
+    context: RequestContext,
+    /// The worker has been given back, or there never was one.
+    settled: bool,
+    /// Somebody waits for the answer.
+    held: bool,
+    /// The worker has written nonsense: nothing more is taken from it.
+    distrusted: bool,
+    /// Frames were left in the ring because too much waits for the client.
+    stalled: Option<(Arc<Instance>, u32)>,
+    /// What the request cost, once it is over.
+    done: Option<Done>,
+}
+
+impl PhpThread {
+    /// For router thread `thread`.
+    pub fn new(thread: u32, log: Arc<Log>, ask: UnboundedSender<Ask>) -> Rc<Self> {
+        Rc::new(PhpThread {
+            thread,
+            log,
+            ask,
+            entries: RefCell::default(),
+            free: RefCell::default(),
+            attached: RefCell::default(),
+            buffer: RefCell::default(),
+            drainer: RefCell::default(),
+        })
+    }
+
+    /// Number of this thread.
+    pub fn number(&self) -> u32 {
+        self.thread
+    }
+
+    /// Asks something of the control thread.
+    pub fn ask(&self, ask: Ask) {
+        let _ = self.ask.send(ask);
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    // -- requests --
+
+    /// Registers a request that is about to be queued.
+    pub fn register(self: &Rc<Self>, pending: Pending, context: RequestContext) -> Handle {
+        let mut entries = self.entries.borrow_mut();
+        let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
+            entries.push(Slot::default());
+            entries.len() as u32 - 1
+        });
+        let slot = &mut entries[index as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.entry = Some(Entry {
+            pending,
+            reader: Reader::default(),
+            context,
+            settled: false,
+            held: true,
+            distrusted: false,
+            stalled: None,
+            done: None,
+        });
+        let key = Key::new(self.thread, slot.generation, index);
+        Handle { thread: Rc::clone(self), key, queue: None, deadline: None }
+    }
+
+    fn with_entry<T>(&self, key: Key, f: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        let mut entries = self.entries.borrow_mut();
+        let index = key.index();
+        let slot = entries.get_mut(index)?;
+        if Key::new(self.thread, slot.generation, index as u32) != key {
+            return None;
+        }
+        slot.entry.as_mut().map(f)
+    }
+
+    /// Forgets a request when its worker is free and nobody waits for it.
+    fn forget_if_over(&self, key: Key) {
+        if self.with_entry(key, |entry| entry.settled && !entry.held) == Some(true) {
+            let entry = self.entries.borrow_mut()[key.index()].entry.take();
+            self.free.borrow_mut().push(key.index() as u32);
+            drop(entry);
+        }
+    }
+
+    // -- instances --
+
+    /// An instance may answer requests of this thread from now on.
+    pub fn attach(&self, instance: Arc<Instance>, queue: Arc<Queue>) -> std::io::Result<()> {
+        let eventfd = instance.eventfds()[self.thread as usize].try_clone()?;
+        let event = reactor::readable(eventfd)?;
+        let attached = Rc::new(Attached { instance, queue, event });
+        self.attached.borrow_mut().insert(attached.instance.number, Rc::clone(&attached));
+        self.wake_drainer();
+        Ok(())
+    }
+
+    /// An instance has ended: what it had in hand has failed.
+    pub fn detach(&self, number: u32, failure: &Failure) {
+        let Some(attached) = self.attached.borrow_mut().remove(&number) else { return };
+        self.settle(&attached, failure, |_| true);
+    }
+
+    /// A worker has died: the request that it had has failed, unless it was complete.
+    pub fn worker_died(&self, number: u32, worker: Owner, how: &str) {
+        let attached = self.attached.borrow().get(&number).cloned();
+        let Some(attached) = attached else { return };
+        let failure = Failure::Died(how.to_owned());
+        self.settle(&attached, &failure, |claim| match claim {
+            Claim::Taken(_, owner) => owner == worker || !attached.instance.has_worker(owner),
+            Claim::Queued(_) => false,
+            // No honest worker leaves a slot that somebody waits for in such a state.
+            Claim::Free | Claim::Cancelled(_) => true,
+        });
+    }
+
+    fn settle(&self, attached: &Attached, failure: &Failure, dead: impl Fn(Claim) -> bool) {
+        let slots: Vec<_> = attached.instance.slots_of(self.thread).collect();
+        for (slot, key) in slots {
+            if !dead(attached.instance.region.claim_of(slot)) {
+                continue;
+            }
+            self.drain_slot(attached, slot);
+            if attached.instance.key(slot) != Some(key) {
+                continue; // its last frames settled it
+            }
+            attached.queue.release(&attached.instance, slot);
+            let context = self.with_entry(key, |entry| {
+                entry.settled = true;
+                entry.pending.fail(failure.clone());
+                entry.context.clone()
+            });
+            if let (Some(context), Failure::Died(how)) = (context, failure) {
+                self.log.write(Level::Error, format_args!("{context}: {how}"));
+            }
+            self.forget_if_over(key);
+        }
+    }
+
+    /// A queued request has failed with its application.
+    pub fn fail(&self, key: Key, failure: Failure) {
+        self.with_entry(key, |entry| {
+            entry.settled = true;
+            entry.pending.fail(failure);
+        });
+        self.forget_if_over(key);
+    }
+
+    // -- answers --
+
+    /// Takes what workers have answered. Cheap when there is nothing.
+    pub fn drain(&self) {
+        let attached: Vec<_> = self.attached.borrow().values().cloned().collect();
+        for attached in attached {
+            let mut slots = Vec::new();
+            attached.instance.region.take_dirty(self.thread, |slot| slots.push(slot));
+            for slot in slots {
+                self.drain_slot(&attached, slot);
+            }
+        }
+    }
+
+    fn drain_slot(&self, attached: &Attached, slot: u32) {
+        let Some(key) = attached.instance.key(slot) else { return };
+        if key.thread() != self.thread {
+            return;
+        }
+        let mut buffer = self.buffer.take();
+        loop {
+            buffer.clear();
+            let step = self.with_entry(key, |entry| {
+                if entry.distrusted {
+                    return Ok(None);
+                }
+                if !entry.pending.has_room() {
+                    entry.stalled = Some((Arc::clone(&attached.instance), slot));
+                    return Ok(None);
+                }
+                let frame = entry.reader.next(&attached.instance.region, slot, &mut buffer);
+                match frame.map_err(|corrupt| corrupt.0.to_owned())? {
+                    None => Ok(None),
+                    Some(kind) => entry.pending.frame(kind, &buffer).map(Some),
+                }
+            });
+            match step {
+                None | Some(Ok(None)) => break,
+                Some(Ok(Some(event))) => {
+                    if self.on_event(attached, slot, key, event) {
+                        break;
+                    }
+                }
+                Some(Err(nonsense)) => {
+                    self.distrust(attached, slot, key, nonsense);
+                    break;
+                }
+            }
+        }
+        self.buffer.replace(buffer);
+        let wake = self.with_entry(key, |entry| {
+            !entry.settled && entry.reader.release(&attached.instance.region, slot)
+        });
+        if wake == Some(true) {
+            if let Some(words) = attached.instance.region.slot(slot) {
+                futex::wake(words.space, 1);
+            }
+        }
+        self.forget_if_over(key);
+    }
+
+    /// `true` if the slot is no longer this request's.
+    fn on_event(&self, attached: &Attached, slot: u32, key: Key, event: Event) -> bool {
+        match event {
+            Event::None => {}
+            Event::Log(severity, message) => {
+                if let Some(context) = self.with_entry(key, |entry| entry.context.clone()) {
+                    let text = String::from_utf8_lossy(&message);
+                    let level = Level::from_syslog(severity);
+                    self.log.write(level, format_args!("{context}: {text}"));
+                }
+            }
+            Event::SendDescriptors => self.send_descriptors(attached, slot, key),
+            Event::Done(done) => {
+                self.with_entry(key, |entry| {
+                    entry.settled = true;
+                    entry.done = Some(done);
+                });
+                attached.queue.release(&attached.instance, slot);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn send_descriptors(&self, attached: &Attached, slot: u32, key: Key) {
+        let Claim::Taken(ticket, owner) = attached.instance.region.claim_of(slot) else { return };
+        let descriptors =
+            self.with_entry(key, |entry| std::mem::take(&mut entry.pending.descriptors));
+        let descriptors = descriptors.unwrap_or_default();
+        let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        if let Err(error) = attached.instance.send_descriptors(owner, ticket, &borrowed) {
+            self.distrust(attached, slot, key, format!("it takes no descriptors: {error}"));
+        }
+    }
+
+    /// A worker has written what no worker writes: its request fails and it is killed.
+    fn distrust(&self, attached: &Attached, slot: u32, key: Key, nonsense: String) {
+        let context = self.with_entry(key, |entry| {
+            entry.distrusted = true;
+            entry.pending.fail(Failure::Broken(nonsense.clone()));
+            entry.context.clone()
+        });
+        if let Some(context) = context {
+            self.log.write(
+                Level::Error,
+                format_args!("{context}: the worker wrote {nonsense}; it is ended"),
+            );
+        }
+        if let Claim::Taken(_, worker) = attached.instance.region.claim_of(slot) {
+            self.ask(Ask::Kill { instance: attached.instance.number, worker });
+        }
+    }
+
+    // -- sleeping and waking --
+
+    /// Before the thread waits for events: workers write its eventfd from now on. If there is
+    /// something to take already, the drainer runs instead.
+    pub fn before_wait(&self) {
+        let attached = self.attached.borrow();
+        let mut dirty = false;
+        for attached in attached.values() {
+            dirty |= attached.instance.region.thread_sleeps(self.thread);
+        }
+        drop(attached);
+        if dirty {
+            self.after_wait();
+            self.wake_drainer();
+        }
+    }
+
+    /// After the thread has waited.
+    pub fn after_wait(&self) {
+        for attached in self.attached.borrow().values() {
+            attached.instance.region.thread_wakes(self.thread);
+        }
+    }
+
+    fn wake_drainer(&self) {
+        if let Some(waker) = self.drainer.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Takes answers for as long as the thread runs.
+    pub async fn run_drainer(self: Rc<Self>) {
+        poll_fn(|cx| {
+            self.drainer.replace(Some(cx.waker().clone()));
+            self.poll_events(cx);
+            self.drain();
+            Poll::<()>::Pending
+        })
+        .await;
+    }
+
+    /// Registers interest in every eventfd. They are edge triggered, so nobody reads them.
+    fn poll_events(&self, cx: &mut Context<'_>) {
+        for attached in self.attached.borrow().values() {
+            while let Poll::Ready(Ok(mut ready)) = attached.event.poll_read_ready(cx) {
+                ready.clear_ready();
+            }
+        }
+    }
+}
+
+/// A request that somebody waits for. Dropping it gives the request up: a worker that has it is
+/// told that the client has gone.
+#[derive(Debug)]
+pub struct Handle {
+    thread: Rc<PhpThread>,
+    key: Key,
+    /// The queue that it was submitted to.
+    pub queue: Option<Arc<Queue>>,
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl Handle {
+    /// The key to submit under.
+    pub fn key(&self) -> Key {
+        self.key
+    }
+
+    /// The request was refused by the queue.
+    pub fn never_queued(&self) {
+        self.thread.with_entry(self.key, |entry| entry.settled = true);
+    }
+
+    /// The script is ended if it still runs then.
+    pub fn set_deadline(&mut self, deadline: Instant) {
+        self.deadline = Some(Box::pin(tokio::time::sleep_until(deadline)));
+    }
+
+    /// The next part before the body. Safe to cancel.
+    pub async fn next(&mut self) -> Next {
+        poll_fn(|cx| {
+            let polled = self.thread.with_entry(self.key, |entry| entry.pending.poll_head(cx));
+            match polled.unwrap_or_else(|| Poll::Ready(Next::Failed(lost()))) {
+                Poll::Pending if self.poll_overdue(cx) => {
+                    Poll::Ready(Next::Failed(Failure::TimedOut))
+                }
+                polled => polled,
+            }
+        })
+        .await
+    }
+
+    /// The whole body, if it is complete and in memory.
+    pub fn whole_body(&self) -> Option<Bytes> {
+        self.thread.with_entry(self.key, |entry| entry.pending.whole_body()).flatten()
+    }
+
+    /// The next bytes of the body.
+    pub fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
+        let polled = self.thread.with_entry(self.key, |entry| {
+            let polled = entry.pending.poll_body(cx);
+            let resume = if entry.pending.has_room() { entry.stalled.take() } else { None };
+            (polled, resume)
+        });
+        let Some((polled, resume)) = polled else { return Poll::Ready(Some(Err(lost()))) };
+        if let Some((instance, slot)) = resume {
+            let attached = self.thread.attached.borrow().get(&instance.number).cloned();
+            if let Some(attached) = attached {
+                self.thread.drain_slot(&attached, slot);
+            }
+        }
+        match polled {
+            Poll::Pending if self.poll_overdue(cx) => Poll::Ready(Some(Err(Failure::TimedOut))),
+            polled => polled,
+        }
+    }
+
+    /// Whether the script has run too long; its worker is killed then.
+    fn poll_overdue(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(deadline) = &mut self.deadline else { return false };
+        if deadline.as_mut().poll(cx).is_pending() {
+            return false;
+        }
+        self.deadline = None;
+        let context = self.thread.with_entry(self.key, |entry| entry.context.clone());
+        if let Some(context) = context {
+            let log = &self.thread.log;
+            log.write(Level::Error, format_args!("{context}: took longer than its limit"));
+        }
+        match self.queue.as_ref().map(|queue| queue.withdraw(self.key)) {
+            Some(Withdrawn::Running(instance, worker)) => {
+                self.thread.ask(Ask::Kill { instance: instance.number, worker });
+            }
+            Some(Withdrawn::Unstarted) => self.never_queued(),
+            _ => {}
+        }
+        true
+    }
+}
+
+fn lost() -> Failure {
+    Failure::Broken("the request is not known any more".to_owned())
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let settled = self.thread.with_entry(self.key, |entry| {
+            entry.held = false;
+            entry.pending.abandon();
+            entry.settled
+        });
+        if settled == Some(false) {
+            let withdrawn = match &self.queue {
+                Some(queue) => queue.withdraw(self.key),
+                None => Withdrawn::Unstarted,
+            };
+            if withdrawn == Withdrawn::Unstarted {
+                self.never_queued();
+            }
+        }
+        self.thread.forget_if_over(self.key);
+    }
+}

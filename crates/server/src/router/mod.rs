@@ -1,0 +1,178 @@
+//! The router process: router threads that serve, and this control thread that starts and stops
+//! things for them.
+//!
+//! 1. The supervisor says hello: log, document, directories.
+//! 2. The document is applied (`apply`): sockets and applications are made ready, then one swap.
+//! 3. From then on the control thread keeps each application at the number of workers that it
+//!    needs (`pools`), and passes on what the supervisor reports.
+
+mod apply;
+mod link;
+mod pools;
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use howdah_config::Config;
+use howdah_sys::log::{Level, Log};
+use howdah_wire::messages::{FromSupervisor, ToSupervisor};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::oneshot;
+
+use self::link::Link;
+use self::pools::Pools;
+use crate::shard::{self, Order, Shared};
+use crate::snapshot::Snapshot;
+
+/// Runs the router on the socket that the supervisor has passed. Returns the exit status.
+pub fn run(socket: OwnedFd) -> u8 {
+    howdah_sys::signals::ignore_pipe();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("howdah: cannot start the router: {error}");
+            return 1;
+        }
+    };
+    match runtime.block_on(serve(socket)) {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("howdah: router: {error}");
+            1
+        }
+    }
+}
+
+/// The first message.
+struct Hello {
+    origin: String,
+    tmp: String,
+    log: OwnedFd,
+    document: Vec<u8>,
+}
+
+async fn serve(socket: OwnedFd) -> std::io::Result<()> {
+    let link = Link::new(socket)?;
+    let hello = greet(&link).await?;
+    let log = Arc::new(Log::new(hello.log));
+    let empty = Snapshot::compile(empty_config()?, |_| unreachable!("no application"));
+    let shared = Arc::new(Shared {
+        snapshot: ArcSwap::from_pointee(empty),
+        log: Arc::clone(&log),
+        tmp: Path::new(&hello.tmp).into(),
+    });
+    let (ask, mut asked) = unbounded_channel();
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(64) as u32);
+    let shards = shard::start(threads, &shared, &ask)?;
+    let mut pools = Pools::new(Arc::clone(&shared), Arc::clone(&shards));
+
+    let config = match howdah_config::parse(&hello.document) {
+        Ok(config) => config,
+        Err(error) => {
+            link.send(&ToSupervisor::Refuse { message: format!("{}: {error}", hello.origin) })?;
+            return wait_for_end(&link).await;
+        }
+    };
+    match apply::apply(&link, &shared, &shards, &mut pools, config).await {
+        Ok(()) => link.send(&ToSupervisor::Serving {})?,
+        Err(problem) => {
+            link.send(&ToSupervisor::Refuse { message: format!("{}: {problem}", hello.origin) })?;
+            return wait_for_end(&link).await;
+        }
+    }
+    loop {
+        let due = pools.tick(&link)?;
+        let sleep = async {
+            match due {
+                Some(due) => tokio::time::sleep_until(due.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            message = link.receive() => {
+                let Some((message, descriptors)) = message? else { return Ok(()) };
+                match message {
+                    FromSupervisor::Quit { graceful } => {
+                        return quit(&link, &shards, &pools, graceful).await;
+                    }
+                    FromSupervisor::Reopened {} => {
+                        if let Some(file) = descriptors.into_iter().next() {
+                            log.reopen(file);
+                        }
+                    }
+                    message => pools.on_message(&link, message, descriptors)?,
+                }
+            }
+            Some(ask) = asked.recv() => pools.on_ask(&link, ask)?,
+            () = sleep => {}
+        }
+    }
+}
+
+fn empty_config() -> std::io::Result<Config> {
+    howdah_config::parse(b"{}").map_err(|error| std::io::Error::other(error.to_string()))
+}
+
+async fn greet(link: &Link) -> std::io::Result<Hello> {
+    let (message, descriptors) =
+        link.receive().await?.ok_or_else(|| std::io::Error::other("the supervisor has gone"))?;
+    let mut descriptors = descriptors.into_iter();
+    match (message, descriptors.next(), descriptors.next()) {
+        (FromSupervisor::Hello { origin, tmp, .. }, Some(log), Some(document)) => {
+            let mut file = File::from(document);
+            std::io::Seek::rewind(&mut file)?;
+            let mut document = Vec::new();
+            file.read_to_end(&mut document)?;
+            Ok(Hello { origin, tmp, log, document })
+        }
+        _ => Err(std::io::Error::other("the supervisor's first message is no greeting")),
+    }
+}
+
+/// A refused configuration has been reported; the supervisor ends this process.
+async fn wait_for_end(link: &Link) -> std::io::Result<()> {
+    link.send(&ToSupervisor::Finished {})?;
+    while link.receive().await?.is_some() {}
+    Ok(())
+}
+
+async fn quit(
+    link: &Link,
+    shards: &[shard::Handle],
+    pools: &Pools,
+    graceful: bool,
+) -> std::io::Result<()> {
+    let mut all: Vec<_> = shards
+        .iter()
+        .map(|shard| {
+            let (finished, wait) = oneshot::channel();
+            shard.order(Order::Quit { graceful, finished });
+            wait
+        })
+        .collect();
+    // A second, fast request to end comes while connections finish.
+    let finished = async {
+        for wait in &mut all {
+            let _ = wait.await;
+        }
+    };
+    tokio::pin!(finished);
+    loop {
+        tokio::select! {
+            () = &mut finished => break,
+            message = link.receive() => match message? {
+                None | Some((FromSupervisor::Quit { graceful: false }, _)) => break,
+                Some((message, descriptors)) => pools.while_ending(message, descriptors),
+            },
+        }
+    }
+    pools.log(Level::Notice, "exiting");
+    link.send(&ToSupervisor::Finished {})?;
+    while link.receive().await?.is_some() {}
+    Ok(())
+}

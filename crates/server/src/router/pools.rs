@@ -1,0 +1,433 @@
+//! Applications that run, and how many workers each has.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use howdah_config::{self as config, Processes};
+use howdah_sys::log::Level;
+use howdah_wire::messages::{ApplicationSpec, Exit, FromSupervisor, ToSupervisor};
+use howdah_wire::queue::Owner;
+use howdah_wire::region::Geometry;
+
+use super::link::Link;
+use crate::php::application::{Instance, Queue, Worker};
+use crate::php::pool::{Pool, Running, Wanted};
+use crate::php::thread::Ask;
+use crate::shard::{self, Order, Shared};
+
+/// Most workers of an application whose number of processes is not configured, and bytes of
+/// memory that each of them is expected to take.
+const AUTOMATIC_MOST: u64 = 32;
+const AUTOMATIC_MEMORY: u64 = 48 << 20;
+
+/// How long workers of a removed application may take to finish.
+const GRACE: Duration = Duration::from_secs(24 * 3600);
+
+/// Pause before an application whose prototype has died is started again.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
+
+/// All applications.
+#[derive(Debug)]
+pub(super) struct Pools {
+    shared: Arc<Shared>,
+    shards: Arc<[shard::Handle]>,
+    applications: HashMap<Arc<str>, PooledApplication>,
+    /// Instances that have been replaced and finish what they have.
+    retired: HashMap<u32, (Arc<str>, Arc<Instance>)>,
+    next_number: u32,
+}
+
+/// An application that runs.
+#[derive(Debug)]
+pub(super) struct PooledApplication {
+    config: config::Application,
+    queue: Arc<Queue>,
+    instance: Option<Arc<Instance>>,
+    ready: bool,
+    pool: Pool,
+    starting: u32,
+    started: HashMap<Owner, Instant>,
+    restart_at: Option<Instant>,
+    /// The last reason for which it could not run; logged once.
+    failure: Option<String>,
+}
+
+/// An instance that has been started and may become ready.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) config: config::Application,
+    pub(super) queue: Arc<Queue>,
+    pub(super) instance: Arc<Instance>,
+}
+
+impl Pools {
+    /// No application yet.
+    pub(super) fn new(shared: Arc<Shared>, shards: Arc<[shard::Handle]>) -> Self {
+        Pools {
+            shared,
+            shards,
+            applications: HashMap::new(),
+            retired: HashMap::new(),
+            next_number: 0,
+        }
+    }
+
+    /// Writes to the log.
+    pub(super) fn log(&self, level: Level, message: impl std::fmt::Display) {
+        self.shared.log.write(level, message);
+    }
+
+    // -- starting and stopping applications --
+
+    /// The queue of the application that runs with the same settings, if there is one.
+    pub(super) fn unchanged(&self, config: &config::Application) -> Option<Arc<Queue>> {
+        let running = self.applications.get(config.name.as_str())?;
+        (running.config == *config).then(|| Arc::clone(&running.queue))
+    }
+
+    /// Starts an instance for an application that is to run.
+    pub(super) fn prepare(
+        &mut self,
+        link: &Link,
+        config: &config::Application,
+    ) -> std::io::Result<Prepared> {
+        self.next_number += 1;
+        let number = self.next_number;
+        let geometry = Geometry::for_pool(wanted(config).max, self.shards.len() as u32);
+        let (instance, memory) = Instance::create(number, geometry)?;
+        let mut descriptors = vec![memory.as_fd()];
+        descriptors.extend(instance.eventfds().iter().map(AsFd::as_fd));
+        let start = ToSupervisor::Start { application: number, spec: spec(config, geometry) };
+        link.send_with(&start, &descriptors)?;
+        let limit = config.limits.queue as usize;
+        Ok(Prepared {
+            config: config.clone(),
+            queue: Arc::new(Queue::new(limit)),
+            instance: Arc::new(instance),
+        })
+    }
+
+    /// A prepared application is not wanted after all.
+    pub(super) fn discard(&self, link: &Link, prepared: &Prepared) -> std::io::Result<()> {
+        link.send(&ToSupervisor::Stop { application: prepared.instance.number, grace_ms: 0 })
+    }
+
+    /// A prepared application, which is ready, runs from now on; one of the same name is retired.
+    pub(super) fn adopt(&mut self, link: &Link, prepared: Prepared) -> std::io::Result<()> {
+        let name: Arc<str> = prepared.config.name.as_str().into();
+        self.remove(link, &name)?;
+        self.attach(&prepared.instance, &prepared.queue);
+        prepared.queue.serve_from(Some(Arc::clone(&prepared.instance)));
+        let running = PooledApplication {
+            config: prepared.config,
+            queue: prepared.queue,
+            instance: Some(prepared.instance),
+            ready: true,
+            pool: Pool::default(),
+            starting: 0,
+            started: HashMap::new(),
+            restart_at: None,
+            failure: None,
+        };
+        self.applications.insert(name, running);
+        Ok(())
+    }
+
+    /// Retires applications that the new configuration does not have.
+    pub(super) fn keep_only(&mut self, link: &Link, names: &[&str]) -> std::io::Result<()> {
+        let gone: Vec<_> =
+            self.applications.keys().filter(|name| !names.contains(&&***name)).cloned().collect();
+        gone.iter().try_for_each(|name| self.remove(link, name))
+    }
+
+    fn remove(&mut self, link: &Link, name: &Arc<str>) -> std::io::Result<()> {
+        let Some(old) = self.applications.remove(name) else { return Ok(()) };
+        let Some(instance) = old.instance else { return Ok(()) };
+        instance.close();
+        let grace_ms = GRACE.as_millis() as u64;
+        link.send(&ToSupervisor::Stop { application: instance.number, grace_ms })?;
+        self.retired.insert(instance.number, (Arc::clone(name), instance));
+        Ok(())
+    }
+
+    fn attach(&self, instance: &Arc<Instance>, queue: &Arc<Queue>) {
+        for shard in self.shards.iter() {
+            let (instance, queue) = (Arc::clone(instance), Arc::clone(queue));
+            shard.order(Order::Attach { instance, queue });
+        }
+    }
+
+    // -- what the supervisor and the threads report --
+
+    /// Takes a message that is not for `apply`.
+    pub(super) fn on_message(
+        &mut self,
+        link: &Link,
+        message: FromSupervisor,
+        descriptors: Vec<OwnedFd>,
+    ) -> std::io::Result<()> {
+        match message {
+            FromSupervisor::Ready { application, .. } => self.on_ready(application),
+            FromSupervisor::Ended { application, message } => self.on_ended(application, &message),
+            FromSupervisor::Started { application, worker, pid } => {
+                self.on_started(application, worker, pid, descriptors);
+            }
+            FromSupervisor::NotStarted { application, message } => {
+                self.on_not_started(application, &message);
+            }
+            FromSupervisor::Died { application, worker, pid, status } => {
+                self.on_died(application, worker, pid, status);
+            }
+            _ => {}
+        }
+        let _ = link;
+        Ok(())
+    }
+
+    /// Takes a message while the server ends: answers are still awaited, nothing is started.
+    pub(super) fn while_ending(&self, message: FromSupervisor, _descriptors: Vec<OwnedFd>) {
+        if let FromSupervisor::Died { application, worker, pid, status } = message {
+            self.tell_death(application, worker, pid, status);
+        }
+    }
+
+    /// Takes a request of a router thread.
+    pub(super) fn on_ask(&mut self, link: &Link, ask: Ask) -> std::io::Result<()> {
+        match ask {
+            Ask::Kill { instance, worker } => {
+                let signal = howdah_sys::signals::SIGKILL as u8;
+                link.send(&ToSupervisor::Kill { application: instance, worker, signal })
+            }
+            Ask::Crowded { .. } => Ok(()), // looked at in `tick`, which follows
+        }
+    }
+
+    fn by_number(&mut self, number: u32) -> Option<&mut PooledApplication> {
+        self.applications
+            .values_mut()
+            .find(|app| app.instance.as_ref().is_some_and(|instance| instance.number == number))
+    }
+
+    fn on_ready(&mut self, number: u32) {
+        let Some(app) = self.by_number(number) else { return };
+        app.ready = true;
+        app.failure = None;
+        let (instance, queue) = (app.instance.clone(), Arc::clone(&app.queue));
+        if let Some(instance) = &instance {
+            self.attach(instance, &queue);
+        }
+        queue.serve_from(instance);
+    }
+
+    fn on_ended(&mut self, number: u32, message: &str) {
+        let reason = || message.to_owned();
+        for shard in self.shards.iter() {
+            shard.order(Order::Detach { instance: number, reason: reason() });
+        }
+        if self.retired.remove(&number).is_some() {
+            return;
+        }
+        let log = Arc::clone(&self.shared.log);
+        let Some(app) = self.by_number(number) else { return };
+        app.instance = None;
+        app.ready = false;
+        app.starting = 0;
+        app.started.clear();
+        app.restart_at = Some(Instant::now() + RESTART_PAUSE);
+        app.queue.serve_from(None);
+        if app.failure.as_deref() != Some(message) {
+            let name = &app.config.name;
+            log.write(Level::Alert, format_args!("\"{name}\" application: {message}"));
+            app.failure = Some(reason());
+        }
+        let keys: Arc<[_]> = app.queue.stop(message).into();
+        for shard in self.shards.iter() {
+            shard.order(Order::Fail { keys: Arc::clone(&keys), reason: reason() });
+        }
+    }
+
+    fn on_started(&mut self, number: u32, worker: Owner, pid: u32, descriptors: Vec<OwnedFd>) {
+        let log = Arc::clone(&self.shared.log);
+        let Some(app) = self.by_number(number) else { return };
+        let (Some(socket), Some(instance)) = (descriptors.into_iter().next(), &app.instance) else {
+            return;
+        };
+        let _ = rustix::fs::fcntl_setfl(&socket, rustix::fs::OFlags::NONBLOCK);
+        instance.add_worker(worker, Worker { pid, socket });
+        app.starting = app.starting.saturating_sub(1);
+        app.started.insert(worker, Instant::now());
+        let name = &app.config.name;
+        log.write_as(pid, Level::Info, format_args!("\"{name}\" application started"));
+    }
+
+    fn on_not_started(&mut self, number: u32, message: &str) {
+        let log = Arc::clone(&self.shared.log);
+        let Some(app) = self.by_number(number) else { return };
+        app.starting = app.starting.saturating_sub(1);
+        app.pool.died(Duration::ZERO, Instant::now());
+        if app.failure.as_deref() != Some(message) {
+            let name = &app.config.name;
+            log.write(
+                Level::Alert,
+                format_args!("\"{name}\" application: no worker could be started: {message}"),
+            );
+            app.failure = Some(message.to_owned());
+        }
+    }
+
+    fn on_died(&mut self, number: u32, worker: Owner, pid: u32, status: Exit) {
+        // A worker that died of a request is replaced at once; one that dies without ever having
+        // had one will do so again.
+        let taken = self.instance(number).is_some_and(|instance| instance.has_request(worker));
+        self.tell_death(number, worker, pid, status);
+        let Some(app) = self.by_number(number) else { return };
+        if let Some(instance) = &app.instance {
+            instance.remove_worker(worker);
+        }
+        let now = Instant::now();
+        let lived = app.started.remove(&worker).map_or(Duration::ZERO, |at| now - at);
+        if taken {
+            app.pool.served();
+        } else if status != Exit::Status(0) {
+            app.pool.died(lived, now);
+        }
+    }
+
+    fn tell_death(&self, number: u32, worker: Owner, pid: u32, status: Exit) {
+        let name = self.name_of(number);
+        match status {
+            Exit::Status(0) => {}
+            status => self.log(Level::Error, format_args!("\"{name}\" worker {pid} {status}")),
+        }
+        let instance = self
+            .retired
+            .get(&number)
+            .map(|(_, instance)| Arc::clone(instance))
+            .or_else(|| self.instance(number));
+        if let Some(instance) = instance {
+            instance.remove_worker(worker);
+        }
+        let how: Arc<str> = format!("worker {pid} {status}").into();
+        for shard in self.shards.iter() {
+            let how = Arc::clone(&how);
+            shard.order(Order::WorkerDied { instance: number, worker, how });
+        }
+    }
+
+    fn instance(&self, number: u32) -> Option<Arc<Instance>> {
+        let mut instances = self.applications.values().filter_map(|app| app.instance.as_ref());
+        instances.find(|instance| instance.number == number).cloned()
+    }
+
+    fn name_of(&self, number: u32) -> Arc<str> {
+        let running = self.applications.iter().find(|(_, app)| {
+            app.instance.as_ref().is_some_and(|instance| instance.number == number)
+        });
+        running
+            .map(|(name, _)| Arc::clone(name))
+            .or_else(|| self.retired.get(&number).map(|(name, _)| Arc::clone(name)))
+            .unwrap_or_else(|| "".into())
+    }
+
+    // -- keeping the number of workers --
+
+    /// Starts and retires workers; returns when to look again even if nothing happens.
+    pub(super) fn tick(&mut self, link: &Link) -> std::io::Result<Option<Instant>> {
+        let now = Instant::now();
+        let mut again = None;
+        let names: Vec<_> = self.applications.keys().cloned().collect();
+        for name in names {
+            let due = self.tick_one(link, &name, now)?;
+            again = [again, due].into_iter().flatten().min();
+        }
+        Ok(again)
+    }
+
+    fn tick_one(
+        &mut self,
+        link: &Link,
+        name: &Arc<str>,
+        now: Instant,
+    ) -> std::io::Result<Option<Instant>> {
+        let Some(app) = self.applications.get_mut(name) else { return Ok(None) };
+        if let Some(restart) = app.restart_at {
+            if restart > now {
+                return Ok(Some(restart));
+            }
+            app.restart_at = None;
+            let config = app.config.clone();
+            let prepared = self.prepare(link, &config)?;
+            if let Some(app) = self.applications.get_mut(name) {
+                app.instance = Some(prepared.instance); // serves once it is ready
+            }
+            return Ok(None);
+        }
+        let (true, Some(instance)) = (app.ready, &app.instance) else { return Ok(None) };
+        let load = app.queue.load();
+        let workers = instance.worker_count() as u32;
+        let busy = load.in_slots.min(workers);
+        let running = Running {
+            workers,
+            starting: app.starting,
+            busy,
+            waiting: load.waiting + (load.in_slots - busy),
+        };
+        let decision = app.pool.decide(wanted(&app.config), running, now);
+        for _ in 0..decision.spawn {
+            link.send(&ToSupervisor::Spawn { application: instance.number })?;
+        }
+        app.starting += decision.spawn;
+        if decision.retire > 0 {
+            instance.retire(decision.retire);
+        }
+        // Threads report when more workers are wanted; that fewer would do is found by looking.
+        let dynamic = matches!(app.config.processes, Processes::Dynamic { .. });
+        let look = (dynamic && workers > 0).then(|| now + Duration::from_millis(200));
+        Ok([decision.again, look].into_iter().flatten().min())
+    }
+}
+
+/// What the configuration asks for.
+fn wanted(config: &config::Application) -> Wanted {
+    match config.processes {
+        Processes::Static(count) => Wanted::fixed(count),
+        Processes::Dynamic { max, spare, idle_timeout } => Wanted { max, spare, idle_timeout },
+        Processes::Automatic => Wanted::fixed(automatic()),
+    }
+}
+
+/// Workers for the processors and the memory of this machine: scripts wait for databases and
+/// disks, so several for a processor, as long as they fit half of the memory.
+fn automatic() -> u32 {
+    let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let memory = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
+        let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+        Some(kib << 10)
+    });
+    let by_memory = memory.unwrap_or(1 << 30) / 2 / AUTOMATIC_MEMORY;
+    (processors * 4).min(by_memory).clamp(2, AUTOMATIC_MOST) as u32
+}
+
+fn spec(config: &config::Application, geometry: Geometry) -> ApplicationSpec {
+    let path = |path: &Option<std::path::PathBuf>| {
+        path.as_ref().map(|path| path.to_string_lossy().into_owned())
+    };
+    ApplicationSpec {
+        name: config.name.clone(),
+        php_version: config.version.to_string(),
+        user: config.user.clone(),
+        group: config.group.clone(),
+        working_directory: path(&config.working_directory),
+        environment: config.environment.clone(),
+        ini_file: path(&config.options.file),
+        ini_admin: config.options.admin.clone(),
+        ini_user: config.options.user.clone(),
+        stdout: path(&config.stdout),
+        stderr: path(&config.stderr),
+        requests: config.limits.requests.map_or(0, u64::from),
+        geometry,
+    }
+}

@@ -1,0 +1,316 @@
+//! A router thread: one current-thread runtime, its connections, its cache of files, and the PHP
+//! requests that it waits for.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+use arc_swap::ArcSwap;
+use howdah_sys::log::{Level, Log};
+use howdah_wire::queue::Owner;
+use tokio::runtime::Builder;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, LocalSet};
+
+use crate::conn;
+use crate::files::{self, Files};
+use crate::http1::Drain;
+use crate::limits::Limits;
+use crate::listener::{self, Accepted, Socket};
+use crate::php::application::{Instance, Key, Queue};
+use crate::php::pending::Failure;
+use crate::php::thread::{Ask, PhpThread};
+use crate::snapshot::Snapshot;
+
+/// What all threads share.
+#[derive(Debug)]
+pub struct Shared {
+    /// The configuration that new requests take.
+    pub snapshot: ArcSwap<Snapshot>,
+    /// The log.
+    pub log: Arc<Log>,
+    /// Directory for temporary files.
+    pub tmp: Arc<Path>,
+}
+
+/// What the control thread tells a router thread.
+#[derive(Debug)]
+pub enum Order {
+    /// Accept connections.
+    Listen {
+        /// The listener's name.
+        name: Arc<str>,
+        /// Its socket.
+        socket: Socket,
+    },
+    /// Accept no more connections.
+    Unlisten {
+        /// The listener's name.
+        name: Arc<str>,
+    },
+    /// Serve a connection that another thread has accepted.
+    Connection(Accepted),
+    /// An instance may answer requests.
+    Attach {
+        /// The instance.
+        instance: Arc<Instance>,
+        /// Its application's queue.
+        queue: Arc<Queue>,
+    },
+    /// An instance has ended.
+    Detach {
+        /// Its number.
+        instance: u32,
+        /// Why.
+        reason: String,
+    },
+    /// A worker has died.
+    WorkerDied {
+        /// Its instance.
+        instance: u32,
+        /// The worker.
+        worker: Owner,
+        /// How, for the log.
+        how: Arc<str>,
+    },
+    /// Queued requests have failed.
+    Fail {
+        /// The requests; those of other threads are passed over.
+        keys: Arc<[Key]>,
+        /// Why.
+        reason: String,
+    },
+    /// End: at once, or when all connections have.
+    Quit {
+        /// Let requests finish.
+        graceful: bool,
+        /// Told when there is nothing left to do.
+        finished: oneshot::Sender<()>,
+    },
+}
+
+/// Another thread's handle of a router thread.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    orders: UnboundedSender<Order>,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Handle {
+    /// Gives an order. A thread that has ended takes none.
+    pub fn order(&self, order: Order) {
+        let _ = self.orders.send(order);
+    }
+
+    /// Number of open connections.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Relaxed)
+    }
+}
+
+/// A router thread's own state.
+pub struct Shard {
+    /// What all threads share.
+    pub shared: Arc<Shared>,
+    /// Files.
+    pub files: Files,
+    /// PHP.
+    pub php: Rc<PhpThread>,
+    /// All threads, to hand connections over.
+    pub handles: Arc<[Handle]>,
+    /// Lets connections end after the request in hand.
+    pub drain: Drain,
+    limits: RefCell<(Weak<Snapshot>, Rc<Limits>)>,
+    connections: Arc<AtomicUsize>,
+    listening: RefCell<HashMap<Arc<str>, AbortHandle>>,
+    next_id: Cell<u64>,
+}
+
+thread_local! {
+    /// For the runtime's hooks, which know nothing but the thread.
+    static PHP: RefCell<Option<Rc<PhpThread>>> = const { RefCell::new(None) };
+}
+
+/// Starts `count` router threads.
+pub fn start(
+    count: u32,
+    shared: &Arc<Shared>,
+    ask: &UnboundedSender<Ask>,
+) -> std::io::Result<Arc<[Handle]>> {
+    let (handles, receivers): (Vec<_>, Vec<_>) = (0..count)
+        .map(|_| {
+            let (orders, receiver) = unbounded_channel();
+            (Handle { orders, connections: Arc::default() }, receiver)
+        })
+        .unzip();
+    let handles: Arc<[Handle]> = handles.into();
+    for (number, receiver) in receivers.into_iter().enumerate() {
+        let (shared, ask, handles) = (Arc::clone(shared), ask.clone(), Arc::clone(&handles));
+        std::thread::Builder::new()
+            .name(format!("router-{number}"))
+            .spawn(move || run(number as u32, shared, ask, handles, receiver))?;
+    }
+    Ok(handles)
+}
+
+fn run(
+    number: u32,
+    shared: Arc<Shared>,
+    ask: UnboundedSender<Ask>,
+    handles: Arc<[Handle]>,
+    orders: UnboundedReceiver<Order>,
+) {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(4)
+        .on_thread_park(|| with_php(PhpThread::before_wait))
+        .on_thread_unpark(|| with_php(PhpThread::after_wait))
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            shared.log.write(Level::Alert, format_args!("cannot start a router thread: {error}"));
+            std::process::exit(1);
+        }
+    };
+    let php = PhpThread::new(number, Arc::clone(&shared.log), ask);
+    PHP.set(Some(Rc::clone(&php)));
+    let shard = Rc::new(Shard {
+        shared,
+        files: Files::new(files::Limits::default()),
+        php,
+        connections: Arc::clone(&handles[number as usize].connections),
+        handles,
+        drain: Drain::new(),
+        limits: RefCell::default(),
+        listening: RefCell::default(),
+        // Unique among the threads, and not the same after a restart.
+        next_id: Cell::new(u64::from(number) << 56 | boot_stamp() << 24),
+    });
+    LocalSet::new().block_on(&runtime, shard.run(orders));
+    PHP.set(None);
+}
+
+fn with_php(f: impl Fn(&PhpThread)) {
+    PHP.with(|php| {
+        if let Some(php) = php.borrow().as_ref() {
+            f(php);
+        }
+    });
+}
+
+/// Seconds of the wall clock, 32 bits of them.
+fn boot_stamp() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs() & 0xffff_ffff)
+}
+
+impl Shard {
+    async fn run(self: Rc<Self>, mut orders: UnboundedReceiver<Order>) {
+        tokio::task::spawn_local(Rc::clone(&self.php).run_drainer());
+        while let Some(order) = orders.recv().await {
+            match order {
+                Order::Listen { name, socket } => self.listen(name, socket),
+                Order::Unlisten { name } => {
+                    if let Some(task) = self.listening.borrow_mut().remove(&name) {
+                        task.abort();
+                    }
+                }
+                Order::Connection(accepted) => self.serve(accepted),
+                Order::Attach { instance, queue } => {
+                    if let Err(error) = self.php.attach(instance, queue) {
+                        self.shared.log.write(
+                            Level::Alert,
+                            format_args!("cannot take answers of an application: {error}"),
+                        );
+                    }
+                }
+                Order::Detach { instance, reason } => {
+                    self.php.detach(instance, &Failure::Stopped(reason));
+                }
+                Order::WorkerDied { instance, worker, how } => {
+                    self.php.worker_died(instance, worker, &how);
+                }
+                Order::Fail { keys, reason } => {
+                    for key in keys.iter().filter(|key| key.thread() == self.php.number()) {
+                        self.php.fail(*key, Failure::Stopped(reason.clone()));
+                    }
+                }
+                Order::Quit { graceful, finished } => {
+                    self.listening.borrow_mut().drain().for_each(|(_, task)| task.abort());
+                    if graceful {
+                        self.drain.start();
+                        let shard = Rc::clone(&self);
+                        tokio::task::spawn_local(async move {
+                            shard.drain.emptied().await;
+                            let _ = finished.send(());
+                        });
+                    } else {
+                        let _ = finished.send(());
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn listen(self: &Rc<Self>, name: Arc<str>, socket: Socket) {
+        let task =
+            tokio::task::spawn_local(listener::accept(Rc::clone(self), Arc::clone(&name), socket));
+        if let Some(old) = self.listening.borrow_mut().insert(name, task.abort_handle()) {
+            old.abort();
+        }
+    }
+
+    /// Serves a connection on this thread.
+    pub fn serve(self: &Rc<Self>, accepted: Accepted) {
+        let open = Open::new(Rc::clone(self));
+        let shard = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            conn::serve(&shard, accepted).await;
+            drop(open);
+        });
+    }
+
+    /// Number of open connections of this thread.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Relaxed)
+    }
+
+    /// The limits of the current configuration.
+    pub fn limits(&self) -> Rc<Limits> {
+        let snapshot = self.shared.snapshot.load();
+        let mut cached = self.limits.borrow_mut();
+        if !std::ptr::eq(cached.0.as_ptr(), Arc::as_ptr(&snapshot)) {
+            *cached = (Arc::downgrade(&snapshot), Rc::new(snapshot.limits()));
+        }
+        Rc::clone(&cached.1)
+    }
+
+    /// A request id.
+    pub fn request_id(&self) -> u64 {
+        let id = self.next_id.get();
+        self.next_id.set(id.wrapping_add(1));
+        id
+    }
+}
+
+/// Counts a connection for as long as it is open.
+struct Open(Rc<Shard>);
+
+impl Open {
+    fn new(shard: Rc<Shard>) -> Self {
+        shard.connections.fetch_add(1, Relaxed);
+        Open(shard)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Relaxed);
+    }
+}

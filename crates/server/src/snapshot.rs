@@ -1,0 +1,255 @@
+//! A configuration, compiled: what a request is decided by.
+//!
+//! A request takes one snapshot at its start and keeps it to its end; a reconfiguration swaps
+//! the current one and touches no request.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use howdah_config::{self as config, ActionKind, Config, Part, Pass, Template, Variable};
+
+use bytes::Bytes;
+
+use crate::files;
+use crate::limits::Limits;
+use crate::php::application::Queue;
+use crate::php::target::Target;
+
+/// A compiled configuration.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The document and its typed form.
+    pub config: Config,
+    /// Where each listener's requests go, by the listener's name.
+    pub listeners: HashMap<String, CompiledPass>,
+    /// Routes; the one without a name is under the empty one.
+    pub routes: HashMap<String, Vec<Step>>,
+    /// Applications by name.
+    pub applications: HashMap<String, Arc<Application>>,
+}
+
+/// An application as requests see it.
+#[derive(Debug)]
+pub struct Application {
+    /// Name.
+    pub name: Arc<str>,
+    /// Its part of the configuration.
+    pub config: config::Application,
+    /// Requests that wait for a worker.
+    pub queue: Arc<Queue>,
+    targets: Vec<(Option<String>, Target)>,
+}
+
+/// A step of a route.
+#[derive(Debug)]
+pub struct Step {
+    /// Conditions.
+    pub conditions: config::Match,
+    /// What is done if they hold.
+    pub action: Action,
+}
+
+/// What is done with a request.
+#[derive(Debug)]
+pub enum Action {
+    /// Somebody else decides.
+    Pass(CompiledPass),
+    /// An answer without a body of interest.
+    Return(config::Return),
+    /// Another HTTP server. Refused by `howdah-config` until there is a proxy.
+    Proxy(config::Address),
+    /// Files.
+    Share(Box<Share>),
+}
+
+/// Where a request goes on.
+#[derive(Debug)]
+pub enum CompiledPass {
+    /// Known before.
+    Fixed(config::Target),
+    /// Known when its variables are.
+    Variable(Template),
+}
+
+/// A compiled share.
+#[derive(Debug)]
+pub struct Share {
+    /// Paths, tried in turn.
+    pub paths: Vec<SharePath>,
+    /// Directory that the paths cannot lead out of.
+    pub chroot: Option<Template>,
+    /// Where scripts go.
+    pub scripts: Option<config::Target>,
+    /// What is done if there is no file.
+    pub fallback: Option<Action>,
+}
+
+/// One path of a share.
+#[derive(Debug)]
+pub struct SharePath {
+    /// What the files module knows of it.
+    pub files: files::Share,
+    /// What a file's name is made of; `None` if that is just a directory and the request's path.
+    pub template: Option<NameTemplate>,
+}
+
+/// The name of a file, with variables.
+#[derive(Debug)]
+pub struct NameTemplate {
+    /// The name.
+    pub template: Template,
+    /// Bytes before the first variable.
+    pub fixed: usize,
+    /// The name ends with the request's path.
+    pub ends_with_path: bool,
+}
+
+impl Snapshot {
+    /// Compiles a document. `queue` gives each application its queue: that of the running
+    /// application if its settings are the same.
+    pub fn compile(
+        config: Config,
+        mut queue: impl FnMut(&config::Application) -> Arc<Queue>,
+    ) -> Self {
+        let mime = Arc::new(mime_types(&config));
+        let listeners = config
+            .listeners
+            .iter()
+            .map(|listener| (listener.name.clone(), compile_pass(&listener.pass)))
+            .collect();
+        let routes = config
+            .routes
+            .iter()
+            .map(|route| {
+                let steps = route.steps.iter().map(|step| Step {
+                    conditions: step.conditions.clone(),
+                    action: compile_action(&step.action, &mime),
+                });
+                (route.name.clone().unwrap_or_default(), steps.collect())
+            })
+            .collect();
+        let applications = config
+            .applications
+            .iter()
+            .map(|application| {
+                let compiled = Application {
+                    name: application.name.as_str().into(),
+                    config: application.clone(),
+                    queue: queue(application),
+                    targets: application
+                        .targets
+                        .iter()
+                        .map(|target| (target.name.clone(), Target::new(target)))
+                        .collect(),
+                };
+                (application.name.clone(), Arc::new(compiled))
+            })
+            .collect();
+        Snapshot { config, listeners, routes, applications }
+    }
+}
+
+impl Snapshot {
+    /// What clients may ask of us.
+    pub fn limits(&self) -> Limits {
+        let http = &self.config.settings.http;
+        let bytes = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
+        Limits {
+            header_timeout: http.header_read_timeout,
+            body_timeout: http.body_read_timeout,
+            send_timeout: http.send_timeout,
+            idle_timeout: http.idle_timeout,
+            max_head: bytes(http.max_head_size()),
+            max_line: bytes(http.large_header_buffer_size),
+            max_body: http.max_body_size,
+            chunked_bodies: http.chunked_transform,
+            discard_unsafe_fields: http.discard_unsafe_fields,
+            server: Bytes::from_static(match http.server_version {
+                true => concat!("Howdah/", env!("CARGO_PKG_VERSION")).as_bytes(),
+                false => b"Howdah",
+            }),
+            ..Limits::default()
+        }
+    }
+}
+
+impl Application {
+    /// The target of this name; without a name the only one.
+    pub fn target(&self, name: Option<&str>) -> Option<&Target> {
+        let found = self.targets.iter().find(|(n, _)| n.as_deref() == name);
+        found.or_else(|| self.targets.first().filter(|_| name.is_none())).map(|(_, target)| target)
+    }
+
+    /// Whether more workers would help, as far as a thread can tell; the pool decides.
+    pub fn is_crowded(&self) -> bool {
+        let config::Processes::Dynamic { max, spare, .. } = self.config.processes else {
+            return false;
+        };
+        let load = self.queue.load();
+        let workers = self.queue.instance().map_or(0, |instance| instance.worker_count() as u32);
+        workers < max && load.in_slots + load.waiting + spare > workers
+    }
+
+    /// How long a script may take.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.config.limits.timeout
+    }
+}
+
+fn compile_pass(pass: &Pass) -> CompiledPass {
+    match pass {
+        Pass::Fixed(target) => CompiledPass::Fixed(target.clone()),
+        Pass::Variable(template) => CompiledPass::Variable(template.clone()),
+    }
+}
+
+fn compile_action(action: &config::Action, mime: &Arc<files::mime::MimeTypes>) -> Action {
+    match &action.kind {
+        ActionKind::Pass(pass) => Action::Pass(compile_pass(pass)),
+        ActionKind::Return(answer) => Action::Return(answer.clone()),
+        ActionKind::Proxy(address) => Action::Proxy(address.clone()),
+        ActionKind::Share(share) => Action::Share(Box::new(Share {
+            paths: share.paths.iter().map(|path| compile_path(path, share, mime)).collect(),
+            chroot: share.chroot.clone(),
+            scripts: share.scripts.clone(),
+            fallback: share.fallback.as_ref().map(|action| compile_action(action, mime)),
+        })),
+    }
+}
+
+fn compile_path(
+    template: &Template,
+    share: &config::Share,
+    mime: &Arc<files::mime::MimeTypes>,
+) -> SharePath {
+    let options = files::Options {
+        index: share.index.clone(),
+        follow_symlinks: share.follow_symlinks,
+        traverse_mounts: share.traverse_mounts,
+        scripts: share.scripts.is_some(),
+        precompressed: true,
+        types: share.types.clone(),
+        mime: Arc::clone(mime),
+    };
+    if let [Part::Literal(root), Part::Variable(Variable::Uri)] = template.parts() {
+        if root.starts_with('/') {
+            let root = root.strip_suffix('/').unwrap_or(root);
+            return SharePath { files: files::Share::new(root, options), template: None };
+        }
+    }
+    let fixed = match template.parts().first() {
+        Some(Part::Literal(literal)) => literal.len(),
+        _ => 0,
+    };
+    let ends_with_path = matches!(template.parts().last(), Some(Part::Variable(Variable::Uri)));
+    let template = NameTemplate { template: template.clone(), fixed, ends_with_path };
+    SharePath { files: files::Share::new("", options), template: Some(template) }
+}
+
+fn mime_types(config: &Config) -> files::mime::MimeTypes {
+    let types = &config.settings.http.mime_types;
+    files::mime::MimeTypes::new(types.iter().flat_map(|(media_type, extensions)| {
+        extensions.iter().map(move |extension| (extension.as_str(), media_type.as_str()))
+    }))
+}

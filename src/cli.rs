@@ -1,0 +1,181 @@
+//! What the user typed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// One lean server for PHP sites.
+#[derive(Debug, Parser)]
+#[command(
+    name = "howdah",
+    disable_version_flag = true,
+    arg_required_else_help = true,
+    after_help = "\
+Try it:
+  howdah serve                      serve the site in the current directory
+  howdah serve /var/www/blog        WordPress, Laravel, Symfony or plain files: it looks
+  howdah serve --listen 0.0.0.0:80  on another address
+  howdah serve --config site.json   a configuration in NGINX Unit's grammar
+  howdah check site.json            say whether a configuration is valid
+
+With options alone (howdah --no-daemon --state DIR --control unix:SOCKET) it starts as unitd
+does, so that a service file of NGINX Unit needs only another program name."
+)]
+struct Cli {
+    /// Show the version, the features and the versions of PHP found
+    #[arg(short = 'V', long)]
+    version: bool,
+    #[command(subcommand)]
+    command: Option<Sub>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Sub {
+    /// Serve a site, a configuration file, or what the control API stores
+    Serve(Box<Serve>),
+    /// Say whether a configuration is valid, and where not
+    Check {
+        /// The configuration file; standard input if it is not given or "-"
+        file: Option<PathBuf>,
+    },
+    /// Show the version, the features and the versions of PHP found
+    Version,
+}
+
+/// A command with its arguments.
+pub enum Command {
+    /// Run the server.
+    Serve(Box<Serve>),
+    /// Check a document.
+    Check {
+        /// The document; `None` for standard input.
+        file: Option<PathBuf>,
+    },
+    /// Say what this is.
+    Version,
+}
+
+/// Arguments of `serve`.
+#[derive(Debug, Args, Default)]
+#[command(after_help = "\
+Signals: QUIT ends the server when all requests are answered, TERM and INT end it at once,
+USR1 opens the log file again (after it was rotated).
+
+Without DIR and without --config, --state and --control, the site is the current directory.")]
+pub struct Serve {
+    /// The site's directory; what kind of site it is, is recognised
+    pub dir: Option<PathBuf>,
+    /// Serve this configuration (JSON in NGINX Unit's grammar) and not a directory
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "listen", "workers"])]
+    pub config: Option<PathBuf>,
+    /// Address to listen on, such as 127.0.0.1:8080, *:80, [::1]:80 or unix:/run/site.sock; may
+    /// be given several times [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Vec<String>,
+    /// Number of PHP workers [default: chosen from processors and memory]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=2000))]
+    pub workers: Option<u32>,
+    /// Address of the control API, such as unix:/run/howdah/control.sock
+    #[arg(long, value_name = "ADDRESS")]
+    pub control: Option<String>,
+    /// Directory where the configuration is kept between runs
+    #[arg(long, value_name = "DIR", alias = "statedir", conflicts_with_all = ["dir", "config"])]
+    pub state: Option<PathBuf>,
+    /// File that holds the process id while the server runs
+    #[arg(long, value_name = "FILE")]
+    pub pid: Option<PathBuf>,
+    /// Log file [default: standard error]
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// Directory for temporary files, such as uploads [default: TMPDIR or /tmp]
+    #[arg(long, value_name = "DIR", alias = "tmpdir")]
+    pub tmp: Option<PathBuf>,
+    /// User to serve as, and PHP's unless an application names one [default as root: www-data]
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
+    /// Group to serve as [default: the user's]
+    #[arg(long, value_name = "GROUP", requires = "user")]
+    pub group: Option<String>,
+    /// Run in the background; return when the site is served
+    #[arg(long, overrides_with = "no_daemon")]
+    pub daemon: bool,
+    /// Run in the foreground [default]
+    #[arg(long, overrides_with = "daemon")]
+    pub no_daemon: bool,
+    /// NGINX Unit's directory of modules; accepted for its service files, and not used
+    #[arg(long, value_name = "DIR", alias = "modulesdir", hide = true)]
+    pub modules: Option<PathBuf>,
+    /// Started as unitd is: with options alone.
+    #[arg(skip)]
+    pub like_unitd: bool,
+}
+
+/// Parses the command line; ends the process on `--help` and on mistakes.
+pub fn parse() -> Command {
+    let (arguments, like_unitd) = as_serve(std::env::args_os().collect());
+    let cli = Cli::parse_from(arguments);
+    match cli.command {
+        _ if cli.version => Command::Version,
+        Some(Sub::Serve(mut serve)) => {
+            serve.like_unitd = like_unitd;
+            Command::Serve(serve)
+        }
+        Some(Sub::Check { file }) => {
+            Command::Check { file: file.filter(|file| file.as_os_str() != "-") }
+        }
+        Some(Sub::Version) | None => Command::Version,
+    }
+}
+
+/// A command line of options alone is one of unitd's: it means `serve`.
+fn as_serve(mut arguments: Vec<OsString>) -> (Vec<OsString>, bool) {
+    let like_unitd = arguments.get(1).and_then(|first| first.to_str()).is_some_and(|first| {
+        first.starts_with("--") && !matches!(first, "--help" | "--version" | "--")
+    });
+    if like_unitd {
+        arguments.insert(1, "serve".into());
+    }
+    (arguments, like_unitd)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn serve(line: &str) -> Serve {
+        let (arguments, like_unitd) = as_serve(line.split(' ').map(OsString::from).collect());
+        match Cli::try_parse_from(arguments).unwrap().command {
+            Some(Sub::Serve(mut serve)) => {
+                serve.like_unitd = like_unitd;
+                *serve
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_command_line_of_unitd_is_one_of_serve() {
+        let serve = serve(
+            "howdah --control unix:/run/control.sock --pid /run/p --log /l --modulesdir /m \
+             --statedir /s --tmpdir /t --user u --group g --no-daemon",
+        );
+        assert!(serve.like_unitd && serve.no_daemon);
+        assert_eq!(serve.state, Some("/s".into()));
+        assert_eq!(serve.tmp, Some("/t".into()));
+    }
+
+    #[test]
+    fn listen_may_be_given_several_times() {
+        let serve = serve("howdah serve --listen *:80 --listen [::]:80 site");
+        assert_eq!(serve.listen, ["*:80", "[::]:80"]);
+        assert!(!serve.like_unitd);
+    }
+}

@@ -1,0 +1,187 @@
+//! `howdah serve`: from what the user typed to a running server.
+
+use std::path::{Path, PathBuf};
+
+use howdah_config::{Config, detect};
+use howdah_supervisor::{self as supervisor, Ending, Options};
+use howdah_sys::credentials::{self, Credentials};
+
+use crate::cli::Serve;
+use crate::{check, daemon, php_programs, site_access};
+
+/// Users that are tried if root names none: those that distributions serve sites as.
+const DEFAULT_USERS: [&str; 4] = ["www-data", "apache", "http", "nobody"];
+
+/// Where a server that is started like unitd keeps its things.
+const UNITD_STATE: &str = "/var/lib/howdah";
+const UNITD_CONTROL: &str = "unix:/run/control.howdah.sock";
+const UNITD_LOG: &str = "/var/log/howdah.log";
+const UNITD_PID: &str = "/run/howdah.pid";
+
+/// What is served, and what there is to tell about it.
+struct Plan {
+    document: Vec<u8>,
+    origin: String,
+    explanation: Vec<String>,
+    site: Option<PathBuf>,
+}
+
+/// Runs the server until it ends.
+pub fn run(mut arguments: Serve) -> Result<(), String> {
+    like_unitd(&mut arguments);
+    let plan = plan(&arguments)?;
+    let config = match howdah_config::parse(&plan.document) {
+        Ok(config) => Some(config),
+        // What was stored came through the control API; if it is not understood any more (after
+        // a downgrade), an empty server that says so is better than none.
+        Err(error) if arguments.state.is_some() => {
+            eprintln!("howdah: {}: {error}", plan.origin);
+            None
+        }
+        Err(error) => return Err(format!("{}: {error}", plan.origin)),
+    };
+    let user = user(&arguments)?;
+    if let (Some(site), Some(user)) = (&plan.site, &user) {
+        site_access::check(site, user)?;
+    }
+    let php = php_programs::find();
+    if php.found.is_empty() && config.as_ref().is_some_and(|c| !c.applications.is_empty()) {
+        let reason = php.problems.first().map_or(php_programs::ADVICE, String::as_str);
+        return Err(format!("PHP cannot be run: {reason}"));
+    }
+    let absolute = |path: &Option<PathBuf>| {
+        path.as_ref().map(std::path::absolute).transpose().map_err(|error| error.to_string())
+    };
+    let mut options = Options {
+        user,
+        document: if config.is_some() { plan.document } else { b"{}".to_vec() },
+        origin: plan.origin,
+        state: absolute(&arguments.state)?,
+        pid: absolute(&arguments.pid)?,
+        log: absolute(&arguments.log)?,
+        tmp: temporary(&arguments)?,
+        control: arguments.control.clone(),
+        php: php.found,
+        on_serving: None,
+    };
+    if arguments.daemon {
+        let serving = daemon::detach().map_err(|error| format!("cannot detach: {error}"))?;
+        options.on_serving = Some(Box::new(move || {
+            let _ = daemon::leave_terminal();
+            let _ = rustix::io::write(&serving, b"ok");
+        }));
+    } else {
+        let lines = announcement(&plan.explanation, config.as_ref());
+        options.on_serving =
+            Some(Box::new(move || lines.iter().for_each(|line| println!("{line}"))));
+    }
+    match supervisor::run(options)? {
+        Ending::Stopped => Ok(()),
+        Ending::Refused(problem) => Err(problem),
+    }
+}
+
+/// Options alone mean what they mean to unitd: its defaults, and the background.
+fn like_unitd(arguments: &mut Serve) {
+    let has_site = arguments.dir.is_some() || arguments.config.is_some();
+    if !arguments.like_unitd || has_site || !arguments.listen.is_empty() {
+        return;
+    }
+    arguments.state.get_or_insert_with(|| UNITD_STATE.into());
+    arguments.control.get_or_insert_with(|| UNITD_CONTROL.to_owned());
+    arguments.pid.get_or_insert_with(|| UNITD_PID.into());
+    arguments.log.get_or_insert_with(|| UNITD_LOG.into());
+    arguments.daemon = !arguments.no_daemon;
+}
+
+/// What is to be served.
+fn plan(arguments: &Serve) -> Result<Plan, String> {
+    if let Some(path) = &arguments.config {
+        let origin = path.display().to_string();
+        return Ok(Plan { document: check::read(path)?, origin, explanation: vec![], site: None });
+    }
+    if arguments.dir.is_none() && (arguments.state.is_some() || arguments.control.is_some()) {
+        return stored(arguments.state.as_deref());
+    }
+    let directory = arguments.dir.clone().unwrap_or_else(|| PathBuf::from("."));
+    let site = detect::detect(&directory).map_err(|error| error.to_string())?;
+    let listen = match arguments.listen.as_slice() {
+        [] => vec!["127.0.0.1:8080".to_owned()],
+        listen => listen.to_vec(),
+    };
+    let document = site.document(&listen, arguments.workers);
+    Ok(Plan {
+        document: document.to_string().into_bytes(),
+        origin: directory.display().to_string(),
+        explanation: site.explain(),
+        site: Some(directory),
+    })
+}
+
+fn stored(state: Option<&Path>) -> Result<Plan, String> {
+    let document = match state {
+        Some(state) => supervisor::load_document(state)
+            .map_err(|error| format!("cannot read the state in {}: {error}", state.display()))?,
+        None => None,
+    };
+    Ok(Plan {
+        document: document.unwrap_or_else(|| b"{}".to_vec()),
+        origin: "the stored configuration".to_owned(),
+        explanation: Vec::new(),
+        site: None,
+    })
+}
+
+/// The user to serve as; `None` if that is who has started the server.
+fn user(arguments: &Serve) -> Result<Option<Credentials>, String> {
+    let look_up = |name: &str| {
+        Credentials::look_up(name, arguments.group.as_deref()).map_err(|error| error.to_string())
+    };
+    match &arguments.user {
+        Some(name) if credentials::is_root() => look_up(name).map(Some),
+        Some(name) => {
+            let user = look_up(name)?;
+            if user.uid == Credentials::current().uid {
+                Ok(None)
+            } else {
+                Err(format!("--user {name}: only root can serve as another user"))
+            }
+        }
+        None if credentials::is_root() => {
+            let found = DEFAULT_USERS.iter().find_map(|name| Credentials::look_up(name, None).ok());
+            found.map(Some).ok_or_else(|| {
+                "root must not serve sites, and there is no user www-data, apache, http or \
+                 nobody; name one with --user"
+                    .to_owned()
+            })
+        }
+        None => Ok(None),
+    }
+}
+
+fn temporary(arguments: &Serve) -> Result<PathBuf, String> {
+    let directory = arguments.tmp.clone().unwrap_or_else(std::env::temp_dir);
+    match directory.is_dir() {
+        true => std::path::absolute(directory).map_err(|error| error.to_string()),
+        false => Err(format!("--tmp {}: there is no such directory", directory.display())),
+    }
+}
+
+/// What is printed once the site is served.
+fn announcement(explanation: &[String], config: Option<&Config>) -> Vec<String> {
+    let mut lines = explanation.to_vec();
+    let listeners = config.map(|config| config.listeners.as_slice()).unwrap_or_default();
+    for listener in listeners {
+        let name = &listener.name;
+        let url = match name.strip_prefix("*:") {
+            _ if name.starts_with("unix:") => name.clone(),
+            Some(port) => format!("http://localhost:{port}/ (on all addresses)"),
+            None => format!("http://{name}/"),
+        };
+        lines.push(format!("Serving {url}"));
+    }
+    if listeners.is_empty() {
+        lines.push("Ready; nothing is served until the control API is told what".to_owned());
+    }
+    lines
+}

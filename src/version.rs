@@ -1,0 +1,26 @@
+//! `howdah --version`.
+
+use std::fmt::Write;
+
+use crate::php_programs;
+
+/// Version, build, features, and the versions of PHP that were found.
+pub fn text() -> String {
+    let mut text = format!(
+        "howdah {} ({}, {})\nfeatures: embedded PHP, HTTP/1.1\n",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::ARCH,
+        if cfg!(debug_assertions) { "debug build" } else { "release build" },
+    );
+    let programs = php_programs::find();
+    for program in &programs.found {
+        let _ = writeln!(text, "PHP {} ({})", program.version, program.path.display());
+    }
+    for problem in &programs.problems {
+        let _ = writeln!(text, "{problem}");
+    }
+    if programs.found.is_empty() {
+        let _ = writeln!(text, "no PHP: {}", php_programs::ADVICE);
+    }
+    text
+}
