@@ -61,10 +61,12 @@ pub struct Scan {
     empty: u8,
     /// The request line was checked by itself, since the rest had not come.
     checked: bool,
+    /// What was found, once that is certain.
+    found: Option<Scanned>,
 }
 
 /// What a [`Scan`] found so far.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scanned {
     /// Not a whole head yet.
     Partial,
@@ -80,33 +82,45 @@ impl Scan {
 
     /// Looks at the bytes that are new since the last call; `input` is all of them.
     pub fn advance(&mut self, input: &[u8], limits: &Limits) -> Scanned {
+        if let Some(found) = &self.found {
+            return found.clone();
+        }
+        let found = match self.look(input, limits) {
+            Ok(Some(range)) => Scanned::Complete(range),
+            Ok(None) => return Scanned::Partial,
+            Err(refusal) => Scanned::Refused(refusal),
+        };
+        self.found = Some(found.clone());
+        found
+    }
+
+    fn look(&mut self, input: &[u8], limits: &Limits) -> Result<Option<Range<usize>>, Refusal> {
         for feed in memchr_iter(b'\n', input.get(self.at..).unwrap_or_default()) {
             let feed = self.at + feed;
+            // The line is at least one byte long where `feed - 1` is evaluated.
             if feed == self.line || input.get(feed - 1) != Some(&b'\r') {
-                return Scanned::Refused(Refusal::LineEnd);
+                return Err(Refusal::LineEnd);
             }
             let empty = feed == self.line + 1;
             if empty && self.line > self.start {
                 let range = self.start..feed + 1;
                 if range.len() > limits.max_head {
-                    return Scanned::Refused(self.too_long(input, limits));
+                    return Err(self.too_long(input, limits));
                 }
-                return Scanned::Complete(range);
+                return Ok(Some(range));
             }
             self.line = feed + 1;
             if empty {
                 self.empty += 1;
                 self.start = self.line;
                 if self.empty > Self::EMPTY_LINES {
-                    return Scanned::Refused(Refusal::RequestLine);
+                    return Err(Refusal::RequestLine);
                 }
             }
         }
         self.at = input.len();
-        match self.early(input, limits) {
-            Ok(()) => Scanned::Partial,
-            Err(refusal) => Scanned::Refused(refusal),
-        }
+        self.early(input, limits)?;
+        Ok(None)
     }
 
     /// Where in the input the head starts, as far as is known.
@@ -125,7 +139,8 @@ impl Scan {
             return Err(Refusal::RequestLine);
         }
         if has_line && !self.checked {
-            let line = head.get(..self.line - self.start - 2).unwrap_or_default();
+            let mut lines = Lines { buffer: head, at: 0 };
+            let line = lines.next()?.and_then(|line| head.get(line)).unwrap_or_default();
             RequestLine::parse(line, limits)?;
             self.checked = true;
         }

@@ -32,8 +32,7 @@ struct Sent {
 }
 
 impl<I: Io, H: Handler> Connection<'_, I, H> {
-    /// Answers all requests whose heads have come. What is left to send is sent before the
-    /// connection waits.
+    /// Answers all requests whose heads have come.
     pub(super) async fn answer(&self) -> Next {
         loop {
             let limits = self.handler.limits();
@@ -46,20 +45,16 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
                         Ok(core.input.take(range.len()))
                     }
                     Scanned::Refused(refusal) => Err(refusal),
-                    Scanned::Partial => break,
+                    Scanned::Partial => return Next::Wait,
                 }
             };
-            let head = match head {
+            let next = match head {
                 Ok(bytes) => self.exchange(bytes, &limits).await,
-                Err(refusal) => return self.refuse(refusal).await,
+                Err(refusal) => self.refuse(refusal).await,
             };
-            if head != Next::Wait {
-                return head;
+            if next != Next::Wait {
+                return next;
             }
-        }
-        match self.sender(&self.handler.limits()).flush().await {
-            Ok(()) => Next::Wait,
-            Err(_) => Next::Close,
         }
     }
 
@@ -87,7 +82,11 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
             && leftover != Leftover::TooMuch;
         let framing = Framing::of(&response, head_only, exchange.request.version);
         let keep_alive = keep_alive && framing.keeps_alive();
-        let sent = self.respond(response, framing, keep_alive, limits).await;
+        // The response may wait for the next one if that request has come in full.
+        let gather = keep_alive
+            && leftover == Leftover::Nothing
+            && matches!(self.core.borrow_mut().scan(limits), Scanned::Complete(_));
+        let sent = self.respond(response, framing, keep_alive, gather, limits).await;
         self.handler.finished(&Finished {
             connection: &self.info,
             request: Some(&exchange.request),
@@ -105,7 +104,7 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
             return Next::Close;
         }
         if !keep_alive {
-            return self.end(leftover == Leftover::TooMuch).await;
+            return self.end(leftover == Leftover::TooMuch);
         }
         if leftover == Leftover::Little && !drop_body(&link).await {
             return Next::Close;
@@ -162,7 +161,7 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
         // The kind of request is unknown or does not matter: there is a body.
         let framing = Framing::of(&response, false, crate::message::Version::Http10);
         response.close = true;
-        let sent = self.respond(response, framing, false, &limits).await;
+        let sent = self.respond(response, framing, false, false, &limits).await;
         let line = memchr::memchr2(b'\r', b'\n', bytes).unwrap_or(bytes.len());
         self.handler.finished(&Finished {
             connection: &self.info,
@@ -177,15 +176,16 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
             elapsed: Duration::ZERO,
             outcome: sent.outcome,
         });
-        if sent.outcome == Outcome::Complete { self.end(true).await } else { Next::Close }
+        if sent.outcome == Outcome::Complete { Next::Linger } else { Next::Close }
     }
 
-    /// Puts a response in the line; what does not fit into the buffer is sent.
+    /// Sends a response, or, if it is small and to `gather` with the next, puts it in the line.
     async fn respond(
         &self,
         response: Response,
         framing: Framing,
         keep_alive: bool,
+        gather: bool,
         limits: &Rc<Limits>,
     ) -> Sent {
         let before = {
@@ -202,7 +202,7 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
         if framing.sends_body() {
             result = sender.send(body, framing).await;
         }
-        if result.is_ok() && self.core.borrow().out.waiting() > ENOUGH {
+        if result.is_ok() && (!gather || self.core.borrow().out.waiting() > ENOUGH) {
             result = sender.flush().await;
         }
         if result == Err(Cut::Body) {
@@ -222,14 +222,9 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
         Sent { status, fields, bytes, body: sender.sent.min(bytes), outcome }
     }
 
-    /// Sends what waits and ends the connection; with patience if the client may be sending.
-    async fn end(&self, sending: bool) -> Next {
-        let flushed = self.sender(&self.handler.limits()).flush().await;
-        let core = self.core.borrow();
-        match flushed {
-            Ok(()) if sending || !core.input.is_empty() => Next::Linger,
-            _ => Next::Close,
-        }
+    /// How to end the connection: with patience if the client may be sending.
+    fn end(&self, sending: bool) -> Next {
+        if sending || !self.core.borrow().input.is_empty() { Next::Linger } else { Next::Close }
     }
 
     fn sender<'s>(&'s self, limits: &'s Limits) -> Sender<'s, I> {
