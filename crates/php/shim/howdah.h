@@ -42,9 +42,7 @@ struct howdah_outcome {
     /* memory_get_peak_usage(true) */
     uint64_t peak_memory;
     /* Not 0: this process must not serve another request. */
-    uint32_t broken;
-    /* Not 0: the script ended by a fatal error. */
-    uint32_t failed;
+    uint64_t broken;
 };
 
 /* What a callback answers. */
@@ -111,7 +109,7 @@ _Static_assert(offsetof(struct howdah_param, value) == 16, "shared with src/ffi.
 _Static_assert(sizeof(struct howdah_request) == 32, "shared with src/ffi.rs");
 _Static_assert(offsetof(struct howdah_request, content_length) == 24, "shared with src/ffi.rs");
 _Static_assert(sizeof(struct howdah_outcome) == 16, "shared with src/ffi.rs");
-_Static_assert(offsetof(struct howdah_outcome, failed) == 12, "shared with src/ffi.rs");
+_Static_assert(offsetof(struct howdah_outcome, broken) == 8, "shared with src/ffi.rs");
 _Static_assert(sizeof(struct howdah_callbacks) == 72, "shared with src/ffi.rs");
 
 #endif

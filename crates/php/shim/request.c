@@ -136,7 +136,7 @@ static void leave_directory(void)
     }
 }
 
-static void run_script(const struct howdah_request *request, struct howdah_outcome *outcome)
+static void run_script(const struct howdah_request *request)
 {
     const char *path = SG(request_info).path_translated;
     int refused = refuse_script(path);
@@ -156,7 +156,6 @@ static void run_script(const struct howdah_request *request, struct howdah_outco
     if (!file.in_list) {
         zend_destroy_file_handle(&file);
     }
-    outcome->failed = EG(exit_status) == 255;
 }
 
 void howdah_php_handle(const struct howdah_request *request, struct howdah_outcome *outcome)
@@ -167,7 +166,7 @@ void howdah_php_handle(const struct howdah_request *request, struct howdah_outco
     zend_first_try {
         fill_request_info(request);
         if (php_request_startup() == SUCCESS) {
-            run_script(request, outcome);
+            run_script(request);
         } else {
             outcome->broken = 1;
         }

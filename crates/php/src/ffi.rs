@@ -55,8 +55,7 @@ struct RawRequest {
 pub struct Outcome {
     /// `memory_get_peak_usage(true)`.
     pub peak_memory: u64,
-    broken: u32,
-    failed: u32,
+    broken: u64,
 }
 
 impl Outcome {
@@ -84,7 +83,7 @@ const _: () = {
     assert!(size_of::<Param>() == 32 && std::mem::offset_of!(Param, value) == 16);
     assert!(size_of::<RawRequest>() == 32);
     assert!(std::mem::offset_of!(RawRequest, content_length) == 24);
-    assert!(size_of::<Outcome>() == 16 && std::mem::offset_of!(Outcome, failed) == 12);
+    assert!(size_of::<Outcome>() == 16 && std::mem::offset_of!(Outcome, broken) == 8);
     assert!(size_of::<Callbacks>() == 72);
 };
 

@@ -132,7 +132,7 @@ fn a_script_that_does_not_exist_is_404() {
 }
 
 #[test]
-fn only_files_named_php_are_run() {
+fn hardening_4_only_files_named_php_are_run() {
     let mut application = Application::start(1);
     for name in
         ["a.jpg", "a.PHP", "a.php ", "a.phps", "a.php~", "a.php.", ".php", "aphp", "a.ph\u{ff50}"]
@@ -170,12 +170,26 @@ fn a_script_outside_open_basedir_is_refused() {
 
 #[test]
 fn a_script_that_cannot_be_read_is_403() {
-    if !rustix::process::geteuid().is_root() {
-        let mut application = Application::start(1);
-        let path = application.file("secret.php", "<?php echo 1;");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o0)).unwrap();
-        assert_eq!(get(&mut application, &path).status, 403);
+    // Root can read everything.
+    let root = rustix::process::geteuid().is_root();
+    let mut application =
+        Application::start_with(1, &|spec| spec.user = root.then(|| "nobody".to_owned()));
+    let path = application.file("sub/secret.php", "<?php echo 1;");
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(application.root.path(), 0o755);
+    assert_eq!(get(&mut application, &path).text(), "1");
+    mode(&path, 0o600);
+    if !root {
+        mode(&path, 0o000);
     }
+    let answer = get(&mut application, &path);
+    assert_eq!((answer.status, answer.text().as_str()), (403, "Access denied.\n"));
+    mode(&path, 0o644);
+    mode(path.parent().unwrap(), 0o000);
+    assert_eq!(get(&mut application, &path).status, 403);
+    mode(path.parent().unwrap(), 0o755);
 }
 
 #[test]

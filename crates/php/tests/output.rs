@@ -62,7 +62,7 @@ fn a_reader_that_is_slow_to_start_loses_nothing() {
 }
 
 #[test]
-fn a_script_whose_client_has_gone_ends_at_its_next_output() {
+fn hardening_57_a_script_whose_client_has_gone_ends_at_its_next_output() {
     let mut application = Application::start(1);
     let request = application.script(
         "register_shutdown_function(function () {
@@ -125,6 +125,7 @@ fn fastcgi_finish_request_ends_the_answer_and_not_the_script() {
     let answer = pending.wait(&mut application);
     assert_eq!(answer.text(), "answer");
     assert!(answer.logged("[true,false,0]"), "{:?}", answer.log);
+    assert_eq!(application.run("echo 'next';").text(), "next");
 }
 
 #[test]

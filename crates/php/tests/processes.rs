@@ -60,6 +60,23 @@ fn version_is_one_line() {
 }
 
 #[test]
+fn a_person_is_told_what_this_program_is() {
+    let run = |arguments: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_howdah-php"))
+            .args(arguments)
+            .stdin(std::process::Stdio::null())
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for arguments in [&[][..], &["-v"], &["--version", "x"]] {
+        let (status, said) = run(arguments);
+        assert_eq!(status, Some(2));
+        assert!(said.contains("is started by howdah"), "{said}");
+    }
+}
+
+#[test]
 fn workers_share_what_opcache_has_compiled() {
     let mut application = Application::start(4);
     let path = application.file("included.php", "<?php return 1;");
@@ -162,7 +179,7 @@ fn workers_die_with_their_prototype() {
 }
 
 #[test]
-fn programs_started_by_scripts_inherit_nothing_of_ours() {
+fn hardening_55_programs_started_by_scripts_inherit_nothing_of_ours() {
     let mut application = Application::start(1);
     let answer =
         application.run("echo shell_exec('ls -l /proc/self/fd; grep Sig /proc/self/status');");
@@ -198,7 +215,7 @@ fn random_numbers_differ_between_workers() {
 }
 
 #[test]
-fn nothing_of_a_request_is_left_for_the_next() {
+fn hardening_12_nothing_of_a_request_is_left_for_the_next() {
     let mut application = Application::start(1);
     let show = "echo json_encode([getcwd(), umask(), getenv('LEFT'), ini_get('precision'),
         setlocale(LC_ALL, 0), $_GET, $_POST, $_COOKIE, isset($GLOBALS['left']),

@@ -105,10 +105,15 @@ impl Application {
             .collect();
         let (supervisor, theirs) = packet::pair().unwrap();
         // The socket arrives as standard input, and the shell moves it to where it belongs.
+        let script = match &spec.user {
+            None => r#"exec 3<&0 0</dev/null; exec -a "$0" "$1" "                ""#,
+            Some(_) => r#"exec 3<&0 0</dev/null; exec setpriv --reuid="$2" --clear-groups "$1""#,
+        };
         let child = Command::new("bash")
-            .args(["-c", r#"exec 3<&0 0</dev/null; exec -a "$0" "$1" "                ""#])
+            .args(["-c", script])
             .arg(format!("howdah: \"{}\" prototype", spec.name))
             .arg(env!("CARGO_BIN_EXE_howdah-php"))
+            .args(&spec.user)
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .env("USER", "www")
