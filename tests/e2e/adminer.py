@@ -8,7 +8,7 @@ from pathlib import Path
 
 import machine
 import servers
-from compare import Comparison, Mask, Request, crawl, fetch
+from compare import Accepted, Comparison, Mask, Request, crawl, fetch
 from report import Failure, check, equal
 
 ENTRY = Path("/etc/adminer/conf.php")
@@ -22,6 +22,12 @@ MASKS = (
     Mask(rb"\b\d+:\d+(?=['\"])", "a form's token: random in each answer"),
     Mask(rb'nonce="[^"]+"|nonce-[A-Za-z0-9+/=]+', "a script's nonce: random in each answer"),
     Mask(rb"\d\.\d{3} s\b", "how long the query took"),
+)
+
+ACCEPTED = (
+    Accepted("^GET /no-such$", "status 200",
+             "with no configuration, what is no file goes to index.php, as most applications need; "
+             "Apache does so only when told"),
 )
 
 
@@ -135,7 +141,7 @@ class Ledger:
 
     def compare(self):
         oracle = self.session.oracle("adminer", self.root)
-        comparison = Comparison(self.server, oracle, self.own, MASKS)
+        comparison = Comparison(self.server, oracle, self.own, MASKS, ACCEPTED)
         cookies = "; ".join(f"{cookie['name']}={cookie['value']}"
                             for cookie in self.user.context.cookies(self.base))
         account = f"/?server=127.0.0.1%3A{self.session.database.port}&username={servers.DATABASE_USER}"

@@ -72,7 +72,10 @@ class Mask:
 
 @dataclass
 class Accepted:
-    """A difference that is intended: where, in what (`status`, `body` or a header), and why."""
+    """A difference that is intended: where, in what, and why.
+
+    `what` is `body`, the name of a header, or `status 404`: the status that the tested server gives.
+    """
 
     path: str
     what: str
@@ -147,7 +150,7 @@ class Comparison:
     def differences(self, request, found, expected):
         """Yields (what, text) for each."""
         if found.status != expected.status:
-            yield "status", f"{request}: status {found.status}, {self.oracle.title} {expected.status}"
+            yield f"status {found.status}", f"{request}: status {found.status}, {self.oracle.title} {expected.status}"
             return
         own_page = bool(APACHE_PAGE.match(expected.body))
         names = sorted((found.headers.keys() | expected.headers.keys()) - SERVER_HEADERS.keys())

@@ -3,6 +3,8 @@
 import contextlib
 import time
 
+from machine import Unusable
+
 
 class Stop(Exception):
     """Ends an application's steps: what failed is what the rest stands on."""
@@ -70,4 +72,4 @@ class Report:
 def describe(problem):
     """A failure's message; other exceptions also say what they are."""
     text = str(problem).strip()
-    return text if isinstance(problem, Failure) else f"{type(problem).__name__}: {text}"
+    return text if isinstance(problem, (Failure, Unusable)) else f"{type(problem).__name__}: {text}"

@@ -2,12 +2,12 @@
 
 import contextlib
 import importlib
+import os
 import shutil
 
-import machine
 import servers
 from browser import Browser
-from report import Stop
+from report import Stop, describe
 
 DATABASES = {"wordpress": "wordpress", "adminer": "ledger"}
 
@@ -59,8 +59,8 @@ class Session:
             for server in self.started[before:]:
                 for line in server.process.tail(12).splitlines():
                     self.report.note(f"    {line}")
-        except machine.Unusable as problem:
-            self.report.fail(f"{name}: set-up", str(problem))
+        except Exception as problem:  # outside of any step; the other applications still have to run
+            self.report.fail(f"{name}: set-up", describe(problem))
         finally:
             while len(self.started) > before:
                 self.started.pop().stop()
@@ -69,7 +69,7 @@ class Session:
         """A document root made of copies, with symbolic links resolved, that servers may write."""
         root = self.directory / name / "root"
         for source in sources:
-            shutil.copytree(source, root, dirs_exist_ok=True)
+            shutil.copytree(source, root, dirs_exist_ok=True, ignore=unreadable)
         return root
 
     def under_test(self, name, root, configuration=None, extra=""):
@@ -89,3 +89,8 @@ class Session:
             if entry.seen:
                 self.report.note(f"accepted in {len(entry.seen)} answers: {entry.what} of "
                                  f"{entry.path}: {entry.reason}")
+
+
+def unreadable(directory, names):
+    """What a plain user may not copy; Debian locks a plug-in of DokuWiki away like that."""
+    return [name for name in names if not os.access(os.path.join(directory, name), os.R_OK)]

@@ -95,6 +95,10 @@ class ComparisonTest(unittest.TestCase):
                                           accepted=accepted), [])
         self.assertEqual(len(self.differences((200, [HTML], b"a"), (404, [HTML], b"b"),
                                               accepted=accepted)), 1)
+        accepted = (Accepted("^GET /$", "status 404", "intended"),)
+        for status, differences in ((404, 0), (500, 1)):
+            found = self.differences((status, [HTML], b""), (403, [HTML], b""), accepted=accepted)
+            self.assertEqual(len(found), differences)
 
     def test_an_error_page_of_apache_itself_may_have_another_text_but_no_other_status(self):
         page = (b'<!DOCTYPE HTML PUBLIC "-//IETF//DTD HTML 2.0//EN">\n<html><head>\n'

@@ -17,6 +17,11 @@ MASKS = (
 )
 
 ACCEPTED = (
+    Accepted(r"^GET /(wp-includes|wp-content/themes)/$", "status 404",
+             "a directory without an index is no file, so WordPress answers it: not found; "
+             "Apache refuses to list it"),
+    Accepted(r"^GET /wp-includes/css/dashicons\.min\.css$", "content-range",
+             "RFC 9110 wants the length in a 416; Apache leaves it out"),
     Accepted(r"^GET /wp-admin/post-new\.php", "body",
              "each request makes a draft, whose number and nonces are all over the page; "
              "/wp-admin/post.php?post=1&action=edit is the same page and is compared"),
