@@ -2,37 +2,52 @@
 
 mod harness;
 
+use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use harness::Application;
 
+/// Code that waits until the test has made a file. A script that gets past it has proof that the
+/// test saw what it had written by then.
+fn wait_for(application: &Application, name: &str) -> (PathBuf, String) {
+    let path = application.root.path().join(name);
+    let code = format!(
+        "for ($i = 0; !file_exists('{}') && $i < 3000; $i++) {{ usleep(10000); }} \
+         if ($i == 3000) die('nobody has seen it');",
+        path.display()
+    );
+    (path, code)
+}
+
 #[test]
 fn flush_sends_what_was_written_so_far() {
     let mut application = Application::start(1);
-    let request = application.script(
+    let (first, wait_first) = wait_for(&application, "first");
+    let (second, wait_second) = wait_for(&application, "second");
+    let request = application.script(&format!(
         "header('Content-Type: text/event-stream');
-         for ($i = 0; $i < 3; $i++) { echo \"data: $i\\n\\n\"; ob_flush(); flush(); usleep(300000); }",
-    );
-    let start = Instant::now();
+         echo \"data: 0\\n\\n\"; ob_flush(); flush(); {wait_first}
+         echo \"data: 1\\n\\n\"; ob_flush(); flush(); {wait_second}
+         echo \"data: 2\\n\\n\";"
+    ));
     let mut pending = application.send(&request);
-    for n in 1..=3 {
-        pending.until(&mut application, |answer| answer.body.len() >= 9 * n);
-        let elapsed = start.elapsed();
-        let due = Duration::from_millis(300 * (n as u64 - 1));
-        assert!(elapsed >= due && elapsed < due + Duration::from_millis(250), "{n}: {elapsed:?}");
-    }
+    pending.until(&mut application, |answer| answer.body.len() == 9);
+    fs::write(first, "").unwrap();
+    pending.until(&mut application, |answer| answer.body.len() == 18);
+    fs::write(second, "").unwrap();
     assert_eq!(pending.wait(&mut application).text(), "data: 0\n\ndata: 1\n\ndata: 2\n\n");
 }
 
 #[test]
 fn flush_without_output_sends_the_head() {
     let mut application = Application::start(1);
-    let request = application.script("header('X-A: 1'); flush(); sleep(1);");
-    let start = Instant::now();
+    let (seen, wait) = wait_for(&application, "seen");
+    let request = application.script(&format!("header('X-A: 1'); flush(); {wait} echo 'end';"));
     let mut pending = application.send(&request);
-    pending.until(&mut application, |answer| answer.status == 200);
-    assert!(start.elapsed() < Duration::from_millis(700));
-    assert!(pending.wait(&mut application).field("X-A").is_some());
+    pending.until(&mut application, |answer| answer.field("X-A").is_some());
+    fs::write(seen, "").unwrap();
+    assert_eq!(pending.wait(&mut application).text(), "end");
 }
 
 #[test]
@@ -112,16 +127,16 @@ fn ignore_user_abort_lets_a_script_finish() {
 #[test]
 fn fastcgi_finish_request_ends_the_answer_and_not_the_script() {
     let mut application = Application::start(1);
-    let request = application.script(
+    let (seen, wait) = wait_for(&application, "seen");
+    let request = application.script(&format!(
         "echo 'answer'; $first = fastcgi_finish_request(); $second = fastcgi_finish_request();
-         echo 'lost'; flush(); header('X-Late: 1'); usleep(300000);
-         error_log(json_encode([$first, $second, connection_status()]));",
-    );
+         echo 'lost'; flush(); header('X-Late: 1'); {wait}
+         error_log(json_encode([$first, $second, connection_status()]));"
+    ));
     let mut pending = application.send(&request);
-    let start = Instant::now();
     pending.until(&mut application, |answer| answer.ended);
-    assert!(start.elapsed() < Duration::from_millis(250));
     assert_eq!(pending.answer.text(), "answer");
+    fs::write(seen, "").unwrap();
     let answer = pending.wait(&mut application);
     assert_eq!(answer.text(), "answer");
     assert!(answer.logged("[true,false,0]"), "{:?}", answer.log);
