@@ -11,10 +11,10 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use howdah_sys::log::{Level, Log};
 use howdah_wire::queue::Owner;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
-use tokio::task::{AbortHandle, LocalSet};
+use tokio::task::AbortHandle;
 
 use crate::conn;
 use crate::files::{self, Files};
@@ -169,7 +169,7 @@ fn run(
         .max_blocking_threads(4)
         .on_thread_park(|| with_php(PhpThread::before_wait))
         .on_thread_unpark(|| with_php(PhpThread::after_wait))
-        .build();
+        .build_local(LocalOptions::default());
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -191,7 +191,7 @@ fn run(
         // Unique among the threads, and not the same after a restart.
         next_id: Cell::new(u64::from(number) << 56 | boot_stamp() << 24),
     });
-    LocalSet::new().block_on(&runtime, shard.run(orders));
+    runtime.block_on(shard.run(orders));
     PHP.set(None);
 }
 

@@ -207,3 +207,7 @@ static TOKEN: [bool; 256] = {
     }
     table
 };
+
+#[cfg(test)]
+#[path = "framing_tests.rs"]
+mod tests;

@@ -467,3 +467,7 @@ fn host_of(buffer: &Bytes, authority: Range<usize>) -> Result<Bytes, Refusal> {
         buffer.slice(host)
     })
 }
+
+#[cfg(test)]
+#[path = "head_tests.rs"]
+mod tests;

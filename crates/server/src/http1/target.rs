@@ -120,3 +120,7 @@ fn close_segment(out: &mut Vec<u8>, segment: &mut usize) -> Result<bool, TargetE
 fn digit(byte: &u8) -> Option<u8> {
     (*byte as char).to_digit(16).map(|digit| digit as u8)
 }
+
+#[cfg(test)]
+#[path = "target_tests.rs"]
+mod tests;

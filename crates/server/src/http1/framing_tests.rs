@@ -1,0 +1,105 @@
+//! Chunked bodies, cut in all ways.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Decodes `input` cut at `cuts`: the body, and how many bytes it took; `None` if more is needed.
+fn decode(input: &[u8], cuts: &[usize]) -> Result<Option<(Vec<u8>, usize)>, Malformed> {
+    let mut chunked = Chunked::new();
+    let (mut body, mut used) = (Vec::new(), 0);
+    let ends = cuts.iter().map(|cut| cut % (input.len() + 1)).chain([input.len()]);
+    let mut ends: Vec<_> = ends.collect();
+    ends.sort_unstable();
+    for end in ends {
+        while used < end {
+            match chunked.decode(&input[used..end])? {
+                Decoded::NeedMore => used = end,
+                Decoded::Data { skip, len } => {
+                    assert!(len > 0 && used + skip + len <= end);
+                    body.extend_from_slice(&input[used + skip..used + skip + len]);
+                    used += skip + len;
+                }
+                Decoded::End(len) => {
+                    assert!(chunked.is_done());
+                    assert_eq!(chunked.decode(b"more"), Ok(Decoded::End(0)));
+                    return Ok(Some((body, used + len)));
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+#[test]
+fn a_length_is_digits_and_nothing_else() {
+    assert_eq!(content_length(b"0"), Some(0));
+    assert_eq!(content_length(b"007"), Some(7));
+    assert_eq!(content_length(b"18446744073709551615"), Some(u64::MAX));
+    for value in
+        ["", "18446744073709551616", "+1", "-1", "1 ", " 1", "1,1", "0x1", "1.0", "\u{661}"]
+    {
+        assert_eq!(content_length(value.as_bytes()), None, "{value:?}");
+    }
+}
+
+#[test]
+fn a_token_is_made_of_what_the_rfc_lists() {
+    let token = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    for byte in 0..=255 {
+        assert_eq!(is_token(byte), token.contains(&byte), "{byte}");
+    }
+}
+
+#[test]
+fn a_chunk_may_be_as_long_as_a_64_bit_number_can_tell() {
+    let mut chunked = Chunked::new();
+    assert_eq!(chunked.decode(b"ffffffffffffffff\r\nab"), Ok(Decoded::Data { skip: 18, len: 2 }));
+    assert_eq!(Chunked::new().decode(b"0ffffffffffffffff"), Err(Malformed));
+}
+
+fn likely_body() -> impl Strategy<Value = Vec<u8>> {
+    let part = prop_oneof![
+        8 => Just("\r\n"), 3 => Just("0\r\n\r\n"), 3 => Just("3\r\nabc\r\n"), 2 => Just("1"),
+        2 => Just("a"), 1 => Just("0"), 1 => Just(";x"), 1 => Just("=y"), 1 => Just("=\"z\\\"\""),
+        1 => Just(" "), 1 => Just("\n"), 1 => Just("\r"), 1 => Just("A: b"), 1 => Just("\0"),
+        1 => Just(":"),
+    ];
+    proptest::collection::vec(part, 0..12).prop_map(|parts| parts.concat().into_bytes())
+}
+
+proptest! {
+    #[test]
+    fn how_a_body_is_cut_makes_no_difference(
+        input in prop_oneof![likely_body(), proptest::collection::vec(any::<u8>(), 0..40)],
+        cuts in proptest::collection::vec(any::<usize>(), 0..8),
+    ) {
+        let every: Vec<usize> = (0..input.len()).collect();
+        let whole = decode(&input, &[]);
+        prop_assert_eq!(&whole, &decode(&input, &cuts));
+        prop_assert_eq!(&whole, &decode(&input, &every));
+    }
+
+    #[test]
+    fn what_was_encoded_comes_out(
+        chunks in proptest::collection::vec(
+            (proptest::collection::vec(any::<u8>(), 1..50), 0..4usize), 0..8),
+        trailers in 0..3usize,
+        cuts in proptest::collection::vec(any::<usize>(), 0..8),
+    ) {
+        let mut input = Vec::new();
+        for (chunk, extension) in &chunks {
+            let extension = ["", ";a", " ;a = b", "; a=\"b;\\\"c\";d"][*extension];
+            input.extend_from_slice(format!("{:X}{extension}\r\n", chunk.len()).as_bytes());
+            input.extend_from_slice(chunk);
+            input.extend_from_slice(b"\r\n");
+        }
+        input.extend_from_slice(b"0\r\n");
+        input.extend_from_slice("X-Trailer: value\r\n".repeat(trailers).as_bytes());
+        input.extend_from_slice(b"\r\n");
+        let len = input.len();
+        input.extend_from_slice(b"GET / HTTP/1.1\r\n");
+        let body: Vec<u8> = chunks.into_iter().flat_map(|(chunk, _)| chunk).collect();
+        prop_assert_eq!(decode(&input, &cuts), Ok(Some((body, len))));
+    }
+}
