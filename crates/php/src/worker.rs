@@ -2,11 +2,12 @@
 //! served as many as it may, or the router has gone.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use howdah_sys::packet::{self, Received};
 use howdah_sys::shm::Mapping;
-use howdah_sys::{futex, process};
+use howdah_sys::{clock, futex, process};
 use howdah_wire::frame::Done;
 use howdah_wire::messages::ToWorker;
 use howdah_wire::queue::{Owner, Work};
@@ -69,6 +70,9 @@ impl Worker<'_> {
         loop {
             match self.next_work() {
                 Some(Work::Request { slot, ticket, thread }) => {
+                    if let Some(words) = self.region.slot(slot) {
+                        words.started.store(clock::monotonic_us(), Ordering::Release);
+                    }
                     served += 1;
                     let last = self.limit != 0 && served >= self.limit;
                     if !self.serve(slot, ticket, thread, last, &mut cpu, &mut memory) {

@@ -1,7 +1,14 @@
-//! The wall clock in the local time zone, for people.
+//! The wall clock in the local time zone, for people, and the monotonic one, for durations that
+//! several processes measure.
 
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Microseconds on the monotonic clock, which is the same for all processes and never 0.
+pub fn monotonic_us() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    (now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000).max(1)
+}
 
 /// Appends `2026/11/20 15:04:05`.
 pub fn local_time(out: &mut String) {

@@ -148,6 +148,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         words.consumed.store(0, Relaxed);
         words.written.store(0, Relaxed);
         words.waiting.store(0, Relaxed);
+        words.started.store(0, Relaxed);
         true
     }
 

@@ -147,6 +147,8 @@ pub struct SlotWords<'a> {
     pub written: &'a AtomicU64,
     /// Not 0 while the worker waits for room.
     pub waiting: &'a AtomicU64,
+    /// When the worker took the request, on the monotonic clock in microseconds; 0 before.
+    pub started: &'a AtomicU64,
 }
 
 impl<M: AsRef<[AtomicU64]>> Region<M> {
@@ -231,6 +233,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
             space: &words[5],
             written: &words[LINE],
             waiting: &words[LINE + 1],
+            started: &words[LINE + 2],
         })
     }
 

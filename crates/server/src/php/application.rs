@@ -10,6 +10,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use howdah_sys::clock;
 use howdah_sys::futex;
 use howdah_sys::packet;
 use howdah_sys::shm::{self, Mapping};
@@ -294,13 +295,16 @@ impl Queue {
         }
     }
 
-    /// Whether a worker has taken this request.
-    pub fn is_started(&self, key: Key) -> bool {
+    /// When a worker took this request, in microseconds of the monotonic clock; `None` if none
+    /// has it.
+    pub fn started(&self, key: Key) -> Option<u64> {
         let inner = self.lock();
-        let Some(serving) = &inner.serving else { return false };
-        let instance = &serving.instance;
-        let slot = instance.slots_of(key.thread()).find(|(_, found)| *found == key);
-        slot.is_some_and(|(slot, _)| matches!(instance.region.claim_of(slot), Claim::Taken(..)))
+        let instance = &inner.serving.as_ref()?.instance;
+        let (slot, _) = instance.slots_of(key.thread()).find(|(_, found)| *found == key)?;
+        let Claim::Taken(..) = instance.region.claim_of(slot) else { return None };
+        // A worker that has just taken it may not have written the time yet.
+        let started = instance.region.slot(slot)?.started.load(Acquire);
+        Some(if started == 0 { clock::monotonic_us() } else { started })
     }
 
     /// Exchanges the instance that takes from the queue; returns the old one.

@@ -90,7 +90,7 @@ async fn wait(
 ) -> Response {
     let started = Instant::now();
     if let Some(timeout) = application.timeout() {
-        handle.set_deadline(started + timeout);
+        handle.set_timeout(timeout);
     }
     let queue_deadline = application.config.limits.queue_timeout.map(|limit| started + limit);
     loop {
@@ -124,7 +124,7 @@ async fn wait(
             },
             _ = exchange.client_gone() => return refuse(CLIENT_GONE),
             () = overdue => {
-                if !application.queue.is_started(handle.key()) {
+                if application.queue.started(handle.key()).is_none() {
                     return refuse_queue(shard, context, Refused::QueueFull);
                 }
             }

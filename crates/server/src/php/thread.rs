@@ -12,11 +12,12 @@ use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use howdah_sys::log::{Level, Log};
-use howdah_sys::{futex, reactor};
+use howdah_sys::{clock, futex, reactor};
 use howdah_wire::frame::Done;
 use howdah_wire::queue::{Claim, Owner};
 use howdah_wire::stream::Reader;
@@ -83,6 +84,8 @@ pub struct PhpThread {
     free: RefCell<Vec<u32>>,
     attached: RefCell<HashMap<u32, Rc<Attached>>>,
     buffer: RefCell<Vec<u8>>,
+    /// Empty between two uses; keeps its memory.
+    dirty: RefCell<Vec<(Rc<Attached>, u32)>>,
     drainer: RefCell<Option<Waker>>,
 }
 
@@ -127,6 +130,7 @@ impl PhpThread {
             free: RefCell::default(),
             attached: RefCell::default(),
             buffer: RefCell::default(),
+            dirty: RefCell::default(),
             drainer: RefCell::default(),
         })
     }
@@ -257,14 +261,16 @@ impl PhpThread {
 
     /// Takes what workers have answered. Cheap when there is nothing.
     pub fn drain(&self) {
-        let attached: Vec<_> = self.attached.borrow().values().cloned().collect();
-        for attached in attached {
-            let mut slots = Vec::new();
-            attached.instance.region.take_dirty(self.thread, |slot| slots.push(slot));
-            for slot in slots {
-                self.drain_slot(&attached, slot);
-            }
+        let mut slots = self.dirty.take();
+        for attached in self.attached.borrow().values() {
+            attached.instance.region.take_dirty(self.thread, |slot| {
+                slots.push((Rc::clone(attached), slot));
+            });
         }
+        for (attached, slot) in slots.drain(..) {
+            self.drain_slot(&attached, slot);
+        }
+        self.dirty.replace(slots);
     }
 
     fn drain_slot(&self, attached: &Attached, slot: u32) {
@@ -426,7 +432,31 @@ pub struct Handle {
     key: Key,
     /// The queue that it was submitted to.
     pub queue: Option<Arc<Queue>>,
-    deadline: Option<Pin<Box<Sleep>>>,
+    deadline: Option<Deadline>,
+}
+
+/// When a script has run too long: looked at no earlier than it could have.
+#[derive(Debug)]
+struct Deadline {
+    timeout: Duration,
+    wake: Pin<Box<Sleep>>,
+}
+
+impl Deadline {
+    /// Whether the time is over, for a script that a worker took at `started`, as the worker
+    /// says; one that still waits has its whole time before it.
+    fn poll(&mut self, cx: &mut Context<'_>, started: impl Fn() -> Option<u64>) -> Poll<()> {
+        loop {
+            ready!(self.wake.as_mut().poll(cx));
+            let now = clock::monotonic_us();
+            let ran = started().map_or(0, |started| now.saturating_sub(started));
+            let left = self.timeout.saturating_sub(Duration::from_micros(ran));
+            if left.is_zero() {
+                return Poll::Ready(());
+            }
+            self.wake.as_mut().reset(Instant::now() + left);
+        }
+    }
 }
 
 impl Handle {
@@ -440,9 +470,10 @@ impl Handle {
         self.thread.with_entry(self.key, |entry| entry.settled = true);
     }
 
-    /// The script is ended if it still runs then.
-    pub fn set_deadline(&mut self, deadline: Instant) {
-        self.deadline = Some(Box::pin(tokio::time::sleep_until(deadline)));
+    /// The script is ended if it has run that long. The time in the queue does not count.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        let wake = Box::pin(tokio::time::sleep(timeout));
+        self.deadline = Some(Deadline { timeout, wake });
     }
 
     /// The next part before the body. Safe to cancel.
@@ -487,7 +518,8 @@ impl Handle {
     /// Whether the script has run too long; its worker is killed then.
     fn poll_overdue(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(deadline) = &mut self.deadline else { return false };
-        if deadline.as_mut().poll(cx).is_pending() {
+        let started = || self.queue.as_ref().and_then(|queue| queue.started(self.key));
+        if deadline.poll(cx, started).is_pending() {
             return false;
         }
         self.deadline = None;
