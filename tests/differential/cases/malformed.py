@@ -66,7 +66,9 @@ CASES = [
     chunks("chunk without an end of line", b"5\r\nhello0\r\n\r\n"),
     chunks("chunk ended by a bare line feed", b"5\r\nhello\n0\r\n\r\n"),
     chunks("trailer that is malformed", b"5\r\nhello\r\n0\r\nbad trailer\r\n\r\n"),
-    chunks("trailer with a length", b"5\r\nhello\r\n0\r\nContent-Length: 50\r\n\r\n" + NEXT),
+    raw("length in a trailer means nothing",
+        head("POST", "/probe.php", "Content-Type: text/plain", "Transfer-Encoding: chunked", close=False)
+        + b"5\r\nhello\r\n0\r\nContent-Length: 50\r\n\r\n" + head("GET", "/style.css"), methods=("POST", "GET")),
 
     start("no target", b"GET HTTP/1.1"),
     start("no version", b"GET /hello.txt"),

@@ -6,6 +6,7 @@ is its own (`alone`).
 """
 
 import fnmatch
+import re
 from dataclasses import dataclass, field
 
 # The order matters: where both peers agree with Howdah, the first is named.
@@ -21,9 +22,13 @@ class Intended:
     reason: str
     # Names of cases, as patterns.
     cases: tuple
-    # Aspects and their values; None stands for an aspect that is absent, a tuple for any of its
-    # members. Keys are patterns.
+    # Aspects and their values; a tuple stands for any of its members, None for absence, a
+    # regular expression for what it matches in full. Keys are patterns.
     expect: dict = field(default_factory=dict)
+    # Aspects that must be so as well, but are no difference from the peers.
+    given: dict = field(default_factory=dict)
+    # Values that the peer must have for an aspect to be excused.
+    instead: dict = field(default_factory=dict)
     # Only the expected aspects are looked at.
     alone: bool = False
     # The section of the page that it belongs to.
@@ -32,27 +37,42 @@ class Intended:
     def concerns(self, case):
         return any(fnmatch.fnmatchcase(case.name, pattern) for pattern in self.cases)
 
-    def covers(self, aspect):
-        return any(matches(aspect, pattern) for pattern in self.expect)
+    def covers(self, aspect, theirs=None):
+        if not any(matches(aspect, pattern) for pattern in self.expect):
+            return False
+        return all(allows(wanted, theirs) for pattern, wanted in self.instead.items() if matches(aspect, pattern))
 
     def holds(self, seen):
         """The first expected aspect that is not as expected, or None."""
-        for pattern, wanted in self.expect.items():
+        for pattern, wanted in {**self.given, **self.expect}.items():
             found = [name for name in seen if matches(name, pattern)]
-            if wanted is None:
-                if found:
-                    return f"{found[0]} should be absent, is {seen[found[0]]!r}"
-                continue
-            allowed = wanted if isinstance(wanted, tuple) else (wanted,)
-            if not found and None not in allowed:
-                return f"{pattern} should be {wanted!r}, is absent"
-            for name in found:
-                if seen[name] not in allowed:
-                    return f"{name} should be {wanted!r}, is {seen[name]!r}"
+            values = [seen[name] for name in found] or [None]
+            for value in values:
+                if not allows(wanted, value):
+                    return f"{pattern} should be {show(wanted)}, is {show(value)}"
         return None
 
 
+def allows(wanted, value):
+    if isinstance(wanted, tuple):
+        return any(allows(one, value) for one in wanted)
+    if isinstance(wanted, re.Pattern):
+        return value is not None and wanted.fullmatch(value) is not None
+    return wanted == value
+
+
+def show(wanted):
+    if isinstance(wanted, tuple):
+        return " or ".join(map(show, wanted))
+    if isinstance(wanted, re.Pattern):
+        return f"like {wanted.pattern!r}"
+    return "absent" if wanted is None else repr(wanted)
+
+
 def matches(name, pattern):
+    """A pattern without the number of an answer is for every answer of the connection."""
+    if not pattern[:1].isdigit():
+        name = re.sub(r"^\d+\.", "", name)
     # Names hold brackets, which are no character classes here.
     return name == pattern or fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))
 
@@ -96,7 +116,7 @@ def judge(case, seen, table):
     for peer in PEERS:
         left, needed = [], []
         for difference in differences(ours, seen[peer]):
-            entry = next((e for e in entries if e.covers(difference[0]) and e.holds(ours) is None), None)
+            entry = next((e for e in entries if e.covers(difference[0], difference[2]) and e.holds(ours) is None), None)
             if entry is None:
                 left.append(difference)
             elif entry not in needed:

@@ -1,6 +1,6 @@
 """What is printed at the end, and docs/differences.md."""
 
-from .judge import PEERS, TITLES
+from .judge import PEERS, TITLES, matches
 
 HEAD = """# Differences from nginx + PHP-FPM and Apache + mod_php
 
@@ -42,15 +42,18 @@ def counted(words):
 
 
 def peer_words(entry, peer, cases):
-    """What a peer does where the entry applies: the aspects that it sets apart."""
+    """What a peer does where the entry applies: the first aspect that the entry sets apart."""
     words = []
     for verdict in cases:
-        theirs, ours = verdict.seen[peer], verdict.seen["howdah"]
-        names = [n for n in sorted(set(ours) | set(theirs)) if entry.covers(n) and ours.get(n) != theirs.get(n)]
-        if entry.alone or "status" in names or "refused" in names or not names:
-            words.append(outcome(theirs))
+        seen = verdict.seen
+        names = sorted({name for aspects in seen.values() for name in aspects if any(matches(name, p) for p in entry.expect)})
+        apart = [n for n in names if any(seen[other].get(n) != seen["howdah"].get(n) for other in PEERS)]
+        if entry.alone or "status" in apart or not apart:
+            words.append(outcome(seen[peer]))
+        elif seen[peer].get("status", "200") != seen["howdah"].get("status", "200"):
+            words.append(outcome(seen[peer]))
         else:
-            words.append(short(theirs.get(names[0])))
+            words.append(short(seen[peer].get(apart[0])))
     return counted(words)
 
 

@@ -17,7 +17,7 @@ KINDS = (
     "photo.jpg", "photo.jpeg", "anim.gif", "icon.svg", "favicon.ico", "image.webp", "image.avif", "font.woff",
     "font.woff2", "font.ttf", "doc.pdf", "archive.zip", "archive.tar.gz", "video.mp4", "video.webm", "audio.mp3",
     "audio.ogg", "app.wasm", "site.webmanifest", "table.csv", "text.md", "program.exe", "odd.xyzzy", "noextension",
-    "UPPER.TXT", "captions.vtt", "rss.rss", "atom.atom", "package.rpm", "source.map", "app.xhtml",
+    "UPPER.TXT", "captions.vtt", "rss.rss", "atom.atom", "package.rpm", "source.map", "app.xhtml", "library.inc",
 )
 
 ODD_NAMES = (
@@ -30,7 +30,7 @@ ODD_NAMES = (
 # Copies of scripts as editors and hands leave them, and names that only look like scripts.
 COPIES = (
     b"copy.php~", b"copy.php.bak", b"copy.phps", b"COPY.PHP", b"copy.php.swp", b".copy.php.swp", b"copy.php.old",
-    b"copy.php.", b"copy.php ", b"#copy.php#", b"copy.inc", b"copy.php.txt", "copy.\uff50\uff48\uff50".encode(),
+    b"copy.php.", b"copy.php ", b"#copy.php#", b"copy.php.txt", "copy.\uff50\uff48\uff50".encode(),
     "copy\ufe52php".encode(), "\u023a.txt.php.jpg".encode(), b"copy.php5", b"copy.pht",
 )
 
@@ -45,6 +45,9 @@ SECRET = b"<?php echo 'this is source'; // secret-in-source\n"
 def build(where):
     """Makes the document roots below a directory and returns them by name."""
     roots = {}
+    sessions = where / "sessions"
+    sessions.mkdir()
+    sessions.chmod(0o1777)
     outside = where / "outside"
     outside.mkdir()
     (outside / "secret.txt").write_text("outside of the document root\n")

@@ -13,6 +13,13 @@ function no_buffer(): void
     }
 }
 
+/* In a directory of the test's own, so that nothing is left behind. */
+function own_session(): void
+{
+    session_save_path(dirname($_SERVER['DOCUMENT_ROOT']) . '/sessions');
+    session_start();
+}
+
 $ways = [
     // Status and reason.
     'code-404' => function () { http_response_code(404); echo 'nothing here'; },
@@ -207,11 +214,11 @@ $ways = [
     'caught-error' => function () { try { no_such_function(); } catch (Error $e) { echo 'caught'; } },
 
     // Sessions.
-    'session' => function () { session_start(); $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1; echo 'visit ', $_SESSION['n']; },
-    'session-new' => function () { session_start(); echo strlen(session_id()); },
-    'session-public' => function () { session_cache_limiter('public'); session_start(); echo 'public'; },
-    'session-regenerate' => function () { session_start(); session_regenerate_id(true); echo 'new'; },
-    'session-destroy' => function () { session_start(); session_destroy(); echo 'destroyed'; },
+    'session' => function () { own_session(); $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1; echo 'visit ', $_SESSION['n']; },
+    'session-new' => function () { own_session(); echo strlen(session_id()); },
+    'session-public' => function () { session_cache_limiter('public'); own_session(); echo 'public'; },
+    'session-regenerate' => function () { own_session(); session_regenerate_id(true); echo 'new'; },
+    'session-destroy' => function () { own_session(); session_destroy(); echo 'destroyed'; },
 
     // HEAD and conditionals are the script's own business.
     'method' => function () { echo $_SERVER['REQUEST_METHOD']; header('X-Method: ' . $_SERVER['REQUEST_METHOD']); },
