@@ -171,6 +171,8 @@ impl Instance {
 pub enum Refused {
     /// The queue is at its limit.
     QueueFull,
+    /// No worker was free for as long as a request may wait.
+    WaitedTooLong,
     /// The application cannot run; why.
     Stopped(String),
 }

@@ -125,7 +125,7 @@ async fn wait(
             _ = exchange.client_gone() => return refuse(CLIENT_GONE),
             () = overdue => {
                 if application.queue.started(handle.key()).is_none() {
-                    return refuse_queue(shard, context, Refused::QueueFull);
+                    return refuse_queue(shard, context, Refused::WaitedTooLong);
                 }
             }
         }
@@ -142,6 +142,7 @@ fn refuse(status: u16) -> Response {
 fn refuse_queue(shard: &Shard, context: &RequestContext, refused: Refused) -> Response {
     let reason = match refused {
         Refused::QueueFull => "the queue of the application is full".to_owned(),
+        Refused::WaitedTooLong => "no worker was free within the queue's time limit".to_owned(),
         Refused::Stopped(reason) => format!("the application does not run: {reason}"),
     };
     shard.php.log().write(Level::Error, format_args!("{context}: {reason}"));
