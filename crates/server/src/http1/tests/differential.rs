@@ -2,7 +2,8 @@
 //!
 //! Both servers get the same bytes, which may be several requests, and note each request whose
 //! body they could read to its end. Ours may stop sooner, since it is stricter; what it noted by
-//! then must be what hyper noted.
+//! then must be what hyper noted. The one thing that we take and hyper does not is a byte in a
+//! target that no URI has (`<`, `>`, `` ` ``, or from 0x80 up): nginx and PHP take it too.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -111,8 +112,7 @@ async fn theirs(input: &[u8]) -> Noted {
     let mut builder = hyper::server::conn::http1::Builder::new();
     let connection = builder.half_close(true).serve_connection(TokioIo::new(server), service);
     let (_, ()) = tokio::join!(connection, feed(client, input));
-    let noted = noted.borrow().clone();
-    noted
+    noted.take()
 }
 
 fn compare(input: &[u8]) -> Result<(), TestCaseError> {
@@ -155,6 +155,19 @@ fn requests() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(request, 1..4).prop_map(|requests| requests.concat().into_bytes())
 }
 
+/// A byte that both take or refuse in a target.
+fn byte() -> impl Strategy<Value = u8> {
+    let common = |byte: &u8| *byte < 0x80 && !matches!(byte, b'<' | b'>' | b'`');
+    prop_oneof![
+        Just(b'\r'),
+        Just(b'\n'),
+        Just(b' '),
+        Just(b':'),
+        Just(b'0'),
+        any::<u8>().prop_filter("not for a target", common),
+    ]
+}
+
 proptest! {
     #[test]
     fn hyper_takes_what_we_take_in_the_same_way(input in requests()) {
@@ -165,7 +178,7 @@ proptest! {
     fn a_changed_byte_is_not_taken_otherwise_than_by_hyper(
         input in requests(),
         at in any::<usize>(),
-        byte in prop_oneof![Just(b'\r'), Just(b'\n'), Just(b' '), Just(b':'), Just(b'0'), any::<u8>()],
+        byte in byte(),
     ) {
         let mut input = input;
         let at = at % input.len();
