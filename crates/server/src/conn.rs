@@ -1,6 +1,5 @@
 //! A connection: which protocol it speaks, and who answers its requests.
 
-use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -24,19 +23,17 @@ pub async fn serve(shard: &Rc<Shard>, accepted: Accepted) {
     let Accepted { stream, info, listener } = accepted;
     let site = Site { shard: Rc::clone(shard), listener };
     let drain = shard.drain.connection();
-    let served = match stream {
+    let failed = match stream {
         AcceptedStream::Tcp(stream) => match TcpStream::from_std(stream) {
-            Ok(stream) => Ok(http1::serve(stream, info, &site, drain).await),
-            Err(error) => Err(error),
+            Ok(stream) => return http1::serve(stream, info, &site, drain).await,
+            Err(error) => error,
         },
         AcceptedStream::Unix(stream) => match UnixStream::from_std(stream) {
-            Ok(stream) => Ok(http1::serve(stream, info, &site, drain).await),
-            Err(error) => Err(error),
+            Ok(stream) => return http1::serve(stream, info, &site, drain).await,
+            Err(error) => error,
         },
     };
-    if let Err(error) = served {
-        shard.shared.log.write(Level::Error, format_args!("cannot serve a connection: {error}"));
-    }
+    shard.shared.log.write(Level::Error, format_args!("cannot serve a connection: {failed}"));
 }
 
 /// Answers the requests of a listener on one thread.
@@ -54,24 +51,22 @@ impl Handler for Site {
         self.shard.request_id()
     }
 
-    fn handle(&self, exchange: &mut Exchange<'_>) -> impl Future<Output = Response> {
-        async move {
-            let shard = &self.shard;
-            let snapshot = shard.shared.snapshot.load_full();
-            let router = Router {
-                snapshot: &snapshot,
-                files: &shard.files,
-                log: &shard.shared.log,
-                now: Now { monotonic: Instant::now(), wall: SystemTime::now() },
-            };
-            match router.decide(&self.listener, &exchange.request) {
-                Decision::Respond(response) => response,
-                Decision::Refuse(status, allow) => respond::error_allowing(status, allow),
-                Decision::Php(application, script) => {
-                    // Boxed: most requests are for files, and need not pay for its size.
-                    let run = dispatch::run(shard, &snapshot, &application, &script, exchange);
-                    Box::pin(run).await
-                }
+    async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
+        let shard = &self.shard;
+        let snapshot = shard.shared.snapshot.load_full();
+        let router = Router {
+            snapshot: &snapshot,
+            files: &shard.files,
+            log: &shard.shared.log,
+            now: Now { monotonic: Instant::now(), wall: SystemTime::now() },
+        };
+        match router.decide(&self.listener, &exchange.request) {
+            Decision::Respond(response) => response,
+            Decision::Refuse(status, allow) => respond::error_allowing(status, allow),
+            Decision::Php(application, script) => {
+                // Boxed: most requests are for files, and need not pay for its size.
+                let run = dispatch::run(shard, &snapshot, &application, &script, exchange);
+                Box::pin(run).await
             }
         }
     }

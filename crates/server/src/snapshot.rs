@@ -232,11 +232,11 @@ fn compile_path(
         types: share.types.clone(),
         mime: Arc::clone(mime),
     };
-    if let [Part::Literal(root), Part::Variable(Variable::Uri)] = template.parts() {
-        if root.starts_with('/') {
-            let root = root.strip_suffix('/').unwrap_or(root);
-            return SharePath { files: files::Share::new(root, options), template: None };
-        }
+    if let [Part::Literal(root), Part::Variable(Variable::Uri)] = template.parts()
+        && root.starts_with('/')
+    {
+        let root = root.strip_suffix('/').unwrap_or(root);
+        return SharePath { files: files::Share::new(root, options), template: None };
     }
     let fixed = match template.parts().first() {
         Some(Part::Literal(literal)) => literal.len(),

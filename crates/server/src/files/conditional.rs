@@ -60,19 +60,19 @@ impl<'r> Conditions<'r> {
             if !found {
                 return Verdict::Failed;
             }
-        } else if let (Some(since), Some(modified)) = (self.date("if-unmodified-since"), modified) {
-            if modified > since {
-                return Verdict::Failed;
-            }
+        } else if let (Some(since), Some(modified)) = (self.date("if-unmodified-since"), modified)
+            && modified > since
+        {
+            return Verdict::Failed;
         }
         if let Some(found) = self.any_tag("if-none-match", |tag| tag.is_weakly(validators.etag)) {
             if found {
                 return Verdict::NotModified;
             }
-        } else if let (Some(since), Some(modified)) = (self.date("if-modified-since"), modified) {
-            if modified <= since {
-                return Verdict::NotModified;
-            }
+        } else if let (Some(since), Some(modified)) = (self.date("if-modified-since"), modified)
+            && modified <= since
+        {
+            return Verdict::NotModified;
         }
         Verdict::Proceed
     }

@@ -38,10 +38,10 @@ impl<'s> Look<'s, '_> {
         if !self.place.is_sound() {
             return Err(Reason::NotFound);
         }
-        if self.share.options().scripts {
-            if let Some(script) = self.script()? {
-                return Ok(Target::Script(script));
-            }
+        if self.share.options().scripts
+            && let Some(script) = self.script()?
+        {
+            return Ok(Target::Script(script));
         }
         self.open()
     }

@@ -198,10 +198,10 @@ impl Files {
                 return Found::File(Rc::clone(&recent.what));
             }
             previous = Some(Rc::clone(&recent.what));
-        } else if let Some(recent) = self.findings.borrow_mut().get(&key) {
-            if is_fresh(recent.at) {
-                return Found::Other(recent.what.clone());
-            }
+        } else if let Some(recent) = self.findings.borrow_mut().get(&key)
+            && is_fresh(recent.at)
+        {
+            return Found::Other(recent.what.clone());
         }
         let found = self.look(share, place, accept(), previous.as_deref(), now.wall);
         self.remember(&key, &found, now.monotonic);

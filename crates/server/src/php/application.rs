@@ -380,11 +380,11 @@ impl Inner {
         if key.swap(0, AcqRel) == 0 {
             return;
         }
-        if let Some(serving) = &mut self.serving {
-            if Arc::ptr_eq(&serving.instance, instance) {
-                serving.producer.release(&instance.region, slot);
-                serving.in_slots -= 1;
-            }
+        if let Some(serving) = &mut self.serving
+            && Arc::ptr_eq(&serving.instance, instance)
+        {
+            serving.producer.release(&instance.region, slot);
+            serving.in_slots -= 1;
         }
     }
 }

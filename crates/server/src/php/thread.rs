@@ -312,10 +312,10 @@ impl PhpThread {
         let wake = self.with_entry(key, |entry| {
             !entry.settled && entry.reader.release(&attached.instance.region, slot)
         });
-        if wake == Some(true) {
-            if let Some(words) = attached.instance.region.slot(slot) {
-                futex::wake(words.space, 1);
-            }
+        if wake == Some(true)
+            && let Some(words) = attached.instance.region.slot(slot)
+        {
+            futex::wake(words.space, 1);
         }
         self.forget_if_over(key);
     }
