@@ -75,6 +75,9 @@ class Wire(unittest.TestCase):
         seen = answered(head("Set-Cookie: a=1", "Set-Cookie: b=2", "Vary: B", "Vary: A", "Content-Length: 0"))
         self.assertEqual((seen["field set-cookie"], seen["field vary"]), ("a=1 ¦ b=2", "A, B"))
 
+    def test_source_of_a_script_is_seen_as_a_leak(self):
+        self.assertEqual(answered(head("Content-Length: 9") + b"<?php x()")["leak"], "<?php")
+
     def test_no_answer_is_a_refusal_only_where_the_connection_ends(self):
         self.assertEqual(answered(b"", refused("case", b"x\r\n\r\n"))["refused"], "yes")
         self.assertEqual(answered(head("Content-Length: 0"), refused("case", b"x\r\n\r\n"))["refused"], "no")
@@ -112,6 +115,10 @@ class Judgement(unittest.TestCase):
     def test_an_entry_that_was_not_needed_is_not_named(self):
         entry = Intended("title", "reason", ("*",), {"status": "200"})
         self.assertEqual(self.decide({"status": "200"}, {"status": "200"}, {}, entry).intended, ())
+
+    def test_a_leak_fails_even_if_both_peers_leak(self):
+        same = {"status": "200", "leak": "<?php"}
+        self.assertFalse(self.decide(same, same, same, Intended("title", "reason", ("*",), {"status": "200"}, alone=True)).passed)
 
     def test_the_page_names_entry_reason_and_peers(self):
         entry = Intended("never sent", "because of that", ("*",), {"status": "404"}, topic="Files")

@@ -46,7 +46,7 @@ def refusal(aspects, exchange):
         if len(exchange.answers) > 1:
             kept["answers"] = str([a.status for a in exchange.answers])
         return kept
-    kept = ("status", "by", "end", "extra", "framing", "unanswered", "input")
+    kept = ("leak", "status", "by", "end", "extra", "framing", "unanswered", "input")
     return {"refused": "no", **{name: aspects[name] for name in kept if name in aspects}}
 
 
@@ -78,9 +78,15 @@ def observe_answer(answer, case, method):
     if not by_script and answer.status >= 300:
         # The server's own page about a status: its text and type are its own.
         aspects.pop("field content-type", None)
+        if any(secret in answer.body for secret in SECRETS):
+            aspects["leak"] = "in an error page"
         return aspects
     aspects.update(observe_body(answer, kind))
     return aspects
+
+
+# What no answer may hold: source of scripts, and files from outside of the document root.
+SECRETS = (b"<?php", b"secret-in-source", b"root:x:0:0")
 
 
 def observe_body(answer, kind):
@@ -90,6 +96,9 @@ def observe_body(answer, kind):
             body = gzip.decompress(body)
         except (OSError, EOFError) as problem:
             return {"body": f"broken gzip: {problem}"}
+    for secret in SECRETS:
+        if secret in body:
+            return {"leak": secret.decode(), "body": summary(body)}
     if kind.startswith("application/json") and answer.get("x-from"):
         try:
             return dict(flatten("", json.loads(body))) if body else {"body": ""}

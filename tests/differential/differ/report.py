@@ -9,8 +9,9 @@ Apache (prefork) with mod_php, all over the same document root and with the same
 answers: status, header fields, body, framing, what scripts see, and how the connection ends. Howdah must answer as one
 of the two does, in the whole answer. For what scripts see the model is nginx with PHP-FPM. What remains is listed here.
 
-This page is written by that program after a run without a failure; the reasons are in
-`tests/differential/differ/intended.py`.
+No answer may hold the source of a script or a file from outside of the document root, whatever the peers do.
+
+This page is written by that program; the reasons are in `tests/differential/differ/intended.py`.
 
 """
 

@@ -31,7 +31,7 @@ ODD_NAMES = (
 COPIES = (
     b"copy.php~", b"copy.php.bak", b"copy.phps", b"COPY.PHP", b"copy.php.swp", b".copy.php.swp", b"copy.php.old",
     b"copy.php.", b"copy.php ", b"#copy.php#", b"copy.php.txt", "copy.\uff50\uff48\uff50".encode(),
-    "copy\ufe52php".encode(), "\u023a.txt.php.jpg".encode(), b"copy.php5", b"copy.pht",
+    "copy\ufe52php".encode(), "\u023a.txt.PHP".encode(), b"copy.php5", b"copy.pht",
 )
 
 HIDDEN = (
