@@ -34,8 +34,9 @@ pub trait Handler {
     /// or one that did not arrive in time.
     fn error(&self, status: u16) -> Response;
 
-    /// A response is complete, or was cut. Called once per request or refused head, after the
-    /// last byte was handed to the connection.
+    /// A response is complete, or was cut. Called once per request or refused head, when the
+    /// last byte was handed to the system, or joined to the next of several responses that were
+    /// asked for at once.
     fn finished(&self, record: &Finished<'_>);
 }
 

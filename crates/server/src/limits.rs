@@ -26,7 +26,7 @@ pub struct Limits {
     pub max_head: usize,
     /// A request line or a field value must be shorter than this: 414 or 431.
     pub max_line: usize,
-    /// Fields of a request head: 431 above. At most [`Limits::MOST_FIELDS`].
+    /// Fields of a request head: 431 above.
     pub max_fields: usize,
     /// Bytes of a request body: 413 above, before any is read if the length is announced.
     pub max_body: u64,
@@ -39,11 +39,6 @@ pub struct Limits {
     pub discard_unsafe_fields: bool,
     /// Value of the `Server` field; none if empty.
     pub server: Bytes,
-}
-
-impl Limits {
-    /// The highest value of `max_fields`.
-    pub const MOST_FIELDS: usize = 1000;
 }
 
 impl Default for Limits {

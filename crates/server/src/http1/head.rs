@@ -217,6 +217,10 @@ impl Head {
             fields.push(name, value);
         }
         let body = known.body_length(version, limits)?;
+        // HTTP/1.0 knows no expectations: there the field means nothing (RFC 9110, 10.1.1).
+        if known.expects_more && version >= Version::Http11 {
+            return Err(Refusal::Expectation);
+        }
         let host = match (known.host.clone(), form.authority.clone(), version) {
             (Some(host), ..) => host,
             (None, Some(authority), Version::Http10) => authority,
@@ -377,6 +381,8 @@ struct Known {
     /// `Transfer-Encoding` was there; whether it was `chunked`.
     chunked: Option<bool>,
     expects_continue: bool,
+    /// `Expect` had something else.
+    expects_more: bool,
     close: bool,
     keep_alive: bool,
 }
@@ -398,10 +404,8 @@ impl Known {
                 self.length = Some(length);
             }
             KnownName::Expect => {
-                if !value.eq_ignore_ascii_case(b"100-continue") {
-                    return Err(Refusal::Expectation);
-                }
-                self.expects_continue = true;
+                self.expects_continue |= value.eq_ignore_ascii_case(b"100-continue");
+                self.expects_more |= !value.eq_ignore_ascii_case(b"100-continue");
             }
             KnownName::Host if self.host.is_some() => return Err(Refusal::Host),
             KnownName::Host => self.host = Some(range),

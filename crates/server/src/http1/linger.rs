@@ -14,16 +14,20 @@ use super::Connection;
 use super::connection::Io;
 use crate::exchange::Handler;
 
-/// How long to read and drop.
-pub(super) const TIME: Duration = Duration::from_secs(5);
+/// How long to read and drop in all.
+const TIME: Duration = Duration::from_secs(10);
+
+/// How long to wait for the next byte to drop.
+pub(super) const IDLE: Duration = Duration::from_secs(5);
 
 /// How many bytes to read and drop.
-const BYTES: u64 = 16 * 1024 * 1024;
+const BYTES: u64 = 64 * 1024 * 1024;
 
 impl<I: Io, H: Handler> Connection<'_, I, H> {
     /// See the module.
     pub(super) async fn linger(&self) {
-        let deadline = Instant::now() + TIME;
+        let end = Instant::now() + TIME;
+        let mut deadline = Instant::now() + IDLE;
         let mut left = BYTES;
         let mut shut = false;
         poll_fn(|cx| {
@@ -41,7 +45,10 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
                     Poll::Ready(Ok(0) | Err(_)) if shut => return Poll::Ready(()),
                     Poll::Ready(Ok(0) | Err(_)) => break,
                     Poll::Ready(Ok(count)) => match left.checked_sub(count as u64) {
-                        Some(rest) => left = rest,
+                        Some(rest) => {
+                            left = rest;
+                            deadline = end.min(Instant::now() + IDLE);
+                        }
                         None => return Poll::Ready(()),
                     },
                     Poll::Pending => break,

@@ -162,7 +162,7 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
             return;
         }
         let limits = self.handler.limits();
-        let deadline = Instant::now() + limits.send_timeout.min(linger::TIME);
+        let deadline = Instant::now() + limits.send_timeout.min(linger::IDLE);
         poll_fn(|cx| {
             let core = &mut *self.core.borrow_mut();
             if Pin::new(&mut core.io).poll_shutdown(cx).is_ready() {

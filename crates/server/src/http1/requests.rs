@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::task::coop::consume_budget;
 use tokio::time::Instant;
 
 use super::connection::Io;
@@ -55,6 +56,8 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
             if next != Next::Wait {
                 return next;
             }
+            // A client that sends many small requests at once must not keep others waiting.
+            consume_budget().await;
         }
     }
 
@@ -218,7 +221,8 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
             Err(Cut::Client) => Outcome::ClientGone,
             Err(Cut::Body) => Outcome::BodyFailed,
         };
-        let bytes = core.out.queued() - before;
+        // What was put in the line earlier may be among what could not be sent.
+        let bytes = core.out.queued().saturating_sub(before);
         Sent { status, fields, bytes, body: sender.sent.min(bytes), outcome }
     }
 

@@ -92,9 +92,10 @@ pub(super) fn put_status(out: &mut Output, status: u16, reason: Option<&Bytes>) 
     if status == 200 && reason.is_none() {
         return out.put(b"HTTP/1.1 200 OK\r\n");
     }
+    let [hundreds, tens, ones] = [status / 100 % 10, status / 10 % 10, status % 10];
+    let digit = |digit: u16| b'0' + digit as u8;
     out.put(b"HTTP/1.1 ");
-    put_decimal(out, u64::from(status));
-    out.put(b" ");
+    out.put(&[digit(hundreds), digit(tens), digit(ones), b' ']);
     match reason {
         // A script sets it: it must not end the line.
         Some(reason) if !reason.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) => {
@@ -164,5 +165,6 @@ mod tests {
         let split = Bytes::from_static(b"Gone\r\nSet-Cookie: a=b");
         assert_eq!(written(|out| put_status(out, 404, Some(&split))), "HTTP/1.1 404 Not Found\r\n");
         assert_eq!(written(|out| put_status(out, 299, None)), "HTTP/1.1 299 \r\n");
+        assert_eq!(written(|out| put_status(out, 7, None)), "HTTP/1.1 007 \r\n");
     }
 }

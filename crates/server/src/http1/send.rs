@@ -67,16 +67,17 @@ impl<I: Io> Sender<'_, I> {
     /// Hands over bytes in memory: copied if small, else sent from where they are.
     pub async fn bytes(&mut self, bytes: Bytes) -> Result<(), Cut> {
         self.sent += bytes.len() as u64;
-        let waiting = {
+        let full = {
             let mut core = self.core.borrow_mut();
             if bytes.len() <= COPY {
                 core.out.put(&bytes);
+                core.out.waiting() > ENOUGH
             } else {
                 core.out.put_large(bytes, b"");
+                true
             }
-            core.out.waiting()
         };
-        if waiting > COPY { self.flush().await } else { Ok(()) }
+        if full { self.flush().await } else { Ok(()) }
     }
 
     async fn stream(

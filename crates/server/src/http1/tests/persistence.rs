@@ -169,6 +169,8 @@ fn a_client_that_expects_to_be_asked_is_asked_once_the_body_is_wanted() {
         assert!(client.is_silent(Duration::from_millis(100)).await);
         client.send("hello").await;
         assert_eq!(client.reply().await.text(), "hello");
+        let answer = server.talk("GET / HTTP/1.0\r\nExpect: more\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
         // Nobody wants it.
         let answer = server.talk(format!("POST / HTTP/1.1\r\nHost: a\r\n{expect}")).await;
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
@@ -257,5 +259,29 @@ fn connections_end_when_they_are_told_to() {
         let mut silent = server.client().await;
         assert_eq!(silent.rest().await, "");
         server.emptied().await;
+    });
+}
+
+#[test]
+fn responses_gathered_for_a_client_that_is_gone_are_dropped() {
+    with_default(|server| async move {
+        let (mut client, stream) = tokio::io::duplex(1000);
+        let get = "GET /body HTTP/1.1\r\nHost: a\r\n\r\n";
+        client.write_all(format!("{GET}{get}").as_bytes()).await.unwrap();
+        drop(client);
+        server.answer(Body::Bytes(vec![b'x'; 100_000].into()));
+        let info = Arc::new(ConnectionInfo { peer: None, local: None, tls: false });
+        serve(stream, info, &*server.site, Drain::new().connection()).await;
+        assert_eq!(server.ended(), [(200, Outcome::Complete), (200, Outcome::ClientGone)]);
+    });
+}
+
+#[test]
+fn a_connection_that_waits_is_small() {
+    with_default(|server| async move {
+        let (_client, stream) = tokio::net::UnixStream::pair().unwrap();
+        let info = Arc::new(ConnectionInfo { peer: None, local: None, tls: false });
+        let waiting = serve(stream, info, &*server.site, Drain::new().connection());
+        assert!(size_of_val(&waiting) <= 640, "{} bytes", size_of_val(&waiting));
     });
 }

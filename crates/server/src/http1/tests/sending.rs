@@ -62,6 +62,40 @@ fn files_of_all_sizes_arrive_whole() {
 }
 
 #[test]
+fn a_file_that_is_not_cached_arrives_whole() {
+    with_default(|server| async move {
+        for len in [30_000, 3_000_000] {
+            let (file, bytes) = file(len);
+            file.as_file().sync_all().unwrap();
+            let advice = rustix::fs::Advice::DontNeed;
+            rustix::fs::fadvise(file.as_file(), 0, None, advice).unwrap();
+            server.answer(Body::Pieces(vec![piece(&file, 0, len as u64)]));
+            let mut client = server.client().await;
+            client.send("GET /body HTTP/1.1\r\nHost: a\r\n\r\n").await;
+            assert!(client.reply().await.body == bytes, "{len}");
+        }
+    });
+}
+
+#[test]
+fn a_file_arrives_whole_where_the_kernel_cannot_send_it() {
+    with_default(|server| async move {
+        let (file, bytes) = file(1_000_000);
+        server.answer(Body::Pieces(vec![piece(&file, 0, 1_000_000)]));
+        let (mut client, stream) = tokio::net::UnixStream::pair().unwrap();
+        let (site, draining) = (Rc::clone(&server.site), server.drain.connection());
+        let info = Arc::new(ConnectionInfo { peer: None, local: None, tls: true });
+        spawn_local(async move { serve(stream, info, &*site, draining).await });
+        let request = "GET /body HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await.unwrap();
+        assert!(answer.ends_with(&bytes));
+        server.emptied().await;
+    });
+}
+
+#[test]
 fn pieces_of_files_and_memory_arrive_in_order() {
     with_default(|server| async move {
         let (file, bytes) = file(3_000_000);
