@@ -12,6 +12,7 @@
 import http.client
 import os
 import re
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -44,7 +45,8 @@ class Request:
     body: bytes | None = None
 
     def __str__(self):
-        return f"{self.method} {self.path}"
+        shown = [f"{name}: {value}" for name, value in self.headers if name != "Cookie"]
+        return " ".join([self.method, self.path, *([f"[{', '.join(shown)}]"] if shown else [])])
 
 
 @dataclass
@@ -114,6 +116,7 @@ class Comparison:
         self.masks = [(re.compile(mask.pattern), mask.replacement) for mask in masks]
         self.accepted = list(accepted)
         self.statuses = Counter()
+        self.seconds = Counter()
 
     def masked(self, data):
         """The data without what is known to vary."""
@@ -122,8 +125,20 @@ class Comparison:
         return data
 
     def summary(self):
-        """How many answers were compared, by status."""
-        return ", ".join(f"{count} with {status}" for status, count in sorted(self.statuses.items()))
+        """How many answers were compared since the last call, by status, and how long they took."""
+        counts = ", ".join(f"{count} with {status}" for status, count in sorted(self.statuses.items()))
+        times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in sorted(self.seconds.items()))
+        self.statuses.clear()
+        self.seconds.clear()
+        return f"{counts}; {times}"
+
+    def timed(self, role, server, request):
+        """Fetches, and adds up the time that each server takes."""
+        start = time.monotonic()
+        try:
+            return fetch(server.port, self.host, request)
+        finally:
+            self.seconds[role] += time.monotonic() - start
 
     def compare(self, request):
         """Both answers' differences as text, and the oracle's answer.
@@ -131,8 +146,8 @@ class Comparison:
         Pages that change with the clock are asked for once more before a difference counts.
         """
         for _ in range(2):
-            expected = fetch(self.oracle.port, self.host, request)
-            found = fetch(self.tested.port, self.host, request)
+            expected = self.timed("oracle", self.oracle, request)
+            found = self.timed("tested", self.tested, request)
             differences = list(self.differences(request, found, expected))
             if not differences:
                 break
