@@ -6,10 +6,10 @@ const MS: fn(u64) -> Duration = Duration::from_millis;
 
 fn impatient() -> Limits {
     Limits {
-        header_timeout: MS(300),
-        body_timeout: MS(300),
-        send_timeout: MS(300),
-        idle_timeout: MS(300),
+        header_timeout: MS(800),
+        body_timeout: MS(800),
+        send_timeout: MS(800),
+        idle_timeout: MS(800),
         ..Limits::default()
     }
 }
@@ -102,12 +102,12 @@ fn hardening_35_a_head_that_does_not_come_in_time_is_answered_with_408() {
         let begun = std::time::Instant::now();
         for byte in "GET / HTTP/1.1\r\nHost: a\r\nX: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy".bytes() {
             client.send([byte]).await;
-            if !client.is_silent(MS(20)).await {
+            if !client.is_silent(MS(50)).await {
                 break;
             }
         }
         assert_eq!(client.head().await.status, 408);
-        assert!(begun.elapsed() < MS(900));
+        assert!(begun.elapsed() < MS(2500));
         assert!(server.seen().is_empty());
         server.emptied().await;
     });
@@ -136,7 +136,7 @@ fn hardening_35_a_body_that_stalls_is_answered_with_408() {
         let mut client = server.client().await;
         client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n").await;
         for byte in "hello".bytes() {
-            sleep(MS(150)).await;
+            sleep(MS(200)).await;
             client.send([byte]).await;
         }
         assert_eq!(client.reply().await.text(), "hello");
@@ -154,7 +154,7 @@ fn hardening_35_a_body_below_the_least_rate_is_cut() {
             client.send("x").await;
         }
         assert_eq!(client.head().await.status, 408);
-        assert!((MS(400)..MS(2000)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        assert!((MS(400)..MS(10_000)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
     });
 }
 
@@ -194,7 +194,7 @@ fn hardening_35_slow_clients_do_not_hold_up_others() {
             client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
             assert_eq!(client.reply().await.status, 200);
         }
-        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     });
 }
 

@@ -72,7 +72,7 @@ impl Handler for Site {
                 Response::new(200, Bytes::from(facts).into())
             }
             b"/slow" => {
-                sleep(Duration::from_millis(200)).await;
+                sleep(Duration::from_millis(800)).await;
                 Response::new(200, Body::from("slow\n"))
             }
             b"/early" => {

@@ -85,7 +85,7 @@ fn a_response_does_not_wait_for_the_next_one() {
         client.send(format!("{GET}GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")).await;
         let begun = std::time::Instant::now();
         client.reply().await;
-        assert!(begun.elapsed() < Duration::from_millis(150), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_millis(700), "{:?}", begun.elapsed());
         assert_eq!(client.reply().await.text(), "slow\n");
         // Nor for the body of the next request.
         client

@@ -139,7 +139,7 @@ fn hardening_53_a_file_that_shrinks_ends_the_connection() {
 #[test]
 fn a_stream_is_chunked_as_it_comes() {
     with_default(|server| async move {
-        let pause = Duration::from_millis(100);
+        let pause = Duration::from_millis(500);
         let large = "x".repeat(100_000);
         server.answer(Body::Stream(Box::new(Script::new(None, pause, &["a", &large, "b"]))));
         let mut client = server.client().await;
