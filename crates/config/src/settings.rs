@@ -67,7 +67,8 @@ pub struct WebSocketSettings {
 }
 
 impl Default for HttpSettings {
-    /// The values of Unit 1.35.
+    /// The values of Unit 1.35, but for chunked bodies, which Unit refuses unless it is told
+    /// otherwise.
     fn default() -> HttpSettings {
         HttpSettings {
             header_read_timeout: Duration::from_secs(30),
@@ -82,7 +83,7 @@ impl Default for HttpSettings {
             discard_unsafe_fields: true,
             log_route: false,
             server_version: true,
-            chunked_transform: false,
+            chunked_transform: true,
             mime_types: Vec::new(),
             compression: None,
             websocket: WebSocketSettings::default(),

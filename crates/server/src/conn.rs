@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime};
 use howdah_sys::log::Level;
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::body::Body;
 use crate::exchange::{Exchange, Finished, Handler};
 use crate::files::Now;
 use crate::http1;
@@ -52,6 +53,9 @@ impl Handler for Site {
     }
 
     async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
+        if &*exchange.request.target == b"*" {
+            return Response::new(200, Body::Empty); // RFC 9110, 9.3.7: about the server as a whole
+        }
         let shard = &self.shard;
         let snapshot = shard.shared.snapshot.load_full();
         let router = Router {

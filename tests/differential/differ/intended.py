@@ -173,10 +173,9 @@ TABLE = (
     ),
 
     Intended(
-        "A body above 8 MiB is refused with 413 unless `max_body_size` says otherwise",
-        "The default of NGINX Unit, and PHP's own `post_max_size`. nginx's default is 1 MiB; here it was set to 64 MiB.",
-        ("form of 9 MB", "binary of 20 MB", "files of 9 MB*", "body of 9 MB to a file"),
-        {"status": "413", "by": "server"}, alone=True, topic=PROTOCOL,
+        "An empty `Host` is taken",
+        "RFC 9112, 3.2 allows it, and so does NGINX Unit.",
+        ("host empty",), {}, alone=True, topic=PROTOCOL,
     ),
     Intended(
         "Versions other than HTTP/1.0 and HTTP/1.1 are refused with 505",

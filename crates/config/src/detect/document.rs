@@ -58,6 +58,8 @@ impl Site {
             "listeners": listeners,
             "routes": [{"action": action}],
             "applications": {"site": application},
+            // Apache's limit: PHP's own `post_max_size`, which a site can set, is what counts.
+            "settings": {"http": {"max_body_size": 1u32 << 30}},
         })
     }
 

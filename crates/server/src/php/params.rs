@@ -73,7 +73,9 @@ pub fn write(params: &mut Params, request: &Request, script: &Script, body_len: 
 }
 
 fn has_body(request: &Request, body_len: u64) -> bool {
-    body_len > 0 || request.fields.get("content-length").is_some()
+    body_len > 0
+        || request.fields.get("content-length").is_some()
+        || request.fields.get("transfer-encoding").is_some()
 }
 
 fn address(params: &mut Params, name: &str, ip: Option<std::net::IpAddr>, otherwise: &[u8]) {

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use super::pending::{Failure, ScriptHead};
 use super::thread::Handle;
 use crate::body::{Body, BodyStream};
+use crate::http1::framing::content_length;
 use crate::message::{FieldBlock, Response};
 
 /// Fields that are not taken from scripts: hop-by-hop (RFC 9110, 7.6.1), what the connection
@@ -48,7 +49,7 @@ pub fn check(head: &ScriptHead) -> Result<CheckedHead, &'static str> {
     if !(200..=599).contains(&head.status) {
         return Err("the script set a status that is not within 200 to 599");
     }
-    let (fields, length) = check_lines(&head.lines)?;
+    let (fields, length) = check_lines(&head.lines);
     let reason = (!head.reason.is_empty()
         && head.reason.iter().all(|b| matches!(b, b'\t' | b' '..=b'~' | 0x80..)))
     .then(|| head.reason.clone());
@@ -57,23 +58,20 @@ pub fn check(head: &ScriptHead) -> Result<CheckedHead, &'static str> {
 
 /// Fields of an interim response.
 pub fn interim_fields(head: &ScriptHead) -> FieldBlock {
-    check_lines(&head.lines).map(|(fields, _)| fields).unwrap_or_default()
+    check_lines(&head.lines).0
 }
 
-fn check_lines(lines: &[Bytes]) -> Result<(FieldBlock, Option<u64>), &'static str> {
+/// Fields as lines, and the length if the script announced one. A `Content-Length` that is no
+/// number, or two that differ, announce nothing, as in the peers: the body has the length it has.
+fn check_lines(lines: &[Bytes]) -> (FieldBlock, Option<u64>) {
     let mut block = Vec::with_capacity(lines.iter().map(|line| line.len() + 2).sum());
-    let mut length = None;
-    for line in lines {
-        let Some((name, value)) = split(line) else { continue };
+    let mut lengths = Vec::new();
+    for (name, value) in lines.iter().filter_map(|line| split(line)) {
         if name.eq_ignore_ascii_case(b"content-length") {
-            let parsed = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-            let parsed: u64 = parsed.ok_or("the script set a Content-Length that is no number")?;
-            if length.is_some_and(|length| length != parsed) {
-                return Err("the script set two different lengths");
-            }
-            length = Some(parsed);
+            lengths.push(content_length(value));
         }
-        if NOT_TAKEN.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())) {
+        let nothing = value.is_empty() && name.eq_ignore_ascii_case(b"content-type");
+        if nothing || NOT_TAKEN.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())) {
             continue;
         }
         block.extend_from_slice(name);
@@ -81,7 +79,11 @@ fn check_lines(lines: &[Bytes]) -> Result<(FieldBlock, Option<u64>), &'static st
         block.extend_from_slice(value);
         block.extend_from_slice(b"\r\n");
     }
-    Ok((FieldBlock::from_lines(block.into()), length))
+    let length = match lengths.as_slice() {
+        [first, rest @ ..] if rest.iter().all(|length| length == first) => *first,
+        _ => None,
+    };
+    (FieldBlock::from_lines(block.into()), length)
 }
 
 /// Name and value of a line that is a field (RFC 9110, 5.1 and 5.5).
@@ -188,8 +190,14 @@ mod tests {
     #[test]
     fn an_announced_length_must_be_one_number() {
         assert_eq!(checked(200, &["Content-Length: 3"]).unwrap().length, Some(3));
-        assert!(checked(200, &["Content-Length: 3", "Content-Length: 4"]).is_err());
-        assert!(checked(200, &["Content-Length: -1"]).is_err());
+        for lines in [&["Content-Length: 3", "Content-Length: 4"][..], &["Content-Length: -1"]] {
+            assert_eq!(checked(200, lines).unwrap().length, None);
+        }
+    }
+
+    #[test]
+    fn an_empty_content_type_is_none() {
+        assert_eq!(checked(200, &["Content-Type:", "A:"]).unwrap().fields.as_bytes(), b"A: \r\n");
     }
 
     #[test]
