@@ -4,10 +4,18 @@
 # as root; otherwise prints the exact command to type and fails.
 set -eu
 
+if ! command -v dpkg-query >/dev/null; then
+    echo "This is not Debian; what is needed is called there: $*" >&2
+    exit 0
+fi
+
 missing=
 for package in "$@"; do
-    status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
-    [ "$status" = installed ] || missing="$missing $package"
+    # With two architectures installed it says so twice.
+    case $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true) in
+        installed*) ;;
+        *) missing="$missing $package" ;;
+    esac
 done
 [ -n "$missing" ] || exit 0
 
@@ -26,6 +34,10 @@ if [ ! -e "$policy" ]; then
     chmod 755 "$policy"
     trap 'rm -f "$policy"' EXIT
 fi
-apt-get update -qq
+# A machine that has just started may be updating itself: wait for that.
+apt() {
+    apt-get -qq -o DPkg::Lock::Timeout=300 "$@"
+}
+apt update
 # shellcheck disable=SC2086 # a list of package names
-apt-get install -y -qq --no-install-recommends $missing >/dev/null
+apt install -y --no-install-recommends $missing >/dev/null
