@@ -2,6 +2,7 @@
 """Walks through the demo site the way visitors do, and the way bad visitors do.
 
     tests/demo_test.py --url http://127.0.0.1:8080     the site as some server serves it
+    tests/demo_test.py --howdah target/debug/howdah    starts Howdah for it
     tests/demo_test.py                                 starts PHP's own development server for it
 
 Prints a line for each step; the exit status is 0 when every step passed.
@@ -15,6 +16,8 @@ import json
 import os
 import pathlib
 import re
+import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -461,32 +464,60 @@ STEPS = [
 ]
 
 
-class DevelopmentServer:
-    """PHP's own server over the demo, with a new database."""
+class Server:
+    """A server over the demo on a free port, with a new database."""
 
     def __enter__(self):
         self.state = tempfile.TemporaryDirectory(prefix="howdah-demo-")
+        self.directory = pathlib.Path(self.state.name)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        environment = os.environ | {"HOWDAH_DEMO_VAR": self.state.name, "PHP_CLI_SERVER_WORKERS": "6"}
-        log = open(os.path.join(self.state.name, "server.log"), "wb")
-        self.server = subprocess.Popen(
-            ["php", "-S", f"127.0.0.1:{port}", str(DEMO / "public" / "index.php")],
-            stdout=log, stderr=log, env=environment, start_new_session=True)
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
+        self.log = self.directory / "server.log"
+        with open(self.log, "wb") as log:
+            self.process = self.start(f"127.0.0.1:{port}", log)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and self.process.poll() is None:
             try:
                 socket.create_connection(("127.0.0.1", port), 1).close()
-                break
+                return f"http://127.0.0.1:{port}"
             except OSError:
                 time.sleep(0.05)
-        return f"http://127.0.0.1:{port}"
+        self.__exit__()
+        sys.exit(f"The server does not serve.\n{self.output}")
 
     def __exit__(self, *_):
-        os.killpg(self.server.pid, 15)
-        self.server.wait(10)
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGTERM)  # PHP's workers end only so
+            self.process.wait(10)
+        self.output = self.log.read_text(errors="replace")
         self.state.cleanup()
+
+
+class DevelopmentServer(Server):
+    """PHP's own server."""
+
+    def start(self, address, log):
+        environment = os.environ | {"HOWDAH_DEMO_VAR": self.state.name, "PHP_CLI_SERVER_WORKERS": "6"}
+        return subprocess.Popen(["php", "-S", address, str(DEMO / "public" / "index.php")],
+                                stdout=log, stderr=log, env=environment, start_new_session=True)
+
+
+class Howdah(Server):
+    """Howdah with no configuration, over a copy that PHP's user may write in."""
+
+    def __init__(self, program):
+        self.program = program
+
+    def start(self, address, log):
+        site = self.directory / "site"
+        shutil.copytree(DEMO, site, ignore=shutil.ignore_patterns("var"))
+        (site / "var").mkdir()
+        self.directory.chmod(0o755)
+        if os.geteuid() == 0:
+            shutil.chown(site / "var", "www-data", "www-data")
+        return subprocess.Popen([self.program, "serve", site, "--listen", address],
+                                stdout=log, stderr=log, start_new_session=True)
 
 
 def run(url, only):
@@ -510,13 +541,19 @@ def run(url, only):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--url", help="where the demo is served")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--url", help="where the demo is served")
+    where.add_argument("--howdah", metavar="PROGRAM", help="start this for it")
     parser.add_argument("--only", metavar="TEXT", help="only the steps with this in their name")
     options = parser.parse_args()
     if options.url:
         return run(options.url.rstrip("/"), options.only)
-    with DevelopmentServer() as url:
-        return run(url, options.only)
+    server = Howdah(options.howdah) if options.howdah else DevelopmentServer()
+    with server as url:
+        status = run(url, options.only)
+    if status:
+        print(f"The server's log:\n{server.output}")
+    return status
 
 
 if __name__ == "__main__":
