@@ -1,0 +1,89 @@
+# Everything that people and CI run. Each target installs what it needs and is missing: as root
+# through apt, otherwise it prints the command to type. `make help` lists the targets.
+
+CARGO ?= cargo
+# Where `make run` listens.
+LISTEN ?= 127.0.0.1:8080
+# The program that `make e2e` drives; built first if it is one of ours.
+PROFILE ?= release
+
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+RELEASE := $(TARGET_DIR)/release/howdah
+DEBUG := $(TARGET_DIR)/debug/howdah
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+# To build; to run the demo; to compare with others; to check.
+BUILD_PACKAGES := gcc libc6-dev php8.2-dev libphp8.2-embed
+DEMO_PACKAGES := php8.2-opcache php8.2-sqlite3 php8.2-mbstring php8.2-gd
+TEST_PACKAGES := apache2 libapache2-mod-php8.2 nginx php8.2-fpm media-types python3 procps
+LINT_PACKAGES := shellcheck php8.2-cli python3
+
+.PHONY: help run build test test-setup test-rust test-tools test-demo test-differential lint e2e \
+	fuzz clean cargo
+.NOTPARALLEL:
+
+help:
+	@echo 'make run      build Howdah and serve the site in demo/ on http://$(LISTEN)/'
+	@echo 'make test     all tests but those in a browser'
+	@echo 'make lint     formatting, clippy, and the rules of this project'
+	@echo 'make e2e      real applications in a real browser, compared with Apache'
+	@echo 'make fuzz     each fuzz target for a short while (FUZZ_SECONDS=60)'
+	@echo 'make build    the optimised programs, in $(TARGET_DIR)/release'
+	@echo 'make clean    remove what was built; the data of the demo stays'
+
+run: build
+	@tools/require.sh $(DEMO_PACKAGES)
+	@tools/run-demo.sh $(RELEASE) $(LISTEN)
+
+build: cargo
+	@tools/require.sh $(BUILD_PACKAGES)
+	$(CARGO) build --locked --release -p howdah -p howdah-php
+
+test: test-rust test-tools test-demo test-differential
+
+test-setup: cargo
+	@tools/require.sh $(BUILD_PACKAGES) $(DEMO_PACKAGES) $(TEST_PACKAGES)
+	$(CARGO) build --locked -p howdah -p howdah-php
+
+test-rust: test-setup
+	$(CARGO) test --locked --workspace --no-fail-fast
+
+test-tools:
+	python3 tests/lint_test.py
+	python3 tests/differential/test_differ.py
+	python3 tests/e2e/test_compare.py
+
+test-demo: test-setup
+	tests/demo_test.py --howdah $(DEBUG)
+
+test-differential: test-setup
+	tests/differential/run --howdah $(DEBUG)
+
+# The C side needs PHP's headers to be built, and a lint of it as well.
+lint: cargo
+	@tools/require.sh $(BUILD_PACKAGES) $(LINT_PACKAGES)
+	$(CARGO) fmt --all --check
+	@if [ -e fuzz/Cargo.toml ]; then $(CARGO) fmt --manifest-path fuzz/Cargo.toml --all --check; fi
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	tools/lint.py
+	@tools/lint.py --list shell | xargs shellcheck
+	@tools/lint.py --list php | xargs -n 1 php -l | grep -v '^No syntax errors' | { ! grep .; }
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --locked check; \
+	else echo 'cargo-deny is not installed; licences and bans of dependencies are not checked'; fi
+
+e2e: cargo
+	@tools/require.sh $(BUILD_PACKAGES)
+	$(CARGO) build --locked --profile $(PROFILE) -p howdah -p howdah-php
+	tests/e2e/run --howdah $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/howdah
+
+fuzz: cargo
+	@tools/require.sh $(BUILD_PACKAGES)
+	tools/fuzz.sh
+
+clean: cargo
+	$(CARGO) clean
+	rm -rf .build fuzz/target
+
+cargo:
+	@command -v $(CARGO) >/dev/null || { \
+	    echo 'Rust is missing. Install it as https://rustup.rs says, then try again.' >&2; exit 1; }

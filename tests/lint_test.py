@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""Tests tools/lint.py: each rule accepts what is right and finds what is wrong, where it is."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
+
+import lint  # noqa: E402
+
+TABLE = """# Architecture
+
+| crate | does | may depend on | unsafe |
+| --- | --- | --- | --- |
+| `one` | things | – | none |
+| `two` | more | `one` | budgeted |
+"""
+
+
+class RuleTest(unittest.TestCase):
+    """A repository of its own for each test."""
+
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory(prefix="howdah-lint-")
+        self.addCleanup(self.directory.cleanup)
+        self.root = Path(self.directory.name)
+        subprocess.run(["git", "init", "-q", self.root], check=True)
+
+    def tree(self, files):
+        for name, text in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return lint.Tree(self.root)
+
+    def problems(self, rule, files):
+        return [f"{name}:{line}: {problem}" for name, line, problem in rule(self.tree(files))]
+
+    def assert_accepts(self, rule, files):
+        self.assertEqual(self.problems(rule, files), [])
+
+    def assert_finds(self, rule, files, *starts):
+        found = self.problems(rule, files)
+        self.assertEqual(len(found), len(starts), found)
+        for problem, start in zip(found, starts):
+            self.assertTrue(problem.startswith(start), problem)
+
+
+class Code(unittest.TestCase):
+    def test_comments_and_strings_are_blanked(self):
+        code = lint.code_of('let a = "unsafe"; // unsafe\n/* unsafe /* unsafe */ unsafe */ b(r#"un"safe"#, \'"\', b"x")')
+        self.assertNotIn("safe", code)
+        self.assertIn("let a", code)
+        self.assertIn("b(", code)
+
+    def test_lines_stay_where_they_are(self):
+        text = 'a("\n\n"); /*\n*/ b\n'
+        code = lint.code_of(text)
+        self.assertEqual(code.count("\n"), text.count("\n"))
+        self.assertEqual(lint.line_of(code, code.index("b")), 4)
+
+    def test_lifetimes_and_characters_are_told_apart(self):
+        code = lint.code_of(r"fn f<'a>(x: &'a str) { g('\'', 'x', '\u{7f}', '\x41', b'\\'); unsafe {} }")
+        self.assertIn("unsafe", code)
+        self.assertIn("&'a str", code)
+
+
+class Crates(RuleTest):
+    def package(self, name, dependencies=(), lints="[lints]\nworkspace = true\n", source="#![forbid(unsafe_code)]\n"):
+        directory = f"crates/{name}"
+        self.files |= {f"{directory}/Cargo.toml": f'[package]\nname = "howdah-{name}"\n' + lints
+                       + "".join(f"[dependencies.howdah-{other}]\n" for other, _ in dependencies),
+                       f"{directory}/src/lib.rs": source}
+        self.packages.append({
+            "name": f"howdah-{name}", "manifest_path": str(self.root / directory / "Cargo.toml"),
+            "dependencies": [{"name": f"howdah-{other}", "kind": kind} for other, kind in dependencies],
+            "targets": [{"kind": ["lib"], "src_path": str(self.root / directory / "src/lib.rs")}]})
+
+    def setUp(self):
+        super().setUp()
+        self.files, self.packages = {"ARCHITECTURE.md": TABLE}, []
+
+    def edges(self, tree):
+        return lint.crate_edges(tree, self.packages)
+
+    def unsafety(self, tree):
+        return lint.unsafe_crates(tree, self.packages)
+
+    def test_edges_of_the_table_are_allowed(self):
+        self.package("one", [("two", "dev")])
+        self.package("two", [("one", None)])
+        self.assert_accepts(self.edges, self.files)
+
+    def test_other_edges_are_found(self):
+        self.package("one", [("two", None)])
+        self.package("two", [("zero", "build")])
+        self.assert_finds(self.edges, self.files,
+                          "crates/one/Cargo.toml:5: `one` must not depend on `two`",
+                          "crates/two/Cargo.toml:5: `two` must not depend on `zero`")
+
+    def test_the_table_lists_exactly_the_crates(self):
+        self.package("one")
+        self.package("three")
+        self.assert_finds(self.edges, self.files,
+                          "crates/three/Cargo.toml:1: crate `three` is not in the table",
+                          "ARCHITECTURE.md:6: there is no crate `two`")
+
+    def test_a_missing_table_is_found(self):
+        self.files["ARCHITECTURE.md"] = "# Architecture\n"
+        self.assert_finds(self.edges, self.files, "ARCHITECTURE.md:1: has no table")
+
+    def test_a_crate_says_that_it_has_no_unsafe_code(self):
+        self.package("one")
+        self.package("two", source="#![deny(unsafe_code)]\n")
+        self.assert_accepts(self.unsafety, self.files)
+
+    def test_a_crate_that_does_not_say_so_is_found(self):
+        self.package("one", source="// #![forbid(unsafe_code)]\n#![deny(unsafe_code)]\n")
+        self.package("two", source="")
+        self.assert_finds(self.unsafety, self.files,
+                          "crates/one/src/lib.rs:1: add #![forbid(unsafe_code)]",
+                          "crates/two/src/lib.rs:1: add #![deny(unsafe_code)]")
+
+    def test_a_crate_without_the_lints_is_found(self):
+        self.package("one", lints="")
+        self.assert_finds(self.unsafety, self.files, "crates/one/Cargo.toml:1: add the section [lints]")
+
+
+class UnsafeBudget(RuleTest):
+    CODE = "fn f() {\n    // SAFETY: unsafe is not counted here\n    unsafe { g() }\n}\n#[allow(unsafe_code)]\nmod a;\n"
+
+    def budget(self, count, why="it calls C"):
+        return json.dumps({"a.rs": {"unsafe": count, "why": why}}, indent=4)
+
+    def test_what_the_budget_allows_is_accepted(self):
+        self.assert_accepts(lint.unsafe_budget, {"a.rs": self.CODE, lint.BUDGET: self.budget(1)})
+
+    def test_more_is_found_where_it_exceeds(self):
+        code = self.CODE + "unsafe impl Send for A {}\n"
+        self.assert_finds(lint.unsafe_budget, {"a.rs": code, lint.BUDGET: self.budget(1)}, "a.rs:7: 2 uses")
+
+    def test_code_without_a_budget_is_found(self):
+        self.assert_finds(lint.unsafe_budget, {"a.rs": self.CODE}, "a.rs:3: 1 uses of `unsafe`, 0 allowed")
+
+    def test_a_budget_that_is_not_used_up_is_found(self):
+        self.assert_finds(lint.unsafe_budget, {"a.rs": self.CODE, lint.BUDGET: self.budget(2)}, f"{lint.BUDGET}:2: a.rs has 1")
+
+    def test_a_budget_for_no_file_or_without_reason_is_found(self):
+        self.assert_finds(lint.unsafe_budget, {lint.BUDGET: self.budget(0, "")},
+                          f"{lint.BUDGET}:2: there is no a.rs", f"{lint.BUDGET}:2: say why")
+
+
+class Zend(RuleTest):
+    SHIM = "crates/php/shim/a.c"
+
+    def test_c_in_the_shim_may_include_zend(self):
+        self.assert_accepts(lint.zend_in_c_only, {self.SHIM: '#include "Zend/zend.h"\n', "b.c": "#include <stdio.h>\n"})
+
+    def test_c_elsewhere_may_not(self):
+        self.assert_finds(lint.zend_in_c_only, {"b.c": "\n# include <main/php.h>\n"}, "b.c:2: PHP's headers")
+
+    def test_rust_may_call_the_shim_and_not_zend(self):
+        self.assert_accepts(lint.zend_in_c_only, {
+            "a.rs": 'unsafe extern "C" {\n    fn howdah_start();\n}\nfn php_for() {}\n// extern "C" { fn zend_x(); }\n'})
+        self.assert_finds(lint.zend_in_c_only, {"a.rs": 'unsafe extern "C" {\n    fn zend_eval_string();\n}\n'}, "a.rs:2: Rust must not")
+
+
+class Sizes(RuleTest):
+    def test_files_up_to_the_limit_are_accepted(self):
+        self.assert_accepts(lint.file_sizes, {"a.py": "x = 1\n" * 600, "b.rs": "\n" * 150})
+
+    def test_a_longer_file_is_found(self):
+        for name in ("a.rs", "a.c", "a.py", "a.sh", "a.php"):
+            with self.subTest(name):
+                files = {name: "\n" * 601, "b.rs": "", "c.rs": ""}
+                self.assert_finds(lint.file_sizes, files, f"{name}:601: 601 lines without tests")
+                (self.root / name).unlink()
+
+    def test_tests_do_not_count(self):
+        block = "#[cfg(test)]\nmod tests {\n" + '    const OPEN: &str = "{";\n' * 600 + "}\n"
+        self.assert_accepts(lint.file_sizes, {"a.rs": "fn f() {}\n" * 100 + block, "tests/b.rs": "\n" * 700,
+                                              "c_tests.rs": "\n" * 700, "d/tests.rs": "\n" * 700})
+
+    def test_a_high_median_is_found(self):
+        files = {f"{name}.rs": "\n" * 151 for name in "abc"}
+        self.assert_finds(lint.file_sizes, files, "crates:1: the median of Rust files is 151 lines")
+
+
+class Unfinished(RuleTest):
+    def test_finished_code_is_accepted(self):
+        self.assert_accepts(lint.unfinished, {"a.rs": 'let todo = "todo!()";\n', "b.sh": "mktemp a.XXXXXX\n"})
+
+    def test_unfinished_code_is_found(self):
+        word = "TO" + "DO"
+        self.assert_finds(lint.unfinished, {"a.rs": f"\ntodo!()\ndbg!(1);\n// {word}: x\n", "b.php": f"<?php # {word}\n"},
+                          "a.rs:2: todo!", "a.rs:3: dbg!", f"a.rs:4: {word}", f"b.php:1: {word}")
+
+
+class Python(RuleTest):
+    def test_valid_files_are_accepted_and_others_found(self):
+        self.assert_accepts(lint.python_compiles, {"a.py": "x = 1\n", "run": "#!/bin/sh\nx = = 1\n"})
+        self.assert_finds(lint.python_compiles, {"b.py": "\nx = '\\d'\n", "start": "#!/usr/bin/env python3\nx = = 1\n"},
+                          "b.py:2: is no valid Python", "start:2: is no valid Python")
+
+
+class Links(RuleTest):
+    def test_links_that_lead_somewhere_are_accepted(self):
+        self.assert_accepts(lint.document_links, {
+            "a.md": "[b](docs/b.md), [there](docs/b.md#the-first-heading), [dir](docs), [here](#a), [web](https://x.test/y)\n"
+                    "# A\n`[code](none.md)`\n```\n[code](none.md)\n```\n",
+            "docs/b.md": "# The *first* heading\n[up](../a.md)\n"})
+
+    def test_links_to_nothing_are_found(self):
+        self.assert_finds(lint.document_links, {"a.md": "\n[b](b.md)\n![p](p.png)\n[c](#none)\n[out](../../etc/passwd)\n# A\n"},
+                          "a.md:2: the link leads nowhere: b.md", "a.md:3: the link leads nowhere: p.png",
+                          "a.md:4: a.md has no heading #none", "a.md:5: the link leads nowhere")
+
+
+class Bans(RuleTest):
+    def test_bans_with_reasons_are_accepted(self):
+        self.assert_accepts(lint.bans_have_reasons, {
+            "deny.toml": '[bans]\ndeny = [{ crate = "a", reason = "it is slow" }]\n',
+            "clippy.toml": 'disallowed-methods = [{ path = "a::b", reason = "it blocks" }]\n'})
+
+    def test_bans_without_reasons_are_found(self):
+        self.assert_finds(lint.bans_have_reasons, {
+            "deny.toml": '[bans]\n\ndeny = [{ crate = "a" }]\n', "clippy.toml": 'disallowed-types = ["a::B"]\n'},
+            "deny.toml:3: a: add the reason", "clippy.toml:1: a::B: add the reason")
+
+
+class Files(RuleTest):
+    def test_ignored_files_are_not_looked_at_and_new_ones_are(self):
+        tree = self.tree({".gitignore": "/target\n", "target/a.rs": "", "b.rs": "", "c": "#!/bin/sh\n"})
+        self.assertEqual(tree.of_kind("rs"), ["b.rs"])
+        self.assertEqual(tree.of_kind("shell"), ["c"])
+
+
+if __name__ == "__main__":
+    unittest.main()

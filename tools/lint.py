@@ -1,0 +1,408 @@
+#!/usr/bin/env python3
+"""Checks the project's own rules, those that no compiler knows.
+
+    tools/lint.py              all rules; a line for each problem, exit status 1 if there is one
+    tools/lint.py --list KIND  the files of a kind (shell, php), one a line, for other checkers
+
+The rules, in the order of RULES below: which crate may depend on which, and where unsafe code may
+be (both from the table in ARCHITECTURE.md); how much of it (tools/unsafe-budget.json); that only C
+calls Zend; the size of files; unfinished code; that Python compiles; links between documents;
+reasons for bans. Only files that git knows or would add are looked at.
+"""
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tomllib
+import warnings
+from pathlib import Path
+
+MOST_LINES = 600
+MOST_MEDIAN = 150
+BUDGET = "tools/unsafe-budget.json"
+# Test data that breaks a rule on purpose.
+BROKEN_PHP = {"tests/differential/site/scripts/syntax.php"}
+
+
+class Tree:
+    """The files of the project: their text, and for Rust what is code in them."""
+
+    def __init__(self, root):
+        self.root = Path(root)
+        listed = subprocess.run(
+            # The tree may belong to another user, as in containers.
+            ["git", "-c", "safe.directory=*", "-C", self.root,
+             "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            check=True, capture_output=True).stdout.decode()
+        names = sorted(name for name in set(listed.split("\0")) if name and (self.root / name).is_file())
+        self.texts = {}
+        for name in names:
+            try:
+                self.texts[name] = (self.root / name).read_text("utf-8")
+            except UnicodeDecodeError:
+                pass  # a picture
+        self.paths = set(names)
+        self.codes = {name: code_of(text) for name, text in self.texts.items() if name.endswith(".rs")}
+
+    def kind(self, name):
+        """What a file is written in; None for what no rule reads."""
+        suffix = Path(name).suffix
+        if suffix in (".rs", ".c", ".h", ".py", ".sh", ".php", ".md"):
+            return {".h": "c", ".sh": "shell", ".py": "python"}.get(suffix, suffix[1:])
+        first = self.texts[name].split("\n", 1)[0]
+        if first.startswith("#!"):
+            return "python" if "python" in first else "shell" if re.search(r"\b(ba|da)?sh\b", first) else None
+        return None
+
+    def of_kind(self, *kinds):
+        return [name for name in self.texts if self.kind(name) in kinds]
+
+
+def is_test(name):
+    """Whether a whole file is a test or belongs to one."""
+    path = Path(name)
+    return (bool({"tests", "benches"} & set(path.parts[:-1])) or path.stem == "tests"
+            or path.stem.endswith(("_test", "_tests")) or path.stem.startswith("test_"))
+
+
+TOKENS = re.compile(
+    r"""//[^\n]* | /\* | b?r(?P<hashes>\#*)" | [bc]?"(?:[^"\\]|\\.)*" | b?'(?:\\(?:u\{[^}]*\}|x..|.)|[^\\'])'""",
+    re.VERBOSE | re.DOTALL)
+
+
+def code_of(text):
+    """Rust with comments and the insides of literals blanked out; every line stays where it is."""
+    out, at = [], 0
+    while found := TOKENS.search(text, at):
+        start, end = found.span()
+        token = found.group()
+        if token == "/*":
+            end = end_of_comment(text, start)
+        elif found.group("hashes") is not None:
+            if start and (text[start - 1].isalnum() or text[start - 1] == "_"):
+                # The end of a name such as `for"`, not the start of a raw string.
+                out.append(text[at:end])
+                at = end
+                continue
+            close = '"' + found.group("hashes")
+            closed = text.find(close, end)
+            end = len(text) if closed < 0 else closed + len(close)
+        quote = '"' if '"' in token and not token.startswith("//") else ""
+        blanked = re.sub(r"[^\n]", " ", text[start:end])
+        if quote:
+            blanked = '"' + blanked[1:-1] + '"'
+        out.append(text[at:start] + blanked)
+        at = end
+    return "".join(out) + text[at:]
+
+
+def end_of_comment(text, start):
+    """Where the block comment that starts here ends; they nest."""
+    depth, at = 0, start
+    for found in re.finditer(r"/\*|\*/", text[start:]):
+        depth += 1 if found.group() == "/*" else -1
+        at = start + found.end()
+        if depth == 0:
+            return at
+    return len(text)
+
+
+def end_of_block(code, start):
+    """Where the block whose first brace follows `start` ends."""
+    depth = 0
+    for found in re.finditer(r"[{}]", code[start:]):
+        depth += 1 if found.group() == "{" else -1
+        if depth == 0:
+            return start + found.end()
+    return len(code)
+
+
+def line_of(text, offset):
+    return text.count("\n", 0, offset) + 1
+
+
+def own_lines(name, tree):
+    """Lines of a file without the tests in it."""
+    text = tree.texts[name]
+    lines = text.count("\n") + (not text.endswith("\n") and text != "")
+    code = tree.codes.get(name, "")
+    for found in re.finditer(r"#\[cfg\(test\)\]\s*(?:#\[[^\]]*\]\s*)*(?:pub\s+)?mod\s+\w+\s*\{", code):
+        end = end_of_block(code, found.end() - 1)
+        lines -= code.count("\n", found.start(), end) + 1
+    return lines
+
+
+# ----- what ARCHITECTURE.md says about crates
+
+
+def crate_table(tree):
+    """{crate: (crates that it may depend on, may have unsafe code)}, and the problems of the table."""
+    name = "ARCHITECTURE.md"
+    text = tree.texts.get(name, "")
+    table, problems = {}, []
+    header = re.search(r"^\| crate \|.*\|\n\|[-| ]+\|\n", text, re.MULTILINE)
+    if not header:
+        return {}, [(name, 1, "has no table of crates; it begins with a line \"| crate | … |\"")]
+    number = line_of(text, header.end())
+    for row in text[header.end():].split("\n"):
+        if not row.startswith("|"):
+            break
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        crate = re.match(r"`(\w+)`", cells[0])
+        if len(cells) != 4 or not crate:
+            problems.append((name, number, "write the row as | `crate` | what it does | `a`, `b` | none |"))
+        else:
+            table[crate.group(1)] = (set(re.findall(r"`(\w+)`", cells[2])), cells[3] != "none")
+        number += 1
+    return table, problems
+
+
+def short(package):
+    """The name of a package in the table."""
+    return package.removeprefix("howdah-")
+
+
+def packages_of(tree):
+    """The workspace's packages as cargo sees them."""
+    out = subprocess.run(["cargo", "metadata", "--no-deps", "--offline", "--format-version", "1"],
+                         cwd=tree.root, check=True, capture_output=True).stdout
+    return json.loads(out)["packages"]
+
+
+def relative(tree, path):
+    return str(Path(path).resolve().relative_to(tree.root.resolve()))
+
+
+def crate_edges(tree, packages):
+    """A crate depends only on what the table allows. Tests may use more."""
+    table, problems = crate_table(tree)
+    yield from problems
+    for package in packages:
+        manifest = relative(tree, package["manifest_path"])
+        crate = short(package["name"])
+        if crate not in table:
+            yield manifest, 1, f"crate `{crate}` is not in the table of crates; add it to ARCHITECTURE.md"
+            continue
+        for dependency in package["dependencies"]:
+            other = short(dependency["name"])
+            if dependency["kind"] == "dev" or not dependency["name"].startswith("howdah"):
+                continue
+            if other not in table[crate][0]:
+                yield (manifest, line_with(tree.texts[manifest], dependency["name"]),
+                       f"`{crate}` must not depend on `{other}`; move the code, or change the table of "
+                       "crates in ARCHITECTURE.md with the reason")
+    for crate in sorted(set(table) - {short(package["name"]) for package in packages}):
+        yield "ARCHITECTURE.md", line_with(tree.texts["ARCHITECTURE.md"], f"| `{crate}`"), f"there is no crate `{crate}`"
+
+
+def line_with(text, part):
+    """Number of the first line that contains this, or 1."""
+    at = text.find(part)
+    return line_of(text, at) if at >= 0 else 1
+
+
+# ----- unsafe code
+
+
+def unsafe_crates(tree, packages):
+    """Crates without unsafe code say so to the compiler; all take the workspace's lints."""
+    table, _ = crate_table(tree)
+    for package in packages:
+        manifest = relative(tree, package["manifest_path"])
+        if tomllib.loads(tree.texts[manifest]).get("lints") != {"workspace": True}:
+            yield manifest, 1, "add the section [lints] with workspace = true"
+        if table.get(short(package["name"]), (set(), False))[1]:
+            wanted, why = "#![deny(unsafe_code)]", "and allow it module by module"
+        else:
+            wanted, why = "#![forbid(unsafe_code)]", "the table in ARCHITECTURE.md allows it no unsafe code"
+        for target in package["targets"]:
+            if {"lib", "bin"} & set(target["kind"]):
+                source = relative(tree, target["src_path"])
+                if wanted not in tree.codes[source]:
+                    yield source, 1, f"add {wanted} behind the module's description: {why}"
+
+
+def unsafe_budget(tree):
+    """Unsafe code grows only together with its budget, and the budget shrinks with it."""
+    try:
+        budget = json.loads(tree.texts.get(BUDGET, "{}"))
+    except ValueError as error:
+        yield BUDGET, getattr(error, "lineno", 1), f"is no JSON: {error}"
+        return
+    for name, code in tree.codes.items():
+        found = list(re.finditer(r"\bunsafe\b(?!_)", code))
+        allowed = budget.get(name, {}).get("unsafe", 0)
+        if len(found) > allowed:
+            first = line_of(code, found[allowed].start())
+            yield name, first, (f"{len(found)} uses of `unsafe`, {allowed} allowed; do without, or raise "
+                                f"the budget in {BUDGET} in the same commit and say why there")
+        elif len(found) < allowed:
+            yield BUDGET, line_with(tree.texts[BUDGET], name), f"{name} has {len(found)} uses of `unsafe`; lower its budget"
+    for name, entry in budget.items():
+        line = line_with(tree.texts[BUDGET], f'"{name}"')
+        if name not in tree.codes:
+            yield BUDGET, line, f"there is no {name}; remove its budget"
+        if not entry.get("why"):
+            yield BUDGET, line, f"say why {name} needs unsafe code: \"why\""
+
+
+ZEND_HEADER = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]((?:Zend|main|TSRM|ext|sapi)/|php|SAPI\.h|zend)', re.MULTILINE)
+ZEND_FUNCTION = re.compile(r"\bfn\s+_?(?:zend|php|sapi|tsrm|virtual|emalloc|efree)\w*", re.IGNORECASE)
+
+
+def zend_in_c_only(tree):
+    """A longjmp out of PHP must find no Rust frame: Rust never calls Zend."""
+    shim = "crates/php/shim/"
+    for name in tree.of_kind("c"):
+        if not name.startswith(shim):
+            for found in ZEND_HEADER.finditer(tree.texts[name]):
+                yield name, line_of(tree.texts[name], found.start()), f"PHP's headers belong to {shim} only; move the code there"
+    for name, code in tree.codes.items():
+        for block in re.finditer(r'\bextern\s*"[^"]*"\s*\{', code):
+            end = end_of_block(code, block.end() - 1)
+            for found in ZEND_FUNCTION.finditer(code, block.start(), end):
+                yield name, line_of(code, found.start()), f"Rust must not call Zend; wrap the call in {shim} under zend_try"
+
+
+# ----- size and finish
+
+
+def file_sizes(tree):
+    """No file is too long, and most are short."""
+    rust = []
+    for name in tree.of_kind("rs", "c", "python", "shell", "php"):
+        if is_test(name):
+            continue
+        lines = own_lines(name, tree)
+        if lines > MOST_LINES:
+            yield name, MOST_LINES + 1, f"{lines} lines without tests, at most {MOST_LINES}; split it by responsibility"
+        if name.endswith(".rs"):
+            rust.append(lines)
+    if rust and statistics.median(rust) > MOST_MEDIAN:
+        yield "crates", 1, f"the median of Rust files is {statistics.median(rust):.0f} lines, at most {MOST_MEDIAN}; split long files"
+
+
+UNFINISHED_CODE = re.compile(r"\b(?:todo|unimplemented|dbg)!")
+# In two parts, so that this line is not found.
+UNFINISHED_WORD = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b")
+
+
+def unfinished(tree):
+    """Nothing is left for later."""
+    for name, code in tree.codes.items():
+        for found in UNFINISHED_CODE.finditer(code):
+            yield name, line_of(code, found.start()), f"{found.group()} must not stay; write the code, or return an error"
+    for name in tree.of_kind("rs", "c", "python", "shell", "php"):
+        text = tree.texts[name]
+        for found in UNFINISHED_WORD.finditer(text):
+            yield name, line_of(text, found.start()), f"{found.group()} must not stay; do it, or describe the limit to users"
+
+
+def python_compiles(tree):
+    """Every Python file is valid, without warnings."""
+    for name in tree.of_kind("python"):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                compile(tree.texts[name], name, "exec", dont_inherit=True)
+        except (SyntaxError, Warning) as error:
+            yield name, getattr(error, "lineno", None) or 1, f"is no valid Python: {error}"
+
+
+# ----- documents
+
+
+LINK = re.compile(r"(?<!!)\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^()\s]+)\)|!\[[^\]]*\]\(([^()\s]+)\)")
+
+
+def without_code(text):
+    """Markdown with code blanked out, line by line."""
+    blank = lambda found: re.sub(r"[^\n]", " ", found.group())  # noqa: E731
+    text = re.sub(r"^( *)(```+|~~~+)[^\n]*\n.*?^\1\2[^\n]*$", blank, text, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)", blank, text)
+
+
+def anchors(text):
+    """The names of a document's headings, as GitHub makes them."""
+    names, seen = set(), {}
+    fenced = re.sub(r"^ *(```+|~~~+)[^\n]*\n.*?^ *\1[^\n]*$", "", text, flags=re.MULTILINE | re.DOTALL)
+    for heading in re.findall(r"^#{1,6} +(.+?) *#*$", fenced, re.MULTILINE):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        slug = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        count = seen.get(slug, 0)
+        seen[slug] = count + 1
+        names.add(f"{slug}-{count}" if count else slug)
+    return names
+
+
+def document_links(tree):
+    """A link to a file leads to one that is there, and to a heading that it has."""
+    for name in tree.of_kind("md"):
+        text = without_code(tree.texts[name])
+        for found in LINK.finditer(text):
+            target = found.group(1) or found.group(2)
+            if re.match(r"[a-z][a-z0-9+.-]*:", target):
+                continue
+            line = line_of(text, found.start())
+            path, _, anchor = target.partition("#")
+            file = (tree.root / name).parent / path if path else tree.root / name
+            try:
+                known = relative(tree, file)
+            except ValueError:
+                known = None
+            if known not in tree.paths and not (known and any(p.startswith(known + "/") for p in tree.paths)):
+                yield name, line, f"the link leads nowhere: {path}; correct it or add the file"
+            elif anchor and known in tree.texts and anchor not in anchors(tree.texts[known]):
+                yield name, line, f"{known} has no heading #{anchor}; its headings: {', '.join(sorted(anchors(tree.texts[known])))}"
+
+
+def bans_have_reasons(tree):
+    """Whoever meets a ban learns why it is there."""
+    for name, keys in (("deny.toml", [("bans", "deny"), ("advisories", "ignore")]),
+                       ("clippy.toml", [("disallowed-methods",), ("disallowed-types",), ("disallowed-macros",)])):
+        if name not in tree.texts:
+            continue
+        document = tomllib.loads(tree.texts[name])
+        for key in keys:
+            entries = document
+            for part in key:
+                entries = entries.get(part, {})
+            for entry in entries or []:
+                if not (isinstance(entry, dict) and entry.get("reason")):
+                    label = entry if isinstance(entry, str) else next(iter(entry.values()))
+                    yield name, line_with(tree.texts[name], f'"{label}"'), f"{label}: add the reason"
+
+
+CRATE_RULES = (crate_edges, unsafe_crates)
+RULES = (unsafe_budget, zend_in_c_only, file_sizes, unfinished, python_compiles, document_links, bans_have_reasons)
+
+
+def problems_of(tree):
+    packages = packages_of(tree)
+    for rule in CRATE_RULES:
+        yield from rule(tree, packages)
+    for rule in RULES:
+        yield from rule(tree)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", metavar="KIND", choices=("shell", "php"), help="print the files of a kind")
+    options = parser.parse_args()
+    tree = Tree(Path(__file__).resolve().parent.parent)
+    if options.list:
+        print("\n".join(name for name in tree.of_kind(options.list) if name not in BROKEN_PHP))
+        return 0
+    problems = sorted(set(problems_of(tree)))
+    for name, line, problem in problems:
+        print(f"{name}:{line}: {problem}")
+    if problems:
+        print(f"{len(problems)} problem{'s' if len(problems) > 1 else ''} with the project's rules", file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
