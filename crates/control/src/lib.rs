@@ -1,2 +1,44 @@
-//! The control API: HTTP over a unix socket, one enum of commands.
+//! The control API: what a request asks for, and what it is answered.
+//!
+//! NGINX Unit's paths, statuses and texts, so that what was written for its API works here.
+//!
+//! 1. [`guard`] refuses what a browser sends.
+//! 2. [`translate`] turns method, path and body into one [`Command`].
+//! 3. The caller carries it out. For a change, [`Store::prepare`] makes the next configuration; it
+//!    becomes the running one only when sockets and applications are ready and it is stored, and a
+//!    failure at any step leaves everything as it was. Changes are carried out one at a time.
+//! 4. What came of it is a [`Done`], a [`Refusal`] or a value; each becomes a [`Reply`].
+//!
+//! Nothing here does I/O, reads a clock or keeps state of its own. Requests are hostile input: none
+//! makes this crate panic, recurse without bound or take memory out of proportion to its size.
 #![forbid(unsafe_code)]
+
+mod certificate;
+mod change;
+mod command;
+mod guard;
+mod path;
+mod print;
+mod refusal;
+mod reply;
+mod status;
+mod store;
+mod translate;
+
+pub use certificate::{CertificateName, list_certificates};
+pub use change::Change;
+pub use command::Command;
+pub use guard::{Transport, guard};
+pub use path::Path;
+pub use print::print;
+pub use refusal::Refusal;
+pub use reply::{Done, Reply};
+pub use status::{ApplicationStatus, Connections, Module, Processes, Status};
+pub use store::{Prepared, Store};
+pub use translate::translate;
+
+/// Longest accepted body of a request, in bytes: that of a document.
+pub const MAX_BODY: usize = howdah_config::json::MAX_SIZE;
+
+#[cfg(test)]
+mod tests;

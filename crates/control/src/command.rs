@@ -1,0 +1,41 @@
+//! All that the API can be told to do.
+
+use crate::certificate::CertificateName;
+use crate::change::Change;
+use crate::path::Path;
+
+/// What a request asks for.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Command {
+    /// Change the configuration. Legal at any time; changes are carried out one after the other.
+    Change(Change),
+    /// Delete a certificate bundle; legal while no listener uses it ([`Store::uses_certificate`]).
+    ///
+    /// [`Store::uses_certificate`]: crate::Store::uses_certificate
+    DeleteCertificate(CertificateName),
+    /// Describe certificate bundles: all of them, or the part of one that the path leads to.
+    GetCertificates(Path),
+    /// Show a part of the configuration.
+    GetConfig(Path),
+    /// Show certificates, configuration and status in one tree.
+    GetEverything,
+    /// Show a part of the status.
+    GetStatus(Path),
+    /// Store a new certificate bundle; legal while there is none of this name.
+    PutCertificate {
+        /// The name it gets.
+        name: CertificateName,
+        /// The body, as it was sent: private key and certificate chain, to be checked.
+        pem: Vec<u8>,
+    },
+    /// Read the configuration again from where the server had it at its start, and restart all
+    /// applications, without interrupting a request.
+    Reload,
+    /// Replace all processes of an application, without interrupting a request; legal if the
+    /// configuration has an application of this name.
+    RestartApplication {
+        /// The application.
+        name: String,
+    },
+}

@@ -1,0 +1,125 @@
+//! Keeping browsers away from the API.
+//!
+//! A page of any site can make its reader's browser send requests to the reader's own machine, and by
+//! pointing a name of its own at 127.0.0.1 even read the answers. Whoever drives this API is no
+//! browser, so what only browsers send is refused, and so is a host name that is not this machine's.
+//! A unix socket cannot be reached by a browser and needs no guard.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::refusal::Refusal;
+
+/// How a request has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// Over TCP, from a loopback address.
+    Tcp,
+    /// Over a unix socket, whose permissions say who may connect.
+    Unix,
+}
+
+/// Refuses a request that a browser may have sent. `fields` are names and values of its header;
+/// the authority of a target in absolute form must come among them, as the value of `host`.
+pub fn guard<'a>(
+    fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+    transport: Transport,
+) -> Result<(), Refusal> {
+    if transport == Transport::Unix {
+        return Ok(());
+    }
+    for (name, value) in fields {
+        if name.eq_ignore_ascii_case(b"origin") {
+            return Err(Refusal::FromBrowser { field: "Origin" });
+        }
+        if name.get(..SEC_FETCH.len()).is_some_and(|start| start.eq_ignore_ascii_case(SEC_FETCH)) {
+            return Err(Refusal::FromBrowser { field: "Sec-Fetch" });
+        }
+        if name.eq_ignore_ascii_case(b"host") && !is_this_machine(value) {
+            return Err(Refusal::ForeignHost);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a host with or without a port is the loopback interface under a name that nobody else can
+/// own. The port is not compared: it says nothing about who asks, and differs behind a tunnel.
+fn is_this_machine(host: &[u8]) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    let (name, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, port)) => {
+            let is_loopback = address.parse().is_ok_and(|address: Ipv6Addr| address.is_loopback());
+            return is_loopback && is_port(port);
+        }
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    };
+    let is_loopback = || name.parse().is_ok_and(|address: Ipv4Addr| address.is_loopback());
+    (name.eq_ignore_ascii_case("localhost") || is_loopback()) && is_port(port)
+}
+
+/// Whether what follows a host is nothing or a port.
+fn is_port(text: &str) -> bool {
+    let digits = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    text.is_empty() || text.strip_prefix(':').is_some_and(digits)
+}
+
+const SEC_FETCH: &[u8] = b"sec-fetch-";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, value: &str, transport: Transport) -> Result<(), Refusal> {
+        let host: (&[u8], &[u8]) = (b"host", b"localhost:8000");
+        guard([host, (name.as_bytes(), value.as_bytes())], transport)
+    }
+
+    #[test]
+    fn hardening_48_requests_of_browsers_are_refused_on_tcp() {
+        for (name, value) in [
+            ("Origin", "http://localhost:8000"),
+            ("origin", "null"),
+            ("Sec-Fetch-Mode", "no-cors"),
+            ("sec-fetch-site", "same-origin"),
+            ("SEC-FETCH-DEST", "image"),
+        ] {
+            assert!(check(name, value, Transport::Tcp).is_err(), "{name}: {value}");
+            assert_eq!(check(name, value, Transport::Unix), Ok(()));
+        }
+        assert_eq!(check("Accept", "*/*", Transport::Tcp), Ok(()));
+        assert_eq!(check("Sec-Fetch", "", Transport::Tcp), Ok(()));
+    }
+
+    #[test]
+    fn hardening_48_a_host_that_is_not_this_machine_is_refused_on_tcp() {
+        for host in ["localhost", "LocalHost:8000", "127.0.0.1:9", "127.1.2.3", "[::1]", "[::1]:80"]
+        {
+            assert_eq!(check("Host", host, Transport::Tcp), Ok(()), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "evil.example:8000",
+            "localhost.evil.example",
+            "localhost:80:80",
+            "127.0.0.1.evil.example",
+            "localhost@evil.example",
+            "evil.example@localhost",
+            "10.0.0.1",
+            "0.0.0.0",
+            "[::]",
+            "[::2]:80",
+            "[::1]x",
+            "[::1",
+            "::1",
+            "127.1",
+            "2130706433",
+            "localhost:port",
+            "localhost ",
+            "[::1]:80:80",
+            "[127.0.0.1]",
+        ] {
+            assert_eq!(check("hOST", host, Transport::Tcp), Err(Refusal::ForeignHost), "{host}");
+            assert_eq!(check("host", host, Transport::Unix), Ok(()));
+        }
+    }
+}

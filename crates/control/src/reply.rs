@@ -1,0 +1,154 @@
+//! Answers: the one place where an outcome becomes a status and words. They are Unit's where Unit has
+//! the outcome.
+
+use howdah_config::Error;
+use serde_json::{Value, json};
+
+use crate::print::print;
+use crate::refusal::Refusal;
+
+/// The answer to a request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reply {
+    status: u16,
+    allow: Option<&'static str>,
+    body: Value,
+}
+
+/// What was carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Done {
+    /// A certificate bundle is deleted.
+    CertificateDeleted,
+    /// A certificate bundle is stored.
+    CertificateStored,
+    /// The new configuration runs and is stored.
+    Reconfigured,
+    /// The configuration is read again and all applications are restarted.
+    Reloaded,
+    /// An application is restarted.
+    Restarted,
+}
+
+impl Reply {
+    /// Answers with a value.
+    pub fn value(value: Value) -> Reply {
+        Reply { status: 200, allow: None, body: value }
+    }
+
+    /// The HTTP status code.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// The value of the `Allow` field; only for 405 (RFC 9110, 15.5.6).
+    pub fn allow(&self) -> Option<&'static str> {
+        self.allow
+    }
+
+    /// The body as a value.
+    pub fn body(&self) -> &Value {
+        &self.body
+    }
+
+    /// The body as text, of type `application/json`.
+    pub fn text(&self) -> String {
+        print(&self.body)
+    }
+
+    fn error(status: u16, title: &str) -> Reply {
+        Reply { status, allow: None, body: json!({ "error": title }) }
+    }
+
+    fn with(mut self, name: &str, value: Value) -> Reply {
+        if let Value::Object(members) = &mut self.body {
+            members.insert(name.to_owned(), value);
+        }
+        self
+    }
+
+    fn detail(self, detail: impl Into<String>) -> Reply {
+        self.with("detail", Value::String(detail.into()))
+    }
+
+    fn allowing(mut self, methods: &'static str) -> Reply {
+        self.allow = Some(methods);
+        self
+    }
+}
+
+impl From<Done> for Reply {
+    fn from(done: Done) -> Reply {
+        Reply::value(json!({
+            "success": match done {
+                Done::CertificateDeleted => "Certificate deleted.",
+                Done::CertificateStored => "Certificate chain uploaded.",
+                Done::Reconfigured => "Reconfiguration done.",
+                Done::Reloaded => "Reload done.",
+                Done::Restarted => "Ok",
+            }
+        }))
+    }
+}
+
+impl From<Refusal> for Reply {
+    fn from(refusal: Refusal) -> Reply {
+        let error = Reply::error;
+        match refusal {
+            Refusal::BodyTooLarge => error(413, "Request body is too large.")
+                .detail("a configuration has at most 16 MiB"),
+            Refusal::CertificateExists => error(400, "Certificate already exists."),
+            Refusal::CertificateInUse => error(400, "Certificate is used in the configuration."),
+            Refusal::DocumentTooLarge { detail } => {
+                error(400, "Invalid configuration.").detail(detail)
+            }
+            Refusal::ForeignHost => error(403, "Request for another host.").detail(
+                "over TCP, this API answers only to localhost and loopback addresses in \"Host\"",
+            ),
+            Refusal::FromBrowser { field } => error(403, "Request of a browser.").detail(format!(
+                "the request has a field \"{field}\"; over TCP, this API does not answer browsers"
+            )),
+            Refusal::InvalidCertificate { detail } => {
+                error(400, "Invalid certificate.").detail(detail)
+            }
+            Refusal::InvalidCertificateName => error(400, "Invalid certificate name."),
+            Refusal::InvalidConfiguration(problem) => {
+                located(error(400, "Invalid configuration.").detail(problem.to_string()), &problem)
+            }
+            Refusal::InvalidJson(problem) => {
+                located(error(400, "Invalid JSON.").detail(problem.message()), &problem)
+            }
+            Refusal::InvalidMethod { allow } => error(405, "Invalid method.").allowing(allow),
+            Refusal::InvalidPath => error(400, "Invalid path."),
+            Refusal::MethodNotAllowed { allow } => {
+                error(405, "Method isn't allowed.").allowing(allow)
+            }
+            Refusal::NoSuchCertificate => error(404, "Certificate doesn't exist."),
+            Refusal::NoSuchPath => error(404, "Invalid path."),
+            Refusal::NoSuchValue => error(404, "Value doesn't exist."),
+            Refusal::CertificateNotStored { detail } => {
+                error(500, "Failed to store certificate.").detail(detail)
+            }
+            Refusal::NotApplied { detail } => {
+                error(500, "Failed to apply new configuration.").detail(detail)
+            }
+            Refusal::NotRestarted { detail } => error(500, "Failed to restart app.").detail(detail),
+            Refusal::NotStored { detail } => {
+                error(500, "Failed to store new configuration.").detail(detail)
+            }
+            Refusal::StatusUnavailable => error(500, "Failed to get status."),
+        }
+    }
+}
+
+/// Adds where the problem is: in the text, or (Howdah's addition) in the document.
+fn located(reply: Reply, problem: &Error) -> Reply {
+    match problem.position() {
+        Some(at) => reply
+            .with("location", json!({ "offset": at.offset, "line": at.line, "column": at.column })),
+        None if !problem.path().is_empty() => {
+            reply.with("location", json!({ "path": problem.path() }))
+        }
+        None => reply,
+    }
+}

@@ -1,0 +1,164 @@
+//! `/status`: what the server does at this moment.
+
+use serde_json::{Map, Value, json};
+
+use crate::path::Path;
+use crate::refusal::Refusal;
+use crate::reply::Reply;
+
+/// All that `/status` shows, with the names of Unit 1.35.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Status {
+    /// The versions of PHP that can run applications.
+    pub modules: Vec<Module>,
+    /// Connections of clients.
+    pub connections: Connections,
+    /// Requests of clients since the start.
+    pub requests: u64,
+    /// The applications, in the order to show them in.
+    pub applications: Vec<ApplicationStatus>,
+}
+
+/// A version of PHP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Module {
+    /// The version, as `8.2.30`.
+    pub version: String,
+    /// The program that runs it.
+    pub path: String,
+}
+
+/// Connections of clients, to all listeners.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Connections {
+    /// Accepted since the start.
+    pub accepted: u64,
+    /// Open, with a request that is not yet answered.
+    pub active: u64,
+    /// Open, waiting for the next request.
+    pub idle: u64,
+    /// Closed since the start.
+    pub closed: u64,
+}
+
+/// One application.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ApplicationStatus {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Its processes.
+    pub processes: Processes,
+    /// Requests that wait for it or run in it.
+    pub active_requests: u64,
+}
+
+/// Processes of an application.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Processes {
+    /// Those that are up, idle ones included.
+    pub running: u64,
+    /// Those that are about to be.
+    pub starting: u64,
+    /// Those that are up and have no request.
+    pub idle: u64,
+}
+
+impl Status {
+    /// The tree that the API shows.
+    pub fn to_value(&self) -> Value {
+        let applications: Map<_, _> = self.applications.iter().map(application).collect();
+        json!({
+            "modules": self.modules(),
+            "connections": {
+                "accepted": self.connections.accepted,
+                "active": self.connections.active,
+                "idle": self.connections.idle,
+                "closed": self.connections.closed,
+            },
+            "requests": { "total": self.requests },
+            "applications": applications,
+        })
+    }
+
+    /// Answers [`Command::GetStatus`](crate::Command::GetStatus).
+    pub fn get(&self, path: &Path) -> Reply {
+        match path.find(&self.to_value()) {
+            Some(value) => Reply::value(value.clone()),
+            None => Refusal::NoSuchPath.into(),
+        }
+    }
+
+    /// As in Unit, an object for one version of a language, an array for several.
+    fn modules(&self) -> Value {
+        let module = |module: &Module| json!({ "version": module.version, "lib": module.path });
+        match self.modules.as_slice() {
+            [] => json!({}),
+            [one] => json!({ "php": module(one) }),
+            several => json!({ "php": several.iter().map(module).collect::<Vec<_>>() }),
+        }
+    }
+}
+
+fn application(status: &ApplicationStatus) -> (String, Value) {
+    let Processes { running, starting, idle } = status.processes;
+    let value = json!({
+        "processes": { "running": running, "starting": starting, "idle": idle },
+        "requests": { "active": status.active_requests },
+    });
+    (status.name.clone(), value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status() -> Status {
+        let module = |version: &str| Module { version: version.into(), path: "/p".into() };
+        Status {
+            modules: vec![module("8.2.30")],
+            connections: Connections { accepted: 10, active: 1, idle: 2, closed: 7 },
+            requests: 33,
+            applications: vec![ApplicationStatus {
+                name: "blog".into(),
+                processes: Processes { running: 4, starting: 1, idle: 3 },
+                active_requests: 1,
+            }],
+        }
+    }
+
+    #[test]
+    fn the_tree_has_units_names() {
+        let expected = json!({
+            "modules": {"php": {"version": "8.2.30", "lib": "/p"}},
+            "connections": {"accepted": 10, "active": 1, "idle": 2, "closed": 7},
+            "requests": {"total": 33},
+            "applications": {
+                "blog": {
+                    "processes": {"running": 4, "starting": 1, "idle": 3},
+                    "requests": {"active": 1}
+                }
+            }
+        });
+        assert_eq!(status().to_value(), expected);
+    }
+
+    #[test]
+    fn several_versions_of_php_are_an_array() {
+        let mut status = status();
+        status.modules.push(Module { version: "8.4.1".into(), path: "/q".into() });
+        let found = Path::read(b"/modules/php/1/version").unwrap();
+        assert_eq!(status.get(&found).body(), &json!("8.4.1"));
+        status.modules.clear();
+        assert_eq!(status.to_value()["modules"], json!({}));
+    }
+
+    #[test]
+    fn a_part_can_be_asked_for() {
+        let get = |path: &str| status().get(&Path::read(path.as_bytes()).unwrap());
+        assert_eq!(get("/").body(), &status().to_value());
+        assert_eq!(get("/requests/total").body(), &json!(33));
+        assert_eq!(get("/applications/blog/processes/idle").body(), &json!(3));
+        let missing = get("/applications/shop");
+        assert_eq!((missing.status(), missing.body()), (404, &json!({"error": "Invalid path."})));
+    }
+}

@@ -1,0 +1,82 @@
+//! Method, path and body to one command.
+
+use howdah_config::json;
+use serde_json::Value;
+
+use crate::MAX_BODY;
+use crate::certificate::CertificateName;
+use crate::change::Change;
+use crate::command::Command;
+use crate::path::Path;
+use crate::refusal::Refusal;
+
+/// What a request asks for. `target` is its path as it was sent, with or without a query; the body
+/// must be complete.
+pub fn translate(method: &[u8], target: &[u8], body: &[u8]) -> Result<Command, Refusal> {
+    if body.len() > MAX_BODY {
+        return Err(Refusal::BodyTooLarge);
+    }
+    let path = Path::read(target)?;
+    match path.steps() {
+        [] if method == b"GET" => Ok(Command::GetEverything),
+        [] => Err(Refusal::InvalidMethod { allow: "GET" }),
+        [first, rest @ ..] => match first.as_str() {
+            "certificates" => certificates(method, rest, body),
+            "config" => config(method, rest.into(), body),
+            "control" => control(method, rest),
+            "status" if method == b"GET" => Ok(Command::GetStatus(rest.into())),
+            "status" => Err(Refusal::InvalidMethod { allow: "GET" }),
+            _ => Err(Refusal::NoSuchValue),
+        },
+    }
+}
+
+fn config(method: &[u8], path: Path, body: &[u8]) -> Result<Command, Refusal> {
+    let change = match method {
+        b"GET" => return Ok(Command::GetConfig(path)),
+        b"PUT" => Change::Put { path, value: value(body)? },
+        b"POST" if !path.is_empty() => Change::Append { path, value: value(body)? },
+        b"DELETE" => Change::Delete { path },
+        _ if path.is_empty() => {
+            return Err(Refusal::MethodNotAllowed { allow: "GET, PUT, DELETE" });
+        }
+        _ => return Err(Refusal::MethodNotAllowed { allow: "GET, PUT, POST, DELETE" }),
+    };
+    Ok(Command::Change(change))
+}
+
+fn value(body: &[u8]) -> Result<Value, Refusal> {
+    // Unit counts places from behind a byte order mark.
+    let text = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+    json::parse(text).map_err(Refusal::InvalidJson)
+}
+
+fn certificates(method: &[u8], steps: &[String], body: &[u8]) -> Result<Command, Refusal> {
+    if method == b"GET" {
+        return Ok(Command::GetCertificates(steps.into()));
+    }
+    let [name] = steps else { return Err(Refusal::InvalidCertificateName) };
+    let name = CertificateName::new(name)?;
+    match method {
+        b"PUT" => Ok(Command::PutCertificate { name, pem: body.to_vec() }),
+        b"DELETE" => Ok(Command::DeleteCertificate(name)),
+        _ => Err(Refusal::InvalidMethod { allow: "GET, PUT, DELETE" }),
+    }
+}
+
+fn control(method: &[u8], steps: &[String]) -> Result<Command, Refusal> {
+    // GET is how Unit restarts an application; a method that promises to change nothing should not.
+    let command = match steps {
+        [applications, name, restart] if applications == "applications" && restart == "restart" => {
+            Command::RestartApplication { name: name.clone() }
+        }
+        [reload] if reload == "reload" => Command::Reload,
+        _ if method == b"GET" || method == b"POST" => return Err(Refusal::NoSuchValue),
+        _ => return Err(Refusal::MethodNotAllowed { allow: "GET, POST" }),
+    };
+    match (method, &command) {
+        (b"POST", _) | (b"GET", Command::RestartApplication { .. }) => Ok(command),
+        (_, Command::Reload) => Err(Refusal::MethodNotAllowed { allow: "POST" }),
+        _ => Err(Refusal::MethodNotAllowed { allow: "GET, POST" }),
+    }
+}
