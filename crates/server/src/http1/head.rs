@@ -6,8 +6,10 @@
 //! 2. [`Head::parse`] reads the complete head: request line, fields, what the fields say about
 //!    framing and persistence, target. Names and values stay slices of the buffer.
 //!
-//! Strict throughout (RFC 9112): lines end in CR LF, names are tokens directly before the colon,
-//! no value goes over several lines. Nothing here reads a clock or a socket.
+//! Strict (RFC 9112): names are tokens directly before the colon, no value goes over several
+//! lines, no control byte is in one. A line may end in LF alone, as 2.2 permits and as nginx and
+//! Unit have it, unless the body is chunked: that is how requests are smuggled past a proxy that
+//! reads such a line as part of the one before. Nothing here reads a clock or a socket.
 
 use std::ops::Range;
 
@@ -97,11 +99,8 @@ impl Scan {
     fn look(&mut self, input: &[u8], limits: &Limits) -> Result<Option<Range<usize>>, Refusal> {
         for feed in memchr_iter(b'\n', input.get(self.at..).unwrap_or_default()) {
             let feed = self.at + feed;
-            // The line is at least one byte long where `feed - 1` is evaluated.
-            if feed == self.line || input.get(feed - 1) != Some(&b'\r') {
-                return Err(Refusal::LineEnd);
-            }
-            let empty = feed == self.line + 1;
+            let line = input.get(self.line..feed).unwrap_or_default();
+            let empty = matches!(line, b"" | b"\r");
             if empty && self.line > self.start {
                 let range = self.start..feed + 1;
                 if range.len() > limits.max_head {
@@ -139,7 +138,7 @@ impl Scan {
             return Err(Refusal::RequestLine);
         }
         if has_line && !self.checked {
-            let mut lines = Lines { buffer: head, at: 0 };
+            let mut lines = Lines { buffer: head, at: 0, bare: false };
             let line = lines.next()?.and_then(|line| head.get(line)).unwrap_or_default();
             RequestLine::parse(line, limits)?;
             self.checked = true;
@@ -184,7 +183,7 @@ pub struct Head {
 impl Head {
     /// Reads a complete head: from the first byte of the request line to the empty line.
     pub fn parse(buffer: Bytes, limits: &Limits) -> Result<Head, Refusal> {
-        let mut lines = Lines { buffer: &buffer, at: 0 };
+        let mut lines = Lines { buffer: &buffer, at: 0, bare: false };
         let line = lines.next()?.ok_or(Refusal::RequestLine)?;
         let bytes = buffer.get(line.clone()).ok_or(Refusal::RequestLine)?;
         let RequestLine { method, target, version } = RequestLine::parse(bytes, limits)?;
@@ -217,6 +216,9 @@ impl Head {
             fields.push(name, value);
         }
         let body = known.body_length(version, limits)?;
+        if lines.bare && body == BodyLength::Chunked {
+            return Err(Refusal::LineEnd);
+        }
         // HTTP/1.0 knows no expectations: there the field means nothing (RFC 9110, 10.1.1).
         if known.expects_more && version >= Version::Http11 {
             return Err(Refusal::Expectation);
@@ -245,10 +247,12 @@ impl Head {
     }
 }
 
-/// The lines of a complete head, without CR LF; ends at the empty one.
+/// The lines of a complete head, without their ends; stops at the empty one.
 struct Lines<'a> {
     buffer: &'a [u8],
     at: usize,
+    /// Some line ended in LF alone.
+    bare: bool,
 }
 
 impl Lines<'_> {
@@ -256,7 +260,8 @@ impl Lines<'_> {
         let rest = self.buffer.get(self.at..).unwrap_or_default();
         let feed = memchr(b'\n', rest).ok_or(Refusal::LineEnd)?;
         let end = feed.checked_sub(1).filter(|end| rest.get(*end) == Some(&b'\r'));
-        let end = end.ok_or(Refusal::LineEnd)?;
+        self.bare |= end.is_none();
+        let end = end.unwrap_or(feed);
         let line = self.at..self.at + end;
         self.at += feed + 1;
         Ok((end > 0).then_some(line))

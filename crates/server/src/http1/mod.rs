@@ -148,7 +148,11 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
                 deadline = deadline.min(last_wait.deadline(|| FIRST_REQUEST));
             }
             match core.timer.poll(cx, deadline) {
-                Poll::Ready(()) if empty => Poll::Ready(Next::Close),
+                // A client that has used the connection before is told, as by Unit, so that it
+                // knows that a request on its way was not taken (RFC 9110, 15.5.9).
+                Poll::Ready(()) if empty && (first || self.drain.started()) => {
+                    Poll::Ready(Next::Close)
+                }
                 Poll::Ready(()) => Poll::Ready(Next::TooLate),
                 Poll::Pending => Poll::Pending,
             }

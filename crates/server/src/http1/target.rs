@@ -3,7 +3,8 @@
 //!
 //! A pure function of the target, shared by all protocol versions. It follows nginx where the
 //! RFCs leave room: `%2F` separates segments like `/`, empty segments vanish, bytes from 0x80 up
-//! stand for themselves. It is stricter in that it takes no `#` and no path above the root.
+//! stand for themselves, and a fragment, which no client should send, is left out. It is stricter
+//! in that it takes no path above the root.
 
 use std::ops::Range;
 
@@ -31,7 +32,7 @@ pub enum Path {
 pub enum TargetError {
     /// It does not start with `/`.
     Form,
-    /// A control byte, a space or `#`.
+    /// A control byte or a space.
     Byte,
     /// A `%` without two hexadecimal digits, or `%00`.
     Escape,
@@ -45,9 +46,11 @@ impl Target {
         if target.first() != Some(&b'/') {
             return Err(TargetError::Form);
         }
-        if target.iter().any(|byte| matches!(byte, 0..=b' ' | b'#' | 0x7f)) {
+        if target.iter().any(|byte| matches!(byte, 0..=b' ' | 0x7f)) {
             return Err(TargetError::Byte);
         }
+        let fragment = memchr::memchr(b'#', target).unwrap_or(target.len());
+        let target = &target[..fragment];
         let end = memchr::memchr(b'?', target).unwrap_or(target.len());
         let path = &target[..end];
         let path = if is_plain(path) { Path::AsSent(end) } else { Path::Decoded(normalise(path)?) };
