@@ -78,7 +78,7 @@ TABLE = (
         "What no file answers goes to the front controller, where there is one",
         "As with `fallback` in NGINX Unit: a method that files do not have, a directory without an index, the name of a "
         "script that does not exist. The application then gives its own page or status.",
-        ("* on a file", "body to a file", "chunked to a file", "POST to a directory without a slash",
+        ("* on a file", "body to a file", "body of 9 MB to a file", "chunked to a file", "POST to a directory without a slash",
          "directory without an index, with front controller", "picture with a script behind it, with front controller",
          "missing script*, with front controller"),
         {"status": "200", "by": "script", "script": "index.php"}, alone=True, topic=REACH,
