@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use howdah_sys::{packet, process, signals};
 use howdah_wire::messages::FromSupervisor;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::options::Options;
 
@@ -72,6 +73,7 @@ fn become_router(
         process::standard_streams(log, log)?;
         process::place(socket, 3)?;
         rustix::process::setpgid(None, None)?;
+        raise_open_files()?;
         if let Some(user) = &options.user {
             user.assume()?;
         }
@@ -86,4 +88,11 @@ fn become_router(
         Ok(()) => process::exec("/proc/self/exe", &[TITLE], &[]),
         Err(error) => error,
     }
+}
+
+/// Every connection is an open file: as many as the system allows, instead of the 1,024 that are
+/// customary for programs that call `select`. Prototypes keep that limit for this reason.
+fn raise_open_files() -> std::io::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?)
 }
