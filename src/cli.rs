@@ -3,7 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::control;
 
 /// One lean server for PHP sites.
 #[derive(Debug, Parser)]
@@ -18,6 +21,7 @@ Try it:
   howdah serve --listen 0.0.0.0:80  on another address
   howdah serve --config site.json   a configuration in NGINX Unit's grammar
   howdah check site.json            say whether a configuration is valid
+  howdah status                     what the running server does
 
 With options alone (howdah --no-daemon --state DIR --control unix:SOCKET) it starts as unitd
 does, so that a service file of NGINX Unit needs only another program name."
@@ -39,6 +43,19 @@ enum Sub {
         /// The configuration file; standard input if it is not given or "-"
         file: Option<PathBuf>,
     },
+    /// Show and change the configuration of a running server
+    Config(control::ConfigArgs),
+    /// Show what a running server does
+    Status(control::StatusArgs),
+    /// Replace all processes of applications, without interrupting a request
+    Restart(control::RestartArgs),
+    /// Read the configuration again and restart all applications, without interrupting a request
+    Reload(control::ReloadArgs),
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
     /// Show the version, the features and the versions of PHP found
     Version,
 }
@@ -52,6 +69,10 @@ pub enum Command {
         /// The document; `None` for standard input.
         file: Option<PathBuf>,
     },
+    /// Print completions.
+    Completions(Shell),
+    /// Talk to a running server.
+    Control(control::Command),
     /// Say what this is.
     Version,
 }
@@ -124,8 +145,20 @@ pub fn parse() -> Command {
         Some(Sub::Check { file }) => {
             Command::Check { file: file.filter(|file| file.as_os_str() != "-") }
         }
+        Some(Sub::Config(args)) => Command::Control(control::Command::Config(args)),
+        Some(Sub::Status(args)) => Command::Control(control::Command::Status(args)),
+        Some(Sub::Restart(args)) => Command::Control(control::Command::Restart(args)),
+        Some(Sub::Reload(args)) => Command::Control(control::Command::Reload(args)),
+        Some(Sub::Completions { shell }) => Command::Completions(shell),
         Some(Sub::Version) | None => Command::Version,
     }
+}
+
+/// What makes a shell complete this program's arguments.
+pub fn completions(shell: Shell) -> String {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "howdah", &mut text);
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// A command line of options alone is one of unitd's: it means `serve`.
@@ -141,8 +174,6 @@ fn as_serve(mut arguments: Vec<OsString>) -> (Vec<OsString>, bool) {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     fn serve(line: &str) -> Serve {
@@ -170,6 +201,14 @@ mod tests {
         assert!(serve.like_unitd && serve.no_daemon);
         assert_eq!(serve.state, Some("/s".into()));
         assert_eq!(serve.tmp, Some("/t".into()));
+    }
+
+    #[test]
+    fn completions_name_the_commands() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let text = completions(shell);
+            assert!(text.contains("restart") && text.contains("control"), "{shell}");
+        }
     }
 
     #[test]

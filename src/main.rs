@@ -3,6 +3,7 @@
 
 mod check;
 mod cli;
+mod control;
 mod daemon;
 mod php_programs;
 mod serve;
@@ -18,6 +19,11 @@ fn main() -> ExitCode {
     let result = match cli::parse() {
         cli::Command::Serve(arguments) => serve::run(*arguments),
         cli::Command::Check { file } => check::run(file.as_deref()),
+        cli::Command::Completions(shell) => {
+            print!("{}", cli::completions(shell));
+            Ok(())
+        }
+        cli::Command::Control(command) => return control::run(command),
         cli::Command::Version => {
             print!("{}", version::text());
             Ok(())

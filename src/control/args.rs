@@ -1,0 +1,101 @@
+//! What the user typed after `config`, `status`, `restart` and `reload`.
+
+use clap::{Args, Subcommand};
+
+/// Where the server is.
+#[derive(Debug, Args)]
+pub struct Server {
+    /// Address of the control API, as in unix:/run/howdah/control.sock or 127.0.0.1:8000
+    #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_CONTROL, global = true)]
+    pub control: String,
+}
+
+/// Arguments of `config`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+PATH leads to a part of the configuration: routes/0/action, listeners/*:80, applications/blog/user.
+A / inside a name is written %2F.
+
+  howdah config get                                 the whole configuration
+  howdah config get applications/blog
+  howdah config set applications/blog/processes 8
+  howdah config set applications/blog/user '\"blog\"'
+  howdah config set / @site.json                    the whole configuration, from a file
+  howdah config append routes '{\"action\": {\"return\": 404}}'
+  howdah config delete listeners/*:8080
+  howdah config edit routes                         in $VISUAL or $EDITOR
+
+Exit status: 0 done, 1 refused or failed (the configuration is as it was), 2 mistake in the command
+line, 3 no server answers.")]
+pub struct ConfigArgs {
+    #[command(flatten)]
+    pub server: Server,
+    #[command(subcommand)]
+    pub command: ConfigCommand,
+}
+
+/// What to do with the configuration.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Show the configuration or a part of it
+    Get {
+        /// The part; the whole configuration if it is not given
+        path: Option<String>,
+    },
+    /// Replace a value, or add one
+    Set {
+        /// Where the value is or will be; / for the whole configuration
+        path: String,
+        /// The value as JSON, @FILE, or - for standard input
+        #[arg(allow_hyphen_values = true)]
+        value: Option<String>,
+    },
+    /// Add an element at the end of an array
+    Append {
+        /// Where the array is
+        path: String,
+        /// The element as JSON, @FILE, or - for standard input
+        #[arg(allow_hyphen_values = true)]
+        value: Option<String>,
+    },
+    /// Remove a value
+    Delete {
+        /// Where the value is; / for the whole configuration
+        path: String,
+    },
+    /// Change the configuration or a part of it in an editor; it is checked before it is sent
+    Edit {
+        /// The part; the whole configuration if it is not given
+        path: Option<String>,
+    },
+}
+
+/// Arguments of `status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    pub server: Server,
+    /// Print what the API answers
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `restart`.
+#[derive(Debug, Args)]
+pub struct RestartArgs {
+    #[command(flatten)]
+    pub server: Server,
+    /// Names of applications
+    #[arg(value_name = "APPLICATION", required = true)]
+    pub applications: Vec<String>,
+}
+
+/// Arguments of `reload`.
+#[derive(Debug, Args)]
+pub struct ReloadArgs {
+    #[command(flatten)]
+    pub server: Server,
+}
+
+/// Where a server has its control API if it is not told otherwise.
+pub const DEFAULT_CONTROL: &str = "unix:/run/control.howdah.sock";

@@ -1,0 +1,208 @@
+//! One request to the control API, over a unix socket or TCP.
+//!
+//! HTTP/1.0, so that the answer is everything until the server closes the connection.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::time::Duration;
+
+use howdah_config::json;
+use serde_json::Value;
+
+use super::Failure;
+
+/// A way to the server.
+pub(super) struct Client {
+    address: String,
+    place: Place,
+}
+
+enum Place {
+    Unix(SocketAddr),
+    Tcp(String),
+}
+
+impl Client {
+    /// Reads the address of a control API.
+    pub(super) fn new(address: &str) -> Result<Client, Failure> {
+        let invalid = |why: &str| Failure::Failed(format!("--control {address}: {why}"));
+        let place = match address.strip_prefix("unix:") {
+            Some(name) => {
+                let address = match name.strip_prefix('@') {
+                    Some(name) => SocketAddr::from_abstract_name(name),
+                    None => SocketAddr::from_pathname(name),
+                };
+                Place::Unix(address.map_err(|error| invalid(&error.to_string()))?)
+            }
+            None if address.starts_with('/') => {
+                return Err(invalid(&format!("write \"unix:{address}\"")));
+            }
+            None => match address.rsplit_once(':') {
+                Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+                    Place::Tcp(address.to_owned())
+                }
+                _ => return Err(invalid("write unix:PATH or HOST:PORT")),
+            },
+        };
+        Ok(Client { address: address.to_owned(), place })
+    }
+
+    /// Sends a request; the value that the server answers, if it has carried it out.
+    pub(super) fn request(
+        &self,
+        method: &str,
+        target: &str,
+        body: &[u8],
+    ) -> Result<Value, Failure> {
+        let host = match &self.place {
+            Place::Unix(_) => "localhost",
+            Place::Tcp(address) => address,
+        };
+        let length = body.len();
+        let head = format!(
+            "{method} {target} HTTP/1.0\r\nHost: {host}\r\nContent-Length: {length}\r\n\r\n"
+        );
+        let answer = self.exchange(&[head.as_bytes(), body].concat())?;
+        let (status, body) = parse(&answer).ok_or_else(|| {
+            let advice = "it does not answer like the control API of Howdah";
+            Failure::Failed(format!("{}: {advice}", self.address))
+        })?;
+        if status == 200 { Ok(body) } else { Err(Failure::Failed(refusal(status, &body))) }
+    }
+
+    fn exchange(&self, request: &[u8]) -> Result<Vec<u8>, Failure> {
+        let unreachable = |error: io::Error| {
+            let advice = match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                    "no server answers there; is one running, with this --control address?"
+                }
+                io::ErrorKind::PermissionDenied => {
+                    "permission denied; the control API belongs to the user who started the server"
+                }
+                _ => return Failure::Unreachable(format!("{}: {error}", self.address)),
+            };
+            Failure::Unreachable(format!("{}: {advice}", self.address))
+        };
+        match &self.place {
+            Place::Unix(address) => {
+                let stream = UnixStream::connect_addr(address).map_err(unreachable)?;
+                stream.set_read_timeout(Some(PATIENCE)).map_err(unreachable)?;
+                exchange(stream, request)
+            }
+            Place::Tcp(address) => {
+                let stream = TcpStream::connect(address).map_err(unreachable)?;
+                stream.set_read_timeout(Some(PATIENCE)).map_err(unreachable)?;
+                exchange(stream, request)
+            }
+        }
+        .map_err(|error| Failure::Failed(format!("{}: {error}", self.address)))
+    }
+}
+
+fn exchange(mut stream: impl Read + Write, request: &[u8]) -> io::Result<Vec<u8>> {
+    // A server that refuses a request early does not read it to its end; its answer says why.
+    let sent = stream.write_all(request);
+    let mut answer = Vec::new();
+    let received = stream.take(LONGEST_ANSWER).read_to_end(&mut answer);
+    if !answer.is_empty() {
+        return Ok(answer);
+    }
+    sent.and(received.map(drop)).and_then(|()| {
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server ended without an answer"))
+    })
+}
+
+/// Status and body of an answer; `None` if it is none, or not whole.
+fn parse(answer: &[u8]) -> Option<(u16, Value)> {
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
+    let (head, body) = answer.split_at_checked(end + 4)?;
+    let head = std::str::from_utf8(head).ok()?;
+    let (first, fields) = head.split_once("\r\n")?;
+    let status = first.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()?;
+    let length = fields.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim())
+    });
+    match length {
+        Some(length) if length.parse() != Ok(body.len()) => None,
+        _ => Some((status, json::parse(body).ok()?)),
+    }
+}
+
+/// One line about an answer that is no success.
+fn refusal(status: u16, body: &Value) -> String {
+    let text = |name: &str| body.get(name).and_then(Value::as_str);
+    let place = |name: &str| body.get("location")?.get(name)?.as_u64();
+    let mut line = match text("error") {
+        Some(error) => error.trim_end_matches('.').to_owned(),
+        None => format!("the server answers with status {status}"),
+    };
+    if let Some(detail) = text("detail") {
+        line = format!("{line}: {detail}");
+    }
+    if let (Some(row), Some(column)) = (place("line"), place("column")) {
+        line = format!("{line} (line {row}, column {column})");
+    }
+    line
+}
+
+/// Percent-encodes all but unreserved characters (RFC 3986, 2.3) and those that `keep` names.
+pub(super) fn encode(text: &str, keep: impl Fn(u8) -> bool) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || keep(byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+/// How long to wait for the server: a change waits for those before it and for its applications.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// More than any answer: a document printed with indentation.
+const LONGEST_ANSWER: u64 = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_that_is_cut_short_is_none() {
+        let whole = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n30\r\n";
+        assert_eq!(parse(whole), Some((200, json!(30))));
+        for end in 0..whole.len() {
+            assert_eq!(parse(&whole[..end]), None);
+        }
+        for other in
+            ["", "SSH-2.0-OpenSSH_9\r\n\r\n", "HTTP/1.1 OK\r\n\r\n1", "HTTP/1.1 200 OK\r\n\r\n"]
+        {
+            assert_eq!(parse(other.as_bytes()), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_one_line_with_the_place() {
+        let body =
+            json!({"error": "Invalid JSON.", "detail": "no", "location": {"line": 2, "column": 3}});
+        assert_eq!(refusal(400, &body), "Invalid JSON: no (line 2, column 3)");
+        assert_eq!(refusal(404, &json!({"error": "Value doesn't exist."})), "Value doesn't exist");
+        assert_eq!(refusal(502, &json!([])), "the server answers with status 502");
+    }
+
+    #[test]
+    fn addresses_are_unix_sockets_or_hosts_with_a_port() {
+        for good in ["unix:/run/x.sock", "unix:@x", "127.0.0.1:80", "[::1]:80", "localhost:8000"] {
+            assert!(Client::new(good).is_ok(), "{good}");
+        }
+        for bad in ["/run/x.sock", "localhost", "127.0.0.1:", ":80", "127.0.0.1:70000", ""] {
+            assert!(Client::new(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! `howdah config edit`: the configuration in an editor.
+//!
+//! 1. The part to edit is written to a file that only its owner can read.
+//! 2. The editor changes it.
+//! 3. It is checked against the rest of the configuration, and sent if it is valid and nobody else
+//!    has changed this part meanwhile. What was typed is kept if it cannot be sent.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path as FilePath, PathBuf};
+use std::process::Command;
+
+use howdah_config::json;
+use howdah_control::{Change, Path, Refusal, Reply, Store};
+use serde_json::Value;
+
+use super::client::Client;
+use super::{Failure, done, show, text};
+
+/// The editor that the user wants: a command line, to which the file's name is added.
+pub(super) fn editor() -> String {
+    let wanted = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    wanted("VISUAL").or_else(|| wanted("EDITOR")).unwrap_or_else(|| "vi".to_owned())
+}
+
+/// Edits what is at `target`, in a file in `directory`.
+pub(super) fn edit(
+    client: &Client,
+    target: &str,
+    editor: &str,
+    directory: &FilePath,
+) -> Result<(), Failure> {
+    let before = client.request("GET", target, b"")?;
+    let file = write(directory, &text(&before))
+        .map_err(|error| failed(format!("{}: {error}", directory.display())))?;
+    let result = edit_file(client, target, editor, &before, &file);
+    match result {
+        Ok(()) => drop(fs::remove_file(&file)),
+        Err(_) => eprintln!("howdah: what you wrote is kept in {}", file.display()),
+    }
+    result
+}
+
+fn edit_file(
+    client: &Client,
+    target: &str,
+    editor: &str,
+    before: &Value,
+    file: &FilePath,
+) -> Result<(), Failure> {
+    loop {
+        open(editor, file)?;
+        let read = fs::read(file);
+        let edited = read.map_err(|error| failed(format!("{}: {error}", file.display())))?;
+        let problem = match json::parse(&edited) {
+            Ok(value) if value == *before => return show("Nothing was changed.\n"),
+            Ok(value) => match send(client, target, before, value) {
+                Ok(answer) => return done(&answer),
+                Err(Failure::Failed(problem)) => problem,
+                Err(unreachable) => return Err(unreachable),
+            },
+            Err(error) => error.to_string(),
+        };
+        if !ask_again(&problem) {
+            return Err(failed(problem));
+        }
+    }
+}
+
+/// Checks and sends a new value.
+fn send(client: &Client, target: &str, before: &Value, value: Value) -> Result<Value, Failure> {
+    let current = client.request("GET", "/config", b"")?;
+    let path = Path::read(target.as_bytes()).map_err(|refusal| failed(words(refusal)))?;
+    let path = Path::from(path.steps().get(1..).unwrap_or_default());
+    if path.find(&current) != Some(before) {
+        let problem = "somebody else has changed this part of the configuration meanwhile";
+        return Err(failed(problem.to_owned()));
+    }
+    let body = value.to_string();
+    Store::new(current)
+        .prepare(Change::Put { path, value })
+        .map_err(|refusal| failed(words(refusal)))?;
+    client.request("PUT", target, body.as_bytes())
+}
+
+/// What the server would say.
+fn words(refusal: Refusal) -> String {
+    let reply = Reply::from(refusal);
+    let text = |name: &str| reply.body().get(name).and_then(Value::as_str);
+    text("detail").or_else(|| text("error")).unwrap_or_default().to_owned()
+}
+
+/// A new file with this text, which only this user can read: a configuration may have passwords.
+fn write(directory: &FilePath, text: &str) -> io::Result<PathBuf> {
+    let mut attempt = 0;
+    loop {
+        let path = directory.join(format!("howdah-{}-{attempt}.json", std::process::id()));
+        // What is there, even a link, is not opened.
+        match File::options().write(true).create_new(true).mode(0o600).open(&path) {
+            Ok(mut file) => return file.write_all(text.as_bytes()).map(|()| path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 100 => {
+                attempt += 1;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn open(editor: &str, file: &FilePath) -> Result<(), Failure> {
+    let status = Command::new("sh")
+        .arg("-c")
+        .arg(format!("{editor} \"$1\""))
+        .arg("sh")
+        .arg(file)
+        .status()
+        .map_err(|error| failed(format!("cannot start the editor {editor}: {error}")))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(failed(format!("the editor {editor} failed ({status}); nothing was changed"))),
+    }
+}
+
+/// Asks whether to go back to the editor, if there is somebody to ask.
+fn ask_again(problem: &str) -> bool {
+    if !io::stdin().is_terminal() {
+        return false;
+    }
+    eprint!("{problem}\nEdit again? [Y/n] ");
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    matches!(read, Ok(length) if length > 0) && !answer.trim_start().starts_with(['n', 'N'])
+}
+
+fn failed(problem: String) -> Failure {
+    Failure::Failed(problem)
+}

@@ -1,0 +1,150 @@
+//! The commands that talk to a running server through its control API.
+//!
+//! `args` is what was typed, `client` carries a request to the server and its answer back, and each
+//! command is a function here or a module of its own. Nothing here changes a configuration by itself:
+//! the server does, or says why not.
+
+mod args;
+mod client;
+mod edit;
+mod input;
+mod status;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use howdah_control::print;
+use serde_json::Value;
+
+use args::ConfigCommand;
+pub use args::{ConfigArgs, ReloadArgs, RestartArgs, StatusArgs};
+use client::{Client, encode};
+
+/// A command with its arguments.
+pub enum Command {
+    /// `howdah config`.
+    Config(ConfigArgs),
+    /// `howdah reload`.
+    Reload(ReloadArgs),
+    /// `howdah restart`.
+    Restart(RestartArgs),
+    /// `howdah status`.
+    Status(StatusArgs),
+}
+
+/// Why a command was not carried out.
+#[derive(Debug, PartialEq, Eq)]
+enum Failure {
+    /// Something here went wrong, or the server refused.
+    Failed(String),
+    /// No server answers.
+    Unreachable(String),
+}
+
+/// Carries a command out; says on standard error what went wrong. The status is 0 if all was done,
+/// 1 if not, and 3 if no server answers (2 is for mistakes in the command line).
+pub fn run(command: Command) -> ExitCode {
+    match carry_out(command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Failed(problem)) => {
+            eprintln!("howdah: {problem}");
+            ExitCode::FAILURE
+        }
+        Err(Failure::Unreachable(problem)) => {
+            eprintln!("howdah: {problem}");
+            ExitCode::from(3)
+        }
+    }
+}
+
+fn carry_out(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Config(args) => config(args),
+        Command::Reload(args) => {
+            let client = Client::new(&args.server.control)?;
+            done(&client.request("POST", "/control/reload", b"")?)
+        }
+        Command::Restart(args) => restart(&args),
+        Command::Status(args) => {
+            let status = Client::new(&args.server.control)?.request("GET", "/status", b"")?;
+            if args.json { show(&text(&status)) } else { show(&status::table(&status)) }
+        }
+    }
+}
+
+fn config(args: ConfigArgs) -> Result<(), Failure> {
+    let client = Client::new(&args.server.control)?;
+    match args.command {
+        ConfigCommand::Get { path } => {
+            show(&text(&client.request("GET", &config_target(path.as_deref()), b"")?))
+        }
+        ConfigCommand::Set { path, value } => {
+            let body = input::json(value.as_deref())?;
+            done(&client.request("PUT", &config_target(Some(&path)), &body)?)
+        }
+        ConfigCommand::Append { path, value } => {
+            let body = input::json(value.as_deref())?;
+            done(&client.request("POST", &config_target(Some(&path)), &body)?)
+        }
+        ConfigCommand::Delete { path } => {
+            done(&client.request("DELETE", &config_target(Some(&path)), b"")?)
+        }
+        ConfigCommand::Edit { path } => {
+            let target = config_target(path.as_deref());
+            edit::edit(&client, &target, &edit::editor(), &std::env::temp_dir())
+        }
+    }
+}
+
+fn restart(args: &RestartArgs) -> Result<(), Failure> {
+    let client = Client::new(&args.server.control)?;
+    for name in &args.applications {
+        let target = format!("/control/applications/{}/restart", encode(name, |_| false));
+        client.request("POST", &target, b"").map_err(|failure| match failure {
+            Failure::Failed(problem) => Failure::Failed(format!("{name}: {problem}")),
+            unreachable => unreachable,
+        })?;
+        show(&format!("{name}: restarted\n"))?;
+    }
+    Ok(())
+}
+
+/// The path of the API for what was typed: `routes/0`, `/routes/0` and `/config/routes/0` are the
+/// same.
+fn config_target(path: Option<&str>) -> String {
+    let path = path.unwrap_or_default().trim_matches('/');
+    let path = match path.strip_prefix("config") {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => rest.trim_start_matches('/'),
+        _ => path,
+    };
+    // What was typed is a path of the API already: what separates and encodes steps stays.
+    let path = encode(path, |byte| matches!(byte, b'/' | b'%' | b':' | b'*' | b'[' | b']' | b'@'));
+    format!("/config/{path}").trim_end_matches('/').to_owned()
+}
+
+/// Prints what the server says about what it has done.
+fn done(answer: &Value) -> Result<(), Failure> {
+    match answer.get("success").and_then(Value::as_str) {
+        Some(text) => show(&format!("{text}\n")),
+        None => show(&text(answer)),
+    }
+}
+
+/// JSON as the API prints it, with the line ends of text files.
+fn text(value: &Value) -> String {
+    print(value).replace("\r\n", "\n")
+}
+
+/// Prints; whoever does not read to the end (`| head`) has seen enough.
+fn show(text: &str) -> Result<(), Failure> {
+    let mut output = std::io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::Failed(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

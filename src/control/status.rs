@@ -1,0 +1,118 @@
+//! The status as tables.
+
+use serde_json::Value;
+
+/// The tables for an answer of `/status`.
+pub(super) fn table(status: &Value) -> String {
+    let number = |pointer: &str| status.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+    let connections = |name: &str| number(&format!("/connections/{name}"));
+    let (active, idle) = (connections("active"), connections("idle"));
+    let facts = [
+        ("PHP", versions(status)),
+        (
+            "Connections",
+            format!(
+                "{} open ({active} active, {idle} idle), {} accepted, {} closed",
+                active + idle,
+                connections("accepted"),
+                connections("closed"),
+            ),
+        ),
+        ("Requests", number("/requests/total").to_string()),
+    ];
+    let mut text: String =
+        facts.iter().map(|(name, value)| format!("{name:<13}{value}\n")).collect();
+    let applications = status.get("applications").and_then(Value::as_object);
+    if let Some(applications) = applications.filter(|applications| !applications.is_empty()) {
+        let mut rows = vec![HEADINGS.map(str::to_owned).to_vec()];
+        rows.extend(applications.iter().map(|(name, application)| {
+            let numbers = COLUMNS.map(|pointer| {
+                let value = application.pointer(pointer).and_then(Value::as_u64);
+                value.map_or("-".to_owned(), |value| value.to_string())
+            });
+            std::iter::once(printable(name)).chain(numbers).collect()
+        }));
+        text.push('\n');
+        text.push_str(&columns(&rows));
+    }
+    text
+}
+
+/// The versions of PHP; Unit's shape has one or an array of them.
+fn versions(status: &Value) -> String {
+    let versions: Vec<_> = match status.pointer("/modules/php") {
+        Some(Value::Array(several)) => several.iter().collect(),
+        Some(one) => vec![one],
+        None => Vec::new(),
+    };
+    let versions = versions.iter().filter_map(|module| module.get("version")?.as_str());
+    match versions.map(printable).collect::<Vec<_>>().as_slice() {
+        [] => "none".to_owned(),
+        versions => versions.join(", "),
+    }
+}
+
+/// Rows with columns of equal width: the first to the left, numbers to the right.
+fn columns(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let mut text = String::new();
+    for row in rows {
+        for (column, cell) in row.iter().enumerate() {
+            match column {
+                0 => text.push_str(&format!("{cell:<width$}", width = width(column))),
+                _ => text.push_str(&format!("  {cell:>width$}", width = width(column))),
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Names come from a configuration; they must not move the cursor.
+fn printable(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+const HEADINGS: [&str; 5] = ["APPLICATION", "PROCESSES", "IDLE", "STARTING", "REQUESTS"];
+const COLUMNS: [&str; 4] =
+    ["/processes/running", "/processes/idle", "/processes/starting", "/requests/active"];
+
+#[cfg(test)]
+mod tests {
+    use howdah_control::{ApplicationStatus, Connections, Module, Processes, Status};
+
+    use super::*;
+
+    #[test]
+    fn the_status_is_shown_as_tables() {
+        let application = |name: &str, running, active_requests| ApplicationStatus {
+            name: name.into(),
+            processes: Processes { running, starting: 0, idle: running - active_requests },
+            active_requests,
+        };
+        let status = Status {
+            modules: vec![Module { version: "8.2.30".into(), path: "/p".into() }],
+            connections: Connections { accepted: 10, active: 1, idle: 2, closed: 7 },
+            requests: 33,
+            applications: vec![application("blog", 16, 5), application("a long\u{1b} name", 1, 0)],
+        };
+        let expected = "\
+PHP          8.2.30
+Connections  3 open (1 active, 2 idle), 10 accepted, 7 closed
+Requests     33
+
+APPLICATION   PROCESSES  IDLE  STARTING  REQUESTS
+blog                 16    11         0         5
+a long\u{fffd} name          1     1         0         0
+";
+        assert_eq!(table(&status.to_value()), expected);
+    }
+
+    #[test]
+    fn what_is_missing_is_not_invented() {
+        assert!(table(&Value::Null).starts_with("PHP          none\nConnections  0 open"));
+    }
+}
