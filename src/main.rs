@@ -4,6 +4,7 @@
 mod check;
 mod cli;
 mod control;
+mod control_api;
 mod daemon;
 mod php_programs;
 mod serve;
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
 /// This process was started by the supervisor to be the router.
 fn router() -> ExitCode {
     match howdah_sys::process::take_inherited(3) {
-        Some(socket) => ExitCode::from(howdah_server::router::run(socket)),
+        Some(socket) => ExitCode::from(howdah_server::router::run(socket, control_api::start)),
         None => {
             eprintln!("howdah: the router is started by the server itself");
             ExitCode::FAILURE

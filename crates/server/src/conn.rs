@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Instant, SystemTime};
 
 use howdah_sys::log::Level;
@@ -17,7 +18,7 @@ use crate::message::Response;
 use crate::php::dispatch;
 use crate::respond;
 use crate::route::{Decision, Router};
-use crate::shard::Shard;
+use crate::shard::{Counters, Shard};
 
 /// Serves a connection to its end.
 pub async fn serve(shard: &Rc<Shard>, accepted: Accepted) {
@@ -57,6 +58,7 @@ impl Handler for Site {
             return Response::new(200, Body::Empty); // RFC 9110, 9.3.7: about the server as a whole
         }
         let shard = &self.shard;
+        let _active = Active::new(&shard.counters);
         let snapshot = shard.shared.snapshot.load_full();
         let router = Router {
             snapshot: &snapshot,
@@ -80,4 +82,21 @@ impl Handler for Site {
     }
 
     fn finished(&self, _record: &Finished<'_>) {}
+}
+
+/// Counts a request for as long as it is being answered.
+struct Active<'a>(&'a Counters);
+
+impl<'a> Active<'a> {
+    fn new(counters: &'a Counters) -> Self {
+        counters.requests.fetch_add(1, Relaxed);
+        counters.active.fetch_add(1, Relaxed);
+        Active(counters)
+    }
+}
+
+impl Drop for Active<'_> {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Relaxed);
+    }
 }

@@ -118,9 +118,9 @@ async fn pause(shard: &Rc<Shard>, name: &Arc<str>, error: &std::io::Error) {
 /// Serves a connection on the thread that has fewest.
 fn place(shard: &Rc<Shard>, name: &Arc<str>, stream: AcceptedStream, info: ConnectionInfo) {
     let accepted = Accepted { stream, info: Arc::new(info), listener: Arc::clone(name) };
-    let least = shard.handles.iter().min_by_key(|handle| handle.connections());
+    let least = shard.handles.iter().min_by_key(|handle| handle.counters().open());
     match least {
-        Some(least) if least.connections() < shard.connections() => {
+        Some(least) if least.counters().open() < shard.counters.open() => {
             least.order(Order::Connection(accepted));
         }
         _ => shard.serve(accepted),

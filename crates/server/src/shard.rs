@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
@@ -97,7 +97,27 @@ pub enum Order {
 #[derive(Debug, Clone)]
 pub struct Handle {
     orders: UnboundedSender<Order>,
-    connections: Arc<AtomicUsize>,
+    counters: Arc<Counters>,
+}
+
+/// What a thread has done; written by that thread alone, read by others.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Connections that it has served or serves.
+    pub accepted: AtomicU64,
+    /// Connections that have ended.
+    pub closed: AtomicU64,
+    /// Requests that are being answered.
+    pub active: AtomicU64,
+    /// Requests that came.
+    pub requests: AtomicU64,
+}
+
+impl Counters {
+    /// Number of open connections.
+    pub fn open(&self) -> u64 {
+        self.accepted.load(Relaxed).saturating_sub(self.closed.load(Relaxed))
+    }
 }
 
 impl Handle {
@@ -106,9 +126,9 @@ impl Handle {
         let _ = self.orders.send(order);
     }
 
-    /// Number of open connections.
-    pub fn connections(&self) -> usize {
-        self.connections.load(Relaxed)
+    /// What the thread has done.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
     }
 }
 
@@ -125,7 +145,8 @@ pub struct Shard {
     /// Lets connections end after the request in hand.
     pub drain: Drain,
     limits: RefCell<(Weak<Snapshot>, Rc<Limits>)>,
-    connections: Arc<AtomicUsize>,
+    /// What this thread has done.
+    pub counters: Arc<Counters>,
     listening: RefCell<HashMap<Arc<str>, AbortHandle>>,
     next_id: Cell<u64>,
 }
@@ -144,7 +165,7 @@ pub fn start(
     let (handles, receivers): (Vec<_>, Vec<_>) = (0..count)
         .map(|_| {
             let (orders, receiver) = unbounded_channel();
-            (Handle { orders, connections: Arc::default() }, receiver)
+            (Handle { orders, counters: Arc::default() }, receiver)
         })
         .unzip();
     let handles: Arc<[Handle]> = handles.into();
@@ -183,7 +204,7 @@ fn run(
         shared,
         files: Files::new(files::Limits::default()),
         php,
-        connections: Arc::clone(&handles[number as usize].connections),
+        counters: Arc::clone(&handles[number as usize].counters),
         handles,
         drain: Drain::new(),
         limits: RefCell::default(),
@@ -276,11 +297,6 @@ impl Shard {
         });
     }
 
-    /// Number of open connections of this thread.
-    pub fn connections(&self) -> usize {
-        self.connections.load(Relaxed)
-    }
-
     /// The limits of the current configuration.
     pub fn limits(&self) -> Rc<Limits> {
         let snapshot = self.shared.snapshot.load();
@@ -304,13 +320,13 @@ struct Open(Rc<Shard>);
 
 impl Open {
     fn new(shard: Rc<Shard>) -> Self {
-        shard.connections.fetch_add(1, Relaxed);
+        shard.counters.accepted.fetch_add(1, Relaxed);
         Open(shard)
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Relaxed);
+        self.0.counters.closed.fetch_add(1, Relaxed);
     }
 }

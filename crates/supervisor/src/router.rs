@@ -41,6 +41,11 @@ pub(crate) fn start(
         }
     };
     let hello = FromSupervisor::Hello {
+        php: options
+            .php
+            .iter()
+            .map(|program| (program.version.clone(), program.path.display().to_string()))
+            .collect(),
         origin: options.origin.clone(),
         tmp: options.tmp.display().to_string(),
         control: options.control.clone().unwrap_or_default(),

@@ -274,8 +274,11 @@ messages! {
 messages! {
     /// From the supervisor to the router.
     FromSupervisor {
-        /// The first message. Descriptors: the log, then a memfd with the document.
+        /// The first message. Descriptors: the log, a memfd with the document, and the control
+        /// API's listening socket if there is one.
         1 Hello {
+            /// Versions of PHP that can be run, and the programs that run them.
+            php: Vec<(String, String)>,
             /// What the document is called in error messages.
             origin: String,
             /// Directory for temporary files.

@@ -78,9 +78,15 @@ fn what_is_no_target_is_refused() {
 
 #[test]
 fn the_query_is_what_follows_the_first_question_mark() {
-    for (target, expected) in
-        [("/a", ""), ("/a#b?c", ""), ("/a?b#c", "b"), ("/a?", ""), ("/a?b", "b"), ("/a?b?c=%zz", "b?c=%zz"), ("/%3fa?b", "b")]
-    {
+    for (target, expected) in [
+        ("/a", ""),
+        ("/a#b?c", ""),
+        ("/a?b#c", "b"),
+        ("/a?", ""),
+        ("/a?b", "b"),
+        ("/a?b?c=%zz", "b?c=%zz"),
+        ("/%3fa?b", "b"),
+    ] {
         let parsed = Target::parse(target.as_bytes()).unwrap();
         assert_eq!(&target[parsed.query], expected, "{target}");
     }

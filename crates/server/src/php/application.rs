@@ -153,6 +153,26 @@ impl Instance {
         packet::send(&worker.socket, &message, descriptors).map_err(|error| error.to_string())
     }
 
+    /// Takes back all requests that no worker has taken yet, the youngest first.
+    fn take_back(&self) -> Vec<Waiting> {
+        let mut found: Vec<(u32, Waiting)> = Vec::new();
+        for slot in 0..self.keys.len() as u32 {
+            let (Some(key), Claim::Queued(ticket)) = (self.key(slot), self.region.claim_of(slot))
+            else {
+                continue;
+            };
+            if self.region.cancel(slot, ticket) {
+                let mut request = Vec::new();
+                self.region.request(slot, &mut request);
+                self.keys[slot as usize].store(0, Release);
+                found.push((ticket, Waiting { key, request }));
+            }
+        }
+        // Tickets wrap; what is in one ring lies within half of their range.
+        found.sort_by(|(a, _), (b, _)| (b.wrapping_sub(*a) as i32).cmp(&0));
+        found.into_iter().map(|(_, waiting)| waiting).collect()
+    }
+
     /// Asks `count` workers to leave when they are idle.
     pub fn retire(&self, count: u32) {
         self.region.retire(u64::from(count));
@@ -309,7 +329,8 @@ impl Queue {
         Some(if started == 0 { clock::monotonic_us() } else { started })
     }
 
-    /// Exchanges the instance that takes from the queue; returns the old one.
+    /// Exchanges the instance that takes from the queue; returns the old one, which finishes what
+    /// its workers have. What they have not taken yet goes to the new one, in order.
     pub fn serve_from(&self, instance: Option<Arc<Instance>>) -> Option<Arc<Instance>> {
         let mut inner = self.lock();
         let new = instance.map(|instance| Serving {
@@ -320,9 +341,14 @@ impl Queue {
         if new.is_some() {
             inner.stopped = None;
         }
-        let old = std::mem::replace(&mut inner.serving, new);
+        let old = std::mem::replace(&mut inner.serving, new).map(|serving| serving.instance);
+        if let Some(old) = &old {
+            for waiting in old.take_back() {
+                inner.waiting.push_front(waiting);
+            }
+        }
         inner.feed();
-        old.map(|serving| serving.instance)
+        old
     }
 
     /// The application cannot run: waiting requests, whose keys are returned, have failed, and

@@ -4,11 +4,14 @@
 //! current. Whatever goes wrong before that leaves everything as it was.
 
 use std::collections::{HashMap, HashSet};
-use std::os::fd::OwnedFd;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use howdah_config::Config;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::link::Link;
 use super::pools::{Pools, Prepared};
@@ -27,19 +30,41 @@ struct Ready {
     applications: Vec<Prepared>,
 }
 
-/// Applies a configuration. The error is one line that says what is wrong and what to do.
+/// Why a configuration was not applied: one line that says what is wrong and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ApplyError {
+    /// Something that it needs cannot be had.
+    NotApplied(String),
+    /// It could not be stored.
+    NotStored(String),
+}
+
+impl std::fmt::Display for ApplyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (ApplyError::NotApplied(problem) | ApplyError::NotStored(problem)) = self;
+        f.write_str(problem)
+    }
+}
+
+/// Applies a configuration, and stores `text` for it, if there is one, before it is current.
 pub(super) async fn apply(
     link: &Link,
     shared: &Arc<Shared>,
     shards: &Arc<[shard::Handle]>,
     pools: &mut Pools,
     config: Config,
-) -> Result<(), String> {
+    text: Option<&[u8]>,
+) -> Result<(), ApplyError> {
     let mut ready = Ready::default();
     let current = shared.snapshot.load_full();
-    match prepare(link, pools, &current, &config, &mut ready).await {
+    let mut outcome =
+        prepare(link, pools, &current, &config, &mut ready).await.map_err(ApplyError::NotApplied);
+    if let (Ok(()), Some(text)) = (&outcome, text) {
+        outcome = store(link, pools, text).await.map_err(ApplyError::NotStored);
+    }
+    match outcome {
         Ok(()) => commit(link, shared, shards, pools, &current, config, ready)
-            .map_err(|error| error.to_string()),
+            .map_err(|error| ApplyError::NotApplied(error.to_string())),
         Err(problem) => {
             for prepared in &ready.applications {
                 let _ = pools.discard(link, prepared);
@@ -48,6 +73,47 @@ pub(super) async fn apply(
                 let _ = link.send(&ToSupervisor::Unbind { address });
             }
             Err(problem)
+        }
+    }
+}
+
+/// Has the supervisor store a document.
+async fn store(link: &Link, pools: &mut Pools, text: &[u8]) -> Result<(), String> {
+    let io = |error: std::io::Error| error.to_string();
+    let mut file = File::from(
+        memfd_create("document", MemfdFlags::CLOEXEC).map_err(|error| error.to_string())?,
+    );
+    file.write_all(text).map_err(io)?;
+    link.send_with(&ToSupervisor::Store {}, &[file.as_fd()]).map_err(io)?;
+    loop {
+        let gone = || "the supervisor has gone".to_owned();
+        let (message, descriptors) = link.receive().await.map_err(io)?.ok_or_else(gone)?;
+        match message {
+            FromSupervisor::Stored { error } if error.is_empty() => return Ok(()),
+            FromSupervisor::Stored { error } => return Err(error),
+            other => pools.on_message(link, other, descriptors).map_err(io)?,
+        }
+    }
+}
+
+/// Restarts an application: new workers take over its queue when they are ready. `Err` says why
+/// they are not; then the old ones go on.
+pub(super) async fn restart(link: &Link, pools: &mut Pools, name: &str) -> Result<(), String> {
+    let io = |error: std::io::Error| error.to_string();
+    let prepared = pools.prepare_restart(link, name).map_err(io)?;
+    let prepared = prepared.ok_or_else(|| format!("there is no application \"{name}\""))?;
+    let number = prepared.instance.number;
+    loop {
+        let gone = || "the supervisor has gone".to_owned();
+        let (message, descriptors) = link.receive().await.map_err(io)?.ok_or_else(gone)?;
+        match message {
+            FromSupervisor::Ready { application, .. } if application == number => {
+                return pools.adopt_restart(link, prepared).map_err(io);
+            }
+            FromSupervisor::Ended { application, message } if application == number => {
+                return Err(message);
+            }
+            other => pools.on_message(link, other, descriptors).map_err(io)?,
         }
     }
 }
@@ -113,7 +179,7 @@ fn commit(
     shared: &Arc<Shared>,
     shards: &Arc<[shard::Handle]>,
     pools: &mut Pools,
-    current: &Snapshot,
+    current: &Arc<Snapshot>,
     config: Config,
     ready: Ready,
 ) -> std::io::Result<()> {
@@ -130,7 +196,7 @@ fn commit(
     // Requests may be queued from the moment of the swap, so the new applications come first;
     // those that they replace take what is queued until then.
     for prepared in ready.applications {
-        pools.adopt(link, prepared)?;
+        pools.adopt(prepared);
     }
     let names: Vec<_> = snapshot.applications.keys().cloned().collect();
     shared.snapshot.store(Arc::new(snapshot));
@@ -145,7 +211,8 @@ fn commit(
         link.send(&ToSupervisor::Unbind { address: gone.clone() })?;
     }
     let names: Vec<_> = names.iter().map(String::as_str).collect();
-    pools.keep_only(link, &names)
+    pools.keep_only(&names, &Arc::downgrade(current));
+    Ok(())
 }
 
 fn listen(shards: &[shard::Handle], name: &str, fd: OwnedFd) -> std::io::Result<()> {

@@ -7,6 +7,7 @@
 //!    needs (`pools`), and passes on what the supervisor reports.
 
 mod apply;
+mod command;
 mod link;
 mod pools;
 
@@ -23,15 +24,20 @@ use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 
+pub use self::apply::ApplyError;
+pub use self::command::{ApplicationReport, Commands, Control, Report};
 use self::link::Link;
 use self::pools::Pools;
 use crate::shard::{self, Order, Shared};
 use crate::snapshot::Snapshot;
 
-/// Runs the router on the socket that the supervisor has passed. Returns the exit status.
-pub fn run(socket: OwnedFd) -> u8 {
+/// Runs the router on the socket that the supervisor has passed. `front` starts what serves the
+/// control API, on the runtime of the control thread. Returns the exit status.
+pub fn run(socket: OwnedFd, front: impl FnOnce(Control)) -> u8 {
     howdah_sys::signals::ignore_pipe();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(tokio::runtime::LocalOptions::default());
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -39,7 +45,7 @@ pub fn run(socket: OwnedFd) -> u8 {
             return 1;
         }
     };
-    match runtime.block_on(serve(socket)) {
+    match runtime.block_on(serve(socket, front)) {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("howdah: router: {error}");
@@ -52,11 +58,14 @@ pub fn run(socket: OwnedFd) -> u8 {
 struct Hello {
     origin: String,
     tmp: String,
+    php: Vec<(String, String)>,
+    address: String,
     log: OwnedFd,
     document: Vec<u8>,
+    control: Option<OwnedFd>,
 }
 
-async fn serve(socket: OwnedFd) -> std::io::Result<()> {
+async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<()> {
     let link = Link::new(socket)?;
     let hello = greet(&link).await?;
     let log = Arc::new(Log::new(hello.log));
@@ -78,12 +87,17 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
             return wait_for_end(&link).await;
         }
     };
-    match apply::apply(&link, &shared, &shards, &mut pools, config).await {
+    let document = config.document.clone();
+    match apply::apply(&link, &shared, &shards, &mut pools, config, None).await {
         Ok(()) => link.send(&ToSupervisor::Serving {})?,
         Err(problem) => {
             link.send(&ToSupervisor::Refuse { message: format!("{}: {problem}", hello.origin) })?;
             return wait_for_end(&link).await;
         }
+    }
+    let (commands, mut jobs) = command::channel(Arc::clone(&shards), hello.php);
+    if let Some(listener) = hello.control {
+        front(Control { listener, address: hello.address, document, commands: commands.clone() });
     }
     loop {
         let due = pools.tick(&link)?;
@@ -109,6 +123,7 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
                 }
             }
             Some(ask) = asked.recv() => pools.on_ask(&link, ask)?,
+            Some(job) = jobs.recv() => job.run(&link, &shared, &shards, &mut pools).await,
             () = sleep => {}
         }
     }
@@ -123,12 +138,17 @@ async fn greet(link: &Link) -> std::io::Result<Hello> {
         link.receive().await?.ok_or_else(|| std::io::Error::other("the supervisor has gone"))?;
     let mut descriptors = descriptors.into_iter();
     match (message, descriptors.next(), descriptors.next()) {
-        (FromSupervisor::Hello { origin, tmp, .. }, Some(log), Some(document)) => {
+        (
+            FromSupervisor::Hello { php, origin, tmp, control: address },
+            Some(log),
+            Some(document),
+        ) => {
             let mut file = File::from(document);
             std::io::Seek::rewind(&mut file)?;
             let mut document = Vec::new();
             file.read_to_end(&mut document)?;
-            Ok(Hello { origin, tmp, log, document })
+            let control = descriptors.next();
+            Ok(Hello { origin, tmp, php, address, log, document, control })
         }
         _ => Err(std::io::Error::other("the supervisor's first message is no greeting")),
     }

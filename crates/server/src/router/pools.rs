@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use howdah_config::{self as config, Processes};
@@ -11,11 +11,13 @@ use howdah_wire::messages::{ApplicationSpec, Exit, FromSupervisor, ToSupervisor}
 use howdah_wire::queue::Owner;
 use howdah_wire::region::Geometry;
 
+use super::command::ApplicationReport;
 use super::link::Link;
-use crate::php::application::{Instance, Queue, Worker};
+use crate::php::application::{Instance, Load, Queue, Worker};
 use crate::php::pool::{Pool, Running, Wanted};
 use crate::php::thread::Ask;
 use crate::shard::{self, Order, Shared};
+use crate::snapshot::Snapshot;
 
 /// Most workers of an application whose number of processes is not configured, and bytes of
 /// memory that each of them is expected to take.
@@ -24,6 +26,9 @@ const AUTOMATIC_MEMORY: u64 = 48 << 20;
 
 /// How long workers of a removed application may take to finish.
 const GRACE: Duration = Duration::from_secs(24 * 3600);
+
+/// How often to look whether an application that leaves has requests left.
+const LEAVING_LOOK: Duration = Duration::from_millis(50);
 
 /// Pause before an application whose prototype has died is started again.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
@@ -34,7 +39,9 @@ pub(super) struct Pools {
     shared: Arc<Shared>,
     shards: Arc<[shard::Handle]>,
     applications: HashMap<Arc<str>, PooledApplication>,
-    /// Instances that have been replaced and finish what they have.
+    /// Applications that are configured no more, or otherwise, and have requests left.
+    leaving: Vec<PooledApplication>,
+    /// Instances that take no more requests and finish what their workers have.
     retired: HashMap<u32, (Arc<str>, Arc<Instance>)>,
     next_number: u32,
 }
@@ -52,6 +59,9 @@ pub(super) struct PooledApplication {
     restart_at: Option<Instant>,
     /// The last reason for which it could not run; logged once.
     failure: Option<String>,
+    /// The last configuration that has this application, once there is a newer one: requests
+    /// that began under it may still be on their way here.
+    last_snapshot: Option<Weak<Snapshot>>,
 }
 
 /// An instance that has been started and may become ready.
@@ -69,6 +79,7 @@ impl Pools {
             shared,
             shards,
             applications: HashMap::new(),
+            leaving: Vec::new(),
             retired: HashMap::new(),
             next_number: 0,
         }
@@ -93,6 +104,28 @@ impl Pools {
         link: &Link,
         config: &config::Application,
     ) -> std::io::Result<Prepared> {
+        let queue = Arc::new(Queue::new(config.limits.queue as usize));
+        let instance = self.start_instance(link, config)?;
+        Ok(Prepared { config: config.clone(), queue, instance })
+    }
+
+    /// Starts another instance of a running application; `None` if there is none of this name.
+    pub(super) fn prepare_restart(
+        &mut self,
+        link: &Link,
+        name: &str,
+    ) -> std::io::Result<Option<Prepared>> {
+        let Some(running) = self.applications.get(name) else { return Ok(None) };
+        let (config, queue) = (running.config.clone(), Arc::clone(&running.queue));
+        let instance = self.start_instance(link, &config)?;
+        Ok(Some(Prepared { config, queue, instance }))
+    }
+
+    fn start_instance(
+        &mut self,
+        link: &Link,
+        config: &config::Application,
+    ) -> std::io::Result<Arc<Instance>> {
         self.next_number += 1;
         let number = self.next_number;
         let geometry = Geometry::for_pool(wanted(config).max, self.shards.len() as u32);
@@ -101,12 +134,7 @@ impl Pools {
         descriptors.extend(instance.eventfds().iter().map(AsFd::as_fd));
         let start = ToSupervisor::Start { application: number, spec: spec(config, geometry) };
         link.send_with(&start, &descriptors)?;
-        let limit = config.limits.queue as usize;
-        Ok(Prepared {
-            config: config.clone(),
-            queue: Arc::new(Queue::new(limit)),
-            instance: Arc::new(instance),
-        })
+        Ok(Arc::new(instance))
     }
 
     /// A prepared application is not wanted after all.
@@ -114,10 +142,9 @@ impl Pools {
         link.send(&ToSupervisor::Stop { application: prepared.instance.number, grace_ms: 0 })
     }
 
-    /// A prepared application, which is ready, runs from now on; one of the same name is retired.
-    pub(super) fn adopt(&mut self, link: &Link, prepared: Prepared) -> std::io::Result<()> {
+    /// A prepared application, which is ready, runs from now on.
+    pub(super) fn adopt(&mut self, prepared: Prepared) {
         let name: Arc<str> = prepared.config.name.as_str().into();
-        self.remove(link, &name)?;
         self.attach(&prepared.instance, &prepared.queue);
         prepared.queue.serve_from(Some(Arc::clone(&prepared.instance)));
         let running = PooledApplication {
@@ -130,25 +157,46 @@ impl Pools {
             started: HashMap::new(),
             restart_at: None,
             failure: None,
+            last_snapshot: None,
         };
-        self.applications.insert(name, running);
-        Ok(())
+        self.leaving.extend(self.applications.insert(name, running));
     }
 
-    /// Retires applications that the new configuration does not have.
-    pub(super) fn keep_only(&mut self, link: &Link, names: &[&str]) -> std::io::Result<()> {
+    /// A prepared restart, which is ready, takes over the queue; the old instance finishes what
+    /// its workers have.
+    pub(super) fn adopt_restart(&mut self, link: &Link, prepared: Prepared) -> std::io::Result<()> {
+        self.attach(&prepared.instance, &prepared.queue);
+        let old = prepared.queue.serve_from(Some(Arc::clone(&prepared.instance)));
+        if let Some(app) = self.applications.get_mut(prepared.config.name.as_str()) {
+            app.instance = Some(prepared.instance);
+            app.ready = true;
+            app.starting = 0;
+            app.restart_at = None;
+            app.failure = None;
+        }
+        match old {
+            Some(old) => self.retire(link, &prepared.config.name, old),
+            None => Ok(()),
+        }
+    }
+
+    /// Only the applications of these names are configured; the others leave. Those that leave
+    /// stay for as long as a request that began under `last` may come.
+    pub(super) fn keep_only(&mut self, names: &[&str], last: &Weak<Snapshot>) {
         let gone: Vec<_> =
             self.applications.keys().filter(|name| !names.contains(&&***name)).cloned().collect();
-        gone.iter().try_for_each(|name| self.remove(link, name))
+        let gone = gone.iter().filter_map(|name| self.applications.remove(name));
+        self.leaving.extend(gone);
+        for app in &mut self.leaving {
+            app.last_snapshot.get_or_insert_with(|| last.clone());
+        }
     }
 
-    fn remove(&mut self, link: &Link, name: &Arc<str>) -> std::io::Result<()> {
-        let Some(old) = self.applications.remove(name) else { return Ok(()) };
-        let Some(instance) = old.instance else { return Ok(()) };
+    fn retire(&mut self, link: &Link, name: &str, instance: Arc<Instance>) -> std::io::Result<()> {
         instance.close();
         let grace_ms = GRACE.as_millis() as u64;
         link.send(&ToSupervisor::Stop { application: instance.number, grace_ms })?;
-        self.retired.insert(instance.number, (Arc::clone(name), instance));
+        self.retired.insert(instance.number, (name.into(), instance));
         Ok(())
     }
 
@@ -207,6 +255,7 @@ impl Pools {
     fn by_number(&mut self, number: u32) -> Option<&mut PooledApplication> {
         self.applications
             .values_mut()
+            .chain(&mut self.leaving)
             .find(|app| app.instance.as_ref().is_some_and(|instance| instance.number == number))
     }
 
@@ -317,18 +366,43 @@ impl Pools {
     }
 
     fn instance(&self, number: u32) -> Option<Arc<Instance>> {
-        let mut instances = self.applications.values().filter_map(|app| app.instance.as_ref());
+        let running = self.applications.values().chain(&self.leaving);
+        let mut instances = running.filter_map(|app| app.instance.as_ref());
         instances.find(|instance| instance.number == number).cloned()
     }
 
     fn name_of(&self, number: u32) -> Arc<str> {
-        let running = self.applications.iter().find(|(_, app)| {
-            app.instance.as_ref().is_some_and(|instance| instance.number == number)
-        });
+        let running =
+            self.applications.values().chain(&self.leaving).find(|app| {
+                app.instance.as_ref().is_some_and(|instance| instance.number == number)
+            });
         running
-            .map(|(name, _)| Arc::clone(name))
+            .map(|app| app.config.name.as_str().into())
             .or_else(|| self.retired.get(&number).map(|(name, _)| Arc::clone(name)))
             .unwrap_or_else(|| "".into())
+    }
+
+    /// What each application does, by name.
+    pub(super) fn report(&self) -> Vec<ApplicationReport> {
+        let mut reports: Vec<_> = self
+            .applications
+            .values()
+            .map(|app| {
+                let load = app.queue.load();
+                let running =
+                    app.instance.as_ref().map_or(0, |instance| instance.worker_count() as u64);
+                let in_slots = u64::from(load.in_slots);
+                ApplicationReport {
+                    name: app.config.name.clone(),
+                    running,
+                    starting: u64::from(app.starting),
+                    idle: running.saturating_sub(in_slots),
+                    active: in_slots + u64::from(load.waiting),
+                }
+            })
+            .collect();
+        reports.sort_by(|a, b| a.name.cmp(&b.name));
+        reports
     }
 
     // -- keeping the number of workers --
@@ -339,8 +413,23 @@ impl Pools {
         let mut again = None;
         let names: Vec<_> = self.applications.keys().cloned().collect();
         for name in names {
-            let due = self.tick_one(link, &name, now)?;
-            again = [again, due].into_iter().flatten().min();
+            let Some(mut app) = self.applications.remove(&name) else { continue };
+            let due = self.tick_one(link, &mut app, now);
+            self.applications.insert(name, app);
+            again = [again, due?].into_iter().flatten().min();
+        }
+        for mut app in std::mem::take(&mut self.leaving) {
+            if app.has_nothing_left() {
+                app.queue.serve_from(None);
+                if let Some(instance) = app.instance.take() {
+                    self.retire(link, &app.config.name, instance)?;
+                }
+                continue;
+            }
+            let due = self.tick_one(link, &mut app, now)?;
+            let look = Some(now + LEAVING_LOOK);
+            again = [again, due, look].into_iter().flatten().min();
+            self.leaving.push(app);
         }
         Ok(again)
     }
@@ -348,20 +437,16 @@ impl Pools {
     fn tick_one(
         &mut self,
         link: &Link,
-        name: &Arc<str>,
+        app: &mut PooledApplication,
         now: Instant,
     ) -> std::io::Result<Option<Instant>> {
-        let Some(app) = self.applications.get_mut(name) else { return Ok(None) };
         if let Some(restart) = app.restart_at {
             if restart > now {
                 return Ok(Some(restart));
             }
             app.restart_at = None;
-            let config = app.config.clone();
-            let prepared = self.prepare(link, &config)?;
-            if let Some(app) = self.applications.get_mut(name) {
-                app.instance = Some(prepared.instance); // serves once it is ready
-            }
+            // It serves once it is ready.
+            app.instance = Some(self.start_instance(link, &app.config)?);
             return Ok(None);
         }
         let (true, Some(instance)) = (app.ready, &app.instance) else { return Ok(None) };
@@ -386,6 +471,14 @@ impl Pools {
         let dynamic = matches!(app.config.processes, Processes::Dynamic { .. });
         let look = (dynamic && workers > 0).then(|| now + Duration::from_millis(200));
         Ok([decision.again, look].into_iter().flatten().min())
+    }
+}
+
+impl PooledApplication {
+    /// Whether no request is there, and none can come any more.
+    fn has_nothing_left(&self) -> bool {
+        let can_come = self.last_snapshot.as_ref().is_some_and(|last| last.strong_count() > 0);
+        !can_come && self.queue.load() == Load::default()
     }
 }
 
