@@ -1,5 +1,7 @@
 //! All that the API can be told to do.
 
+use serde_json::Value;
+
 use crate::certificate::CertificateName;
 use crate::change::Change;
 use crate::path::Path;
@@ -26,8 +28,10 @@ pub enum Command {
     PutCertificate {
         /// The name it gets.
         name: CertificateName,
-        /// The body, as it was sent: private key and certificate chain, to be checked.
+        /// The body: a bundle, checked by [`describe_bundle`](crate::describe_bundle).
         pem: Vec<u8>,
+        /// What the API shows of it.
+        description: Value,
     },
     /// Read the configuration again from where the server had it at its start, and restart all
     /// applications, without interrupting a request.

@@ -13,6 +13,7 @@
 //! makes this crate panic, recurse without bound or take memory out of proportion to its size.
 #![forbid(unsafe_code)]
 
+mod bundle;
 mod certificate;
 mod change;
 mod command;
@@ -25,6 +26,7 @@ mod status;
 mod store;
 mod translate;
 
+pub use bundle::describe_bundle;
 pub use certificate::{CertificateName, list_certificates};
 pub use change::Change;
 pub use command::Command;

@@ -52,8 +52,8 @@ impl Server {
                 "status": Status::default().to_value(),
             })),
             Command::GetStatus(path) => Status::default().get(&path),
-            Command::PutCertificate { name, .. } => {
-                match self.certificates.insert(name.as_str().to_owned(), json!({})) {
+            Command::PutCertificate { name, description, .. } => {
+                match self.certificates.insert(name.as_str().to_owned(), description) {
                     Some(_) => Refusal::CertificateExists.into(),
                     None => Done::CertificateStored.into(),
                 }
@@ -340,12 +340,18 @@ fn an_application_is_restarted_by_its_name() {
 #[test]
 fn certificates_are_stored_and_deleted_by_their_name() {
     let mut server = Server::new(json!({}));
-    let reply = server.request("PUT", "/certificates/a", "pem");
+    let pem = include_str!("../testdata/rsa.pem");
+    let reply = server.request("PUT", "/certificates/a", pem);
     assert_eq!(reply.body(), &json!({"success": "Certificate chain uploaded."}));
-    server.refused("PUT", "/certificates/a", "pem", (400, "Certificate already exists."));
-    server.shows("/certificates", json!({"a": {}}));
+    assert_eq!(
+        server.request("PUT", "/certificates/a", pem).body()["error"],
+        "Certificate already exists."
+    );
+    server.refused("PUT", "/certificates/b", "pem", (400, "Invalid certificate."));
+    server.shows("/certificates/a/key", json!("RSA (2048 bits)"));
+    server.shows("/certificates/a/chain/0/subject/common_name", json!("root"));
     server.refused("GET", "/certificates/b", "", (404, "Certificate doesn't exist."));
-    server.refused("GET", "/certificates/a/chain", "", BAD_PATH);
+    server.refused("GET", "/certificates/a/chain/1", "", BAD_PATH);
     server.refused("PUT", "/certificates", "pem", BAD_NAME);
     server.refused("PUT", "/certificates/a/chain", "pem", BAD_NAME);
     server.refused("POST", "/certificates/a", "pem", BAD_METHOD);

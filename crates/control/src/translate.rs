@@ -4,6 +4,7 @@ use howdah_config::json;
 use serde_json::Value;
 
 use crate::MAX_BODY;
+use crate::bundle::describe_bundle;
 use crate::certificate::CertificateName;
 use crate::change::Change;
 use crate::command::Command;
@@ -58,7 +59,10 @@ fn certificates(method: &[u8], steps: &[String], body: &[u8]) -> Result<Command,
     let [name] = steps else { return Err(Refusal::InvalidCertificateName) };
     let name = CertificateName::new(name)?;
     match method {
-        b"PUT" => Ok(Command::PutCertificate { name, pem: body.to_vec() }),
+        b"PUT" => {
+            let description = describe_bundle(body)?;
+            Ok(Command::PutCertificate { name, pem: body.to_vec(), description })
+        }
         b"DELETE" => Ok(Command::DeleteCertificate(name)),
         _ => Err(Refusal::InvalidMethod { allow: "GET, PUT, DELETE" }),
     }
