@@ -36,7 +36,13 @@ pub(crate) enum Feature {
 }
 
 /// The features of this version.
-const AVAILABLE: &[Feature] = &[];
+const AVAILABLE: &[Feature] = &[
+    Feature::Forwarded,
+    Feature::MatchConditions,
+    Feature::MimeTypes,
+    Feature::ResponseHeaders,
+    Feature::Rewrite,
+];
 
 /// Which features a document may use.
 #[derive(Debug, Clone, Copy)]

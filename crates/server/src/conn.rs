@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Instant, SystemTime};
 
+use howdah_config::ResponseHeader;
 use howdah_sys::log::Level;
 use tokio::net::{TcpStream, UnixStream};
 
@@ -14,11 +15,12 @@ use crate::files::Now;
 use crate::http1;
 use crate::limits::Limits;
 use crate::listener::{Accepted, AcceptedStream};
-use crate::message::Response;
+use crate::message::{Request, Response};
 use crate::php::dispatch;
 use crate::respond;
-use crate::route::{Decision, Router};
+use crate::route::{Decided, Decision, Router, response_headers};
 use crate::shard::{Counters, Shard};
+use crate::variables::{Added, Answer, Source};
 
 /// Serves a connection to its end.
 pub async fn serve(shard: &Rc<Shard>, accepted: Accepted) {
@@ -63,10 +65,13 @@ impl Handler for Site {
         let router = Router {
             snapshot: &snapshot,
             files: &shard.files,
+            scratch: &shard.scratch,
             log: &shard.shared.log,
             now: Now { monotonic: Instant::now(), wall: SystemTime::now() },
         };
-        match router.decide(&self.listener, &exchange.request) {
+        let begun = router.now.monotonic;
+        let Decided { decision, headers } = router.decide(&self.listener, &mut exchange.request);
+        let mut response = match decision {
             Decision::Respond(response) => response,
             Decision::Refuse(status, allow) => respond::error_allowing(status, allow),
             Decision::Php(application, script) => {
@@ -74,7 +79,11 @@ impl Handler for Site {
                 let run = dispatch::run(shard, &snapshot, &application, &script, exchange);
                 Box::pin(run).await
             }
+        };
+        if !headers.is_empty() {
+            self.change(&mut response, headers, &exchange.request, begun);
         }
+        response
     }
 
     fn error(&self, status: u16) -> Response {
@@ -82,6 +91,25 @@ impl Handler for Site {
     }
 
     fn finished(&self, _record: &Finished<'_>) {}
+}
+
+impl Site {
+    /// Changes header fields as the last action says.
+    fn change(
+        &self,
+        response: &mut Response,
+        changes: &[ResponseHeader],
+        request: &Request,
+        begun: Instant,
+    ) {
+        let fields = response.fields.clone();
+        let limits = self.shard.limits();
+        let length = response.body.len();
+        let added = Added { server: &limits.server, date: true, length, ..Added::default() };
+        let answer = Answer { status: response.status, fields: &fields, added, body_sent: 0 };
+        let source = Source { answer: Some(answer), ..Source::of(request, begun) };
+        response_headers::apply(changes, response, &source);
+    }
 }
 
 /// Counts a request for as long as it is being answered.

@@ -6,7 +6,8 @@
 //! (`Date`, `Server`, `Content-Length`, `Transfer-Encoding`, `Connection`) are never in the
 //! block: the connection writes them.
 
-use std::net::SocketAddr;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -21,7 +22,7 @@ pub struct Request {
     /// Request target as sent, in origin form (RFC 9112, 3.2.1); PHP's `REQUEST_URI`.
     pub target: Bytes,
     /// Decoded and normalised path: starts with `/`, holds no `.` or `..` segment, no empty
-    /// segment and no NUL.
+    /// segment and no NUL. Empty only if a route has rewritten it to nothing.
     pub path: Bytes,
     /// What follows the first `?` of the target, without it; empty if there is none.
     pub query: Bytes,
@@ -31,7 +32,8 @@ pub struct Request {
     pub host: Bytes,
     /// Header fields in the order received, names as sent.
     pub fields: Fields,
-    /// How the connection reached us.
+    /// How the connection reached us, or the client's address and scheme as told by a proxy that
+    /// the listener trusts.
     pub connection: Arc<ConnectionInfo>,
     /// Unique within the instance; appears in the log and in PHP error records.
     pub id: u64,
@@ -71,6 +73,29 @@ impl ConnectionInfo {
     /// `http` or `https`.
     pub fn scheme(&self) -> &'static str {
         if self.tls { "https" } else { "http" }
+    }
+}
+
+/// An address as scripts and logs see it; a unix socket is `unix:`.
+///
+/// Sockets that serve both families show IPv4 peers as IPv6, which nobody wants to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShownAddress(pub Option<IpAddr>);
+
+impl fmt::Display for ShownAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.map(|ip| ip.to_canonical()) {
+            None => f.write_str("unix:"),
+            Some(IpAddr::V6(v6)) => match v6.segments() {
+                // RFC 4291, 2.2, form 3, for what embeds an IPv4 address, as `inet_ntop` has it.
+                [0, 0, 0, 0, 0, 0, high, _] if high > 0 => {
+                    let [.., a, b, c, d] = v6.octets();
+                    write!(f, "::{a}.{b}.{c}.{d}")
+                }
+                _ => v6.fmt(f),
+            },
+            Some(ip) => ip.fmt(f),
+        }
     }
 }
 
@@ -123,7 +148,7 @@ impl Fields {
     }
 
     /// All fields in the order received.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         self.spans.iter().map(|span| (self.slice(span.name), self.slice(span.value)))
     }
 
@@ -133,7 +158,7 @@ impl Fields {
     }
 
     /// Values of all fields of this name.
-    pub fn get_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    pub fn get_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> + Clone {
         self.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name.as_bytes())).map(|(_, v)| v)
     }
 
@@ -155,7 +180,7 @@ impl Fields {
 /// A response before the protocol layer frames it.
 #[derive(Debug)]
 pub struct Response {
-    /// Status code, 200 to 599.
+    /// Status code, 200 to 599, or what a `return` of the configuration says, 0 to 999.
     pub status: u16,
     /// Reason phrase if it is not the registered one (PHP's `header("HTTP/1.1 404 Gone fishing")`).
     pub reason: Option<Bytes>,
@@ -165,12 +190,24 @@ pub struct Response {
     pub body: Body,
     /// The connection must not be used for another request.
     pub close: bool,
+    /// The connection adds `Server`, if it has a value for it.
+    pub adds_server: bool,
+    /// The connection adds `Date`.
+    pub adds_date: bool,
 }
 
 impl Response {
     /// A response without header fields.
     pub fn new(status: u16, body: Body) -> Self {
-        Response { status, reason: None, fields: FieldBlock::default(), body, close: false }
+        Response {
+            status,
+            reason: None,
+            fields: FieldBlock::default(),
+            body,
+            close: false,
+            adds_server: true,
+            adds_date: true,
+        }
     }
 
     /// Adds a field; see [`FieldBlock::push`].

@@ -76,11 +76,7 @@ pub fn reason(status: u16) -> &'static str {
 /// A response for an error: a small page that says the status and nothing about the inside.
 pub fn error(status: u16) -> Response {
     let reason = reason(status);
-    let page = format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <title>{status} {reason}</title></head>\
-         <body><h1>{status} {reason}</h1></body></html>\n"
-    );
+    let page = format!("<!doctype html><title>{status}</title><p>{status} {reason}</p>\n");
     let body = Body::Bytes(Bytes::from(page));
     let mut response = Response::new(status, body).with("Content-Type", "text/html");
     if status == 503 {

@@ -24,6 +24,7 @@ use crate::listener::{self, Accepted, Socket};
 use crate::php::application::{Instance, Key, Queue};
 use crate::php::pending::Failure;
 use crate::php::thread::{Ask, PhpThread};
+use crate::route::Scratch;
 use crate::snapshot::Snapshot;
 
 /// What all threads share.
@@ -138,6 +139,8 @@ pub struct Shard {
     pub shared: Arc<Shared>,
     /// Files.
     pub files: Files,
+    /// Memory for deciding a request.
+    pub scratch: RefCell<Scratch>,
     /// PHP.
     pub php: Rc<PhpThread>,
     /// All threads, to hand connections over.
@@ -203,6 +206,7 @@ fn run(
     let shard = Rc::new(Shard {
         shared,
         files: Files::new(files::Limits::default()),
+        scratch: RefCell::default(),
         php,
         counters: Arc::clone(&handles[number as usize].counters),
         handles,

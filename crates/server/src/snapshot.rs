@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use howdah_config::{self as config, ActionKind, Config, Part, Pass, Template, Variable};
+use howdah_config::{self as config, Config, Part, Pass, Template, Variable};
 
 use bytes::Bytes;
 
@@ -15,18 +15,28 @@ use crate::files;
 use crate::limits::Limits;
 use crate::php::application::Queue;
 use crate::php::target::Target;
+use crate::route::location;
 
 /// A compiled configuration.
 #[derive(Debug)]
 pub struct Snapshot {
     /// The document and its typed form.
     pub config: Config,
-    /// Where each listener's requests go, by the listener's name.
-    pub listeners: HashMap<String, CompiledPass>,
+    /// Listeners by name.
+    pub listeners: HashMap<String, Listener>,
     /// Routes; the one without a name is under the empty one.
     pub routes: HashMap<String, Vec<Step>>,
     /// Applications by name.
     pub applications: HashMap<String, Arc<Application>>,
+}
+
+/// A listener as requests see it.
+#[derive(Debug)]
+pub struct Listener {
+    /// Where requests go.
+    pub pass: CompiledPass,
+    /// Who is believed about the client, in the order in which it is asked.
+    pub proxies: Vec<config::Forwarded>,
 }
 
 /// An application as requests see it.
@@ -52,15 +62,44 @@ pub struct Step {
 
 /// What is done with a request.
 #[derive(Debug)]
-pub enum Action {
+pub struct Action {
+    /// What takes the request.
+    pub kind: ActionKind,
+    /// The path that takes the place of the request's beforehand.
+    pub rewrite: Option<Template>,
+    /// Fields that are set in the response or taken out of it.
+    pub response_headers: Vec<config::ResponseHeader>,
+}
+
+/// What takes a request.
+#[derive(Debug)]
+pub enum ActionKind {
     /// Somebody else decides.
     Pass(CompiledPass),
     /// An answer without a body of interest.
-    Return(config::Return),
+    Return(Return),
     /// Another HTTP server. Refused by `howdah-config` until there is a proxy.
     Proxy(config::Address),
     /// Files.
     Share(Box<Share>),
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Return {
+    /// Status.
+    pub status: u16,
+    /// Where else to go.
+    pub location: Option<Location>,
+}
+
+/// The value of a `Location` field.
+#[derive(Debug)]
+pub enum Location {
+    /// Known before, and encoded.
+    Fixed(Bytes),
+    /// Known when its variables are.
+    Variable(Template),
 }
 
 /// Where a request goes on.
@@ -116,7 +155,7 @@ impl Snapshot {
         let listeners = config
             .listeners
             .iter()
-            .map(|listener| (listener.name.clone(), compile_pass(&listener.pass)))
+            .map(|listener| (listener.name.clone(), Listener::new(listener)))
             .collect();
         let routes = config
             .routes
@@ -174,6 +213,16 @@ impl Snapshot {
     }
 }
 
+impl Listener {
+    fn new(listener: &config::Listener) -> Self {
+        let proxies = [&listener.forwarded, &listener.client_ip];
+        Listener {
+            pass: compile_pass(&listener.pass),
+            proxies: proxies.into_iter().flatten().cloned().collect(),
+        }
+    }
+}
+
 impl Application {
     /// The target of this name; without a name the only one.
     pub fn target(&self, name: Option<&str>) -> Option<&Target> {
@@ -205,17 +254,30 @@ fn compile_pass(pass: &Pass) -> CompiledPass {
 }
 
 fn compile_action(action: &config::Action, mime: &Arc<files::mime::MimeTypes>) -> Action {
-    match &action.kind {
-        ActionKind::Pass(pass) => Action::Pass(compile_pass(pass)),
-        ActionKind::Return(answer) => Action::Return(answer.clone()),
-        ActionKind::Proxy(address) => Action::Proxy(address.clone()),
-        ActionKind::Share(share) => Action::Share(Box::new(Share {
+    let kind = match &action.kind {
+        config::ActionKind::Pass(pass) => ActionKind::Pass(compile_pass(pass)),
+        config::ActionKind::Return(answer) => ActionKind::Return(compile_return(answer)),
+        config::ActionKind::Proxy(address) => ActionKind::Proxy(address.clone()),
+        config::ActionKind::Share(share) => ActionKind::Share(Box::new(Share {
             paths: share.paths.iter().map(|path| compile_path(path, share, mime)).collect(),
             chroot: share.chroot.clone(),
             scripts: share.scripts.clone(),
             fallback: share.fallback.as_ref().map(|action| compile_action(action, mime)),
         })),
+    };
+    Action {
+        kind,
+        rewrite: action.rewrite.clone(),
+        response_headers: action.response_headers.clone(),
     }
+}
+
+fn compile_return(answer: &config::Return) -> Return {
+    let location = answer.location.as_ref().map(|template| match template.constant() {
+        Some(text) => Location::Fixed(location::encode(text.as_bytes()).into()),
+        None => Location::Variable(template.clone()),
+    });
+    Return { status: answer.status, location }
 }
 
 fn compile_path(

@@ -1,108 +1,193 @@
 //! Values of the variables that templates name.
 
+use std::cell::RefCell;
+use std::io::Write;
+use std::time::Instant;
+
+use bytes::Bytes;
 use howdah_config::{Template, Variable};
+use howdah_sys::clock;
 
-use crate::message::Request;
+use crate::message::{ConnectionInfo, FieldBlock, Request, ShownAddress};
+use crate::route::query;
 
-/// Expands a template for a request. Variables of the response are empty at this time.
-pub fn expand(template: &Template, request: &Request) -> Vec<u8> {
-    let mut out = Vec::new();
-    template.expand(&mut out, |variable, out| write(variable, request, out));
-    out
+/// What variables take their values from.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    /// The request; `None` if its head was refused.
+    pub request: Option<&'a Request>,
+    /// The connection that it came on, or what a trusted proxy says of it.
+    pub connection: &'a ConnectionInfo,
+    /// The response, once there is one.
+    pub answer: Option<Answer<'a>>,
+    /// When the request began to arrive.
+    pub begun: Instant,
 }
 
-/// Appends the value of a variable.
-pub fn write(variable: &Variable, request: &Request, out: &mut Vec<u8>) {
+/// What variables say of a response.
+#[derive(Debug, Clone, Copy)]
+pub struct Answer<'a> {
+    /// Status code.
+    pub status: u16,
+    /// Header fields, without those below.
+    pub fields: &'a FieldBlock,
+    /// Fields that the connection adds.
+    pub added: Added<'a>,
+    /// Bytes of the body that were sent.
+    pub body_sent: u64,
+}
+
+/// Header fields that the connection writes by itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Added<'a> {
+    /// Value of `Server`; none if empty.
+    pub server: &'a [u8],
+    /// Whether there is a `Date`.
+    pub date: bool,
+    /// `Content-Length`.
+    pub length: Option<u64>,
+    /// Whether there is `Transfer-Encoding: chunked`.
+    pub chunked: bool,
+    /// Value of `Connection`; none if empty.
+    pub connection: &'static str,
+}
+
+impl<'a> Source<'a> {
+    /// A request that has not been answered.
+    pub fn of(request: &'a Request, begun: Instant) -> Self {
+        Source { request: Some(request), connection: &request.connection, answer: None, begun }
+    }
+
+    /// The text that a template comes to.
+    pub fn expand(&self, template: &Template) -> Vec<u8> {
+        let mut out = Vec::new();
+        template.expand(&mut out, |variable, out| {
+            self.write(variable, out);
+        });
+        out
+    }
+
+    /// Appends the value of a variable. `false` if it has none, which is not the same to the
+    /// access log as an empty one.
+    pub fn write(&self, variable: &Variable, out: &mut Vec<u8>) -> bool {
+        match variable {
+            Variable::BodyBytesSent => {
+                number(out, self.answer.map_or(0, |answer| answer.body_sent))
+            }
+            Variable::RemoteAddress => put(out, format_args!("{}", self.remote())),
+            Variable::RequestTime => {
+                let elapsed = self.begun.elapsed();
+                put(out, format_args!("{}.{:03}", elapsed.as_secs(), elapsed.subsec_millis()))
+            }
+            Variable::ResponseHeader(name) => self.response_field(name, out),
+            Variable::Status => match self.answer {
+                Some(answer) => put(out, format_args!("{:03}", answer.status)),
+                None => false,
+            },
+            Variable::TimeLocal => {
+                local_time(out);
+                true
+            }
+            _ => self.request.is_some_and(|request| request_variable(variable, request, out)),
+        }
+    }
+
+    fn remote(&self) -> ShownAddress {
+        ShownAddress(self.connection.peer.map(|peer| peer.ip()))
+    }
+
+    fn response_field(&self, name: &str, out: &mut Vec<u8>) -> bool {
+        let Some(answer) = &self.answer else { return false };
+        if let Some((_, value)) = answer.fields.iter().find(|(other, _)| is_named(other, name)) {
+            return text(out, value);
+        }
+        let added = &answer.added;
+        match name {
+            "server" if !added.server.is_empty() => text(out, added.server),
+            "date" if added.date => {
+                let now = std::time::SystemTime::now();
+                text(out, httpdate::fmt_http_date(now).as_bytes())
+            }
+            "content-length" => added.length.is_some_and(|length| number(out, length)),
+            "transfer-encoding" if added.chunked => text(out, b"chunked"),
+            "connection" if !added.connection.is_empty() => text(out, added.connection.as_bytes()),
+            _ => false,
+        }
+    }
+}
+
+fn request_variable(variable: &Variable, request: &Request, out: &mut Vec<u8>) -> bool {
+    let present = |out: &mut Vec<u8>, value: &Bytes| !value.is_empty() && text(out, value);
     match variable {
         Variable::Argument(name) => {
-            if let Some(value) = argument(&request.query, name.as_bytes()) {
-                decode_argument(value, out);
-            }
+            let value = query::argument(&request.query, name.as_bytes());
+            value.is_some_and(|value| {
+                out.extend(query::decoded(value));
+                true
+            })
         }
         Variable::Cookie(name) => {
-            let cookies = request.fields.get_all("cookie").flat_map(cookies);
-            let found = cookies.filter(|(n, _)| *n == name.as_bytes()).last();
-            out.extend_from_slice(found.map(|(_, value)| value).unwrap_or_default());
+            let mut cookies = request.fields.get_all("cookie").flat_map(query::cookies);
+            let found = cookies.find(|(other, _)| *other == name.as_bytes());
+            found.is_some_and(|(_, value)| text(out, value))
         }
-        Variable::Header(name) => {
-            out.extend_from_slice(request.fields.get(name).unwrap_or_default());
-        }
-        Variable::Host => out.extend_from_slice(&request.host),
-        Variable::Method => out.extend_from_slice(&request.method),
-        Variable::RemoteAddress => match request.connection.peer {
-            Some(peer) => {
-                out.extend_from_slice(peer.ip().to_canonical().to_string().as_bytes());
-            }
-            None => out.extend_from_slice(b"unix:"),
-        },
-        Variable::RequestId => out.extend_from_slice(format!("{:032x}", request.id).as_bytes()),
+        Variable::Header(name) => request.fields.get(name).is_some_and(|value| text(out, value)),
+        Variable::Host => present(out, &request.host),
+        Variable::Method => text(out, &request.method),
+        Variable::RequestId => put(out, format_args!("{:032x}", request.id)),
         Variable::RequestLine => {
             let version = request.version.as_str().as_bytes();
-            for part in [&request.method, &b" "[..], &request.target, b" ", version] {
-                out.extend_from_slice(part);
-            }
+            let parts = [&request.method, &b" "[..], &request.target, b" ", version];
+            parts.into_iter().all(|part| text(out, part))
         }
-        Variable::RequestUri => out.extend_from_slice(&request.target),
-        Variable::Uri => out.extend_from_slice(&request.path),
+        Variable::RequestUri => text(out, &request.target),
+        Variable::Uri => text(out, &request.path),
+        // Not the request's: `Source::write` has them.
         Variable::BodyBytesSent
+        | Variable::RemoteAddress
         | Variable::RequestTime
         | Variable::ResponseHeader(_)
         | Variable::Status
-        | Variable::TimeLocal => {}
+        | Variable::TimeLocal => false,
     }
 }
 
-/// Names and values of a `Cookie` field.
-fn cookies(field: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    field.split(|b| *b == b';').filter_map(|pair| {
-        let pair = pair.trim_ascii();
-        let equals = memchr::memchr(b'=', pair)?;
-        Some((&pair[..equals], &pair[equals + 1..]))
-    })
+/// Whether a field has the name of a variable, in which `-` stands for `_` too.
+fn is_named(field: &[u8], name: &str) -> bool {
+    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    field.len() == name.len() && field.iter().map(|byte| plain(*byte)).eq(name.bytes())
 }
 
-/// The last argument of this name, still encoded.
-fn argument<'a>(query: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-    query.rsplit(|b| *b == b'&').find_map(|pair| {
-        let equals = memchr::memchr(b'=', pair).unwrap_or(pair.len());
-        (&pair[..equals] == name).then(|| pair.get(equals + 1..).unwrap_or_default())
-    })
+fn text(out: &mut Vec<u8>, value: &[u8]) -> bool {
+    out.extend_from_slice(value);
+    true
 }
 
-/// Percent-decodes; `+` is a space, as in forms. What is no escape stands for itself.
-fn decode_argument(value: &[u8], out: &mut Vec<u8>) {
-    let mut rest = value;
-    while let [first, after @ ..] = rest {
-        rest = after;
-        let digit = |byte: Option<&u8>| byte.and_then(|b| (*b as char).to_digit(16));
-        match (first, digit(after.first()), digit(after.get(1))) {
-            (b'%', Some(high), Some(low)) => {
-                out.push((high * 16 + low) as u8);
-                rest = &after[2..];
-            }
-            (b'+', _, _) => out.push(b' '),
-            _ => out.push(*first),
+fn number(out: &mut Vec<u8>, value: u64) -> bool {
+    put(out, format_args!("{value}"))
+}
+
+fn put(out: &mut Vec<u8>, value: std::fmt::Arguments<'_>) -> bool {
+    // Writing to memory does not fail.
+    out.write_fmt(value).is_ok()
+}
+
+/// Appends the local time, formatted once a second per thread.
+fn local_time(out: &mut Vec<u8>) {
+    thread_local! {
+        static TEXT: RefCell<(u64, String)> = const { RefCell::new((u64::MAX, String::new())) };
+    }
+    let now = clock::wall_seconds();
+    TEXT.with_borrow_mut(|(second, text)| {
+        if *second != now {
+            *second = now;
+            text.clear();
+            clock::log_date(now, text);
         }
-    }
+        out.extend_from_slice(text.as_bytes());
+    });
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arguments_are_decoded_and_the_last_one_counts() {
-        assert_eq!(argument(b"a=1&b=2&a=3", b"a"), Some(&b"3"[..]));
-        assert_eq!(argument(b"a&b=2", b"a"), Some(&b""[..]));
-        assert_eq!(argument(b"ab=1", b"a"), None);
-        let mut out = Vec::new();
-        decode_argument(b"a+b%20c%zz%4", &mut out);
-        assert_eq!(out, b"a b c%zz%4");
-    }
-
-    #[test]
-    fn cookies_are_taken_apart() {
-        let found: Vec<_> = cookies(b"a=1; b=2=3;c").collect();
-        assert_eq!(found, [(&b"a"[..], &b"1"[..]), (b"b", b"2=3")]);
-    }
-}
+#[path = "variables_tests.rs"]
+mod tests;

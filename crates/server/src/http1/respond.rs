@@ -63,13 +63,15 @@ pub(super) fn put_head(
     limits: &Limits,
 ) {
     put_status(out, response.status, response.reason.as_ref());
-    if !limits.server.is_empty() {
+    if response.adds_server && !limits.server.is_empty() {
         out.put(b"Server: ");
         out.put(&limits.server);
         out.put(b"\r\n");
     }
-    out.put(&date::line());
-    out.put(b"\r\n");
+    if response.adds_date {
+        out.put(&date::line());
+        out.put(b"\r\n");
+    }
     out.put(response.fields.as_bytes());
     match framing {
         Framing::Length(len, _) => {

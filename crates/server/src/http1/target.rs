@@ -40,6 +40,18 @@ pub enum TargetError {
     AboveRoot,
 }
 
+impl TargetError {
+    /// What the log says about it.
+    pub fn reason(self) -> &'static str {
+        match self {
+            TargetError::Form => "the target is no path and no http URI",
+            TargetError::Byte => "a byte that no target may have",
+            TargetError::Escape => "a malformed percent escape in the path",
+            TargetError::AboveRoot => "the path leads above the root",
+        }
+    }
+}
+
 impl Target {
     /// Takes apart a target in origin form (RFC 9112, 3.2.1).
     pub fn parse(target: &[u8]) -> Result<Target, TargetError> {

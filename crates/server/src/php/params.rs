@@ -5,12 +5,13 @@
 //! `HTTP_…`, and their names hold letters, digits and hyphens only.
 
 use std::fmt::Write;
+use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 
 use howdah_wire::request::Params;
 
 use super::target::Script;
-use crate::message::Request;
+use crate::message::{Request, ShownAddress};
 
 /// Value of `SERVER_SOFTWARE`.
 const SOFTWARE: &str = concat!("Howdah/", env!("CARGO_PKG_VERSION"));
@@ -56,13 +57,13 @@ pub fn write(params: &mut Params, request: &Request, script: &Script, body_len: 
     }
     params.push(b"GATEWAY_INTERFACE", b"CGI/1.1");
     params.push(b"SERVER_SOFTWARE", SOFTWARE.as_bytes());
-    address(params, "REMOTE_ADDR", connection.peer.map(|peer| peer.ip()), b"unix:");
+    address(params, "REMOTE_ADDR", connection.peer.map(|peer| peer.ip()));
     number(params, "REMOTE_PORT", connection.peer.map_or(0, |peer| u64::from(peer.port())));
     let local = connection.local.map(|local| local.ip());
-    address(params, "SERVER_ADDR", local, b"unix:");
+    address(params, "SERVER_ADDR", local);
     number(params, "SERVER_PORT", connection.local.map_or(80, |local| u64::from(local.port())));
     match local {
-        Some(ip) if request.host.is_empty() => address(params, "SERVER_NAME", Some(ip), b""),
+        Some(ip) if request.host.is_empty() => address(params, "SERVER_NAME", Some(ip)),
         _ => params.push(b"SERVER_NAME", &request.host),
     }
     // PHP refuses to run under some configurations without it; its being set by the server is
@@ -78,15 +79,8 @@ fn has_body(request: &Request, body_len: u64) -> bool {
         || request.fields.get("transfer-encoding").is_some()
 }
 
-fn address(params: &mut Params, name: &str, ip: Option<std::net::IpAddr>, otherwise: &[u8]) {
-    match ip {
-        Some(ip) => {
-            // Sockets that serve both families show IPv4 peers as IPv6; scripts expect IPv4.
-            let text = ip.to_canonical().to_string();
-            params.push(name.as_bytes(), text.as_bytes());
-        }
-        None => params.push(name.as_bytes(), otherwise),
-    }
+fn address(params: &mut Params, name: &str, ip: Option<IpAddr>) {
+    params.push(name.as_bytes(), ShownAddress(ip).to_string().as_bytes());
 }
 
 /// Header fields as `HTTP_…`; several fields of one name are joined, as RFC 9110, 5.2 allows.

@@ -109,7 +109,7 @@ pub fn respond(head: CheckedHead, handle: Handle) -> Response {
         (None, length) => Body::Stream(Box::new(ScriptBody { handle, remaining: length })),
     };
     let CheckedHead { status, reason, fields, .. } = head;
-    Response { status, reason, fields, body, close: false }
+    Response { reason, fields, ..Response::new(status, body) }
 }
 
 /// A complete body whose announced length is wrong.

@@ -1,0 +1,71 @@
+//! Whether a request meets the conditions of a step.
+//!
+//! Conditions are compared in memory, the cheap ones first. None of them allocates: what must be
+//! decoded is decoded once for a request, into memory that the thread uses again.
+
+use std::time::Instant;
+
+use howdah_config::{Match, Scheme};
+
+use super::query::{self, Query};
+use crate::message::Request;
+use crate::variables::Source;
+
+/// Memory for conditions that need some.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    query: Query,
+    text: Vec<u8>,
+}
+
+impl Scratch {
+    /// Makes ready for another request.
+    pub fn clear(&mut self) {
+        self.query.clear();
+        self.text.clear();
+    }
+}
+
+/// Whether all conditions hold; `begun` is when the request began to arrive.
+pub fn holds(conditions: &Match, request: &Request, begun: Instant, scratch: &mut Scratch) -> bool {
+    let Match {
+        method,
+        scheme,
+        host,
+        source,
+        destination,
+        uri,
+        query,
+        arguments,
+        headers,
+        cookies,
+        condition,
+    } = conditions;
+    let connection = &request.connection;
+    uri.as_ref().is_none_or(|uri| uri.matches(&request.path))
+        && method.as_ref().is_none_or(|method| method.matches(&request.method))
+        && host.as_ref().is_none_or(|host| host.matches(&request.host))
+        && scheme.is_none_or(|scheme| connection.tls == (scheme == Scheme::Https))
+        && source.as_ref().is_none_or(|source| source.matches(connection.peer))
+        && destination.as_ref().is_none_or(|local| local.matches(connection.local))
+        && headers.as_ref().is_none_or(|headers| headers.matches(request.fields.iter()))
+        && cookies.as_ref().is_none_or(|cookies| cookies.matches(cookies_of(request)))
+        && query.as_ref().is_none_or(|query| query.matches(scratch.query.text(&request.query)))
+        && arguments
+            .as_ref()
+            .is_none_or(|arguments| arguments.matches(scratch.query.arguments(&request.query)))
+        && condition.as_ref().is_none_or(|condition| {
+            let source = Source::of(request, begun);
+            condition.holds(&mut scratch.text, |variable, out| {
+                source.write(variable, out);
+            })
+        })
+}
+
+fn cookies_of(request: &Request) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+    request.fields.get_all("cookie").flat_map(query::cookies)
+}
+
+#[cfg(test)]
+#[path = "matching_tests.rs"]
+mod tests;

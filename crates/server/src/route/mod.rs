@@ -1,0 +1,242 @@
+//! What a request comes to: from the listener through routes to an answer, a script, or an error.
+//!
+//! 1. Trusted proxies tell who the client is (`forwarded`).
+//! 2. The listener passes the request on; in each route the first step whose conditions hold
+//!    (`matching`) has an action.
+//! 3. The action may rewrite the path (`rewrite`). Then it passes the request on again, or it is
+//!    the last one: an answer (`location`), an application, or a file (`share`), whose fallback is
+//!    another action.
+//! 4. The last action's `response_headers` change the response.
+//!
+//! Nothing here waits: routes are compared in memory, and files are looked up with calls that
+//! the cache mostly saves.
+
+mod forwarded;
+pub mod location;
+mod matching;
+pub mod query;
+pub mod response_headers;
+mod rewrite;
+mod share;
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use howdah_config::{ResponseHeader, Target};
+use howdah_sys::log::{Level, Log};
+
+use crate::body::Body;
+use crate::files::{Files, Now};
+use crate::message::{Request, Response};
+use crate::php::target::Script;
+use crate::snapshot::{Action, ActionKind, Application, CompiledPass, Location, Return, Snapshot};
+use crate::variables::Source;
+
+pub use self::matching::Scratch;
+
+/// How often one request may be passed on, as in Unit; a document that passes in a circle ends
+/// here.
+const MOST_PASSES: usize = 256;
+
+/// What a request comes to.
+#[derive(Debug)]
+pub enum Decision {
+    /// An answer is there.
+    Respond(Response),
+    /// A script answers.
+    Php(Arc<Application>, Script),
+    /// An error: its status, and what `Allow` says.
+    Refuse(u16, Option<&'static str>),
+}
+
+/// A decision, and what the action behind it does to the response.
+#[derive(Debug)]
+pub struct Decided<'s> {
+    /// The decision.
+    pub decision: Decision,
+    /// For [`response_headers::apply`].
+    pub headers: &'s [ResponseHeader],
+}
+
+/// Decides requests on one thread.
+pub struct Router<'s> {
+    /// The configuration that the request is decided by.
+    pub snapshot: &'s Snapshot,
+    /// Files of this thread.
+    pub files: &'s Files,
+    /// Memory of this thread.
+    pub scratch: &'s RefCell<Scratch>,
+    /// For `log_route`.
+    pub log: &'s Log,
+    /// The time of the request.
+    pub now: Now,
+}
+
+/// What has the request next.
+enum Next<'s> {
+    Pass(&'s CompiledPass),
+    Action(&'s Action),
+    Over(Decision),
+}
+
+impl<'s> Router<'s> {
+    /// Decides a request that came in through a listener; its address, scheme and path may change.
+    pub fn decide(&self, listener: &str, request: &mut Request) -> Decided<'s> {
+        if self.logs() {
+            let text = String::from_utf8_lossy;
+            let (method, target) = (text(&request.method), text(&request.target));
+            let version = request.version.as_str();
+            let line = format_args!("http request line \"{method} {target} {version}\"");
+            self.log.write(Level::Notice, line);
+        }
+        let Some(listener) = self.snapshot.listeners.get(listener) else {
+            let decision = Decision::Refuse(404, None); // the listener has just been removed
+            return Decided { decision, headers: &[] };
+        };
+        forwarded::apply(&listener.proxies, request);
+        self.scratch.borrow_mut().clear();
+        let mut next = Next::Pass(&listener.pass);
+        let mut headers: &[ResponseHeader] = &[];
+        for _ in 0..MOST_PASSES {
+            next = match next {
+                Next::Pass(pass) => self.pass(pass, request),
+                Next::Action(action) => {
+                    headers = &action.response_headers;
+                    self.action(action, request)
+                }
+                Next::Over(decision) => return Decided { decision, headers },
+            };
+        }
+        self.log.write(Level::Error, "routes pass requests on in a circle");
+        Decided { decision: Decision::Refuse(500, None), headers: &[] }
+    }
+
+    fn logs(&self) -> bool {
+        self.snapshot.config.settings.http.log_route
+    }
+
+    fn pass(&self, pass: &'s CompiledPass, request: &Request) -> Next<'s> {
+        match pass {
+            CompiledPass::Fixed(target) => self.target(target, request),
+            CompiledPass::Variable(template) => {
+                let name = Source::of(request, self.now.monotonic).expand(template);
+                let target = std::str::from_utf8(&name).ok().and_then(Target::parse);
+                match target {
+                    Some(target) => self.target(&target, request),
+                    None => refuse(404),
+                }
+            }
+        }
+    }
+
+    fn target(&self, target: &Target, request: &Request) -> Next<'s> {
+        match target {
+            Target::Route(name) => self.route(name.as_deref().unwrap_or(""), request),
+            Target::Application { name, target } => {
+                let application = self.snapshot.applications.get(name);
+                let found = application.and_then(|app| Some((app, app.target(target.as_deref())?)));
+                match found {
+                    // A path that was rewritten to nothing names no script.
+                    Some((application, target)) if !request.path.is_empty() => {
+                        let script = target.script(&request.path);
+                        Next::Over(Decision::Php(Arc::clone(application), script))
+                    }
+                    _ => refuse(404),
+                }
+            }
+            Target::Upstream(_) => refuse(502),
+        }
+    }
+
+    fn route(&self, name: &str, request: &Request) -> Next<'s> {
+        let Some(steps) = self.snapshot.routes.get(name) else { return refuse(404) };
+        let mut scratch = self.scratch.borrow_mut();
+        let begun = self.now.monotonic;
+        for (index, step) in steps.iter().enumerate() {
+            let selected = matching::holds(&step.conditions, request, begun, &mut scratch);
+            if self.logs() {
+                self.log_step(name, index, selected);
+            }
+            if selected {
+                return Next::Action(&step.action);
+            }
+        }
+        refuse(404)
+    }
+
+    fn log_step(&self, name: &str, index: usize, selected: bool) {
+        let slash = if name.is_empty() { "" } else { "/" };
+        let (level, what) = match selected {
+            true => (Level::Notice, "selected"),
+            false => (Level::Info, "discarded"),
+        };
+        self.log.write(level, format_args!("\"routes{slash}{name}/{index}\" {what}"));
+    }
+
+    fn action(&self, action: &'s Action, request: &mut Request) -> Next<'s> {
+        if let Some(template) = &action.rewrite {
+            match rewrite::path(template, &Source::of(request, self.now.monotonic)) {
+                Ok(path) => request.path = path,
+                Err(error) => {
+                    self.log.write(
+                        Level::Error,
+                        format_args!("\"rewrite\" gives no path: {}", error.reason()),
+                    );
+                    return refuse(500);
+                }
+            }
+            if self.logs() {
+                let path = String::from_utf8_lossy(&request.path);
+                self.log.write(Level::Notice, format_args!("URI rewritten to \"{path}\""));
+            }
+        }
+        match &action.kind {
+            ActionKind::Pass(pass) => Next::Pass(pass),
+            ActionKind::Return(answer) => Next::Over(self.answer(answer, request)),
+            ActionKind::Proxy(_) => refuse(502),
+            ActionKind::Share(share) => match self.share(share, request) {
+                Ok(decision) => Next::Over(decision),
+                Err(reason) => match &share.fallback {
+                    Some(fallback) if reason.falls_back() => {
+                        if self.logs() {
+                            self.log.write(Level::Notice, "\"fallback\" taken");
+                        }
+                        Next::Action(fallback)
+                    }
+                    _ => Next::Over(Decision::Refuse(reason.status(), reason.allow())),
+                },
+            },
+        }
+    }
+
+    /// As in Unit an error has its page and no location, and anything else no body.
+    fn answer(&self, answer: &Return, request: &Request) -> Decision {
+        if (400..600).contains(&answer.status) {
+            return Decision::Refuse(answer.status, None);
+        }
+        let mut response = Response::new(answer.status, Body::Empty);
+        // No client takes such a status for the end of its request.
+        response.close = answer.status < 200;
+        let location = answer.location.as_ref().map(|location| match location {
+            Location::Fixed(location) => location.clone(),
+            Location::Variable(template) => {
+                let location = Source::of(request, self.now.monotonic).expand(template);
+                Bytes::from(location::encode(&location))
+            }
+        });
+        if let Some(location) = location {
+            response.fields.push("Location", location);
+        }
+        Decision::Respond(response)
+    }
+}
+
+fn refuse<'s>(status: u16) -> Next<'s> {
+    Next::Over(Decision::Refuse(status, None))
+}
+
+#[cfg(test)]
+pub(crate) mod fixture;
+#[cfg(test)]
+mod tests;

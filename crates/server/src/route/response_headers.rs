@@ -1,0 +1,127 @@
+//! `response_headers` of an action: fields set in, or taken out of, its responses.
+
+use bytes::Bytes;
+use howdah_config::ResponseHeader;
+
+use crate::message::{FieldBlock, Response};
+use crate::variables::Source;
+
+/// Changes the fields of a response. As in Unit that concerns statuses from 200 to 399, and all
+/// values come from the fields as they were before.
+pub fn apply(changes: &[ResponseHeader], response: &mut Response, source: &Source<'_>) {
+    if changes.is_empty() || !(200..400).contains(&response.status) {
+        return;
+    }
+    let before = response.fields.as_bytes().len();
+    let mut lines = Vec::with_capacity(before + 64 * changes.len());
+    for (name, value) in response.fields.iter() {
+        if !changes.iter().any(|change| name.eq_ignore_ascii_case(change.name.as_bytes())) {
+            put(&mut lines, name, value);
+        }
+    }
+    let mut value = Vec::new();
+    for change in changes {
+        // The connection writes these two, unless it is told not to.
+        if change.name.eq_ignore_ascii_case("server") {
+            response.adds_server = false;
+        } else if change.name.eq_ignore_ascii_case("date") {
+            response.adds_date = false;
+        }
+        if let Some(template) = &change.value {
+            value.clear();
+            template.expand(&mut value, |variable, out| {
+                source.write(variable, out);
+            });
+            // What a request brought in must not end the line.
+            value.retain(|byte| !matches!(byte, b'\r' | b'\n' | 0));
+            put(&mut lines, change.name.as_bytes(), &value);
+        }
+    }
+    response.fields = FieldBlock::from_lines(Bytes::from(lines));
+}
+
+fn put(lines: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for part in [name, b": ", value, b"\r\n"] {
+        lines.extend_from_slice(part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use howdah_config::Template;
+
+    use super::*;
+    use crate::body::Body;
+    use crate::route::fixture::request;
+    use crate::variables::{Added, Answer};
+
+    fn changed(status: u16, changes: &[(&str, Option<&str>)], target: &str) -> Response {
+        let changes: Vec<_> = changes
+            .iter()
+            .map(|(name, value)| ResponseHeader {
+                name: (*name).to_owned(),
+                value: value.map(|value| Template::parse(value).unwrap()),
+            })
+            .collect();
+        let mut response = Response::new(status, Body::Empty)
+            .with("ETag", "\"1\"")
+            .with("Set-Cookie", "a=1")
+            .with("Set-Cookie", "b=2")
+            .with("X-Powered-By", "PHP");
+        let request = request(target, &[("X-From", "client")]);
+        let fields = response.fields.clone();
+        let answer = Answer { status, fields: &fields, added: Added::default(), body_sent: 0 };
+        let source = Source { answer: Some(answer), ..Source::of(&request, Instant::now()) };
+        apply(&changes, &mut response, &source);
+        response
+    }
+
+    #[test]
+    fn fields_are_added_replaced_and_taken_out_in_any_case() {
+        let response = changed(
+            200,
+            &[("etag", None), ("set-cookie", Some("c=3")), ("X-Foo", Some("$uri $header_x_from"))],
+            "/a",
+        );
+        assert_eq!(
+            response.fields.as_bytes(),
+            b"X-Powered-By: PHP\r\nset-cookie: c=3\r\nX-Foo: /a client\r\n"
+        );
+    }
+
+    #[test]
+    fn values_may_name_the_response_as_it_was() {
+        let changes =
+            [("X-Powered-By", None), ("X-Was", Some("$status $response_header_x_powered_by"))];
+        let response = changed(304, &changes, "/");
+        assert_eq!(response.fields.get("x-was"), Some(&b"304 PHP"[..]));
+    }
+
+    #[test]
+    fn errors_keep_their_fields() {
+        for status in [400, 404, 503] {
+            let response = changed(status, &[("ETag", None), ("X-Foo", Some("a"))], "/");
+            assert!(
+                response.fields.get("x-foo").is_none() && response.fields.get("etag").is_some()
+            );
+        }
+    }
+
+    #[test]
+    fn hardening_23_a_value_cannot_add_a_field() {
+        let response =
+            changed(200, &[("X-Foo", Some("$uri$arg_a"))], "/a%0d%0aX-Evil:1?a=%0aX-Evil:2");
+        assert!(response.fields.get("X-Evil").is_none());
+        assert_eq!(response.fields.get("x-foo"), Some(&b"/aX-Evil:1X-Evil:2"[..]));
+    }
+
+    #[test]
+    fn the_fields_of_the_connection_can_be_replaced_too() {
+        let response = changed(200, &[("Server", None), ("date", Some("today"))], "/");
+        assert!(!response.adds_server && !response.adds_date);
+        assert_eq!(response.fields.get("Date"), Some(&b"today"[..]));
+        assert!(changed(200, &[], "/").adds_server);
+    }
+}

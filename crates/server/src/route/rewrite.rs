@@ -1,0 +1,117 @@
+//! `rewrite`: another path in place of the request's.
+//!
+//! As in Unit the template comes to a target, percent-encoded, of which only the path counts: the
+//! request keeps its query, and scripts still see the target that was sent. Unlike Unit, values of
+//! variables are not decoded a second time. `$request_uri` alone is encoded as it was sent; all
+//! others stand for themselves, so that no `%3F` or `%2e` that a client sent twice encoded can end
+//! a path or climb out of it.
+
+use bytes::Bytes;
+use howdah_config::{Part, Template, Variable};
+
+use crate::http1::target::{Target, TargetError};
+use crate::variables::Source;
+
+/// The path that a template comes to: normalised like that of a request, and empty if the
+/// template comes to nothing.
+pub fn path(template: &Template, source: &Source<'_>) -> Result<Bytes, TargetError> {
+    let mut target = Vec::new();
+    for part in template.parts() {
+        match part {
+            Part::Literal(literal) => escape(literal.as_bytes(), b"", &mut target),
+            Part::Variable(Variable::RequestUri) => {
+                source.write(&Variable::RequestUri, &mut target);
+            }
+            Part::Variable(variable) => {
+                let mut value = Vec::new();
+                source.write(variable, &mut value);
+                escape(&value, b"%?#", &mut target);
+            }
+        }
+    }
+    if target.is_empty() {
+        return Ok(Bytes::new());
+    }
+    let parsed = Target::parse(&target)?;
+    Ok(Bytes::copy_from_slice(parsed.path(&target)))
+}
+
+/// Appends text; `also` and what no target may hold is percent-encoded.
+fn escape(text: &[u8], also: &[u8], out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for byte in text {
+        if matches!(byte, 0..=b' ' | 0x7f) || also.contains(byte) {
+            // Four bits are always an index of the sixteen digits.
+            let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
+            out.extend_from_slice(&[b'%', high, low]);
+        } else {
+            out.push(*byte);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::route::fixture::request;
+
+    fn rewritten(template: &str, target: &str) -> Result<String, TargetError> {
+        let template = Template::parse(template).unwrap();
+        let request = request(target, &[]);
+        let path = path(&template, &Source::of(&request, Instant::now()))?;
+        Ok(String::from_utf8(path.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn a_path_is_taken_as_if_it_had_been_sent() {
+        for (template, target, path) in [
+            ("/new", "/", "/new"),
+            ("/foo%2Fbar/./x/../y//z", "/", "/foo/bar/y/z"),
+            ("${uri}a", "/", "/a"),
+            ("/$host", "/", "/example.org"),
+            ("${request_uri}o%6F", "/%66", "/foo"),
+            ("${request_uri}/x", "/a?b", "/a"),
+            ("/new?some", "/foo?arg=val", "/new"),
+            ("/new#some", "/", "/new"),
+            ("/a b", "/", "/a b"),
+            ("", "/", ""),
+        ] {
+            assert_eq!(rewritten(template, target).as_deref(), Ok(path), "{template}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_path_is_refused() {
+        assert_eq!(rewritten("new", "/"), Err(TargetError::Form));
+        assert_eq!(rewritten("$arg_p", "/?p=x"), Err(TargetError::Form));
+        assert_eq!(rewritten("/%", "/"), Err(TargetError::Escape));
+        assert_eq!(rewritten("/$arg_p", "/?p=../../x"), Err(TargetError::AboveRoot));
+        assert_eq!(rewritten("/$arg_p", "/?p=%00"), Err(TargetError::Escape));
+    }
+
+    #[test]
+    fn hardening_22_a_value_is_not_decoded_twice() {
+        assert_eq!(rewritten("/x$uri.html", "/a%3Fb").as_deref(), Ok("/x/a?b.html"));
+        assert_eq!(rewritten("/x$uri", "/%252e%252e/a").as_deref(), Ok("/x/%2e%2e/a"));
+        assert_eq!(rewritten("/x/$arg_p", "/?p=a%2523b").as_deref(), Ok("/x/a%23b"));
+        assert_eq!(rewritten("/x/$arg_p/y", "/?p=a%0d%0ab").as_deref(), Ok("/x/a\r\nb/y"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_leads_out_of_the_directory_before_it(value in "[./%?#a-f0-9\\\\]{0,24}") {
+            let query: String = value.bytes().map(|byte| format!("%{byte:02x}")).collect();
+            match rewritten("/base/$arg_p", &format!("/?p={query}")) {
+                Ok(path) => {
+                    prop_assert!(path.starts_with('/'));
+                    prop_assert!(!path.split('/').any(|segment| matches!(segment, "." | "..")));
+                }
+                Err(error) => prop_assert_eq!(error, TargetError::AboveRoot),
+            }
+        }
+    }
+}

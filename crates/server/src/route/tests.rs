@@ -1,0 +1,184 @@
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use super::*;
+use crate::files;
+use crate::php::application::Queue;
+use crate::route::fixture::request;
+
+/// A configuration whose routes are asked.
+struct Routes {
+    snapshot: Snapshot,
+    files: Files,
+    scratch: RefCell<Scratch>,
+    log: Log,
+    logged: rustix::fd::OwnedFd,
+}
+
+impl Routes {
+    fn new(routes: &str) -> Self {
+        let pass = if routes.starts_with('[') { "routes" } else { "routes/main" };
+        let document = format!(
+            r#"{{"listeners": {{"*:80": {{"pass": "{pass}"}}}}, "routes": {routes},
+                 "settings": {{"http": {{"log_route": true}}}},
+                 "applications": {{"app": {{"type": "php", "root": "/www", "script": "i.php"}}}}}}"#
+        );
+        let config = howdah_config::parse(document.as_bytes()).unwrap();
+        let snapshot = Snapshot::compile(config, |_| Arc::new(Queue::new(1)));
+        let (logged, writer) = rustix::pipe::pipe().unwrap();
+        Routes {
+            snapshot,
+            files: Files::new(files::Limits::default()),
+            scratch: RefCell::default(),
+            log: Log::new(writer),
+            logged,
+        }
+    }
+
+    fn decide(&self, request: &mut Request) -> Decided<'_> {
+        let router = Router {
+            snapshot: &self.snapshot,
+            files: &self.files,
+            scratch: &self.scratch,
+            log: &self.log,
+            now: Now { monotonic: Instant::now(), wall: SystemTime::now() },
+        };
+        router.decide("*:80", request)
+    }
+
+    /// Status and location.
+    fn answer(&self, target: &str) -> (u16, Option<String>) {
+        match self.decide(&mut request(target, &[])).decision {
+            Decision::Respond(response) => {
+                let location = response.fields.get("Location").map(<[u8]>::to_vec);
+                (response.status, location.map(|value| String::from_utf8(value).unwrap()))
+            }
+            Decision::Refuse(status, _) => (status, None),
+            Decision::Php(_, script) => panic!("a script: {script:?}"),
+        }
+    }
+
+    fn status(&self, target: &str) -> u16 {
+        self.answer(target).0
+    }
+
+    fn log(&self) -> String {
+        let mut buffer = [0; 16 << 10];
+        let read = rustix::io::read(&self.logged, &mut buffer).unwrap();
+        String::from_utf8(buffer[..read].to_vec()).unwrap()
+    }
+}
+
+#[test]
+fn the_first_step_that_holds_decides() {
+    let routes = Routes::new(
+        r#"[{"match": {"uri": "/zero"}, "action": {"return": 200}},
+            {"match": {"uri": "/z*"}, "action": {"return": 201}}]"#,
+    );
+    assert_eq!((routes.status("/zero"), routes.status("/z"), routes.status("/")), (200, 201, 404));
+    let log = routes.log();
+    for line in [
+        r#"[notice] PID#TID http request line "GET /zero HTTP/1.1""#,
+        r#"[notice] PID#TID "routes/0" selected"#,
+        r#"[info] PID#TID "routes/0" discarded"#,
+        r#"[notice] PID#TID "routes/1" selected"#,
+    ] {
+        let (level, rest) = line.split_once(" PID#TID").unwrap();
+        let is_it = |logged: &str| logged.contains(level) && logged.ends_with(rest);
+        assert!(log.lines().any(is_it), "{line} is not in {log}");
+    }
+}
+
+#[test]
+fn routes_pass_to_routes_but_not_in_a_circle() {
+    let routes = Routes::new(
+        r#"{"main": [{"match": {"uri": "/loop"}, "action": {"pass": "routes/main"}},
+                     {"action": {"pass": "routes/$arg_to"}}],
+            "b": [{"action": {"return": 204}}], "empty": []}"#,
+    );
+    assert_eq!(routes.status("/?to=b"), 204);
+    assert_eq!(routes.status("/loop"), 500);
+    for target in ["/?to=empty", "/?to=nothing", "/?to=a%2Fb", "/", "/?to=%ff"] {
+        assert_eq!(routes.status(target), 404, "{target}");
+    }
+}
+
+#[test]
+fn a_rewritten_path_decides_from_then_on_and_the_target_stays() {
+    let routes = Routes::new(
+        r#"[{"match": {"uri": "/foo", "arguments": {"arg": "val"}},
+             "action": {"rewrite": "/new?some", "pass": "routes"}},
+            {"match": {"uri": "/new", "arguments": {"arg": "val"}}, "action": {"return": 200}},
+            {"match": {"uri": ""}, "action": {"return": 201}},
+            {"match": {"uri": "/nothing"}, "action": {"rewrite": "", "pass": "routes"}},
+            {"match": {"uri": "/same"}, "action": {"rewrite": "/x$uri", "return": 301, "location": "$uri"}},
+            {"match": {"uri": "/bad"}, "action": {"rewrite": "$arg_x", "return": 200}},
+            {"match": {"uri": "/circle*"}, "action": {"rewrite": "${uri}x", "pass": "routes"}}]"#,
+    );
+    let mut asked = request("/foo?arg=val", &[]);
+    assert!(matches!(routes.decide(&mut asked).decision, Decision::Respond(r) if r.status == 200));
+    let parts = [&asked.path, &asked.query, &asked.target];
+    assert_eq!(parts, ["/new", "arg=val", "/foo?arg=val"]);
+    assert_eq!(routes.log().matches(r#"URI rewritten to "/new""#).count(), 1);
+    assert_eq!(routes.status("/nothing"), 201);
+    assert_eq!(routes.answer("/same"), (301, Some("/x/same".to_owned())));
+    assert_eq!((routes.status("/bad?x=y"), routes.status("/bad?x=/../a")), (500, 500));
+    drop(routes.log());
+    let quiet = Routes::new(r#"[{"action": {"rewrite": "${uri}x", "pass": "routes"}}]"#);
+    assert!(quiet.snapshot.routes.contains_key(""));
+}
+
+#[test]
+fn a_script_is_not_asked_for_a_path_that_is_nothing() {
+    let routes = Routes::new(
+        r#"[{"match": {"uri": "/none"}, "action": {"rewrite": "", "pass": "applications/app"}},
+            {"action": {"rewrite": "/a/$host", "pass": "applications/app"}}]"#,
+    );
+    assert_eq!(routes.status("/none"), 404);
+    let mut asked = request("/b", &[]);
+    assert!(matches!(routes.decide(&mut asked).decision, Decision::Php(..)));
+    assert_eq!(asked.path, "/a/example.org");
+}
+
+#[test]
+fn a_return_may_have_a_location() {
+    let routes = Routes::new(
+        r##"[{"match": {"uri": "/fixed"}, "action": {"return": 302, "location": "/a b?c=d"}},
+            {"match": {"uri": "/var"}, "action": {"return": 301, "location": "/#$arg_a"}},
+            {"match": {"uri": "/empty"}, "action": {"return": 301, "location": ""}},
+            {"match": {"uri": "/error"}, "action": {"return": 404, "location": "/x"}},
+            {"match": {"uri": "/zero"}, "action": {"return": 0}},
+            {"action": {"return": 999}}]"##,
+    );
+    let answer = |target| routes.answer(target);
+    assert_eq!(answer("/fixed"), (302, Some("/a%20b?c=d".to_owned())));
+    assert_eq!(answer("/var?a=%23foo%3Fbar"), (301, Some("/#%23foo%3Fbar".to_owned())));
+    assert_eq!(answer("/var?a=%0d%0aX:y"), (301, Some("/#%0D%0AX:y".to_owned())));
+    assert_eq!(answer("/empty"), (301, Some(String::new())));
+    assert_eq!((answer("/error"), answer("/")), ((404, None), (999, None)));
+    let Decision::Respond(zero) = routes.decide(&mut request("/zero", &[])).decision else {
+        panic!("no answer")
+    };
+    assert!(zero.status == 0 && zero.close);
+}
+
+#[test]
+fn only_the_last_action_changes_the_response() {
+    let routes = Routes::new(
+        r#"{"main": [{"match": {"uri": "/share"},
+                      "action": {"share": "/nonexistent", "response_headers": {"X-Share": "a"},
+                                 "fallback": {"return": 200, "response_headers": {"X-Foo": "a"}}}},
+                     {"match": {"uri": "/app"},
+                      "action": {"pass": "applications/app", "response_headers": {"X-App": "a"}}},
+                     {"action": {"pass": "routes/b", "response_headers": {"X-Foo": "a"}}}],
+            "b": [{"action": {"return": 200}}]}"#,
+    );
+    let names = |target| {
+        let decided = routes.decide(&mut request(target, &[]));
+        decided.headers.iter().map(|change| change.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("/share"), ["X-Foo"]);
+    assert_eq!(names("/app"), ["X-App"]);
+    assert!(names("/").is_empty());
+    assert_eq!(routes.log().matches("\"fallback\" taken").count(), 1);
+}
