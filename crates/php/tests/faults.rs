@@ -52,7 +52,7 @@ fn the_time_limit_ends_an_endless_loop() {
         let answer = application.run("set_time_limit(1); while (true);");
         assert_eq!(answer.status, 500);
         assert!(answer.logged("Maximum execution time of 1 second exceeded"), "{:?}", answer.log);
-        assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
         assert!(answer.done.unwrap().cpu_us > 300_000);
     }
     assert_eq!(application.run("echo 'alive';").text(), "alive");
