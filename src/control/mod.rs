@@ -100,10 +100,7 @@ fn restart(args: &RestartArgs) -> Result<(), Failure> {
     let client = Client::new(&args.server.control)?;
     for name in &args.applications {
         let target = format!("/control/applications/{}/restart", encode(name, |_| false));
-        client.request("POST", &target, b"").map_err(|failure| match failure {
-            Failure::Failed(problem) => Failure::Failed(format!("{name}: {problem}")),
-            unreachable => unreachable,
-        })?;
+        client.request("POST", &target, b"")?;
         show(&format!("{name}: restarted\n"))?;
     }
     Ok(())

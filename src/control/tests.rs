@@ -88,6 +88,7 @@ fn answer(mut connection: UnixStream, store: &Mutex<Store>) {
             Asked::RestartApplication { name } if store.has_application(&name) => {
                 Ok(Done::Restarted.into())
             }
+            Asked::RestartApplication { name } => Err(Refusal::NoSuchApplication { name }),
             _ => Err(Refusal::NoSuchValue),
         })
         .unwrap_or_else(Reply::from);
@@ -144,7 +145,8 @@ fn applications_are_restarted_and_the_status_is_shown() {
         carry_out(Command::Restart(RestartArgs { server: server.control(), applications }))
     };
     restart("a/b").unwrap();
-    assert_eq!(failure(restart("shop")), "shop: Value doesn't exist");
+    let missing = "Value doesn't exist: the configuration has no application \"shop\"";
+    assert_eq!(failure(restart("shop")), missing);
     carry_out(Command::Status(StatusArgs { server: server.control(), json: false })).unwrap();
     carry_out(Command::Reload(ReloadArgs { server: server.control() })).unwrap();
 }

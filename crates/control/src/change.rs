@@ -47,7 +47,7 @@ fn append(document: &mut Value, path: &Path, value: Value) -> Result<(), Refusal
             elements.push(value);
             Ok(())
         }
-        _ => Err(Refusal::MethodNotAllowed { allow: "GET, PUT, DELETE" }),
+        _ => Err(Refusal::NotAnArray),
     }
 }
 

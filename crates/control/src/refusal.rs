@@ -50,12 +50,25 @@ pub enum Refusal {
         /// The methods it has.
         allow: &'static str,
     },
+    /// The configuration has no application of this name.
+    NoSuchApplication {
+        /// The name.
+        name: String,
+    },
     /// There is no certificate bundle of this name.
     NoSuchCertificate,
     /// The path leads nowhere in the status or in a certificate bundle.
     NoSuchPath,
     /// The path leads nowhere in the configuration, or nowhere at all.
     NoSuchValue,
+    /// The value at the path is no array, so nothing can be appended to it.
+    NotAnArray,
+    /// The request could not be read: its head is malformed, or its body did not arrive whole. Such
+    /// a body must not be translated, since a part of it may be JSON too.
+    Unreadable {
+        /// The status that HTTP has for it.
+        status: u16,
+    },
 
     // What the server could not do.
     /// The certificate bundle could not be stored.

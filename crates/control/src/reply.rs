@@ -95,8 +95,9 @@ impl From<Refusal> for Reply {
     fn from(refusal: Refusal) -> Reply {
         let error = Reply::error;
         match refusal {
-            Refusal::BodyTooLarge => error(413, "Request body is too large.")
-                .detail("a configuration has at most 16 MiB"),
+            Refusal::BodyTooLarge | Refusal::Unreadable { status: 413 } => {
+                error(413, "Request body is too large.").detail("a document has at most 16 MiB")
+            }
             Refusal::CertificateExists => error(400, "Certificate already exists."),
             Refusal::CertificateInUse => error(400, "Certificate is used in the configuration."),
             Refusal::DocumentTooLarge { detail } => {
@@ -123,9 +124,23 @@ impl From<Refusal> for Reply {
             Refusal::MethodNotAllowed { allow } => {
                 error(405, "Method isn't allowed.").allowing(allow)
             }
+            Refusal::NoSuchApplication { name } => error(404, "Value doesn't exist.")
+                .detail(format!("the configuration has no application \"{name}\"")),
             Refusal::NoSuchCertificate => error(404, "Certificate doesn't exist."),
             Refusal::NoSuchPath => error(404, "Invalid path."),
             Refusal::NoSuchValue => error(404, "Value doesn't exist."),
+            Refusal::NotAnArray => error(405, "Method isn't allowed.")
+                .detail("only an array can be appended to")
+                .allowing("GET, PUT, DELETE"),
+            Refusal::Unreadable { status } => error(
+                status,
+                match status {
+                    400 => "Request is malformed or not complete.",
+                    408 => "Request did not arrive in time.",
+                    414 | 431 => "Request head is too long.",
+                    _ => "Request cannot be served.",
+                },
+            ),
             Refusal::CertificateNotStored { detail } => {
                 error(500, "Failed to store certificate.").detail(detail)
             }

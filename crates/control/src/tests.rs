@@ -62,7 +62,7 @@ impl Server {
             Command::RestartApplication { name } if self.store.has_application(&name) => {
                 Done::Restarted.into()
             }
-            Command::RestartApplication { .. } => Refusal::NoSuchValue.into(),
+            Command::RestartApplication { name } => Refusal::NoSuchApplication { name }.into(),
         }
     }
 
@@ -422,6 +422,17 @@ fn what_leads_nowhere_is_not_found() {
     for target in ["*", "config", "/config/%zz", "/.."] {
         server.refused("GET", target, "", (400, "Invalid path."));
     }
+}
+
+#[test]
+fn what_could_not_be_read_is_answered_in_json_too() {
+    for status in [400, 408, 413, 414, 431, 501, 505] {
+        let reply = Reply::from(Refusal::Unreadable { status });
+        assert_eq!(reply.status(), status);
+        assert!(reply.body()["error"].is_string());
+    }
+    let too_large = Reply::from(Refusal::Unreadable { status: 413 });
+    assert_eq!(too_large, Refusal::BodyTooLarge.into());
 }
 
 #[test]
