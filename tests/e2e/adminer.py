@@ -76,11 +76,13 @@ class Ledger:
     def sign(self, password):
         page = self.user
         page.goto(f"{self.base}/")
-        page.fill("input[name='auth[server]']", f"127.0.0.1:{self.session.database.port}")
-        page.fill("input[name='auth[username]']", servers.DATABASE_USER)
-        page.fill("input[name='auth[password]']", password)
-        page.fill("input[name='auth[db]']", DATABASE)
-        page.click("input[type=submit][value=Login]")
+        self.browser.fill(page, {
+            "input[name='auth[server]']": f"127.0.0.1:{self.session.database.port}",
+            "input[name='auth[username]']": servers.DATABASE_USER,
+            "input[name='auth[password]']": password,
+            "input[name='auth[db]']": DATABASE,
+        })
+        self.browser.follow(page, "input[type=submit][value=Login]")
 
     def refused(self):
         self.sign("wrong")
@@ -96,14 +98,14 @@ class Ledger:
     def command(self, statements):
         """Runs statements on the page for SQL commands."""
         page = self.user
-        page.click("a[href*='sql=']:has-text('SQL command')")
+        self.browser.follow(page, "a[href*='sql=']:has-text('SQL command')")
         # The editor on top of the text field is Adminer's; the field is what is sent.
         page.locator("textarea[name=query]").evaluate(
             "(field, text) => { field.value = text; }", statements)
         editor = page.locator("pre.sqlarea")
         if editor.count():
             editor.fill(statements)
-        page.click("input[type=submit][value=Execute]")
+        self.browser.follow(page, "input[type=submit][value=Execute]")
 
     def create(self):
         self.command(TABLE)
@@ -124,9 +126,9 @@ class Ledger:
     def edit(self):
         page = self.user
         page.goto(f"{page.url.split('&sql=')[0]}&select=elephants")
-        page.locator("#table a.edit, #table a:has-text('edit')").first.click()
-        page.fill("input[name='fields[height]']", "2.80")
-        page.click("input[type=submit][value=Save]")
+        self.browser.follow(page, "#table a.edit, #table a:has-text('edit')")
+        self.browser.fill(page, {"input[name='fields[height]']": "2.80"})
+        self.browser.follow(page, "input[type=submit][value=Save]")
         page.wait_for_selector("text=Item has been updated")
         check("2.80" in page.locator("#table").inner_text(), "the change is not in the table")
 
@@ -165,7 +167,7 @@ class Ledger:
         page = self.user
         page.goto(f"{self.base}/?server=127.0.0.1%3A{self.session.database.port}"
                   f"&username={servers.DATABASE_USER}&db={DATABASE}")
-        page.click("#logout")
+        self.browser.follow(page, "#logout")
         page.wait_for_selector("text=Logout successful")
 
 

@@ -44,6 +44,28 @@ class Browser:
         if response.status >= 500:
             self.problems.append(f"{response.status} for {response.request.method} {response.url}")
 
+    @staticmethod
+    def fill(page, fields):
+        """Fills a form's fields, given as selector: value.
+
+        A page's own script may move the focus meanwhile, as WordPress's login form does after a
+        fifth of a second, and what was typed lands in another field: so all are looked at again.
+        """
+        for _ in range(5):
+            for selector, value in fields.items():
+                page.fill(selector, value)
+            wrong = [selector for selector, value in fields.items()
+                     if page.input_value(selector) != value]
+            if not wrong:
+                return
+        raise Failure(f"the fields {', '.join(wrong)} do not keep what is typed")
+
+    @staticmethod
+    def follow(page, selector):
+        """Clicks on what leads to another page, and waits until that is loaded."""
+        with page.expect_navigation(wait_until="load"):
+            page.locator(selector).first.click()
+
     def expect_no_problems(self):
         """Fails when anything went wrong since the last call, and forgets it."""
         problems, self.problems = self.problems, []

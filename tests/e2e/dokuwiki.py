@@ -159,15 +159,17 @@ class Handbook:
         self.browser.shot(page, "dokuwiki-installer")
         errors = page.locator(".error, form ~ ul li").all_inner_texts()
         check(page.locator("input[name='d[title]']").count(), f"no form: {errors}")
-        page.fill("input[name='d[title]']", TITLE)
-        page.fill("input[name='d[superuser]']", USER)
-        page.fill("input[name='d[fullname]']", "The Mahout")
-        page.fill("input[name='d[email]']", "mahout@example.org")
-        page.fill("input[name='d[password]']", PASSWORD)
-        page.fill("input[name='d[confirm]']", PASSWORD)
+        self.browser.fill(page, {
+            "input[name='d[title]']": TITLE,
+            "input[name='d[superuser]']": USER,
+            "input[name='d[fullname]']": "The Mahout",
+            "input[name='d[email]']": "mahout@example.org",
+            "input[name='d[password]']": PASSWORD,
+            "input[name='d[confirm]']": PASSWORD,
+        })
         if page.locator("input[name='d[pop]']").count():
             page.uncheck("input[name='d[pop]']")
-        page.click("button[name=submit]")
+        self.browser.follow(page, "button[name=submit]")
         page.wait_for_selector("text=finished successfully")
         check((self.root / "conf" / "local.php").is_file(), "the installer wrote no local.php")
         # As the installer asks for.
@@ -179,20 +181,19 @@ class Handbook:
     def log_in(self):
         page = self.author
         page.goto(f"{self.base}/doku.php?id=start&do=login")
-        page.fill("#dw__login input[name=u]", USER)
-        page.fill("#dw__login input[name=p]", PASSWORD)
-        page.click("#dw__login button[type=submit]")
+        self.browser.fill(page, {
+            "#dw__login input[name=u]": USER, "#dw__login input[name=p]": PASSWORD})
+        self.browser.follow(page, "#dw__login button[type=submit]")
         page.wait_for_selector("text=Logged in as")
 
     def save(self, text, summary, preview=False):
         """Fills the editor that is open and saves."""
         page = self.author
-        page.fill("#wiki__text", text)
-        page.fill("#edit__summary", summary)
+        self.browser.fill(page, {"#wiki__text": text, "#edit__summary": summary})
         if preview:
-            page.click("#edbtn__preview")
+            self.browser.follow(page, "#edbtn__preview")
             page.wait_for_selector("#draft__status, .preview")
-        page.click("#edbtn__save")
+        self.browser.follow(page, "#edbtn__save")
         page.wait_for_selector("#wiki__text", state="detached")
 
     def create(self):
@@ -212,7 +213,7 @@ class Handbook:
         check("knots, twice" in page.locator(".page").inner_text(), "the change is not on the page")
         page.goto(f"{self.base}/doku.php?id=harness&do=revisions")
         equal("revisions", page.locator("#page__revisions li").count(), 2)
-        page.locator("#page__revisions a.diff_link").last.click()
+        self.browser.follow(page, "#page__revisions a.diff_link")
         page.wait_for_selector("table.diff")
         check("twice" in page.locator("table.diff").inner_text(), "the difference is not shown")
         self.browser.shot(page, "dokuwiki-revisions")
@@ -234,7 +235,7 @@ class Handbook:
     def search(self):
         page = self.author
         page.goto(f"{self.base}/doku.php?id=start")
-        page.fill("#qsearch__in", "girth")
+        self.browser.fill(page, {"#qsearch__in": "girth"})
         page.keyboard.press("Enter")
         page.wait_for_selector(".search_fullpage_result, .search_results")
         check(page.locator(".search_results a[title=harness], .search_fullpage_result a").count() > 0,
@@ -243,9 +244,9 @@ class Handbook:
     def configure(self):
         page = self.author
         page.goto(f"{self.base}/doku.php?id=start&do=admin&page=config")
-        page.fill("#config___tagline", "Knots and padding")
-        page.locator("#dw__configform button[type=submit], #config__manager button[type=submit]"
-                     ).first.click()
+        self.browser.fill(page, {"#config___tagline": "Knots and padding"})
+        self.browser.follow(page, "#dw__configform button[type=submit], "
+                                  "#config__manager button[type=submit]")
         page.wait_for_selector("text=Settings updated successfully")
         page.goto(f"{self.base}/doku.php?id=start")
         check("Knots and padding" in page.locator("#dokuwiki__header").inner_text(),
@@ -279,7 +280,7 @@ class Handbook:
     def log_out(self):
         page = self.author
         page.goto(f"{self.base}/doku.php?id=start")
-        page.click("#dokuwiki__usertools .logout a")
+        self.browser.follow(page, "#dokuwiki__usertools .logout a")
         page.wait_for_selector("#dokuwiki__usertools .login")
 
 
