@@ -15,12 +15,12 @@ use crate::files::Now;
 use crate::http1;
 use crate::limits::Limits;
 use crate::listener::{Accepted, AcceptedStream};
-use crate::message::{Request, Response};
+use crate::message::{Added, Request, Response};
 use crate::php::dispatch;
 use crate::respond;
 use crate::route::{Decided, Decision, Router, response_headers};
 use crate::shard::{Counters, Shard};
-use crate::variables::{Added, Answer, Source};
+use crate::variables::{Answer, Source};
 
 /// Serves a connection to its end.
 pub async fn serve(shard: &Rc<Shard>, accepted: Accepted) {
@@ -68,8 +68,8 @@ impl Handler for Site {
             scratch: &shard.scratch,
             log: &shard.shared.log,
             now: Now { monotonic: Instant::now(), wall: SystemTime::now() },
+            begun: exchange.begun,
         };
-        let begun = router.now.monotonic;
         let Decided { decision, headers } = router.decide(&self.listener, &mut exchange.request);
         let mut response = match decision {
             Decision::Respond(response) => response,
@@ -81,7 +81,7 @@ impl Handler for Site {
             }
         };
         if !headers.is_empty() {
-            self.change(&mut response, headers, &exchange.request, begun);
+            self.change(&mut response, headers, &exchange.request, exchange.begun);
         }
         response
     }

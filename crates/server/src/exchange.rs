@@ -9,12 +9,12 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use crate::limits::Limits;
-use crate::message::{ConnectionInfo, FieldBlock, Request, Response};
+use crate::message::{Added, ConnectionInfo, FieldBlock, Request, Response};
 
 /// Answers requests. One handler serves all connections of a router thread, so nothing here
 /// needs to be `Send`.
@@ -44,13 +44,15 @@ pub trait Handler {
 pub struct Exchange<'c> {
     /// The request; a handler may rewrite it.
     pub request: Request,
+    /// When its first byte came, as far as we were there to see it.
+    pub begun: Instant,
     carrier: &'c dyn Carrier,
 }
 
 impl<'c> Exchange<'c> {
     /// Joins a request with the connection that carries it.
-    pub fn new(request: Request, carrier: &'c dyn Carrier) -> Self {
-        Exchange { request, carrier }
+    pub fn new(request: Request, begun: Instant, carrier: &'c dyn Carrier) -> Self {
+        Exchange { request, begun, carrier }
     }
 
     /// Length of the request body: `Some(0)` if there is none, `None` if only its end will tell.
@@ -149,7 +151,8 @@ pub struct Finished<'a> {
     pub connection: &'a Arc<ConnectionInfo>,
     /// The request; `None` if its head was refused.
     pub request: Option<&'a Request>,
-    /// The request line of a refused head, as far as it arrived; otherwise empty.
+    /// The request line of a refused head, as far as it arrived; otherwise empty. A head that the
+    /// client left off counts as refused with status 400, though nothing was sent.
     pub refused_line: &'a [u8],
     /// Why the head was refused.
     pub refusal: Option<&'static str>,
@@ -157,13 +160,15 @@ pub struct Finished<'a> {
     pub status: u16,
     /// Header fields of the response.
     pub fields: &'a FieldBlock,
+    /// Fields that the connection added.
+    pub added: Added<'a>,
     /// Bytes of the request, head and body, as they came.
     pub received: u64,
     /// Bytes of the response, head and framing included.
     pub sent: u64,
     /// Bytes of the response body.
     pub body_sent: u64,
-    /// From the end of the request's head to the last byte handed to the connection.
+    /// From the first byte of the request to the last of the response handed to the connection.
     pub elapsed: Duration,
     /// Whether the response is whole.
     pub outcome: Outcome,

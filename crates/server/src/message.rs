@@ -217,6 +217,21 @@ impl Response {
     }
 }
 
+/// Header fields that the connection writes by itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Added<'a> {
+    /// Value of `Server`; none if empty.
+    pub server: &'a [u8],
+    /// Whether there is a `Date`.
+    pub date: bool,
+    /// `Content-Length`.
+    pub length: Option<u64>,
+    /// Whether there is `Transfer-Encoding: chunked`.
+    pub chunked: bool,
+    /// Value of `Connection`; none if empty.
+    pub connection: &'static str,
+}
+
 /// Header fields of a response, as the lines that HTTP/1 writes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldBlock(Bytes);

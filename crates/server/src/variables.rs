@@ -8,7 +8,7 @@ use bytes::Bytes;
 use howdah_config::{Template, Variable};
 use howdah_sys::clock;
 
-use crate::message::{ConnectionInfo, FieldBlock, Request, ShownAddress};
+use crate::message::{Added, ConnectionInfo, FieldBlock, Request, ShownAddress};
 use crate::route::query;
 
 /// What variables take their values from.
@@ -35,21 +35,6 @@ pub struct Answer<'a> {
     pub added: Added<'a>,
     /// Bytes of the body that were sent.
     pub body_sent: u64,
-}
-
-/// Header fields that the connection writes by itself.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Added<'a> {
-    /// Value of `Server`; none if empty.
-    pub server: &'a [u8],
-    /// Whether there is a `Date`.
-    pub date: bool,
-    /// `Content-Length`.
-    pub length: Option<u64>,
-    /// Whether there is `Transfer-Encoding: chunked`.
-    pub chunked: bool,
-    /// Value of `Connection`; none if empty.
-    pub connection: &'static str,
 }
 
 impl<'a> Source<'a> {

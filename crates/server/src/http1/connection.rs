@@ -108,6 +108,11 @@ impl<I: Io> Core<I> {
         }
     }
 
+    /// Whether some of a head has come.
+    pub fn has_begun(&self) -> bool {
+        self.input.as_bytes().len() > self.scan.start()
+    }
+
     /// While the client takes nothing: ready when it has had its time. The connection is given
     /// up then.
     pub fn poll_send_limit(&mut self, cx: &mut Context<'_>, limits: &Limits) -> Poll<()> {

@@ -64,6 +64,8 @@ struct Connection<'a, I, H> {
     drain: Draining,
     /// Requests that came so far.
     served: Cell<u64>,
+    /// When the first byte of a head came that did not come at once.
+    begun: Cell<Option<Instant>>,
 }
 
 /// What a connection does next.
@@ -75,6 +77,8 @@ enum Next {
     Answer,
     /// The head did not arrive in time.
     TooLate,
+    /// The client has left within a head.
+    Incomplete,
     /// End.
     Close,
     /// End, but let the client read the answer first: it may still be sending.
@@ -93,7 +97,8 @@ pub async fn serve<I: Io, H: Handler>(
     drain: Draining,
 ) {
     let core = RefCell::new(Core::new(io));
-    let connection = Connection { core, info, handler, drain, served: Cell::new(0) };
+    let (served, begun) = (Cell::new(0), Cell::new(None));
+    let connection = Connection { core, info, handler, drain, served, begun };
     let mut next = Next::Wait;
     loop {
         next = match next {
@@ -105,6 +110,7 @@ pub async fn serve<I: Io, H: Handler>(
                 Box::pin(connection.linger()).await;
                 return;
             }
+            Next::Incomplete => connection.incomplete(),
             Next::Close => break,
         };
     }
@@ -130,6 +136,9 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
                     return Poll::Ready(Next::Answer);
                 }
                 match core.poll_read(cx) {
+                    Poll::Ready(Ok(0) | Err(_)) if core.has_begun() => {
+                        return Poll::Ready(Next::Incomplete);
+                    }
                     Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::Close),
                     Poll::Ready(Ok(_)) => {}
                     Poll::Pending => break,
@@ -139,6 +148,7 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
             let mut deadline = if empty {
                 idle_wait.deadline(|| idle)
             } else {
+                self.begun.set(self.begun.get().or_else(|| Some(Instant::now())));
                 head_wait.deadline(|| limits.header_timeout)
             };
             if self.drain.poll(cx) && empty {

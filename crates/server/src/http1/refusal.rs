@@ -26,6 +26,8 @@ pub enum Refusal {
     Host,
     /// A chunked body where none is allowed.
     LengthRequired,
+    /// The client left before the head had come in full.
+    Incomplete,
     /// A line that does not end in CR LF.
     LineEnd,
     /// The request line is not `method SP target SP version`.
@@ -77,6 +79,7 @@ impl Refusal {
             Refusal::HeadTooLong => "the request head is too long",
             Refusal::HeadTimeout => "the request head did not arrive in time",
             Refusal::Host => "Host is missing, double or malformed",
+            Refusal::Incomplete => "the client left before the head had come in full",
             Refusal::LengthRequired => "a chunked body is not allowed here",
             Refusal::LineEnd => "a line of the request head does not end in CR LF",
             Refusal::RequestLine => "a malformed request line",

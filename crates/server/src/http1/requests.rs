@@ -14,14 +14,14 @@ use tokio::time::Instant;
 use super::connection::Io;
 use super::head::{Head, Scan, Scanned};
 use super::link::{Leftover, Link};
-use super::respond::{Framing, put_head};
+use super::respond::{Framing, added, put_head};
 use super::send::{Cut, Sender};
 use super::timer::{Pace, Wait};
 use super::write::ENOUGH;
 use super::{Connection, Next, Refusal};
 use crate::exchange::{Carrier, Exchange, Finished, Handler, Outcome};
 use crate::limits::Limits;
-use crate::message::{FieldBlock, Request, Response};
+use crate::message::{Added, FieldBlock, Request, Response, Version};
 
 /// What became of a response.
 struct Sent {
@@ -63,7 +63,7 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
 
     /// Answers one request.
     async fn exchange(&self, bytes: Bytes, limits: &Rc<Limits>) -> Next {
-        let begun = Instant::now();
+        let begun = self.begun.take().unwrap_or_else(Instant::now);
         let head_len = bytes.len() as u64;
         let head = match Head::parse(bytes.clone(), limits) {
             Ok(head) => head,
@@ -73,7 +73,7 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
         self.served.set(self.served.get() + 1);
         let link = Link::new(&self.core, limits, head.version, head.body, head.expects_continue);
         let (wants_more, head_only) = (head.keep_alive, head.method.as_ref() == b"HEAD");
-        let mut exchange = Exchange::new(self.request(head), &link);
+        let mut exchange = Exchange::new(self.request(head), begun.into_std(), &link);
         let response = self.handle(&mut exchange, &link).await;
 
         let leftover = link.leftover();
@@ -89,7 +89,8 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
         let gather = keep_alive
             && leftover == Leftover::Nothing
             && matches!(self.core.borrow_mut().scan(limits), Scanned::Complete(_));
-        let sent = self.respond(response, framing, keep_alive, gather, limits).await;
+        let added = added(&response, framing, keep_alive, exchange.request.version, limits);
+        let sent = self.respond(response, framing, &added, gather, limits).await;
         self.handler.finished(&Finished {
             connection: &self.info,
             request: Some(&exchange.request),
@@ -97,6 +98,7 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
             refusal: None,
             status: sent.status,
             fields: &sent.fields,
+            added,
             received: head_len + link.received(),
             sent: sent.bytes,
             body_sent: sent.body,
@@ -162,9 +164,10 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
         let limits = self.handler.limits();
         let mut response = self.handler.error(refusal.status());
         // The kind of request is unknown or does not matter: there is a body.
-        let framing = Framing::of(&response, false, crate::message::Version::Http10);
+        let framing = Framing::of(&response, false, Version::Http10);
         response.close = true;
-        let sent = self.respond(response, framing, false, false, &limits).await;
+        let added = added(&response, framing, false, Version::Http11, &limits);
+        let sent = self.respond(response, framing, &added, false, &limits).await;
         let line = memchr::memchr2(b'\r', b'\n', bytes).unwrap_or(bytes.len());
         self.handler.finished(&Finished {
             connection: &self.info,
@@ -173,13 +176,38 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
             refusal: Some(refusal.reason()),
             status: sent.status,
             fields: &sent.fields,
+            added,
             received: bytes.len() as u64,
             sent: sent.bytes,
             body_sent: sent.body,
-            elapsed: Duration::ZERO,
+            elapsed: self.begun.take().map_or(Duration::ZERO, |begun| begun.elapsed()),
             outcome: sent.outcome,
         });
         if sent.outcome == Outcome::Complete { Next::Linger } else { Next::Close }
+    }
+
+    /// Reports a head that the client left off. There is nobody to send an answer to.
+    pub(super) fn incomplete(&self) -> Next {
+        let core = &mut *self.core.borrow_mut();
+        core.input.skip(core.scan.start());
+        let bytes = core.input.take(usize::MAX);
+        let line = memchr::memchr2(b'\r', b'\n', &bytes).unwrap_or(bytes.len());
+        let limits = self.handler.limits();
+        self.handler.finished(&Finished {
+            connection: &self.info,
+            request: None,
+            refused_line: bytes.get(..line.min(limits.max_line)).unwrap_or_default(),
+            refusal: Some(Refusal::Incomplete.reason()),
+            status: Refusal::Incomplete.status(),
+            fields: &FieldBlock::default(),
+            added: Added::default(),
+            received: bytes.len() as u64,
+            sent: 0,
+            body_sent: 0,
+            elapsed: self.begun.take().map_or(Duration::ZERO, |begun| begun.elapsed()),
+            outcome: Outcome::ClientGone,
+        });
+        Next::Close
     }
 
     /// Sends a response, or, if it is small and to `gather` with the next, puts it in the line.
@@ -187,7 +215,7 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
         &self,
         response: Response,
         framing: Framing,
-        keep_alive: bool,
+        added: &Added<'_>,
         gather: bool,
         limits: &Rc<Limits>,
     ) -> Sent {
@@ -196,7 +224,7 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
             core.send_pace = Pace::default();
             core.send_wait = Wait::default();
             let before = core.out.queued();
-            put_head(&mut core.out, &response, framing, keep_alive, limits);
+            put_head(&mut core.out, &response, added);
             before
         };
         let Response { status, fields, body, .. } = response;

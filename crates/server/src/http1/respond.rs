@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::write::Output;
 use super::{date, reason};
 use crate::limits::Limits;
-use crate::message::{Response, Version};
+use crate::message::{Added, Response, Version};
 
 /// How the client learns where the body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,39 +54,59 @@ impl Framing {
     }
 }
 
-/// Writes the head of a response.
-pub(super) fn put_head(
-    out: &mut Output,
+/// The fields that the connection adds to a response. As in Unit, `Connection` is there only if
+/// it says other than the version of the request does.
+pub(super) fn added<'l>(
     response: &Response,
     framing: Framing,
     keep_alive: bool,
-    limits: &Limits,
-) {
-    put_status(out, response.status, response.reason.as_ref());
-    if response.adds_server && !limits.server.is_empty() {
-        out.put(b"Server: ");
-        out.put(&limits.server);
-        out.put(b"\r\n");
+    version: Version,
+    limits: &'l Limits,
+) -> Added<'l> {
+    Added {
+        server: if response.adds_server { &limits.server } else { b"" },
+        date: response.adds_date,
+        length: match framing {
+            Framing::Length(len, _) => Some(len),
+            Framing::Chunked(_) | Framing::Close(_) | Framing::NoBody => None,
+        },
+        chunked: matches!(framing, Framing::Chunked(_)),
+        connection: match (keep_alive, version) {
+            (true, Version::Http10) => "keep-alive",
+            (false, Version::Http11) => "close",
+            (true, Version::Http11) | (false, Version::Http10) => "",
+        },
     }
-    if response.adds_date {
-        out.put(&date::line());
-        out.put(b"\r\n");
+}
+
+/// Writes the head of a response.
+pub(super) fn put_head(out: &mut Output, response: &Response, added: &Added<'_>) {
+    put_status(out, response.status, response.reason.as_ref());
+    if !added.server.is_empty() {
+        put_field(out, b"Server: ", added.server);
+    }
+    if added.date {
+        put_field(out, &date::line(), b"");
     }
     out.put(response.fields.as_bytes());
-    match framing {
-        Framing::Length(len, _) => {
-            out.put(b"Content-Length: ");
-            put_decimal(out, len);
-            out.put(b"\r\n");
-        }
-        Framing::Chunked(_) => out.put(b"Transfer-Encoding: chunked\r\n"),
-        Framing::Close(_) | Framing::NoBody => {}
+    if let Some(length) = added.length {
+        out.put(b"Content-Length: ");
+        put_decimal(out, length);
+        out.put(b"\r\n");
     }
-    out.put(if keep_alive {
-        b"Connection: keep-alive\r\n\r\n".as_slice()
-    } else {
-        b"Connection: close\r\n\r\n"
-    });
+    if added.chunked {
+        out.put(b"Transfer-Encoding: chunked\r\n");
+    }
+    if !added.connection.is_empty() {
+        put_field(out, b"Connection: ", added.connection.as_bytes());
+    }
+    out.put(b"\r\n");
+}
+
+fn put_field(out: &mut Output, name: &[u8], value: &[u8]) {
+    for part in [name, value, b"\r\n"] {
+        out.put(part);
+    }
 }
 
 /// Writes the status line. We answer HTTP/1.0 with HTTP/1.1, as RFC 9110, 2.5, asks.

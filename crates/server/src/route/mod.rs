@@ -21,6 +21,7 @@ mod share;
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use howdah_config::{ResponseHeader, Target};
@@ -69,8 +70,10 @@ pub struct Router<'s> {
     pub scratch: &'s RefCell<Scratch>,
     /// For `log_route`.
     pub log: &'s Log,
-    /// The time of the request.
+    /// The time, for what is known about files.
     pub now: Now,
+    /// When the request began to arrive.
+    pub begun: Instant,
 }
 
 /// What has the request next.
@@ -120,7 +123,7 @@ impl<'s> Router<'s> {
         match pass {
             CompiledPass::Fixed(target) => self.target(target, request),
             CompiledPass::Variable(template) => {
-                let name = Source::of(request, self.now.monotonic).expand(template);
+                let name = Source::of(request, self.begun).expand(template);
                 let target = std::str::from_utf8(&name).ok().and_then(Target::parse);
                 match target {
                     Some(target) => self.target(&target, request),
@@ -152,9 +155,8 @@ impl<'s> Router<'s> {
     fn route(&self, name: &str, request: &Request) -> Next<'s> {
         let Some(steps) = self.snapshot.routes.get(name) else { return refuse(404) };
         let mut scratch = self.scratch.borrow_mut();
-        let begun = self.now.monotonic;
         for (index, step) in steps.iter().enumerate() {
-            let selected = matching::holds(&step.conditions, request, begun, &mut scratch);
+            let selected = matching::holds(&step.conditions, request, self.begun, &mut scratch);
             if self.logs() {
                 self.log_step(name, index, selected);
             }
@@ -176,7 +178,7 @@ impl<'s> Router<'s> {
 
     fn action(&self, action: &'s Action, request: &mut Request) -> Next<'s> {
         if let Some(template) = &action.rewrite {
-            match rewrite::path(template, &Source::of(request, self.now.monotonic)) {
+            match rewrite::path(template, &Source::of(request, self.begun)) {
                 Ok(path) => request.path = path,
                 Err(error) => {
                     self.log.write(
@@ -221,7 +223,7 @@ impl<'s> Router<'s> {
         let location = answer.location.as_ref().map(|location| match location {
             Location::Fixed(location) => location.clone(),
             Location::Variable(template) => {
-                let location = Source::of(request, self.now.monotonic).expand(template);
+                let location = Source::of(request, self.begun).expand(template);
                 Bytes::from(location::encode(&location))
             }
         });

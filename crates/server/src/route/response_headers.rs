@@ -54,8 +54,9 @@ mod tests {
 
     use super::*;
     use crate::body::Body;
+    use crate::message::Added;
     use crate::route::fixture::request;
-    use crate::variables::{Added, Answer};
+    use crate::variables::Answer;
 
     fn changed(status: u16, changes: &[(&str, Option<&str>)], target: &str) -> Response {
         let changes: Vec<_> = changes

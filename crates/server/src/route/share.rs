@@ -16,7 +16,7 @@ use crate::variables::Source;
 impl Router<'_> {
     /// Looks for a file in each place of the share; `Err` says why there is none.
     pub(super) fn share(&self, share: &Share, request: &Request) -> Result<Decision, Reason> {
-        let source = Source::of(request, self.now.monotonic);
+        let source = Source::of(request, self.begun);
         let chroot = share.chroot.as_ref().map_or(Vec::new(), |chroot| source.expand(chroot));
         let mut reason = Reason::NotFound;
         for path in &share.paths {

@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use super::*;
 use crate::files;
@@ -42,6 +42,7 @@ impl Routes {
             scratch: &self.scratch,
             log: &self.log,
             now: Now { monotonic: Instant::now(), wall: SystemTime::now() },
+            begun: Instant::now(),
         };
         router.decide("*:80", request)
     }

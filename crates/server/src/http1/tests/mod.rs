@@ -35,6 +35,8 @@ pub(super) struct Site {
     seen: RefCell<Vec<String>>,
     ended: RefCell<Vec<(u16, Outcome, u64)>>,
     gone: Cell<Option<Gone>>,
+    /// How long the last one took.
+    elapsed: Cell<Duration>,
     /// What `/body` answers.
     body: RefCell<Option<Body>>,
 }
@@ -101,6 +103,7 @@ impl Handler for Site {
 
     fn finished(&self, record: &Finished<'_>) {
         self.ended.borrow_mut().push((record.status, record.outcome, record.sent));
+        self.elapsed.set(record.elapsed);
     }
 }
 
@@ -251,6 +254,7 @@ where
             seen: RefCell::default(),
             ended: RefCell::default(),
             gone: Cell::new(None),
+            elapsed: Cell::default(),
             body: RefCell::default(),
         });
         let drain = Drain::new();

@@ -7,21 +7,20 @@ const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 #[test]
 fn a_connection_is_kept_as_the_version_and_the_client_say() {
     with_default(|server| async move {
-        for (version, option, kept) in [
-            ("1.1", "", true),
-            ("1.1", "Connection: keep-alive\r\n", true),
-            ("1.1", "Connection: close\r\n", false),
-            ("1.1", "Connection: x, CLOSE\r\n", false),
-            ("1.1", "Connection: x\r\nConnection: close\r\n", false),
-            ("1.0", "", false),
-            ("1.0", "Connection: Keep-Alive\r\n", true),
-            ("1.0", "Connection: keep-alive, close\r\n", false),
+        for (version, option, kept, said) in [
+            ("1.1", "", true, None),
+            ("1.1", "Connection: keep-alive\r\n", true, None),
+            ("1.1", "Connection: close\r\n", false, Some("close")),
+            ("1.1", "Connection: x, CLOSE\r\n", false, Some("close")),
+            ("1.1", "Connection: x\r\nConnection: close\r\n", false, Some("close")),
+            ("1.0", "", false, None),
+            ("1.0", "Connection: Keep-Alive\r\n", true, Some("keep-alive")),
+            ("1.0", "Connection: keep-alive, close\r\n", false, None),
         ] {
             let mut client = server.client().await;
             client.send(format!("GET / HTTP/{version}\r\nHost: a\r\n{option}\r\n")).await;
             let reply = client.reply().await;
-            let expected = if kept { "keep-alive" } else { "close" };
-            assert_eq!(reply.field("Connection"), Some(expected), "{version} {option}");
+            assert_eq!(reply.field("Connection"), said, "{version} {option}");
             client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
             assert_eq!(client.rest().await.is_empty(), !kept, "{version} {option}");
         }
@@ -283,5 +282,48 @@ fn a_connection_that_waits_is_small() {
         let info = Arc::new(ConnectionInfo { peer: None, local: None, tls: false });
         let waiting = serve(stream, info, &*server.site, Drain::new().connection());
         assert!(size_of_val(&waiting) <= 640, "{} bytes", size_of_val(&waiting));
+    });
+}
+
+#[test]
+fn a_head_that_a_client_leaves_off_is_reported_and_not_answered() {
+    with_default(|server| async move {
+        for head in ["GE", "GET / HTTP/1.1", "GET / HTTP/1.1\r\n", "\r\nGET / HTTP/1.1\r\nA: b\r\n"]
+        {
+            let mut client = server.client().await;
+            client.send(head).await;
+            client.stream.shutdown().await.unwrap();
+            assert_eq!(client.rest().await, "", "{head:?}");
+            server.emptied().await;
+            assert_eq!(server.ended().pop(), Some((400, Outcome::ClientGone)), "{head:?}");
+        }
+        let before = server.ended().len();
+        for nothing in ["", "\r\n"] {
+            let mut client = server.client().await;
+            client.send(nothing).await;
+            client.stream.shutdown().await.unwrap();
+            client.rest().await;
+        }
+        server.emptied().await;
+        assert_eq!(server.ended().len(), before);
+    });
+}
+
+#[test]
+fn the_time_of_a_request_counts_from_its_first_byte() {
+    with_default(|server| async move {
+        let mut client = server.client().await;
+        sleep(Duration::from_millis(600)).await;
+        client.send(GET).await;
+        client.reply().await;
+        assert!(server.site.elapsed.get() < Duration::from_millis(500));
+        client.send("G").await;
+        sleep(Duration::from_millis(600)).await;
+        client.send(&GET[1..]).await;
+        client.reply().await;
+        assert!(server.site.elapsed.get() >= Duration::from_millis(600));
+        client.send(GET).await;
+        client.reply().await;
+        assert!(server.site.elapsed.get() < Duration::from_millis(500));
     });
 }
