@@ -77,7 +77,8 @@ pub struct Producer {
     free: Vec<u32>,
 }
 
-/// A request was not published: workers have not passed enough entries of cancelled requests.
+/// A request was not published: entries of cancelled requests lie between ones that workers have
+/// yet to take.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -119,9 +120,13 @@ impl Producer {
         region: &Region<M>,
         slot: u32,
     ) -> Result<(u32, bool), Full> {
-        let waiting = self.tail.wrapping_sub(region.head().load(Acquire));
         let Some(words) = region.slot(slot) else { return Err(Full) };
-        if waiting >= region.entries() {
+        if self.waiting(region) >= region.entries() {
+            // Workers that are busy pass nothing, and idle ones do not look before they are told
+            // of this very request.
+            region.pass_cancelled(self.tail);
+        }
+        if self.waiting(region) >= region.entries() {
             return Err(Full);
         }
         let ticket = self.tail as u32;
@@ -130,6 +135,11 @@ impl Producer {
         self.tail = self.tail.wrapping_add(1);
         region.tail().store(self.tail, SeqCst);
         Ok((ticket, region.call_worker()))
+    }
+
+    /// Entries that nobody has passed.
+    fn waiting<M: AsRef<[AtomicU64]>>(&self, region: &Region<M>) -> u64 {
+        self.tail.wrapping_sub(region.head().load(Acquire))
     }
 }
 
@@ -163,6 +173,19 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
             let (from, to) = (Claim::Queued(ticket), Claim::Cancelled(ticket));
             words.claim.compare_exchange(from.encode(), to.encode(), AcqRel, Acquire).is_ok()
         })
+    }
+
+    /// Moves the head past entries whose requests nobody can take any more, up to `tail`.
+    fn pass_cancelled(&self, tail: u64) {
+        // No more turns than there are entries, whatever a worker writes to the head meanwhile.
+        for _ in 0..self.entries() {
+            let head = self.head().load(Acquire);
+            let slot = self.entry(head).load(Acquire) as u32;
+            if head == tail || self.claim_of(slot) == Claim::Queued(head as u32) {
+                return;
+            }
+            let _ = self.head().compare_exchange(head, head.wrapping_add(1), AcqRel, Acquire);
+        }
     }
 
     /// Asks workers to leave as soon as they are idle, as many as `count` says.
@@ -256,6 +279,83 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
             let len = words.request_len.load(Relaxed) as usize;
             let len = len.min(self.geometry().request_bytes as usize);
             load_bytes(self.request_area(slot), len, out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::region::Geometry;
+
+    const ME: Owner = Owner { index: 0, incarnation: 1 };
+
+    fn region(workers: u32) -> Region<Vec<AtomicU64>> {
+        let geometry = Geometry { response_bytes: 8192, ..Geometry::for_pool(workers, 1) };
+        let words = (0..geometry.region_bytes() / 8).map(|_| AtomicU64::new(0)).collect();
+        Region::new(words, geometry).unwrap()
+    }
+
+    fn publish(region: &Region<Vec<AtomicU64>>, producer: &mut Producer) -> Option<(u32, u32)> {
+        let slot = producer.take_slot()?;
+        assert!(region.stage(slot, 0, b"request"));
+        match producer.publish(region, slot) {
+            Ok((ticket, _)) => Some((slot, ticket)),
+            Err(Full) => {
+                producer.release(region, slot);
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn requests_are_taken_once_and_in_order() {
+        let region = region(4);
+        let mut producer = Producer::new(&region);
+        let published: Vec<_> = (0..8).filter_map(|_| publish(&region, &mut producer)).collect();
+        assert_eq!(published.len(), 8);
+        for (slot, ticket) in published {
+            assert_eq!(region.take(ME), Work::Request { slot, ticket, thread: 0 });
+        }
+        assert_eq!(region.take(ME), Work::Idle);
+    }
+
+    #[test]
+    fn any_number_of_cancelled_requests_leaves_room_while_all_workers_are_busy() {
+        let region = region(1);
+        let mut producer = Producer::new(&region);
+        publish(&region, &mut producer).unwrap();
+        assert!(matches!(region.take(ME), Work::Request { .. }), "the worker is busy from here");
+        for _ in 0..100 {
+            let (slot, ticket) = publish(&region, &mut producer).expect("there is room");
+            assert!(region.cancel(slot, ticket));
+            producer.release(&region, slot);
+        }
+        let (slot, ticket) = publish(&region, &mut producer).expect("there is room");
+        assert_eq!(region.take(ME), Work::Request { slot, ticket, thread: 0 });
+    }
+
+    #[test]
+    fn requests_that_wait_are_not_passed_with_the_cancelled_ones() {
+        let region = region(1);
+        let mut producer = Producer::new(&region);
+        let first = publish(&region, &mut producer).unwrap();
+        while let Some((slot, ticket)) = publish(&region, &mut producer) {
+            assert!(region.cancel(slot, ticket));
+            producer.release(&region, slot);
+        }
+        let (slot, ticket) = first;
+        assert_eq!(region.take(ME), Work::Request { slot, ticket, thread: 0 });
+        assert!(publish(&region, &mut producer).is_some(), "there is room again");
+    }
+
+    #[test]
+    fn hardening_13_nonsense_in_the_head_makes_no_endless_loop() {
+        let region = region(1);
+        let mut producer = Producer::new(&region);
+        for head in [1, 5, u64::MAX, 1 << 63] {
+            region.head().store(head, Relaxed);
+            publish(&region, &mut producer);
         }
     }
 }
