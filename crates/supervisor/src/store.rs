@@ -41,14 +41,26 @@ pub fn open_log(path: &Path) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Writes the PID file; replaces an old one, never follows a link.
+/// Writes the PID file; replaces an old one, never follows a link. Nothing but a file or a link
+/// is replaced: `--pid /dev/null` must not cost the system its device.
 pub(crate) fn write_pid(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_file() || metadata.is_symlink() => fs::remove_file(path)?,
+        Ok(_) => return Err(io::Error::other("there is something that is no file")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
     }
     let mut file = File::options().write(true).create_new(true).mode(0o644).open(path)?;
     writeln!(file, "{}", std::process::id())
+}
+
+/// Removes the PID file, unless it is another server's by now.
+pub(crate) fn remove_pid(path: &Path) {
+    let own = format!("{}\n", std::process::id());
+    let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
+    if is_file && fs::read_to_string(path).is_ok_and(|text| text == own) {
+        let _ = fs::remove_file(path);
+    }
 }
 
 #[cfg(test)]
@@ -81,5 +93,22 @@ mod tests {
         std::os::unix::fs::symlink(&target, dir.path().join("pid")).unwrap();
         write_pid(&dir.path().join("pid")).unwrap();
         assert_eq!(fs::read(target).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn hardening_49_a_pid_file_replaces_and_removes_nothing_but_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert!(write_pid(&socket).is_err() && write_pid(dir.path()).is_err());
+        remove_pid(&socket);
+        assert!(socket.exists());
+        let pid = dir.path().join("pid");
+        write_pid(&pid).unwrap();
+        remove_pid(&pid);
+        assert!(!pid.exists());
+        fs::write(&pid, "1\n").unwrap();
+        remove_pid(&pid);
+        assert!(pid.exists(), "it is another server's");
     }
 }

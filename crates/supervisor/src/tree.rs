@@ -71,7 +71,7 @@ pub fn run(mut options: Options) -> Result<Ending, String> {
     let ending = tree.run(&signals);
     tree.sockets.close();
     if let Some(path) = &tree.options.pid {
-        let _ = std::fs::remove_file(path);
+        store::remove_pid(path);
     }
     Ok(ending)
 }
