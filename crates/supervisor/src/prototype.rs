@@ -200,6 +200,7 @@ fn become_prototype(
         process::close_on_exec_from(3);
         process::standard_streams(output.as_fd(), output.as_fd())?;
         rustix::process::setpgid(None, None)?;
+        process::bound_capabilities();
         if let Some(user) = user {
             user.assume()?;
         }

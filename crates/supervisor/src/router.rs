@@ -79,6 +79,7 @@ fn become_router(
         process::place(socket, 3)?;
         rustix::process::setpgid(None, None)?;
         raise_open_files()?;
+        process::bound_capabilities();
         if let Some(user) = &options.user {
             user.assume()?;
         }

@@ -81,15 +81,20 @@ pub fn no_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
-/// Gives up every capability for good, also those that set-user-ID root could bring back.
-pub fn drop_capabilities() -> io::Result<()> {
+/// Empties the set of capabilities that this process and what it runs can ever have. Call it
+/// before root becomes another user, who may not do so and need not.
+pub fn bound_capabilities() {
     for capability in 0..64 {
         // SAFETY: takes integers only; unknown capabilities are refused with EINVAL, and without
-        // CAP_SETPCAP there is nothing to drop.
+        // CAP_SETPCAP with EPERM.
         if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } != 0 {
             break;
         }
     }
+}
+
+/// Gives up every capability that this process has.
+pub fn drop_capabilities() -> io::Result<()> {
     let none = rustix::thread::CapabilitySet::empty();
     rustix::thread::set_capabilities(
         None,
