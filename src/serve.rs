@@ -1,5 +1,6 @@
 //! `howdah serve`: from what the user typed to a running server.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use howdah_config::{Config, detect};
@@ -72,8 +73,10 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
         }));
     } else {
         let lines = announcement(&plan.explanation, config.as_ref());
-        options.on_serving =
-            Some(Box::new(move || lines.iter().for_each(|line| println!("{line}"))));
+        // Whoever has closed standard output does not want to know.
+        options.on_serving = Some(Box::new(move || {
+            let _ = writeln!(std::io::stdout(), "{}", lines.join("\n"));
+        }));
     }
     match supervisor::run(options)? {
         Ending::Stopped => Ok(()),
