@@ -16,11 +16,10 @@ use howdah_control::{
     Status, Store, Transport, guard, translate,
 };
 use howdah_server::body::Body;
-use howdah_server::exchange::{Exchange, Finished, Handler};
+use howdah_server::exchange::{BodyError, Exchange, Finished, Handler};
 use howdah_server::http1::{self, Drain};
 use howdah_server::limits::Limits;
 use howdah_server::message::{ConnectionInfo, Response};
-use howdah_server::respond;
 use howdah_server::router::{ApplyError, Commands, Control, Report};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Mutex;
@@ -100,8 +99,9 @@ impl Api {
     async fn command(&self, exchange: &mut Exchange<'_>) -> Result<Command, Refusal> {
         guard(exchange.request.fields.iter(), self.transport)?;
         let mut body = Vec::new();
-        // A body that cannot be read to its end is reported by the connection itself.
-        while let Ok(Some(bytes)) = exchange.read_body().await {
+        // Of a body that was cut, what has come may be JSON by itself: `3` of `30`.
+        let unreadable = |error: BodyError| Refusal::Unreadable { status: error.status() };
+        while let Some(bytes) = exchange.read_body().await.map_err(unreadable)? {
             body.extend_from_slice(&bytes);
             if body.len() > MAX_BODY {
                 return Err(Refusal::BodyTooLarge);
@@ -147,7 +147,7 @@ impl Api {
             Command::DeleteCertificate(_) => Refusal::NoSuchCertificate.into(),
             Command::RestartApplication { name } => {
                 if !self.store.borrow().has_application(&name) {
-                    return Refusal::NoSuchPath.into();
+                    return Refusal::NoSuchApplication { name }.into();
                 }
                 match self.commands.restart(name).await {
                     Ok(()) => Done::Restarted.into(),
@@ -207,18 +207,21 @@ impl Handler for Api {
     }
 
     async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
-        let reply = self.answer(exchange).await;
-        let response = Response::new(reply.status(), Body::from(bytes::Bytes::from(reply.text())))
-            .with("Content-Type", "application/json");
-        match reply.allow() {
-            Some(allow) => response.with("Allow", allow),
-            None => response,
-        }
+        response(&self.answer(exchange).await)
     }
 
     fn error(&self, status: u16) -> Response {
-        respond::error(status)
+        response(&Refusal::Unreadable { status }.into())
     }
 
     fn finished(&self, _record: &Finished<'_>) {}
+}
+
+fn response(reply: &Reply) -> Response {
+    let response = Response::new(reply.status(), Body::from(bytes::Bytes::from(reply.text())))
+        .with("Content-Type", "application/json");
+    match reply.allow() {
+        Some(allow) => response.with("Allow", allow),
+        None => response,
+    }
 }
