@@ -115,19 +115,30 @@ impl Log {
     }
 }
 
-/// Appends `bytes` with control characters escaped and further lines indented.
+/// Appends `bytes` with control characters escaped and further lines indented. The controls of
+/// Latin-1 (U+0080 to U+009F) count too: terminals obey them, encoded or as single bytes; so what
+/// is not UTF-8 is escaped as a whole.
 pub fn escape(bytes: &[u8], out: &mut Vec<u8>) {
-    for byte in bytes {
-        match byte {
-            b'\n' => out.extend_from_slice(b"\n    "),
-            b'\t' => out.push(b'\t'),
-            0..0x20 | 0x7f => {
-                const HEX: &[u8; 16] = b"0123456789abcdef";
-                let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
-                out.extend_from_slice(&[b'\\', b'x', high, low]);
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            let mut buffer = [0; 4];
+            let encoded = character.encode_utf8(&mut buffer).as_bytes();
+            match character {
+                '\n' => out.extend_from_slice(b"\n    "),
+                '\t' => out.push(b'\t'),
+                character if character.is_control() => hexadecimal(encoded, out),
+                _ => out.extend_from_slice(encoded),
             }
-            _ => out.push(*byte),
         }
+        hexadecimal(chunk.invalid(), out);
+    }
+}
+
+fn hexadecimal(bytes: &[u8], out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    for byte in bytes {
+        let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
+        out.extend_from_slice(&[b'\\', b'x', high, low]);
     }
 }
 
@@ -140,6 +151,14 @@ mod tests {
         let mut out = Vec::new();
         escape(b"a\n2026/01/01 [alert] b\r\x1b[2J\x7f", &mut out);
         assert_eq!(out, b"a\n    2026/01/01 [alert] b\\x0d\\x1b[2J\\x7f");
+    }
+
+    #[test]
+    fn hardening_14_latin_1_controls_drive_no_terminal_in_either_encoding() {
+        let mut out = Vec::new();
+        escape("é\u{9b}2J\u{85}".as_bytes(), &mut out);
+        escape(b"\x9b2J\xe9", &mut out);
+        assert_eq!(out, "é\\xc2\\x9b2J\\xc2\\x85\\x9b2J\\xe9".as_bytes());
     }
 
     #[test]
