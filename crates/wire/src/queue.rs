@@ -232,7 +232,10 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
     pub fn take(&self, me: Owner) -> Work {
         loop {
             let head = self.head().load(Acquire);
-            if head == self.tail().load(SeqCst) {
+            let waiting = self.tail().load(SeqCst).wrapping_sub(head);
+            if waiting == 0 || waiting > self.entries() && head == self.head().load(Acquire) {
+                // Nothing, or more than there are entries although nobody has moved the head
+                // between the two looks: then another worker has written nonsense.
                 break;
             }
             let slot = self.entry(head).load(Acquire) as u32;
@@ -357,5 +360,17 @@ mod tests {
             region.head().store(head, Relaxed);
             publish(&region, &mut producer);
         }
+    }
+
+    #[test]
+    fn hardening_13_nonsense_in_the_tail_makes_no_endless_loop() {
+        let region = region(1);
+        let mut producer = Producer::new(&region);
+        for tail in [9, u64::MAX, 1 << 63] {
+            region.tail().store(tail, Relaxed);
+            assert_eq!(region.take(ME), Work::Idle);
+        }
+        let (slot, ticket) = publish(&region, &mut producer).expect("the producer knows better");
+        assert_eq!(region.take(ME), Work::Request { slot, ticket, thread: 0 });
     }
 }

@@ -107,11 +107,16 @@ impl Writer {
 #[derive(Debug, Default)]
 pub struct Reader {
     consumed: u64,
+    /// As told to the worker.
+    released: u64,
 }
 
 impl Reader {
     /// Takes the next frame: its kind, with the payload appended to `out`. `None` if there is no
     /// complete frame yet.
+    ///
+    /// Between two calls of [`Reader::release`] there are no more frames than the ring holds: a
+    /// worker that overwrites what it was not told is free cannot keep the reader busy.
     pub fn next<M: AsRef<[AtomicU64]>>(
         &mut self,
         region: &Region<M>,
@@ -120,12 +125,16 @@ impl Reader {
     ) -> Result<Option<u8>, Corrupt> {
         let Some(words) = region.slot(slot) else { return Err(Corrupt("no such slot")) };
         let capacity = u64::from(region.geometry().response_bytes);
-        let available = words.written.load(Acquire).wrapping_sub(self.consumed);
+        let written = words.written.load(Acquire);
+        let available = written.wrapping_sub(self.consumed);
         if available == 0 {
             return Ok(None);
         }
-        if available > capacity || !available.is_multiple_of(8) {
-            return Err(Corrupt("more written than the ring holds"));
+        // What was consumed counts too, until it is released; and a count that went back is a
+        // very large one.
+        let held = written.wrapping_sub(self.released);
+        if available > held || held > capacity || !available.is_multiple_of(8) {
+            return Err(Corrupt("more than the ring holds"));
         }
         let area = region.response_area(slot);
         let at = |position: u64| (position % capacity / 8) as usize;
@@ -145,8 +154,9 @@ impl Reader {
 
     /// Tells the worker how much was taken. `true` if it waits for room and must be woken
     /// through the slot's `space` word.
-    pub fn release<M: AsRef<[AtomicU64]>>(&self, region: &Region<M>, slot: u32) -> bool {
+    pub fn release<M: AsRef<[AtomicU64]>>(&mut self, region: &Region<M>, slot: u32) -> bool {
         let Some(words) = region.slot(slot) else { return false };
+        self.released = self.consumed;
         words.consumed.store(self.consumed, SeqCst);
         if words.waiting.load(SeqCst) == 0 || words.waiting.swap(0, SeqCst) == 0 {
             return false;
@@ -194,3 +204,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "stream_tests.rs"]
+mod tests;

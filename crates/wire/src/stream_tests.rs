@@ -1,0 +1,157 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::region::Geometry;
+
+const CAPACITY: u64 = 8192;
+
+fn region() -> Region<Vec<AtomicU64>> {
+    let geometry =
+        Geometry { slots: 2, threads: 1, request_bytes: 4096, response_bytes: CAPACITY as u32 };
+    let words = (0..geometry.region_bytes() / 8).map(|_| AtomicU64::new(0)).collect();
+    Region::new(words, geometry).unwrap()
+}
+
+fn next(reader: &mut Reader, region: &Region<Vec<AtomicU64>>) -> Option<(u8, Vec<u8>)> {
+    let mut out = Vec::new();
+    reader.next(region, 1, &mut out).unwrap().map(|kind| (kind, out))
+}
+
+#[test]
+fn nothing_is_read_before_it_is_published() {
+    let region = region();
+    let (mut writer, mut reader) = (Writer::new(1, 0), Reader::default());
+    assert!(writer.put(&region, 3, b"hello"));
+    assert_eq!(next(&mut reader, &region), None);
+    assert!(!writer.publish(&region), "the thread does not sleep");
+    assert_eq!(next(&mut reader, &region), Some((3, b"hello".to_vec())));
+    assert_eq!(next(&mut reader, &region), None);
+}
+
+#[test]
+fn a_thread_that_sleeps_is_woken_once() {
+    let region = region();
+    let mut writer = Writer::new(1, 0);
+    assert!(!region.thread_sleeps(0));
+    assert!(writer.put(&region, 1, b"") && writer.publish(&region));
+    assert!(writer.put(&region, 1, b"") && !writer.publish(&region));
+    assert!(region.thread_sleeps(0), "something is there: it must not sleep");
+    let mut slots = Vec::new();
+    region.take_dirty(0, |slot| slots.push(slot));
+    assert_eq!(slots, [1]);
+    assert!(!region.thread_sleeps(0));
+}
+
+#[test]
+fn a_worker_that_waits_for_room_is_woken_when_there_is_some() {
+    let region = region();
+    let (mut writer, mut reader) = (Writer::new(1, 0), Reader::default());
+    let payload = vec![7; Writer::max_payload(&region)];
+    while writer.put(&region, 2, &payload) {}
+    assert_eq!(writer.unpublished(), CAPACITY);
+    writer.publish(&region);
+    let sequence = writer.wait_for_room(&region, payload.len()).expect("there is no room");
+    assert!(next(&mut reader, &region).is_some());
+    assert!(reader.release(&region, 1), "the worker waits");
+    assert_ne!(region.slot(1).unwrap().space.load(Relaxed) as u32, sequence);
+    assert!(!reader.release(&region, 1), "it waits no longer");
+    assert_eq!(writer.wait_for_room(&region, payload.len()), None);
+    assert!(writer.put(&region, 2, &payload));
+}
+
+#[test]
+fn hardening_13_a_worker_that_overwrites_what_is_being_read_cannot_keep_the_reader_busy() {
+    let region = region();
+    let mut reader = Reader::default();
+    let mut out = Vec::new();
+    let words = region.slot(1).unwrap();
+    words.written.store(CAPACITY, Relaxed);
+    let mut frames = 0;
+    // All of the ring is empty frames. For each one that is read, the worker adds another.
+    while let Ok(Some(_)) = reader.next(&region, 1, &mut out) {
+        words.written.fetch_add(8, Relaxed);
+        frames += 1;
+        assert!(frames <= CAPACITY / 8);
+    }
+    assert_eq!(reader.next(&region, 1, &mut out), Err(Corrupt("more than the ring holds")));
+}
+
+#[test]
+fn hardening_13_a_count_that_goes_back_is_corrupt() {
+    let region = region();
+    let (mut writer, mut reader) = (Writer::new(1, 0), Reader::default());
+    assert!(writer.put(&region, 1, b"12345678"));
+    writer.publish(&region);
+    assert!(next(&mut reader, &region).is_some());
+    for written in [0, 8, 15, u64::MAX, u64::MAX - 7] {
+        region.slot(1).unwrap().written.store(written, Relaxed);
+        assert!(reader.next(&region, 1, &mut Vec::new()).is_err(), "{written}");
+    }
+    reader.release(&region, 1);
+    region.slot(1).unwrap().written.store(8, Relaxed);
+    assert!(reader.next(&region, 1, &mut Vec::new()).is_err());
+}
+
+proptest! {
+    /// Frames of random lengths go round the ring; room is refused only where there is none.
+    #[test]
+    fn frames_come_out_as_they_went_in(
+        lengths in prop::collection::vec(0usize..2041, 1..200),
+        batch in 1usize..8,
+    ) {
+        let region = region();
+        let (mut writer, mut reader) = (Writer::new(1, 0), Reader::default());
+        let mut sent = std::collections::VecDeque::new();
+        let mut used = 0;
+        for (index, length) in lengths.into_iter().enumerate() {
+            let payload: Vec<u8> = (0..length).map(|at| (index + at) as u8).collect();
+            let need = 8 + length.next_multiple_of(8) as u64;
+            while !writer.put(&region, index as u8, &payload) {
+                prop_assert!(used + need > CAPACITY);
+                writer.publish(&region);
+                for expected in sent.drain(..) {
+                    prop_assert_eq!(next(&mut reader, &region), Some(expected));
+                }
+                reader.release(&region, 1);
+                used = 0;
+            }
+            used += need;
+            sent.push_back((index as u8, payload));
+            if index % batch == 0 {
+                writer.publish(&region);
+            }
+        }
+        writer.publish(&region);
+        for expected in sent {
+            prop_assert_eq!(next(&mut reader, &region), Some(expected));
+        }
+        prop_assert_eq!(next(&mut reader, &region), None);
+    }
+
+    /// Whatever a worker leaves in its ring and its control words, reading ends, without a panic
+    /// and with no more than the ring holds.
+    #[test]
+    fn hardening_13_random_memory_is_read_to_an_end(
+        written in prop_oneof![(0u64..1025).prop_map(|words| words * 8), any::<u64>()],
+        headers in prop::collection::vec((0u64..256, 0u64..70), 1..200),
+        noise in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>()), 0..50),
+    ) {
+        let region = region();
+        let words = region.response_area(1);
+        for (word, (kind, length)) in words.iter().zip(headers.iter().cycle()) {
+            word.store(kind | length << 32, Relaxed);
+        }
+        for (index, value) in noise {
+            index.get(words).store(value, Relaxed);
+        }
+        region.slot(1).unwrap().written.store(written, Relaxed);
+        let mut reader = Reader::default();
+        let mut out = Vec::new();
+        let mut frames = 0u64;
+        while let Ok(Some(_)) = reader.next(&region, 1, &mut out) {
+            frames += 1;
+            prop_assert!(frames <= CAPACITY / 8 && out.len() as u64 <= CAPACITY);
+        }
+        reader.release(&region, 1);
+    }
+}
