@@ -69,6 +69,13 @@ pub enum Order {
         /// Why.
         reason: String,
     },
+    /// A worker's start has been reported.
+    WorkerStarted {
+        /// Its instance.
+        instance: u32,
+        /// The worker.
+        worker: Owner,
+    },
     /// A worker has died.
     WorkerDied {
         /// Its instance.
@@ -256,6 +263,9 @@ impl Shard {
                 }
                 Order::Detach { instance, reason } => {
                     self.php.detach(instance, &Failure::Stopped(reason));
+                }
+                Order::WorkerStarted { instance, worker } => {
+                    self.php.worker_started(instance, worker);
                 }
                 Order::WorkerDied { instance, worker, how } => {
                     self.php.worker_died(instance, worker, &how);

@@ -146,11 +146,12 @@ impl Instance {
         owner: Owner,
         ticket: u32,
         descriptors: &[BorrowedFd<'_>],
-    ) -> Result<(), String> {
+    ) -> Result<(), NotSent> {
         let workers = self.workers();
-        let worker = workers.get(&owner).ok_or("no such worker")?;
+        let worker = workers.get(&owner).ok_or(NotSent::Unknown)?;
         let message = ToWorker::Descriptors { ticket }.encode();
-        packet::send(&worker.socket, &message, descriptors).map_err(|error| error.to_string())
+        packet::send(&worker.socket, &message, descriptors)
+            .map_err(|error| NotSent::Failed(error.to_string()))
     }
 
     /// Takes back all requests that no worker has taken yet, the youngest first.
@@ -184,6 +185,16 @@ impl Instance {
         self.region.close();
         futex::wake(self.region.wake_word(), u32::MAX >> 1);
     }
+}
+
+/// Why descriptors were not sent to a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotSent {
+    /// There is no such worker, or its start has not been reported yet: a worker takes requests
+    /// from the moment of its fork.
+    Unknown,
+    /// It does not take them.
+    Failed(String),
 }
 
 /// Why a request was not queued.
@@ -327,6 +338,14 @@ impl Queue {
         // A worker that has just taken it may not have written the time yet.
         let started = instance.region.slot(slot)?.started.load(Acquire);
         Some(if started == 0 { clock::monotonic_us() } else { started })
+    }
+
+    /// A thread's requests in the slots of an instance, and who has each. All as of one moment:
+    /// none is on its way from the queue into a slot.
+    pub fn claims_of(&self, instance: &Instance, thread: u32) -> Vec<(u32, Key, Claim)> {
+        let _still = self.lock();
+        let claim = |(slot, key)| (slot, key, instance.region.claim_of(slot));
+        instance.slots_of(thread).map(claim).collect()
     }
 
     /// Exchanges the instance that takes from the queue; returns the old one, which finishes what

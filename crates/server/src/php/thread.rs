@@ -25,8 +25,12 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, Sleep};
 
-use super::application::{Instance, Key, Queue, Withdrawn};
+use super::application::{Instance, Key, NotSent, Queue, Withdrawn};
 use super::pending::{Event, Failure, Next, Pending};
+
+/// How long a worker may have a request before its start is reported. Reports come within
+/// milliseconds; a name that is still unknown then was made up.
+const UNREPORTED: Duration = Duration::from_secs(2);
 
 /// What a router thread asks of the control thread.
 #[derive(Debug)]
@@ -113,6 +117,8 @@ struct Entry {
     held: bool,
     /// The worker has written nonsense: nothing more is taken from it.
     distrusted: bool,
+    /// The worker has asked for descriptors and its start has not been reported yet.
+    asks: bool,
     /// Frames were left in the ring because too much waits for the client.
     stalled: Option<(Arc<Instance>, u32)>,
     /// What the request cost, once it is over.
@@ -168,6 +174,7 @@ impl PhpThread {
             settled: false,
             held: true,
             distrusted: false,
+            asks: false,
             stalled: None,
             done: None,
         });
@@ -209,26 +216,58 @@ impl PhpThread {
     /// An instance has ended: what it had in hand has failed.
     pub fn detach(&self, number: u32, failure: &Failure) {
         let Some(attached) = self.attached.borrow_mut().remove(&number) else { return };
-        self.settle(&attached, failure, |_| true);
+        self.settle(&attached, failure, |_, _| true);
+    }
+
+    /// A worker has been reported; it may have taken a request before.
+    pub fn worker_started(&self, number: u32, worker: Owner) {
+        let attached = self.attached.borrow().get(&number).cloned();
+        let Some(attached) = attached else { return };
+        for (slot, key, claim) in attached.queue.claims_of(&attached.instance, self.thread) {
+            let asks = |entry: &mut Entry| std::mem::take(&mut entry.asks);
+            if matches!(claim, Claim::Taken(_, owner) if owner == worker)
+                && self.with_entry(key, asks) == Some(true)
+            {
+                self.send_descriptors(&attached, slot, key);
+            }
+        }
     }
 
     /// A worker has died: the request that it had has failed, unless it was complete.
-    pub fn worker_died(&self, number: u32, worker: Owner, how: &str) {
+    pub fn worker_died(self: &Rc<Self>, number: u32, worker: Owner, how: &str) {
         let attached = self.attached.borrow().get(&number).cloned();
         let Some(attached) = attached else { return };
         let failure = Failure::Died(how.to_owned());
-        self.settle(&attached, &failure, |claim| match claim {
-            Claim::Taken(_, owner) => owner == worker || !attached.instance.has_worker(owner),
+        self.settle(&attached, &failure, |_, claim| match claim {
+            Claim::Taken(_, owner) => owner == worker,
             Claim::Queued(_) => false,
             // No honest worker leaves a slot that somebody waits for in such a state.
             Claim::Free | Claim::Cancelled(_) => true,
         });
+        // A name that nobody has: of a worker that has just been forked in the place of this
+        // one, or written there by this one.
+        let unknown = |attached: &Attached, claim| match claim {
+            Claim::Taken(_, owner) => !attached.instance.has_worker(owner),
+            _ => false,
+        };
+        let claims = attached.queue.claims_of(&attached.instance, self.thread);
+        let doubtful: Vec<_> =
+            claims.iter().filter(|(_, _, claim)| unknown(&attached, *claim)).map(|c| c.1).collect();
+        if doubtful.is_empty() {
+            return;
+        }
+        let thread = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(UNREPORTED).await;
+            thread.settle(&attached, &failure, |key, claim| {
+                doubtful.contains(&key) && unknown(&attached, claim)
+            });
+        });
     }
 
-    fn settle(&self, attached: &Attached, failure: &Failure, dead: impl Fn(Claim) -> bool) {
-        let slots: Vec<_> = attached.instance.slots_of(self.thread).collect();
-        for (slot, key) in slots {
-            if !dead(attached.instance.region.claim_of(slot)) {
+    fn settle(&self, attached: &Attached, failure: &Failure, dead: impl Fn(Key, Claim) -> bool) {
+        for (slot, key, claim) in attached.queue.claims_of(&attached.instance, self.thread) {
+            if !dead(key, claim) {
                 continue;
             }
             self.drain_slot(attached, slot);
@@ -350,8 +389,17 @@ impl PhpThread {
             self.with_entry(key, |entry| std::mem::take(&mut entry.pending.descriptors));
         let descriptors = descriptors.unwrap_or_default();
         let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        if let Err(error) = attached.instance.send_descriptors(owner, ticket, &borrowed) {
-            self.distrust(attached, slot, key, format!("it takes no descriptors: {error}"));
+        match attached.instance.send_descriptors(owner, ticket, &borrowed) {
+            Ok(()) => {}
+            Err(NotSent::Unknown) => {
+                self.with_entry(key, |entry| {
+                    entry.pending.descriptors = descriptors;
+                    entry.asks = true;
+                });
+            }
+            Err(NotSent::Failed(error)) => {
+                self.distrust(attached, slot, key, format!("that it takes no files ({error})"));
+            }
         }
     }
 

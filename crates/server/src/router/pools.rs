@@ -272,6 +272,11 @@ impl Pools {
 
     fn on_ended(&mut self, number: u32, message: &str) {
         let reason = || message.to_owned();
+        // Before the threads settle what the instance had in hand: a request that went to it
+        // after that would never be heard of again.
+        if let Some(app) = self.by_number(number) {
+            app.queue.serve_from(None);
+        }
         for shard in self.shards.iter() {
             shard.order(Order::Detach { instance: number, reason: reason() });
         }
@@ -285,7 +290,6 @@ impl Pools {
         app.starting = 0;
         app.started.clear();
         app.restart_at = Some(Instant::now() + RESTART_PAUSE);
-        app.queue.serve_from(None);
         if app.failure.as_deref() != Some(message) {
             let name = &app.config.name;
             log.write(Level::Alert, format_args!("\"{name}\" application: {message}"));
@@ -298,13 +302,16 @@ impl Pools {
     }
 
     fn on_started(&mut self, number: u32, worker: Owner, pid: u32, descriptors: Vec<OwnedFd>) {
-        let log = Arc::clone(&self.shared.log);
+        let (log, shards) = (Arc::clone(&self.shared.log), Arc::clone(&self.shards));
         let Some(app) = self.by_number(number) else { return };
         let (Some(socket), Some(instance)) = (descriptors.into_iter().next(), &app.instance) else {
             return;
         };
         let _ = rustix::fs::fcntl_setfl(&socket, rustix::fs::OFlags::NONBLOCK);
         instance.add_worker(worker, Worker { pid, socket });
+        for shard in shards.iter() {
+            shard.order(Order::WorkerStarted { instance: number, worker });
+        }
         app.starting = app.starting.saturating_sub(1);
         app.started.insert(worker, Instant::now());
         let name = &app.config.name;
