@@ -1,0 +1,307 @@
+//! What scripts, uploads and workers cannot do to the server, and what becomes of the machine's
+//! resources. The numbers are those of the list of attack classes in `SECURITY.md`.
+
+mod harness;
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use harness::{Server, Site, eventually, processes};
+use rustix::process::Signal;
+use serde_json::json;
+
+const FORM: &str = "application/x-www-form-urlencoded";
+const MULTIPART: &str = "multipart/form-data; boundary=B";
+
+// -- 14, 15: log and pages --
+
+#[test]
+fn hardening_14_no_script_and_no_client_can_forge_a_line_of_the_log() {
+    let forged = "2026/11/20 15:04:05 [alert] 1#1 forged";
+    let code = format!(
+        "error_log(\"first\\n{forged}\\r\\n{forged}\\x1b[2J\\x9b\\x7f last\");
+         fwrite(fopen('php://stderr', 'w'), \"cut\\r{forged}\\n{forged}\\n\\x1b]0;evil\\x07\\n\");
+         trigger_error(\"warned\\n{forged}\", E_USER_WARNING);
+         syslog(LOG_ERR, 'to syslog'); echo 'done';"
+    );
+    let server = Site::script("a.php", &code).serve();
+    let mut client = server.connect();
+    client.send(format!("GET /a.php?\u{9b}\u{1b}%0a{forged} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert_eq!(client.response().status, 400, "such a target is not taken at all");
+    assert_eq!(server.get("/a.php?%0a%1b[2J").text().lines().last(), Some("done"));
+    server.wait_for_log("evil");
+    let log = server.wait_for_log("warned");
+    for line in log.lines() {
+        assert!(!line.starts_with(forged), "{line:?}");
+        assert!(!line.contains('\r') && !line.contains('\x1b'), "{line:?}");
+    }
+    let bytes = log.bytes().filter(|byte| byte.is_ascii_control() && *byte != b'\n').count();
+    assert_eq!(bytes, 0, "no control character is in the log: {log:?}");
+    assert!(log.contains("last"), "the record is whole: {log:?}");
+}
+
+#[test]
+fn hardening_15_pages_of_the_server_repeat_nothing_of_the_request() {
+    let server = Site::script("a.php", "echo 1;").file("dir/x.txt", "x").serve();
+    let evil = "%3Cscript%3Ealert(1)%3C/script%3E";
+    let raw = "\"'`(alert)1";
+    for target in [
+        format!("/{evil}"),
+        format!("/{evil}.php"),
+        format!("/a.php%00{evil}"),
+        format!("/dir?{evil}"),
+        format!("/{raw}"),
+        format!("/dir?{raw}"),
+        format!("/.{evil}"),
+    ] {
+        let response = server.get(&target);
+        assert_ne!(response.status, 200, "{target}");
+        let text = response.text();
+        assert!(!text.contains("script") && !text.contains("alert"), "{target}: {response:?}");
+        for (name, value) in &response.fields {
+            assert!(
+                !value.contains(['<', '>', '"']) || name == "ETag",
+                "{target}: {name}: {value}"
+            );
+        }
+    }
+}
+
+// -- 16: workers that keep dying --
+
+#[test]
+fn hardening_16_a_script_that_kills_its_worker_costs_its_own_request_each_time() {
+    let server = Site::script("a.php", "posix_kill(getmypid(), SIGKILL);")
+        .file("b.php", "<?php echo 'fine';")
+        .workers(2)
+        .serve();
+    let begun = Instant::now();
+    for _ in 0..40 {
+        assert_eq!(server.get("/a.php").status, 502);
+        assert_eq!(server.get("/b.php").text(), "fine");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(8), "took {:?}", begun.elapsed());
+    let log = server.log();
+    assert!(log.lines().count() < 40 * 4 + 10, "a few lines for each death, no flood:\n{log}");
+}
+
+#[test]
+fn hardening_16_workers_that_die_without_a_request_are_replaced_ever_more_slowly() {
+    let server = Site::script("a.php", "echo 'fine';").workers(1).serve();
+    let end = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < end {
+        server.running_workers().iter().for_each(|pid| processes::signal(*pid, Signal::KILL));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let log = server.log();
+    let deaths = log.matches("was killed by signal 9").count();
+    assert!((2..30).contains(&deaths), "{deaths} workers died within 3 s:\n{log}");
+    assert_eq!(server.get("/a.php").text(), "fine", "it goes on when they live");
+}
+
+#[test]
+fn hardening_16_a_prototype_that_keeps_dying_does_not_flood_the_log() {
+    let server = Site::script("a.php", "echo 'fine';").workers(1).serve();
+    let end = Instant::now() + Duration::from_secs(4);
+    let mut killed = 0;
+    while Instant::now() < end {
+        for process in server.processes() {
+            if process.title.ends_with("\" prototype") {
+                processes::signal(process.pid, Signal::KILL);
+                killed += 1;
+            }
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!((2..12).contains(&killed), "{killed} prototypes were started within 4 s");
+    assert!(server.log().lines().count() < 40, "{}", server.log());
+    eventually("PHP runs again", || (server.get("/a.php").text() == "fine").then_some(()));
+}
+
+// -- 17, 18: forms --
+
+fn form_site() -> Site {
+    Site::script(
+        "a.php",
+        "echo count($_POST), ' ', count($_FILES), ' ', is_array($_POST['a'] ?? 0) ? count($_POST['a']) : 0, ' ', getmypid();",
+    )
+    .file("kill.php", "<?php posix_kill(getmypid(), SIGKILL);")
+    .file("fatal.php", "<?php no_such_function();")
+    .file("wait.php", "<?php touch(getenv('DATA') . '/begun'); sleep(30); echo 'x'; flush();")
+    .workers(1)
+    .with(json!({"applications": {"site": {"options": {"admin": {
+        "max_input_vars": "1000", "display_errors": "0", "display_startup_errors": "0",
+    }}}}}))
+}
+
+/// Posts a form within a time and to a worker that lives on; returns what the script counted.
+fn post_within(server: &Server, limit: Duration, kind: &str, body: &[u8]) -> Vec<u64> {
+    let worker = server.workers()[0];
+    let (begun, used) = (Instant::now(), processes::processor_time(worker));
+    let response = server.post("/a.php", kind, body);
+    assert!(begun.elapsed() < Duration::from_secs(10), "took {:?}", begun.elapsed());
+    let used = processes::processor_time(worker) - used;
+    assert!(used < limit.as_secs_f64(), "took {used} s of processor time");
+    assert_eq!(response.status, 200, "{response:?}");
+    let counts: Vec<u64> = response.text().split(' ').map(|word| word.parse().unwrap()).collect();
+    assert_eq!(counts.last(), Some(&u64::from(worker)), "the worker lives on");
+    counts
+}
+
+#[test]
+fn hardening_17_forms_of_countless_or_endless_parts_are_bounded() {
+    let server = form_site().serve();
+    let part = |n: usize, name: &str| {
+        format!("--B\r\nContent-Disposition: form-data; name=\"{name}{n}\"\r\n\r\nv\r\n")
+    };
+    let file = |n: usize| {
+        format!("--B\r\nContent-Disposition: form-data; name=\"f{n}\"; filename=\"f\"\r\n\r\nv\r\n")
+    };
+    let many: String = (0..60_000).map(|n| part(n, "a")).collect::<String>() + "--B--\r\n";
+    let files: String = (0..5_000).map(file).collect::<String>() + "--B--\r\n";
+    let endless = "-".repeat(4 << 20);
+    let header = format!(
+        "--B\r\nContent-Disposition: form-data; name=\"a\"{}\r\n\r\nv\r\n--B--\r\n",
+        "; x=y".repeat(800_000)
+    );
+    let headers = format!("--B\r\n{}\r\nv\r\n--B--\r\n", "X: y\r\n".repeat(600_000));
+    let open = format!(
+        "--B\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n{}",
+        "--B".repeat(1_000_000)
+    );
+    for body in [many, files, endless, header, headers, open] {
+        let counts = post_within(&server, Duration::from_secs(3), MULTIPART, body.as_bytes());
+        assert!(counts[0] <= 1000 && counts[1] <= 20, "{counts:?}: {}", &body[..80]);
+    }
+    let name = format!("multipart/form-data; boundary={}", "B".repeat(7000));
+    assert_eq!(post_within(&server, Duration::from_secs(1), &name, b"--B--")[0], 0);
+}
+
+#[test]
+fn hardening_17_uploads_leave_no_file_however_their_request_ends() {
+    let server = form_site().serve();
+    let tmp = server.site.data().with_file_name("tmp");
+    let files = || fs::read_dir(&tmp).unwrap().flatten().map(|e| e.path()).collect::<Vec<_>>();
+    let before = files();
+    let mut body =
+        b"--B\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\n".to_vec();
+    body.resize(1 << 20, b'x');
+    let whole = [&body[..], b"\r\n--B--\r\n"].concat();
+    // Within the body, as complete file and within the script.
+    let mut client = server.connect();
+    client.send(format!(
+        "POST /a.php HTTP/1.1\r\nHost: a\r\nContent-Type: {MULTIPART}\r\nContent-Length: {}\r\n\r\n",
+        whole.len()
+    ));
+    client.send(&body[..1 << 19]);
+    drop(client);
+    assert!(server.post("/a.php", MULTIPART, &body).text().starts_with("0 "), "it never ended");
+    assert!(server.post("/a.php", MULTIPART, &whole).text().starts_with("0 1 "));
+    assert_eq!(server.post("/fatal.php", MULTIPART, &whole).status, 500);
+    eventually(&format!("nothing is left in {}", tmp.display()), || {
+        (files() == before).then_some(())
+    });
+}
+
+#[test]
+fn hardening_18_colliding_names_cost_no_time() {
+    let server = form_site().serve();
+    // Names that fall into one bucket of a table of 65,536; and names beyond all limits.
+    let numbers: String = (0..60_000u64).map(|n| format!("a[{}]=&", n << 16)).collect();
+    let pairs = ["Ez", "FY"];
+    let strings: String = (0..1 << 16)
+        .map(|n| (0..16).map(|bit| pairs[n >> bit & 1]).collect::<String>() + "=&")
+        .collect();
+    let deep = format!("a{}=1", "[x]".repeat(100_000));
+    for body in [numbers, strings, deep] {
+        let counts = post_within(&server, Duration::from_secs(1), FORM, body.as_bytes());
+        assert!(counts[0] <= 1001 && counts[2] <= 1001, "{counts:?}");
+    }
+}
+
+// -- 50, 55: privileges and descriptors --
+
+#[test]
+fn hardening_50_workers_have_no_privileges_and_cannot_gain_any() {
+    let code = "echo file_get_contents('/proc/self/status');";
+    let server = Site::script("a.php", code).serve();
+    let status = server.get("/a.php").text();
+    let field = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).expect(name);
+        line.split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let nothing = ["0000000000000000".to_owned()];
+    for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+        assert_eq!(field(set), nothing, "{set}");
+    }
+    assert_eq!(field("NoNewPrivs:"), ["1"]);
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(field("CapBnd:"), nothing, "the bounding set is empty too");
+        assert!(field("Uid:").iter().all(|uid| uid != "0"), "{status}");
+        assert!(field("Gid:").iter().all(|gid| gid != "0"), "{status}");
+        assert!(!field("Groups:").contains(&"0".to_owned()), "{status}");
+        let router = fs::read_to_string(format!("/proc/{}/status", server.router())).unwrap();
+        for set in ["CapPrm:", "CapEff:", "CapBnd:", "CapInh:", "CapAmb:"] {
+            let line = router.lines().find(|line| line.starts_with(set)).unwrap();
+            assert!(line.ends_with("\t0000000000000000"), "router: {line}");
+        }
+        assert!(router.contains("NoNewPrivs:\t1"), "{router}");
+    }
+}
+
+/// Whether a descriptor leads to something that a worker has no use for. Sockets are told apart
+/// by who else has them: the listening one is the supervisor's.
+fn is_not_a_workers(server: &Server, target: &str) -> bool {
+    let listening = processes::descriptors(server.supervisor());
+    let sockets: Vec<_> = listening.iter().map(|(_, name)| name.as_str()).collect();
+    (target.starts_with("socket:") && sockets.contains(&target))
+        || target.ends_with("/log")
+        || target.ends_with("/config.json")
+        || target.contains("signalfd")
+}
+
+#[test]
+fn hardening_50_workers_hold_no_listening_log_or_control_descriptor() {
+    let server = Site::script(
+        "a.php",
+        "foreach (scandir('/proc/self/fd') as $fd) echo $fd, ' ', @readlink(\"/proc/self/fd/$fd\"), \"\\n\";",
+    )
+    .argument("--control")
+    .argument(&format!("unix:@howdah-test-{}", std::process::id()))
+    .serve();
+    // A client that is connected while the worker looks.
+    let _idle = server.connect();
+    let text = server.get("/a.php").text();
+    for line in text.lines() {
+        let (_, target) = line.split_once(' ').unwrap_or_default();
+        assert!(!is_not_a_workers(&server, target), "a worker holds {line}:\n{text}");
+    }
+    for pid in server.workers() {
+        for (fd, target) in processes::descriptors(pid) {
+            assert!(!is_not_a_workers(&server, &target), "worker {pid} holds {fd} {target}");
+        }
+    }
+}
+
+#[test]
+fn hardening_55_programs_started_by_scripts_inherit_three_descriptors() {
+    let server = Site::script(
+        "a.php",
+        "fopen(__FILE__, 'r'); session_start();
+         echo shell_exec('ls -l /proc/self/fd'), '--', \"\\n\";
+         passthru('ls -l /proc/self/fd'); echo '--', \"\\n\";
+         $pipes = []; $p = proc_open(['ls', '-l', '/proc/self/fd'], [], $pipes); proc_close($p);",
+    )
+    .serve();
+    let text = server.get("/a.php").text();
+    let mut seen = 0;
+    for line in text.lines().filter(|line| line.contains(" -> ")) {
+        let (name, target) = line.split_once(" -> ").unwrap();
+        let fd = name.rsplit(' ').next().unwrap();
+        let own = fd == "3" && target.starts_with("/proc/") && target.ends_with("/fd");
+        assert!(matches!(fd, "0" | "1" | "2") || own, "{line}:\n{text}");
+        assert!(!is_not_a_workers(&server, target), "{line}:\n{text}");
+        seen += 1;
+    }
+    assert!(seen >= 8, "{text}");
+}

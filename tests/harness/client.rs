@@ -1,0 +1,244 @@
+//! A client that sends exactly the bytes it is given.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// How long a client waits for bytes before the test fails.
+pub const PATIENCE: Duration = Duration::from_secs(40);
+
+/// A connection.
+pub struct Client {
+    stream: TcpStream,
+    received: Vec<u8>,
+    ended: bool,
+}
+
+/// A response, interim ones included.
+#[derive(Clone)]
+pub struct Response {
+    /// Status code.
+    pub status: u16,
+    /// Names and values, as sent.
+    pub fields: Vec<(String, String)>,
+    /// The body, without its framing.
+    pub body: Vec<u8>,
+    /// The connection ended before the body did.
+    pub cut: bool,
+}
+
+impl Response {
+    /// The value of a field; `None` without it, or if there are several.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let mut values = self.fields.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
+        let value = values.next()?;
+        values.next().is_none().then_some(&value.1)
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.status, self.fields)?;
+        let (shown, more) = self.body.split_at(self.body.len().min(500));
+        let more = if more.is_empty() { "" } else { "..." };
+        write!(f, " {:?}{more}", String::from_utf8_lossy(shown))?;
+        f.write_str(if self.cut { " (cut)" } else { "" })
+    }
+}
+
+impl Client {
+    /// Connects.
+    pub fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("the server accepts connections");
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Client { stream, received: Vec::new(), ended: false }
+    }
+
+    /// The socket.
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// Sends bytes.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
+        self.stream.write_all(bytes.as_ref()).expect("the server takes the request");
+        self
+    }
+
+    /// Sends bytes to a server that may have closed the connection already.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        self.stream.write_all(bytes.as_ref())
+    }
+
+    /// Sends a GET request for a target and takes the response; the connection stays open.
+    pub fn get(&mut self, target: &str) -> Response {
+        self.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        self.response()
+    }
+
+    /// Says that nothing more will be sent.
+    pub fn finish_sending(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// The next response, interim or final, to a request other than HEAD.
+    pub fn response(&mut self) -> Response {
+        self.try_response(false).expect("the server answers before it closes the connection")
+    }
+
+    /// The response to a HEAD request.
+    pub fn head_response(&mut self) -> Response {
+        self.try_response(true).expect("the server answers before it closes the connection")
+    }
+
+    /// The next response; `None` if the server closes the connection before it.
+    pub fn next_response(&mut self) -> Option<Response> {
+        self.try_response(false)
+    }
+
+    fn try_response(&mut self, head_only: bool) -> Option<Response> {
+        let end = loop {
+            if let Some(at) = find(&self.received, b"\r\n\r\n") {
+                break at + 4;
+            }
+            if !self.receive() {
+                assert!(
+                    self.received.is_empty(),
+                    "the connection ended within a head: {:?}",
+                    String::from_utf8_lossy(&self.received)
+                );
+                return None;
+            }
+        };
+        let head = String::from_utf8(self.take(end)).expect("the head is text");
+        let mut response = parse_head(&head);
+        if head_only || matches!(response.status, 100..=199 | 204 | 304) {
+            return Some(response);
+        }
+        let chunked =
+            response.field("Transfer-Encoding").is_some_and(|v| v.eq_ignore_ascii_case("chunked"));
+        let length = response.field("Content-Length").map(|v| v.parse().expect("a length"));
+        match (chunked, length) {
+            (true, None) => self.chunks(&mut response),
+            (false, Some(length)) => {
+                while self.received.len() < length && self.receive() {}
+                response.cut = self.received.len() < length;
+                response.body = self.take(length);
+            }
+            (false, None) => {
+                while self.receive() {}
+                response.body = self.take(usize::MAX);
+            }
+            (true, Some(_)) => panic!("a response is framed in two ways: {response:?}"),
+        }
+        Some(response)
+    }
+
+    fn chunks(&mut self, response: &mut Response) {
+        loop {
+            let Some(line) = self.line() else {
+                response.cut = true;
+                return;
+            };
+            let size = usize::from_str_radix(line.trim_end(), 16)
+                .unwrap_or_else(|_| panic!("{line:?} is no chunk size"));
+            while self.received.len() < size + 2 && self.receive() {}
+            if self.received.len() < size + 2 {
+                response.body.extend(self.take(size));
+                response.cut = true;
+                return;
+            }
+            response.body.extend(self.take(size));
+            assert_eq!(self.take(2), b"\r\n", "a chunk ends with its line");
+            if size == 0 {
+                return;
+            }
+        }
+    }
+
+    fn line(&mut self) -> Option<String> {
+        loop {
+            if let Some(at) = find(&self.received, b"\r\n") {
+                return Some(String::from_utf8(self.take(at + 2)).expect("a chunk size is text"));
+            }
+            if !self.receive() {
+                return None;
+            }
+        }
+    }
+
+    fn take(&mut self, len: usize) -> Vec<u8> {
+        let rest = self.received.split_off(len.min(self.received.len()));
+        std::mem::replace(&mut self.received, rest)
+    }
+
+    /// Receives bytes until these are among them, for responses that do not end yet.
+    pub fn wait_for(&mut self, needle: &str) {
+        while find(&self.received, needle.as_bytes()).is_none() {
+            assert!(
+                self.receive(),
+                "the connection ended before {needle:?}: {:?}",
+                String::from_utf8_lossy(&self.received)
+            );
+        }
+    }
+
+    /// Everything until the server closes the connection.
+    pub fn everything(&mut self) -> Vec<u8> {
+        while self.receive() {}
+        self.take(usize::MAX)
+    }
+
+    /// Whether the server closes the connection, and sends nothing before that.
+    pub fn is_closed(&mut self) -> bool {
+        !self.receive() && self.received.is_empty()
+    }
+
+    /// Reads once; `false` at the end of the connection.
+    fn receive(&mut self) -> bool {
+        if self.ended {
+            return false;
+        }
+        let mut buffer = [0; 64 * 1024];
+        let begun = Instant::now();
+        match self.stream.read(&mut buffer) {
+            Ok(0) => self.ended = true,
+            Ok(n) => self.received.extend_from_slice(&buffer[..n]),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => self.ended = true,
+            Err(error) => panic!(
+                "nothing comes from the server ({error}, {:?}); before that: {:?}",
+                begun.elapsed(),
+                String::from_utf8_lossy(&self.received)
+            ),
+        }
+        !self.ended
+    }
+}
+
+fn parse_head(head: &str) -> Response {
+    let mut lines = head.trim_end().split("\r\n");
+    let status_line = lines.next().unwrap_or_default();
+    let status = status_line
+        .strip_prefix("HTTP/1.1 ")
+        .and_then(|rest| rest.get(..3)?.parse().ok())
+        .unwrap_or_else(|| panic!("{status_line:?} is no status line"));
+    let fields = lines
+        .map(|line| {
+            let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("{line:?}"));
+            (name.to_owned(), value.trim().to_owned())
+        })
+        .collect();
+    Response { status, fields, body: Vec::new(), cut: false }
+}
+
+fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
+    bytes.windows(needle.len()).position(|window| window == needle)
+}

@@ -1,0 +1,98 @@
+//! What the kernel says about processes.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal};
+
+/// A process.
+#[derive(Debug, Clone)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Its parent's.
+    pub parent: u32,
+    /// Its title, as `ps` shows it.
+    pub title: String,
+}
+
+/// All processes that descend from this one, itself not included.
+pub fn descendants(root: u32) -> Vec<Process> {
+    let all = all();
+    let mut found: Vec<Process> = Vec::new();
+    let mut parents = vec![root];
+    while let Some(parent) = parents.pop() {
+        for process in all.iter().filter(|process| process.parent == parent) {
+            parents.push(process.pid);
+            found.push(process.clone());
+        }
+    }
+    found.sort_by_key(|process| process.pid);
+    found
+}
+
+fn all() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").expect("/proc can be listed");
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(look).collect()
+}
+
+/// A process that may be gone already; one that has ended and waits to be reaped counts as gone.
+fn look(pid: u32) -> Option<Process> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    if field(&status, "State:")?.starts_with('Z') {
+        return None;
+    }
+    let parent = field(&status, "PPid:")?.parse().ok()?;
+    let title = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let title = String::from_utf8_lossy(&title).replace('\0', " ").trim_end().to_owned();
+    Some(Process { pid, parent, title })
+}
+
+fn field<'t>(status: &'t str, name: &str) -> Option<&'t str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+/// Whether a process runs.
+pub fn is_alive(pid: u32) -> bool {
+    look(pid).is_some()
+}
+
+/// Bytes of memory that a process has for itself: resident, neither files nor shared memory.
+pub fn private_memory(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let kib = field(&status, "RssAnon:").and_then(|text| text.split(' ').next()?.parse().ok());
+    kib.unwrap_or(0u64) << 10
+}
+
+/// Processor time that a process has used, in seconds.
+pub fn processor_time(pid: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = |index| after_name.split_whitespace().nth(index)?.parse::<f64>().ok();
+    let per_second = rustix::param::clock_ticks_per_second() as f64;
+    (ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / per_second
+}
+
+/// What the descriptors of a process lead to.
+pub fn descriptors(pid: u32) -> Vec<(u32, String)> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
+    let mut found: Vec<_> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            let target = fs::read_link(entry.path()).ok()?;
+            Some((number, target.to_string_lossy().into_owned()))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// Sends a signal to a process of the server's; one that has just ended does not mind.
+pub fn signal(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id");
+    match rustix::process::kill_process(pid, signal) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+        Err(error) => panic!("{signal:?} cannot be sent: {error}"),
+    }
+}

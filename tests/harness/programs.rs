@@ -1,0 +1,46 @@
+//! The programs under test.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The `howdah` that cargo has built for this test, with an up-to-date `howdah-php` beside it.
+pub fn howdah() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let program = PathBuf::from(env!("CARGO_BIN_EXE_howdah"));
+        build_php(&program);
+        program
+    })
+}
+
+/// Cargo builds the programs of the package under test alone. `howdah-php` is another package's:
+/// it is built here, into the same directory and with the same profile. Cargo's own lock keeps
+/// several tests from doing so at once.
+fn build_php(howdah: &Path) {
+    let profile_dir = howdah.parent().expect("a program lies in a directory");
+    let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
+        Some("debug") => "dev",
+        Some(name) => name,
+        None => panic!("{} is not in a directory of cargo's", howdah.display()),
+    };
+    let above = profile_dir.parent().expect("a profile's directory lies in the target directory");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--package", "howdah-php", "--profile", profile]);
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
+    // With `--target` there is another directory between, named after it.
+    match (above.join("CACHEDIR.TAG").exists(), above.parent(), above.file_name()) {
+        (false, Some(target_dir), Some(triple)) if target_dir.join("CACHEDIR.TAG").exists() => {
+            cargo.arg("--target-dir").arg(target_dir).arg("--target").arg(triple);
+        }
+        _ => {
+            cargo.arg("--target-dir").arg(above);
+        }
+    }
+    let output = cargo.output().unwrap_or_else(|error| panic!("{cargo:?}: {error}"));
+    assert!(
+        output.status.success(),
+        "howdah-php cannot be built ({cargo:?}):\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
