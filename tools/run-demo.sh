@@ -8,9 +8,9 @@ address=$2
 demo=$(cd "$(dirname "$0")/../demo" && pwd)
 
 if [ "$(id -u)" -ne 0 ]; then
-    if [ -e "$demo/var" ] && ! [ -w "$demo/var" ]; then
-        echo "$demo/var belongs to $(stat -c %U "$demo/var"), who ran the demo before. Take it over with:" >&2
-        echo "    sudo chown -R $(id -un) $demo/var" >&2
+    if ! mkdir -p "$demo/var" 2>/dev/null || ! [ -w "$demo/var" ]; then
+        echo "You may not write in $demo/var, where the guestbook is kept. Take it over with:" >&2
+        echo "    sudo mkdir -p $demo/var && sudo chown -R $(id -un) $demo/var" >&2
         exit 1
     fi
     exec "$howdah" serve "$demo" --listen "$address"
