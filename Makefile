@@ -68,7 +68,7 @@ lint: cargo
 	tools/lint.py
 	@tools/lint.py --list shell | xargs shellcheck
 	@tools/lint.py --list php | xargs -n 1 php -l | grep -v '^No syntax errors' | { ! grep .; }
-	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --locked check; \
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --locked check bans licenses sources; \
 	else echo 'cargo-deny is not installed; licences and bans of dependencies are not checked'; fi
 
 e2e: cargo
