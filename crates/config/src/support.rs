@@ -37,6 +37,7 @@ pub(crate) enum Feature {
 
 /// The features of this version.
 const AVAILABLE: &[Feature] = &[
+    Feature::AccessLog,
     Feature::Forwarded,
     Feature::MatchConditions,
     Feature::MimeTypes,

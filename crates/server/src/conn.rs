@@ -90,7 +90,12 @@ impl Handler for Site {
         respond::error(status)
     }
 
-    fn finished(&self, _record: &Finished<'_>) {}
+    fn finished(&self, record: &Finished<'_>) {
+        if record.request.is_none() {
+            self.shard.counters.requests.fetch_add(1, Relaxed); // its head was refused
+        }
+        self.shard.log(record);
+    }
 }
 
 impl Site {

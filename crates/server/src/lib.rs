@@ -6,6 +6,7 @@
 //! `router` is the process around it: threads (`shard`), configuration, applications.
 #![forbid(unsafe_code)]
 
+mod access_log;
 pub mod body;
 mod conn;
 pub mod exchange;

@@ -16,7 +16,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
+use crate::access_log::{self, Lines};
 use crate::conn;
+use crate::exchange::Finished;
 use crate::files::{self, Files};
 use crate::http1::Drain;
 use crate::limits::Limits;
@@ -148,6 +150,8 @@ pub struct Shard {
     pub files: Files,
     /// Memory for deciding a request.
     pub scratch: RefCell<Scratch>,
+    /// Lines of the access log that wait to be written.
+    lines: RefCell<Lines>,
     /// PHP.
     pub php: Rc<PhpThread>,
     /// All threads, to hand connections over.
@@ -214,6 +218,7 @@ fn run(
         shared,
         files: Files::new(files::Limits::default()),
         scratch: RefCell::default(),
+        lines: RefCell::default(),
         php,
         counters: Arc::clone(&handles[number as usize].counters),
         handles,
@@ -282,9 +287,11 @@ impl Shard {
                         let shard = Rc::clone(&self);
                         tokio::task::spawn_local(async move {
                             shard.drain.emptied().await;
+                            shard.flush_log();
                             let _ = finished.send(());
                         });
                     } else {
+                        self.flush_log();
                         let _ = finished.send(());
                         return;
                     }
@@ -319,6 +326,23 @@ impl Shard {
             *cached = (Arc::downgrade(&snapshot), Rc::new(snapshot.limits()));
         }
         Rc::clone(&cached.1)
+    }
+
+    /// Puts a line for a request in the access log, if there is one.
+    pub fn log(self: &Rc<Self>, record: &Finished<'_>) {
+        let snapshot = self.shared.snapshot.load();
+        let Some(log) = &snapshot.access_log else { return };
+        if self.lines.borrow_mut().add(log, record, &self.shared.log) {
+            let shard = Rc::clone(self);
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(access_log::DELAY).await;
+                shard.flush_log();
+            });
+        }
+    }
+
+    fn flush_log(&self) {
+        self.lines.borrow_mut().flush(&self.shared.log);
     }
 
     /// A request id.

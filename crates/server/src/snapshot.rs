@@ -11,6 +11,7 @@ use howdah_config::{self as config, Config, Part, Pass, Template, Variable};
 
 use bytes::Bytes;
 
+use crate::access_log::{AccessLog, LogFile};
 use crate::files;
 use crate::limits::Limits;
 use crate::php::application::Queue;
@@ -28,6 +29,8 @@ pub struct Snapshot {
     pub routes: HashMap<String, Vec<Step>>,
     /// Applications by name.
     pub applications: HashMap<String, Arc<Application>>,
+    /// Where requests are logged.
+    pub access_log: Option<AccessLog>,
 }
 
 /// A listener as requests see it.
@@ -146,9 +149,11 @@ pub struct NameTemplate {
 
 impl Snapshot {
     /// Compiles a document. `queue` gives each application its queue: that of the running
-    /// application if its settings are the same.
+    /// application if its settings are the same. `log` is the file of the access log; without
+    /// one there is no access log.
     pub fn compile(
         config: Config,
+        log: Option<Arc<LogFile>>,
         mut queue: impl FnMut(&config::Application) -> Arc<Queue>,
     ) -> Self {
         let mime = Arc::new(mime_types(&config));
@@ -185,7 +190,9 @@ impl Snapshot {
                 (application.name.clone(), Arc::new(compiled))
             })
             .collect();
-        Snapshot { config, listeners, routes, applications }
+        let access_log = config.access_log.as_ref().zip(log);
+        let access_log = access_log.map(|(config, file)| AccessLog::new(config, file));
+        Snapshot { config, listeners, routes, applications, access_log }
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
+
+use rustix::fs::OFlags;
 
 const DOCUMENT: &str = "conf.json";
 
@@ -36,7 +38,26 @@ pub fn open_log(path: &Path) -> io::Result<OwnedFd> {
         .append(true)
         .create(true)
         .mode(0o640)
-        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
+        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+        .open(path)?;
+    Ok(file.into())
+}
+
+/// Opens an access log for appending, with the rules of [`open_log`]. The names of the server's
+/// own streams, which are links, stand for these streams. A pipe that nobody reads is an error
+/// and not a reason to wait.
+pub(crate) fn open_access_log(path: &Path) -> io::Result<OwnedFd> {
+    match path.to_str() {
+        Some("/dev/stdout") => return io::stdout().as_fd().try_clone_to_owned(),
+        Some("/dev/stderr") => return io::stderr().as_fd().try_clone_to_owned(),
+        _ => {}
+    }
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = File::options()
+        .append(true)
+        .create(true)
+        .mode(0o640)
+        .custom_flags(flags.bits() as i32)
         .open(path)?;
     Ok(file.into())
 }
@@ -83,6 +104,26 @@ mod tests {
         fs::write(&target, "").unwrap();
         std::os::unix::fs::symlink(&target, dir.path().join("log")).unwrap();
         assert!(open_log(&dir.path().join("log")).is_err());
+        assert!(open_access_log(&dir.path().join("log")).is_err());
+    }
+
+    #[test]
+    fn an_access_log_is_appended_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("access.log");
+        for line in ["a\n", "b\n"] {
+            File::from(open_access_log(&path).unwrap()).write_all(line.as_bytes()).unwrap();
+        }
+        assert_eq!(fs::read(path).unwrap(), b"a\nb\n");
+    }
+
+    #[test]
+    fn an_access_log_that_is_a_pipe_without_reader_does_not_stop_the_server() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert!(open_access_log(&path).is_err());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use howdah_sys::log::{Level, Log};
@@ -325,6 +326,7 @@ impl Tree {
                 let deadline = Some(Instant::now() + FAST_END);
                 self.ending = Some(End { graceful: false, deadline, refused: Some(message) });
             }
+            ToSupervisor::OpenLog { path } => self.open_access_log(path),
             ToSupervisor::Finished {} => {
                 let refused = self.ending.take().and_then(|end| end.refused);
                 let deadline = Some(Instant::now());
@@ -342,6 +344,19 @@ impl Tree {
             }
             Err(message) => {
                 self.tell_router(&FromSupervisor::BindFailed { address, message }, &[]);
+            }
+        }
+    }
+
+    fn open_access_log(&self, path: String) {
+        match store::open_access_log(Path::new(&path)) {
+            Ok(file) => {
+                let opened = FromSupervisor::LogOpened { path, error: String::new() };
+                self.tell_router(&opened, &[file.as_fd()]);
+            }
+            Err(error) => {
+                let error = error.to_string();
+                self.tell_router(&FromSupervisor::LogOpened { path, error }, &[]);
             }
         }
     }

@@ -268,6 +268,11 @@ messages! {
         }
         /// The router has ended everything it had in hand.
         10 Finished {}
+        /// Opens an access log for appending.
+        11 OpenLog {
+            /// As in the configuration.
+            path: String,
+        }
     }
 }
 
@@ -348,6 +353,13 @@ messages! {
         }
         /// Result of `Store`.
         11 Stored {
+            /// Empty, or what went wrong.
+            error: String,
+        }
+        /// Result of `OpenLog`. Descriptor: the file, if it could be opened.
+        12 LogOpened {
+            /// As given to `OpenLog`.
+            path: String,
             /// Empty, or what went wrong.
             error: String,
         }

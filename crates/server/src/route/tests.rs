@@ -24,7 +24,7 @@ impl Routes {
                  "applications": {{"app": {{"type": "php", "root": "/www", "script": "i.php"}}}}}}"#
         );
         let config = howdah_config::parse(document.as_bytes()).unwrap();
-        let snapshot = Snapshot::compile(config, |_| Arc::new(Queue::new(1)));
+        let snapshot = Snapshot::compile(config, None, |_| Arc::new(Queue::new(1)));
         let (logged, writer) = rustix::pipe::pipe().unwrap();
         Routes {
             snapshot,

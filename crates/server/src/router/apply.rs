@@ -15,6 +15,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::link::Link;
 use super::pools::{Pools, Prepared};
+use crate::access_log::LogFile;
 use crate::listener::Socket;
 use crate::shard::{self, Order, Shared};
 use crate::snapshot::Snapshot;
@@ -28,6 +29,7 @@ const BACKLOG: u32 = 4096;
 struct Ready {
     sockets: HashMap<String, OwnedFd>,
     applications: Vec<Prepared>,
+    log: Option<Arc<LogFile>>,
 }
 
 /// Why a configuration was not applied: one line that says what is wrong and what to do.
@@ -87,11 +89,11 @@ async fn store(link: &Link, pools: &mut Pools, text: &[u8]) -> Result<(), String
     link.send_with(&ToSupervisor::Store {}, &[file.as_fd()]).map_err(io)?;
     loop {
         let gone = || "the supervisor has gone".to_owned();
-        let (message, descriptors) = link.receive().await.map_err(io)?.ok_or_else(gone)?;
+        let (message, descriptors) = link.receive_new().await.map_err(io)?.ok_or_else(gone)?;
         match message {
             FromSupervisor::Stored { error } if error.is_empty() => return Ok(()),
             FromSupervisor::Stored { error } => return Err(error),
-            other => pools.on_message(link, other, descriptors).map_err(io)?,
+            other => meanwhile(link, pools, other, descriptors).map_err(io)?,
         }
     }
 }
@@ -105,7 +107,7 @@ pub(super) async fn restart(link: &Link, pools: &mut Pools, name: &str) -> Resul
     let number = prepared.instance.number;
     loop {
         let gone = || "the supervisor has gone".to_owned();
-        let (message, descriptors) = link.receive().await.map_err(io)?.ok_or_else(gone)?;
+        let (message, descriptors) = link.receive_new().await.map_err(io)?.ok_or_else(gone)?;
         match message {
             FromSupervisor::Ready { application, .. } if application == number => {
                 return pools.adopt_restart(link, prepared).map_err(io);
@@ -113,7 +115,7 @@ pub(super) async fn restart(link: &Link, pools: &mut Pools, name: &str) -> Resul
             FromSupervisor::Ended { application, message } if application == number => {
                 return Err(message);
             }
-            other => pools.on_message(link, other, descriptors).map_err(io)?,
+            other => meanwhile(link, pools, other, descriptors).map_err(io)?,
         }
     }
 }
@@ -144,9 +146,10 @@ async fn prepare(
         let prepared = pools.prepare(link, application).map_err(io)?;
         starting.insert(prepared.instance.number, prepared);
     }
-    while !binding.is_empty() || !starting.is_empty() {
+    let mut opening = open_log(link, current, config, ready).map_err(io)?;
+    while !binding.is_empty() || !starting.is_empty() || opening.is_some() {
         let gone = || "the supervisor has gone".to_owned();
-        let (message, descriptors) = link.receive().await.map_err(io)?.ok_or_else(gone)?;
+        let (message, descriptors) = link.receive_new().await.map_err(io)?.ok_or_else(gone)?;
         match message {
             FromSupervisor::Bound { address } => {
                 binding.remove(&address);
@@ -167,11 +170,63 @@ async fn prepare(
                 ready.applications.extend(starting.into_values());
                 return Err(format!("application \"{name}\": {message}"));
             }
-            FromSupervisor::Quit { .. } => return Err("the server is being stopped".to_owned()),
-            other => pools.on_message(link, other, descriptors).map_err(io)?,
+            FromSupervisor::LogOpened { path, error }
+                if opening.as_deref() == Some(path.as_str()) =>
+            {
+                opening = None;
+                let Some(file) = descriptors.into_iter().next() else {
+                    ready.applications.extend(starting.into_values());
+                    return Err(format!("/access_log: {path} cannot be opened: {error}"));
+                };
+                ready.log = Some(Arc::new(LogFile::new(&path, file)));
+            }
+            quit @ FromSupervisor::Quit { .. } => {
+                link.postpone(quit, descriptors);
+                ready.applications.extend(starting.into_values());
+                return Err("the server is being stopped".to_owned());
+            }
+            other => meanwhile(link, pools, other, descriptors).map_err(io)?,
         }
     }
     Ok(())
+}
+
+/// Sees to the file of the access log: that of the running one if its name is the same. Returns
+/// its name if it must be opened.
+fn open_log(
+    link: &Link,
+    current: &Snapshot,
+    config: &Config,
+    ready: &mut Ready,
+) -> std::io::Result<Option<String>> {
+    let Some(log) = &config.access_log else { return Ok(None) };
+    let path = log.path.to_string_lossy().into_owned();
+    let running = current.access_log.as_ref().map(|log| log.file());
+    if let Some(file) = running.filter(|file| file.path() == path) {
+        ready.log = Some(Arc::clone(file));
+        return Ok(None);
+    }
+    link.send(&ToSupervisor::OpenLog { path: path.clone() })?;
+    Ok(Some(path))
+}
+
+/// A message that has nothing to do with what is waited for. What the main loop must see comes
+/// to it later.
+fn meanwhile(
+    link: &Link,
+    pools: &mut Pools,
+    message: FromSupervisor,
+    descriptors: Vec<OwnedFd>,
+) -> std::io::Result<()> {
+    match message {
+        FromSupervisor::Quit { .. }
+        | FromSupervisor::Reopened {}
+        | FromSupervisor::LogOpened { .. } => {
+            link.postpone(message, descriptors);
+            Ok(())
+        }
+        message => pools.on_message(link, message, descriptors),
+    }
 }
 
 fn commit(
@@ -188,7 +243,7 @@ fn commit(
         .iter()
         .map(|prepared| (prepared.config.name.clone(), Arc::clone(&prepared.queue)))
         .collect();
-    let snapshot = Snapshot::compile(config, |application| {
+    let snapshot = Snapshot::compile(config, ready.log, |application| {
         let queue =
             started.get(&application.name).cloned().or_else(|| pools.unchanged(application));
         queue.unwrap_or_else(|| unreachable!("every application was prepared or is unchanged"))

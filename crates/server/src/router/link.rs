@@ -1,5 +1,7 @@
 //! The router's end of the socket to the supervisor.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use howdah_sys::packet::{self, Received};
@@ -14,6 +16,7 @@ pub(super) type Message = (FromSupervisor, Vec<OwnedFd>);
 #[derive(Debug)]
 pub(super) struct Link {
     socket: AsyncFd<OwnedFd>,
+    postponed: RefCell<VecDeque<Message>>,
 }
 
 impl Link {
@@ -21,7 +24,7 @@ impl Link {
     pub(super) fn new(socket: OwnedFd) -> std::io::Result<Self> {
         let flags = rustix::fs::fcntl_getfl(&socket)?;
         rustix::fs::fcntl_setfl(&socket, flags | rustix::fs::OFlags::NONBLOCK)?;
-        Ok(Link { socket: reactor::readable(socket)? })
+        Ok(Link { socket: reactor::readable(socket)?, postponed: RefCell::default() })
     }
 
     /// Sends a message.
@@ -53,8 +56,22 @@ impl Link {
         }
     }
 
+    /// Keeps a message that cannot be dealt with now for [`Link::receive`].
+    pub(super) fn postpone(&self, message: FromSupervisor, descriptors: Vec<OwnedFd>) {
+        self.postponed.borrow_mut().push_back((message, descriptors));
+    }
+
     /// The next message; `None` when the supervisor has gone. Safe to cancel.
     pub(super) async fn receive(&self) -> std::io::Result<Option<Message>> {
+        let postponed = self.postponed.borrow_mut().pop_front();
+        match postponed {
+            Some(message) => Ok(Some(message)),
+            None => self.receive_new().await,
+        }
+    }
+
+    /// The next message that has not been postponed.
+    pub(super) async fn receive_new(&self) -> std::io::Result<Option<Message>> {
         let mut buffer = vec![0; MAX_MESSAGE];
         loop {
             let mut ready = self.socket.readable().await?;

@@ -69,7 +69,7 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
     let link = Link::new(socket)?;
     let hello = greet(&link).await?;
     let log = Arc::new(Log::new(hello.log));
-    let empty = Snapshot::compile(empty_config()?, |_| unreachable!("no application"));
+    let empty = Snapshot::compile(empty_config()?, None, |_| unreachable!("no application"));
     let shared = Arc::new(Shared {
         snapshot: ArcSwap::from_pointee(empty),
         log: Arc::clone(&log),
@@ -118,6 +118,10 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
                         if let Some(file) = descriptors.into_iter().next() {
                             log.reopen(file);
                         }
+                        reopen_access_log(&link, &shared)?;
+                    }
+                    FromSupervisor::LogOpened { path, error } => {
+                        access_log_opened(&shared, &path, &error, descriptors);
                     }
                     message => pools.on_message(&link, message, descriptors)?,
                 }
@@ -126,6 +130,29 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
             Some(job) = jobs.recv() => job.run(&link, &shared, &shards, &mut pools).await,
             () = sleep => {}
         }
+    }
+}
+
+/// The access log goes on in a new file, as the server's own log does, once that is open.
+fn reopen_access_log(link: &Link, shared: &Shared) -> std::io::Result<()> {
+    match &shared.snapshot.load().access_log {
+        Some(log) => link.send(&ToSupervisor::OpenLog { path: log.file().path().to_owned() }),
+        None => Ok(()),
+    }
+}
+
+fn access_log_opened(shared: &Shared, path: &str, error: &str, descriptors: Vec<OwnedFd>) {
+    let snapshot = shared.snapshot.load();
+    let log = snapshot.access_log.as_ref().filter(|log| log.file().path() == path);
+    match (log, descriptors.into_iter().next()) {
+        (Some(log), Some(file)) => log.file().reopen(file),
+        (Some(_), None) => shared.log.write(
+            Level::Error,
+            format_args!(
+                "access log {path} cannot be opened again, so it goes on as it was: {error}"
+            ),
+        ),
+        (None, _) => {} // it is no longer configured
     }
 }
 

@@ -1,0 +1,167 @@
+use std::fs;
+use std::path::PathBuf;
+
+use howdah_sys::log::Log;
+
+use super::*;
+use crate::exchange::Outcome;
+use crate::message::{Added, FieldBlock, Request};
+use crate::route::fixture::request;
+
+struct Logged {
+    dir: tempfile::TempDir,
+    log: AccessLog,
+    lines: Lines,
+    errors: Log,
+}
+
+impl Logged {
+    /// A log with the format and condition of a document.
+    fn new(access_log: &str) -> Self {
+        let document = format!(r#"{{"access_log": {access_log}}}"#);
+        let config = howdah_config::parse(document.as_bytes()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let log = AccessLog::new(config.access_log.as_ref().unwrap(), file(dir.path().join("log")));
+        let null = fs::OpenOptions::new().write(true).open("/dev/null").unwrap();
+        Logged { dir, log, lines: Lines::default(), errors: Log::new(null.into()) }
+    }
+
+    fn add(&mut self, request: Option<&Request>) -> bool {
+        let connection = crate::route::fixture::request("/", &[]).connection;
+        let mut fields = FieldBlock::default();
+        fields.push("ETag", "\"1\"");
+        let added = Added { server: b"Howdah", length: Some(5), ..Added::default() };
+        let record = Finished {
+            connection: &connection,
+            request,
+            refused_line: b"GET",
+            refusal: None,
+            status: if request.is_some() { 200 } else { 400 },
+            fields: &fields,
+            added,
+            received: 100,
+            sent: 200,
+            body_sent: 5,
+            elapsed: Duration::from_millis(1234),
+            outcome: Outcome::Complete,
+        };
+        self.lines.add(&self.log, &record, &self.errors)
+    }
+
+    fn written(&self) -> String {
+        fs::read_to_string(self.dir.path().join("log")).unwrap()
+    }
+}
+
+fn file(path: PathBuf) -> Arc<LogFile> {
+    let file = fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
+    Arc::new(LogFile::new("log", file.into()))
+}
+
+/// The line of a request.
+fn line(access_log: &str, target: &str, fields: &[(&str, &str)]) -> String {
+    let mut logged = Logged::new(access_log);
+    logged.add(Some(&request(target, fields)));
+    logged.lines.flush(&logged.errors);
+    logged.written()
+}
+
+fn formatted(format: &str, target: &str, fields: &[(&str, &str)]) -> String {
+    line(&format!(r#"{{"path": "/x", "format": {format}}}"#), target, fields)
+}
+
+#[test]
+fn the_default_format_is_that_of_unit() {
+    let text = line(r#""/x""#, "/?blah&var=val", &[("Referer", "r"), ("X", "y")]);
+    let (start, rest) = text.split_once(" - - [").unwrap();
+    let (date, rest) = rest.split_once("] ").unwrap();
+    assert_eq!((start, date.len()), ("127.0.0.1", 26));
+    assert_eq!(rest, "\"GET /?blah&var=val HTTP/1.1\" 200 5 \"r\" \"-\"\n");
+}
+
+#[test]
+fn a_refused_head_has_a_line_without_request() {
+    let mut logged = Logged::new(r#""/x""#);
+    logged.add(None);
+    logged.lines.flush(&logged.errors);
+    let text = logged.written();
+    assert!(text.ends_with("] \"-\" 400 5 \"-\" \"-\"\n"), "{text}");
+}
+
+#[test]
+fn a_format_is_text_or_json() {
+    assert_eq!(formatted(r#""BLAH\t0""#, "/", &[]), "BLAH\t0\n");
+    assert_eq!(formatted(r#""$uri $status $uri""#, "/a", &[]), "/a 200 /a\n");
+    assert_eq!(formatted(r#""$request_time""#, "/", &[]), "1.234\n");
+    assert_eq!(
+        formatted(r#"{"status": "$status", "u\"ri": "a $uri\n", "none": "$arg_a"}"#, "/", &[]),
+        "{\"status\":\"200\",\"u\\\"ri\":\"a /\\u000a\",\"none\":\"-\"}\n"
+    );
+    assert_eq!(formatted("{}", "/", &[]), "{}\n");
+}
+
+#[test]
+fn a_value_that_is_empty_is_not_absent() {
+    assert_eq!(formatted(r#""[$header_referer]""#, "/", &[("Referer", "")]), "[]\n");
+    assert_eq!(formatted(r#""[$header_referer$arg_a]""#, "/?a=", &[]), "[-]\n");
+}
+
+#[test]
+fn hardening_14_no_client_forges_a_line_or_a_field() {
+    let fields = [("User-Agent", "x\" 200 0 \"y\u{9b}\\")];
+    let text = formatted(r#""\"$header_user_agent\" $uri""#, "/a%0a127.0.0.1", &fields);
+    assert_eq!(text, "\"x\\x22 200 0 \\x22y\\xc2\\x9b\\x5c\" /a\\x0a127.0.0.1\n");
+    let text = formatted(r#""$response_header_etag@$response_header_server""#, "/", &[]);
+    assert_eq!(text, "\"1\"@Howdah\n");
+}
+
+#[test]
+fn only_requests_that_meet_the_condition_have_a_line() {
+    let is_logged = |condition: &str, target| {
+        let access_log = format!(r#"{{"path": "/x", "format": "$uri", "if": "{condition}"}}"#);
+        !line(&access_log, target, &[]).is_empty()
+    };
+    for (condition, target, logged) in [
+        ("", "/", false),
+        ("0", "/", false),
+        ("!", "/", true),
+        ("!null", "/", true),
+        ("$arg_foo", "/?foo", false),
+        ("$arg_foo", "/?foo=1", true),
+        ("!$status", "/", false),
+    ] {
+        assert_eq!(is_logged(condition, target), logged, "{condition} {target}");
+    }
+}
+
+#[test]
+fn lines_wait_for_each_other_but_not_beyond_some_size() {
+    let mut logged = Logged::new(r#"{"path": "/x", "format": "$uri"}"#);
+    let request = request(&format!("/{}", "x".repeat(1000)), &[]);
+    assert!(logged.add(Some(&request)), "the first");
+    assert!(!logged.add(Some(&request)));
+    assert_eq!(logged.written(), "");
+    for _ in 0..40 {
+        logged.add(Some(&request));
+    }
+    let written = logged.written();
+    assert!(written.len() > 32_000 && written.ends_with("x\n"));
+    logged.lines.flush(&logged.errors);
+    assert_eq!(logged.written().lines().count(), 42);
+    logged.lines.flush(&logged.errors);
+    assert!(logged.add(Some(&request)), "the first again");
+}
+
+#[test]
+fn lines_of_another_log_do_not_mix_and_a_log_is_let_go() {
+    let mut logged = Logged::new(r#"{"path": "/x", "format": "$uri"}"#);
+    logged.add(Some(&request("/a", &[])));
+    let other = file(logged.dir.path().join("other"));
+    let first = std::mem::replace(&mut logged.log.file, other);
+    logged.add(Some(&request("/b", &[])));
+    assert_eq!(logged.written(), "/a\n");
+    assert_eq!(Arc::strong_count(&first), 1);
+    logged.lines.flush(&logged.errors);
+    assert_eq!(Arc::strong_count(&logged.log.file), 1);
+    assert_eq!(fs::read_to_string(logged.dir.path().join("other")).unwrap(), "/b\n");
+}
