@@ -165,7 +165,8 @@ class Comparison:
     def differences(self, request, found, expected):
         """Yields (what, text) for each."""
         if found.status != expected.status:
-            yield f"status {found.status}", f"{request}: status {found.status}, {self.oracle.title} {expected.status}"
+            yield (f"status {found.status}", f"{request}: status {found.status}, "
+                                             f"{self.oracle.title} {expected.status}")
             return
         own_page = bool(APACHE_PAGE.match(expected.body))
         names = sorted((found.headers.keys() | expected.headers.keys()) - SERVER_HEADERS.keys())

@@ -47,9 +47,6 @@ MASKS = (
 ACCEPTED = (
     Accepted(r"^GET /lib/tpl/dokuwiki/images/favicon\.ico$", "content-type",
              "image/x-icon is what nginx and Unit send; browsers take both"),
-    Accepted("^GET /lib/tpl/$", "status 302",
-             "a directory without an index is no file, so the share's fallback answers it: "
-             "the wiki leads to its start page; Apache refuses to list it"),
 )
 
 SEEDS = (

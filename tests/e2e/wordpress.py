@@ -29,17 +29,6 @@ POST_TEXT = ("We left before sunrise, and by noon the wind had drawn new lines a
 SCHEDULED_TITLE = "Written yesterday, published by the clock"
 COMMENT = "What a view! Were the elephants not thirsty?"
 
-# WordPress's own rules, as it writes them for Apache.
-REWRITE = """
-    RewriteEngine On
-    RewriteRule .* - [E=HTTP_AUTHORIZATION:%{HTTP:Authorization}]
-    RewriteBase /
-    RewriteRule ^index\\.php$ - [L]
-    RewriteCond %{REQUEST_FILENAME} !-f
-    RewriteCond %{REQUEST_FILENAME} !-d
-    RewriteRule . /index.php [L]
-"""
-
 # Nothing may depend on other people's servers, and the scheduler may run every few seconds.
 CONSTANTS = """
 define( 'WP_HTTP_BLOCK_EXTERNAL', true );

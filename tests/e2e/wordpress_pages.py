@@ -1,11 +1,21 @@
 """Every page of the WordPress site, compared with Apache and mod_php."""
 
 import json
-import re
 from urllib.parse import urlencode
 
 from compare import Accepted, Comparison, Mask, Request, crawl, fetch
 from report import Failure, equal
+
+# WordPress's own rules, as it writes them for Apache.
+REWRITE = """
+    RewriteEngine On
+    RewriteRule .* - [E=HTTP_AUTHORIZATION:%{HTTP:Authorization}]
+    RewriteBase /
+    RewriteRule ^index\\.php$ - [L]
+    RewriteCond %{REQUEST_FILENAME} !-f
+    RewriteCond %{REQUEST_FILENAME} !-d
+    RewriteRule . /index.php [L]
+"""
 
 MASKS = (
     Mask(rb'secret=(\\?"|)[A-Za-z0-9]{10}\b', "an embedded post's secret: random in each answer"),
@@ -70,7 +80,7 @@ ADMINISTRATION = (
 
 def compare(site):
     """The steps of the comparison."""
-    oracle = site.session.oracle("wordpress", site.root, site_rules())
+    oracle = site.session.oracle("wordpress", site.root, REWRITE)
     comparison = Comparison(site.server, oracle, site.own, MASKS, ACCEPTED)
     seeds = [seed.replace("{host}", site.own) for seed in SEEDS]
 
@@ -97,12 +107,6 @@ def compare(site):
          lambda: [text for request in other_requests(comparison)
                   for text in comparison.compare(request)[0]])
     site.session.note_accepted(comparison)
-
-
-def site_rules():
-    """The rewrite rules of the site."""
-    from wordpress import REWRITE
-    return REWRITE
 
 
 def wanted_by_visitor(path, page):
