@@ -128,7 +128,8 @@ fn stored(state: Option<&Path>) -> Result<Plan, String> {
         None => None,
     };
     Ok(Plan {
-        document: document.unwrap_or_else(|| br#"{"listeners":{},"routes":[],"applications":{}}"#.to_vec()),
+        document: document
+            .unwrap_or_else(|| br#"{"listeners":{},"routes":[],"applications":{}}"#.to_vec()),
         origin: "the stored configuration".to_owned(),
         explanation: Vec::new(),
         site: None,
