@@ -30,7 +30,10 @@ const GRACE: Duration = Duration::from_secs(24 * 3600);
 /// How often to look whether an application that leaves has requests left.
 const LEAVING_LOOK: Duration = Duration::from_millis(50);
 
-/// Pause before an application whose prototype has died is started again.
+/// A prototype that has been ready for so long is replaced at once if it dies.
+const LONG_LIFE: Duration = Duration::from_secs(1);
+
+/// Pause before an application whose prototype died sooner, or never was ready, is started again.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 /// All applications.
@@ -52,7 +55,8 @@ pub(super) struct PooledApplication {
     config: config::Application,
     queue: Arc<Queue>,
     instance: Option<Arc<Instance>>,
-    ready: bool,
+    /// When PHP was loaded; `None` while it is not.
+    ready_since: Option<Instant>,
     pool: Pool,
     starting: u32,
     started: HashMap<Owner, Instant>,
@@ -151,7 +155,7 @@ impl Pools {
             config: prepared.config,
             queue: prepared.queue,
             instance: Some(prepared.instance),
-            ready: true,
+            ready_since: Some(Instant::now()),
             pool: Pool::default(),
             starting: 0,
             started: HashMap::new(),
@@ -169,7 +173,7 @@ impl Pools {
         let old = prepared.queue.serve_from(Some(Arc::clone(&prepared.instance)));
         if let Some(app) = self.applications.get_mut(prepared.config.name.as_str()) {
             app.instance = Some(prepared.instance);
-            app.ready = true;
+            app.ready_since = Some(Instant::now());
             app.starting = 0;
             app.restart_at = None;
             app.failure = None;
@@ -261,7 +265,7 @@ impl Pools {
 
     fn on_ready(&mut self, number: u32) {
         let Some(app) = self.by_number(number) else { return };
-        app.ready = true;
+        app.ready_since = Some(Instant::now());
         app.failure = None;
         let (instance, queue) = (app.instance.clone(), Arc::clone(&app.queue));
         if let Some(instance) = &instance {
@@ -285,16 +289,21 @@ impl Pools {
         }
         let log = Arc::clone(&self.shared.log);
         let Some(app) = self.by_number(number) else { return };
+        let now = Instant::now();
+        let lived = app.ready_since.take().map_or(Duration::ZERO, |since| now - since);
         app.instance = None;
-        app.ready = false;
         app.starting = 0;
         app.started.clear();
-        app.restart_at = Some(Instant::now() + RESTART_PAUSE);
         if app.failure.as_deref() != Some(message) {
             let name = &app.config.name;
             log.write(Level::Alert, format_args!("\"{name}\" application: {message}"));
             app.failure = Some(reason());
         }
+        if lived >= LONG_LIFE {
+            app.restart_at = Some(now);
+            return; // what waits, and what comes, waits for the next one
+        }
+        app.restart_at = Some(now + RESTART_PAUSE);
         let keys: Arc<[_]> = app.queue.stop(message).into();
         for shard in self.shards.iter() {
             shard.order(Order::Fail { keys: Arc::clone(&keys), reason: reason() });
@@ -456,7 +465,7 @@ impl Pools {
             app.instance = Some(self.start_instance(link, &app.config)?);
             return Ok(None);
         }
-        let (true, Some(instance)) = (app.ready, &app.instance) else { return Ok(None) };
+        let (Some(_), Some(instance)) = (app.ready_since, &app.instance) else { return Ok(None) };
         let load = app.queue.load();
         let workers = instance.worker_count() as u32;
         let busy = load.in_slots.min(workers);
