@@ -1,5 +1,6 @@
 //! Attacks on the protocol, against the whole server: requests to files and to PHP on the same
-//! connections. The numbers are those of the list of attack classes in `SECURITY.md`.
+//! connections.
+//! A number in a name is the class of attack; unit tests use the same numbers.
 
 mod harness;
 

@@ -1,5 +1,5 @@
 //! Which file a URL means: attacks on PHP dispatch and on the document root, over sockets.
-//! The numbers are those of the list of attack classes in `SECURITY.md`.
+//! A number in a name is the class of attack; unit tests use the same numbers.
 
 mod harness;
 

@@ -1,5 +1,6 @@
 //! What scripts, uploads and workers cannot do to the server, and what becomes of the machine's
-//! resources. The numbers are those of the list of attack classes in `SECURITY.md`.
+//! resources.
+//! A number in a name is the class of attack; unit tests use the same numbers.
 
 mod harness;
 

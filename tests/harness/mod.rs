@@ -30,7 +30,7 @@ use processes::Process;
 pub struct Site {
     directory: TempDir,
     workers: u32,
-    document: Option<Value>,
+    changes: Vec<Value>,
     arguments: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ impl Site {
     pub fn new() -> Self {
         let directory = tempfile::Builder::new().prefix("howdah-test-").tempdir().unwrap();
         open_to_all(directory.path(), 0o755);
-        let site = Site { directory, workers: 2, document: None, arguments: Vec::new() };
+        let site = Site { directory, workers: 2, changes: Vec::new(), arguments: Vec::new() };
         for (name, mode) in [("www", 0o755), ("data", 0o777), ("tmp", 0o777)] {
             fs::create_dir(site.path(name)).unwrap();
             open_to_all(&site.path(name), mode);
@@ -90,16 +90,13 @@ impl Site {
     /// Serves with a document instead of the directory: one share that runs its scripts, and
     /// what is given here on top.
     pub fn with(mut self, changes: Value) -> Self {
-        let mut document = self.document.take().unwrap_or_else(|| self.usual_document());
-        merge(&mut document, changes);
-        self.document = Some(document);
+        self.changes.push(changes);
         self
     }
 
     fn usual_document(&self) -> Value {
         let root = self.root();
         json!({
-            "listeners": {},
             "routes": [{"action": {
                 "share": format!("{}$uri", root.display()),
                 "index": ["index.php", "index.html"],
@@ -110,6 +107,8 @@ impl Site {
                 "root": root,
                 "processes": self.workers,
                 "environment": {"DATA": self.data(), "TMPDIR": self.path("tmp")},
+                // Distributions differ in what php.ini says about it.
+                "options": {"user": {"output_buffering": "0"}},
             }},
         })
     }
@@ -119,18 +118,16 @@ impl Site {
         let mut command = Command::new(programs::howdah());
         command.arg("serve").args(["--tmp", &self.path("tmp").display().to_string()]);
         command.args(["--log", &self.path("log").display().to_string()]).args(&self.arguments);
-        match &self.document {
-            None => {
-                command.args(["--listen", address, "--workers", &self.workers.to_string()]);
-                command.arg(self.root());
-            }
-            Some(document) => {
-                let mut document = document.clone();
-                document["listeners"] = json!({address: {"pass": "routes"}});
-                let path = self.path("config.json");
-                fs::write(&path, document.to_string()).unwrap();
-                command.arg("--config").arg(path);
-            }
+        if self.changes.is_empty() {
+            command.args(["--listen", address, "--workers", &self.workers.to_string()]);
+            command.arg(self.root());
+        } else {
+            let mut document = self.usual_document();
+            document["listeners"] = json!({address: {"pass": "routes"}});
+            self.changes.iter().for_each(|changes| merge(&mut document, changes.clone()));
+            let path = self.path("config.json");
+            fs::write(&path, document.to_string()).unwrap();
+            command.arg("--config").arg(path);
         }
         command.stdin(Stdio::null());
         command
@@ -138,8 +135,14 @@ impl Site {
 
     /// Serves the site; returns when it is served.
     pub fn serve(self) -> Server {
-        let address = free_address();
-        let mut command = self.command(&address.to_string());
+        let address = free_address().to_string();
+        self.serve_at(&address)
+    }
+
+    /// As [`Site::serve`], at an address of the caller's choice.
+    pub fn serve_at(self, address: &str) -> Server {
+        let mut command = self.command(address);
+        let address = address.parse().expect("a socket address");
         // A file, which nobody needs to read for the server to go on.
         let stderr = fs::File::create(self.path("stderr")).unwrap();
         let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
