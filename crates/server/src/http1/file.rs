@@ -167,7 +167,9 @@ fn poll_socket<I: Io>(
             Err(error) => error,
         };
         match Errno::from_io_error(&error) {
-            Some(Errno::AGAIN | Errno::INTR) => {}
+            // The reactor replaces the error when it notes that the socket is full.
+            _ if error.kind() == io::ErrorKind::WouldBlock => {}
+            Some(Errno::INTR) => {}
             // It is the file that cannot be read.
             Some(Errno::IO | Errno::INVAL) => return Poll::Ready(Err(Cut::Body)),
             _ => {

@@ -62,6 +62,18 @@ fn files_of_all_sizes_arrive_whole() {
 }
 
 #[test]
+fn a_file_larger_than_the_socket_takes_at_once_arrives_whole() {
+    with_default(|server| async move {
+        let mut client = server.client().await;
+        let (file, bytes) = file(32 << 20);
+        server.answer(Body::Pieces(vec![piece(&file, 0, bytes.len() as u64)]));
+        client.send("GET /body HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        sleep(Duration::from_millis(200)).await; // until the socket is full
+        assert!(client.reply().await.body == bytes);
+    });
+}
+
+#[test]
 fn a_file_that_is_not_cached_arrives_whole() {
     with_default(|server| async move {
         for len in [30_000, 3_000_000] {
