@@ -37,7 +37,7 @@ impl Share {
             paths,
             index: index.unwrap_or_else(|| vec!["index.html".to_owned()]),
             types,
-            chroot: object.read("chroot", Template::read_file)?,
+            chroot: object.read("chroot", read_chroot)?.flatten(),
             follow_symlinks: object.boolean("follow_symlinks")?.unwrap_or(true),
             traverse_mounts: object.boolean("traverse_mounts")?.unwrap_or(true),
             scripts: object.read("scripts", Target::read_scripts)?,
@@ -52,6 +52,14 @@ fn read_paths(node: &Node<'_>) -> Result<Vec<Template>, Error> {
     match paths.is_empty() {
         true => Err(node.invalid("must have at least one element")),
         false => Ok(paths),
+    }
+}
+
+fn read_chroot(node: &Node<'_>) -> Result<Option<Template>, Error> {
+    // Unit's way to have none.
+    match node.value == "" {
+        true => Ok(None),
+        false => Template::read_file(node).map(Some),
     }
 }
 

@@ -273,6 +273,7 @@ fn a_share_has_defaults() {
     assert_eq!(share.index, ["index.html"]);
     assert!(share.follow_symlinks && share.traverse_mounts);
     assert!(share.types.is_none() && share.chroot.is_none());
+    assert!(read_share(json!({"share": "/www$uri", "chroot": ""})).chroot.is_none());
     assert!(share.scripts.is_none() && share.fallback.is_none());
 }
 

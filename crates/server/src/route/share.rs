@@ -17,7 +17,14 @@ impl Router<'_> {
     /// Looks for a file in each place of the share; `Err` says why there is none.
     pub(super) fn share(&self, share: &Share, request: &Request) -> Result<Decision, Reason> {
         let source = Source::of(request, self.begun);
-        let chroot = share.chroot.as_ref().map_or(Vec::new(), |chroot| source.expand(chroot));
+        let chroot = match &share.chroot {
+            Some(template) => source.expand(template),
+            None => Vec::new(),
+        };
+        if chroot.is_empty() && share.chroot.is_some() {
+            // Variables without values must not let a request out of its directory.
+            return Err(Reason::Forbidden);
+        }
         let mut reason = Reason::NotFound;
         for path in &share.paths {
             match self.look(path, &chroot, request, &source) {

@@ -164,6 +164,17 @@ fn a_return_may_have_a_location() {
 }
 
 #[test]
+fn a_chroot_that_comes_to_nothing_lets_nobody_out() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.txt"), "a").unwrap();
+    let root = dir.path().display().to_string();
+    let routes =
+        Routes::new(&format!(r#"[{{"action": {{"share": "{root}$uri", "chroot": "$arg_dir"}}}}]"#));
+    assert_eq!(routes.status("/a.txt"), 403);
+    assert_eq!(routes.status(&format!("/a.txt?dir={root}")), 200);
+}
+
+#[test]
 fn only_the_last_action_changes_the_response() {
     let routes = Routes::new(
         r#"{"main": [{"match": {"uri": "/share"},
