@@ -39,6 +39,7 @@ pub(crate) enum Feature {
 const AVAILABLE: &[Feature] = &[
     Feature::AccessLog,
     Feature::Forwarded,
+    Feature::ListenThreads,
     Feature::MatchConditions,
     Feature::MimeTypes,
     Feature::ResponseHeaders,

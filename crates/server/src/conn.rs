@@ -1,5 +1,6 @@
 //! A connection: which protocol it speaks, and who answers its requests.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,13 +20,13 @@ use crate::message::{Added, Request, Response};
 use crate::php::dispatch;
 use crate::respond;
 use crate::route::{Decided, Decision, Router, response_headers};
-use crate::shard::{Counters, Shard};
+use crate::shard::Shard;
 use crate::variables::{Answer, Source};
 
 /// Serves a connection to its end.
 pub async fn serve(shard: &Rc<Shard>, accepted: Accepted) {
     let Accepted { stream, info, listener } = accepted;
-    let site = Site { shard: Rc::clone(shard), listener };
+    let site = Site { shard: Rc::clone(shard), listener, active: Cell::new(false) };
     let drain = shard.drain.connection();
     let failed = match stream {
         AcceptedStream::Tcp(stream) => match TcpStream::from_std(stream) {
@@ -44,6 +45,8 @@ pub async fn serve(shard: &Rc<Shard>, accepted: Accepted) {
 struct Site {
     shard: Rc<Shard>,
     listener: Arc<str>,
+    /// A request is being answered.
+    active: Cell<bool>,
 }
 
 impl Handler for Site {
@@ -56,11 +59,11 @@ impl Handler for Site {
     }
 
     async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
+        self.begins();
         if &*exchange.request.target == b"*" {
             return Response::new(200, Body::Empty); // RFC 9110, 9.3.7: about the server as a whole
         }
         let shard = &self.shard;
-        let _active = Active::new(&shard.counters);
         let snapshot = shard.shared.snapshot.load_full();
         let router = Router {
             snapshot: &snapshot,
@@ -91,6 +94,7 @@ impl Handler for Site {
     }
 
     fn finished(&self, record: &Finished<'_>) {
+        self.ends();
         if record.request.is_none() {
             self.shard.counters.requests.fetch_add(1, Relaxed); // its head was refused
         }
@@ -99,6 +103,19 @@ impl Handler for Site {
 }
 
 impl Site {
+    fn begins(&self) {
+        let counters = &self.shard.counters;
+        counters.requests.fetch_add(1, Relaxed);
+        counters.active.fetch_add(1, Relaxed);
+        self.active.set(true);
+    }
+
+    fn ends(&self) {
+        if self.active.replace(false) {
+            self.shard.counters.active.fetch_sub(1, Relaxed);
+        }
+    }
+
     /// Changes header fields as the last action says.
     fn change(
         &self,
@@ -117,19 +134,8 @@ impl Site {
     }
 }
 
-/// Counts a request for as long as it is being answered.
-struct Active<'a>(&'a Counters);
-
-impl<'a> Active<'a> {
-    fn new(counters: &'a Counters) -> Self {
-        counters.requests.fetch_add(1, Relaxed);
-        counters.active.fetch_add(1, Relaxed);
-        Active(counters)
-    }
-}
-
-impl Drop for Active<'_> {
+impl Drop for Site {
     fn drop(&mut self) {
-        self.0.active.fetch_sub(1, Relaxed);
+        self.ends();
     }
 }

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use howdah_sys::log::Level;
@@ -93,7 +94,10 @@ async fn accept_from(
 fn tcp(fd: OwnedFd, peer: Option<SocketAddr>) -> (AcceptedStream, ConnectionInfo) {
     let stream = std::net::TcpStream::from(fd);
     let _ = stream.set_nodelay(true);
-    let info = ConnectionInfo { peer, local: stream.local_addr().ok(), tls: false };
+    // Without an address it must not pass for a unix socket, which conditions may trust.
+    let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
+    let local = Some(stream.local_addr().unwrap_or(nobody));
+    let info = ConnectionInfo { peer: Some(peer.unwrap_or(nobody)), local, tls: false };
     (AcceptedStream::Tcp(stream), info)
 }
 
@@ -118,7 +122,8 @@ async fn pause(shard: &Rc<Shard>, name: &Arc<str>, error: &std::io::Error) {
 /// Serves a connection on the thread that has fewest.
 fn place(shard: &Rc<Shard>, name: &Arc<str>, stream: AcceptedStream, info: ConnectionInfo) {
     let accepted = Accepted { stream, info: Arc::new(info), listener: Arc::clone(name) };
-    let least = shard.handles.iter().min_by_key(|handle| handle.counters().open());
+    let serving = shard.handles.iter().take(shard.shared.threads.load(Relaxed));
+    let least = serving.min_by_key(|handle| handle.counters().open());
     match least {
         Some(least) if least.counters().open() < shard.counters.open() => {
             least.order(Order::Connection(accepted));

@@ -5,10 +5,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
+use howdah_config::Config;
 use howdah_sys::log::{Level, Log};
 use howdah_wire::queue::Owner;
 use tokio::runtime::{Builder, LocalOptions};
@@ -38,6 +39,8 @@ pub struct Shared {
     pub log: Arc<Log>,
     /// Directory for temporary files.
     pub tmp: Arc<Path>,
+    /// How many of the threads get new connections.
+    pub threads: AtomicUsize,
 }
 
 /// What the control thread tells a router thread.
@@ -168,6 +171,16 @@ pub struct Shard {
 thread_local! {
     /// For the runtime's hooks, which know nothing but the thread.
     static PHP: RefCell<Option<Rc<PhpThread>>> = const { RefCell::new(None) };
+}
+
+/// How many threads a configuration asks for; as many as there are processors if it does not say.
+pub fn wanted(config: &Config) -> usize {
+    /// A key of a PHP request has room for so many.
+    const MOST: usize = 64;
+    let wanted = config.settings.listen_threads.map(|threads| threads as usize);
+    let wanted = wanted
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
+    wanted.clamp(1, MOST)
 }
 
 /// Starts `count` router threads.

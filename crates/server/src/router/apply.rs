@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use howdah_config::Config;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
@@ -30,6 +31,10 @@ struct Ready {
     sockets: HashMap<String, OwnedFd>,
     applications: Vec<Prepared>,
     log: Option<Arc<LogFile>>,
+    /// How many threads get connections.
+    threads: usize,
+    /// That is a new number, so the sockets are handed out anew.
+    spread: bool,
 }
 
 /// Why a configuration was not applied: one line that says what is wrong and what to do.
@@ -57,7 +62,9 @@ pub(super) async fn apply(
     config: Config,
     text: Option<&[u8]>,
 ) -> Result<(), ApplyError> {
-    let mut ready = Ready::default();
+    let threads = shard::wanted(&config).min(shards.len());
+    let spread = threads != shared.threads.load(Relaxed);
+    let mut ready = Ready { threads, spread, ..Ready::default() };
     let current = shared.snapshot.load_full();
     let mut outcome =
         prepare(link, pools, &current, &config, &mut ready).await.map_err(ApplyError::NotApplied);
@@ -71,7 +78,8 @@ pub(super) async fn apply(
             for prepared in &ready.applications {
                 let _ = pools.discard(link, prepared);
             }
-            for address in ready.sockets.into_keys() {
+            let new = |address: &String| !current.listeners.contains_key(address);
+            for address in ready.sockets.into_keys().filter(new) {
                 let _ = link.send(&ToSupervisor::Unbind { address });
             }
             Err(problem)
@@ -130,7 +138,7 @@ async fn prepare(
     let io = |error: std::io::Error| error.to_string();
     let mut binding = HashSet::new();
     for listener in &config.listeners {
-        if current.listeners.contains_key(&listener.name) {
+        if current.listeners.contains_key(&listener.name) && !ready.spread {
             continue;
         }
         let backlog = listener.backlog.unwrap_or(BACKLOG);
@@ -255,14 +263,15 @@ fn commit(
     }
     let names: Vec<_> = snapshot.applications.keys().cloned().collect();
     shared.snapshot.store(Arc::new(snapshot));
+    shared.threads.store(ready.threads, Relaxed);
+    let (serving, others) = shards.split_at(ready.threads.min(shards.len()));
     for (name, fd) in ready.sockets {
-        listen(shards, &name, fd)?;
+        listen(serving, &name, fd)?;
+        unlisten(others, &name);
     }
     let kept = shared.snapshot.load();
     for gone in current.listeners.keys().filter(|name| !kept.listeners.contains_key(*name)) {
-        for shard in shards.iter() {
-            shard.order(Order::Unlisten { name: gone.as_str().into() });
-        }
+        unlisten(shards, gone);
         link.send(&ToSupervisor::Unbind { address: gone.clone() })?;
     }
     let names: Vec<_> = names.iter().map(String::as_str).collect();
@@ -278,4 +287,10 @@ fn listen(shards: &[shard::Handle], name: &str, fd: OwnedFd) -> std::io::Result<
         shard.order(Order::Listen { name: Arc::clone(&name), socket });
     }
     Ok(())
+}
+
+fn unlisten(shards: &[shard::Handle], name: &str) {
+    for shard in shards {
+        shard.order(Order::Unlisten { name: name.into() });
+    }
 }

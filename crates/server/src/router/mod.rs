@@ -16,6 +16,7 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use arc_swap::ArcSwap;
 use howdah_config::Config;
@@ -69,17 +70,6 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
     let link = Link::new(socket)?;
     let hello = greet(&link).await?;
     let log = Arc::new(Log::new(hello.log));
-    let empty = Snapshot::compile(empty_config()?, None, |_| unreachable!("no application"));
-    let shared = Arc::new(Shared {
-        snapshot: ArcSwap::from_pointee(empty),
-        log: Arc::clone(&log),
-        tmp: Path::new(&hello.tmp).into(),
-    });
-    let (ask, mut asked) = unbounded_channel();
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(64) as u32);
-    let shards = shard::start(threads, &shared, &ask)?;
-    let mut pools = Pools::new(Arc::clone(&shared), Arc::clone(&shards));
-
     let config = match howdah_config::parse(&hello.document) {
         Ok(config) => config,
         Err(error) => {
@@ -87,6 +77,18 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
             return wait_for_end(&link).await;
         }
     };
+    let empty = Snapshot::compile(empty_config()?, None, |_| unreachable!("no application"));
+    // A later configuration may ask for more than the first.
+    let threads = shard::wanted(&empty.config).max(shard::wanted(&config));
+    let shared = Arc::new(Shared {
+        snapshot: ArcSwap::from_pointee(empty),
+        log: Arc::clone(&log),
+        tmp: Path::new(&hello.tmp).into(),
+        threads: AtomicUsize::new(0),
+    });
+    let (ask, mut asked) = unbounded_channel();
+    let shards = shard::start(threads as u32, &shared, &ask)?;
+    let mut pools = Pools::new(Arc::clone(&shared), Arc::clone(&shards));
     let document = config.document.clone();
     match apply::apply(&link, &shared, &shards, &mut pools, config, None).await {
         Ok(()) => link.send(&ToSupervisor::Serving {})?,
