@@ -68,8 +68,9 @@ impl Error {
         self.kind
     }
 
-    /// Where in the document, as a path of the control API: `/routes/0/action/share`. A `/` or `%`
-    /// inside a name is percent-encoded. Empty for the document itself and for syntax errors.
+    /// Where in the document, as a path of the control API: `/routes/0/action/share`. A `/`, `%` or
+    /// control character inside a name is percent-encoded. Empty for the document itself and for
+    /// syntax errors.
     pub fn path(&self) -> &str {
         &self.path
     }

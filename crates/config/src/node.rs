@@ -345,17 +345,31 @@ impl fmt::Display for Path<'_> {
             Segment::Key(key) => {
                 f.write_char('/')?;
                 for character in key.chars() {
-                    match character {
-                        '/' => f.write_str("%2F")?,
-                        '%' => f.write_str("%25")?,
-                        control if control.is_control() => {
-                            write!(f, "{}", control.escape_default())?;
+                    if character.is_control() || matches!(character, '/' | '%') {
+                        let mut buffer = [0; 4];
+                        for byte in character.encode_utf8(&mut buffer).bytes() {
+                            write!(f, "%{byte:02X}")?;
                         }
-                        other => f.write_char(other)?,
+                    } else {
+                        f.write_char(character)?;
                     }
                 }
                 Ok(())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::Config;
+
+    #[test]
+    fn a_path_percent_encodes_what_would_end_a_step_or_a_line() {
+        let document = json!({"applications": {"a/%\n\u{7f}\u{85}é": {"type": "x"}}});
+        let error = Config::from_value(document).expect_err("there is no such type");
+        assert_eq!(error.path(), "/applications/a%2F%25%0A%7F%C2%85é/type");
     }
 }
