@@ -1,5 +1,6 @@
 //! `Host` and the authority of a target: which host a request is for.
 
+use std::net::Ipv6Addr;
 use std::ops::Range;
 
 /// Where in `authority` the host is: without port, and without the dot that may end a name.
@@ -13,11 +14,7 @@ pub fn host(authority: &[u8]) -> Option<Range<usize>> {
     }
     let (end, port) = if authority.first() == Some(&b'[') {
         let close = memchr::memchr(b']', authority)?;
-        let address = authority.get(1..close)?;
-        let legal = |byte: &u8| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.');
-        if address.is_empty() || !address.iter().all(legal) {
-            return None;
-        }
+        std::str::from_utf8(authority.get(1..close)?).ok()?.parse::<Ipv6Addr>().ok()?;
         (close + 1, authority.get(close + 1..)?)
     } else {
         let end = memchr::memchr(b':', authority).unwrap_or(authority.len());
@@ -75,7 +72,7 @@ mod tests {
     #[test]
     fn junk_is_no_host() {
         let junk = ":80 . a..b a@b a:b@c a/b a:80x a:-1 a:65536 a:1:2 a%2eb a\u{e9} a?b a#b a\\b <a> \
-                    [::1 [::1]x [] [g] [::1%25eth0] [::1]:x";
+                    [::1 [::1]x [] [g] [::1%25eth0] [::1]:x [1.2] [::1::2] [1:2:3:4:5:6:7:8:9]";
         for authority in junk.split_whitespace().chain([" ", "a b", "a: 80", "a\t"]) {
             assert_eq!(read(authority), None, "{authority:?}");
         }
