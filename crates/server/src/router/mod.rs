@@ -8,28 +8,31 @@
 
 mod apply;
 mod command;
+mod ending;
 mod link;
 mod pools;
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use howdah_config::Config;
 use howdah_sys::log::{Level, Log};
+use howdah_sys::process;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 use tokio::sync::mpsc::unbounded_channel;
-use tokio::sync::oneshot;
 
 pub use self::apply::ApplyError;
 pub use self::command::{ApplicationReport, Commands, Control, Report};
+use self::ending::Ending;
 use self::link::Link;
 use self::pools::Pools;
-use crate::shard::{self, Order, Shared};
+use crate::shard::{self, Shared};
 use crate::snapshot::Snapshot;
 
 /// Runs the router on the socket that the supervisor has passed. `front` starts what serves the
@@ -103,36 +106,59 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
     }
     loop {
         let due = pools.tick(&link)?;
-        let sleep = async {
-            match due {
-                Some(due) => tokio::time::sleep_until(due.into()).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             message = link.receive() => {
                 let Some((message, descriptors)) = message? else { return Ok(()) };
-                match message {
-                    FromSupervisor::Quit { graceful } => {
-                        return quit(&link, &shards, &pools, graceful).await;
-                    }
-                    FromSupervisor::Reopened {} => {
-                        if let Some(file) = descriptors.into_iter().next() {
-                            log.reopen(file);
-                        }
-                        reopen_access_log(&link, &shared)?;
-                    }
-                    FromSupervisor::LogOpened { path, error } => {
-                        access_log_opened(&shared, &path, &error, descriptors);
-                    }
-                    message => pools.on_message(&link, message, descriptors)?,
+                if let FromSupervisor::Quit { graceful } = message {
+                    let ending = Ending { link: &link, shared: &shared, shards: &shards };
+                    return ending.run(&mut pools, &mut asked, graceful).await;
                 }
+                hear(&link, &shared, &mut pools, message, descriptors)?;
             }
             Some(ask) = asked.recv() => pools.on_ask(&link, ask)?,
             Some(job) = jobs.recv() => job.run(&link, &shared, &shards, &mut pools).await,
-            () = sleep => {}
+            () = sleep_until(due) => {}
         }
     }
+}
+
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Takes a message that is neither the first one nor the last one.
+fn hear(
+    link: &Link,
+    shared: &Shared,
+    pools: &mut Pools,
+    message: FromSupervisor,
+    descriptors: Vec<OwnedFd>,
+) -> std::io::Result<()> {
+    match message {
+        FromSupervisor::Reopened {} => {
+            if let Some(file) = descriptors.into_iter().next() {
+                log_reopened(&shared.log, file);
+            }
+            reopen_access_log(link, shared)
+        }
+        FromSupervisor::LogOpened { path, error } => {
+            access_log_opened(shared, &path, &error, descriptors);
+            Ok(())
+        }
+        message => pools.on_message(link, message, descriptors),
+    }
+}
+
+/// The log goes on in a new file, and so do standard output and errors, which would hold the old
+/// one for ever.
+fn log_reopened(log: &Log, file: OwnedFd) {
+    if let Err(error) = process::standard_streams(file.as_fd(), file.as_fd()) {
+        log.write(Level::Error, format_args!("standard error stays with the old log: {error}"));
+    }
+    log.reopen(file);
 }
 
 /// The access log goes on in a new file, as the server's own log does, once that is open.
@@ -185,42 +211,6 @@ async fn greet(link: &Link) -> std::io::Result<Hello> {
 
 /// A refused configuration has been reported; the supervisor ends this process.
 async fn wait_for_end(link: &Link) -> std::io::Result<()> {
-    link.send(&ToSupervisor::Finished {})?;
-    while link.receive().await?.is_some() {}
-    Ok(())
-}
-
-async fn quit(
-    link: &Link,
-    shards: &[shard::Handle],
-    pools: &Pools,
-    graceful: bool,
-) -> std::io::Result<()> {
-    let mut all: Vec<_> = shards
-        .iter()
-        .map(|shard| {
-            let (finished, wait) = oneshot::channel();
-            shard.order(Order::Quit { graceful, finished });
-            wait
-        })
-        .collect();
-    // A second, fast request to end comes while connections finish.
-    let finished = async {
-        for wait in &mut all {
-            let _ = wait.await;
-        }
-    };
-    tokio::pin!(finished);
-    loop {
-        tokio::select! {
-            () = &mut finished => break,
-            message = link.receive() => match message? {
-                None | Some((FromSupervisor::Quit { graceful: false }, _)) => break,
-                Some((message, descriptors)) => pools.while_ending(message, descriptors),
-            },
-        }
-    }
-    pools.log(Level::Notice, "exiting");
     link.send(&ToSupervisor::Finished {})?;
     while link.receive().await?.is_some() {}
     Ok(())

@@ -238,11 +238,20 @@ impl Pools {
         Ok(())
     }
 
-    /// Takes a message while the server ends: answers are still awaited, nothing is started.
-    pub(super) fn while_ending(&self, message: FromSupervisor, _descriptors: Vec<OwnedFd>) {
-        if let FromSupervisor::Died { application, worker, pid, status } = message {
-            self.tell_death(application, worker, pid, status);
-        }
+    fn instances(&self) -> impl Iterator<Item = &Arc<Instance>> {
+        let running = self.applications.values().chain(&self.leaving);
+        let running = running.filter_map(|app| app.instance.as_ref());
+        running.chain(self.retired.values().map(|(_, instance)| instance))
+    }
+
+    /// The server ends and no request comes any more: all workers leave when they are idle.
+    pub(super) fn close(&self) {
+        self.instances().for_each(|instance| instance.close());
+    }
+
+    /// Whether any worker runs.
+    pub(super) fn has_workers(&self) -> bool {
+        self.instances().any(|instance| instance.worker_count() > 0)
     }
 
     /// Takes a request of a router thread.
