@@ -1,0 +1,265 @@
+//! The configuration document and the small languages in it.
+
+use std::net::SocketAddr;
+
+use howdah_config::{
+    Address, AddressPattern, ErrorKind, Part, Pattern, Subject, Target, Template, Variable, parse,
+};
+use serde_json::Value;
+
+use crate::{Bytes, split};
+
+/// A document that is taken reads back as the same configuration; one that is refused is refused
+/// with a place that it has, in one line.
+pub fn document(input: &[u8]) {
+    let error = match parse(input) {
+        Ok(config) => {
+            let text = serde_json::to_vec(&config.document).expect("a value tree is JSON");
+            let again = parse(&text).expect("what was taken is taken again");
+            assert_eq!(format!("{again:?}"), format!("{config:?}"));
+            return;
+        }
+        Err(error) => error,
+    };
+    let line = error.to_string();
+    assert!(!line.chars().any(char::is_control), "{line:?}");
+    assert!(!error.message().is_empty());
+    assert_eq!(error.kind() == ErrorKind::Syntax, error.position().is_some());
+    if let Some(position) = error.position() {
+        assert!(error.path().is_empty() && position.offset <= input.len());
+        let before = &input[..position.offset];
+        let lines = before.iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!(position.line, lines + 1);
+        assert!((1..=position.offset + 1).contains(&position.column));
+        return;
+    }
+    let document = howdah_config::json::parse(input).expect("only syntax errors have a position");
+    let steps: Vec<&str> = error.path().split('/').skip(1).collect();
+    assert!(error.path().is_empty() || error.path().starts_with('/'));
+    // The last step may name what is missing.
+    let parents = steps.len().saturating_sub(1);
+    steps[..parents]
+        .iter()
+        .try_fold(&document, |value, step| child(value, step))
+        .unwrap_or_else(|| panic!("there is no {} in {document}", error.path()));
+}
+
+fn child<'a>(value: &'a Value, step: &str) -> Option<&'a Value> {
+    match value {
+        Value::Array(elements) => elements.get(step.parse::<usize>().ok()?),
+        Value::Object(members) => {
+            let mut bytes = Bytes(step.as_bytes());
+            let mut name = Vec::new();
+            while let Some(byte) = bytes.byte() {
+                let digits = if byte == b'%' { bytes.take(2) } else { b"" };
+                let digits = std::str::from_utf8(digits).ok()?;
+                name.push(u8::from_str_radix(digits, 16).unwrap_or(byte));
+            }
+            members.get(std::str::from_utf8(&name).ok()?)
+        }
+        _ => None,
+    }
+}
+
+/// What serde_json takes is taken, with the same values, but for what the module says it refuses;
+/// and what is taken reads back.
+pub fn json(input: &[u8]) {
+    let ours = howdah_config::json::parse(input);
+    if let Ok(value) = &ours {
+        let text = serde_json::to_vec(value).expect("a value tree is JSON");
+        assert_eq!(howdah_config::json::parse(&text).as_ref(), Ok(value));
+        assert!(same(&serde_json::from_slice(&text).expect("JSON"), value));
+    }
+    let Ok(theirs) = serde_json::from_slice::<Value>(input) else { return };
+    match ours {
+        Ok(value) => assert!(same(&theirs, &value), "{theirs} is not {value}"),
+        Err(error) => {
+            let known = ["two members", "nested more", "outside the range of 64-bit integers"];
+            assert!(known.iter().any(|reason| error.message().contains(reason)), "{error}");
+        }
+    }
+}
+
+/// Whether two trees are the same, except that an integer may be written in other ways.
+fn same(theirs: &Value, ours: &Value) -> bool {
+    match (theirs, ours) {
+        (Value::Number(theirs), Value::Number(ours)) => theirs.as_f64() == ours.as_f64(),
+        (Value::Array(theirs), Value::Array(ours)) => {
+            theirs.len() == ours.len() && theirs.iter().zip(ours).all(|(t, o)| same(t, o))
+        }
+        (Value::Object(theirs), Value::Object(ours)) => {
+            theirs.len() == ours.len()
+                && theirs.iter().zip(ours).all(|((tk, t), (ok, o))| tk == ok && same(t, o))
+        }
+        (theirs, ours) => theirs == ours,
+    }
+}
+
+/// First line: the pattern, after a character for its subject; the rest: what it is compared with.
+/// A pattern with stars finds what trying all places finds, and `!` turns every answer round.
+pub fn pattern(input: &[u8]) {
+    let (line, bytes) = split(input);
+    let Ok(line) = std::str::from_utf8(line) else { return };
+    let mut characters = line.chars();
+    let subject = match characters.next() {
+        Some('a') => Subject::Argument,
+        Some('c') => Subject::Cookie,
+        Some('h') => Subject::Header,
+        Some('H') => Subject::Host,
+        Some('m') => Subject::Method,
+        Some('t') => Subject::MimeType,
+        Some('q') => Subject::Query,
+        Some('u') => Subject::Uri,
+        _ => return,
+    };
+    let text = characters.as_str().trim_start_matches('!');
+    let Ok(pattern) = Pattern::parse(text, subject) else {
+        assert!(Pattern::parse(&format!("!{text}"), subject).is_err());
+        return;
+    };
+    let negative = Pattern::parse(&format!("!{text}"), subject).expect("as without the mark");
+    assert!(negative.is_negative() && !pattern.is_negative());
+    assert_eq!(pattern.matches(bytes), !negative.matches(bytes));
+    if text.starts_with('~') {
+        return;
+    }
+    // `None` is a wildcard; an encoded star is a star.
+    let encoded = matches!(subject, Subject::Argument | Subject::Query | Subject::Uri);
+    let form = matches!(subject, Subject::Argument | Subject::Query);
+    let mut elements: Vec<Option<u8>> = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        elements.push(match first {
+            b'*' => None,
+            b'+' if form => Some(b' '),
+            b'%' if encoded => {
+                let (digits, after) = rest.split_at(2);
+                rest = after;
+                let digits = std::str::from_utf8(digits).expect("checked by the parser");
+                Some(u8::from_str_radix(digits, 16).expect("checked by the parser"))
+            }
+            byte => Some(*byte),
+        });
+    }
+    let same_byte = |wanted: u8, byte: u8| match subject {
+        Subject::Header | Subject::MimeType => wanted.eq_ignore_ascii_case(&byte),
+        Subject::Host => wanted.to_ascii_lowercase() == byte,
+        Subject::Method => wanted.to_ascii_uppercase() == byte,
+        _ => wanted == byte,
+    };
+    // For each number of bytes, whether the elements so far can be found in so many.
+    let mut reach = vec![false; bytes.len() + 1];
+    reach[0] = true;
+    for element in elements {
+        let mut next = vec![false; reach.len()];
+        for at in (0..reach.len()).filter(|at| reach[*at]) {
+            match element {
+                None => next[at..].fill(true),
+                Some(wanted) if at < bytes.len() && same_byte(wanted, bytes[at]) => {
+                    next[at + 1] = true;
+                }
+                Some(_) => {}
+            }
+        }
+        reach = next;
+    }
+    assert_eq!(pattern.matches(bytes), reach[bytes.len()]);
+}
+
+/// A template reads back from its parts, and an escaped text stands for itself.
+pub fn template(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    if let Ok(escaped) = Template::parse(&Template::escape(text)) {
+        assert_eq!(escaped.constant(), Some(text));
+    } else {
+        assert!(text.starts_with('`') && text.ends_with('`'));
+    }
+    let Ok(template) = Template::parse(text) else { return };
+    let mut written = String::new();
+    let mut literal_before = false;
+    for part in template.parts() {
+        match part {
+            Part::Literal(literal) => {
+                assert!(!literal.is_empty() && !literal_before);
+                written.push_str(&Template::escape(literal));
+            }
+            Part::Variable(variable) => written.push_str(&format!("${{{}}}", name(variable))),
+        }
+        literal_before = matches!(part, Part::Literal(_));
+    }
+    assert_eq!(Template::parse(&written).as_ref(), Ok(&template));
+    let variables = template.parts().iter().any(|part| matches!(part, Part::Variable(_)));
+    assert_eq!(template.constant().is_none(), variables);
+    let mut expanded = Vec::new();
+    template
+        .expand(&mut expanded, |variable, out| out.extend_from_slice(name(variable).as_bytes()));
+    assert!(expanded.len() <= written.len());
+}
+
+fn name(variable: &Variable) -> String {
+    let field = |prefix: &str, name: &str| format!("{prefix}{}", name.replace('-', "_"));
+    match variable {
+        Variable::Argument(name) => format!("arg_{name}"),
+        Variable::BodyBytesSent => "body_bytes_sent".to_owned(),
+        Variable::Cookie(name) => format!("cookie_{name}"),
+        Variable::Header(name) => field("header_", name),
+        Variable::Host => "host".to_owned(),
+        Variable::Method => "method".to_owned(),
+        Variable::RemoteAddress => "remote_addr".to_owned(),
+        Variable::RequestId => "request_id".to_owned(),
+        Variable::RequestLine => "request_line".to_owned(),
+        Variable::RequestTime => "request_time".to_owned(),
+        Variable::RequestUri => "request_uri".to_owned(),
+        Variable::ResponseHeader(name) => field("response_header_", name),
+        Variable::Status => "status".to_owned(),
+        Variable::TimeLocal => "time_local".to_owned(),
+        Variable::Uri => "uri".to_owned(),
+    }
+}
+
+/// An address is written so that it reads back.
+pub fn address(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let Ok(address) = Address::parse(text) else { return };
+    assert_eq!(Address::parse(&address.to_string()), Ok(address));
+}
+
+/// A target is written so that it reads back.
+pub fn target(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let Some(target) = Target::parse(text) else { return };
+    assert_eq!(Target::parse(&target.to_string()), Some(target));
+}
+
+/// First line: the pattern; second: an address. `!` turns every answer round, an IPv4 address is
+/// found in both its forms, and an address alone finds itself.
+pub fn address_pattern(input: &[u8]) {
+    let (line, rest) = split(input);
+    let (Ok(line), Ok(rest)) = (std::str::from_utf8(line), std::str::from_utf8(rest)) else {
+        return;
+    };
+    let address: Option<SocketAddr> = rest.trim().parse().ok();
+    // Without the zone that an IPv6 address may have in text.
+    let address = address.map(|address| SocketAddr::new(address.ip(), address.port()));
+    let text = line.trim_start_matches('!');
+    let Ok(pattern) = AddressPattern::parse(text) else {
+        assert!(AddressPattern::parse(&format!("!{text}")).is_err());
+        return;
+    };
+    let negative = AddressPattern::parse(&format!("!{text}")).expect("as without the mark");
+    assert_eq!(pattern.matches(address), !negative.matches(address));
+    if let Some(SocketAddr::V4(v4)) = address {
+        let mapped = SocketAddr::from((v4.ip().to_ipv6_mapped(), v4.port()));
+        assert!(!pattern.matches(address) || pattern.matches(Some(mapped)));
+    }
+    if let Ok(itself) = text.parse::<SocketAddr>() {
+        assert!(pattern.matches(Some(itself)));
+    }
+    if let Some(address) = address {
+        for itself in [address.to_string(), address.ip().to_string()] {
+            let pattern = AddressPattern::parse(&itself).expect("an address is a pattern");
+            assert!(pattern.matches(Some(address)), "{itself}");
+        }
+    }
+}

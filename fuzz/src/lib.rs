@@ -1,0 +1,67 @@
+//! What must hold for every parser, whatever bytes it gets.
+//!
+//! Each function here takes the input of one fuzz target, makes a parser read it, and fails if the
+//! result breaks a promise of that parser: a second, plainer reading disagrees, what was read does
+//! not read back, or a range leaves its input. That nothing panics and nothing runs on without end
+//! comes for free. The files in `targets/` hand each function to libFuzzer under the name that
+//! [`TARGETS`] gives it; `tests/seeds.rs` feeds them the inputs in `seeds/` without a fuzzer.
+//!
+//! Inputs are text wherever the parser's are, so that a seed or a finding can be read: parts of one
+//! input are lines of it ([`split`]). What drives a state machine is a sequence of bytes ([`Bytes`]).
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod files;
+pub mod http1;
+pub mod php;
+pub mod sys;
+pub mod wire;
+
+mod bytes;
+mod connection;
+
+pub use bytes::{Bytes, split};
+
+/// What is done with one input; fails if a promise is broken.
+pub type Target = fn(&[u8]);
+
+/// Every target by the name of its file in `targets/` and of its directory in `seeds/`.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("config_address", config::address),
+    ("config_address_pattern", config::address_pattern),
+    ("config_document", config::document),
+    ("config_json", config::json),
+    ("config_pattern", config::pattern),
+    ("config_target", config::target),
+    ("config_template", config::template),
+    ("files_accept_encoding", files::accept_encoding),
+    ("files_conditional", files::conditional),
+    ("files_hidden", files::hidden),
+    ("files_range", files::range),
+    ("http1_authority", http1::authority),
+    ("http1_chunked", http1::chunked),
+    ("http1_connection", connection::connection),
+    ("http1_content_length", http1::content_length),
+    ("http1_head", http1::head),
+    ("http1_target", http1::target),
+    ("php_answer", php::answer),
+    ("php_params", php::params),
+    ("php_response", php::response),
+    ("php_script", php::script),
+    ("sys_log", sys::log),
+    ("wire_frame", wire::frame),
+    ("wire_hostile", wire::hostile),
+    ("wire_messages", wire::messages),
+    ("wire_queue", wire::queue),
+    ("wire_request", wire::request),
+    ("wire_stream", wire::stream),
+];
+
+/// Runs a target by name; for the files in `targets/`.
+///
+/// # Panics
+/// If a promise is broken, or if there is no such target.
+pub fn run(target: &str, input: &[u8]) {
+    let found = TARGETS.iter().find(|(name, _)| *name == target);
+    found.unwrap_or_else(|| panic!("there is no target {target}")).1(input);
+}

@@ -1,0 +1,302 @@
+//! What processes tell each other, and the memory that they share.
+
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use howdah_wire::frame::{Done, Head, Log};
+use howdah_wire::messages::{FromPrototype, FromSupervisor, ToPrototype, ToSupervisor, ToWorker};
+use howdah_wire::queue::{Claim, Owner, Producer, Work};
+use howdah_wire::region::{Geometry, Region};
+use howdah_wire::request::{FIXED, Fixed, Params, decode_params};
+use howdah_wire::stream::{Reader, Writer};
+
+use crate::Bytes;
+
+/// The first byte says who reads the packet. A message has one encoding: the one it was read from.
+pub fn messages(input: &[u8]) {
+    let Some((reader, packet)) = input.split_first() else { return };
+    let encoded = match reader {
+        b'r' => FromSupervisor::decode(packet).map(|message| message.encode()),
+        b's' => ToSupervisor::decode(packet).map(|message| message.encode()),
+        b'p' => ToPrototype::decode(packet).map(|message| message.encode()),
+        b'f' => FromPrototype::decode(packet).map(|message| message.encode()),
+        _ => ToWorker::decode(packet).map(|message| message.encode()),
+    };
+    if let Ok(encoded) = encoded {
+        assert_eq!(encoded, packet);
+    }
+}
+
+/// The first byte says what the payload is of. What is decoded encodes to what it was read from.
+pub fn frame(input: &[u8]) {
+    let Some((kind, payload)) = input.split_first() else { return };
+    let mut encoded = Vec::new();
+    match kind {
+        b'h' => {
+            let Ok(head) = Head::decode(payload) else { return };
+            Head::put(&mut encoded, head.status, head.reason);
+            head.fields().for_each(|line| Head::put_field(&mut encoded, line));
+            assert_eq!(encoded, payload);
+        }
+        b'd' => {
+            let Ok(done) = Done::decode(payload) else { return };
+            done.put(&mut encoded);
+            assert_eq!(Done::decode(&encoded), Ok(done));
+            assert_eq!(encoded.len(), payload.len());
+        }
+        _ => {
+            let Ok(log) = Log::decode(payload) else { return };
+            log.put(&mut encoded);
+            assert_eq!(Log::decode(&encoded), Ok(log));
+            assert_eq!(encoded.len(), payload.len());
+        }
+    }
+}
+
+/// A request as a worker gets it: what is decoded encodes to what it was read from.
+pub fn request(input: &[u8]) {
+    let Ok((fixed, rest)) = Fixed::decode(input) else {
+        assert!(input.len() < FIXED);
+        return;
+    };
+    let mut params = Params::default();
+    let mut count = 0;
+    let body = decode_params(rest, fixed.params, |name, value| {
+        params.push(name, value);
+        count += 1;
+    });
+    assert!(count <= fixed.params);
+    assert!(rest.starts_with(params.as_bytes()));
+    let Ok(body) = body else { return };
+    assert_eq!(count, fixed.params);
+    assert_eq!(params.as_bytes().len() + body.len(), rest.len());
+    let mut pairs = 0;
+    params.iter().for_each(|_| pairs += 1);
+    assert_eq!(pairs, count);
+    let again = Fixed::new(&params, fixed.flags, fixed.id, fixed.body_len, fixed.queued_us);
+    assert_eq!(Fixed { params_len: again.params_len, ..fixed }, again);
+}
+
+/// Two slots, one router thread, the smallest areas.
+const SMALL: Geometry =
+    Geometry { slots: 2, threads: 1, request_bytes: 4096, response_bytes: 8192 };
+
+fn region(geometry: Geometry) -> Region<Vec<AtomicU64>> {
+    let words = geometry.region_bytes() / 8;
+    Region::new((0..words).map(|_| AtomicU64::new(0)).collect(), geometry).expect("it fits")
+}
+
+/// An honest worker: frames of any length come out as they went in, in their order, and room is
+/// refused only where there is none.
+pub fn stream(input: &[u8]) {
+    let region = region(SMALL);
+    let mut input = Bytes(input);
+    let (mut writer, mut reader) = (Writer::new(1, 0), Reader::default());
+    let (mut unpublished, mut published) = (Vec::new(), VecDeque::new());
+    let mut frames = 0u64;
+    let mut out = Vec::new();
+    let mut used = 0;
+    while let Some(op) = input.byte() {
+        match op % 8 {
+            0..4 => {
+                let length = (usize::from(op) << 3) | usize::from(input.byte().unwrap_or(0));
+                let payload: Vec<u8> = (0..length).map(|i| (frames as usize + i) as u8).collect();
+                let need = 8 + length.next_multiple_of(8) as u64;
+                let written = writer.put(&region, op, &payload);
+                assert_eq!(written, used + need <= 8192);
+                if written {
+                    frames += 1;
+                    used += need;
+                    unpublished.push((op, payload));
+                } else {
+                    assert!(writer.wait_for_room(&region, length).is_some());
+                }
+            }
+            4 => {
+                let sleeps = region.thread_sleeps(0);
+                let something = !unpublished.is_empty();
+                assert_eq!(writer.unpublished() > 0, something);
+                assert_eq!(writer.publish(&region), !sleeps);
+                published.extend(unpublished.drain(..));
+                let mut slots = Vec::new();
+                region.take_dirty(0, |slot| slots.push(slot));
+                assert_eq!(slots, [1]);
+            }
+            5 | 6 => {
+                out.clear();
+                let next = reader.next(&region, 1, &mut out).expect("an honest worker");
+                assert_eq!(next.map(|kind| (kind, out.clone())), published.pop_front());
+            }
+            _ => {
+                let waits = reader.release(&region, 1);
+                let held: usize = published
+                    .iter()
+                    .chain(&unpublished)
+                    .map(|(_, payload): &(u8, Vec<u8>)| 8 + payload.len().next_multiple_of(8))
+                    .sum();
+                assert!(!waits || held as u64 <= used);
+                used = held as u64;
+            }
+        }
+    }
+}
+
+/// Honest workers: each request is taken once, in the order published, unless it was taken back.
+pub fn queue(input: &[u8]) {
+    let geometry = Geometry { slots: 4, ..SMALL };
+    let region = region(geometry);
+    let mut producer = Producer::new(&region);
+    let mut input = Bytes(input);
+    let me = Owner { index: 3, incarnation: 1 };
+    let mut queued: VecDeque<(u32, u32, Vec<u8>)> = VecDeque::new();
+    let mut running: Vec<(u32, u32)> = Vec::new();
+    let mut staged = 0u64;
+    while let Some(op) = input.byte() {
+        let pick = usize::from(op >> 3);
+        match op % 8 {
+            0..3 => {
+                let Some(slot) = producer.take_slot() else {
+                    assert_eq!(queued.len() + running.len(), 4);
+                    continue;
+                };
+                staged += 1;
+                let request = staged.to_le_bytes()[..1 + pick % 8].to_vec();
+                assert!(region.stage(slot, 0, &request));
+                match producer.publish(&region, slot) {
+                    Ok((ticket, wake)) => {
+                        assert!(!wake, "nobody sleeps");
+                        assert_eq!(region.claim_of(slot), Claim::Queued(ticket));
+                        queued.push_back((slot, ticket, request));
+                    }
+                    // Only while the oldest request still waits can others be in the way.
+                    Err(_) => {
+                        assert!(!queued.is_empty());
+                        producer.release(&region, slot);
+                    }
+                }
+            }
+            3 | 4 => match (region.take(me), queued.pop_front()) {
+                (Work::Idle, None) => {}
+                (Work::Request { slot, ticket, thread }, Some((expected, its, request))) => {
+                    assert_eq!((slot, ticket, thread), (expected, its, 0));
+                    assert_eq!(region.claim_of(slot), Claim::Taken(ticket, me));
+                    let mut out = Vec::new();
+                    region.request(slot, &mut out);
+                    assert_eq!(out, request);
+                    assert!(!region.cancel(slot, ticket));
+                    running.push((slot, ticket));
+                }
+                (work, expected) => panic!("{work:?}, not {expected:?}"),
+            },
+            5 | 6 if !queued.is_empty() => {
+                let (slot, ticket, _) = queued.remove(pick % queued.len()).expect("within");
+                assert!(!region.cancel(slot, ticket.wrapping_add(1)));
+                assert!(region.cancel(slot, ticket) && !region.cancel(slot, ticket));
+                producer.release(&region, slot);
+            }
+            _ if !running.is_empty() => {
+                let (slot, _) = running.swap_remove(pick % running.len());
+                producer.release(&region, slot);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A worker that writes what it likes where it likes: all sides go on without panic, in bounded
+/// time, and copy out no more than the region holds.
+pub fn hostile(input: &[u8]) {
+    struct Shared(std::rc::Rc<[AtomicU64]>);
+    impl AsRef<[AtomicU64]> for Shared {
+        fn as_ref(&self) -> &[AtomicU64] {
+            &self.0
+        }
+    }
+    let words: std::rc::Rc<[AtomicU64]> =
+        (0..SMALL.region_bytes() / 8).map(|_| AtomicU64::new(0)).collect();
+    let region = Region::new(Shared(words.clone()), SMALL).expect("it fits");
+    let mut producer = Producer::new(&region);
+    let mut input = Bytes(input);
+    let (mut writer, mut reader) = (Writer::new(1, 0), Reader::default());
+    let me = Owner { index: 0, incarnation: 0 };
+    let mut slots = Vec::new();
+    let mut out = Vec::new();
+    while let Some(op) = input.byte() {
+        let slot = u32::from(op >> 4);
+        match op % 16 {
+            // The words that control something come first in the region.
+            0 => words[usize::from(input.byte().unwrap_or(0)) % words.len()]
+                .store(input.word(), Relaxed),
+            1 => words[input.word() as usize % words.len()].store(input.word(), Relaxed),
+            2 => {
+                let word = &words[usize::from(input.byte().unwrap_or(0)) % words.len()];
+                word.store(word.load(Relaxed).wrapping_add(u64::from(slot) * 8), Relaxed);
+            }
+            3 => {
+                if let Some(slot) = producer.take_slot() {
+                    assert!(region.stage(slot, 0, input.take(usize::from(op))));
+                    if producer.publish(&region, slot).is_ok() {
+                        slots.push(slot);
+                    } else {
+                        producer.release(&region, slot);
+                    }
+                }
+            }
+            4 => {
+                if let Some(slot) = slots.pop() {
+                    region.cancel(slot, u32::from(op));
+                    producer.release(&region, slot);
+                }
+            }
+            5 => {
+                let _ = region.take(me);
+            }
+            6 => {
+                region.request(slot, &mut out);
+                assert!(out.len() <= 4096);
+            }
+            7 => {
+                let _ = region.claim_of(slot);
+                region.retire(1);
+            }
+            8 | 9 => {
+                // Between two releases there can be no more than the ring holds.
+                out.clear();
+                let mut frames = 0;
+                while let Ok(Some(_)) = reader.next(&region, 1, &mut out) {
+                    frames += 1;
+                    let written = region.slot(1).expect("it exists").written;
+                    written.fetch_add(8 * u64::from(slot), Relaxed);
+                }
+                assert!(out.len() <= 8192 && frames <= 1024, "{frames} frames");
+                reader.release(&region, 1);
+            }
+            10 => {
+                let length = usize::from(input.byte().unwrap_or(0)) * 8;
+                let payload = vec![op; length];
+                if !writer.put(&region, op, &payload) {
+                    writer.wait_for_room(&region, length);
+                }
+            }
+            11 => {
+                writer.publish(&region);
+            }
+            12 => {
+                region.take_dirty(u32::from(op & 1), |_| {});
+                region.thread_sleeps(slot);
+                region.thread_wakes(slot);
+            }
+            13 => {
+                let sequence = region.going_to_sleep();
+                let _ = sequence;
+                region.awake();
+            }
+            14 => {
+                reader = Reader::default();
+                region.stage(1, 0, b"");
+            }
+            _ => writer = Writer::new(slot, u64::from(op)),
+        }
+    }
+}
