@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod control;
 pub mod files;
 pub mod http1;
 pub mod php;
@@ -34,6 +35,9 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("config_pattern", config::pattern),
     ("config_target", config::target),
     ("config_template", config::template),
+    ("control_bundle", control::bundle),
+    ("control_guard", control::fields),
+    ("control_requests", control::requests),
     ("files_accept_encoding", files::accept_encoding),
     ("files_conditional", files::conditional),
     ("files_hidden", files::hidden),
