@@ -27,6 +27,8 @@ pub struct Application {
     pub limits: Limits,
     /// Environment variables, in document order.
     pub environment: Vec<(String, String)>,
+    /// What scripts find in `SERVER_SOFTWARE`; `None`: the server's name and version.
+    pub server_software: Option<String>,
     /// The user whose rights it has; the server's own if `None`.
     pub user: Option<String>,
     /// The group whose rights it has; the user's own if `None`.
@@ -98,6 +100,7 @@ impl Application {
             processes: object.read("processes", Processes::read)?.unwrap_or(Processes::Automatic),
             limits: object.read("limits", Limits::read)?.unwrap_or_default(),
             environment: object.read("environment", read_environment)?.unwrap_or_default(),
+            server_software: object.text("server_software")?,
             user: object.text("user")?,
             group: object.text("group")?,
             working_directory: object.file("working_directory")?,

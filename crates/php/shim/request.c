@@ -78,15 +78,18 @@ static int refuse_script(const char *path)
     if (len == 0 || len >= MAXPATHLEN || path[0] != '/' || has_dot_dot(path)) {
         return 404;
     }
-    /* Only what is certainly meant as a script: byte for byte, in lower case. */
-    if (len < sizeof("/.php") - 1 || strcmp(path + len - 4, ".php") != 0) {
-        return 403;
-    }
     if (stat(path, &script_stat) != 0) {
         return errno == EACCES ? 403 : 404;
     }
+    if (S_ISDIR(script_stat.st_mode) && path[len - 1] != '/') {
+        return 301;
+    }
     if (!S_ISREG(script_stat.st_mode)) {
         return 404;
+    }
+    /* Only what is certainly meant as a script: byte for byte, in lower case. */
+    if (len < sizeof("/.php") - 1 || strcmp(path + len - 4, ".php") != 0) {
+        return 403;
     }
     /* What everybody can read needs no second question. */
     if ((script_stat.st_mode & 0444) != 0444 && access(path, R_OK) != 0) {
@@ -99,11 +102,48 @@ static int refuse_script(const char *path)
     return 0;
 }
 
+static const char *parameter(const char *name, char **owned, const char *otherwise)
+{
+    *owned = sapi_getenv(name, strlen(name));
+    return *owned && **owned ? *owned : otherwise;
+}
+
+/* A directory without its slash: relative links of its index would lead elsewhere. The location
+   is Unit's, with the port that the client has connected to. */
+static void redirect_to_directory(void)
+{
+    const char *target = SG(request_info).request_uri;
+    size_t path_len = strcspn(target, "?#");
+    char *owned[3], *location;
+    const char *scheme = parameter("REQUEST_SCHEME", &owned[0], "http");
+    const char *host = parameter("SERVER_NAME", &owned[1], "localhost");
+    const char *port = parameter("SERVER_PORT", &owned[2], "80");
+    bool usual = strcmp(port, strcmp(scheme, "https") == 0 ? "443" : "80") == 0;
+    sapi_header_line line = {0};
+
+    line.line_len = spprintf(&location, 0, "Location: %s://%s%s%s%.*s/%s", scheme, host,
+                             usual ? "" : ":", usual ? "" : port, (int)path_len, target,
+                             target + path_len);
+    line.line = location;
+    line.response_code = 301;
+    sapi_header_op(SAPI_HEADER_REPLACE, &line);
+    efree(location);
+    for (size_t i = 0; i < 3; i++) {
+        if (owned[i]) {
+            efree(owned[i]);
+        }
+    }
+}
+
 static void refuse(const struct howdah_request *request, int status)
 {
     static const char unknown[] = "Primary script unknown";
     static const char denied[] = "Access to the script denied";
 
+    if (status == 301) {
+        redirect_to_directory();
+        return;
+    }
     SG(sapi_headers).http_response_code = status;
     if (status == 403) {
         howdah_rust.log(request->context, LOG_ERR, denied, sizeof(denied) - 1);

@@ -86,6 +86,19 @@ pub fn run() -> ExitCode {
 /// The supervisor's socket while PHP is being loaded.
 static LOADING: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
+/// Without its document root an application has nothing to run; better said once than with every
+/// request.
+fn check_roots(roots: &[String]) -> Result<(), String> {
+    for root in roots {
+        match std::fs::metadata(root) {
+            Ok(metadata) if metadata.is_dir() => {}
+            Ok(_) => return Err(format!("its root {root} is not a directory")),
+            Err(error) => return Err(format!("its root {root} cannot be used: {error}")),
+        }
+    }
+    Ok(())
+}
+
 /// OPcache ends the process when it cannot start, for example without memory or without the
 /// preload script; it writes the reason to standard error.
 fn ended_by_php() {
@@ -129,6 +142,7 @@ impl Prototype {
             .and_then(|mapping| Region::new(mapping, spec.geometry))
             .ok_or("the shared memory could not be mapped")?;
         title::set(&format!("howdah: \"{}\" prototype", spec.name));
+        check_roots(&spec.roots)?;
         let set_loading = |socket| LOADING.lock().map(|mut loading| *loading = socket).is_ok();
         set_loading(supervisor.try_clone().ok());
         let php = load(&spec)?;

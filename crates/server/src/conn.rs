@@ -27,7 +27,7 @@ use crate::variables::{Answer, Source};
 pub async fn serve(shard: &Rc<Shard>, accepted: Accepted) {
     let Accepted { stream, info, listener } = accepted;
     let site = Site { shard: Rc::clone(shard), listener, active: Cell::new(false) };
-    let drain = shard.drain.connection();
+    let drain = shard.draining(&site.listener);
     let failed = match stream {
         AcceptedStream::Tcp(stream) => match TcpStream::from_std(stream) {
             Ok(stream) => return http1::serve(stream, info, &site, drain).await,
@@ -64,7 +64,7 @@ impl Handler for Site {
             return Response::new(200, Body::Empty); // RFC 9110, 9.3.7: about the server as a whole
         }
         let shard = &self.shard;
-        let snapshot = shard.shared.snapshot.load_full();
+        let snapshot = shard.snapshot_for(&self.listener);
         let router = Router {
             snapshot: &snapshot,
             files: &shard.files,

@@ -15,13 +15,13 @@ use howdah_wire::queue::Owner;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 
 use crate::access_log::{self, Lines};
 use crate::conn;
 use crate::exchange::Finished;
 use crate::files::{self, Files};
-use crate::http1::Drain;
+use crate::http1::{Drain, Draining};
 use crate::limits::Limits;
 use crate::listener::{self, Accepted, Socket};
 use crate::php::application::{Instance, Key, Queue};
@@ -53,10 +53,14 @@ pub enum Order {
         /// Its socket.
         socket: Socket,
     },
-    /// Accept no more connections.
+    /// Accept no more connections; those that are open end when they are idle.
     Unlisten {
         /// The listener's name.
         name: Arc<str>,
+        /// The last configuration with this listener: requests that have begun are decided by it.
+        last: Arc<Snapshot>,
+        /// Told when this thread has closed the socket.
+        done: oneshot::Sender<()>,
     },
     /// Serve a connection that another thread has accepted.
     Connection(Accepted),
@@ -159,13 +163,26 @@ pub struct Shard {
     pub php: Rc<PhpThread>,
     /// All threads, to hand connections over.
     pub handles: Arc<[Handle]>,
-    /// Lets connections end after the request in hand.
-    pub drain: Drain,
+    /// Lets connections end whose listener is gone.
+    drain: Drain,
     limits: RefCell<(Weak<Snapshot>, Rc<Limits>)>,
     /// What this thread has done.
     pub counters: Arc<Counters>,
-    listening: RefCell<HashMap<Arc<str>, AbortHandle>>,
+    listening: RefCell<HashMap<Arc<str>, Listening>>,
+    removed: RefCell<HashMap<Arc<str>, Removed>>,
     next_id: Cell<u64>,
+}
+
+/// A listener that accepts connections.
+struct Listening {
+    task: JoinHandle<()>,
+    drain: Drain,
+}
+
+/// A listener that has been removed while connections were open.
+struct Removed {
+    last: Arc<Snapshot>,
+    drain: Drain,
 }
 
 thread_local! {
@@ -238,6 +255,7 @@ fn run(
         drain: Drain::new(),
         limits: RefCell::default(),
         listening: RefCell::default(),
+        removed: RefCell::default(),
         // Unique among the threads, and not the same after a restart.
         next_id: Cell::new(u64::from(number) << 56 | boot_stamp() << 24),
     });
@@ -265,11 +283,7 @@ impl Shard {
         while let Some(order) = orders.recv().await {
             match order {
                 Order::Listen { name, socket } => self.listen(name, socket),
-                Order::Unlisten { name } => {
-                    if let Some(task) = self.listening.borrow_mut().remove(&name) {
-                        task.abort();
-                    }
-                }
+                Order::Unlisten { name, last, done } => self.unlisten(name, last, done).await,
                 Order::Connection(accepted) => self.serve(accepted),
                 Order::Attach { instance, queue } => {
                     if let Err(error) = self.php.attach(instance, queue) {
@@ -294,12 +308,14 @@ impl Shard {
                     }
                 }
                 Order::Quit { graceful, finished } => {
-                    self.listening.borrow_mut().drain().for_each(|(_, task)| task.abort());
+                    let drains = self.close_listeners();
                     if graceful {
-                        self.drain.start();
+                        drains.iter().for_each(Drain::start);
                         let shard = Rc::clone(&self);
                         tokio::task::spawn_local(async move {
-                            shard.drain.emptied().await;
+                            for drain in drains {
+                                drain.emptied().await;
+                            }
                             shard.flush_log();
                             let _ = finished.send(());
                         });
@@ -316,9 +332,61 @@ impl Shard {
     fn listen(self: &Rc<Self>, name: Arc<str>, socket: Socket) {
         let task =
             tokio::task::spawn_local(listener::accept(Rc::clone(self), Arc::clone(&name), socket));
-        if let Some(old) = self.listening.borrow_mut().insert(name, task.abort_handle()) {
-            old.abort();
+        self.listening.borrow_mut().insert(name, Listening { task, drain: Drain::new() });
+    }
+
+    async fn unlisten(
+        self: &Rc<Self>,
+        name: Arc<str>,
+        last: Arc<Snapshot>,
+        done: oneshot::Sender<()>,
+    ) {
+        let listening = self.listening.borrow_mut().remove(&name);
+        if let Some(Listening { task, drain }) = listening {
+            task.abort();
+            let _ = task.await; // the socket is closed when the task is gone
+            drain.start();
+            let removed = Removed { last: Arc::clone(&last), drain: drain.clone() };
+            self.removed.borrow_mut().insert(Arc::clone(&name), removed);
+            let shard = Rc::clone(self);
+            tokio::task::spawn_local(async move {
+                drain.emptied().await;
+                let mut removed = shard.removed.borrow_mut();
+                if removed.get(&name).is_some_and(|found| Arc::ptr_eq(&found.last, &last)) {
+                    removed.remove(&name);
+                }
+            });
         }
+        let _ = done.send(());
+    }
+
+    /// Stops accepting; returns what lets the connections end.
+    fn close_listeners(&self) -> Vec<Drain> {
+        let mut drains = vec![self.drain.clone()];
+        for (_, listening) in self.listening.borrow_mut().drain() {
+            listening.task.abort();
+            drains.push(listening.drain);
+        }
+        drains.extend(self.removed.borrow().values().map(|removed| removed.drain.clone()));
+        drains
+    }
+
+    /// The signal that a connection of this listener ends by.
+    pub fn draining(&self, listener: &str) -> Draining {
+        match self.listening.borrow().get(listener) {
+            Some(listening) => listening.drain.connection(),
+            None => self.drain.connection(),
+        }
+    }
+
+    /// The configuration that decides the next request of a listener.
+    pub fn snapshot_for(&self, listener: &str) -> Arc<Snapshot> {
+        let current = self.shared.snapshot.load_full();
+        if current.listeners.contains_key(listener) {
+            return current;
+        }
+        let removed = self.removed.borrow();
+        removed.get(listener).map_or(current, |removed| Arc::clone(&removed.last))
     }
 
     /// Serves a connection on this thread.

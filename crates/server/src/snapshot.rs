@@ -237,14 +237,16 @@ impl Application {
         found.or_else(|| self.targets.first().filter(|_| name.is_none())).map(|(_, target)| target)
     }
 
-    /// Whether more workers would help, as far as a thread can tell; the pool decides.
-    pub fn is_crowded(&self) -> bool {
-        let config::Processes::Dynamic { max, spare, .. } = self.config.processes else {
-            return false;
-        };
-        let load = self.queue.load();
-        let workers = self.queue.instance().map_or(0, |instance| instance.worker_count() as u32);
-        workers < max && load.in_slots + load.waiting + spare > workers
+    /// Whether more workers would have something to do, or spare ones are missing, as far as a
+    /// router thread can tell; the pool decides.
+    pub fn wants_workers(&self, requests: u32, workers: u32) -> bool {
+        match self.config.processes {
+            config::Processes::Automatic => requests > workers,
+            config::Processes::Dynamic { max, spare, .. } => {
+                workers < max && requests + spare > workers
+            }
+            config::Processes::Static(count) => workers < count,
+        }
     }
 
     /// How long a script may take.

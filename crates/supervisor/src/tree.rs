@@ -256,7 +256,19 @@ impl Tree {
             self.ending = Some(End { graceful: false, deadline: None, refused: Some(reason) });
             return;
         }
-        self.log.write(Level::Alert, format_args!("router {} {exit}", router.pid));
+        let pid = router.pid;
+        match exit {
+            Exit::Signal(signal) => self.log.write(
+                Level::Alert,
+                format_args!("router process {pid} exited on signal {signal}; another is started"),
+            ),
+            Exit::Status(status) => self.log.write(
+                Level::Alert,
+                format_args!(
+                    "router process {pid} exited with status {status}; another is started"
+                ),
+            ),
+        }
         self.router_start = Some(self.router_backoff.next_start(router.started, Instant::now()));
     }
 
@@ -292,6 +304,7 @@ impl Tree {
                 if self.options.control.as_ref() != Some(&address) {
                     self.sockets.unbind(&address);
                 }
+                self.tell_router(&FromSupervisor::Unbound { address }, &[]);
             }
             ToSupervisor::Start { application, spec } => {
                 self.start_application(application, &spec, &descriptors);

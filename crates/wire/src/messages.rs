@@ -188,6 +188,8 @@ record! {
         name: String,
         /// PHP version wanted: empty, or a prefix such as `8` or `8.2`.
         php_version: String,
+        /// Document roots; an application without them cannot run.
+        roots: Vec<String>,
         /// User that the application runs as; `None`: the default one.
         user: Option<String>,
         /// Group; `None`: the user's.
@@ -362,6 +364,11 @@ messages! {
             path: String,
             /// Empty, or what went wrong.
             error: String,
+        }
+        /// A listening socket is closed.
+        13 Unbound {
+            /// As given to `Unbind`.
+            address: String,
         }
     }
 }

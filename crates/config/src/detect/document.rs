@@ -46,6 +46,9 @@ impl Site {
         let mut application = json!({
             "type": "php",
             "targets": {"direct": {"root": root}},
+            // Applications look in it for a server that they know to be able to rewrite:
+            // WordPress offers pretty permalinks only where it finds nginx there, or Apache.
+            "server_software": concat!("Howdah/", env!("CARGO_PKG_VERSION"), " (nginx compatible)"),
         });
         if let Some(script) = self.front_controller() {
             action["fallback"] = json!({"pass": "applications/site/front"});

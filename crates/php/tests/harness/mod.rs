@@ -52,6 +52,7 @@ pub fn spec() -> ApplicationSpec {
     ApplicationSpec {
         name: "test".into(),
         php_version: String::new(),
+        roots: Vec::new(),
         user: None,
         group: None,
         working_directory: None,

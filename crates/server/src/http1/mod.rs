@@ -66,6 +66,7 @@ struct Connection<'a, I, H> {
     served: Cell<u64>,
     /// When the first byte of a head came that did not come at once.
     begun: Cell<Option<Instant>>,
+    opened: Instant,
 }
 
 /// What a connection does next.
@@ -85,8 +86,8 @@ enum Next {
     Linger,
 }
 
-/// How long a connection that has not sent its first request yet may take to do so when all
-/// connections are to end: it was accepted, and its request may be on the way.
+/// How long a connection may take for its first request when all connections are to end: it was
+/// accepted, and its request may be on the way.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
 /// Serves a connection to its end.
@@ -98,7 +99,8 @@ pub async fn serve<I: Io, H: Handler>(
 ) {
     let core = RefCell::new(Core::new(io));
     let (served, begun) = (Cell::new(0), Cell::new(None));
-    let connection = Connection { core, info, handler, drain, served, begun };
+    let opened = Instant::now();
+    let connection = Connection { core, info, handler, drain, served, begun, opened };
     let mut next = Next::Wait;
     loop {
         next = match next {
@@ -128,7 +130,6 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
             limits.idle_timeout
         };
         let (mut idle_wait, mut head_wait) = (Wait::default(), Wait::default());
-        let mut last_wait = Wait::default();
         poll_fn(|cx| {
             let core = &mut *self.core.borrow_mut();
             loop {
@@ -155,14 +156,11 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
                 if !first {
                     return Poll::Ready(Next::Close);
                 }
-                deadline = deadline.min(last_wait.deadline(|| FIRST_REQUEST));
+                deadline = deadline.min(self.opened + FIRST_REQUEST);
             }
             match core.timer.poll(cx, deadline) {
-                // A client that has used the connection before is told, as by Unit, so that it
-                // knows that a request on its way was not taken (RFC 9110, 15.5.9).
-                Poll::Ready(()) if empty && (first || self.drain.started()) => {
-                    Poll::Ready(Next::Close)
-                }
+                // The client is told, as by Unit, so that it knows that a request on its way was
+                // not taken (RFC 9110, 15.5.9).
                 Poll::Ready(()) => Poll::Ready(Next::TooLate),
                 Poll::Pending => Poll::Pending,
             }

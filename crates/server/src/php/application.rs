@@ -7,8 +7,9 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
 use howdah_sys::clock;
 use howdah_sys::futex;
@@ -50,6 +51,7 @@ pub struct Instance {
     keys: Vec<AtomicU64>,
     eventfds: Vec<OwnedFd>,
     workers: Mutex<HashMap<Owner, Worker>>,
+    worker_count: AtomicU32,
 }
 
 /// A worker that runs.
@@ -80,6 +82,7 @@ impl Instance {
             keys: (0..geometry.slots).map(|_| AtomicU64::new(0)).collect(),
             eventfds: (0..geometry.threads).map(|_| eventfd()).collect::<Result<_, _>>()?,
             workers: Mutex::default(),
+            worker_count: AtomicU32::new(0),
         };
         Ok((instance, memory))
     }
@@ -108,17 +111,21 @@ impl Instance {
 
     /// A worker has started.
     pub fn add_worker(&self, owner: Owner, worker: Worker) {
-        self.workers().insert(owner, worker);
+        let mut workers = self.workers();
+        workers.insert(owner, worker);
+        self.worker_count.store(workers.len() as u32, Relaxed);
     }
 
     /// A worker has ended.
     pub fn remove_worker(&self, owner: Owner) {
-        self.workers().remove(&owner);
+        let mut workers = self.workers();
+        workers.remove(&owner);
+        self.worker_count.store(workers.len() as u32, Relaxed);
     }
 
     /// Number of workers.
-    pub fn worker_count(&self) -> usize {
-        self.workers().len()
+    pub fn worker_count(&self) -> u32 {
+        self.worker_count.load(Relaxed)
     }
 
     /// Process id of a worker that runs.
@@ -233,20 +240,27 @@ pub struct Load {
     pub in_slots: u32,
     /// Requests in the queue.
     pub waiting: u32,
+    /// Most requests that were in slots at the same time since this was last looked at.
+    pub peak: u32,
+    /// When a request was last there.
+    pub last_request: Option<Instant>,
 }
 
 /// The queue of one application.
 #[derive(Debug)]
 pub struct Queue {
     limit: usize,
+    asked: AtomicBool,
     inner: Mutex<Inner>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Inner {
     waiting: VecDeque<Waiting>,
     serving: Option<Serving>,
     stopped: Option<String>,
+    peak: u32,
+    last_request: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -265,16 +279,17 @@ struct Waiting {
 impl Queue {
     /// A queue that holds at most `limit` waiting requests; no instance yet.
     pub fn new(limit: usize) -> Self {
-        let inner = Inner { waiting: VecDeque::new(), serving: None, stopped: None };
-        Queue { limit, inner: Mutex::new(inner) }
+        let inner = Inner::default();
+        Queue { limit, asked: AtomicBool::new(false), inner: Mutex::new(inner) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Queues an encoded request behind all others.
-    pub fn submit(&self, key: Key, request: Vec<u8>) -> Result<(), Refused> {
+    /// Queues an encoded request behind all others. Returns how many there are then, and how many
+    /// workers.
+    pub fn submit(&self, key: Key, request: Vec<u8>) -> Result<(u32, u32), Refused> {
         let mut inner = self.lock();
         if let Some(reason) = &inner.stopped {
             return Err(Refused::Stopped(reason.clone()));
@@ -286,7 +301,8 @@ impl Queue {
         }
         inner.waiting.push_back(Waiting { key, request });
         inner.feed();
-        Ok(())
+        let workers = inner.serving.as_ref().map_or(0, |serving| serving.instance.worker_count());
+        Ok((inner.in_slots() + inner.waiting.len() as u32, workers))
     }
 
     /// A slot's request is over: the next ones move up.
@@ -378,6 +394,11 @@ impl Queue {
         inner.waiting.drain(..).map(|waiting| waiting.key).collect()
     }
 
+    /// Requests may wait again for an application that could not run.
+    pub fn resume(&self) {
+        self.lock().stopped = None;
+    }
+
     /// The instance that takes from the queue.
     pub fn instance(&self) -> Option<Arc<Instance>> {
         self.lock().serving.as_ref().map(|serving| Arc::clone(&serving.instance))
@@ -385,15 +406,39 @@ impl Queue {
 
     /// How much there is to do.
     pub fn load(&self) -> Load {
-        let inner = self.lock();
-        Load {
-            in_slots: inner.serving.as_ref().map_or(0, |serving| serving.in_slots),
-            waiting: inner.waiting.len() as u32,
-        }
+        self.lock().load()
+    }
+
+    /// As [`Queue::load`], for whoever decides the number of workers: the peak is counted anew,
+    /// and threads may ask for more workers again.
+    pub fn take_load(&self) -> Load {
+        self.asked.store(false, SeqCst);
+        let mut inner = self.lock();
+        let load = inner.load();
+        inner.peak = 0;
+        load
+    }
+
+    /// Whether nobody has asked for more workers since the last decision; then the caller does.
+    pub fn may_ask(&self) -> bool {
+        !self.asked.swap(true, SeqCst)
     }
 }
 
 impl Inner {
+    fn load(&self) -> Load {
+        Load {
+            in_slots: self.in_slots(),
+            waiting: self.waiting.len() as u32,
+            peak: self.peak.max(self.in_slots()),
+            last_request: self.last_request,
+        }
+    }
+
+    fn in_slots(&self) -> u32 {
+        self.serving.as_ref().map_or(0, |serving| serving.in_slots)
+    }
+
     /// Moves waiting requests into free slots, the oldest first.
     fn feed(&mut self) {
         let Some(serving) = &mut self.serving else { return };
@@ -413,6 +458,7 @@ impl Inner {
                 }
             }
             serving.in_slots += 1;
+            self.peak = self.peak.max(serving.in_slots);
             self.waiting.pop_front();
         }
         if wake > 0 {
@@ -430,6 +476,7 @@ impl Inner {
         {
             serving.producer.release(&instance.region, slot);
             serving.in_slots -= 1;
+            self.last_request = Some(Instant::now());
         }
     }
 }

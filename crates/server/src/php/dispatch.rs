@@ -60,7 +60,7 @@ pub async fn run(
             return refuse(507);
         }
     };
-    let (request, descriptors) = match encode(exchange, script, body) {
+    let (request, descriptors) = match encode(exchange, application, script, body) {
         Ok(encoded) => encoded,
         Err(error) => {
             shard.php.log().write(Level::Error, format_args!("{context}: {error}"));
@@ -69,24 +69,31 @@ pub async fn run(
     };
     let mut handle = shard.php.register(Pending::new(spool, descriptors), context.clone());
     handle.queue = Some(Arc::clone(&application.queue));
-    if let Err(refused) = application.queue.submit(handle.key(), request) {
-        handle.never_queued();
-        return refuse_queue(shard, &context, refused);
-    }
-    if application.is_crowded() {
-        shard.php.ask(Ask::Crowded { application: Arc::clone(&application.name) });
-    }
+    let warm = match application.queue.submit(handle.key(), request) {
+        Ok((requests, workers)) => {
+            if application.wants_workers(requests, workers) && application.queue.may_ask() {
+                shard.php.ask(Ask::Crowded);
+            }
+            workers > 0
+        }
+        Err(refused) => {
+            handle.never_queued();
+            return refuse_queue(shard, &context, refused);
+        }
+    };
     shard.php.drain();
-    wait(shard, application, &context, handle, exchange).await
+    wait(shard, application, &context, handle, exchange, warm).await
 }
 
-/// Waits for the head of the answer.
+/// Waits for the head of the answer. A request that came before there was any worker (not `warm`)
+/// is kept although its client leaves: it is what the application is being started for.
 async fn wait(
     shard: &Rc<Shard>,
     application: &Application,
     context: &RequestContext,
     mut handle: Handle,
     exchange: &mut Exchange<'_>,
+    warm: bool,
 ) -> Response {
     let started = Instant::now();
     if let Some(timeout) = application.timeout() {
@@ -122,7 +129,7 @@ async fn wait(
                 Next::Failed(Failure::TimedOut) => return refuse(504),
                 Next::Failed(_) => return refuse(502),
             },
-            _ = exchange.client_gone() => return refuse(CLIENT_GONE),
+            _ = exchange.client_gone(), if warm => return refuse(CLIENT_GONE),
             () = overdue => {
                 if application.queue.started(handle.key()).is_none() {
                     return refuse_queue(shard, context, Refused::WaitedTooLong);
@@ -152,12 +159,14 @@ fn refuse_queue(shard: &Shard, context: &RequestContext, refused: Refused) -> Re
 /// The request as a worker gets it, and the descriptors that go with it.
 fn encode(
     exchange: &Exchange<'_>,
+    application: &Application,
     script: &Script,
     body: RequestBody,
 ) -> std::io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     let mut params = Params::default();
     let length = body.len();
-    params::write(&mut params, &exchange.request, script, length);
+    let software = application.config.server_software.as_deref();
+    params::write(&mut params, &exchange.request, script, software, length);
     let mut descriptors = Vec::new();
     let mut flags = 0;
     let room = SLOT.checked_sub(FIXED + params.as_bytes().len());

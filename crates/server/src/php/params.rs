@@ -13,11 +13,18 @@ use howdah_wire::request::Params;
 use super::target::Script;
 use crate::message::{Request, ShownAddress};
 
-/// Value of `SERVER_SOFTWARE`.
+/// Value of `SERVER_SOFTWARE` unless the application has another one.
 const SOFTWARE: &str = concat!("Howdah/", env!("CARGO_PKG_VERSION"));
 
-/// Writes the parameters of a request. `body_len` is the length of the body as received.
-pub fn write(params: &mut Params, request: &Request, script: &Script, body_len: u64) {
+/// Writes the parameters of a request. `software` is the application's value of
+/// `SERVER_SOFTWARE`, `body_len` the length of the body as received.
+pub fn write(
+    params: &mut Params,
+    request: &Request,
+    script: &Script,
+    software: Option<&str>,
+    body_len: u64,
+) {
     let mut text = String::new();
     let mut number = |params: &mut Params, name: &str, value: u64| {
         text.clear();
@@ -56,7 +63,7 @@ pub fn write(params: &mut Params, request: &Request, script: &Script, body_len: 
         params.push(b"HTTPS", b"on");
     }
     params.push(b"GATEWAY_INTERFACE", b"CGI/1.1");
-    params.push(b"SERVER_SOFTWARE", SOFTWARE.as_bytes());
+    params.push(b"SERVER_SOFTWARE", software.unwrap_or(SOFTWARE).as_bytes());
     address(params, "REMOTE_ADDR", connection.peer.map(|peer| peer.ip()));
     number(params, "REMOTE_PORT", connection.peer.map_or(0, |peer| u64::from(peer.port())));
     let local = connection.local.map(|local| local.ip());
@@ -139,7 +146,7 @@ mod tests {
             root: Path::new("/site").into(),
         };
         let mut params = Params::default();
-        write(&mut params, &request, &script, 0);
+        write(&mut params, &request, &script, None, 0);
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         params.iter().map(|(name, value)| (text(name), text(value))).collect()
     }

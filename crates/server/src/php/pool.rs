@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use howdah_config::Processes;
+
 /// What the configuration asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
@@ -14,11 +16,45 @@ pub struct Wanted {
     pub idle_timeout: Duration,
 }
 
+/// Most workers of an application whose number of processes is not configured, and bytes of
+/// memory that each of them is expected to take.
+const AUTOMATIC_MOST: u64 = 32;
+const AUTOMATIC_MEMORY: u64 = 48 << 20;
+
 impl Wanted {
+    /// From the configuration. A number of processes that is not configured follows the machine:
+    /// scripts wait for databases and disks, so several for a processor, as long as they fit
+    /// half of the memory; none while there is nothing to do.
+    pub fn of(processes: Processes, machine: Machine) -> Self {
+        match processes {
+            Processes::Static(count) => Wanted::fixed(count),
+            Processes::Dynamic { max, spare, idle_timeout } => Wanted { max, spare, idle_timeout },
+            Processes::Automatic => {
+                let by_memory = machine.memory / 2 / AUTOMATIC_MEMORY;
+                let max = (machine.processors * 4).min(by_memory).clamp(2, AUTOMATIC_MOST);
+                Wanted { max: max as u32, spare: 0, idle_timeout: Duration::from_secs(15) }
+            }
+        }
+    }
+
+    /// Workers that are there before the first request.
+    pub fn initial(self) -> u32 {
+        self.spare.min(self.max)
+    }
+
     /// As many workers as this, always.
     pub fn fixed(count: u32) -> Self {
         Wanted { max: count, spare: count, idle_timeout: Duration::MAX }
     }
+}
+
+/// What there is to run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Machine {
+    /// Processors.
+    pub processors: u64,
+    /// Bytes of memory that are free or can be freed.
+    pub memory: u64,
 }
 
 /// What is running.
@@ -28,10 +64,12 @@ pub struct Running {
     pub workers: u32,
     /// Workers that were asked for and have not started yet.
     pub starting: u32,
-    /// Workers that have a request.
+    /// Workers that have a request, or had one at the same time since the last decision.
     pub busy: u32,
     /// Requests that no worker has.
     pub waiting: u32,
+    /// When a request was last there.
+    pub last_request: Option<Instant>,
 }
 
 /// What to do.
@@ -51,8 +89,8 @@ const SHORT_LIFE: Duration = Duration::from_secs(1);
 /// State that decisions need over time.
 #[derive(Debug, Default)]
 pub struct Pool {
-    /// Since when there have been more idle workers than wanted.
-    surplus_since: Option<Instant>,
+    /// Since when the most busy workers have been counted, and how many that were.
+    window: Option<(Instant, u32)>,
     short_lives: u32,
     not_before: Option<Instant>,
 }
@@ -88,26 +126,44 @@ impl Pool {
         let need = running.waiting.saturating_add(wanted.spare).saturating_sub(coming);
         let spawn = need.min(wanted.max.saturating_sub(total));
         if spawn > 0 {
-            self.surplus_since = None;
+            self.window = None;
             return match self.not_before.filter(|not_before| *not_before > now) {
                 Some(not_before) => Decision { again: Some(not_before), ..Decision::default() },
                 None => Decision { spawn, ..Decision::default() },
             };
         }
-        let surplus = if running.waiting > 0 { 0 } else { idle.saturating_sub(wanted.spare) };
-        let surplus = surplus.max(running.workers.saturating_sub(wanted.max));
-        if surplus == 0 {
-            self.surplus_since = None;
+        if running.waiting > 0 || running.workers <= wanted.spare {
+            self.window = None;
             return Decision::default();
         }
-        let since = *self.surplus_since.get_or_insert(now);
-        match since.checked_add(wanted.idle_timeout) {
-            Some(due) if due <= now => {
-                self.surplus_since = None;
-                Decision { retire: surplus, ..Decision::default() }
-            }
-            due => Decision { again: due, ..Decision::default() },
+        self.shrink(wanted, running, now)
+    }
+
+    /// Ends workers that were not needed for the idle timeout: all but the spare ones if there
+    /// was no request at all, otherwise those beyond the most that were busy together.
+    fn shrink(&mut self, wanted: Wanted, running: Running, now: Instant) -> Decision {
+        let (since, peak) = self
+            .window
+            .map_or((now, running.busy), |(since, peak)| (since, peak.max(running.busy)));
+        self.window = Some((since, peak));
+        let quiet = running.last_request.and_then(|last| last.checked_add(wanted.idle_timeout));
+        let over = since.checked_add(wanted.idle_timeout);
+        let retire = if running.busy == 0 && quiet.is_some_and(|quiet| quiet <= now) {
+            running.workers - wanted.spare
+        } else if over.is_some_and(|over| over <= now) {
+            self.window = Some((now, running.busy));
+            running.workers.saturating_sub(peak + wanted.spare)
+        } else {
+            0
+        };
+        if retire > 0 {
+            self.window = None;
+            return Decision { retire, ..Decision::default() };
         }
+        let quiet = quiet.filter(|quiet| *quiet > now);
+        let over = over.filter(|over| *over > now);
+        let again = [quiet, over].into_iter().flatten().min();
+        Decision { again, ..Decision::default() }
     }
 }
 
@@ -116,7 +172,7 @@ mod tests {
     use super::*;
 
     fn running(workers: u32, busy: u32, waiting: u32) -> Running {
-        Running { workers, starting: 0, busy, waiting }
+        Running { workers, starting: 0, busy, waiting, last_request: None }
     }
 
     #[test]
@@ -140,12 +196,39 @@ mod tests {
     }
 
     #[test]
+    fn an_automatic_pool_fits_the_machine() {
+        let max = |processors, mib: u64| {
+            Wanted::of(Processes::Automatic, Machine { processors, memory: mib << 20 }).max
+        };
+        assert_eq!((max(1, 100), max(2, 24_000), max(64, 64_000), max(4, 500)), (2, 8, 32, 5));
+    }
+
+    #[test]
     fn an_ondemand_pool_has_no_worker_while_idle() {
         let wanted = Wanted { max: 5, spare: 0, idle_timeout: Duration::ZERO };
         let (mut pool, now) = (Pool::default(), Instant::now());
         assert_eq!(pool.decide(wanted, running(0, 0, 0), now), Decision::default());
         assert_eq!(pool.decide(wanted, running(0, 0, 1), now).spawn, 1);
         assert_eq!(pool.decide(wanted, running(1, 0, 0), now).retire, 1);
+    }
+
+    #[test]
+    fn a_worker_stays_for_the_idle_timeout_after_the_last_request() {
+        let timeout = Duration::from_secs(2);
+        let wanted = Wanted { max: 6, spare: 0, idle_timeout: timeout };
+        let (mut pool, now) = (Pool::default(), Instant::now());
+        let at = |last: Instant, busy| Running {
+            workers: 1,
+            busy,
+            last_request: Some(last),
+            ..Running::default()
+        };
+        let (first, second) = (now, now + timeout / 2);
+        assert_eq!(pool.decide(wanted, at(first, 1), now).retire, 0);
+        assert_eq!(pool.decide(wanted, at(second, 1), second).retire, 0);
+        let decision = pool.decide(wanted, at(second, 0), first + timeout);
+        assert_eq!((decision.retire, decision.again), (0, Some(second + timeout)));
+        assert_eq!(pool.decide(wanted, at(second, 0), second + timeout).retire, 1);
     }
 
     #[test]

@@ -44,11 +44,8 @@ pub enum Ask {
         /// The worker.
         worker: Owner,
     },
-    /// More requests wait than workers are idle.
-    Crowded {
-        /// The application's name.
-        application: Arc<str>,
-    },
+    /// More requests than workers are there.
+    Crowded,
 }
 
 /// For the log: which request it was.

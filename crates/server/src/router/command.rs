@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-use super::apply::{self, ApplyError};
+use super::apply::{ApplyError, Parts};
 use super::link::Link;
 use super::pools::Pools;
 use crate::shard::{self, Shared};
@@ -132,16 +132,16 @@ impl Job {
         shards: &Arc<[shard::Handle]>,
         pools: &mut Pools,
     ) {
+        let parts = Parts { link, shared, shards, pools };
         match self {
             Job::Apply { config, text, done } => {
-                let applied = apply::apply(link, shared, shards, pools, *config, Some(&text));
-                let _ = done.send(applied.await);
+                let _ = done.send(parts.apply(*config, Some(&text), false).await);
             }
             Job::Report { done } => {
-                let _ = done.send(pools.report());
+                let _ = done.send(parts.pools.report());
             }
             Job::Restart { name, done } => {
-                let _ = done.send(apply::restart(link, pools, &name).await);
+                let _ = done.send(parts.restart(&name).await);
             }
         }
     }

@@ -10,7 +10,9 @@ mod apply;
 mod command;
 mod ending;
 mod link;
+mod machine;
 mod pools;
+mod spec;
 
 use std::fs::File;
 use std::io::Read;
@@ -28,6 +30,7 @@ use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 use tokio::sync::mpsc::unbounded_channel;
 
 pub use self::apply::ApplyError;
+use self::apply::Parts;
 pub use self::command::{ApplicationReport, Commands, Control, Report};
 use self::ending::Ending;
 use self::link::Link;
@@ -92,14 +95,23 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
     let (ask, mut asked) = unbounded_channel();
     let shards = shard::start(threads as u32, &shared, &ask)?;
     let mut pools = Pools::new(Arc::clone(&shared), Arc::clone(&shards));
-    let document = config.document.clone();
-    match apply::apply(&link, &shared, &shards, &mut pools, config, None).await {
-        Ok(()) => link.send(&ToSupervisor::Serving {})?,
+    let has_control = hello.control.is_some();
+    let mut document = config.document.clone();
+    let parts = Parts { link: &link, shared: &shared, shards: &shards, pools: &mut pools };
+    match parts.apply(config, None, !has_control).await {
+        Ok(()) => {}
+        // Somebody can mend it through the control API, if that is there.
+        Err(problem) if has_control => {
+            let origin = &hello.origin;
+            log.write(Level::Alert, format_args!("{origin}: {problem}; nothing is served"));
+            document = serde_json::json!({"listeners": {}, "routes": [], "applications": {}});
+        }
         Err(problem) => {
             link.send(&ToSupervisor::Refuse { message: format!("{}: {problem}", hello.origin) })?;
             return wait_for_end(&link).await;
         }
     }
+    link.send(&ToSupervisor::Serving {})?;
     let (commands, mut jobs) = command::channel(Arc::clone(&shards), hello.php);
     if let Some(listener) = hello.control {
         front(Control { listener, address: hello.address, document, commands: commands.clone() });

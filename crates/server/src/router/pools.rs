@@ -1,28 +1,29 @@
 //! Applications that run, and how many workers each has.
+//!
+//! An application is prepared (its prototype loads PHP, its first workers start), then adopted
+//! when its configuration becomes the running one, and leaves when a newer configuration does not
+//! have it any more: it goes on until no request that began under the old one can come.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use howdah_config::{self as config, Processes};
+use howdah_config as config;
 use howdah_sys::log::Level;
-use howdah_wire::messages::{ApplicationSpec, Exit, FromSupervisor, ToSupervisor};
+use howdah_wire::messages::{Exit, FromSupervisor, ToSupervisor};
 use howdah_wire::queue::Owner;
 use howdah_wire::region::Geometry;
 
 use super::command::ApplicationReport;
 use super::link::Link;
-use crate::php::application::{Instance, Load, Queue, Worker};
+use super::machine;
+use super::spec::spec;
+use crate::php::application::{Instance, Queue, Worker};
 use crate::php::pool::{Pool, Running, Wanted};
 use crate::php::thread::Ask;
 use crate::shard::{self, Order, Shared};
 use crate::snapshot::Snapshot;
-
-/// Most workers of an application whose number of processes is not configured, and bytes of
-/// memory that each of them is expected to take.
-const AUTOMATIC_MOST: u64 = 32;
-const AUTOMATIC_MEMORY: u64 = 48 << 20;
 
 /// How long workers of a removed application may take to finish.
 const GRACE: Duration = Duration::from_secs(24 * 3600);
@@ -30,50 +31,50 @@ const GRACE: Duration = Duration::from_secs(24 * 3600);
 /// How often to look whether an application that leaves has requests left.
 const LEAVING_LOOK: Duration = Duration::from_millis(50);
 
+/// How often to look whether there are more workers than needed.
+const SHRINK_LOOK: Duration = Duration::from_millis(200);
+
 /// A prototype that has been ready for so long is replaced at once if it dies.
 const LONG_LIFE: Duration = Duration::from_secs(1);
 
-/// Pause before an application whose prototype died sooner, or never was ready, is started again.
-const RESTART_PAUSE: Duration = Duration::from_secs(1);
+/// Pauses before an application whose prototype died sooner, or never was ready, is started again:
+/// this, doubled with each failure in a row, up to the longest.
+const RESTART_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// All applications.
 #[derive(Debug)]
 pub(super) struct Pools {
     shared: Arc<Shared>,
     shards: Arc<[shard::Handle]>,
-    applications: HashMap<Arc<str>, PooledApplication>,
-    /// Applications that are configured no more, or otherwise, and have requests left.
+    preparing: Vec<PooledApplication>,
+    applications: Vec<PooledApplication>,
     leaving: Vec<PooledApplication>,
     /// Instances that take no more requests and finish what their workers have.
-    retired: HashMap<u32, (Arc<str>, Arc<Instance>)>,
+    retired: HashMap<u32, (String, Arc<Instance>)>,
     next_number: u32,
 }
 
-/// An application that runs.
+/// An application that runs, or is going to.
 #[derive(Debug)]
-pub(super) struct PooledApplication {
+struct PooledApplication {
     config: config::Application,
+    wanted: Wanted,
     queue: Arc<Queue>,
     instance: Option<Arc<Instance>>,
     /// When PHP was loaded; `None` while it is not.
     ready_since: Option<Instant>,
+    /// Must be able to serve before it is adopted; the others load PHP with their first request.
+    awaited: bool,
     pool: Pool,
     starting: u32,
     started: HashMap<Owner, Instant>,
     restart_at: Option<Instant>,
+    restarts: u32,
     /// The last reason for which it could not run; logged once.
     failure: Option<String>,
-    /// The last configuration that has this application, once there is a newer one: requests
-    /// that began under it may still be on their way here.
+    /// The last configuration that has this application, once there is a newer one.
     last_snapshot: Option<Weak<Snapshot>>,
-}
-
-/// An instance that has been started and may become ready.
-#[derive(Debug)]
-pub(super) struct Prepared {
-    pub(super) config: config::Application,
-    pub(super) queue: Arc<Queue>,
-    pub(super) instance: Arc<Instance>,
 }
 
 impl Pools {
@@ -82,7 +83,8 @@ impl Pools {
         Pools {
             shared,
             shards,
-            applications: HashMap::new(),
+            preparing: Vec::new(),
+            applications: Vec::new(),
             leaving: Vec::new(),
             retired: HashMap::new(),
             next_number: 0,
@@ -94,121 +96,161 @@ impl Pools {
         self.shared.log.write(level, message);
     }
 
-    // -- starting and stopping applications --
+    // -- preparing, adopting, leaving --
 
-    /// The queue of the application that runs with the same settings, if there is one.
-    pub(super) fn unchanged(&self, config: &config::Application) -> Option<Arc<Queue>> {
-        let running = self.applications.get(config.name.as_str())?;
-        (running.config == *config).then(|| Arc::clone(&running.queue))
+    /// The queue of the application that runs with the same settings, or of the one that is being
+    /// prepared.
+    pub(super) fn queue(&self, config: &config::Application) -> Option<Arc<Queue>> {
+        let mut all = self.preparing.iter().chain(&self.applications);
+        all.find(|app| app.config == *config).map(|app| Arc::clone(&app.queue))
     }
 
-    /// Starts an instance for an application that is to run.
+    /// Starts to prepare an application. It is waited for if `always`, or if it shall have
+    /// workers before its first request.
     pub(super) fn prepare(
         &mut self,
         link: &Link,
         config: &config::Application,
-    ) -> std::io::Result<Prepared> {
+        always: bool,
+    ) -> std::io::Result<()> {
         let queue = Arc::new(Queue::new(config.limits.queue as usize));
-        let instance = self.start_instance(link, config)?;
-        Ok(Prepared { config: config.clone(), queue, instance })
+        self.prepare_with(link, config.clone(), queue, always)
     }
 
-    /// Starts another instance of a running application; `None` if there is none of this name.
-    pub(super) fn prepare_restart(
-        &mut self,
-        link: &Link,
-        name: &str,
-    ) -> std::io::Result<Option<Prepared>> {
-        let Some(running) = self.applications.get(name) else { return Ok(None) };
+    /// Starts to prepare another instance of a running application; `false` if there is none.
+    pub(super) fn prepare_restart(&mut self, link: &Link, name: &str) -> std::io::Result<bool> {
+        let Some(running) = self.applications.iter().find(|app| app.config.name == name) else {
+            return Ok(false);
+        };
         let (config, queue) = (running.config.clone(), Arc::clone(&running.queue));
-        let instance = self.start_instance(link, &config)?;
-        Ok(Some(Prepared { config, queue, instance }))
+        self.prepare_with(link, config, queue, true)?;
+        Ok(true)
     }
 
-    fn start_instance(
+    fn prepare_with(
         &mut self,
         link: &Link,
-        config: &config::Application,
-    ) -> std::io::Result<Arc<Instance>> {
-        self.next_number += 1;
-        let number = self.next_number;
-        let geometry = Geometry::for_pool(wanted(config).max, self.shards.len() as u32);
-        let (instance, memory) = Instance::create(number, geometry)?;
-        let mut descriptors = vec![memory.as_fd()];
-        descriptors.extend(instance.eventfds().iter().map(AsFd::as_fd));
-        let start = ToSupervisor::Start { application: number, spec: spec(config, geometry) };
-        link.send_with(&start, &descriptors)?;
-        Ok(Arc::new(instance))
-    }
-
-    /// A prepared application is not wanted after all.
-    pub(super) fn discard(&self, link: &Link, prepared: &Prepared) -> std::io::Result<()> {
-        link.send(&ToSupervisor::Stop { application: prepared.instance.number, grace_ms: 0 })
-    }
-
-    /// A prepared application, which is ready, runs from now on.
-    pub(super) fn adopt(&mut self, prepared: Prepared) {
-        let name: Arc<str> = prepared.config.name.as_str().into();
-        self.attach(&prepared.instance, &prepared.queue);
-        prepared.queue.serve_from(Some(Arc::clone(&prepared.instance)));
-        let running = PooledApplication {
-            config: prepared.config,
-            queue: prepared.queue,
-            instance: Some(prepared.instance),
-            ready_since: Some(Instant::now()),
+        config: config::Application,
+        queue: Arc<Queue>,
+        always: bool,
+    ) -> std::io::Result<()> {
+        let wanted = Wanted::of(config.processes, machine::look());
+        let mut app = PooledApplication {
+            wanted,
+            queue,
+            instance: None,
+            ready_since: None,
+            awaited: always || wanted.initial() > 0,
             pool: Pool::default(),
             starting: 0,
             started: HashMap::new(),
             restart_at: None,
+            restarts: 0,
             failure: None,
             last_snapshot: None,
+            config,
         };
-        self.leaving.extend(self.applications.insert(name, running));
+        if app.awaited {
+            self.start(link, &mut app)?;
+        }
+        self.preparing.push(app);
+        Ok(())
     }
 
-    /// A prepared restart, which is ready, takes over the queue; the old instance finishes what
-    /// its workers have.
-    pub(super) fn adopt_restart(&mut self, link: &Link, prepared: Prepared) -> std::io::Result<()> {
-        self.attach(&prepared.instance, &prepared.queue);
-        let old = prepared.queue.serve_from(Some(Arc::clone(&prepared.instance)));
-        if let Some(app) = self.applications.get_mut(prepared.config.name.as_str()) {
-            app.instance = Some(prepared.instance);
-            app.ready_since = Some(Instant::now());
-            app.starting = 0;
-            app.restart_at = None;
-            app.failure = None;
+    fn start(&mut self, link: &Link, app: &mut PooledApplication) -> std::io::Result<()> {
+        self.next_number += 1;
+        let number = self.next_number;
+        let geometry = Geometry::for_pool(app.wanted.max, self.shards.len() as u32);
+        let (instance, memory) = Instance::create(number, geometry)?;
+        let mut descriptors = vec![memory.as_fd()];
+        descriptors.extend(instance.eventfds().iter().map(AsFd::as_fd));
+        let start = ToSupervisor::Start { application: number, spec: spec(&app.config, geometry) };
+        link.send_with(&start, &descriptors)?;
+        let instance = Arc::new(instance);
+        for shard in self.shards.iter() {
+            let (instance, queue) = (Arc::clone(&instance), Arc::clone(&app.queue));
+            shard.order(Order::Attach { instance, queue });
         }
-        match old {
-            Some(old) => self.retire(link, &prepared.config.name, old),
-            None => Ok(()),
+        app.instance = Some(instance);
+        app.ready_since = None;
+        app.starting = 0;
+        app.started.clear();
+        app.restart_at = None;
+        app.queue.take_load();
+        Ok(())
+    }
+
+    /// Whether applications are prepared that must be waited for; `Err` says why one cannot run.
+    pub(super) fn is_preparing(&self) -> Result<bool, String> {
+        let mut waiting = false;
+        for app in self.preparing.iter().filter(|app| app.awaited) {
+            if let Some(failure) = &app.failure {
+                return Err(format!("application \"{}\": {failure}", app.config.name));
+            }
+            waiting |=
+                app.ready_since.is_none() || (app.started.len() as u32) < app.wanted.initial();
         }
+        Ok(waiting)
+    }
+
+    /// What was prepared is not wanted after all.
+    pub(super) fn discard(&mut self, link: &Link) -> std::io::Result<()> {
+        for app in std::mem::take(&mut self.preparing) {
+            if let Some(instance) = app.instance {
+                self.retire(link, app.config.name, instance, Duration::ZERO)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What was prepared runs from now on. An application of the same name and queue is a restart:
+    /// the old instance finishes what its workers have. Any other one of the same name leaves.
+    pub(super) fn adopt(&mut self, link: &Link) -> std::io::Result<()> {
+        for app in std::mem::take(&mut self.preparing) {
+            let same_name =
+                self.applications.iter().position(|old| old.config.name == app.config.name);
+            let old = same_name.map(|index| self.applications.swap_remove(index));
+            if let (Some(_), Some(instance)) = (app.ready_since, &app.instance) {
+                app.queue.serve_from(Some(Arc::clone(instance)));
+            }
+            match old {
+                Some(old) if Arc::ptr_eq(&old.queue, &app.queue) => {
+                    if let Some(instance) = old.instance {
+                        self.retire(link, old.config.name, instance, GRACE)?;
+                    }
+                }
+                old => self.leaving.extend(old),
+            }
+            self.applications.push(app);
+        }
+        Ok(())
     }
 
     /// Only the applications of these names are configured; the others leave. Those that leave
     /// stay for as long as a request that began under `last` may come.
-    pub(super) fn keep_only(&mut self, names: &[&str], last: &Weak<Snapshot>) {
-        let gone: Vec<_> =
-            self.applications.keys().filter(|name| !names.contains(&&***name)).cloned().collect();
-        let gone = gone.iter().filter_map(|name| self.applications.remove(name));
-        self.leaving.extend(gone);
+    pub(super) fn keep_only(&mut self, names: &[String], last: &Weak<Snapshot>) {
+        let (kept, gone) = std::mem::take(&mut self.applications)
+            .into_iter()
+            .partition(|app| names.contains(&app.config.name));
+        self.applications = kept;
+        self.leaving.extend::<Vec<_>>(gone);
         for app in &mut self.leaving {
             app.last_snapshot.get_or_insert_with(|| last.clone());
         }
     }
 
-    fn retire(&mut self, link: &Link, name: &str, instance: Arc<Instance>) -> std::io::Result<()> {
+    fn retire(
+        &mut self,
+        link: &Link,
+        name: String,
+        instance: Arc<Instance>,
+        grace: Duration,
+    ) -> std::io::Result<()> {
         instance.close();
-        let grace_ms = GRACE.as_millis() as u64;
+        let grace_ms = grace.as_millis() as u64;
         link.send(&ToSupervisor::Stop { application: instance.number, grace_ms })?;
-        self.retired.insert(instance.number, (name.into(), instance));
+        self.retired.insert(instance.number, (name, instance));
         Ok(())
-    }
-
-    fn attach(&self, instance: &Arc<Instance>, queue: &Arc<Queue>) {
-        for shard in self.shards.iter() {
-            let (instance, queue) = (Arc::clone(instance), Arc::clone(queue));
-            shard.order(Order::Attach { instance, queue });
-        }
     }
 
     // -- what the supervisor and the threads report --
@@ -221,7 +263,7 @@ impl Pools {
         descriptors: Vec<OwnedFd>,
     ) -> std::io::Result<()> {
         match message {
-            FromSupervisor::Ready { application, .. } => self.on_ready(application),
+            FromSupervisor::Ready { application, .. } => self.on_ready(link, application)?,
             FromSupervisor::Ended { application, message } => self.on_ended(application, &message),
             FromSupervisor::Started { application, worker, pid } => {
                 self.on_started(application, worker, pid, descriptors);
@@ -234,13 +276,11 @@ impl Pools {
             }
             _ => {}
         }
-        let _ = link;
         Ok(())
     }
 
     fn instances(&self) -> impl Iterator<Item = &Arc<Instance>> {
-        let running = self.applications.values().chain(&self.leaving);
-        let running = running.filter_map(|app| app.instance.as_ref());
+        let running = self.all().filter_map(|app| app.instance.as_ref());
         running.chain(self.retired.values().map(|(_, instance)| instance))
     }
 
@@ -261,61 +301,75 @@ impl Pools {
                 let signal = howdah_sys::signals::SIGKILL as u8;
                 link.send(&ToSupervisor::Kill { application: instance, worker, signal })
             }
-            Ask::Crowded { .. } => Ok(()), // looked at in `tick`, which follows
+            Ask::Crowded => Ok(()), // looked at in `tick`, which follows
         }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &PooledApplication> {
+        self.applications.iter().chain(&self.preparing).chain(&self.leaving)
     }
 
     fn by_number(&mut self, number: u32) -> Option<&mut PooledApplication> {
-        self.applications
-            .values_mut()
-            .chain(&mut self.leaving)
-            .find(|app| app.instance.as_ref().is_some_and(|instance| instance.number == number))
+        let all = self.applications.iter_mut().chain(&mut self.preparing).chain(&mut self.leaving);
+        all.into_iter().find(|app| app.number() == Some(number))
     }
 
-    fn on_ready(&mut self, number: u32) {
-        let Some(app) = self.by_number(number) else { return };
+    fn on_ready(&mut self, link: &Link, number: u32) -> std::io::Result<()> {
+        let preparing = self.preparing.iter().any(|app| app.number() == Some(number));
+        let Some(app) = self.by_number(number) else { return Ok(()) };
         app.ready_since = Some(Instant::now());
         app.failure = None;
-        let (instance, queue) = (app.instance.clone(), Arc::clone(&app.queue));
-        if let Some(instance) = &instance {
-            self.attach(instance, &queue);
+        app.restarts = 0;
+        if !preparing {
+            app.queue.serve_from(app.instance.clone());
+            return Ok(());
         }
-        queue.serve_from(instance);
+        app.starting = app.wanted.initial();
+        for _ in 0..app.starting {
+            link.send(&ToSupervisor::Spawn { application: number })?;
+        }
+        Ok(())
     }
 
     fn on_ended(&mut self, number: u32, message: &str) {
-        let reason = || message.to_owned();
+        let preparing = self.preparing.iter().any(|app| app.number() == Some(number));
         // Before the threads settle what the instance had in hand: a request that went to it
         // after that would never be heard of again.
-        if let Some(app) = self.by_number(number) {
+        if let Some(app) = self.by_number(number).filter(|_| !preparing) {
             app.queue.serve_from(None);
         }
         for shard in self.shards.iter() {
-            shard.order(Order::Detach { instance: number, reason: reason() });
+            shard.order(Order::Detach { instance: number, reason: message.to_owned() });
         }
         if self.retired.remove(&number).is_some() {
             return;
         }
-        let log = Arc::clone(&self.shared.log);
+        let (log, shards) = (Arc::clone(&self.shared.log), Arc::clone(&self.shards));
         let Some(app) = self.by_number(number) else { return };
         let now = Instant::now();
         let lived = app.ready_since.take().map_or(Duration::ZERO, |since| now - since);
         app.instance = None;
         app.starting = 0;
         app.started.clear();
-        if app.failure.as_deref() != Some(message) {
+        let failure = Some(message.to_owned());
+        let known = std::mem::replace(&mut app.failure, failure.clone()) == failure;
+        if preparing && app.awaited {
+            return; // whoever waits for it is told
+        }
+        if !known {
             let name = &app.config.name;
             log.write(Level::Alert, format_args!("\"{name}\" application: {message}"));
-            app.failure = Some(reason());
         }
         if lived >= LONG_LIFE {
             app.restart_at = Some(now);
             return; // what waits, and what comes, waits for the next one
         }
-        app.restart_at = Some(now + RESTART_PAUSE);
+        let pause = RESTART_PAUSE.saturating_mul(1 << app.restarts.min(8)).min(LONGEST_PAUSE);
+        app.restarts += 1;
+        app.restart_at = Some(now + pause);
         let keys: Arc<[_]> = app.queue.stop(message).into();
-        for shard in self.shards.iter() {
-            shard.order(Order::Fail { keys: Arc::clone(&keys), reason: reason() });
+        for shard in shards.iter() {
+            shard.order(Order::Fail { keys: Arc::clone(&keys), reason: message.to_owned() });
         }
     }
 
@@ -341,13 +395,11 @@ impl Pools {
         let Some(app) = self.by_number(number) else { return };
         app.starting = app.starting.saturating_sub(1);
         app.pool.died(Duration::ZERO, Instant::now());
-        if app.failure.as_deref() != Some(message) {
+        let message = format!("no worker could be started: {message}");
+        if app.failure.as_ref() != Some(&message) {
             let name = &app.config.name;
-            log.write(
-                Level::Alert,
-                format_args!("\"{name}\" application: no worker could be started: {message}"),
-            );
-            app.failure = Some(message.to_owned());
+            log.write(Level::Alert, format_args!("\"{name}\" application: {message}"));
+            app.failure = Some(message);
         }
     }
 
@@ -356,10 +408,8 @@ impl Pools {
         // had one will do so again.
         let taken = self.instance(number).is_some_and(|instance| instance.has_request(worker));
         self.tell_death(number, worker, pid, status);
+        let preparing = self.preparing.iter().any(|app| app.number() == Some(number));
         let Some(app) = self.by_number(number) else { return };
-        if let Some(instance) = &app.instance {
-            instance.remove_worker(worker);
-        }
         let now = Instant::now();
         let lived = app.started.remove(&worker).map_or(Duration::ZERO, |at| now - at);
         if taken {
@@ -367,20 +417,17 @@ impl Pools {
         } else if status != Exit::Status(0) {
             app.pool.died(lived, now);
         }
+        if preparing {
+            app.failure = Some(format!("a worker {status} before it had a request"));
+        }
     }
 
     fn tell_death(&self, number: u32, worker: Owner, pid: u32, status: Exit) {
-        let name = self.name_of(number);
-        match status {
-            Exit::Status(0) => {}
-            status => self.log(Level::Error, format_args!("\"{name}\" worker {pid} {status}")),
+        if status != Exit::Status(0) {
+            let name = self.name_of(number);
+            self.log(Level::Error, format_args!("\"{name}\" worker {pid} {status}"));
         }
-        let instance = self
-            .retired
-            .get(&number)
-            .map(|(_, instance)| Arc::clone(instance))
-            .or_else(|| self.instance(number));
-        if let Some(instance) = instance {
+        if let Some(instance) = self.instance(number) {
             instance.remove_worker(worker);
         }
         let how: Arc<str> = format!("worker {pid} {status}").into();
@@ -391,41 +438,23 @@ impl Pools {
     }
 
     fn instance(&self, number: u32) -> Option<Arc<Instance>> {
-        let running = self.applications.values().chain(&self.leaving);
-        let mut instances = running.filter_map(|app| app.instance.as_ref());
-        instances.find(|instance| instance.number == number).cloned()
+        let running = self.all().find(|app| app.number() == Some(number));
+        running
+            .and_then(|app| app.instance.clone())
+            .or_else(|| self.retired.get(&number).map(|(_, instance)| Arc::clone(instance)))
     }
 
-    fn name_of(&self, number: u32) -> Arc<str> {
-        let running =
-            self.applications.values().chain(&self.leaving).find(|app| {
-                app.instance.as_ref().is_some_and(|instance| instance.number == number)
-            });
+    fn name_of(&self, number: u32) -> &str {
+        let running = self.all().find(|app| app.number() == Some(number));
         running
-            .map(|app| app.config.name.as_str().into())
-            .or_else(|| self.retired.get(&number).map(|(name, _)| Arc::clone(name)))
-            .unwrap_or_else(|| "".into())
+            .map(|app| app.config.name.as_str())
+            .or_else(|| self.retired.get(&number).map(|(name, _)| name.as_str()))
+            .unwrap_or_default()
     }
 
     /// What each application does, by name.
     pub(super) fn report(&self) -> Vec<ApplicationReport> {
-        let mut reports: Vec<_> = self
-            .applications
-            .values()
-            .map(|app| {
-                let load = app.queue.load();
-                let running =
-                    app.instance.as_ref().map_or(0, |instance| instance.worker_count() as u64);
-                let in_slots = u64::from(load.in_slots);
-                ApplicationReport {
-                    name: app.config.name.clone(),
-                    running,
-                    starting: u64::from(app.starting),
-                    idle: running.saturating_sub(in_slots),
-                    active: in_slots + u64::from(load.waiting),
-                }
-            })
-            .collect();
+        let mut reports: Vec<_> = self.applications.iter().map(PooledApplication::report).collect();
         reports.sort_by(|a, b| a.name.cmp(&b.name));
         reports
     }
@@ -436,24 +465,21 @@ impl Pools {
     pub(super) fn tick(&mut self, link: &Link) -> std::io::Result<Option<Instant>> {
         let now = Instant::now();
         let mut again = None;
-        let names: Vec<_> = self.applications.keys().cloned().collect();
-        for name in names {
-            let Some(mut app) = self.applications.remove(&name) else { continue };
+        for mut app in std::mem::take(&mut self.applications) {
             let due = self.tick_one(link, &mut app, now);
-            self.applications.insert(name, app);
+            self.applications.push(app);
             again = [again, due?].into_iter().flatten().min();
         }
         for mut app in std::mem::take(&mut self.leaving) {
             if app.has_nothing_left() {
                 app.queue.serve_from(None);
                 if let Some(instance) = app.instance.take() {
-                    self.retire(link, &app.config.name, instance)?;
+                    self.retire(link, app.config.name, instance, GRACE)?;
                 }
                 continue;
             }
             let due = self.tick_one(link, &mut app, now)?;
-            let look = Some(now + LEAVING_LOOK);
-            again = [again, due, look].into_iter().flatten().min();
+            again = [again, due, Some(now + LEAVING_LOOK)].into_iter().flatten().min();
             self.leaving.push(app);
         }
         Ok(again)
@@ -470,21 +496,25 @@ impl Pools {
                 return Ok(Some(restart));
             }
             app.restart_at = None;
-            // It serves once it is ready.
-            app.instance = Some(self.start_instance(link, &app.config)?);
-            return Ok(None);
+            app.queue.resume();
+            if app.awaited {
+                self.start(link, app)?;
+            }
+        }
+        if app.instance.is_none() && app.queue.load().waiting > 0 {
+            self.start(link, app)?; // it serves once it is ready
         }
         let (Some(_), Some(instance)) = (app.ready_since, &app.instance) else { return Ok(None) };
-        let load = app.queue.load();
-        let workers = instance.worker_count() as u32;
-        let busy = load.in_slots.min(workers);
+        let load = app.queue.take_load();
+        let workers = instance.worker_count();
         let running = Running {
             workers,
             starting: app.starting,
-            busy,
-            waiting: load.waiting + (load.in_slots - busy),
+            busy: load.peak.min(workers),
+            waiting: load.waiting + load.in_slots.saturating_sub(workers),
+            last_request: load.last_request,
         };
-        let decision = app.pool.decide(wanted(&app.config), running, now);
+        let decision = app.pool.decide(app.wanted, running, now);
         for _ in 0..decision.spawn {
             link.send(&ToSupervisor::Spawn { application: instance.number })?;
         }
@@ -493,59 +523,35 @@ impl Pools {
             instance.retire(decision.retire);
         }
         // Threads report when more workers are wanted; that fewer would do is found by looking.
-        let dynamic = matches!(app.config.processes, Processes::Dynamic { .. });
-        let look = (dynamic && workers > 0).then(|| now + Duration::from_millis(200));
+        let look = (workers > app.wanted.spare).then(|| now + SHRINK_LOOK);
         Ok([decision.again, look].into_iter().flatten().min())
     }
 }
 
 impl PooledApplication {
+    fn number(&self) -> Option<u32> {
+        self.instance.as_ref().map(|instance| instance.number)
+    }
+
     /// Whether no request is there, and none can come any more.
     fn has_nothing_left(&self) -> bool {
         let can_come = self.last_snapshot.as_ref().is_some_and(|last| last.strong_count() > 0);
-        !can_come && self.queue.load() == Load::default()
+        let load = self.queue.load();
+        !can_come && load.in_slots == 0 && load.waiting == 0
     }
-}
 
-/// What the configuration asks for.
-fn wanted(config: &config::Application) -> Wanted {
-    match config.processes {
-        Processes::Static(count) => Wanted::fixed(count),
-        Processes::Dynamic { max, spare, idle_timeout } => Wanted { max, spare, idle_timeout },
-        Processes::Automatic => Wanted::fixed(automatic()),
-    }
-}
-
-/// Workers for the processors and the memory of this machine: scripts wait for databases and
-/// disks, so several for a processor, as long as they fit half of the memory.
-fn automatic() -> u32 {
-    let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-    let memory = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
-        let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-        Some(kib << 10)
-    });
-    let by_memory = memory.unwrap_or(1 << 30) / 2 / AUTOMATIC_MEMORY;
-    (processors * 4).min(by_memory).clamp(2, AUTOMATIC_MOST) as u32
-}
-
-fn spec(config: &config::Application, geometry: Geometry) -> ApplicationSpec {
-    let path = |path: &Option<std::path::PathBuf>| {
-        path.as_ref().map(|path| path.to_string_lossy().into_owned())
-    };
-    ApplicationSpec {
-        name: config.name.clone(),
-        php_version: config.version.to_string(),
-        user: config.user.clone(),
-        group: config.group.clone(),
-        working_directory: path(&config.working_directory),
-        environment: config.environment.clone(),
-        ini_file: path(&config.options.file),
-        ini_admin: config.options.admin.clone(),
-        ini_user: config.options.user.clone(),
-        stdout: path(&config.stdout),
-        stderr: path(&config.stderr),
-        requests: config.limits.requests.map_or(0, u64::from),
-        geometry,
+    fn report(&self) -> ApplicationReport {
+        let load = self.queue.load();
+        let running = self.instance.as_ref().map_or(0, |i| u64::from(i.worker_count()));
+        let active = u64::from(load.in_slots) + u64::from(load.waiting);
+        // A prototype that is loading PHP for requests that wait is on the way to a worker.
+        let loading = self.ready_since.is_none() && active > 0;
+        ApplicationReport {
+            name: self.config.name.clone(),
+            running,
+            starting: u64::from(self.starting.max(u32::from(loading))),
+            idle: running.saturating_sub(u64::from(load.in_slots)),
+            active,
+        }
     }
 }
