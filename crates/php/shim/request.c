@@ -112,9 +112,9 @@ static const char *parameter(const char *name, char **owned, const char *otherwi
    is Unit's, with the port that the client has connected to. */
 static void redirect_to_directory(void)
 {
-    const char *target = SG(request_info).request_uri;
+    char *owned[4], *location;
+    const char *target = parameter("REQUEST_URI", &owned[3], "/");
     size_t path_len = strcspn(target, "?#");
-    char *owned[3], *location;
     const char *scheme = parameter("REQUEST_SCHEME", &owned[0], "http");
     const char *host = parameter("SERVER_NAME", &owned[1], "localhost");
     const char *port = parameter("SERVER_PORT", &owned[2], "80");
@@ -128,7 +128,7 @@ static void redirect_to_directory(void)
     line.response_code = 301;
     sapi_header_op(SAPI_HEADER_REPLACE, &line);
     efree(location);
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         if (owned[i]) {
             efree(owned[i]);
         }
