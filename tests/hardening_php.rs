@@ -5,6 +5,7 @@
 mod harness;
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use harness::{Server, Site, eventually, processes};
@@ -128,7 +129,6 @@ fn form_site() -> Site {
     )
     .file("kill.php", "<?php posix_kill(getmypid(), SIGKILL);")
     .file("fatal.php", "<?php no_such_function();")
-    .file("wait.php", "<?php touch(getenv('DATA') . '/begun'); sleep(30); echo 'x'; flush();")
     .workers(1)
     .with(json!({"applications": {"site": {"options": {"admin": {
         "max_input_vars": "1000", "display_errors": "0", "display_startup_errors": "0",
@@ -182,8 +182,14 @@ fn hardening_17_forms_of_countless_or_endless_parts_are_bounded() {
 fn hardening_17_uploads_leave_no_file_however_their_request_ends() {
     let server = form_site().serve();
     let tmp = server.site.data().with_file_name("tmp");
-    let files = || fs::read_dir(&tmp).unwrap().flatten().map(|e| e.path()).collect::<Vec<_>>();
-    let before = files();
+    // Files, in the directories of workers too; these stay for as long as the worker does.
+    let files = || {
+        let list = |path: &Path| fs::read_dir(path).unwrap().flatten().map(|entry| entry.path());
+        let (directories, mut files): (Vec<_>, Vec<_>) =
+            list(&tmp).partition(|path: &PathBuf| path.is_dir());
+        files.extend(directories.iter().flat_map(|path| list(path)));
+        files
+    };
     let mut body =
         b"--B\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\n".to_vec();
     body.resize(1 << 20, b'x');
@@ -200,8 +206,74 @@ fn hardening_17_uploads_leave_no_file_however_their_request_ends() {
     assert!(server.post("/a.php", MULTIPART, &whole).text().starts_with("0 1 "));
     assert_eq!(server.post("/fatal.php", MULTIPART, &whole).status, 500);
     eventually(&format!("nothing is left in {}", tmp.display()), || {
-        (files() == before).then_some(())
+        files().is_empty().then_some(())
     });
+}
+
+#[test]
+fn hardening_17_uploads_of_killed_workers_and_servers_are_removed() {
+    let mut server = form_site()
+        .file(
+            "wait.php",
+            "<?php file_put_contents(getenv('DATA') . '/begun', $_FILES['f']['tmp_name']);
+             while (true) usleep(1000);",
+        )
+        .with(json!({"applications": {"site": {"limits": {"timeout": 1}}}}))
+        .serve();
+    let body =
+        "--B\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\nx\r\n--B--\r\n";
+    let left = |site: &Site| {
+        let tmp = fs::read_dir(site.data().with_file_name("tmp")).unwrap();
+        tmp.flatten().map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    assert_eq!(server.post("/kill.php", MULTIPART, body).status, 502);
+    eventually("a killed worker's upload is removed", || {
+        left(&server.site).is_empty().then_some(())
+    });
+    assert_eq!(server.post("/wait.php", MULTIPART, body).status, 504);
+    eventually("so is that of one beyond its time", || left(&server.site).is_empty().then_some(()));
+    for signal in [Signal::TERM, Signal::KILL] {
+        let begun = server.site.data().join("begun");
+        fs::remove_file(&begun).unwrap();
+        let mut client = server.connect();
+        client.send(format!(
+            "POST /wait.php HTTP/1.1\r\nHost: a\r\nContent-Type: {MULTIPART}\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        ));
+        let upload = eventually("the script runs", || {
+            fs::read_to_string(&begun).ok().filter(|path| !path.is_empty())
+        });
+        assert!(!left(&server.site).is_empty() && fs::exists(&upload).unwrap(), "{upload}");
+        let (_, site) = server.end(signal);
+        if signal == Signal::TERM {
+            assert!(left(&site).is_empty(), "the server cleans up when it ends");
+        }
+        server = site.serve();
+    }
+    server.workers();
+    assert!(left(&server.site).is_empty(), "what a killed server left is removed by the next one");
+}
+
+#[test]
+fn hardening_17_an_upload_is_what_php_says_it_is() {
+    let server = Site::script(
+        "a.php",
+        "$f = $_FILES['f']['tmp_name'];
+         echo json_encode([is_uploaded_file($f), file_get_contents($f), fileperms($f) & 0777,
+             ini_get('upload_tmp_dir') ?: null, move_uploaded_file($f, getenv('DATA') . '/moved'),
+             file_exists($f)]);",
+    )
+    .with(json!({}))
+    .serve();
+    let body =
+        "--B\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\nx\r\n--B--\r\n";
+    for _ in 0..3 {
+        let response = server.post("/a.php", MULTIPART, body);
+        let found: serde_json::Value = serde_json::from_str(&response.text()).unwrap();
+        assert_eq!(found, json!([true, "x", 0o600, null, true, false]), "{response:?}");
+        assert_eq!(server.data("moved"), "x");
+    }
 }
 
 #[test]

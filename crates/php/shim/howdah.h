@@ -97,6 +97,12 @@ const char *howdah_php_version(void);
 /* Name and version of OPcache, or null if it is not active. Valid after howdah_php_start. */
 const char *howdah_php_opcache(void);
 
+/* The directory that PHP puts uploaded files in. Valid until the next call. */
+const char *howdah_php_upload_directory(void);
+
+/* Puts uploaded files there instead, in all requests to come; ini_get() is not concerned. */
+void howdah_php_upload_to(const char *directory);
+
 /* Makes a forked process independent of its siblings: random seeds and signals. */
 void howdah_php_child(void);
 

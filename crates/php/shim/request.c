@@ -4,6 +4,7 @@
 #include "internal.h"
 
 #include <fcntl.h>
+#include "php_open_temporary_file.h"
 #include <syslog.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,6 +21,22 @@ zend_stat_t *howdah_script_stat(void)
 
 /* The directory to go back to after a script. */
 static int home_directory = -1;
+
+/* This process's own directory for uploaded files, or null. */
+static char *upload_directory;
+
+const char *howdah_php_upload_directory(void)
+{
+    const char *configured = PG(upload_tmp_dir);
+
+    return configured && *configured ? configured : php_get_temporary_directory();
+}
+
+void howdah_php_upload_to(const char *directory)
+{
+    free(upload_directory);
+    upload_directory = strdup(directory);
+}
 
 void howdah_request_child(void)
 {
@@ -203,6 +220,10 @@ void howdah_php_handle(const struct howdah_request *request, struct howdah_outco
     memset(outcome, 0, sizeof(*outcome));
     SG(server_context) = (void *)request;
 
+    if (upload_directory) {
+        /* Sections of php.ini for a directory may set it for one request. */
+        PG(upload_tmp_dir) = upload_directory;
+    }
     zend_first_try {
         fill_request_info(request);
         if (php_request_startup() == SUCCESS) {

@@ -5,10 +5,12 @@
 //! status before C decides to bail out. No panic crosses into C: each callback goes through
 //! [`guard`].
 
-use std::ffi::{CStr, CString, NulError, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, NulError, OsStr, c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 use std::{ptr, slice};
 
@@ -98,6 +100,8 @@ unsafe extern "C" {
     fn howdah_php_disable_classes(list: *const c_char);
     fn howdah_php_version() -> *const c_char;
     fn howdah_php_opcache() -> *const c_char;
+    fn howdah_php_upload_directory() -> *const c_char;
+    fn howdah_php_upload_to(directory: *const c_char);
     fn howdah_php_child();
     fn howdah_php_handle(request: *const RawRequest, outcome: *mut Outcome);
 }
@@ -171,6 +175,19 @@ impl Php {
             (!version.is_null()).then(|| CStr::from_ptr(version))
         };
         version.map(|v| v.to_string_lossy().into_owned())
+    }
+
+    /// Where PHP puts uploaded files.
+    pub fn upload_directory(&self) -> PathBuf {
+        // SAFETY: PHP is loaded; the string is copied before PHP is called again.
+        let path = unsafe { CStr::from_ptr(howdah_php_upload_directory()) };
+        OsStr::from_bytes(path.to_bytes()).into()
+    }
+
+    /// Makes PHP put uploaded files elsewhere.
+    pub fn upload_to(&self, directory: &CStr) {
+        // SAFETY: PHP is loaded; the string ends in a NUL and is copied.
+        unsafe { howdah_php_upload_to(directory.as_ptr()) };
     }
 
     /// To be called in each worker once it is forked: nothing random is inherited.

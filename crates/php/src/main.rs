@@ -9,6 +9,7 @@
 //! - [`worker`]: the loop of a worker.
 //! - [`parameters`]: a request in the form that C reads.
 //! - [`body`]: where the request's body comes from.
+//! - [`uploads`]: where uploaded files lie, and who removes them.
 //! - [`exchange`]: one request in hand: what PHP reads and writes.
 //! - [`ffi`]: the C side.
 #![deny(unsafe_code)]
@@ -20,6 +21,7 @@ mod ffi;
 mod parameters;
 mod prototype;
 mod settings;
+mod uploads;
 mod worker;
 
 use std::ffi::OsString;

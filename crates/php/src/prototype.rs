@@ -3,13 +3,16 @@
 //! 1. Descriptor 3 is the supervisor's socket; its first message is the specification.
 //! 2. PHP is loaded with the application's settings: `Ready`, or `Failed` and the end.
 //! 3. Loop: fork a worker, send a signal to one, reap those that have ended.
-//! 4. When the supervisor has gone, the workers are killed.
+//! 4. When the supervisor has gone or wants no more, the workers are killed and what they leave
+//!    is removed.
 //!
 //! It has one thread for its whole life: a fork copies only the calling thread, and locks that
 //! others hold would stay held in the workers.
 
+use std::cell::OnceCell;
 use std::ffi::c_int;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 
@@ -23,8 +26,8 @@ use howdah_wire::region::Region;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::ffi::Php;
-use crate::settings;
 use crate::worker::Worker;
+use crate::{settings, uploads};
 
 const SUPERVISOR: i32 = 3;
 
@@ -48,6 +51,7 @@ struct Prototype {
     events: Vec<OwnedFd>,
     php: Php,
     workers: Vec<(Owner, u32)>,
+    upload_directory: PathBuf,
 }
 
 /// Why the prototype's loop ends.
@@ -76,7 +80,19 @@ pub fn run() -> ExitCode {
                 return failed(&supervisor, "a signal descriptor could not be made".to_owned());
             };
             let workers = Vec::new();
-            Prototype { supervisor, child_ended, spec, region, events, php, workers }.serve();
+            let upload_directory = php.upload_directory();
+            uploads::remove_abandoned(&upload_directory);
+            Prototype {
+                supervisor,
+                child_ended,
+                spec,
+                region,
+                events,
+                php,
+                workers,
+                upload_directory,
+            }
+            .serve();
             ExitCode::SUCCESS
         }
         Err(message) => failed(&supervisor, message),
@@ -177,6 +193,10 @@ impl Prototype {
         for (_, pid) in &self.workers {
             let _ = signals::send(*pid, signals::SIGKILL);
         }
+        // Only when they have ended do they write no more.
+        while let Some((pid, _)) = process::wait() {
+            uploads::remove(&self.upload_directory, pid);
+        }
     }
 
     fn receive(&mut self, buffer: &mut [u8]) -> Result<(), End> {
@@ -212,12 +232,31 @@ impl Prototype {
 
     /// Goes on as a worker. What belongs to the prototype alone is closed here.
     fn become_worker(self, owner: Owner, socket: OwnedFd) -> ! {
-        let Prototype { supervisor, child_ended, spec, region, events, php, workers: _ } = self;
+        let Prototype {
+            supervisor,
+            child_ended,
+            spec,
+            region,
+            events,
+            php,
+            workers: _,
+            upload_directory,
+        } = self;
         drop((supervisor, child_ended));
         title::set(&format!("howdah: \"{}\" application", spec.name));
         php.forked();
         let limit = spec.requests;
-        Worker { owner, socket, region: &region, events: &events, php: &php, limit }.run();
+        Worker {
+            owner,
+            socket,
+            region: &region,
+            events: &events,
+            php: &php,
+            limit,
+            upload_directory: &upload_directory,
+            uploads: OnceCell::new(),
+        }
+        .run();
         process::exit_now(0)
     }
 
@@ -231,6 +270,7 @@ impl Prototype {
                 continue;
             };
             let (worker, _) = self.workers.swap_remove(index);
+            uploads::remove(&self.upload_directory, pid);
             let status = match exit {
                 process::Exit::Status(status) => Exit::Status(status),
                 process::Exit::Signal(signal) => Exit::Signal(signal),

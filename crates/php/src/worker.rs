@@ -1,7 +1,9 @@
 //! A worker: takes requests from the shared queue, one at a time, until it is asked to leave, has
 //! served as many as it may, or the router has gone.
 
+use std::cell::OnceCell;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ use crate::body::Body;
 use crate::exchange::{Exchange, Gone};
 use crate::ffi::Php;
 use crate::parameters::{self, Unusable};
+use crate::uploads::Uploads;
 
 /// How long to sleep before looking whether the router is still there.
 const LIVENESS: Duration = Duration::from_secs(5);
@@ -43,6 +46,10 @@ pub struct Worker<'a> {
     pub php: &'a Php,
     /// Requests to serve; 0: any number.
     pub limit: u64,
+    /// Where PHP puts uploaded files.
+    pub upload_directory: &'a Path,
+    /// This worker's own directory there, once a request with a body has come.
+    pub uploads: OnceCell<Option<Uploads>>,
 }
 
 /// Memory that serves one request after the other.
@@ -189,8 +196,20 @@ impl Worker<'_> {
             malformed(exchange, "its body did not arrive");
             return Err(Refused::Status(500));
         });
+        if length > 0 {
+            self.prepare_uploads();
+        }
         let outcome = self.php.handle(&list, length, exchange);
         Ok((outcome.peak_memory, outcome.broken()))
+    }
+
+    /// Gives uploaded files a place of their own.
+    fn prepare_uploads(&self) {
+        self.uploads.get_or_init(|| {
+            let uploads = Uploads::new(self.upload_directory).ok()?;
+            self.php.upload_to(&uploads.path);
+            Some(uploads)
+        });
     }
 
     /// The descriptors that a request has announced.

@@ -24,6 +24,8 @@ pub(crate) struct Application {
     pub(crate) ready: bool,
     /// When it must be gone; set once it was told to stop.
     pub(crate) deadline: Option<Instant>,
+    /// It was told to end at once.
+    pub(crate) dismissed: bool,
     /// Why it cannot run, as the prototype said.
     pub(crate) failure: Option<String>,
     workers: Workers,
@@ -104,6 +106,7 @@ impl Application {
                 output: Some(output),
                 ready: false,
                 deadline: None,
+                dismissed: false,
                 failure: None,
                 workers: Workers::default(),
             })
@@ -140,6 +143,15 @@ impl Application {
     /// Whether all workers have left.
     pub(crate) fn is_idle(&self) -> bool {
         self.workers.is_empty()
+    }
+
+    /// Ends it: with its workers, and with what they leave removed. The second time it is killed.
+    pub(crate) fn dismiss(&mut self) {
+        let told = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
+        if self.dismissed || told.is_err() {
+            let _ = signals::send(self.pid, signals::SIGKILL);
+        }
+        self.dismissed = true;
     }
 
     fn tell(&self, message: &ToPrototype) -> std::io::Result<()> {

@@ -27,6 +27,9 @@ pub enum Ending {
     Refused(String),
 }
 
+/// How long a prototype may take to end its workers.
+const DISMISSAL: Duration = Duration::from_millis(500);
+
 /// How long a fast end may take.
 const FAST_END: Duration = Duration::from_secs(2);
 
@@ -420,9 +423,9 @@ impl Tree {
         for application in self.applications.values_mut() {
             let Some(deadline) = application.deadline else { continue };
             if deadline <= now || application.is_idle() {
-                let _ = signals::send(application.pid, signals::SIGKILL);
+                application.dismiss();
                 // Its workers die with it; SIGCHLD reports the end.
-                application.deadline = Some(now + Duration::from_millis(200));
+                application.deadline = Some(now + DISMISSAL);
             }
         }
     }
@@ -506,23 +509,27 @@ impl Tree {
         if let Some(router) = self.router.take() {
             let _ = signals::send(router.pid, signals::SIGKILL);
         }
-        for application in self.applications.values_mut() {
-            let _ = signals::send(application.pid, signals::SIGKILL);
-            if let Some(output) = &mut application.output {
-                output.drain(&application.name, &self.log);
+        // The second time they are killed.
+        for patience in [DISMISSAL, Duration::from_secs(1)] {
+            self.applications.values_mut().for_each(Application::dismiss);
+            let patience = Instant::now() + patience;
+            while !self.applications.is_empty() && Instant::now() < patience {
+                while let Some((pid, _)) = process::reap() {
+                    self.ended_with_the_server(pid);
+                }
+                std::thread::sleep(Duration::from_millis(2));
             }
-        }
-        let patience = Instant::now() + Duration::from_secs(1);
-        while !self.applications.is_empty() && Instant::now() < patience {
-            while let Some((pid, _)) = process::reap() {
-                self.applications.retain(|_, application| application.pid != pid);
-            }
-            std::thread::sleep(Duration::from_millis(2));
         }
         match self.ending.take().and_then(|end| end.refused) {
             Some(message) => Ending::Refused(message),
             None => Ending::Stopped,
         }
+    }
+
+    fn ended_with_the_server(&mut self, pid: u32) {
+        let Some(number) = self.application_of(pid) else { return };
+        self.on_output(number);
+        self.applications.remove(&number);
     }
 }
 

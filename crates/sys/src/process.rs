@@ -48,16 +48,36 @@ pub enum Exit {
 /// Takes the next child that has ended, without waiting.
 pub fn reap() -> Option<(u32, Exit)> {
     loop {
-        let (pid, status): (Pid, WaitStatus) =
-            rustix::process::wait(WaitOptions::NOHANG).ok().flatten()?;
-        let pid = pid.as_raw_nonzero().get() as u32;
-        if let Some(status) = status.exit_status() {
-            return Some((pid, Exit::Status(status as u8)));
-        }
-        if let Some(signal) = status.terminating_signal() {
-            return Some((pid, Exit::Signal(signal as u8)));
+        let (pid, status) = rustix::process::wait(WaitOptions::NOHANG).ok().flatten()?;
+        if let Some(ended) = ended(pid, status) {
+            return Some(ended);
         }
     }
+}
+
+/// Waits for the next child to end; `None` if there is none left.
+pub fn wait() -> Option<(u32, Exit)> {
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) => {
+                if let Some(ended) = ended(pid, status) {
+                    return Some(ended);
+                }
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            _ => return None,
+        }
+    }
+}
+
+fn ended(pid: Pid, status: WaitStatus) -> Option<(u32, Exit)> {
+    let pid = pid.as_raw_nonzero().get() as u32;
+    let exit = match (status.exit_status(), status.terminating_signal()) {
+        (Some(status), _) => Exit::Status(status as u8),
+        (None, Some(signal)) => Exit::Signal(signal as u8),
+        (None, None) => return None, // stopped, or going on
+    };
+    Some((pid, exit))
 }
 
 /// Ends this process at once: no destructors, no exit handlers, which belong to the parent.
