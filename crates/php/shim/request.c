@@ -95,17 +95,19 @@ static int refuse_script(const char *path)
     if (len == 0 || len >= MAXPATHLEN || path[0] != '/' || has_dot_dot(path)) {
         return 404;
     }
+    /* Only what is certainly meant as a script: byte for byte, in lower case. */
+    bool is_script = len >= sizeof("/.php") - 1 && strcmp(path + len - 4, ".php") == 0;
+
     if (stat(path, &script_stat) != 0) {
         return errno == EACCES ? 403 : 404;
     }
-    if (S_ISDIR(script_stat.st_mode) && path[len - 1] != '/') {
+    if (S_ISDIR(script_stat.st_mode) && path[len - 1] != '/' && !is_script) {
         return 301;
     }
     if (!S_ISREG(script_stat.st_mode)) {
         return 404;
     }
-    /* Only what is certainly meant as a script: byte for byte, in lower case. */
-    if (len < sizeof("/.php") - 1 || strcmp(path + len - 4, ".php") != 0) {
+    if (!is_script) {
         return 403;
     }
     /* What everybody can read needs no second question. */
