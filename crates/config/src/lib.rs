@@ -56,7 +56,7 @@ pub use forwarded::Forwarded;
 pub use isolation::{Automount, IdRange, Isolation, Namespaces};
 pub use listener::Listener;
 pub use matching::{Match, Scheme};
-pub use pattern::{Pattern, PatternError, Patterns, Subject};
+pub use pattern::{Landmarks, Pattern, PatternError, Patterns, Subject};
 pub use php::{PhpOptions, PhpTarget, PhpVersion};
 pub use route::{Route, Step};
 pub use settings::{HttpSettings, Settings, WebSocketSettings};

@@ -50,6 +50,17 @@ pub struct Patterns {
     including: Vec<Pattern>,
 }
 
+/// What bytes must have to be accepted by a list of patterns: one of some texts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Landmarks<'p> {
+    /// They are one.
+    Whole(Vec<&'p [u8]>),
+    /// They start with one.
+    Start(Vec<&'p [u8]>),
+    /// They end with one.
+    End(Vec<&'p [u8]>),
+}
+
 /// Why a string is no pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PatternError {
@@ -118,12 +129,19 @@ impl Patterns {
                 || self.including.iter().any(|pattern| pattern.matches(bytes)))
     }
 
-    /// The pattern as text, if it is only one, without `!`, `*` and `~`, and case counts.
-    pub fn exact(&self) -> Option<&[u8]> {
-        match (self.excluding.as_slice(), self.including.as_slice()) {
-            ([], [Pattern { test: Test::Exact { text, any_case: false }, .. }]) => Some(text),
-            _ => None,
-        }
+    /// Texts of which bytes must have one at their start, or at their end, or be one, to be
+    /// accepted: for looking up which of many lists can accept them at all. `None` if there is no
+    /// such condition, or none that case counts for.
+    pub fn landmarks(&self) -> Option<Landmarks<'_>> {
+        let tests = || self.including.iter().map(|pattern| &pattern.test);
+        let collect = |text: fn(&Test) -> Option<&[u8]>| -> Option<Vec<&[u8]>> {
+            let texts: Option<Vec<_>> = tests().map(text).collect();
+            texts.filter(|texts| !texts.is_empty())
+        };
+        collect(Test::whole)
+            .map(Landmarks::Whole)
+            .or_else(|| collect(Test::start).map(Landmarks::Start))
+            .or_else(|| collect(Test::end).map(Landmarks::End))
     }
 
     /// Reads a pattern or an array of patterns.
@@ -161,6 +179,27 @@ impl Test {
             suffix: suffix.into_boxed_slice(),
             any_case,
         })))
+    }
+
+    fn whole(&self) -> Option<&[u8]> {
+        match self {
+            Test::Exact { text, any_case: false } => Some(text),
+            _ => None,
+        }
+    }
+
+    fn start(&self) -> Option<&[u8]> {
+        match self {
+            Test::Glob(glob) if !glob.any_case && !glob.prefix.is_empty() => Some(&glob.prefix),
+            test => test.whole(),
+        }
+    }
+
+    fn end(&self) -> Option<&[u8]> {
+        match self {
+            Test::Glob(glob) if !glob.any_case && !glob.suffix.is_empty() => Some(&glob.suffix),
+            test => test.whole(),
+        }
     }
 
     fn finds(&self, bytes: &[u8]) -> bool {

@@ -16,7 +16,7 @@ use crate::files;
 use crate::limits::Limits;
 use crate::php::application::Queue;
 use crate::php::target::Target;
-use crate::route::location;
+use crate::route::{Index, location};
 
 /// A compiled configuration.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct Snapshot {
     /// Listeners by name.
     pub listeners: HashMap<String, Listener>,
     /// Routes; the one without a name is under the empty one.
-    pub routes: HashMap<String, Vec<Step>>,
+    pub routes: HashMap<String, Route>,
     /// Applications by name.
     pub applications: HashMap<String, Arc<Application>>,
     /// Where requests are logged.
@@ -52,6 +52,15 @@ pub struct Application {
     /// Requests that wait for a worker.
     pub queue: Arc<Queue>,
     targets: Vec<(Option<String>, Target)>,
+}
+
+/// A list of steps.
+#[derive(Debug)]
+pub struct Route {
+    /// The steps in order.
+    pub steps: Vec<Step>,
+    /// Finds the steps that can hold, if there are many.
+    pub index: Option<Index>,
 }
 
 /// A step of a route.
@@ -170,7 +179,9 @@ impl Snapshot {
                     conditions: step.conditions.clone(),
                     action: compile_action(&step.action, &mime),
                 });
-                (route.name.clone().unwrap_or_default(), steps.collect())
+                let index = Index::new(route.steps.iter().map(|step| &step.conditions));
+                let name = route.name.clone().unwrap_or_default();
+                (name, Route { steps: steps.collect(), index })
             })
             .collect();
         let applications = config

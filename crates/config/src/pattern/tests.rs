@@ -125,14 +125,6 @@ fn a_list_accepts_what_one_finds_and_none_excludes() {
 }
 
 #[test]
-fn only_a_single_plain_text_is_exact() {
-    assert_eq!(patterns(&["/a%20b"]).exact(), Some(b"/a b".as_slice()));
-    for other in [&["/a*"][..], &["!/a"], &["/a", "/b"], &["~/a"], &[]] {
-        assert_eq!(patterns(other).exact(), None);
-    }
-}
-
-#[test]
 fn many_stars_take_no_more_than_one_pass() {
     let text = "a*".repeat(1000) + "b";
     let bytes = vec![b'a'; 1 << 20];
@@ -171,4 +163,27 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn landmarks_are_what_every_accepted_text_has() {
+    let landmarks = |list: &[&str]| match patterns(list).landmarks() {
+        None => "none".to_owned(),
+        Some(Landmarks::Whole(texts)) => format!("whole {}", shown(&texts)),
+        Some(Landmarks::Start(texts)) => format!("start {}", shown(&texts)),
+        Some(Landmarks::End(texts)) => format!("end {}", shown(&texts)),
+    };
+    fn shown(texts: &[&[u8]]) -> String {
+        texts.iter().map(|text| String::from_utf8_lossy(text)).collect::<Vec<_>>().join(" ")
+    }
+    assert_eq!(landmarks(&["/a", "/%62", "!/c"]), "whole /a /b");
+    assert_eq!(landmarks(&["/a", "/b*", "/c*d"]), "start /a /b /c");
+    assert_eq!(landmarks(&["/a", "*.b", "/c*d"]), "end /a .b d");
+    for none in [&[][..], &["!/a"], &["~^/a"], &["*"], &["/a*", "*b"], &["/a", "~b"]] {
+        assert_eq!(landmarks(none), "none", "{none:?}");
+    }
+    let header = Pattern::parse("a", Subject::Header).expect("a pattern");
+    let mut patterns = Patterns::default();
+    patterns.push(header);
+    assert_eq!(patterns.landmarks(), None, "upper and lower case are the same");
 }

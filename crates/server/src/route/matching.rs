@@ -16,6 +16,8 @@ use crate::variables::Source;
 pub struct Scratch {
     query: Query,
     text: Vec<u8>,
+    /// Steps that can hold.
+    pub(super) steps: Vec<u32>,
 }
 
 impl Scratch {

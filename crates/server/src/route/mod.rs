@@ -2,7 +2,7 @@
 //!
 //! 1. Trusted proxies tell who the client is (`forwarded`).
 //! 2. The listener passes the request on; in each route the first step whose conditions hold
-//!    (`matching`) has an action.
+//!    (`matching`) has an action. In a long route only steps that can hold are compared (`index`).
 //! 3. The action may rewrite the path (`rewrite`). Then it passes the request on again, or it is
 //!    the last one: an answer (`location`), an application, or a file (`share`), whose fallback is
 //!    another action.
@@ -12,6 +12,7 @@
 //! the cache mostly saves.
 
 mod forwarded;
+mod index;
 pub mod location;
 mod matching;
 pub mod query;
@@ -31,9 +32,12 @@ use crate::body::Body;
 use crate::files::{Files, Now};
 use crate::message::{Request, Response};
 use crate::php::target::Script;
-use crate::snapshot::{Action, ActionKind, Application, CompiledPass, Location, Return, Snapshot};
+use crate::snapshot::{
+    Action, ActionKind, Application, CompiledPass, Location, Return, Snapshot, Step,
+};
 use crate::variables::Source;
 
+pub use self::index::Index;
 pub use self::matching::Scratch;
 
 /// How often one request may be passed on, as in Unit; a document that passes in a circle ends
@@ -153,10 +157,19 @@ impl<'s> Router<'s> {
     }
 
     fn route(&self, name: &str, request: &Request) -> Next<'s> {
-        let Some(steps) = self.snapshot.routes.get(name) else { return refuse(404) };
-        let mut scratch = self.scratch.borrow_mut();
-        for (index, step) in steps.iter().enumerate() {
-            let selected = matching::holds(&step.conditions, request, self.begun, &mut scratch);
+        let Some(route) = self.snapshot.routes.get(name) else { return refuse(404) };
+        let scratch = &mut *self.scratch.borrow_mut();
+        // A log of all steps needs all of them.
+        if let (Some(index), false) = (&route.index, self.logs()) {
+            let mut candidates = std::mem::take(&mut scratch.steps);
+            index.candidates(request, &mut candidates);
+            let steps = candidates.iter().filter_map(|index| route.steps.get(*index as usize));
+            let selected = { steps }.find(|step| self.holds(step, request, scratch));
+            scratch.steps = candidates;
+            return selected.map_or(refuse(404), |step| Next::Action(&step.action));
+        }
+        for (index, step) in route.steps.iter().enumerate() {
+            let selected = self.holds(step, request, scratch);
             if self.logs() {
                 self.log_step(name, index, selected);
             }
@@ -165,6 +178,10 @@ impl<'s> Router<'s> {
             }
         }
         refuse(404)
+    }
+
+    fn holds(&self, step: &Step, request: &Request, scratch: &mut Scratch) -> bool {
+        matching::holds(&step.conditions, request, self.begun, scratch)
     }
 
     fn log_step(&self, name: &str, index: usize, selected: bool) {
@@ -181,10 +198,8 @@ impl<'s> Router<'s> {
             match rewrite::path(template, &Source::of(request, self.begun)) {
                 Ok(path) => request.path = path,
                 Err(error) => {
-                    self.log.write(
-                        Level::Error,
-                        format_args!("\"rewrite\" gives no path: {}", error.reason()),
-                    );
+                    self.log
+                        .write(Level::Error, format_args!("\"rewrite\" gives no path: {error}"));
                     return refuse(500);
                 }
             }

@@ -12,9 +12,31 @@ use howdah_config::{Part, Template, Variable};
 use crate::http1::target::{Target, TargetError};
 use crate::variables::Source;
 
+/// Longest target that a template may come to. Rewriting can be done many times for a request,
+/// and each time can make the path longer.
+const LONGEST: usize = 64 << 10;
+
+/// Why a template comes to no path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RewriteError {
+    /// It is no target.
+    Target(TargetError),
+    /// It is too long.
+    TooLong,
+}
+
+impl std::fmt::Display for RewriteError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            RewriteError::Target(error) => error.reason(),
+            RewriteError::TooLong => "it is longer than 64 KiB",
+        })
+    }
+}
+
 /// The path that a template comes to: normalised like that of a request, and empty if the
 /// template comes to nothing.
-pub fn path(template: &Template, source: &Source<'_>) -> Result<Bytes, TargetError> {
+pub fn path(template: &Template, source: &Source<'_>) -> Result<Bytes, RewriteError> {
     let mut target = Vec::new();
     for part in template.parts() {
         match part {
@@ -32,7 +54,10 @@ pub fn path(template: &Template, source: &Source<'_>) -> Result<Bytes, TargetErr
     if target.is_empty() {
         return Ok(Bytes::new());
     }
-    let parsed = Target::parse(&target)?;
+    if target.len() > LONGEST {
+        return Err(RewriteError::TooLong);
+    }
+    let parsed = Target::parse(&target).map_err(RewriteError::Target)?;
     Ok(Bytes::copy_from_slice(parsed.path(&target)))
 }
 
@@ -62,8 +87,11 @@ mod tests {
     fn rewritten(template: &str, target: &str) -> Result<String, TargetError> {
         let template = Template::parse(template).unwrap();
         let request = request(target, &[]);
-        let path = path(&template, &Source::of(&request, Instant::now()))?;
-        Ok(String::from_utf8(path.to_vec()).unwrap())
+        match path(&template, &Source::of(&request, Instant::now())) {
+            Ok(path) => Ok(String::from_utf8(path.to_vec()).unwrap()),
+            Err(RewriteError::Target(error)) => Err(error),
+            Err(RewriteError::TooLong) => panic!("too long"),
+        }
     }
 
     #[test]
@@ -99,6 +127,19 @@ mod tests {
         assert_eq!(rewritten("/x$uri", "/%252e%252e/a").as_deref(), Ok("/x/%2e%2e/a"));
         assert_eq!(rewritten("/x/$arg_p", "/?p=a%2523b").as_deref(), Ok("/x/a%23b"));
         assert_eq!(rewritten("/x/$arg_p/y", "/?p=a%0d%0ab").as_deref(), Ok("/x/a\r\nb/y"));
+    }
+
+    #[test]
+    fn hardening_24_a_path_does_not_grow_without_bound() {
+        let template = Template::parse("$uri$uri").unwrap();
+        let mut request = request("/x", &[]);
+        let error = loop {
+            match path(&template, &Source::of(&request, Instant::now())) {
+                Ok(path) => request.path = path,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!((error, request.path.len()), (RewriteError::TooLong, LONGEST));
     }
 
     proptest! {

@@ -17,10 +17,14 @@ struct Routes {
 
 impl Routes {
     fn new(routes: &str) -> Self {
+        Self::with_log(routes, true)
+    }
+
+    fn with_log(routes: &str, log_route: bool) -> Self {
         let pass = if routes.starts_with('[') { "routes" } else { "routes/main" };
         let document = format!(
             r#"{{"listeners": {{"*:80": {{"pass": "{pass}"}}}}, "routes": {routes},
-                 "settings": {{"http": {{"log_route": true}}}},
+                 "settings": {{"http": {{"log_route": {log_route}}}}},
                  "applications": {{"app": {{"type": "php", "root": "/www", "script": "i.php"}}}}}}"#
         );
         let config = howdah_config::parse(document.as_bytes()).unwrap();
@@ -91,6 +95,23 @@ fn the_first_step_that_holds_decides() {
 }
 
 #[test]
+fn a_long_route_decides_like_a_short_one() {
+    let mut steps: Vec<_> = (0..100)
+        .map(|n| format!(r#"{{"match": {{"uri": "/{n}"}}, "action": {{"return": {}}}}}"#, 200 + n))
+        .collect();
+    steps.insert(50, r#"{"match": {"uri": "/7*"}, "action": {"return": 404}}"#.to_owned());
+    steps.push(r#"{"match": {"host": "!example.org"}, "action": {"return": 999}}"#.to_owned());
+    for log_route in [false, true] {
+        let routes = Routes::with_log(&format!("[{}]", steps.join(",")), log_route);
+        let asked = ["/0", "/7", "/70", "/99", "/100"];
+        assert_eq!(asked.map(|target| routes.status(target)), [200, 207, 404, 299, 404]);
+        if log_route {
+            assert!(routes.log().contains("\"routes/99\" discarded"));
+        }
+    }
+}
+
+#[test]
 fn routes_pass_to_routes_but_not_in_a_circle() {
     let routes = Routes::new(
         r#"{"main": [{"match": {"uri": "/loop"}, "action": {"pass": "routes/main"}},
@@ -125,8 +146,8 @@ fn a_rewritten_path_decides_from_then_on_and_the_target_stays() {
     assert_eq!(routes.answer("/same"), (301, Some("/x/same".to_owned())));
     assert_eq!((routes.status("/bad?x=y"), routes.status("/bad?x=/../a")), (500, 500));
     drop(routes.log());
-    let quiet = Routes::new(r#"[{"action": {"rewrite": "${uri}x", "pass": "routes"}}]"#);
-    assert!(quiet.snapshot.routes.contains_key(""));
+    let quiet = r#"[{"action": {"rewrite": "${uri}x", "pass": "routes"}}]"#;
+    assert_eq!(Routes::with_log(quiet, false).status("/circle"), 500);
 }
 
 #[test]
