@@ -1,0 +1,179 @@
+//! The access log of the whole server: every request has its line, whole, whatever happens to the
+//! file or the server meanwhile.
+
+mod harness;
+
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+
+use harness::{Server, Site, eventually};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+fn log_path(site: &Site) -> PathBuf {
+    site.data().join("access.log")
+}
+
+/// Serves a site whose requests are logged in this format.
+fn serve(site: Site, format: Value) -> Server {
+    let path = log_path(&site);
+    site.with(json!({"access_log": {"path": path, "format": format}})).serve()
+}
+
+fn logged(server: &Server) -> String {
+    fs::read_to_string(log_path(&server.site)).unwrap_or_default()
+}
+
+fn wait_for_line(server: &Server, wanted: &str) {
+    eventually(&format!("there is a line {wanted:?}"), || {
+        logged(server).lines().any(|line| line == wanted).then_some(())
+    });
+}
+
+#[test]
+fn a_line_says_what_was_sent() {
+    let server = serve(
+        Site::script("a.php", "header('X-A: \"b\"'); echo str_repeat('x', 5000);").file("b", "bb"),
+        json!(
+            "$request_line@$status@$body_bytes_sent@$header_user_agent@$response_header_x_a@\
+             $response_header_content_length@$response_header_connection"
+        ),
+    );
+    server.get("/a.php?q");
+    wait_for_line(&server, "GET /a.php?q HTTP/1.1@200@5000@-@\"b\"@5000@close");
+    server.send("HEAD /b HTTP/1.0\r\nUser-Agent: \r\n\r\n");
+    wait_for_line(&server, "HEAD /b HTTP/1.0@200@0@@-@2@-");
+    let mut client = server.connect();
+    client.send("GET /b HTTP/1.1\r\nHost: a\r\nUser-Agent: a\"b\\\x1b\r\n\r\n");
+    assert_eq!(client.response().status, 400);
+    let mut client = server.connect();
+    client.send("GET /b HTTP/1.1\r\nHost: a\r\nUser-Agent: a\"b\\\u{e9}\r\n\r\n");
+    assert_eq!(client.response().status, 200);
+    wait_for_line(&server, "GET /b HTTP/1.1@200@2@a\\x22b\\x5c\\xc3\\xa9@-@2@-");
+}
+
+#[test]
+fn refused_and_unfinished_requests_have_lines_too() {
+    let server = serve(Site::new(), json!("$remote_addr $request_line $status $body_bytes_sent"));
+    let mut client = server.connect();
+    client.send("GE");
+    client.finish_sending();
+    assert!(client.is_closed());
+    wait_for_line(&server, "127.0.0.1 - 400 0");
+    assert_eq!(server.send("GET\r\n\r\n").status, 400);
+    eventually("the refusal is logged", || {
+        let refused = |line: &str| line.starts_with("127.0.0.1 - 400 ") && !line.ends_with(" 0");
+        logged(&server).lines().any(refused).then_some(())
+    });
+}
+
+#[test]
+fn each_line_of_json_is_an_object() {
+    let server = serve(
+        Site::new().file("a", "a"),
+        json!({"uri": "$uri", "agent": "$header_user_agent", "none": "$arg_none"}),
+    );
+    server
+        .send("GET /a%22%0a%ff HTTP/1.1\r\nHost: a\r\nConnection: close\r\nUser-Agent: \\\r\n\r\n");
+    let line = eventually("there is a line", || logged(&server).lines().next().map(str::to_owned));
+    let object: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(object, json!({"uri": "/a\"\n\\xff", "agent": "\\", "none": "-"}));
+}
+
+/// Checks that lines are whole and that each number has one.
+fn check(lines: &str, requests: u32) {
+    let mut numbers: Vec<u32> = lines
+        .lines()
+        .map(|line| {
+            let number = line.strip_prefix("<").and_then(|line| line.strip_suffix(">"));
+            number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{line:?}"))
+        })
+        .collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..requests).collect::<Vec<_>>());
+}
+
+/// A line is the number that a request has in a field, between marks.
+fn numbered() -> Value {
+    json!("<$header_number>")
+}
+
+/// Sends numbered requests on several connections at once.
+fn load(server: &Server, requests: u32) {
+    const CLIENTS: u32 = 4;
+    thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            scope.spawn(move || {
+                let mut connection = server.connect();
+                for number in (0..requests).filter(|number| number % CLIENTS == client) {
+                    connection
+                        .send(format!("GET /a HTTP/1.1\r\nHost: a\r\nNumber: {number}\r\n\r\n"));
+                    assert_eq!(connection.response().status, 200);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn no_line_is_lost_or_torn_when_logs_are_rotated_under_load() {
+    let server = serve(Site::new().file("a", "a"), numbered());
+    let path = log_path(&server.site);
+    let mut old = String::new();
+    thread::scope(|scope| {
+        let loading = scope.spawn(|| load(&server, 2000));
+        let mut turn = 0;
+        while !loading.is_finished() {
+            let kept = server.site.data().join(format!("access.log.{turn}"));
+            fs::rename(&path, &kept).unwrap();
+            server.signal(Signal::USR1);
+            eventually("the log is opened anew", || path.exists().then_some(()));
+            turn += 1;
+        }
+        loading.join().unwrap();
+        server.get("/a");
+        eventually("the last line is there", || logged(&server).contains("<->").then_some(()));
+        for turn in 0..turn {
+            let kept = server.site.data().join(format!("access.log.{turn}"));
+            old.push_str(&fs::read_to_string(kept).unwrap());
+        }
+        old.push_str(&logged(&server));
+    });
+    check(&old.replace("<->\n", ""), 2000);
+}
+
+#[test]
+fn a_server_that_ends_has_written_all_lines() {
+    for signal in [Signal::QUIT, Signal::TERM] {
+        let server = serve(Site::new().file("a", "a"), numbered());
+        load(&server, 100);
+        let (status, site) = server.end(signal);
+        assert!(status.success());
+        check(&fs::read_to_string(log_path(&site)).unwrap(), 100);
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_is_said_at_the_start() {
+    let site = Site::new();
+    let path = site.data().join("no/such/directory/log");
+    let site = site.with(json!({"access_log": path}));
+    let output = site.command(&harness::free_address().to_string()).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error.contains("/access_log: ") && error.contains("No such file"), "{error}");
+}
+
+#[test]
+fn hardening_49_a_link_in_place_of_the_log_is_not_followed() {
+    let site = Site::new();
+    let target = site.data().join("target");
+    fs::write(&target, "precious").unwrap();
+    std::os::unix::fs::symlink(&target, log_path(&site)).unwrap();
+    let path = log_path(&site);
+    let site = site.with(json!({"access_log": path}));
+    let output = site.command(&harness::free_address().to_string()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(fs::read_to_string(target).unwrap(), "precious");
+}
