@@ -220,6 +220,7 @@ fn quit_lets_requests_finish_and_ends_with_0() {
     eventually("a script runs", || server.site.data().join("begun").exists().then_some(()));
     server.signal(Signal::QUIT);
     assert!(idle.is_closed(), "connections without a request end");
+    assert_eq!(silent.response().status, 408, "one that has sent nothing is told");
     assert!(silent.is_closed());
     eventually("no connection is taken any more", || {
         std::net::TcpStream::connect(server.address)
