@@ -18,6 +18,8 @@ pub struct Action {
     pub rewrite: Option<Template>,
     /// Fields that are set in, or taken out of, the response.
     pub response_headers: Vec<ResponseHeader>,
+    /// Whether responses may be compressed.
+    pub compress: bool,
 }
 
 /// What takes a request.
@@ -70,6 +72,7 @@ impl Action {
             response_headers: object
                 .read_gated("response_headers", Feature::ResponseHeaders, ResponseHeader::read_all)?
                 .unwrap_or_default(),
+            compress: object.boolean("compress")?.unwrap_or(true),
         };
         object.end()?;
         Ok(action)

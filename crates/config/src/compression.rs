@@ -5,9 +5,11 @@ use crate::node::{Node, quoted};
 use crate::pattern::{Patterns, Subject};
 
 /// Which responses are compressed, and how.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Compression {
-    /// Media types that are compressed; all if `None`.
+    /// Whether anything is compressed at all.
+    pub enabled: bool,
+    /// Media types that are compressed; all that are not compressed by nature if `None`.
     pub types: Option<Patterns>,
     /// The encodings offered, the preferred first.
     pub compressors: Vec<Compressor>,
@@ -40,21 +42,26 @@ pub enum Encoding {
 impl Compression {
     pub(crate) fn read(node: &Node<'_>) -> Result<Compression, Error> {
         let object = node.object()?;
+        let enabled = object.boolean("enabled")?.unwrap_or(true);
         let types = object.read("types", |types| Patterns::read(types, Subject::MimeType))?;
-        let compressors = object.required("compressors")?;
-        if !compressors.value.is_object() && !compressors.value.is_array() {
-            return Err(compressors.wrong_type("an object or an array of objects"));
-        }
-        let compressors = compressors
-            .one_or_many()
-            .map(|compressor| Compressor::read(&compressor))
-            .collect::<Result<_, _>>()?;
+        let compressors = match object.optional("compressors") {
+            None if enabled => return Err(object.missing(&["compressors"])),
+            None => Vec::new(),
+            Some(compressors) => Compressor::read_all(&compressors)?,
+        };
         object.end()?;
-        Ok(Compression { types, compressors })
+        Ok(Compression { enabled, types, compressors })
     }
 }
 
 impl Compressor {
+    fn read_all(compressors: &Node<'_>) -> Result<Vec<Compressor>, Error> {
+        if !compressors.value.is_object() && !compressors.value.is_array() {
+            return Err(compressors.wrong_type("an object or an array of objects"));
+        }
+        compressors.one_or_many().map(|compressor| Compressor::read(&compressor)).collect()
+    }
+
     fn read(node: &Node<'_>) -> Result<Compressor, Error> {
         let object = node.object()?;
         let encoding = Encoding::read(&object.required("encoding")?)?;
@@ -71,6 +78,16 @@ impl Compressor {
 }
 
 impl Encoding {
+    /// Its name in `Content-Encoding`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Encoding::Brotli => "br",
+            Encoding::Deflate => "deflate",
+            Encoding::Gzip => "gzip",
+            Encoding::Zstandard => "zstd",
+        }
+    }
+
     fn read(node: &Node<'_>) -> Result<Encoding, Error> {
         match node.string()? {
             "br" => Ok(Encoding::Brotli),

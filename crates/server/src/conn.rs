@@ -11,6 +11,7 @@ use howdah_sys::log::Level;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::body::Body;
+use crate::compress;
 use crate::exchange::{Exchange, Finished, Handler};
 use crate::files::Now;
 use crate::http1;
@@ -73,7 +74,8 @@ impl Handler for Site {
             now: Now { monotonic: Instant::now(), wall: SystemTime::now() },
             begun: exchange.begun,
         };
-        let Decided { decision, headers } = router.decide(&self.listener, &mut exchange.request);
+        let Decided { decision, headers, compress } =
+            router.decide(&self.listener, &mut exchange.request);
         let mut response = match decision {
             Decision::Respond(response) => response,
             Decision::Refuse(status, allow) => respond::error_allowing(status, allow),
@@ -85,6 +87,9 @@ impl Handler for Site {
         };
         if !headers.is_empty() {
             self.change(&mut response, headers, &exchange.request, exchange.begun);
+        }
+        if let (true, Some(compression)) = (compress, &snapshot.config.settings.http.compression) {
+            compress::apply(compression, &exchange.request, &mut response);
         }
         response
     }

@@ -1,13 +1,15 @@
 //! The data plane: connections, routes, files, PHP dispatch.
 //!
 //! A request's way through this crate, in the order of the modules that it meets:
-//! `listener` → `conn` → `http1` → `route` → (`files` | `php`) → `respond`.
+//! `listener` → `conn` → `http1` → `route` → (`files` | `php`) → `respond`
+//! → `compress`.
 //!
 //! `router` is the process around it: threads (`shard`), configuration, applications.
 #![forbid(unsafe_code)]
 
 mod access_log;
 pub mod body;
+pub mod compress;
 mod conn;
 pub mod exchange;
 pub mod files;

@@ -81,6 +81,8 @@ pub struct Action {
     pub rewrite: Option<Template>,
     /// Fields that are set in the response or taken out of it.
     pub response_headers: Vec<config::ResponseHeader>,
+    /// Whether responses may be compressed.
+    pub compress: bool,
 }
 
 /// What takes a request.
@@ -289,6 +291,7 @@ fn compile_action(action: &config::Action, mime: &Arc<files::mime::MimeTypes>) -
         kind,
         rewrite: action.rewrite.clone(),
         response_headers: action.response_headers.clone(),
+        compress: action.compress,
     }
 }
 

@@ -53,6 +53,7 @@ fn compression_has_types_and_compressors() {
             .len(),
         1
     );
+    assert!(several.enabled && !read_compression(json!({"enabled": false})).enabled);
     for (value, message) in [
         (json!({}), "\"compressors\" is missing"),
         (json!({"compressors": {}}), "\"encoding\" is missing"),

@@ -1,6 +1,8 @@
 //! Precompressed siblings: which stored coding of a file a request accepts best
 //! (RFC 9110, 12.5.3).
 
+use howdah_config::Encoding;
+
 use crate::message::Fields;
 
 /// A content coding that a file may be stored in.
@@ -59,6 +61,8 @@ impl Coding {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AcceptEncoding {
     weights: [Option<u16>; Coding::COUNT],
+    /// For what is compressed on the way; no file is stored in it.
+    deflate: Option<u16>,
     any: Option<u16>,
 }
 
@@ -77,8 +81,7 @@ impl AcceptEncoding {
     /// even when refused (`identity;q=0`) if nothing else is acceptable: a client that can read
     /// it is served, and one that cannot is no worse off than with a 406.
     pub fn choose(&self, stored: impl Fn(Coding) -> bool) -> Coding {
-        let identity = self.weights[Coding::Identity.index()].or(self.any).unwrap_or(1);
-        let mut best = (Coding::Identity, identity);
+        let mut best = (Coding::Identity, self.identity_weight());
         // From the least dense, so that a denser one takes its place at the same weight.
         for coding in Coding::SIBLINGS.into_iter().rev() {
             let weight = self.weights[coding.index()].or(self.any).unwrap_or(0);
@@ -87,6 +90,23 @@ impl AcceptEncoding {
             }
         }
         best.0
+    }
+
+    /// The weight of an encoding.
+    pub fn weight(&self, encoding: Encoding) -> u16 {
+        let weight = match encoding {
+            Encoding::Brotli => self.weights[Coding::Brotli.index()],
+            Encoding::Deflate => self.deflate,
+            Encoding::Gzip => self.weights[Coding::Gzip.index()],
+            Encoding::Zstandard => self.weights[Coding::Zstd.index()],
+        };
+        weight.or(self.any).unwrap_or(0)
+    }
+
+    /// The weight of the content as it is: above nothing, and below every encoding that the
+    /// request accepts, unless the request names it.
+    pub fn identity_weight(&self) -> u16 {
+        self.weights[Coding::Identity.index()].or(self.any).unwrap_or(1)
     }
 
     /// Reads one field's value; an element that is not well formed is passed over.
@@ -106,6 +126,7 @@ impl AcceptEncoding {
                 }
                 _ if name.eq_ignore_ascii_case(b"br") => &mut self.weights[Coding::Brotli.index()],
                 _ if name.eq_ignore_ascii_case(b"zstd") => &mut self.weights[Coding::Zstd.index()],
+                _ if name.eq_ignore_ascii_case(b"deflate") => &mut self.deflate,
                 _ if name.eq_ignore_ascii_case(b"identity") => {
                     &mut self.weights[Coding::Identity.index()]
                 }

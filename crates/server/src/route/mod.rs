@@ -62,6 +62,8 @@ pub struct Decided<'s> {
     pub decision: Decision,
     /// For [`response_headers::apply`].
     pub headers: &'s [ResponseHeader],
+    /// No action on the way forbids compression.
+    pub compress: bool,
 }
 
 /// Decides requests on one thread.
@@ -99,24 +101,26 @@ impl<'s> Router<'s> {
         }
         let Some(listener) = self.snapshot.listeners.get(listener) else {
             let decision = Decision::Refuse(404, None); // the listener has just been removed
-            return Decided { decision, headers: &[] };
+            return Decided { decision, headers: &[], compress: true };
         };
         forwarded::apply(&listener.proxies, request);
         self.scratch.borrow_mut().clear();
         let mut next = Next::Pass(&listener.pass);
         let mut headers: &[ResponseHeader] = &[];
+        let mut compress = true;
         for _ in 0..MOST_PASSES {
             next = match next {
                 Next::Pass(pass) => self.pass(pass, request),
                 Next::Action(action) => {
                     headers = &action.response_headers;
+                    compress &= action.compress;
                     self.action(action, request)
                 }
-                Next::Over(decision) => return Decided { decision, headers },
+                Next::Over(decision) => return Decided { decision, headers, compress },
             };
         }
         self.log.write(Level::Error, "routes pass requests on in a circle");
-        Decided { decision: Decision::Refuse(500, None), headers: &[] }
+        Decided { decision: Decision::Refuse(500, None), headers: &[], compress }
     }
 
     fn logs(&self) -> bool {
