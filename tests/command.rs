@@ -17,7 +17,24 @@ use rustix::process::Signal;
 use serde_json::json;
 
 fn howdah(arguments: &[&str]) -> Output {
-    Command::new(programs::howdah()).args(arguments).stdin(Stdio::null()).output().unwrap()
+    let mut command = Command::new(programs::howdah());
+    command.args(arguments);
+    run(&mut command)
+}
+
+/// Runs a command that is to end by itself.
+fn run(command: &mut Command) -> Output {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let deadline = Instant::now() + harness::client::PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            processes::signal(child.id(), Signal::TERM);
+            panic!("it goes on: {:?}", child.wait_with_output().unwrap());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
 }
 
 /// The one line that a command that fails says; fails if it says more, or succeeds.
@@ -86,7 +103,7 @@ fn a_port_in_use_is_said_in_one_line() {
     let address = other.local_addr().unwrap().to_string();
     let site = Site::script("a.php", "echo 1;");
     let begun = Instant::now();
-    let text = complaint(&site.command(&address).output().unwrap());
+    let text = complaint(&run(&mut site.command(&address)));
     assert!(text.contains(&address) && text.contains("another program"), "{text}");
     assert!(begun.elapsed() < Duration::from_secs(10));
 }
@@ -154,12 +171,9 @@ fn without_the_program_for_php_files_are_served_and_php_is_not() {
         return; // an installed howdah-php would be found
     }
     let address = free_address().to_string();
-    let output = Command::new(&alone)
-        .args(["serve", "--listen", &address, &site.root().display().to_string()])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let text = complaint(&output);
+    let mut command = Command::new(&alone);
+    command.args(["serve", "--listen", &address, &site.root().display().to_string()]);
+    let text = complaint(&run(&mut command));
     assert!(text.contains("howdah-php") && text.contains("apt-get install"), "{text}");
     let mut child = Command::new(&alone)
         .args(["serve", "--listen", &address, &site.root().join("only").display().to_string()])
@@ -222,6 +236,8 @@ fn quit_lets_requests_finish_and_ends_with_0() {
     assert!(idle.is_closed(), "connections without a request end");
     assert_eq!(silent.response().status, 408, "one that has sent nothing is told");
     assert!(silent.is_closed());
+    // The server would wait for it to close its side.
+    drop(silent);
     eventually("no connection is taken any more", || {
         std::net::TcpStream::connect(server.address)
             .and_then(|mut stream| {
@@ -418,7 +434,7 @@ fn unix_sockets_are_served_and_replaced_when_stale() {
     }
     // Somebody else's file is not replaced.
     fs::write(&path, "precious").unwrap();
-    let text = complaint(&site.command(&free_address().to_string()).output().unwrap());
+    let text = complaint(&run(&mut site.command(&free_address().to_string())));
     assert!(text.contains("site.sock"), "{text}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
 }
