@@ -32,6 +32,12 @@ pub struct HttpSettings {
     pub large_header_buffer_size: u64,
     /// So many times `large_header_buffer_size` is what a request's head may have.
     pub large_header_buffers: u64,
+    /// Fields that the head of a request may have.
+    pub max_header_fields: u64,
+    /// Bytes per second that a body or a response must move on average; no such limit if zero.
+    pub min_rate: u64,
+    /// How long a client may be slower than that.
+    pub min_rate_grace: Duration,
     /// Bytes of a request's body that are kept in memory; more of it goes to a file.
     pub body_buffer_size: u64,
     /// Bytes that a request's body may have.
@@ -68,7 +74,7 @@ pub struct WebSocketSettings {
 
 impl Default for HttpSettings {
     /// The values of Unit 1.35, but for chunked bodies, which Unit refuses unless it is told
-    /// otherwise.
+    /// otherwise. Those that Unit lacks are Apache's (`LimitRequestFields`, `RequestReadTimeout`).
     fn default() -> HttpSettings {
         HttpSettings {
             header_read_timeout: Duration::from_secs(30),
@@ -77,6 +83,9 @@ impl Default for HttpSettings {
             idle_timeout: Duration::from_secs(180),
             large_header_buffer_size: 8 << 10,
             large_header_buffers: 4,
+            max_header_fields: 100,
+            min_rate: 500,
+            min_rate_grace: Duration::from_secs(20),
             body_buffer_size: 16 << 10,
             max_body_size: 8 << 20,
             body_temp_path: None,
@@ -130,6 +139,7 @@ impl HttpSettings {
         /// A head is held in memory by whoever sends it, so no setting may allow gigabytes.
         const LARGEST_BUFFER: i64 = 16 << 20;
         const MOST_BUFFERS: i64 = 1024;
+        const MOST_FIELDS: i64 = 1000;
         let object = node.object()?;
         let or = HttpSettings::default();
         let seconds = |key, default| {
@@ -158,6 +168,9 @@ impl HttpSettings {
                 MOST_BUFFERS,
                 or.large_header_buffers,
             )?,
+            max_header_fields: bounded("max_header_fields", MOST_FIELDS, or.max_header_fields)?,
+            min_rate: size("min_rate", or.min_rate)?,
+            min_rate_grace: seconds("min_rate_grace", or.min_rate_grace)?,
             body_buffer_size: size("body_buffer_size", or.body_buffer_size)?,
             max_body_size: size("max_body_size", or.max_body_size)?,
             body_temp_path: object.file("body_temp_path")?,

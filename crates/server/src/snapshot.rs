@@ -221,7 +221,10 @@ impl Snapshot {
             idle_timeout: http.idle_timeout,
             max_head: bytes(http.max_head_size()),
             max_line: bytes(http.large_header_buffer_size),
+            max_fields: bytes(http.max_header_fields),
             max_body: http.max_body_size,
+            min_rate: http.min_rate,
+            grace: http.min_rate_grace,
             chunked_bodies: http.chunked_transform,
             discard_unsafe_fields: http.discard_unsafe_fields,
             server: Bytes::from_static(match http.server_version {
