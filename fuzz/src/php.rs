@@ -69,6 +69,7 @@ pub fn params(input: &[u8]) {
         host: head.host,
         fields: head.fields,
         connection: Arc::new(ConnectionInfo { peer: None, local: None, tls: false }),
+        user: None,
         id: 1,
     };
     let names = names(&request, &script);

@@ -1,5 +1,6 @@
 //! `action`: what happens to a request.
 
+use crate::access::Access;
 use crate::address::Address;
 use crate::error::Error;
 use crate::node::{Node, Object, Shown, quoted};
@@ -20,6 +21,8 @@ pub struct Action {
     pub response_headers: Vec<ResponseHeader>,
     /// Whether responses may be compressed.
     pub compress: bool,
+    /// Who may come here.
+    pub access: Access,
 }
 
 /// What takes a request.
@@ -73,6 +76,7 @@ impl Action {
                 .read_gated("response_headers", Feature::ResponseHeaders, ResponseHeader::read_all)?
                 .unwrap_or_default(),
             compress: object.boolean("compress")?.unwrap_or(true),
+            access: Access::read(&object)?,
         };
         object.end()?;
         Ok(action)

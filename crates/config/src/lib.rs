@@ -11,6 +11,7 @@
 //! bound.
 #![forbid(unsafe_code)]
 
+mod access;
 mod access_log;
 mod action;
 mod address;
@@ -43,6 +44,7 @@ mod upstream;
 
 use serde_json::Value;
 
+pub use access::{Access, BasicAuth};
 pub use access_log::{AccessLog, LogFormat};
 pub use action::{Action, ActionKind, ResponseHeader, Return};
 pub use address::{Address, AddressError};

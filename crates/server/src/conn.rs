@@ -74,11 +74,21 @@ impl Handler for Site {
             now: Now { monotonic: Instant::now(), wall: SystemTime::now() },
             begun: exchange.begun,
         };
-        let Decided { decision, headers, compress } =
-            router.decide(&self.listener, &mut exchange.request);
+        let mut decided = router.decide(&self.listener, &mut exchange.request);
+        while let Decision::Authenticate(auth) = &decided.decision {
+            match auth.check(&exchange.request, router.now.monotonic, router.log).await {
+                Ok(user) => {
+                    exchange.request.user = Some(user);
+                    router.go_on(&mut decided, &mut exchange.request);
+                }
+                Err(response) => decided.decision = Decision::Respond(response),
+            }
+        }
+        let Decided { decision, headers, compress, .. } = decided;
         let mut response = match decision {
             Decision::Respond(response) => response,
             Decision::Refuse(status, allow) => respond::error_allowing(status, allow),
+            Decision::Authenticate(_) => respond::error(401), // the loop has ended it
             Decision::Php(application, script) => {
                 // Boxed: most requests are for files, and need not pay for its size.
                 let run = dispatch::run(shard, &snapshot, &application, &script, exchange);

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod access_log;
+mod auth;
 pub mod body;
 pub mod compress;
 mod conn;

@@ -35,6 +35,8 @@ pub struct Request {
     /// How the connection reached us, or the client's address and scheme as told by a proxy that
     /// the listener trusts.
     pub connection: Arc<ConnectionInfo>,
+    /// Who the request is from, if a password proved it.
+    pub user: Option<Bytes>,
     /// Unique within the instance; appears in the log and in PHP error records.
     pub id: u64,
 }

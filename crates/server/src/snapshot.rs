@@ -12,6 +12,7 @@ use howdah_config::{self as config, Config, Part, Pass, Template, Variable};
 use bytes::Bytes;
 
 use crate::access_log::{AccessLog, LogFile};
+use crate::auth::BasicAuth;
 use crate::files;
 use crate::limits::Limits;
 use crate::php::application::Queue;
@@ -83,6 +84,12 @@ pub struct Action {
     pub response_headers: Vec<config::ResponseHeader>,
     /// Whether responses may be compressed.
     pub compress: bool,
+    /// Only these addresses may come here.
+    pub allow: Option<config::AddressPatterns>,
+    /// These addresses may not.
+    pub deny: Option<config::AddressPatterns>,
+    /// Who knows a password may.
+    pub auth: Option<Arc<BasicAuth>>,
 }
 
 /// What takes a request.
@@ -295,6 +302,9 @@ fn compile_action(action: &config::Action, mime: &Arc<files::mime::MimeTypes>) -
         rewrite: action.rewrite.clone(),
         response_headers: action.response_headers.clone(),
         compress: action.compress,
+        allow: action.access.allow.clone(),
+        deny: action.access.deny.clone(),
+        auth: action.access.basic_auth.as_ref().map(|auth| Arc::new(BasicAuth::new(auth))),
     }
 }
 

@@ -217,3 +217,27 @@ fn trusted_proxies_have_a_source_and_a_field() {
         assert!(line.contains(message), "{line}");
     }
 }
+
+#[test]
+fn actions_say_who_may_come() {
+    let mut config = read(json!({"routes": [{"action": {
+        "return": 200, "allow": "10.0.0.0/8", "deny": ["10.0.0.1"],
+        "basic_auth": {"users_file": "/etc/users"},
+    }}]}));
+    let access = config.routes.remove(0).steps.remove(0).action.access;
+    assert!(access.allow.expect("allow").matches("10.1.1.1:1".parse().ok()));
+    assert!(access.deny.expect("deny").matches("10.0.0.1:1".parse().ok()));
+    let users_file = "/etc/users".into();
+    let expected = BasicAuth { realm: "Restricted".to_owned(), users_file };
+    assert_eq!(access.basic_auth, Some(expected));
+    for (key, value, message) in [
+        ("allow", json!("10.0.0.0/33"), "\"allow\" must have a prefix length"),
+        ("deny", json!([1]), "element 0 must be a string, but is the number 1"),
+        ("basic_auth", json!({}), "\"users_file\" is missing"),
+        ("basic_auth", json!({"users_file": "/a", "realm": "a\"b"}), "without quotes"),
+        ("basic_auth", json!({"users_file": "/a", "relm": "a"}), "did you mean \"realm\"?"),
+    ] {
+        let line = refusal(action(json!({"return": 200, key: value})));
+        assert!(line.contains(message), "{line}");
+    }
+}

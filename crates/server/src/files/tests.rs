@@ -116,6 +116,7 @@ pub(super) fn request(
         host: Bytes::from_static(b"example.com"),
         fields: Fields::from_pairs(fields.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes()))),
         connection: Arc::new(ConnectionInfo { peer: None, local: None, tls: false }),
+        user: None,
         id: 1,
     }
 }

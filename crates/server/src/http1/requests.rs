@@ -127,6 +127,7 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
             host: head.host,
             fields: head.fields,
             connection: Arc::clone(&self.info),
+            user: None,
             id: self.handler.next_id(),
         }
     }

@@ -73,6 +73,10 @@ pub fn write(
         Some(ip) if request.host.is_empty() => address(params, "SERVER_NAME", Some(ip)),
         _ => params.push(b"SERVER_NAME", &request.host),
     }
+    if let Some(user) = &request.user {
+        params.push(b"REMOTE_USER", user);
+        params.push(b"AUTH_TYPE", b"Basic");
+    }
     // PHP refuses to run under some configurations without it; its being set by the server is
     // what proves that no client called the interpreter directly.
     params.push(b"REDIRECT_STATUS", b"200");
@@ -137,6 +141,7 @@ mod tests {
                 local: Some(([127, 0, 0, 2], 80).into()),
                 tls: false,
             }),
+            user: None,
             id: 1,
         };
         let script = Script {

@@ -24,6 +24,7 @@ pub(crate) fn request(target: &str, fields: &[(&str, &str)]) -> Request {
             local: Some(([127, 0, 0, 2], 80).into()),
             tls: false,
         }),
+        user: None,
         id: 0x1f,
     }
 }

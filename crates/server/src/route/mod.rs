@@ -3,7 +3,7 @@
 //! 1. Trusted proxies tell who the client is (`forwarded`).
 //! 2. The listener passes the request on; in each route the first step whose conditions hold
 //!    (`matching`) has an action. In a long route only steps that can hold are compared (`index`).
-//! 3. The action may rewrite the path (`rewrite`). Then it passes the request on again, or it is
+//! 3. The action may be for some clients only. It may rewrite the path (`rewrite`). Then it passes the request on again, or it is
 //!    the last one: an answer (`location`), an application, or a file (`share`), whose fallback is
 //!    another action.
 //! 4. The last action's `response_headers` change the response.
@@ -28,6 +28,7 @@ use bytes::Bytes;
 use howdah_config::{ResponseHeader, Target};
 use howdah_sys::log::{Level, Log};
 
+use crate::auth::BasicAuth;
 use crate::body::Body;
 use crate::files::{Files, Now};
 use crate::message::{Request, Response};
@@ -49,6 +50,8 @@ const MOST_PASSES: usize = 256;
 pub enum Decision {
     /// An answer is there.
     Respond(Response),
+    /// Nothing, before a password is known to be right; then [`Router::go_on`].
+    Authenticate(Arc<BasicAuth>),
     /// A script answers.
     Php(Arc<Application>, Script),
     /// An error: its status, and what `Allow` says.
@@ -64,6 +67,10 @@ pub struct Decided<'s> {
     pub headers: &'s [ResponseHeader],
     /// No action on the way forbids compression.
     pub compress: bool,
+    /// The action that waits for a password.
+    held: Option<&'s Action>,
+    /// How often the request was passed on.
+    passes: usize,
 }
 
 /// Decides requests on one thread.
@@ -99,28 +106,56 @@ impl<'s> Router<'s> {
             let line = format_args!("http request line \"{method} {target} {version}\"");
             self.log.write(Level::Notice, line);
         }
+        let mut decided = Decided {
+            decision: Decision::Refuse(404, None),
+            headers: &[],
+            compress: true,
+            held: None,
+            passes: 0,
+        };
         let Some(listener) = self.snapshot.listeners.get(listener) else {
-            let decision = Decision::Refuse(404, None); // the listener has just been removed
-            return Decided { decision, headers: &[], compress: true };
+            return decided; // the listener has just been removed
         };
         forwarded::apply(&listener.proxies, request);
         self.scratch.borrow_mut().clear();
-        let mut next = Next::Pass(&listener.pass);
-        let mut headers: &[ResponseHeader] = &[];
-        let mut compress = true;
-        for _ in 0..MOST_PASSES {
+        self.run(Next::Pass(&listener.pass), &mut decided, request);
+        decided
+    }
+
+    /// Goes on with a request that had to be authenticated, and was.
+    pub fn go_on(&self, decided: &mut Decided<'s>, request: &mut Request) {
+        if let Some(action) = decided.held.take() {
+            let next = self.action(action, request);
+            self.run(next, decided, request);
+        }
+    }
+
+    fn run(&self, mut next: Next<'s>, decided: &mut Decided<'s>, request: &mut Request) {
+        while decided.passes < MOST_PASSES {
+            decided.passes += 1;
             next = match next {
                 Next::Pass(pass) => self.pass(pass, request),
                 Next::Action(action) => {
-                    headers = &action.response_headers;
-                    compress &= action.compress;
-                    self.action(action, request)
+                    decided.headers = &action.response_headers;
+                    decided.compress &= action.compress;
+                    if is_denied(action, request) {
+                        refuse(403)
+                    } else if let Some(auth) = &action.auth {
+                        decided.held = Some(action);
+                        decided.decision = Decision::Authenticate(Arc::clone(auth));
+                        return;
+                    } else {
+                        self.action(action, request)
+                    }
                 }
-                Next::Over(decision) => return Decided { decision, headers, compress },
+                Next::Over(decision) => {
+                    decided.decision = decision;
+                    return;
+                }
             };
         }
         self.log.write(Level::Error, "routes pass requests on in a circle");
-        Decided { decision: Decision::Refuse(500, None), headers: &[], compress }
+        decided.decision = Decision::Refuse(500, None);
     }
 
     fn logs(&self) -> bool {
@@ -251,6 +286,13 @@ impl<'s> Router<'s> {
         }
         Decision::Respond(response)
     }
+}
+
+/// Whether an action is not for the client's address.
+fn is_denied(action: &Action, request: &Request) -> bool {
+    let peer = request.connection.peer;
+    action.deny.as_ref().is_some_and(|deny| deny.matches(peer))
+        || action.allow.as_ref().is_some_and(|allow| !allow.matches(peer))
 }
 
 fn refuse<'s>(status: u16) -> Next<'s> {

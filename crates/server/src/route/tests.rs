@@ -39,16 +39,19 @@ impl Routes {
         }
     }
 
-    fn decide(&self, request: &mut Request) -> Decided<'_> {
-        let router = Router {
+    fn router(&self) -> Router<'_> {
+        Router {
             snapshot: &self.snapshot,
             files: &self.files,
             scratch: &self.scratch,
             log: &self.log,
             now: Now { monotonic: Instant::now(), wall: SystemTime::now() },
             begun: Instant::now(),
-        };
-        router.decide("*:80", request)
+        }
+    }
+
+    fn decide(&self, request: &mut Request) -> Decided<'_> {
+        self.router().decide("*:80", request)
     }
 
     /// Status and location.
@@ -59,6 +62,7 @@ impl Routes {
                 (response.status, location.map(|value| String::from_utf8(value).unwrap()))
             }
             Decision::Refuse(status, _) => (status, None),
+            Decision::Authenticate(_) => (401, None),
             Decision::Php(_, script) => panic!("a script: {script:?}"),
         }
     }
@@ -214,4 +218,59 @@ fn only_the_last_action_changes_the_response() {
     assert_eq!(names("/app"), ["X-App"]);
     assert!(names("/").is_empty());
     assert_eq!(routes.log().matches("\"fallback\" taken").count(), 1);
+}
+
+#[test]
+fn addresses_are_allowed_and_denied() {
+    let routes = |access: &str| {
+        Routes::new(&format!(
+            r#"[{{"match": {{"uri": "/a"}}, "action": {{"return": 204, {access}}}}},
+                {{"action": {{{access}, "share": "/nowhere$uri", "fallback": {{"return": 205}}}}}}]"#
+        ))
+    };
+    for (access, allowed) in [
+        (r#""allow": "127.0.0.0/8""#, true),
+        (r#""allow": ["127.0.0.0/8", "!127.0.0.1"]"#, false),
+        (r#""allow": []"#, false),
+        (r#""allow": "unix""#, false),
+        (r#""deny": "127.0.0.1""#, false),
+        (r#""deny": "10.0.0.0/8""#, true),
+        (r#""allow": "127.0.0.1", "deny": "127.0.0.0/8""#, false),
+    ] {
+        let routes = routes(access);
+        let expected = if allowed { [204, 205] } else { [403, 403] };
+        assert_eq!(["/a", "/b"].map(|target| routes.status(target)), expected, "{access}");
+    }
+}
+
+#[test]
+fn a_password_is_asked_for_before_anything_else_happens() {
+    let routes = Routes::new(
+        r#"{"main": [
+            {"match": {"uri": "/in"}, "action": {"pass": "routes/main"}},
+            {"action": {"rewrite": "/in", "basic_auth": {"users_file": "/none"},
+                        "pass": "routes/other"}}],
+            "other": [{"action": {"return": 301, "location": "$uri"}}]}"#,
+    );
+    let mut request = request("/x", &[]);
+    let mut decided = routes.decide(&mut request);
+    assert!(matches!(decided.decision, Decision::Authenticate(_)));
+    assert_eq!(&*request.path, b"/x");
+    routes.router().go_on(&mut decided, &mut request);
+    let Decision::Respond(response) = &decided.decision else { panic!("{decided:?}") };
+    assert_eq!(response.fields.get("location"), Some(&b"/in"[..]));
+}
+
+#[test]
+fn passwords_do_not_make_circles_endless() {
+    let routes =
+        Routes::new(r#"[{"action": {"basic_auth": {"users_file": "/none"}, "pass": "routes"}}]"#);
+    let mut request = request("/x", &[]);
+    let mut decided = routes.decide(&mut request);
+    let mut asked = 0;
+    while matches!(decided.decision, Decision::Authenticate(_)) {
+        asked += 1;
+        routes.router().go_on(&mut decided, &mut request);
+    }
+    assert!(asked < 256 && matches!(decided.decision, Decision::Refuse(500, None)));
 }

@@ -1,0 +1,181 @@
+//! Files of names and password hashes, as Apache's `htpasswd` writes them.
+//!
+//! One user a line, `name:hash`. A hash is bcrypt (`$2y$`, also `$2a$` and `$2b$`), Apache's MD5
+//! (`$apr1$`) or SHA-1 (`{SHA}`). Others, plain text among them, let nobody in.
+
+use std::collections::HashMap;
+use std::hint::black_box;
+
+use md5::Md5;
+use sha1::{Digest, Sha1};
+
+use super::base64;
+
+/// A password hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hash {
+    /// `$apr1$SALT$...`: the salt and the hash as text.
+    Apache(Vec<u8>, Vec<u8>),
+    /// `$2y$...`
+    Bcrypt(String),
+    /// `{SHA}...`
+    Sha1([u8; 20]),
+}
+
+/// Users by name, and how many lines are of no use.
+pub fn parse(text: &[u8]) -> (HashMap<Vec<u8>, Hash>, usize) {
+    let mut users = HashMap::new();
+    let mut useless = 0;
+    for line in text.split(|byte| *byte == b'\n') {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        let mut parts = line.splitn(3, |byte| *byte == b':');
+        let name = parts.next().unwrap_or_default();
+        match parts.next().and_then(Hash::parse) {
+            // As in the peers the first line of a name counts.
+            Some(hash) => drop(users.entry(name.to_vec()).or_insert(hash)),
+            None => useless += 1,
+        }
+    }
+    (users, useless)
+}
+
+impl Hash {
+    /// Reads a hash.
+    pub fn parse(text: &[u8]) -> Option<Hash> {
+        if let Some(rest) = text.strip_prefix(b"$apr1$") {
+            let dollar = memchr::memchr(b'$', rest)?;
+            let (salt, hash) = (rest.get(..dollar.min(8))?, rest.get(dollar + 1..)?);
+            return (hash.len() == 22).then(|| Hash::Apache(salt.to_vec(), hash.to_vec()));
+        }
+        if let Some(rest) = text.strip_prefix(b"{SHA}") {
+            return base64::decode(rest)?.try_into().ok().map(Hash::Sha1);
+        }
+        let is_bcrypt = [b"$2y$", b"$2a$", b"$2b$"].iter().any(|start| text.starts_with(*start));
+        let text = std::str::from_utf8(text).ok()?;
+        // 60 characters: the rest is salt and hash.
+        (is_bcrypt && text.len() == 60).then(|| Hash::Bcrypt(text.to_owned()))
+    }
+
+    /// Whether testing a password takes so long that others must not wait for it.
+    pub fn is_slow(&self) -> bool {
+        !matches!(self, Hash::Sha1(_))
+    }
+
+    /// Whether this is the password. How long that takes does not tell how much of it is right.
+    pub fn accepts(&self, password: &[u8]) -> bool {
+        match self {
+            Hash::Apache(salt, hash) => equal(&apache(password, salt), hash),
+            Hash::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
+            Hash::Sha1(hash) => equal(&Sha1::digest(password), hash),
+        }
+    }
+}
+
+/// Compares all bytes, wherever the first difference is.
+fn equal(a: &[u8], b: &[u8]) -> bool {
+    let differences = a.iter().zip(b).fold(0, |all, (a, b)| black_box(all | (a ^ b)));
+    a.len() == b.len() && differences == 0
+}
+
+/// Apache's variant of the MD5 crypt: a thousand rounds over password and salt.
+fn apache(password: &[u8], salt: &[u8]) -> Vec<u8> {
+    let mut context = Md5::new();
+    for part in [password, b"$apr1$", salt] {
+        context.update(part);
+    }
+    let inner = Md5::new().chain_update(password).chain_update(salt).chain_update(password);
+    let inner = inner.finalize();
+    for start in (0..password.len()).step_by(16) {
+        context.update(&inner[..(password.len() - start).min(16)]);
+    }
+    let mut rest = password.len();
+    while rest > 0 {
+        // The first byte exists: there is a length.
+        context.update(if rest & 1 == 1 { &[0] } else { &password[..1] });
+        rest >>= 1;
+    }
+    let mut hash = context.finalize();
+    for round in 0..1000 {
+        let mut context = Md5::new();
+        let odd = round % 2 == 1;
+        context.update(if odd { password } else { &hash[..] });
+        if round % 3 != 0 {
+            context.update(salt);
+        }
+        if round % 7 != 0 {
+            context.update(password);
+        }
+        context.update(if odd { &hash[..] } else { password });
+        hash = context.finalize();
+    }
+    let mut text = Vec::with_capacity(22);
+    // Sixteen bytes, so all indices are of them.
+    for [high, middle, low] in [[0, 6, 12], [1, 7, 13], [2, 8, 14], [3, 9, 15], [4, 10, 5]] {
+        let bits = [hash[high], hash[middle], hash[low]].map(u32::from);
+        put(&mut text, bits[0] << 16 | bits[1] << 8 | bits[2], 4);
+    }
+    put(&mut text, u32::from(hash[11]), 2);
+    text
+}
+
+fn put(text: &mut Vec<u8>, mut bits: u32, count: usize) {
+    const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    for _ in 0..count {
+        // Six bits are always an index of the 64 digits.
+        text.push(DIGITS[(bits & 63) as usize]);
+        bits >>= 6;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_of_htpasswd_accept_their_password_only() {
+        for line in HTPASSWD_LINES {
+            let hash = Hash::parse(line.as_bytes()).expect(line);
+            assert!(hash.accepts(b"open sesame"), "{line}");
+            assert!(!hash.accepts(b"open sesam") && !hash.accepts(b""), "{line}");
+        }
+        assert!(Hash::parse(b"$apr1$abc$BfqKdn9xFDWJPa3kcp/PH0").unwrap().accepts(b""));
+    }
+
+    #[test]
+    fn other_hashes_let_nobody_in() {
+        for text in
+            ["", "plain", "$apr1$", "$apr1$salt", "{SHA}", "{SHA}AAAA", "$2y$05$short", "$6$a$b"]
+        {
+            assert_eq!(Hash::parse(text.as_bytes()), None, "{text}");
+        }
+        let (users, useless) =
+            parse(b"# note\n\na:plain\r\nb\n:{SHA}W8r/fyL/UzygmbNAjq2HbA67qac=\n");
+        assert_eq!((users.len(), useless), (1, 2));
+    }
+
+    #[test]
+    fn the_first_line_of_a_name_counts() {
+        let text = format!("a:{}\na:{}:more\n", HTPASSWD_LINES[0], HTPASSWD_LINES[1]);
+        let (users, useless) = parse(text.as_bytes());
+        assert_eq!(useless, 0);
+        assert_eq!(users.get(&b"a"[..]), Hash::parse(HTPASSWD_LINES[0].as_bytes()).as_ref());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_file_makes_the_parser_fail(text in proptest::collection::vec(0u8..128, 0..200)) {
+            parse(&text);
+        }
+    }
+
+    /// From `htpasswd -B`, PHP's `password_hash`, `openssl passwd -apr1` and `htpasswd -s`.
+    const HTPASSWD_LINES: [&str; 4] = [
+        "$2y$05$lYG9a7T3lGywFJxnkAiAxO3B5m.CSj7nsxqRqz7lIdbrqbbDmNFxq",
+        "$2y$04$3jfO2TrbM9ffPhRb.SIkXOfP8D3azxrnzxo6NGgwKzAxuBNTxG7qK",
+        "$apr1$Pol6dxBB$vF5NSPygtVhtOZ6k.uEnN/",
+        "{SHA}W8r/fyL/UzygmbNAjq2HbA67qac=",
+    ];
+}

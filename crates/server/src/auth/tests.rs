@@ -1,0 +1,94 @@
+use std::io::Write;
+
+use super::*;
+use crate::route::fixture::request;
+
+struct Site {
+    auth: BasicAuth,
+    file: tempfile::NamedTempFile,
+    log: Log,
+    start: Instant,
+}
+
+impl Site {
+    fn new(users: &str) -> Site {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(users.as_bytes()).unwrap();
+        let users_file = file.path().to_owned();
+        let config = howdah_config::BasicAuth { realm: "Staff".to_owned(), users_file };
+        let log = Log::new(rustix::pipe::pipe().unwrap().1);
+        Site { auth: BasicAuth::new(&config), file, log, start: Instant::now() }
+    }
+
+    /// The user, or the status, so many seconds after the start.
+    fn ask(&self, seconds: u64, fields: &[(&str, &str)]) -> Result<String, u16> {
+        let now = self.start + Duration::from_secs(seconds);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let request = request("/", fields);
+        match runtime.block_on(self.auth.check(&request, now, &self.log)) {
+            Ok(name) => Ok(String::from_utf8(name.to_vec()).unwrap()),
+            Err(response) => {
+                let challenge = response.fields.get("www-authenticate");
+                let expected = &b"Basic realm=\"Staff\", charset=\"UTF-8\""[..];
+                assert_eq!(challenge, (response.status == 401).then_some(expected));
+                Err(response.status)
+            }
+        }
+    }
+
+    fn with(&self, seconds: u64, authorization: &str) -> Result<String, u16> {
+        self.ask(seconds, &[("Authorization", authorization)])
+    }
+}
+
+const SHA: &str = "{SHA}W8r/fyL/UzygmbNAjq2HbA67qac=";
+const BCRYPT: &str = "$2y$04$3jfO2TrbM9ffPhRb.SIkXOfP8D3azxrnzxo6NGgwKzAxuBNTxG7qK";
+
+#[test]
+fn the_right_password_lets_in() {
+    let site = Site::new(&format!("ann:{SHA}\nbob:{BCRYPT}\n"));
+    // ann:open sesame, bob:open sesame, ann:wrong, bob:wrong, eve:open sesame
+    assert_eq!(site.with(0, "Basic YW5uOm9wZW4gc2VzYW1l"), Ok("ann".to_owned()));
+    for _ in 0..2 {
+        assert_eq!(site.with(0, "basic  Ym9iOm9wZW4gc2VzYW1l"), Ok("bob".to_owned()));
+        assert_eq!(site.with(0, "Basic YW5uOndyb25n"), Err(401));
+        assert_eq!(site.with(0, "Basic Ym9iOndyb25n"), Err(401));
+        assert_eq!(site.with(0, "Basic ZXZlOm9wZW4gc2VzYW1l"), Err(401));
+    }
+    assert_eq!(site.auth.users().known.len(), 2, "what was wrong is not remembered");
+}
+
+#[test]
+fn what_is_no_basic_authorization_is_asked_again() {
+    let site = Site::new(&format!("ann:{SHA}\n:{SHA}\n"));
+    assert_eq!(site.ask(0, &[]), Err(401));
+    for value in [
+        "",
+        "Basic",
+        "Basic ",
+        "Basic !",
+        "Basic YW5u",
+        "Bearer YW5uOm9wZW4gc2VzYW1l",
+        "Basic \u{e9}x",
+    ] {
+        assert_eq!(site.with(0, value), Err(401), "{value}");
+    }
+    let twice = ("Authorization", "Basic YW5uOm9wZW4gc2VzYW1l");
+    assert_eq!(site.ask(0, &[twice, twice]), Err(401));
+}
+
+#[test]
+fn a_changed_file_counts_after_a_second_and_a_missing_one_lets_nobody_in() {
+    let site = Site::new(&format!("ann:{BCRYPT}\n"));
+    let ann = "Basic YW5uOm9wZW4gc2VzYW1l";
+    assert_eq!(site.with(0, ann), Ok("ann".to_owned()));
+    std::fs::write(site.file.path(), format!("bob:{SHA}\n")).unwrap();
+    assert_eq!(site.with(0, ann), Ok("ann".to_owned()));
+    assert_eq!(site.with(1, ann), Err(401));
+    assert_eq!(site.with(1, "Basic Ym9iOm9wZW4gc2VzYW1l"), Ok("bob".to_owned()));
+    std::fs::write(site.file.path(), "").unwrap();
+    assert_eq!(site.with(3, ann), Err(401));
+    std::fs::remove_file(site.file.path()).unwrap();
+    assert_eq!(site.with(5, ann), Err(500));
+    assert_eq!(site.with(5, "Basic Ym9iOm9wZW4gc2VzYW1l"), Err(500));
+}
