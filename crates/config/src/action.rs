@@ -3,6 +3,7 @@
 use crate::access::Access;
 use crate::address::Address;
 use crate::error::Error;
+use crate::error_pages::ErrorPage;
 use crate::node::{Node, Object, Shown, quoted};
 use crate::share::Share;
 use crate::support::Feature;
@@ -23,6 +24,10 @@ pub struct Action {
     pub compress: bool,
     /// Who may come here.
     pub access: Access,
+    /// Pages for errors of the server's own.
+    pub error_pages: Vec<ErrorPage>,
+    /// Whether responses get the fields that protect browsers.
+    pub security_headers: bool,
 }
 
 /// What takes a request.
@@ -45,6 +50,8 @@ pub struct Return {
     pub status: u16,
     /// The `Location` field.
     pub location: Option<Template>,
+    /// Whether the query of the request is added to the location.
+    pub keep_query: bool,
 }
 
 /// A field of the response, replaced or taken out.
@@ -77,6 +84,8 @@ impl Action {
                 .unwrap_or_default(),
             compress: object.boolean("compress")?.unwrap_or(true),
             access: Access::read(&object)?,
+            error_pages: object.read("error_pages", ErrorPage::read_all)?.unwrap_or_default(),
+            security_headers: object.boolean("security_headers")?.unwrap_or(false),
         };
         object.end()?;
         Ok(action)
@@ -108,7 +117,12 @@ impl Return {
         let status = object.required("return")?.integer(0..=999)?;
         let location = object.read("location", Template::read)?;
         // In range by the line above.
-        Ok(Return { status: u16::try_from(status).unwrap_or(500), location })
+        let status = u16::try_from(status).unwrap_or(500);
+        let keep_query = object.boolean("keep_query")?.unwrap_or(false);
+        if let (true, None, Some(node)) = (keep_query, &location, object.optional("keep_query")) {
+            return Err(node.invalid("means nothing without \"location\""));
+        }
+        Ok(Return { status, location, keep_query })
     }
 }
 

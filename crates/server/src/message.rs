@@ -192,6 +192,8 @@ pub struct Response {
     pub body: Body,
     /// The connection must not be used for another request.
     pub close: bool,
+    /// An error's page of the server's own, which `error_pages` may replace.
+    pub own_page: bool,
     /// The connection adds `Server`, if it has a value for it.
     pub adds_server: bool,
     /// The connection adds `Date`.
@@ -207,6 +209,7 @@ impl Response {
             fields: FieldBlock::default(),
             body,
             close: false,
+            own_page: false,
             adds_server: true,
             adds_date: true,
         }

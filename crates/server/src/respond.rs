@@ -79,6 +79,7 @@ pub fn error(status: u16) -> Response {
     let page = format!("<!doctype html><title>{status}</title><p>{status} {reason}</p>\n");
     let body = Body::Bytes(Bytes::from(page));
     let mut response = Response::new(status, body).with("Content-Type", "text/html");
+    response.own_page = true;
     if status == 503 {
         response.fields.push("Retry-After", "5");
     }

@@ -4,6 +4,8 @@
 //! the current one and touches no request.
 
 use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,6 +92,10 @@ pub struct Action {
     pub deny: Option<config::AddressPatterns>,
     /// Who knows a password may.
     pub auth: Option<Arc<BasicAuth>>,
+    /// Pages for errors of the server's own.
+    pub error_pages: Vec<ErrorPage>,
+    /// Whether responses get the fields that protect browsers.
+    pub security_headers: bool,
 }
 
 /// What takes a request.
@@ -112,6 +118,19 @@ pub struct Return {
     pub status: u16,
     /// Where else to go.
     pub location: Option<Location>,
+    /// Whether the query of the request is added to it.
+    pub keep_query: bool,
+}
+
+/// A page for an error.
+#[derive(Debug)]
+pub struct ErrorPage {
+    /// The status that it is for.
+    pub status: u16,
+    /// The directory of the file.
+    pub files: files::Share,
+    /// The file's name, with a slash in front.
+    pub path: Bytes,
 }
 
 /// The value of a `Location` field.
@@ -304,6 +323,8 @@ fn compile_action(action: &config::Action, mime: &Arc<files::mime::MimeTypes>) -
         compress: action.compress,
         allow: action.access.allow.clone(),
         deny: action.access.deny.clone(),
+        error_pages: { action.error_pages.iter() }.map(|page| compile_page(page, mime)).collect(),
+        security_headers: action.security_headers,
         auth: action.access.basic_auth.as_ref().map(|auth| Arc::new(BasicAuth::new(auth))),
     }
 }
@@ -313,7 +334,17 @@ fn compile_return(answer: &config::Return) -> Return {
         Some(text) => Location::Fixed(location::encode(text.as_bytes()).into()),
         None => Location::Variable(template.clone()),
     });
-    Return { status: answer.status, location }
+    Return { status: answer.status, location, keep_query: answer.keep_query }
+}
+
+fn compile_page(page: &config::ErrorPage, mime: &Arc<files::mime::MimeTypes>) -> ErrorPage {
+    let mime = Arc::clone(mime);
+    let options = files::Options { mime, precompressed: false, ..files::Options::default() };
+    // The file is absolute and has a name, says `howdah-config`.
+    let name = page.file.file_name().unwrap_or_default().as_bytes();
+    let directory = page.file.parent().unwrap_or(Path::new("/"));
+    let files = files::Share::new(directory, options);
+    ErrorPage { status: page.status, files, path: [b"/", name].concat().into() }
 }
 
 fn compile_path(

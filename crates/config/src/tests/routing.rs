@@ -241,3 +241,22 @@ fn actions_say_who_may_come() {
         assert!(line.contains(message), "{line}");
     }
 }
+
+#[test]
+fn error_pages_are_files_by_status() {
+    let mut config = read(action(json!({"return": 404, "error_pages": {"404": "/e/404.html"}})));
+    let pages = config.routes.remove(0).steps.remove(0).action.error_pages;
+    assert_eq!(pages, [ErrorPage { status: 404, file: "/e/404.html".into() }]);
+    for (pages, message) in [
+        (json!({"200": "/a"}), "\"200\" must be a status code from 400 to 599"),
+        (json!({"+404": "/a"}), "must be a status code"),
+        (json!({"404": "a.html"}), "must be the name of a file that starts with \"/\""),
+        (json!({"404": "/"}), "must be the name of a file"),
+        (json!({"404": {}}), "must be a string, but is an object"),
+    ] {
+        let line = refusal(action(json!({"return": 404, "error_pages": pages})));
+        assert!(line.contains(message), "{line}");
+    }
+    let alone = refusal(action(json!({"return": 301, "keep_query": true})));
+    assert!(alone.contains("means nothing without \"location\""), "{alone}");
+}

@@ -13,13 +13,38 @@ pub fn encode(location: &[u8]) -> Vec<u8> {
         if is_legal(byte) || delimiters.take(byte) {
             out.push(byte);
         } else {
-            const HEX: &[u8; 16] = b"0123456789ABCDEF";
-            // Four bits are always an index of the sixteen digits.
-            let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
-            out.extend_from_slice(&[b'%', high, low]);
+            escape(byte, &mut out);
         }
     }
     out
+}
+
+/// Adds a query, as it was sent, to an encoded location: before its fragment, and behind the query
+/// that it has. What no URI holds is escaped.
+pub fn with_query(location: &[u8], query: &[u8]) -> Vec<u8> {
+    if query.is_empty() {
+        return location.to_vec();
+    }
+    let hash = memchr::memchr(b'#', location).unwrap_or(location.len());
+    let (target, fragment) = location.split_at(hash); // found in it, or its length
+    let mut out = Vec::with_capacity(location.len() + query.len() + 1);
+    out.extend_from_slice(target);
+    out.push(if target.contains(&b'?') { b'&' } else { b'?' });
+    for &byte in query {
+        match is_legal(byte) || matches!(byte, b'%' | b'?') {
+            true => out.push(byte),
+            false => escape(byte, &mut out),
+        }
+    }
+    out.extend_from_slice(fragment);
+    out
+}
+
+fn escape(byte: u8, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    // Four bits are always an index of the sixteen digits.
+    let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
+    out.extend_from_slice(&[b'%', high, low]);
 }
 
 fn is_encoded(location: &[u8]) -> bool {
@@ -69,6 +94,20 @@ mod tests {
 
     fn encoded(location: &str) -> String {
         String::from_utf8(encode(location.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn a_query_is_added_where_it_belongs() {
+        for (location, query, expected) in [
+            ("/a", "", "/a"),
+            ("/a", "b=%20c", "/a?b=%20c"),
+            ("/a?x#f?", "b", "/a?x&b#f?"),
+            ("#f", "b?c", "?b?c#f"),
+            ("/a", "b#\r\n\"", "/a?b%23%0D%0A%22"),
+        ] {
+            let added = with_query(location.as_bytes(), query.as_bytes());
+            assert_eq!(String::from_utf8(added).unwrap(), expected);
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! Nothing here waits: routes are compared in memory, and files are looked up with calls that
 //! the cache mostly saves.
 
+pub mod error_pages;
 mod forwarded;
 mod index;
 pub mod location;
@@ -18,6 +19,7 @@ mod matching;
 pub mod query;
 pub mod response_headers;
 mod rewrite;
+pub mod security_headers;
 mod share;
 
 use std::cell::RefCell;
@@ -34,7 +36,7 @@ use crate::files::{Files, Now};
 use crate::message::{Request, Response};
 use crate::php::target::Script;
 use crate::snapshot::{
-    Action, ActionKind, Application, CompiledPass, Location, Return, Snapshot, Step,
+    Action, ActionKind, Application, CompiledPass, ErrorPage, Location, Return, Snapshot, Step,
 };
 use crate::variables::Source;
 
@@ -67,6 +69,10 @@ pub struct Decided<'s> {
     pub headers: &'s [ResponseHeader],
     /// No action on the way forbids compression.
     pub compress: bool,
+    /// Pages for errors: those of the last action on the way that has some.
+    pub error_pages: &'s [ErrorPage],
+    /// An action on the way wants the fields that protect browsers.
+    pub security_headers: bool,
     /// The action that waits for a password.
     held: Option<&'s Action>,
     /// How often the request was passed on.
@@ -110,6 +116,8 @@ impl<'s> Router<'s> {
             decision: Decision::Refuse(404, None),
             headers: &[],
             compress: true,
+            error_pages: &[],
+            security_headers: false,
             held: None,
             passes: 0,
         };
@@ -138,6 +146,10 @@ impl<'s> Router<'s> {
                 Next::Action(action) => {
                     decided.headers = &action.response_headers;
                     decided.compress &= action.compress;
+                    decided.security_headers |= action.security_headers;
+                    if !action.error_pages.is_empty() {
+                        decided.error_pages = &action.error_pages;
+                    }
                     if is_denied(action, request) {
                         refuse(403)
                     } else if let Some(auth) = &action.auth {
@@ -280,6 +292,10 @@ impl<'s> Router<'s> {
                 let location = Source::of(request, self.begun).expand(template);
                 Bytes::from(location::encode(&location))
             }
+        });
+        let location = location.map(|location| match answer.keep_query {
+            true => Bytes::from(location::with_query(&location, &request.query)),
+            false => location,
         });
         if let Some(location) = location {
             response.fields.push("Location", location);

@@ -274,3 +274,50 @@ fn passwords_do_not_make_circles_endless() {
     }
     assert!(asked < 256 && matches!(decided.decision, Decision::Refuse(500, None)));
 }
+
+#[test]
+fn the_nearest_page_for_an_error_is_sent() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().display();
+    std::fs::write(directory.path().join("404.html"), "gone fishing").unwrap();
+    std::fs::write(directory.path().join("403.txt"), "not you").unwrap();
+    let routes = Routes::new(&format!(
+        r#"{{"main": [
+            {{"match": {{"uri": "/in"}}, "action": {{
+                "error_pages": {{"403": "{root}/403.txt", "404": "{root}/missing"}}, "return": 404}}}},
+            {{"match": {{"uri": "/denied"}}, "action": {{
+                "error_pages": {{"403": "{root}/403.txt"}}, "deny": "127.0.0.1", "return": 200}}}},
+            {{"action": {{"error_pages": {{"404": "{root}/404.html"}}, "pass": "routes/other"}}}}],
+            "other": [{{"match": {{"uri": "/a"}}, "action": {{"return": 404}}}}]}}"#,
+    ));
+    let page = |target: &str| {
+        let mut request = request(target, &[("Range", "bytes=0-0"), ("If-None-Match", "*")]);
+        request.method = Bytes::from_static(b"POST");
+        let decided = routes.decide(&mut request);
+        let Decision::Refuse(status, _) = decided.decision else { panic!("{decided:?}") };
+        let mut response = crate::respond::error_allowing(status, Some("GET"));
+        let now = routes.router().now;
+        error_pages::apply(decided.error_pages, &routes.files, &request, now, &mut response);
+        assert_eq!(response.fields.get("allow"), Some(&b"GET"[..]));
+        assert!(response.fields.get("etag").is_none());
+        let media_type = response.fields.get("content-type").unwrap_or_default().to_vec();
+        let Body::Bytes(body) = response.body else { panic!() };
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        (response.status, text(&media_type), text(&body))
+    };
+    let gone = (404, "text/html".to_owned(), "gone fishing".to_owned());
+    assert_eq!((page("/a"), page("/b")), (gone.clone(), gone));
+    assert_eq!(page("/denied"), (403, "text/plain".to_owned(), "not you".to_owned()));
+    assert!(page("/in").2.contains("404 Not Found"), "the page's file is missing");
+}
+
+#[test]
+fn a_redirect_keeps_the_query_if_it_is_told_to() {
+    let routes = Routes::new(
+        r#"[{"match": {"uri": "/a"}, "action": {"return": 301, "location": "/b", "keep_query": true}},
+            {"action": {"return": 301, "location": "$uri?x", "keep_query": true}}]"#,
+    );
+    assert_eq!(routes.answer("/a?q=%20"), (301, Some("/b?q=%20".to_owned())));
+    assert_eq!(routes.answer("/a"), (301, Some("/b".to_owned())));
+    assert_eq!(routes.answer("/c?q"), (301, Some("/c?x&q".to_owned())));
+}

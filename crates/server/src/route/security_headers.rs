@@ -1,0 +1,45 @@
+//! `security_headers` of an action: fields that make browsers careful.
+//!
+//! Only fields that break no site by themselves are among them, and none that the response has
+//! already is changed: what a script says counts.
+
+use crate::message::Response;
+
+/// The fields, in any case.
+const ALWAYS: [(&str, &str); 3] = [
+    // A picture is not run as a script, whatever is in it.
+    ("X-Content-Type-Options", "nosniff"),
+    // Other sites cannot show the page in a frame and have it clicked.
+    ("X-Frame-Options", "SAMEORIGIN"),
+    // Other sites do not learn which page a visitor comes from.
+    ("Referrer-Policy", "strict-origin-when-cross-origin"),
+];
+
+/// For a year, ask for this host by TLS only. Means something over TLS only (RFC 6797, 7.2).
+const OVER_TLS: (&str, &str) = ("Strict-Transport-Security", "max-age=31536000");
+
+/// Adds the fields that the response does not have.
+pub fn apply(response: &mut Response, tls: bool) {
+    for (name, value) in ALWAYS.into_iter().chain(tls.then_some(OVER_TLS)) {
+        if response.fields.get(name).is_none() {
+            response.fields.push(name, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::body::Body;
+
+    #[test]
+    fn fields_are_added_where_the_response_has_none() {
+        let mut response = Response::new(200, Body::Empty).with("x-frame-options", "DENY");
+        apply(&mut response, false);
+        assert_eq!(response.fields.get("x-content-type-options"), Some(&b"nosniff"[..]));
+        assert_eq!(response.fields.get("x-frame-options"), Some(&b"DENY"[..]));
+        assert_eq!(response.fields.iter().count(), 3);
+        apply(&mut response, true);
+        assert_eq!(response.fields.iter().count(), 4);
+    }
+}
