@@ -56,6 +56,8 @@ enum Sub {
         /// The shell
         shell: Shell,
     },
+    /// Print the JSON Schema of configurations, for editors
+    Schema,
     /// Show the version, the features and the versions of PHP found
     Version,
 }
@@ -71,6 +73,8 @@ pub enum Command {
     },
     /// Print completions.
     Completions(Shell),
+    /// Print the schema of configurations.
+    Schema,
     /// Talk to a running server.
     Control(control::Command),
     /// Say what this is.
@@ -150,6 +154,7 @@ pub fn parse() -> Command {
         Some(Sub::Restart(args)) => Command::Control(control::Command::Restart(args)),
         Some(Sub::Reload(args)) => Command::Control(control::Command::Reload(args)),
         Some(Sub::Completions { shell }) => Command::Completions(shell),
+        Some(Sub::Schema) => Command::Schema,
         Some(Sub::Version) | None => Command::Version,
     }
 }

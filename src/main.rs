@@ -24,6 +24,10 @@ fn main() -> ExitCode {
             print!("{}", cli::completions(shell));
             Ok(())
         }
+        cli::Command::Schema => {
+            println!("{:#}", howdah_config::schema());
+            Ok(())
+        }
         cli::Command::Control(command) => return control::run(command),
         cli::Command::Version => {
             print!("{}", version::text());

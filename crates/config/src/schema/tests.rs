@@ -1,0 +1,100 @@
+use std::collections::BTreeSet;
+
+use super::*;
+
+/// The document with an object that has an unknown key, and whose other keys are `value`'s.
+fn probe(name: &str, mut value: Value) -> Value {
+    value["zzzzzzzzzzzzzzzz"] = json!(1);
+    let action = |action: Value| json!({"routes": [{"action": action}]});
+    let application = |key: &str, value: Value| json!({"applications": {"a": {"type": "php", "root": "/", key: value}}});
+    let http = |key: &str, value: Value| json!({"settings": {"http": {key: value}}});
+    let listener = |key: &str, value: Value| json!({"listeners": {"*:80": {"pass": "routes", key: value}}, "routes": []});
+    match name {
+        "document" => value,
+        "listener" => json!({"listeners": {"*:80": value}, "routes": []}),
+        "forwarded" | "client_ip" => listener(name, value),
+        "step" => json!({"routes": [value]}),
+        "match" => json!({"routes": [{"match": value, "action": {"return": 200}}]}),
+        "action" => action(value),
+        "basic_auth" => action(json!({"return": 200, "basic_auth": value})),
+        "application" => json!({"applications": {"a": value}}),
+        "target" => json!({"applications": {"a": {"type": "php", "targets": {"t": value}}}}),
+        "options" | "processes" | "limits" => application(name, value),
+        "isolation" => application("isolation", value),
+        "id_range" => application("isolation", json!({"uidmap": [value]})),
+        "upstream" => json!({"upstreams": {"u": value}}),
+        "upstream_server" => json!({"upstreams": {"u": {"servers": {"1.2.3.4:5": value}}}}),
+        "settings" => json!({"settings": value}),
+        "http" => json!({"settings": {"http": value}}),
+        "static" | "compression" | "websocket" => http(name, value),
+        "compressor" => http("compression", json!({"compressors": value})),
+        "access_log" => json!({"access_log": value}),
+        other => panic!("{other} has no probe"),
+    }
+}
+
+/// Objects that are right but for the unknown key; together they make the reader ask for all keys.
+fn samples(name: &str) -> Vec<Value> {
+    match name {
+        "listener" => vec![json!({"pass": "routes"})],
+        "forwarded" => vec![json!({"source": [], "client_ip": "X"})],
+        "client_ip" => vec![json!({"source": [], "header": "X"})],
+        "step" => vec![json!({"action": {"return": 200}})],
+        "action" => vec![json!({"return": 200}), json!({"share": "/a"}), json!({"pass": "routes"})],
+        "basic_auth" => vec![json!({"users_file": "/a"})],
+        "application" => vec![json!({"type": "php", "root": "/"})],
+        "target" => vec![json!({"root": "/"})],
+        "id_range" => vec![json!({"container": 0, "host": 0, "size": 1})],
+        "upstream" => vec![json!({"servers": {"1.2.3.4:5": {}}})],
+        "compression" => vec![json!({"compressors": []})],
+        "compressor" => vec![json!({"encoding": "gzip"})],
+        "access_log" => vec![json!({"path": "/a"})],
+        _ => vec![json!({})],
+    }
+}
+
+#[test]
+fn the_table_has_the_keys_that_the_reader_knows() {
+    for shape in TABLE {
+        let mut known = BTreeSet::new();
+        for sample in samples(shape.name) {
+            let error = crate::Config::from_value(probe(shape.name, sample)).unwrap_err();
+            if error.kind() == crate::ErrorKind::Unavailable {
+                break;
+            }
+            let hint = error.hint().unwrap_or_default();
+            let list = hint.strip_prefix("allowed here: ");
+            let list = list.unwrap_or_else(|| panic!("{}: {error}", shape.name));
+            known.extend(list.split('"').skip(1).step_by(2).map(str::to_owned));
+        }
+        if known.is_empty() {
+            continue; // this version does not have the object
+        }
+        if shape.name == "action" && Support::ThisVersion.has(Feature::Proxy) {
+            known.insert("proxy".to_owned());
+        }
+        let schema = schema();
+        let properties = schema["definitions"][shape.name]["properties"].as_object();
+        let listed: BTreeSet<_> = properties.unwrap().keys().cloned().collect();
+        assert_eq!(listed, known, "{}", shape.name);
+    }
+}
+
+#[test]
+fn references_lead_somewhere() {
+    let schema = schema();
+    let text = schema.to_string();
+    for part in text.split("#/definitions/").skip(1) {
+        let name = part.split('"').next().unwrap();
+        assert!(schema["definitions"].get(name).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn the_published_schema_is_current() {
+    let published = include_str!("../../../../docs/howdah.schema.json");
+    assert!(
+        published.trim_end() == format!("{:#}", schema()),
+        "it is not; run `howdah schema > docs/howdah.schema.json`"
+    );
+}
