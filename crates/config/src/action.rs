@@ -2,6 +2,7 @@
 
 use crate::access::Access;
 use crate::address::Address;
+use crate::cors::Cors;
 use crate::error::Error;
 use crate::error_pages::ErrorPage;
 use crate::node::{Node, Object, Shown, quoted};
@@ -28,6 +29,8 @@ pub struct Action {
     pub error_pages: Vec<ErrorPage>,
     /// Whether responses get the fields that protect browsers.
     pub security_headers: bool,
+    /// Which other sites may read responses.
+    pub cors: Option<Cors>,
 }
 
 /// What takes a request.
@@ -85,6 +88,7 @@ impl Action {
             compress: object.boolean("compress")?.unwrap_or(true),
             access: Access::read(&object)?,
             error_pages: object.read("error_pages", ErrorPage::read_all)?.unwrap_or_default(),
+            cors: object.read("cors", Cors::read)?,
             security_headers: object.boolean("security_headers")?.unwrap_or(false),
         };
         object.end()?;

@@ -296,7 +296,20 @@ const TABLE: &[Shape] = &[
             Key("deny", Texts, "Addresses that may not", None),
             Key("basic_auth", Kind::Shape("basic_auth"), "Names and passwords", None),
             Key("error_pages", Named(&Text), "Files for errors, by status", None),
+            Key("cors", Kind::Shape("cors"), "Which other sites may read responses", None),
             Key("security_headers", Switch, "Add fields that protect browsers", None),
+        ],
+    },
+    Shape {
+        name: "cors",
+        required: &["origins"],
+        keys: &[
+            Key("origins", Texts, "Sites such as \"https://example.com\", or \"*\"", None),
+            Key("credentials", Switch, "Whether cookies and passwords may be sent", None),
+            Key("methods", Texts, "Methods that may be used", None),
+            Key("headers", Texts, "Header fields that may be sent", None),
+            Key("expose_headers", Texts, "Header fields that may be read", None),
+            Key("max_age", SECONDS, "Seconds that a browser may remember this", None),
         ],
     },
     Shape {

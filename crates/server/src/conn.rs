@@ -20,7 +20,9 @@ use crate::listener::{Accepted, AcceptedStream};
 use crate::message::{Added, Request, Response};
 use crate::php::dispatch;
 use crate::respond;
-use crate::route::{Decided, Decision, Router, error_pages, response_headers, security_headers};
+use crate::route::{
+    Decided, Decision, Router, cors, error_pages, response_headers, security_headers,
+};
 use crate::shard::Shard;
 use crate::variables::{Answer, Source};
 
@@ -84,7 +86,8 @@ impl Handler for Site {
                 Err(response) => decided.decision = Decision::Respond(response),
             }
         }
-        let Decided { decision, headers, compress, error_pages, security_headers, .. } = decided;
+        let Decided { decision, headers, compress, error_pages, security_headers, cors, .. } =
+            decided;
         let mut response = match decision {
             Decision::Respond(response) => response,
             Decision::Refuse(status, allow) => respond::error_allowing(status, allow),
@@ -98,6 +101,9 @@ impl Handler for Site {
         if !error_pages.is_empty() {
             let (files, now) = (&shard.files, router.now);
             error_pages::apply(error_pages, files, &exchange.request, now, &mut response);
+        }
+        if let Some(cors) = cors {
+            cors::apply(cors, &exchange.request, &mut response);
         }
         if security_headers {
             security_headers::apply(&mut response, exchange.request.connection.tls);

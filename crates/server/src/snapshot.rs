@@ -96,6 +96,8 @@ pub struct Action {
     pub error_pages: Vec<ErrorPage>,
     /// Whether responses get the fields that protect browsers.
     pub security_headers: bool,
+    /// Which other sites may read responses.
+    pub cors: Option<config::Cors>,
 }
 
 /// What takes a request.
@@ -325,6 +327,7 @@ fn compile_action(action: &config::Action, mime: &Arc<files::mime::MimeTypes>) -
         deny: action.access.deny.clone(),
         error_pages: { action.error_pages.iter() }.map(|page| compile_page(page, mime)).collect(),
         security_headers: action.security_headers,
+        cors: action.cors.clone(),
         auth: action.access.basic_auth.as_ref().map(|auth| Arc::new(BasicAuth::new(auth))),
     }
 }

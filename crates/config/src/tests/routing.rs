@@ -260,3 +260,23 @@ fn error_pages_are_files_by_status() {
     let alone = refusal(action(json!({"return": 301, "keep_query": true})));
     assert!(alone.contains("means nothing without \"location\""), "{alone}");
 }
+
+#[test]
+fn cors_names_its_origins() {
+    let cors = |value: Value| action(json!({"return": 200, "cors": value}));
+    let mut config = read(cors(json!({"origins": "https://A.example:8443", "credentials": true})));
+    let read = config.routes.remove(0).steps.remove(0).action.cors.expect("cors");
+    assert_eq!(read.origins, Some(vec!["https://a.example:8443".to_owned()]));
+    assert_eq!(read.methods, ["GET", "HEAD", "POST"]);
+    for (value, message) in [
+        (json!({}), "\"origins\" is missing"),
+        (json!({"origins": "*", "credentials": true}), "for all origins"),
+        (json!({"origins": ["*"]}), "is no origin"),
+        (json!({"origins": "https://a.example/"}), "is no origin"),
+        (json!({"origins": "null"}), "is no origin"),
+        (json!({"origins": "*", "methods": "A B"}), "must be a name of letters"),
+    ] {
+        let line = refusal(cors(value));
+        assert!(line.contains(message), "{line}");
+    }
+}

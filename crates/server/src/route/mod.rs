@@ -11,6 +11,7 @@
 //! Nothing here waits: routes are compared in memory, and files are looked up with calls that
 //! the cache mostly saves.
 
+pub mod cors;
 pub mod error_pages;
 mod forwarded;
 mod index;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use howdah_config::{ResponseHeader, Target};
+use howdah_config::{Cors, ResponseHeader, Target};
 use howdah_sys::log::{Level, Log};
 
 use crate::auth::BasicAuth;
@@ -73,6 +74,9 @@ pub struct Decided<'s> {
     pub error_pages: &'s [ErrorPage],
     /// An action on the way wants the fields that protect browsers.
     pub security_headers: bool,
+    /// Which other sites may read the response, as the last action on the way says that has
+    /// `cors`.
+    pub cors: Option<&'s Cors>,
     /// The action that waits for a password.
     held: Option<&'s Action>,
     /// How often the request was passed on.
@@ -118,6 +122,7 @@ impl<'s> Router<'s> {
             compress: true,
             error_pages: &[],
             security_headers: false,
+            cors: None,
             held: None,
             passes: 0,
         };
@@ -150,8 +155,12 @@ impl<'s> Router<'s> {
                     if !action.error_pages.is_empty() {
                         decided.error_pages = &action.error_pages;
                     }
+                    decided.cors = action.cors.as_ref().or(decided.cors);
                     if is_denied(action, request) {
                         refuse(403)
+                    } else if action.cors.is_some() && cors::is_preflight(request) {
+                        // Browsers ask without credentials, and before the request itself.
+                        Next::Over(Decision::Respond(Response::new(204, Body::Empty)))
                     } else if let Some(auth) = &action.auth {
                         decided.held = Some(action);
                         decided.decision = Decision::Authenticate(Arc::clone(auth));

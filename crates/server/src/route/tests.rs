@@ -321,3 +321,19 @@ fn a_redirect_keeps_the_query_if_it_is_told_to() {
     assert_eq!(routes.answer("/a"), (301, Some("/b".to_owned())));
     assert_eq!(routes.answer("/c?q"), (301, Some("/c?x&q".to_owned())));
 }
+
+#[test]
+fn a_browser_may_ask_for_its_rights_without_a_password() {
+    let routes = Routes::new(
+        r#"[{"action": {"cors": {"origins": "https://a.example"}, "return": 201,
+                        "basic_auth": {"users_file": "/none"}}}]"#,
+    );
+    let fields = [("Origin", "https://a.example"), ("Access-Control-Request-Method", "PUT")];
+    let mut asks = request("/", &fields);
+    let decided = routes.decide(&mut asks);
+    assert!(matches!(decided.decision, Decision::Authenticate(_)));
+    asks.method = Bytes::from_static(b"OPTIONS");
+    let decided = routes.decide(&mut asks);
+    let Decision::Respond(response) = &decided.decision else { panic!("{decided:?}") };
+    assert!(response.status == 204 && decided.cors.is_some());
+}

@@ -1,0 +1,76 @@
+//! `cors` of an action: which other sites may read responses.
+
+use crate::error::Error;
+use crate::node::Node;
+use crate::token::is_token;
+
+/// What browsers may let scripts of other sites do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cors {
+    /// Sites such as `https://example.com`, in lower case; all if `None`.
+    pub origins: Option<Vec<String>>,
+    /// Methods that may be used.
+    pub methods: Vec<String>,
+    /// Header fields that may be sent, beyond those that always may.
+    pub headers: Vec<String>,
+    /// Header fields that may be read, beyond those that always may.
+    pub expose_headers: Vec<String>,
+    /// Whether cookies and passwords may be sent.
+    pub credentials: bool,
+    /// Seconds that a browser may remember this.
+    pub max_age: Option<u64>,
+}
+
+impl Cors {
+    pub(crate) fn read(node: &Node<'_>) -> Result<Cors, Error> {
+        let object = node.object()?;
+        let origins = read_origins(&object.required("origins")?)?;
+        let credentials = object.boolean("credentials")?.unwrap_or(false);
+        if credentials && origins.is_none() {
+            return Err(node.invalid(
+                "has \"credentials\" for all origins, so that every site could act for its \
+                 visitors; name the origins",
+            ));
+        }
+        let methods = object.read("methods", read_tokens)?;
+        let cors = Cors {
+            origins,
+            methods: methods.unwrap_or_else(|| ["GET", "HEAD", "POST"].map(str::to_owned).into()),
+            headers: object.read("headers", read_tokens)?.unwrap_or_default(),
+            expose_headers: object.read("expose_headers", read_tokens)?.unwrap_or_default(),
+            credentials,
+            max_age: object.read("max_age", |age| age.seconds(0))?.map(|age| age.as_secs()),
+        };
+        object.end()?;
+        Ok(cors)
+    }
+}
+
+fn read_origins(node: &Node<'_>) -> Result<Option<Vec<String>>, Error> {
+    if node.value == "*" {
+        return Ok(None);
+    }
+    let read = |origin: Node<'_>| {
+        let text = origin.text()?;
+        let is_origin = text.split_once("://").is_some_and(|(scheme, host)| {
+            let fits = |byte: u8| byte.is_ascii_graphic() && !b"/,\"*?#@".contains(&byte);
+            is_token(scheme) && !host.is_empty() && host.bytes().all(fits)
+        });
+        match is_origin {
+            true => Ok(text.to_ascii_lowercase()),
+            false => Err(origin.invalid(
+                "is no origin; write a scheme and a host such as \"https://example.com\", \
+                 or \"*\" alone for all",
+            )),
+        }
+    };
+    node.strings()?.map(read).collect::<Result<_, _>>().map(Some)
+}
+
+fn read_tokens(node: &Node<'_>) -> Result<Vec<String>, Error> {
+    let read = |token: Node<'_>| match token.string()? {
+        text if is_token(text) => Ok(text.to_owned()),
+        _ => Err(token.invalid("must be a name of letters, digits and hyphens")),
+    };
+    node.strings()?.map(read).collect()
+}
