@@ -43,8 +43,10 @@ const AVAILABLE: &[Feature] = &[
     Feature::ListenThreads,
     Feature::MatchConditions,
     Feature::MimeTypes,
+    Feature::Proxy,
     Feature::ResponseHeaders,
     Feature::Rewrite,
+    Feature::Upstreams,
 ];
 
 /// Which features a document may use.

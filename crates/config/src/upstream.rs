@@ -11,6 +11,10 @@ pub struct Upstream {
     pub name: String,
     /// The servers in document order.
     pub servers: Vec<UpstreamServer>,
+    /// How many of the servers one request may be tried on.
+    pub tries: usize,
+    /// How many idle connections to each server a thread keeps.
+    pub keepalive: usize,
 }
 
 /// One server of an upstream.
@@ -34,8 +38,17 @@ impl Upstream {
         for (address, server) in object.required("servers")?.members()? {
             servers.push(UpstreamServer::read(address, &server)?);
         }
+        let tries = object.read("tries", |node| node.integer(1..=100))?.unwrap_or(1);
+        let keepalive = object.read("keepalive", |node| node.integer(0..=10_000))?.unwrap_or(0);
         object.end()?;
-        Ok(Upstream { name: name.to_owned(), servers })
+        // In range by the lines above.
+        let small = |number| usize::try_from(number).unwrap_or(1);
+        Ok(Upstream {
+            name: name.to_owned(),
+            servers,
+            tries: small(tries),
+            keepalive: small(keepalive),
+        })
     }
 }
 

@@ -19,6 +19,7 @@ use crate::limits::Limits;
 use crate::listener::{Accepted, AcceptedStream};
 use crate::message::{Added, Request, Response};
 use crate::php::dispatch;
+use crate::proxy;
 use crate::respond;
 use crate::route::{
     Decided, Decision, Router, cors, error_pages, response_headers, security_headers,
@@ -96,6 +97,14 @@ impl Handler for Site {
                 // Boxed: most requests are for files, and need not pay for its size.
                 let run = dispatch::run(shard, &snapshot, &application, &script, exchange);
                 Box::pin(run).await
+            }
+            Decision::Proxy(upstream) => {
+                let http = &snapshot.config.settings.http;
+                let buffer = proxy::Buffer {
+                    memory: http.body_buffer_size,
+                    directory: http.body_temp_path.as_deref().unwrap_or(&shard.shared.tmp),
+                };
+                Box::pin(proxy::run(&shard.proxy, &upstream, &buffer, exchange)).await
             }
         };
         if !error_pages.is_empty() {

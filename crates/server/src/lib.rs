@@ -1,7 +1,7 @@
-//! The data plane: connections, routes, files, PHP dispatch.
+//! The data plane: connections, routes, files, PHP dispatch, other servers.
 //!
 //! A request's way through this crate, in the order of the modules that it meets:
-//! `listener` → `conn` → `http1` → `route` → (`files` | `php`) → `respond`
+//! `listener` → `conn` → `http1` → `route` → (`files` | `php` | `proxy`) → `respond`
 //! → `compress`.
 //!
 //! `router` is the process around it: threads (`shard`), configuration, applications.
@@ -19,6 +19,7 @@ pub mod limits;
 mod listener;
 pub mod message;
 pub mod php;
+pub mod proxy;
 pub mod respond;
 mod route;
 pub mod router;

@@ -27,6 +27,8 @@ use crate::listener::{self, Accepted, Socket};
 use crate::php::application::{Instance, Key, Queue};
 use crate::php::pending::Failure;
 use crate::php::thread::{Ask, PhpThread};
+use crate::proxy::Timeouts;
+use crate::proxy::thread::ProxyThread;
 use crate::route::Scratch;
 use crate::snapshot::Snapshot;
 
@@ -161,6 +163,8 @@ pub struct Shard {
     lines: RefCell<Lines>,
     /// PHP.
     pub php: Rc<PhpThread>,
+    /// Other HTTP servers.
+    pub proxy: Rc<ProxyThread>,
     /// All threads, to hand connections over.
     pub handles: Arc<[Handle]>,
     /// Lets connections end whose listener is gone.
@@ -244,12 +248,14 @@ fn run(
     };
     let php = PhpThread::new(number, Arc::clone(&shared.log), ask);
     PHP.set(Some(Rc::clone(&php)));
+    let proxy = ProxyThread::new(Arc::clone(&shared.log), Timeouts::default());
     let shard = Rc::new(Shard {
         shared,
         files: Files::new(files::Limits::default()),
         scratch: RefCell::default(),
         lines: RefCell::default(),
         php,
+        proxy,
         counters: Arc::clone(&handles[number as usize].counters),
         handles,
         drain: Drain::new(),

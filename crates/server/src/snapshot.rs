@@ -19,6 +19,7 @@ use crate::files;
 use crate::limits::Limits;
 use crate::php::application::Queue;
 use crate::php::target::Target;
+use crate::proxy::upstream::Upstream;
 use crate::route::{Index, location};
 
 /// A compiled configuration.
@@ -32,6 +33,8 @@ pub struct Snapshot {
     pub routes: HashMap<String, Route>,
     /// Applications by name.
     pub applications: HashMap<String, Arc<Application>>,
+    /// Upstreams by name.
+    pub upstreams: HashMap<String, Arc<Upstream>>,
     /// Where requests are logged.
     pub access_log: Option<AccessLog>,
 }
@@ -107,8 +110,8 @@ pub enum ActionKind {
     Pass(CompiledPass),
     /// An answer without a body of interest.
     Return(Return),
-    /// Another HTTP server. Refused by `howdah-config` until there is a proxy.
-    Proxy(config::Address),
+    /// Another HTTP server.
+    Proxy(Arc<Upstream>),
     /// Files.
     Share(Box<Share>),
 }
@@ -231,9 +234,14 @@ impl Snapshot {
                 (application.name.clone(), Arc::new(compiled))
             })
             .collect();
+        let upstreams = config
+            .upstreams
+            .iter()
+            .map(|upstream| (upstream.name.clone(), Arc::new(Upstream::new(upstream))))
+            .collect();
         let access_log = config.access_log.as_ref().zip(log);
         let access_log = access_log.map(|(config, file)| AccessLog::new(config, file));
-        Snapshot { config, listeners, routes, applications, access_log }
+        Snapshot { config, listeners, routes, applications, upstreams, access_log }
     }
 }
 
@@ -310,7 +318,9 @@ fn compile_action(action: &config::Action, mime: &Arc<files::mime::MimeTypes>) -
     let kind = match &action.kind {
         config::ActionKind::Pass(pass) => ActionKind::Pass(compile_pass(pass)),
         config::ActionKind::Return(answer) => ActionKind::Return(compile_return(answer)),
-        config::ActionKind::Proxy(address) => ActionKind::Proxy(address.clone()),
+        config::ActionKind::Proxy(address) => {
+            ActionKind::Proxy(Arc::new(Upstream::single(address)))
+        }
         config::ActionKind::Share(share) => ActionKind::Share(Box::new(Share {
             paths: share.paths.iter().map(|path| compile_path(path, share, mime)).collect(),
             chroot: share.chroot.clone(),

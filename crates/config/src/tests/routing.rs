@@ -173,12 +173,17 @@ fn an_upstream_has_servers_with_weights() {
     let weights: Vec<f64> =
         config.upstreams[0].servers.iter().map(|server| server.weight).collect();
     assert_eq!(weights, [1.0, 0.5]);
+    assert_eq!((config.upstreams[0].tries, config.upstreams[0].keepalive), (1, 0));
+    let config = read(json!({"upstreams": {"u": {"servers": {}, "tries": 3, "keepalive": 16}}}));
+    assert_eq!((config.upstreams[0].tries, config.upstreams[0].keepalive), (3, 16));
     for (upstream, message) in [
         (json!({}), "/upstreams/u: \"servers\" is missing"),
         (json!({"servers": {"x": {}}}), "/upstreams/u/servers/x: \"x\" is no address"),
         (json!({"servers": {"*:1": {"weight": -1}}}), "must be between 0 and 1000000, but is -1"),
         (json!({"servers": {"*:1": {"weight": 1_000_001}}}), "must be between 0 and 1000000"),
         (json!({"servers": {"*:1": {"weight": "1"}}}), "must be a number"),
+        (json!({"servers": {}, "tries": 0}), "must be between 1 and 100, but is 0"),
+        (json!({"servers": {}, "keepalive": -1}), "must be between 0 and 10000, but is -1"),
     ] {
         let line = refusal(json!({"upstreams": {"u": upstream}}));
         assert!(line.contains(message), "{line}");

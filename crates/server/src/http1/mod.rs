@@ -34,13 +34,13 @@ mod drain;
 mod file;
 mod linger;
 mod link;
-mod read;
+pub(crate) mod read;
 mod reason;
 mod refusal;
 mod requests;
 mod respond;
 mod send;
-mod timer;
+pub(crate) mod timer;
 mod write;
 
 #[cfg(test)]

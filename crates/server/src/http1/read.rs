@@ -21,7 +21,7 @@ thread_local! {
 
 /// Received bytes.
 #[derive(Default)]
-pub(super) struct Input {
+pub(crate) struct Input {
     bytes: BytesMut,
 }
 

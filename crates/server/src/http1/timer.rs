@@ -12,7 +12,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The timer of a connection.
 #[derive(Default)]
-pub(super) struct Timer {
+pub(crate) struct Timer {
     sleep: Option<Pin<Box<Sleep>>>,
 }
 

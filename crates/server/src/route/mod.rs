@@ -3,9 +3,9 @@
 //! 1. Trusted proxies tell who the client is (`forwarded`).
 //! 2. The listener passes the request on; in each route the first step whose conditions hold
 //!    (`matching`) has an action. In a long route only steps that can hold are compared (`index`).
-//! 3. The action may be for some clients only. It may rewrite the path (`rewrite`). Then it passes the request on again, or it is
-//!    the last one: an answer (`location`), an application, or a file (`share`), whose fallback is
-//!    another action.
+//! 3. The action may be for some clients only. It may rewrite the path (`rewrite`). Then it passes
+//!    the request on again, or it is the last one: an answer (`location`), an application, another
+//!    server, or a file (`share`), whose fallback is another action.
 //! 4. The last action's `response_headers` change the response.
 //!
 //! Nothing here waits: routes are compared in memory, and files are looked up with calls that
@@ -36,6 +36,7 @@ use crate::body::Body;
 use crate::files::{Files, Now};
 use crate::message::{Request, Response};
 use crate::php::target::Script;
+use crate::proxy::upstream::Upstream;
 use crate::snapshot::{
     Action, ActionKind, Application, CompiledPass, ErrorPage, Location, Return, Snapshot, Step,
 };
@@ -57,6 +58,8 @@ pub enum Decision {
     Authenticate(Arc<BasicAuth>),
     /// A script answers.
     Php(Arc<Application>, Script),
+    /// Another HTTP server answers.
+    Proxy(Arc<Upstream>),
     /// An error: its status, and what `Allow` says.
     Refuse(u16, Option<&'static str>),
 }
@@ -212,7 +215,10 @@ impl<'s> Router<'s> {
                     _ => refuse(404),
                 }
             }
-            Target::Upstream(_) => refuse(502),
+            Target::Upstream(name) => match self.snapshot.upstreams.get(name) {
+                Some(upstream) => Next::Over(Decision::Proxy(Arc::clone(upstream))),
+                None => refuse(404),
+            },
         }
     }
 
@@ -271,7 +277,7 @@ impl<'s> Router<'s> {
         match &action.kind {
             ActionKind::Pass(pass) => Next::Pass(pass),
             ActionKind::Return(answer) => Next::Over(self.answer(answer, request)),
-            ActionKind::Proxy(_) => refuse(502),
+            ActionKind::Proxy(upstream) => Next::Over(Decision::Proxy(Arc::clone(upstream))),
             ActionKind::Share(share) => match self.share(share, request) {
                 Ok(decision) => Next::Over(decision),
                 Err(reason) => match &share.fallback {

@@ -25,6 +25,7 @@ impl Routes {
         let document = format!(
             r#"{{"listeners": {{"*:80": {{"pass": "{pass}"}}}}, "routes": {routes},
                  "settings": {{"http": {{"log_route": {log_route}}}}},
+                 "upstreams": {{"one": {{"servers": {{"127.0.0.1:1": {{}}}}}}}},
                  "applications": {{"app": {{"type": "php", "root": "/www", "script": "i.php"}}}}}}"#
         );
         let config = howdah_config::parse(document.as_bytes()).unwrap();
@@ -64,6 +65,7 @@ impl Routes {
             Decision::Refuse(status, _) => (status, None),
             Decision::Authenticate(_) => (401, None),
             Decision::Php(_, script) => panic!("a script: {script:?}"),
+            Decision::Proxy(upstream) => panic!("{upstream}"),
         }
     }
 
@@ -336,4 +338,22 @@ fn a_browser_may_ask_for_its_rights_without_a_password() {
     let decided = routes.decide(&mut asks);
     let Decision::Respond(response) = &decided.decision else { panic!("{decided:?}") };
     assert!(response.status == 204 && decided.cors.is_some());
+}
+
+#[test]
+fn hardening_38_no_part_of_a_request_makes_an_address() {
+    let routes = Routes::new(
+        r#"[{"match": {"uri": "/fixed"}, "action": {"proxy": "http://unix:/run/x"}},
+            {"action": {"pass": "$arg_to"}}]"#,
+    );
+    let upstream = |target: &str| match routes.decide(&mut request(target, &[])).decision {
+        Decision::Proxy(upstream) => Some(upstream.to_string()),
+        _ => None,
+    };
+    assert_eq!(upstream("/fixed?to=upstreams/two").as_deref(), Some("http://unix:/run/x"));
+    assert_eq!(upstream("/?to=upstreams%2Fone").as_deref(), Some("upstreams/one"));
+    for to in ["upstreams%2Ftwo", "http:%2F%2F10.0.0.1:80", "unix:%2Frun%2Fx", "10.0.0.1:80"] {
+        assert_eq!(routes.status(&format!("/?to={to}")), 404, "{to}");
+    }
+    assert_eq!(routes.status("/?to=upstreams%2F127.0.0.1:1"), 404);
 }

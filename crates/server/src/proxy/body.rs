@@ -1,0 +1,197 @@
+//! The body of an upstream's response, at the pace of the client.
+
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use super::conversation::Conversation;
+use super::response::{Length, Malformed};
+use super::thread::ProxyThread;
+use super::{Attempt, Failure};
+use crate::body::{Body, BodyStream};
+use crate::http1::framing::{Chunked, Decoded};
+
+/// What is needed to keep the connection when the body has ended.
+pub struct Home {
+    /// The thread's connections.
+    pub thread: Rc<ProxyThread>,
+    /// Whose request it was; for the log.
+    pub attempt: Attempt,
+    /// Whether the connection may be used again.
+    pub keep: bool,
+}
+
+/// The body that follows a head.
+pub fn body(mut conversation: Conversation, length: Length, home: Home) -> Result<Body, Malformed> {
+    let framing = match length {
+        Length::None(announced) => {
+            home.take_back(conversation);
+            return Ok(announced.map_or(Body::Empty, |len| Body::Stream(Box::new(Unsent(len)))));
+        }
+        Length::Known(len) => {
+            if let Ok(len) = usize::try_from(len)
+                && conversation.input().as_bytes().len() >= len
+            {
+                let bytes = conversation.input().take(len);
+                home.take_back(conversation);
+                return Ok(bytes.into());
+            }
+            Framing::Known(len)
+        }
+        Length::Chunked => Framing::Chunked(Chunked::new()),
+        Length::Close => Framing::Close,
+    };
+    let active = Some((conversation, home));
+    let mut body = ResponseBody { active, framing, pieces: VecDeque::new() };
+    // Nonsense that came along with the head can still be answered with an error.
+    if let Framing::Chunked(_) = body.framing
+        && body.decode()?
+    {
+        let whole: Vec<u8> = body.pieces.iter().flatten().copied().collect();
+        body.take_back();
+        return Ok(Bytes::from(whole).into());
+    }
+    Ok(Body::Stream(Box::new(body)))
+}
+
+impl Home {
+    /// Keeps a connection on which nothing is left, or closes it.
+    fn take_back(&self, conversation: Conversation) {
+        if self.keep
+            && let Some(stream) = conversation.into_idle()
+        {
+            let Attempt { upstream, address, .. } = &self.attempt;
+            self.thread.keep(address, stream, upstream.keepalive);
+        }
+    }
+}
+
+/// A body that an answer to HEAD would have.
+struct Unsent(u64);
+
+impl BodyStream for Unsent {
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        Poll::Ready(None)
+    }
+
+    fn len(&self) -> Option<u64> {
+        Some(self.0)
+    }
+}
+
+struct ResponseBody {
+    /// `None` after the end.
+    active: Option<(Conversation, Home)>,
+    framing: Framing,
+    /// Taken out of the chunks already.
+    pieces: VecDeque<Bytes>,
+}
+
+enum Framing {
+    /// So many bytes are left.
+    Known(u64),
+    Chunked(Chunked),
+    Close,
+}
+
+impl ResponseBody {
+    /// Takes bytes of the body out of what has come. Whether that was the end.
+    fn decode(&mut self) -> Result<bool, Malformed> {
+        let Some((conversation, _)) = &mut self.active else { return Ok(true) };
+        let input = conversation.input();
+        match &mut self.framing {
+            Framing::Known(left) => {
+                let bytes = input.take(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= bytes.len() as u64; // no more than that was taken
+                self.pieces.extend((!bytes.is_empty()).then_some(bytes));
+                Ok(*left == 0)
+            }
+            Framing::Close => {
+                let bytes = input.take(usize::MAX);
+                self.pieces.extend((!bytes.is_empty()).then_some(bytes));
+                Ok(false)
+            }
+            Framing::Chunked(chunked) => loop {
+                match chunked.decode(input.as_bytes()) {
+                    Ok(Decoded::Data { skip, len }) => {
+                        input.skip(skip);
+                        self.pieces.push_back(input.take(len));
+                    }
+                    Ok(Decoded::NeedMore) => {
+                        input.clear();
+                        return Ok(false);
+                    }
+                    Ok(Decoded::End(len)) => {
+                        input.skip(len);
+                        return Ok(true);
+                    }
+                    Err(_) => return Err(Malformed("the chunks of the body are no chunks")),
+                }
+            },
+        }
+    }
+
+    /// The body has ended well.
+    fn take_back(&mut self) {
+        if let Some((conversation, home)) = self.active.take() {
+            home.take_back(conversation);
+        }
+    }
+
+    /// The body has ended badly: the connection is closed, and the client's will be cut.
+    fn fail(&mut self, failure: Failure) -> io::Error {
+        if let Some((_, home)) = self.active.take() {
+            home.attempt.complain(&home.thread, &failure);
+        }
+        io::Error::other("the upstream's response was cut")
+    }
+}
+
+impl BodyStream for ResponseBody {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        loop {
+            if let Some(piece) = self.pieces.pop_front() {
+                return Poll::Ready(Some(Ok(piece)));
+            }
+            match self.decode() {
+                Ok(true) if self.pieces.is_empty() => {
+                    self.take_back();
+                    return Poll::Ready(None);
+                }
+                Ok(true) => {
+                    self.take_back();
+                    continue;
+                }
+                Ok(false) if !self.pieces.is_empty() => continue,
+                Ok(false) => {}
+                Err(malformed) => return Poll::Ready(Some(Err(self.fail(malformed.into())))),
+            }
+            let Some((conversation, _)) = &mut self.active else { return Poll::Ready(None) };
+            match conversation.poll_more(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(true)) => {}
+                Poll::Ready(Ok(false)) if matches!(self.framing, Framing::Close) => {
+                    self.active = None;
+                }
+                Poll::Ready(Ok(false)) => {
+                    return Poll::Ready(Some(Err(self.fail(Failure::Closed))));
+                }
+                Poll::Ready(Err(failure)) => {
+                    return Poll::Ready(Some(Err(self.fail(failure))));
+                }
+            }
+        }
+    }
+
+    fn len(&self) -> Option<u64> {
+        match self.framing {
+            Framing::Known(left) => {
+                Some(left + self.pieces.iter().map(|p| p.len() as u64).sum::<u64>())
+            }
+            Framing::Chunked(_) | Framing::Close => None,
+        }
+    }
+}

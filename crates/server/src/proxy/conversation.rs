@@ -1,0 +1,257 @@
+//! One request and its response on one connection to an upstream.
+//!
+//! Both directions move at the same time: an upstream may answer before it has read all of the
+//! request, and some only read on when their answer is taken.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use tokio::io::AsyncWrite;
+use tokio::time::Instant;
+
+use super::response::{self, Head, Malformed, Scan};
+use super::transport::Stream;
+use super::{Failure, Timeouts};
+use crate::http1::read::Input;
+use crate::http1::timer::Timer;
+use crate::php::body::RequestBody;
+
+/// Bytes of a body that leave in one write with the head.
+const JOINED: usize = 16 * 1024;
+/// Bytes read from a file at once.
+const PIECE: usize = 64 * 1024;
+/// Interim responses that one request may bring.
+const MOST_INTERIM: u32 = 32;
+
+/// A request body that can be sent more than once.
+#[derive(Debug, Clone)]
+pub enum Content {
+    /// In memory.
+    Memory(Bytes),
+    /// In a file, from its start.
+    File(Rc<File>, u64),
+}
+
+impl Content {
+    /// Number of bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Content::Memory(bytes) => bytes.len() as u64,
+            Content::File(_, len) => *len,
+        }
+    }
+}
+
+impl From<RequestBody> for Content {
+    fn from(body: RequestBody) -> Self {
+        match body {
+            RequestBody::Memory(bytes) => Content::Memory(bytes),
+            RequestBody::File(file, len) => Content::File(Rc::new(file), len),
+        }
+    }
+}
+
+/// See the module.
+pub struct Conversation {
+    stream: Stream,
+    input: Input,
+    scan: Scan,
+    upload: Upload,
+    timeouts: Timeouts,
+    timer: Timer,
+    /// When the wait that is going on ends.
+    deadline: Option<Instant>,
+    interim: u32,
+    /// Some byte of a response has come.
+    answered: bool,
+    to_head: bool,
+}
+
+/// What is still to be sent.
+struct Upload {
+    /// Goes next.
+    piece: Bytes,
+    content: Content,
+    /// Bytes of the content that are sent or in `piece`.
+    at: u64,
+    state: UploadState,
+}
+
+enum UploadState {
+    Going,
+    Sent,
+    Failed(io::Error),
+}
+
+impl Upload {
+    fn new(mut head: Vec<u8>, content: Content) -> Self {
+        let mut at = 0;
+        if let Content::Memory(bytes) = &content
+            && bytes.len() <= JOINED
+        {
+            head.extend_from_slice(bytes);
+            at = bytes.len() as u64;
+        }
+        Upload { piece: head.into(), content, at, state: UploadState::Going }
+    }
+
+    /// Makes the next piece; false if there is none.
+    fn refill(&mut self) -> io::Result<bool> {
+        let rest = self.content.len().saturating_sub(self.at);
+        if rest == 0 {
+            return Ok(false);
+        }
+        self.piece = match &self.content {
+            Content::Memory(bytes) => bytes.clone(), // more than was joined to the head: all of it
+            Content::File(file, _) => {
+                let mut piece = vec![0; rest.min(PIECE as u64) as usize];
+                file.read_exact_at(&mut piece, self.at)?;
+                piece.into()
+            }
+        };
+        self.at += self.piece.len() as u64;
+        Ok(true)
+    }
+}
+
+impl Conversation {
+    /// Begins; nothing is sent before the first poll. `to_head`: the request is HEAD.
+    pub fn new(
+        stream: Stream,
+        head: Vec<u8>,
+        content: Content,
+        to_head: bool,
+        timeouts: &Timeouts,
+    ) -> Self {
+        Conversation {
+            stream,
+            input: Input::default(),
+            scan: Scan::default(),
+            upload: Upload::new(head, content),
+            timeouts: timeouts.clone(),
+            timer: Timer::default(),
+            deadline: None,
+            interim: 0,
+            answered: false,
+            to_head,
+        }
+    }
+
+    /// The next head, interim or final. The body, if it is final, follows in [`Self::input`].
+    pub fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Head, Failure>> {
+        loop {
+            let found = match self.input.is_empty() {
+                true => None,
+                false => self.scan.advance(self.input.as_bytes())?,
+            };
+            if let Some(len) = found {
+                self.scan = Scan::default();
+                let head = response::parse(&self.input.take(len), self.to_head)?;
+                if head.status < 200 {
+                    self.interim += 1;
+                    if self.interim > MOST_INTERIM {
+                        return Poll::Ready(Err(Malformed("too many interim responses").into()));
+                    }
+                } else {
+                    self.deadline = None;
+                }
+                return Poll::Ready(Ok(head));
+            }
+            self.poll_upload(cx);
+            match self.input.poll_read(&mut self.stream, cx) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(self.ended())),
+                Poll::Ready(Ok(_)) => {
+                    self.answered = true;
+                    continue;
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(Failure::Read(error))),
+                Poll::Pending => {}
+            }
+            let (patience, timeout) = match self.upload.state {
+                UploadState::Going => (self.timeouts.send, Failure::SendTimeout),
+                _ => (self.timeouts.first_byte, Failure::HeadTimeout),
+            };
+            ready!(self.poll_deadline(cx, patience));
+            return Poll::Ready(Err(timeout));
+        }
+    }
+
+    /// Reads more of the body into [`Self::input`]. `false` at the end of the connection.
+    pub fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Failure>> {
+        self.poll_upload(cx);
+        match self.input.poll_read(&mut self.stream, cx) {
+            Poll::Ready(Ok(read)) => {
+                self.deadline = None;
+                Poll::Ready(Ok(read > 0))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(Failure::Read(error))),
+            Poll::Pending => {
+                ready!(self.poll_deadline(cx, self.timeouts.read));
+                Poll::Ready(Err(Failure::ReadTimeout))
+            }
+        }
+    }
+
+    /// What has come and is not used yet.
+    pub fn input(&mut self) -> &mut Input {
+        &mut self.input
+    }
+
+    /// Whether any byte of a response has come.
+    pub fn answered(&self) -> bool {
+        self.answered
+    }
+
+    /// The connection, if the request was sent in full and nothing is left on it.
+    pub fn into_idle(self) -> Option<Stream> {
+        let sent = matches!(self.upload.state, UploadState::Sent);
+        (sent && self.input.is_empty()).then_some(self.stream)
+    }
+
+    /// Why there is no response.
+    fn ended(&mut self) -> Failure {
+        match std::mem::replace(&mut self.upload.state, UploadState::Sent) {
+            UploadState::Failed(error) => Failure::Send(error),
+            _ => Failure::Closed,
+        }
+    }
+
+    /// Sends as much as the upstream takes. An upstream that takes no more may still have
+    /// answered, so a failure is kept until nothing more can be read.
+    fn poll_upload(&mut self, cx: &mut Context<'_>) {
+        while let UploadState::Going = self.upload.state {
+            self.upload.state = match self.poll_write(cx) {
+                Poll::Pending => return,
+                Poll::Ready(Ok(true)) => UploadState::Going,
+                Poll::Ready(Ok(false)) => UploadState::Sent,
+                Poll::Ready(Err(error)) => UploadState::Failed(error),
+            };
+            self.deadline = None;
+        }
+    }
+
+    /// Writes once. `false` if everything is sent.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if self.upload.piece.is_empty() && !self.upload.refill()? {
+            return Poll::Ready(Ok(false));
+        }
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.upload.piece))?;
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        self.upload.piece.advance(written.min(self.upload.piece.len()));
+        Poll::Ready(Ok(true))
+    }
+
+    /// Ready when `patience` has passed without progress.
+    fn poll_deadline(&mut self, cx: &mut Context<'_>, patience: Duration) -> Poll<()> {
+        let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + patience);
+        self.timer.poll(cx, deadline)
+    }
+}

@@ -1,0 +1,92 @@
+//! The head that an upstream gets: written anew from what was understood, never copied, so that
+//! the upstream cannot read another request than we have decided about.
+//!
+//! As in Unit the target is the one that was sent, unless a route has changed the path; `Host` is
+//! the client's, and nothing is added about the client. Fields that belong to the connection
+//! (RFC 9110, 7.6.1) and those that frame the body stay here; we write our own.
+
+use bytes::Bytes;
+use howdah_config::Address;
+
+use super::hop::Nominated;
+use crate::http1::target::Target;
+use crate::message::Request;
+
+/// Fields of a request that are not passed on, beside those of the connection.
+const NOT_PASSED: [&[u8]; 2] = [b"content-length", b"expect"];
+
+/// Writes a head for a body of `body` bytes. `keep` asks the upstream to leave the connection open.
+/// `None` if a route has rewritten the path to nothing, which no target can say.
+pub fn head(request: &Request, address: &Address, body: u64, keep: bool) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(512 + request.target.len());
+    out.extend_from_slice(&request.method);
+    out.push(b' ');
+    target(request, &mut out)?;
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+    if request.fields.get("host").is_none() {
+        // HTTP/1.1 demands one, and only HTTP/1.0 goes without.
+        let host = match address {
+            Address::Inet(inet) => inet.to_string(),
+            Address::Unix(_) | Address::Abstract(_) => "localhost".to_owned(),
+        };
+        field(&mut out, b"Host", host.as_bytes());
+    }
+    field(&mut out, b"Connection", if keep { b"keep-alive" } else { b"close" });
+    let nominated = Nominated::of(request.fields.get_all("connection"));
+    let mut framed = body > 0;
+    for (name, value) in request.fields.iter() {
+        let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+        framed |= is(b"content-length") || is(b"transfer-encoding");
+        if !nominated.is_hop_by_hop(name) && !NOT_PASSED.iter().any(|other| is(other)) {
+            field(&mut out, name, value);
+        }
+    }
+    if framed {
+        field(&mut out, b"Content-Length", body.to_string().as_bytes());
+    }
+    out.extend_from_slice(b"\r\n");
+    Some(out)
+}
+
+/// Whether a second try cannot do what the first one has done already (RFC 9110, 9.2.2).
+pub fn is_idempotent(method: &Bytes) -> bool {
+    matches!(method.as_ref(), b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE" | b"PUT" | b"DELETE")
+}
+
+/// Name and value were checked by the protocol that read them, or are our own.
+fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for part in [name, b": ", value, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+}
+
+fn target(request: &Request, out: &mut Vec<u8>) -> Option<()> {
+    let sent = Target::parse(&request.target).ok();
+    if sent.is_some_and(|sent| sent.path(&request.target) == request.path) {
+        out.extend_from_slice(&request.target);
+        return Some(());
+    }
+    if request.path.is_empty() {
+        return None;
+    }
+    for &byte in &request.path {
+        // What a path may hold as it is (RFC 3986, 3.3).
+        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&byte) {
+            out.push(byte);
+        } else {
+            const HEX: &[u8; 16] = b"0123456789ABCDEF";
+            // Four bits are always an index of the sixteen digits.
+            let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
+            out.extend_from_slice(&[b'%', high, low]);
+        }
+    }
+    if !request.query.is_empty() {
+        out.push(b'?');
+        out.extend_from_slice(&request.query);
+    }
+    Some(())
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

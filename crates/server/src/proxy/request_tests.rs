@@ -1,0 +1,98 @@
+use super::*;
+use crate::message::Version;
+use crate::route::fixture::request;
+
+fn written(request: &Request, body: u64, keep: bool) -> String {
+    let address = Address::Inet(([127, 0, 0, 1], 8080).into());
+    let head = head(request, &address, body, keep).expect("a target");
+    String::from_utf8(head).expect("a head in ASCII")
+}
+
+fn with(fields: &[(&str, &str)]) -> Request {
+    request("/a%20b/?c=d%2F", fields)
+}
+
+#[test]
+fn target_host_and_fields_are_those_of_the_client() {
+    let request = with(&[("Host", "example.org:81"), ("X-A", "1"), ("x-a", "2")]);
+    assert_eq!(
+        written(&request, 0, false),
+        "GET /a%20b/?c=d%2F HTTP/1.1\r\nConnection: close\r\nHost: example.org:81\r\nX-A: 1\r\n\
+         x-a: 2\r\n\r\n"
+    );
+}
+
+#[test]
+fn a_request_without_host_gets_one() {
+    let old = Request { version: Version::Http10, ..with(&[]) };
+    assert!(
+        written(&old, 0, true).contains("\r\nHost: 127.0.0.1:8080\r\nConnection: keep-alive\r\n")
+    );
+}
+
+#[test]
+fn hardening_29_the_body_is_framed_by_us_alone() {
+    for fields in [
+        &[("Transfer-Encoding", "chunked")][..],
+        &[("Content-Length", "5")],
+        &[("content-length", "005"), ("Expect", "100-continue"), ("TE", "trailers")],
+    ] {
+        let written = written(&with(fields), 5, false).to_ascii_lowercase();
+        assert_eq!(written.matches("content-length").count(), 1, "{written}");
+        assert!(written.ends_with("\r\ncontent-length: 5\r\n\r\n"), "{written}");
+        for name in ["transfer-encoding", "expect", "te:", "trailer"] {
+            assert!(!written.contains(&format!("\r\n{name}")), "{written}");
+        }
+    }
+    assert!(written(&with(&[("Content-Length", "0")]), 0, false).contains("Content-Length: 0\r\n"));
+    assert!(!written(&with(&[]), 0, false).contains("Content-Length"));
+}
+
+#[test]
+fn hardening_31_only_fields_of_the_connection_end_with_it() {
+    let written = written(
+        &with(&[
+            ("Connection", "close, X-Forwarded-For, Authorization, x-hop"),
+            ("Connection", "Host, Content-Length,, X-Real-IP"),
+            ("Host", "example.org"),
+            ("X-Forwarded-For", "10.0.0.1"),
+            ("Authorization", "Basic x"),
+            ("X-Real-IP", "10.0.0.1"),
+            ("X-Hop", "1"),
+            ("Keep-Alive", "timeout=5"),
+            ("Proxy-Connection", "keep-alive"),
+            ("TE", "trailers"),
+            ("Trailer", "X"),
+            ("Upgrade", "websocket"),
+            ("HTTP2-Settings", "x"),
+        ]),
+        3,
+        false,
+    );
+    assert_eq!(
+        written,
+        "GET /a%20b/?c=d%2F HTTP/1.1\r\nConnection: close\r\nHost: example.org\r\n\
+         X-Forwarded-For: 10.0.0.1\r\nAuthorization: Basic x\r\nX-Real-IP: 10.0.0.1\r\n\
+         Content-Length: 3\r\n\r\n"
+    );
+}
+
+#[test]
+fn a_rewritten_path_is_encoded_and_keeps_the_query() {
+    let line = |path: &'static [u8]| {
+        let request = Request { path: Bytes::from_static(path), ..with(&[]) };
+        written(&request, 0, false).lines().next().map(str::to_owned)
+    };
+    assert_eq!(line(b"/foo/foo").as_deref(), Some("GET /foo/foo?c=d%2F HTTP/1.1"));
+    // Hardening 22 and 23: what a path has decoded neither ends it nor adds a line.
+    assert_eq!(
+        line(b"/a?b#c%2e/\r\nX: y \xff").as_deref(),
+        Some("GET /a%3Fb%23c%252e/%0D%0AX:%20y%20%FF?c=d%2F HTTP/1.1")
+    );
+}
+
+#[test]
+fn a_path_of_nothing_is_no_target() {
+    let request = Request { path: Bytes::new(), ..with(&[]) };
+    assert_eq!(head(&request, &Address::Abstract("a".to_owned()), 0, false), None);
+}

@@ -1,0 +1,101 @@
+//! Connections to upstreams: TCP or a unix socket.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use howdah_config::Address;
+use socket2::{Domain, SockAddr, Socket, Type};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+/// How long to wait before the next try while the backlog of a unix socket is full.
+const BACKLOG_PAUSE: Duration = Duration::from_millis(5);
+
+/// A connection.
+#[derive(Debug)]
+pub enum Stream {
+    /// TCP.
+    Tcp(TcpStream),
+    /// Unix domain.
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// Connects. The caller limits the time.
+    pub async fn connect(address: &Address) -> io::Result<Stream> {
+        let name = match address {
+            Address::Inet(inet) => {
+                let stream = TcpStream::connect(inet).await?;
+                stream.set_nodelay(true)?;
+                return Ok(Stream::Tcp(stream));
+            }
+            Address::Unix(path) => SockAddr::unix(path)?,
+            Address::Abstract(name) => SockAddr::unix(format!("\0{name}"))?,
+        };
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        // The kernel does not let a unix socket wait for room in the backlog: it says EAGAIN.
+        loop {
+            match socket.connect(&name) {
+                Ok(()) => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    tokio::time::sleep(BACKLOG_PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Stream::Unix(UnixStream::from_std(socket.into())?))
+    }
+
+    /// Whether an idle connection can be used: still open, and nothing came that nobody asked for.
+    pub fn is_quiet(&self) -> bool {
+        let mut byte = [0];
+        let read = match self {
+            Stream::Tcp(stream) => stream.try_read(&mut byte),
+            Stream::Unix(stream) => stream.try_read(&mut byte),
+        };
+        matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Stream::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Stream::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Stream::Unix(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
