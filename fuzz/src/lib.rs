@@ -15,6 +15,7 @@ pub mod control;
 pub mod files;
 pub mod http1;
 pub mod php;
+pub mod proxy;
 pub mod sys;
 pub mod wire;
 
@@ -52,6 +53,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("php_params", php::params),
     ("php_response", php::response),
     ("php_script", php::script),
+    ("proxy_response", proxy::response),
     ("sys_log", sys::log),
     ("wire_frame", wire::frame),
     ("wire_hostile", wire::hostile),
