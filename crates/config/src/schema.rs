@@ -430,7 +430,11 @@ const TABLE: &[Shape] = &[
     Shape {
         name: "upstream",
         required: &["servers"],
-        keys: &[Key("servers", Named(&Kind::Shape("upstream_server")), "Servers by address", None)],
+        keys: &[
+            Key("servers", Named(&Kind::Shape("upstream_server")), "Servers by address", None),
+            Key("tries", Integer(1, 100), "Servers asked before a request fails", None),
+            Key("keepalive", Integer(0, 10_000), "Idle connections kept to each server", None),
+        ],
     },
     Shape {
         name: "upstream_server",
