@@ -35,7 +35,7 @@ mod file;
 mod linger;
 mod link;
 pub(crate) mod read;
-mod reason;
+pub(crate) mod reason;
 mod refusal;
 mod requests;
 mod respond;

@@ -1,7 +1,7 @@
 //! Reason phrases as registered with IANA.
 
 /// The phrase for a status; empty if there is none.
-pub(super) fn phrase(status: u16) -> &'static str {
+pub(crate) fn phrase(status: u16) -> &'static str {
     match status {
         100 => "Continue",
         101 => "Switching Protocols",

@@ -11,7 +11,6 @@ use memchr::{memchr, memchr_iter};
 use super::hop::Nominated;
 use crate::http1::framing::{content_length, is_token};
 use crate::message::FieldBlock;
-use crate::respond;
 
 /// Bytes of a head.
 pub const MOST_BYTES: usize = 64 * 1024;
@@ -139,7 +138,7 @@ pub fn parse(head: &[u8], to_head: bool) -> Result<Head, Malformed> {
     };
     Ok(Head {
         status,
-        reason: (!reason.is_empty() && reason != respond::reason(status).as_bytes())
+        reason: (!reason.is_empty() && reason != crate::http1::reason::phrase(status).as_bytes())
             .then(|| Bytes::copy_from_slice(reason)),
         dated: all(b"date").next().is_some(),
         fields: block(&fields, &nominated),
