@@ -15,11 +15,11 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # To build; to run the demo; to compare with others; to check.
 BUILD_PACKAGES := gcc libc6-dev php8.2-dev libphp8.2-embed
 DEMO_PACKAGES := php8.2-opcache php8.2-sqlite3 php8.2-mbstring php8.2-gd
-TEST_PACKAGES := apache2 libapache2-mod-php8.2 nginx php8.2-fpm media-types python3 procps
+TEST_PACKAGES := apache2 php8.2-cgi spawn-fcgi libapache2-mod-php8.2 nginx php8.2-fpm media-types python3 procps strace
 LINT_PACKAGES := shellcheck php8.2-cli python3
 
 .PHONY: help run build test test-setup test-rust test-tools test-demo test-differential lint e2e \
-	fuzz clean cargo
+	bench fuzz clean cargo
 .NOTPARALLEL:
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo 'make test     all tests but those in a browser'
 	@echo 'make lint     formatting, clippy, and the rules of this project'
 	@echo 'make e2e      real applications in a real browser, compared with Apache'
+	@echo 'make bench    measures Howdah beside its peers (BENCH=--quick for a look; see docs/benchmarks.md)'
 	@echo 'make fuzz     each fuzz target for a short while (FUZZ_SECONDS=60)'
 	@echo 'make build    the optimised programs, in $(TARGET_DIR)/release'
 	@echo 'make clean    remove what was built; the data of the demo stays'
@@ -52,6 +53,7 @@ test-tools:
 	python3 tests/lint_test.py
 	python3 tests/differential/test_differ.py
 	python3 tests/e2e/test_compare.py
+	python3 bench/test_bench.py
 
 test-demo: test-setup
 	tests/demo_test.py --howdah $(DEBUG)
@@ -75,6 +77,10 @@ e2e: cargo
 	@tools/require.sh $(BUILD_PACKAGES)
 	$(CARGO) build --locked --profile $(PROFILE) -p howdah -p howdah-php
 	tests/e2e/run --howdah $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/howdah
+
+# What it needs of the peers it installs itself, because that depends on what it is asked for.
+bench: build
+	bench/run --howdah $(RELEASE) $(BENCH)
 
 fuzz: cargo
 	@tools/require.sh $(BUILD_PACKAGES)

@@ -47,6 +47,10 @@ enum Sub {
     Config(control::ConfigArgs),
     /// Show what a running server does
     Status(control::StatusArgs),
+    /// Watch what applications do, like top(1)
+    Top(control::TopArgs),
+    /// Say how many processes an application gets and why, and what PHP-FPM would have to be told
+    Tune(control::TuneArgs),
     /// Replace all processes of applications, without interrupting a request
     Restart(control::RestartArgs),
     /// Read the configuration again and restart all applications, without interrupting a request
@@ -85,7 +89,7 @@ pub enum Command {
 #[derive(Debug, Args, Default)]
 #[command(after_help = "\
 Signals: QUIT ends the server when all requests are answered, TERM and INT end it at once,
-USR1 opens the log file again (after it was rotated).
+USR1 opens the log file again (after it was rotated), HUP reads the configuration again.
 
 Without DIR and without --config, --state and --control, the site is the current directory.")]
 pub struct Serve {
@@ -150,7 +154,9 @@ pub fn parse() -> Command {
             Command::Check { file: file.filter(|file| file.as_os_str() != "-") }
         }
         Some(Sub::Config(args)) => Command::Control(control::Command::Config(args)),
+        Some(Sub::Top(args)) => Command::Control(control::Command::Top(args)),
         Some(Sub::Status(args)) => Command::Control(control::Command::Status(args)),
+        Some(Sub::Tune(args)) => Command::Control(control::Command::Tune(args)),
         Some(Sub::Restart(args)) => Command::Control(control::Command::Restart(args)),
         Some(Sub::Reload(args)) => Command::Control(control::Command::Reload(args)),
         Some(Sub::Completions { shell }) => Command::Completions(shell),
@@ -166,8 +172,21 @@ pub fn completions(shell: Shell) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// A command line of options alone is one of unitd's: it means `serve`.
+/// A command line of options alone is one of unitd's: it means `serve`. `--control ADDRESS` may also
+/// stand before one of the commands that it belongs to.
 fn as_serve(mut arguments: Vec<OsString>) -> (Vec<OsString>, bool) {
+    let option = arguments.get(1).and_then(|first| first.to_str()).unwrap_or_default();
+    let after = match option {
+        "--control" => 3,
+        option if option.starts_with("--control=") => 2,
+        _ => usize::MAX,
+    };
+    let has_command = arguments.get(after).and_then(|word| word.to_str());
+    if has_command.is_some_and(|word| CONTROL_COMMANDS.contains(&word)) {
+        let command = arguments.remove(after);
+        arguments.insert(1, command);
+        return (arguments, false);
+    }
     let like_unitd = arguments.get(1).and_then(|first| first.to_str()).is_some_and(|first| {
         first.starts_with("--") && !matches!(first, "--help" | "--version" | "--")
     });
@@ -176,6 +195,9 @@ fn as_serve(mut arguments: Vec<OsString>) -> (Vec<OsString>, bool) {
     }
     (arguments, like_unitd)
 }
+
+/// The commands that talk to a running server.
+const CONTROL_COMMANDS: [&str; 4] = ["config", "status", "restart", "reload"];
 
 #[cfg(test)]
 mod tests {
@@ -206,6 +228,18 @@ mod tests {
         assert!(serve.like_unitd && serve.no_daemon);
         assert_eq!(serve.state, Some("/s".into()));
         assert_eq!(serve.tmp, Some("/t".into()));
+    }
+
+    #[test]
+    fn the_address_of_the_control_api_may_come_first() {
+        for line in ["howdah --control unix:/s status", "howdah --control=unix:/s status --json"] {
+            let (arguments, _) = as_serve(line.split(' ').map(OsString::from).collect());
+            match Cli::try_parse_from(arguments).unwrap().command {
+                Some(Sub::Status(status)) => assert_eq!(status.server.control, "unix:/s"),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(serve("howdah --control unix:/s --user status").like_unitd);
     }
 
     #[test]

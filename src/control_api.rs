@@ -1,8 +1,9 @@
 //! The control API's front: takes requests on the control socket, has them translated, carries
 //! the commands out on the running server, and answers.
 //!
-//! Runs on the router's control thread. Changes wait for one another from the moment that they
-//! read the document to the moment that theirs is the running one.
+//! Runs on the router's control thread. Changes wait for one another from the moment that their
+//! bodies are read as JSON to the moment that theirs is the running configuration. So however many
+//! come at once, they take the memory of one, and of as many small bodies as there are connections.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -12,30 +13,54 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use howdah_control::{
-    ApplicationStatus, Command, Connections, Done, MAX_BODY, Module, Processes, Refusal, Reply,
-    Status, Store, Transport, guard, translate,
+    ApplicationStatus, Bundle, CertificateName, Command, Connections, Done, MAX_BODY, Module, Path,
+    Prepared, Processes, Refusal, Reply, ServerStatus, Status, Store, Transport, UpstreamStatus,
+    guard, translate,
 };
 use howdah_server::body::Body;
 use howdah_server::exchange::{BodyError, Exchange, Finished, Handler};
-use howdah_server::http1::{self, Drain};
+use howdah_server::http1::{self, Drain, Io};
 use howdah_server::limits::Limits;
 use howdah_server::message::{ConnectionInfo, Response};
-use howdah_server::router::{ApplyError, Commands, Control, Report};
+use howdah_server::router::{ApplyError, Certificates, Commands, Control, Report, ServerReport};
+use howdah_sys::log::{Level, Log};
+use serde_json::{Map, Value};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Mutex;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+/// Connections that are served at once; more wait until one of them ends.
+const CONNECTIONS: usize = 64;
+
+/// How long a connection may wait for its next request.
+const IDLE_TIME: Duration = Duration::from_secs(15);
+
+/// Length of bodies that are read at the same time. Longer ones are read one after the other.
+const SMALL_BODY: u64 = 64 << 10;
+
+/// How long a body may take.
+const BODY_TIME: Duration = Duration::from_secs(60);
+
+use crate::tuning;
 
 /// Serves the control API for as long as the router runs.
 pub fn start(control: Control) {
-    let Control { listener, address, document, commands } = control;
+    let Control { listener, address, document, origin, hangups, log, certificates, commands } =
+        control;
     let api = Rc::new(Api {
         commands,
-        store: RefCell::new(Store::new(document)),
+        store: RefCell::new(Arc::new(Store::new(document))),
+        certificates: RefCell::new(describe(&certificates)),
+        large: Mutex::new(()),
         changing: Mutex::new(()),
         transport: match address.starts_with("unix:") {
             true => Transport::Unix,
             false => Transport::Tcp,
         },
     });
+    tokio::task::spawn_local(reload_on_signals(Rc::clone(&api), hangups, origin, log));
+    let Some(listener) = listener else { return };
     tokio::task::spawn_local(async move {
         if let Err(error) = accept(&api, listener).await {
             eprintln!("howdah: control API at {address}: {error}");
@@ -43,30 +68,66 @@ pub fn start(control: Control) {
     });
 }
 
+/// Reads the configuration again whenever the server is told to by a signal. Nobody waits for the
+/// answer, so it goes to the log.
+async fn reload_on_signals(
+    api: Rc<Api>,
+    mut hangups: UnboundedReceiver<()>,
+    origin: String,
+    log: Arc<Log>,
+) {
+    while hangups.recv().await.is_some() {
+        while hangups.try_recv().is_ok() {} // once is enough for those that came meanwhile
+        let _changing = api.changing.lock().await;
+        match api.reload().await {
+            Ok(()) => log.write(Level::Notice, format_args!("{origin} was read again")),
+            Err(refusal) => {
+                let reply = Reply::from(refusal);
+                let word = |name: &str| reply.body().get(name).and_then(Value::as_str);
+                let problem = word("detail").or(word("error")).unwrap_or_default();
+                log.write(
+                    Level::Alert,
+                    format_args!(
+                        "{origin} is not taken over, the old configuration runs: {problem}"
+                    ),
+                );
+            }
+        }
+    }
+}
+
 async fn accept(api: &Rc<Api>, listener: OwnedFd) -> std::io::Result<()> {
-    let drain = Drain::new();
-    let info =
-        |peer: Option<SocketAddr>| Arc::new(ConnectionInfo { peer, local: None, tls: false });
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let place = || Arc::clone(&room).acquire_owned();
     if api.transport == Transport::Unix {
         let listener = UnixListener::from_std(listener.into())?;
         loop {
+            let place = place().await.ok();
             let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
-            let (api, draining) = (Rc::clone(api), drain.connection());
-            let info = info(None);
-            tokio::task::spawn_local(async move {
-                http1::serve(stream, info, &*api, draining).await;
-            });
+            serve(api, stream, None, place);
         }
     }
     let listener = TcpListener::from_std(listener.into())?;
     loop {
+        let place = place().await.ok();
         let Some((stream, peer)) = accepted(listener.accept().await).await else { continue };
-        let (api, draining) = (Rc::clone(api), drain.connection());
-        let info = info(Some(peer));
-        tokio::task::spawn_local(async move {
-            http1::serve(stream, info, &*api, draining).await;
-        });
+        serve(api, stream, Some(peer), place);
     }
+}
+
+/// Serves a connection, which keeps its place until it ends.
+fn serve(
+    api: &Rc<Api>,
+    stream: impl Io + 'static,
+    peer: Option<SocketAddr>,
+    place: Option<OwnedSemaphorePermit>,
+) {
+    let api = Rc::clone(api);
+    let info = Arc::new(ConnectionInfo { peer, ..ConnectionInfo::default() });
+    tokio::task::spawn_local(async move {
+        http1::serve(stream, info, &*api, Drain::new().connection()).await;
+        drop(place);
+    });
 }
 
 /// A failure to accept (no descriptors left) passes; trying again at once would only burn time.
@@ -82,69 +143,72 @@ async fn accepted<T>(result: std::io::Result<T>) -> Option<T> {
 
 struct Api {
     commands: Commands,
-    store: RefCell<Store>,
-    /// Held by whoever changes the document.
+    store: RefCell<Arc<Store>>,
+    /// Descriptions of the certificate bundles, by name.
+    certificates: RefCell<Map<String, Value>>,
+    /// Held by whoever has a long body, from before it is read.
+    large: Mutex<()>,
+    /// Held by whoever changes something, from before the body becomes a tree, which takes several
+    /// times the memory of its text.
     changing: Mutex<()>,
     transport: Transport,
 }
 
 impl Api {
     async fn answer(&self, exchange: &mut Exchange<'_>) -> Reply {
-        match self.command(exchange).await {
+        if let Err(refusal) = guard(exchange.request.fields.iter(), self.transport) {
+            return refusal.into();
+        }
+        let _large = match exchange.body_len() {
+            Some(length) if length <= SMALL_BODY => None,
+            _ => Some(self.large.lock().await),
+        };
+        let body = match timeout(BODY_TIME, read(exchange)).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(refusal)) => return refusal.into(),
+            Err(_) => return Refusal::Unreadable { status: 408 }.into(),
+        };
+        let request = &exchange.request;
+        let _changing = match &*request.method {
+            b"GET" => None,
+            _ => Some(self.changing.lock().await),
+        };
+        let (method, target) = (request.method.to_vec(), request.target.to_vec());
+        match aside(move || translate(&method, &target, &body)).await {
             Ok(command) => self.carry_out(command).await,
             Err(refusal) => refusal.into(),
         }
     }
 
-    async fn command(&self, exchange: &mut Exchange<'_>) -> Result<Command, Refusal> {
-        guard(exchange.request.fields.iter(), self.transport)?;
-        let mut body = Vec::new();
-        // Of a body that was cut, what has come may be JSON by itself: `3` of `30`.
-        let unreadable = |error: BodyError| Refusal::Unreadable { status: error.status() };
-        while let Some(bytes) = exchange.read_body().await.map_err(unreadable)? {
-            body.extend_from_slice(&bytes);
-            if body.len() > MAX_BODY {
-                return Err(Refusal::BodyTooLarge);
-            }
-        }
-        translate(&exchange.request.method, &exchange.request.target, &body)
-    }
-
     async fn carry_out(&self, command: Command) -> Reply {
         match command {
             Command::Change(change) => {
-                let _changing = self.changing.lock().await;
-                let prepared = match self.store.borrow().prepare(change) {
+                let store = Arc::clone(&self.store.borrow());
+                let prepared = match aside(move || store.prepare(change)).await {
                     Ok(prepared) => prepared,
                     Err(refusal) => return refusal.into(),
                 };
-                match self.commands.apply(prepared.config, prepared.text).await {
-                    Ok(()) => {
-                        self.store.replace(prepared.store);
-                        Done::Reconfigured.into()
-                    }
-                    Err(ApplyError::NotApplied(detail)) => Refusal::NotApplied { detail }.into(),
-                    Err(ApplyError::NotStored(detail)) => Refusal::NotStored { detail }.into(),
+                match self.apply(prepared).await {
+                    Ok(()) => Done::Reconfigured.into(),
+                    Err(refusal) => refusal.into(),
                 }
             }
             Command::GetConfig(path) => self.store.borrow().get(&path),
+            Command::GetPools(path) => self.pools(&path),
             Command::GetStatus(path) => self.status().await.get(&path),
             Command::GetEverything => {
                 let status = self.status().await.to_value();
                 Reply::value(serde_json::json!({
-                    "certificates": {},
+                    "certificates": &*self.certificates.borrow(),
                     "config": self.store.borrow().document(),
                     "status": status,
                 }))
             }
             Command::GetCertificates(path) => {
-                howdah_control::list_certificates(&serde_json::Map::new(), &path)
+                howdah_control::list_certificates(&self.certificates.borrow(), &path)
             }
-            Command::PutCertificate { .. } => {
-                let detail = "this version of Howdah has no TLS".to_owned();
-                Refusal::CertificateNotStored { detail }.into()
-            }
-            Command::DeleteCertificate(_) => Refusal::NoSuchCertificate.into(),
+            Command::PutCertificate { name, bundle } => self.put_certificate(&name, bundle).await,
+            Command::DeleteCertificate(name) => self.delete_certificate(&name).await,
             Command::RestartApplication { name } => {
                 if !self.store.borrow().has_application(&name) {
                     return Refusal::NoSuchApplication { name }.into();
@@ -154,21 +218,125 @@ impl Api {
                     Err(detail) => Refusal::NotRestarted { detail }.into(),
                 }
             }
-            Command::Reload => {
-                for application in self.status().await.applications {
-                    if let Err(detail) = self.commands.restart(application.name).await {
-                        return Refusal::NotRestarted { detail }.into();
-                    }
-                }
-                Done::Reloaded.into()
-            }
+            Command::GetTuning { name } => match self.commands.tune(name.clone()).await {
+                Some(found) => Reply::value(tuning::to_value(&name, &found)),
+                None => Refusal::NoSuchApplication { name }.into(),
+            },
+            Command::Reload => match self.reload().await {
+                Ok(()) => Done::Reloaded.into(),
+                Err(refusal) => refusal.into(),
+            },
             _ => Refusal::NoSuchPath.into(),
+        }
+    }
+
+    /// Makes a configuration the running one.
+    async fn apply(&self, prepared: Prepared) -> Result<(), Refusal> {
+        let Prepared { config, text, store } = prepared;
+        self.commands.apply(config, text).await.map_err(|error| match error {
+            ApplyError::NotApplied(detail) => Refusal::NotApplied { detail },
+            ApplyError::NotStored(detail) => Refusal::NotStored { detail },
+        })?;
+        self.store.replace(Arc::new(store));
+        Ok(())
+    }
+
+    /// Reads the configuration again from where the server had it at its start, makes it the
+    /// running one, and restarts all applications.
+    async fn reload(&self) -> Result<(), Refusal> {
+        let read = self.commands.read_document().await;
+        let text = read.map_err(|detail| Refusal::NotRead { detail })?;
+        self.apply(aside(move || Store::read(text)).await?).await?;
+        for application in self.status().await.applications {
+            let restarted = self.commands.restart(application.name).await;
+            restarted.map_err(|detail| Refusal::NotRestarted { detail })?;
+        }
+        Ok(())
+    }
+
+    async fn put_certificate(&self, name: &CertificateName, bundle: Bundle) -> Reply {
+        let name = name.as_str().to_owned();
+        if self.certificates.borrow().contains_key(&name) {
+            return Refusal::CertificateExists.into();
+        }
+        let description = bundle.description().clone();
+        match self.commands.store_certificate(name.clone(), bundle.into_pem()).await {
+            Ok(()) => {
+                self.certificates.borrow_mut().insert(name, description);
+                Done::CertificateStored.into()
+            }
+            Err(detail) => Refusal::CertificateNotStored { detail }.into(),
+        }
+    }
+
+    async fn delete_certificate(&self, name: &CertificateName) -> Reply {
+        let name = name.as_str();
+        if !self.certificates.borrow().contains_key(name) {
+            return Refusal::NoSuchCertificate.into();
+        }
+        if self.store.borrow().uses_certificate(name) {
+            return Refusal::CertificateInUse.into();
+        }
+        match self.commands.delete_certificate(name.to_owned()).await {
+            Ok(()) => {
+                self.certificates.borrow_mut().shift_remove(name);
+                Done::CertificateDeleted.into()
+            }
+            Err(detail) => Refusal::CertificateNotDeleted { detail }.into(),
+        }
+    }
+
+    /// What applications do, with the names of `fpm_get_status()`.
+    fn pools(&self, path: &Path) -> Reply {
+        let pools = self.commands.pools(path.steps().first().map(String::as_str));
+        let pools = pools.iter().map(|pool| (pool.name.clone(), pool.to_value()));
+        match path.find(&Value::Object(pools.collect())) {
+            Some(value) => Reply::value(value.clone()),
+            None => Refusal::NoSuchValue.into(),
         }
     }
 
     async fn status(&self) -> Status {
         status_of(self.commands.report().await)
     }
+}
+
+/// Reads a body to its end.
+async fn read(exchange: &mut Exchange<'_>) -> Result<Vec<u8>, Refusal> {
+    let mut body = Vec::new();
+    // Of a body that was cut, what has come may be JSON by itself: `3` of `30`.
+    let unreadable = |error: BodyError| Refusal::Unreadable { status: error.status() };
+    while let Some(bytes) = exchange.read_body().await.map_err(unreadable)? {
+        body.extend_from_slice(&bytes);
+        if body.len() > MAX_BODY {
+            return Err(Refusal::BodyTooLarge);
+        }
+    }
+    Ok(body)
+}
+
+/// Does what may take long on another thread, so that this one goes on starting processes.
+async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let failed =
+        |_| Refusal::NotApplied { detail: "the server has failed; see its log".to_owned() };
+    tokio::task::spawn_blocking(work).await.map_err(failed)?
+}
+
+/// What the API shows of the certificate bundles. One that was put in the directory by hand, and is
+/// none, is left out.
+fn describe(certificates: &Certificates) -> Map<String, Value> {
+    let described =
+        certificates.iter().filter_map(|(name, pem)| match Bundle::read(pem.to_vec()) {
+            Ok(bundle) => Some((name.to_owned(), bundle.description().clone())),
+            Err(refusal) => {
+                let reply = Reply::from(refusal);
+                eprintln!("howdah: certificate \"{name}\" is not used: {}", reply.body());
+                None
+            }
+        });
+    described.collect()
 }
 
 fn status_of(report: Report) -> Status {
@@ -194,12 +362,28 @@ fn status_of(report: Report) -> Status {
                 active_requests: application.active,
             })
             .collect(),
+        upstreams: { report.upstreams.into_iter() }
+            .map(|(name, servers)| UpstreamStatus {
+                name,
+                servers: servers.into_iter().map(server_status).collect(),
+            })
+            .collect(),
+    }
+}
+
+fn server_status(server: ServerReport) -> ServerStatus {
+    ServerStatus {
+        address: server.address,
+        state: server.state,
+        active: u64::from(server.active),
+        requests: server.requests,
+        failures: server.failures,
     }
 }
 
 impl Handler for Api {
     fn limits(&self) -> Rc<Limits> {
-        Rc::new(Limits { max_body: MAX_BODY as u64, ..Limits::default() })
+        Rc::new(Limits { max_body: MAX_BODY as u64, idle_timeout: IDLE_TIME, ..Limits::default() })
     }
 
     fn next_id(&self) -> u64 {

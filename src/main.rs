@@ -9,6 +9,7 @@ mod daemon;
 mod php_programs;
 mod serve;
 mod site_access;
+mod tuning;
 mod version;
 
 use std::process::ExitCode;

@@ -1,13 +1,15 @@
 //! `howdah serve`: from what the user typed to a running server.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use howdah_config::{Config, detect};
-use howdah_supervisor::{self as supervisor, Ending, Options};
+use howdah_supervisor::{self as supervisor, Ending, Options, ReadAgain};
 use howdah_sys::credentials::{self, Credentials};
 
 use crate::cli::Serve;
+use crate::control::DEFAULT_CONTROL;
 use crate::{check, daemon, php_programs, site_access};
 
 /// Users that are tried if root names none: those that distributions serve sites as.
@@ -15,7 +17,6 @@ const DEFAULT_USERS: [&str; 4] = ["www-data", "apache", "http", "nobody"];
 
 /// Where a server that is started like unitd keeps its things.
 const UNITD_STATE: &str = "/var/lib/howdah";
-const UNITD_CONTROL: &str = "unix:/run/control.howdah.sock";
 const UNITD_LOG: &str = "/var/log/howdah.log";
 const UNITD_PID: &str = "/run/howdah.pid";
 
@@ -30,6 +31,7 @@ struct Plan {
 /// Runs the server until it ends.
 pub fn run(mut arguments: Serve) -> Result<(), String> {
     like_unitd(&mut arguments);
+    arguments.control.as_deref().map_or(Ok(()), check_control)?;
     let plan = plan(&arguments)?;
     let config = match howdah_config::parse(&plan.document) {
         Ok(config) => Some(config),
@@ -57,6 +59,7 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
         user,
         document: if config.is_some() { plan.document } else { b"{}".to_vec() },
         origin: plan.origin,
+        read_again: read_again(&arguments)?,
         state: absolute(&arguments.state)?,
         pid: absolute(&arguments.pid)?,
         log: absolute(&arguments.log)?,
@@ -91,10 +94,27 @@ fn like_unitd(arguments: &mut Serve) {
         return;
     }
     arguments.state.get_or_insert_with(|| UNITD_STATE.into());
-    arguments.control.get_or_insert_with(|| UNITD_CONTROL.to_owned());
+    arguments.control.get_or_insert_with(|| DEFAULT_CONTROL.to_owned());
     arguments.pid.get_or_insert_with(|| UNITD_PID.into());
     arguments.log.get_or_insert_with(|| UNITD_LOG.into());
     arguments.daemon = !arguments.no_daemon;
+}
+
+/// Whoever reaches the control API can run programs here, so other machines must not.
+fn check_control(address: &str) -> Result<(), String> {
+    let advice = match (address.strip_prefix("unix:"), address.parse::<SocketAddr>()) {
+        (Some(path), _) if !path.is_empty() && path != "@" => return Ok(()),
+        (None, Ok(address)) if address.ip().is_loopback() => return Ok(()),
+        (None, Ok(_)) => "other machines could reach it and run programs here",
+        (None, Err(_)) if address.starts_with("*:") => {
+            "other machines could reach it and run programs here"
+        }
+        _ => "this is no address",
+    };
+    Err(format!(
+        "--control {address}: {advice}; write unix:PATH, or a loopback address with a port, such as \
+         127.0.0.1:8000 or [::1]:8000"
+    ))
 }
 
 /// What is to be served.
@@ -119,6 +139,31 @@ fn plan(arguments: &Serve) -> Result<Plan, String> {
         explanation: site.explain(),
         site: Some(directory),
     })
+}
+
+/// What the supervisor calls when the configuration is to be read again.
+fn read_again(arguments: &Serve) -> Result<Option<ReadAgain>, String> {
+    let only_told = arguments.control.is_some() && arguments.state.is_none();
+    if only_told && arguments.dir.is_none() && arguments.config.is_none() {
+        return Ok(None); // what the control API was told is nowhere else
+    }
+    // The server may have left the directory by then.
+    let absolute = |path: &Option<PathBuf>| {
+        path.as_ref().map(std::path::absolute).transpose().map_err(|error| error.to_string())
+    };
+    let dir = match (&arguments.config, &arguments.state, &arguments.dir) {
+        (None, None, None) => Some(PathBuf::from(".")),
+        (_, _, dir) => dir.clone(),
+    };
+    let arguments = Serve {
+        dir: absolute(&dir)?,
+        config: absolute(&arguments.config)?,
+        state: absolute(&arguments.state)?,
+        listen: arguments.listen.clone(),
+        workers: arguments.workers,
+        ..Serve::default()
+    };
+    Ok(Some(Box::new(move || plan(&arguments).map(|plan| plan.document))))
 }
 
 fn stored(state: Option<&Path>) -> Result<Plan, String> {
@@ -177,10 +222,11 @@ fn announcement(explanation: &[String], config: Option<&Config>) -> Vec<String> 
     let listeners = config.map(|config| config.listeners.as_slice()).unwrap_or_default();
     for listener in listeners {
         let name = &listener.name;
+        let scheme = if listener.tls.is_some() { "https" } else { "http" };
         let url = match name.strip_prefix("*:") {
             _ if name.starts_with("unix:") => name.clone(),
-            Some(port) => format!("http://localhost:{port}/ (on all addresses)"),
-            None => format!("http://{name}/"),
+            Some(port) => format!("{scheme}://localhost:{port}/ (on all addresses)"),
+            None => format!("{scheme}://{name}/"),
         };
         lines.push(format!("Serving {url}"));
     }
@@ -188,4 +234,24 @@ fn announcement(explanation: &[String], config: Option<&Config>) -> Vec<String> 
         lines.push("Ready; nothing is served until the control API is told what".to_owned());
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hardening_48_the_control_api_is_not_offered_to_other_machines() {
+        for good in ["unix:/run/x.sock", "unix:@x", "127.0.0.1:8000", "127.9.9.9:1", "[::1]:8000"] {
+            assert_eq!(check_control(good), Ok(()), "{good}");
+        }
+        for bad in ["0.0.0.0:8000", "*:8000", "[::]:8000", "192.0.2.1:80", "[::ffff:127.0.0.1]:80"]
+        {
+            let problem = check_control(bad).unwrap_err();
+            assert!(problem.contains(bad) && problem.contains("other machines"), "{problem}");
+        }
+        for bad in ["", "unix:", "unix:@", "/run/x.sock", "localhost:8000", "127.0.0.1", ":8000"] {
+            assert!(check_control(bad).unwrap_err().contains("no address"), "{bad}");
+        }
+    }
 }

@@ -151,10 +151,10 @@ fn a_document_that_cannot_be_carried_out_is_said_with_its_place() {
         serve(json!({"listeners": {&address: {"pass": "routes"}}, "routes": [{"acton": 1}]}));
     assert!(text.contains("config.json") && text.contains("/routes/0"), "{text}");
     let application =
-        json!({"type": "php", "root": site.root(), "options": {"file": "/no/such.ini"}});
+        json!({"type": "php", "root": site.root(), "working_directory": "/no/such/place"});
     let listeners = json!({&address: {"pass": "applications/x"}});
     let text = serve(json!({"listeners": listeners, "applications": {"x": application}}));
-    assert!(text.contains("\"x\"") && text.contains("/no/such.ini"), "{text}");
+    assert!(text.contains("\"x\"") && text.contains("/no/such/place"), "{text}");
     let application = json!({"type": "php 5.6", "root": site.root()});
     let text = serve(json!({"listeners": listeners, "applications": {"x": application}}));
     assert!(text.contains("5.6"), "{text}");

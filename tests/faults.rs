@@ -69,6 +69,21 @@ fn under_load(server: &Server, f: impl FnOnce()) {
 // -- workers that die --
 
 #[test]
+fn the_time_limit_of_the_configuration_holds_with_and_without_a_body() {
+    let limits = json!({"max_execution_time": "1", "max_input_time": "60"});
+    let options = json!({"applications": {"site": {"options": {"admin": limits}}}});
+    let code = "while (isset($_GET['loop'])); echo ini_get('max_input_time');";
+    let server = Site::script("a.php", code).workers(1).with(options).serve();
+    let form = "application/x-www-form-urlencoded";
+    for _ in 0..2 {
+        assert_eq!(server.get("/a.php").text(), "60");
+        assert_eq!(server.get("/a.php?loop").status, 500);
+        assert_eq!(server.post("/a.php?loop", form, "a=b").status, 500);
+    }
+    server.wait_for_log("Maximum execution time of 1 second exceeded");
+}
+
+#[test]
 fn a_worker_that_dies_before_the_head_costs_its_own_request_and_nothing_else() {
     let server = site().workers(4).serve();
     under_load(&server, || {

@@ -19,7 +19,7 @@ const ECHO: &str = "echo $_SERVER['REQUEST_METHOD'], ' ', $_SERVER['REQUEST_URI'
 fn site() -> Site {
     Site::script("a.php", ECHO)
         .file("a.txt", "some file")
-        .with(json!({"settings": {"http": {"chunked_transform": true}}}))
+        .with(json!({"settings": {"http": {"chunked_transform": true, "strict_requests": true}}}))
 }
 
 // -- 28: ranges --
@@ -214,6 +214,48 @@ fn hardening_33_a_host_that_can_be_read_in_two_ways_is_refused() {
         "GET http:///a.php HTTP/1.1\r\nHost: a\r\n\r\n",
     ];
     for request in requests {
+        let (statuses, text) = answers(&server, request);
+        assert_eq!(statuses, [400], "{request:?}: {text}");
+    }
+}
+
+#[test]
+fn hardening_33_lenient_reading_leaves_nothing_to_read_in_two_ways() {
+    let code = "echo json_encode([$_SERVER['REQUEST_URI'], $_GET, $_SERVER['HTTP_HOST'] ?? null]);";
+    let server = Site::script("a.php", code)
+        .file("a.txt", "some file")
+        .with(json!({"settings": {"http": {"strict_requests": false}}}))
+        .serve();
+    for (request, seen) in [
+        ("GET /a.php HTTP/1.1\r\n\r\n", r#"["\/a.php",[],null]"#),
+        ("GET  /a.php  HTTP/1.1\r\n\r\n", r#"["\/a.php",[],null]"#),
+        (
+            "GET /a.php?b= c  d HTTP/1.1\r\nHost: a\r\n\r\n",
+            r#"["\/a.php?b=%20c%20%20d",{"b":" c  d"},"a"]"#,
+        ),
+        (
+            "GET /a.php?b HTTP/1.1 HTTP/1.1\r\nHost: <a>\r\n\r\n",
+            r#"["\/a.php?b%20HTTP\/1.1",{"b_HTTP\/1_1":""},"<a>"]"#,
+        ),
+    ] {
+        let (statuses, text) = answers(&server, request);
+        assert_eq!((statuses.as_slice(), &*text), (&[200, 200][..], &*format!("{seen}some file")));
+    }
+    for request in [
+        "GET /a.php HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+        "GET /a.php HTTP/1.1\r\nHost: a b\r\n\r\n",
+        "GET /a.php HTTP/1.1\r\nHost: a/b\r\n\r\n",
+        "GET /a.php HTTP/1.1\r\nHost: ..\r\n\r\n",
+        "GET /a.php HTTP/1.1\r\nHost: a\0\r\n\r\n",
+        "GET /a.php HTTP/1.1\r\nHost : a\r\n\r\n",
+        "GET /a \0.php HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /a \t.php HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /a \r.php HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET / /../../a.php HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /a.php  HTTP/1.1 \r\nHost: a\r\n\r\n",
+        "GET http://a b/a.php HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET   HTTP/1.1\r\nHost: a\r\n\r\n",
+    ] {
         let (statuses, text) = answers(&server, request);
         assert_eq!(statuses, [400], "{request:?}: {text}");
     }

@@ -4,6 +4,7 @@ mod harness;
 
 use std::time::{Duration, Instant};
 
+use harness::client::Response;
 use harness::{Site, processes};
 use serde_json::json;
 
@@ -97,7 +98,7 @@ fn head_has_the_fields_of_get_and_no_body() {
         let head = client.head_response();
         assert_eq!(head.status, get.status, "{target}");
         for (name, value) in &get.fields {
-            if !matches!(name.as_str(), "Date" | "Transfer-Encoding" | "Content-Length") {
+            if name != "Date" {
                 assert_eq!(head.field(name), Some(value.as_str()), "{target}: {name}");
             }
         }
@@ -122,6 +123,32 @@ fn chunked_bodies_reach_a_script_whole_and_with_their_length() {
     client.send(body + "0\r\nX-Trailer: y\r\n\r\n");
     assert_eq!(client.response().text(), format!("POST||{}|{expected}", expected.len()));
     assert_eq!(client.get("/a.txt").text(), "some file");
+}
+
+#[test]
+fn the_length_of_output_is_told_if_the_script_has_told_it() {
+    let code = "$n = (int) $_GET['n']; if (isset($_GET['told'])) header(\"Content-Length: $n\");
+        echo str_repeat('x', $n);";
+    let server = Site::script("a.php", code).with(json!({})).serve();
+    let mut client = server.connect();
+    for n in [1, 5000, 100_000] {
+        let framing = |response: &Response| {
+            let field = |name| response.field(name).map(str::to_owned);
+            assert_eq!(response.body.len(), n);
+            (field("Content-Length"), field("Transfer-Encoding"))
+        };
+        let (length, chunked) = (Some(n.to_string()), Some("chunked".to_owned()));
+        assert_eq!(framing(&client.get(&format!("/a.php?n={n}"))), (None, chunked));
+        assert_eq!(framing(&client.get(&format!("/a.php?n={n}&told"))), (length.clone(), None));
+        // An old client knows no chunks; its connection stays where the length is known.
+        let mut old = server.connect();
+        for _ in 0..2 {
+            old.send(format!("GET /a.php?n={n} HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"));
+            let (told, chunked) = framing(&old.response());
+            assert_eq!((told.as_ref(), chunked), (length.as_ref(), None));
+        }
+    }
+    assert_eq!(client.get("/a.php?n=0").field("Content-Length"), Some("0"));
 }
 
 #[test]

@@ -37,20 +37,21 @@ fn a_line_says_what_was_sent() {
         Site::script("a.php", "header('X-A: \"b\"'); echo str_repeat('x', 5000);").file("b", "bb"),
         json!(
             "$request_line@$status@$body_bytes_sent@$header_user_agent@$response_header_x_a@\
-             $response_header_content_length@$response_header_connection"
+             $response_header_content_length@$response_header_transfer_encoding@\
+             $response_header_connection"
         ),
     );
     server.get("/a.php?q");
-    wait_for_line(&server, "GET /a.php?q HTTP/1.1@200@5000@-@\"b\"@5000@close");
+    wait_for_line(&server, "GET /a.php?q HTTP/1.1@200@5000@-@\"b\"@-@chunked@close");
     server.send("HEAD /b HTTP/1.0\r\nUser-Agent: \r\n\r\n");
-    wait_for_line(&server, "HEAD /b HTTP/1.0@200@0@@-@2@-");
+    wait_for_line(&server, "HEAD /b HTTP/1.0@200@0@@-@2@-@-");
     let mut client = server.connect();
     client.send("GET /b HTTP/1.1\r\nHost: a\r\nUser-Agent: a\"b\\\x1b\r\n\r\n");
     assert_eq!(client.response().status, 400);
     let mut client = server.connect();
     client.send("GET /b HTTP/1.1\r\nHost: a\r\nUser-Agent: a\"b\\\u{e9}\r\n\r\n");
     assert_eq!(client.response().status, 200);
-    wait_for_line(&server, "GET /b HTTP/1.1@200@2@a\\x22b\\x5c\\xc3\\xa9@-@2@-");
+    wait_for_line(&server, "GET /b HTTP/1.1@200@2@a\\x22b\\x5c\\xc3\\xa9@-@2@-@-");
 }
 
 #[test]

@@ -11,8 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::{env, fs};
 
-const SOURCES: [&str; 5] =
-    ["shim/sapi.c", "shim/request.c", "shim/variables.c", "shim/user_ini.c", "shim/functions.c"];
+const SOURCES: [&str; 6] = [
+    "shim/sapi.c",
+    "shim/request.c",
+    "shim/variables.c",
+    "shim/user_ini.c",
+    "shim/functions.c",
+    "shim/layout.c",
+];
 
 fn main() {
     println!("cargo:rerun-if-env-changed=PHP_CONFIG");

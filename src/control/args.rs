@@ -75,6 +75,38 @@ pub enum ConfigCommand {
 pub struct StatusArgs {
     #[command(flatten)]
     pub server: Server,
+    /// What this application does, process by process
+    pub application: Option<String>,
+    /// Print what the API answers
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `top`.
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    #[command(flatten)]
+    pub server: Server,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
+    pub interval: f64,
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "must be a number of seconds".to_owned())?;
+    match (0.1..=3600.0).contains(&seconds) {
+        true => Ok(seconds),
+        false => Err("must be from 0.1 to 3600".to_owned()),
+    }
+}
+
+/// Arguments of `tune`.
+#[derive(Debug, Args)]
+pub struct TuneArgs {
+    #[command(flatten)]
+    pub server: Server,
+    /// Name of the application
+    pub application: String,
     /// Print what the API answers
     #[arg(long)]
     pub json: bool,

@@ -69,7 +69,7 @@ impl Client {
             let advice = "it does not answer like the control API of Howdah";
             Failure::Failed(format!("{}: {advice}", self.address))
         })?;
-        if status == 200 { Ok(body) } else { Err(Failure::Failed(refusal(status, &body))) }
+        if status == 200 { Ok(body) } else { Err(Failure::Failed(refusal(status, target, &body))) }
     }
 
     fn exchange(&self, request: &[u8]) -> Result<Vec<u8>, Failure> {
@@ -131,16 +131,18 @@ fn parse(answer: &[u8]) -> Option<(u16, Value)> {
     }
 }
 
-/// One line about an answer that is no success.
-fn refusal(status: u16, body: &Value) -> String {
+/// One line about an answer that is no success, to a request for `target`.
+fn refusal(status: u16, target: &str, body: &Value) -> String {
     let text = |name: &str| body.get(name).and_then(Value::as_str);
     let place = |name: &str| body.get("location")?.get(name)?.as_u64();
     let mut line = match text("error") {
         Some(error) => error.trim_end_matches('.').to_owned(),
         None => format!("the server answers with status {status}"),
     };
-    if let Some(detail) = text("detail") {
-        line = format!("{line}: {detail}");
+    match text("detail") {
+        Some(detail) => line = format!("{line}: {detail}"),
+        None if status == 404 => line = format!("{line}: {target}"),
+        None => {}
     }
     if let (Some(row), Some(column)) = (place("line"), place("column")) {
         line = format!("{line} (line {row}, column {column})");
@@ -191,9 +193,10 @@ mod tests {
     fn a_refusal_is_one_line_with_the_place() {
         let body =
             json!({"error": "Invalid JSON.", "detail": "no", "location": {"line": 2, "column": 3}});
-        assert_eq!(refusal(400, &body), "Invalid JSON: no (line 2, column 3)");
-        assert_eq!(refusal(404, &json!({"error": "Value doesn't exist."})), "Value doesn't exist");
-        assert_eq!(refusal(502, &json!([])), "the server answers with status 502");
+        assert_eq!(refusal(400, "/config", &body), "Invalid JSON: no (line 2, column 3)");
+        let missing = json!({"error": "Value doesn't exist."});
+        assert_eq!(refusal(404, "/config/a", &missing), "Value doesn't exist: /config/a");
+        assert_eq!(refusal(502, "/", &json!([])), "the server answers with status 502");
     }
 
     #[test]

@@ -32,12 +32,17 @@ pub(super) fn edit(
     directory: &FilePath,
 ) -> Result<(), Failure> {
     let before = client.request("GET", target, b"")?;
-    let file = write(directory, &text(&before))
+    let unchanged = text(&before);
+    let file = write(directory, &unchanged)
         .map_err(|error| failed(format!("{}: {error}", directory.display())))?;
     let result = edit_file(client, target, editor, &before, &file);
-    match result {
-        Ok(()) => drop(fs::remove_file(&file)),
-        Err(_) => eprintln!("howdah: what you wrote is kept in {}", file.display()),
+    let nothing_written = fs::read(&file).is_ok_and(|text| text == unchanged.as_bytes());
+    if result.is_ok() || nothing_written {
+        let _ = fs::remove_file(&file);
+    } else {
+        let part = target.strip_prefix("/config/").unwrap_or("/");
+        let file = file.display();
+        eprintln!("howdah: what you wrote is kept; howdah config set '{part}' @{file} sends it");
     }
     result
 }

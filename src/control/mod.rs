@@ -8,16 +8,22 @@ mod args;
 mod client;
 mod edit;
 mod input;
+mod pools;
 mod status;
+mod top;
+mod tune;
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use howdah_control::print;
 use serde_json::Value;
 
 use args::ConfigCommand;
-pub use args::{ConfigArgs, ReloadArgs, RestartArgs, StatusArgs};
+pub use args::{
+    ConfigArgs, DEFAULT_CONTROL, ReloadArgs, RestartArgs, StatusArgs, TopArgs, TuneArgs,
+};
 use client::{Client, encode};
 
 /// A command with its arguments.
@@ -30,6 +36,10 @@ pub enum Command {
     Restart(RestartArgs),
     /// `howdah status`.
     Status(StatusArgs),
+    /// `howdah top`.
+    Top(TopArgs),
+    /// `howdah tune`.
+    Tune(TuneArgs),
 }
 
 /// Why a command was not carried out.
@@ -66,8 +76,23 @@ fn carry_out(command: Command) -> Result<(), Failure> {
         }
         Command::Restart(args) => restart(&args),
         Command::Status(args) => {
-            let status = Client::new(&args.server.control)?.request("GET", "/status", b"")?;
-            if args.json { show(&text(&status)) } else { show(&status::table(&status)) }
+            let client = Client::new(&args.server.control)?;
+            let (target, table): (_, fn(&Value) -> String) = match &args.application {
+                Some(name) => (format!("/pools/{}", encode(name, |_| false)), pools::describe),
+                None => ("/status".to_owned(), status::table),
+            };
+            let status = client.request("GET", &target, b"")?;
+            if args.json { show(&text(&status)) } else { show(&table(&status)) }
+        }
+        Command::Top(args) => {
+            let client = Client::new(&args.server.control)?;
+            top::run(&client, Duration::from_secs_f64(args.interval))
+        }
+        Command::Tune(args) => {
+            let name = encode(&args.application, |_| false);
+            let target = format!("/control/applications/{name}/tune");
+            let tuning = Client::new(&args.server.control)?.request("GET", &target, b"")?;
+            if args.json { show(&text(&tuning)) } else { show(&tune::explain(&tuning)) }
         }
     }
 }

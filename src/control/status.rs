@@ -33,7 +33,27 @@ pub(super) fn table(status: &Value) -> String {
             std::iter::once(printable(name)).chain(numbers).collect()
         }));
         text.push('\n');
-        text.push_str(&columns(&rows));
+        text.push_str(&columns(&rows, &[0]));
+    }
+    let upstreams = status.get("upstreams").and_then(Value::as_object);
+    let servers: Vec<_> = { upstreams.into_iter().flatten() }
+        .flat_map(|(name, upstream)| {
+            let servers = upstream.get("servers").and_then(Value::as_object);
+            servers.into_iter().flatten().map(move |(address, server)| (name, address, server))
+        })
+        .collect();
+    if !servers.is_empty() {
+        let mut rows = vec![SERVER_HEADINGS.map(str::to_owned).to_vec()];
+        rows.extend(servers.into_iter().map(|(name, address, server)| {
+            let cells = SERVER_COLUMNS.map(|pointer| match server.pointer(pointer) {
+                Some(Value::String(text)) => printable(text),
+                Some(value) => value.to_string(),
+                None => "-".to_owned(),
+            });
+            [printable(name), printable(address)].into_iter().chain(cells).collect()
+        }));
+        text.push('\n');
+        text.push_str(&columns(&rows, &[0]));
     }
     text
 }
@@ -52,8 +72,8 @@ fn versions(status: &Value) -> String {
     }
 }
 
-/// Rows with columns of equal width: the first to the left, numbers to the right.
-fn columns(rows: &[Vec<String>]) -> String {
+/// Rows with columns of equal width: those of words to the left, numbers to the right.
+pub(super) fn columns(rows: &[Vec<String>], left: &[usize]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
@@ -61,10 +81,13 @@ fn columns(rows: &[Vec<String>]) -> String {
     let mut text = String::new();
     for row in rows {
         for (column, cell) in row.iter().enumerate() {
-            match column {
-                0 => text.push_str(&format!("{cell:<width$}", width = width(column))),
-                _ => text.push_str(&format!("  {cell:>width$}", width = width(column))),
-            }
+            let gap = if column == 0 { "" } else { "  " };
+            let width = width(column);
+            text.push_str(&match left.contains(&column) {
+                true if column + 1 == row.len() => format!("{gap}{cell}"),
+                true => format!("{gap}{cell:<width$}"),
+                false => format!("{gap}{cell:>width$}"),
+            });
         }
         text.push('\n');
     }
@@ -72,7 +95,7 @@ fn columns(rows: &[Vec<String>]) -> String {
 }
 
 /// Names come from a configuration; they must not move the cursor.
-fn printable(name: &str) -> String {
+pub(super) fn printable(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
@@ -80,9 +103,15 @@ const HEADINGS: [&str; 5] = ["APPLICATION", "PROCESSES", "IDLE", "STARTING", "RE
 const COLUMNS: [&str; 4] =
     ["/processes/running", "/processes/idle", "/processes/starting", "/requests/active"];
 
+const SERVER_HEADINGS: [&str; 6] =
+    ["UPSTREAM", "SERVER", "STATE", "ACTIVE", "REQUESTS", "FAILURES"];
+const SERVER_COLUMNS: [&str; 4] = ["/state", "/requests/active", "/requests/total", "/failures"];
+
 #[cfg(test)]
 mod tests {
-    use howdah_control::{ApplicationStatus, Connections, Module, Processes, Status};
+    use howdah_control::{
+        ApplicationStatus, Connections, Module, Processes, ServerStatus, Status, UpstreamStatus,
+    };
 
     use super::*;
 
@@ -98,6 +127,16 @@ mod tests {
             connections: Connections { accepted: 10, active: 1, idle: 2, closed: 7 },
             requests: 33,
             applications: vec![application("blog", 16, 5), application("a long\u{1b} name", 1, 0)],
+            upstreams: vec![UpstreamStatus {
+                name: "app".into(),
+                servers: vec![ServerStatus {
+                    address: "10.0.0.1:80".into(),
+                    state: "failing",
+                    active: 2,
+                    requests: 12,
+                    failures: 3,
+                }],
+            }],
         };
         let expected = "\
 PHP          8.2.30
@@ -107,6 +146,9 @@ Requests     33
 APPLICATION   PROCESSES  IDLE  STARTING  REQUESTS
 blog                 16    11         0         5
 a long\u{fffd} name          1     1         0         0
+
+UPSTREAM       SERVER    STATE  ACTIVE  REQUESTS  FAILURES
+app       10.0.0.1:80  failing       2        12         3
 ";
         assert_eq!(table(&status.to_value()), expected);
     }

@@ -131,7 +131,7 @@ fn the_configuration_is_set_appended_to_and_deleted() {
     server.config(ConfigCommand::Delete { path: "routes/0".into() }).unwrap();
     assert_eq!(server.document(), json!({"routes": []}));
     let missing = server.config(ConfigCommand::Delete { path: "routes/0".into() });
-    assert_eq!(failure(missing), "Value doesn't exist");
+    assert_eq!(failure(missing), "Value doesn't exist: /config/routes/0");
     let (path, bad) = ("routes".to_owned(), value("[{\"action\": {}}]"));
     let bad = failure(server.config(ConfigCommand::Set { path, value: bad }));
     assert!(bad.starts_with("Invalid configuration: /routes/0/action: "), "{bad}");
@@ -147,7 +147,12 @@ fn applications_are_restarted_and_the_status_is_shown() {
     restart("a/b").unwrap();
     let missing = "Value doesn't exist: the configuration has no application \"shop\"";
     assert_eq!(failure(restart("shop")), missing);
-    carry_out(Command::Status(StatusArgs { server: server.control(), json: false })).unwrap();
+    carry_out(Command::Status(StatusArgs {
+        server: server.control(),
+        application: None,
+        json: false,
+    }))
+    .unwrap();
     carry_out(Command::Reload(ReloadArgs { server: server.control() })).unwrap();
 }
 
@@ -181,7 +186,7 @@ fn what_was_edited_is_checked_before_it_is_sent() {
     assert!(bad.starts_with("line 2, column 1: "), "{bad}");
     assert!(failure(server.edit("/", "exit 3")).contains("nothing was changed"));
     assert_eq!(server.document(), document);
-    assert_eq!(server.kept().len(), 3);
+    assert_eq!(server.kept().len(), 2, "where the editor failed, nothing was written");
     assert!(server.kept().iter().any(|text| text.contains("retrun")));
 }
 

@@ -6,10 +6,16 @@
 // Each test file uses another part of this.
 #![allow(dead_code)]
 
+pub mod backends;
 pub mod client;
+pub mod control;
+pub mod fastcgi;
+pub mod http2;
 pub mod processes;
 pub mod programs;
+pub mod tls;
 
+use std::fmt::Display;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -24,6 +30,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use client::{Client, PATIENCE, Response};
+use control::Answer;
 use processes::Process;
 
 /// A site that is to be served, in a directory that everybody may read.
@@ -32,6 +39,8 @@ pub struct Site {
     workers: u32,
     changes: Vec<Value>,
     arguments: Vec<String>,
+    control: Option<String>,
+    open_files: Option<u32>,
 }
 
 impl Site {
@@ -39,7 +48,14 @@ impl Site {
     pub fn new() -> Self {
         let directory = tempfile::Builder::new().prefix("howdah-test-").tempdir().unwrap();
         open_to_all(directory.path(), 0o755);
-        let site = Site { directory, workers: 2, changes: Vec::new(), arguments: Vec::new() };
+        let site = Site {
+            directory,
+            workers: 2,
+            changes: Vec::new(),
+            arguments: Vec::new(),
+            control: None,
+            open_files: None,
+        };
         for (name, mode) in [("www", 0o755), ("data", 0o777), ("tmp", 0o777)] {
             fs::create_dir(site.path(name)).unwrap();
             open_to_all(&site.path(name), mode);
@@ -87,6 +103,12 @@ impl Site {
         self
     }
 
+    /// Limits the files that each of the server's processes may have open.
+    pub fn open_files(mut self, limit: u32) -> Self {
+        self.open_files = Some(limit);
+        self
+    }
+
     /// Serves with a document instead of the directory: one share that runs its scripts, and
     /// what is given here on top.
     pub fn with(mut self, changes: Value) -> Self {
@@ -94,9 +116,33 @@ impl Site {
         self
     }
 
-    fn usual_document(&self) -> Value {
+    /// Serves what the control API is told, which is nothing at first.
+    pub fn controlled(self) -> Self {
+        let address = format!("unix:{}", self.control_socket().display());
+        self.controlled_at(&address)
+    }
+
+    /// As [`Site::controlled`], with another address for the API.
+    pub fn controlled_at(mut self, address: &str) -> Self {
+        self.control = Some(address.to_owned());
+        self
+    }
+
+    /// The control API's socket.
+    pub fn control_socket(&self) -> PathBuf {
+        self.path("control.sock")
+    }
+
+    /// Where the configuration is kept.
+    pub fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    /// The document that serves the directory on an address.
+    pub fn document(&self, address: impl Display) -> Value {
         let root = self.root();
         json!({
+            "listeners": {address.to_string(): {"pass": "routes"}},
             "routes": [{"action": {
                 "share": format!("{}$uri", root.display()),
                 "index": ["index.php", "index.html"],
@@ -115,15 +161,23 @@ impl Site {
 
     /// The command line that serves the site on an address.
     pub fn command(&self, address: &str) -> Command {
-        let mut command = Command::new(programs::howdah());
+        let mut command = match self.open_files {
+            Some(limit) => {
+                let mut command = Command::new("prlimit");
+                command.arg(format!("--nofile={limit}")).arg(programs::howdah());
+                command
+            }
+            None => Command::new(programs::howdah()),
+        };
         command.arg("serve").args(["--tmp", &self.path("tmp").display().to_string()]);
         command.args(["--log", &self.path("log").display().to_string()]).args(&self.arguments);
-        if self.changes.is_empty() {
+        if let Some(control) = &self.control {
+            command.args(["--control", control]).arg("--state").arg(self.state());
+        } else if self.changes.is_empty() {
             command.args(["--listen", address, "--workers", &self.workers.to_string()]);
             command.arg(self.root());
         } else {
-            let mut document = self.usual_document();
-            document["listeners"] = json!({address: {"pass": "routes"}});
+            let mut document = self.document(address);
             self.changes.iter().for_each(|changes| merge(&mut document, changes.clone()));
             let path = self.path("config.json");
             fs::write(&path, document.to_string()).unwrap();
@@ -161,7 +215,7 @@ impl Default for Site {
 fn announcement(child: &mut Child, stderr: &Path) -> String {
     let mut lines = String::new();
     let mut output = BufReader::new(child.stdout.take().expect("it is piped"));
-    while !lines.contains("Serving ") {
+    while !lines.contains("Serving ") && !lines.contains("Ready;") {
         if output.read_line(&mut lines).unwrap() == 0 {
             let problem = fs::read_to_string(stderr).unwrap_or_default();
             panic!("the server does not start: {lines}{problem}");
@@ -184,7 +238,8 @@ pub fn open_to_all(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-fn merge(target: &mut Value, changes: Value) {
+/// Puts changes on top of a document.
+pub fn merge(target: &mut Value, changes: Value) {
     match (target, changes) {
         (Value::Object(target), Value::Object(changes)) => {
             for (name, change) in changes {
@@ -235,6 +290,16 @@ impl Server {
         // The server may refuse the body before it has taken all of it.
         let _ = client.try_send(body);
         client.response()
+    }
+
+    /// Asks the control API of a site that is [`Site::controlled`].
+    pub fn control(&self, method: &str, target: &str, body: impl AsRef<[u8]>) -> Answer {
+        control::ask(&self.site.control_socket(), method, target, body.as_ref()).unwrap()
+    }
+
+    /// Replaces a part of the configuration.
+    pub fn put(&self, target: &str, value: &Value) {
+        self.control("PUT", target, value.to_string()).succeeded();
     }
 
     /// The log so far.

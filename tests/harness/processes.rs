@@ -64,6 +64,13 @@ pub fn private_memory(pid: u32) -> u64 {
     kib.unwrap_or(0u64) << 10
 }
 
+/// Bytes of memory that a process has had at most since its start.
+pub fn peak_memory(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let kib = field(&status, "VmHWM:").and_then(|text| text.split(' ').next()?.parse().ok());
+    kib.unwrap_or(0u64) << 10
+}
+
 /// Processor time that a process has used, in seconds.
 pub fn processor_time(pid: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -8,7 +8,7 @@ use crate::error_pages::ErrorPage;
 use crate::node::{Node, Object, Shown, quoted};
 use crate::share::Share;
 use crate::support::Feature;
-use crate::target::Pass;
+use crate::target::{Pass, Target};
 use crate::template::Template;
 use crate::token;
 
@@ -42,8 +42,21 @@ pub enum ActionKind {
     Return(Return),
     /// `share`: a file is the answer.
     Share(Box<Share>),
+    /// `status`: what the application of this name does is the answer.
+    Status(String),
+    /// `ping`: the answer tells that an application takes requests.
+    Ping(Ping),
     /// `proxy`: another HTTP server answers.
     Proxy(Address),
+}
+
+/// The answer of an application that takes requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ping {
+    /// The application.
+    pub application: String,
+    /// What the answer says.
+    pub response: String,
 }
 
 /// An answer without content, or with an error page.
@@ -67,7 +80,7 @@ pub struct ResponseHeader {
 }
 
 /// The keys of which an action has exactly one; `proxy` is last because a version may lack it.
-const KINDS: [&str; 4] = ["pass", "return", "share", "proxy"];
+const KINDS: [&str; 6] = ["pass", "return", "share", "status", "ping", "proxy"];
 
 impl Action {
     pub(crate) fn read(node: &Node<'_>) -> Result<Action, Error> {
@@ -77,6 +90,8 @@ impl Action {
             "pass" => ActionKind::Pass(Pass::read(&object.required("pass")?)?),
             "return" => ActionKind::Return(Return::read(&object)?),
             "share" => ActionKind::Share(Box::new(Share::read(&object)?)),
+            "status" => ActionKind::Status(Target::read_application(&object.required("status")?)?),
+            "ping" => ActionKind::Ping(Ping::read(&object)?),
             _ => ActionKind::Proxy(read_proxy(&object.required("proxy")?)?),
         };
         let action = Action {
@@ -127,6 +142,14 @@ impl Return {
             return Err(node.invalid("means nothing without \"location\""));
         }
         Ok(Return { status, location, keep_query })
+    }
+}
+
+impl Ping {
+    fn read(object: &Object<'_>) -> Result<Ping, Error> {
+        let application = Target::read_application(&object.required("ping")?)?;
+        let response = object.text("response")?.unwrap_or_else(|| "pong".to_owned());
+        Ok(Ping { application, response })
     }
 }
 

@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorKind};
 use crate::isolation::Isolation;
 use crate::node::{Node, Shown};
 use crate::php::{PhpOptions, PhpTarget, PhpVersion};
+use crate::processes::Processes;
 use crate::support::Feature;
 
 /// A PHP application.
@@ -43,24 +44,6 @@ pub struct Application {
     pub isolation: Isolation,
 }
 
-/// How many processes run an application.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Processes {
-    /// The document does not say: as the machine allows.
-    Automatic,
-    /// Always so many.
-    Static(u32),
-    /// As many as the load asks for.
-    Dynamic {
-        /// At most so many.
-        max: u32,
-        /// So many are kept idle.
-        spare: u32,
-        /// An idle process above `spare` ends after this time.
-        idle_timeout: Duration,
-    },
-}
-
 /// Bounds of a request, of a process and of the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
@@ -68,27 +51,45 @@ pub struct Limits {
     pub timeout: Option<Duration>,
     /// A process ends after so many requests.
     pub requests: Option<u32>,
+    /// A process ends between two requests when it has more bytes of memory for itself.
+    pub memory: Option<u64>,
+    /// Limits of the system on each process, `None` being unlimited; names as in [`RLIMITS`].
+    pub rlimits: Vec<(String, Option<u64>)>,
     /// Bytes of shared memory between the server and the application.
     pub shm: Option<u64>,
     /// Requests that may wait for a process; those beyond are answered with 503.
     pub queue: u32,
     /// The longest a request may wait for a process.
     pub queue_timeout: Option<Duration>,
+    /// A request that runs longer than this is logged, with where its script is.
+    pub slow: Option<Duration>,
+    /// The file that such requests are logged to; the server's log if `None`.
+    pub slow_log: Option<PathBuf>,
 }
+
+/// Limits of the system that a document can set: the names of `setrlimit(2)` in lower case.
+pub const RLIMITS: [&str; 8] =
+    ["as", "core", "data", "fsize", "memlock", "nofile", "nproc", "stack"];
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { timeout: None, requests: None, shm: None, queue: 8192, queue_timeout: None }
+        Limits {
+            timeout: None,
+            requests: None,
+            memory: None,
+            rlimits: Vec::new(),
+            shm: None,
+            queue: 8192,
+            queue_timeout: None,
+            slow: None,
+            slow_log: None,
+        }
     }
 }
 
 impl Application {
-    /// Reads the members of `applications`.
-    pub(crate) fn read_all(node: &Node<'_>) -> Result<Vec<Application>, Error> {
-        node.members()?.map(|(name, application)| Application::read(name, &application)).collect()
-    }
-
-    fn read(name: &str, node: &Node<'_>) -> Result<Application, Error> {
+    /// Reads a member of `applications`.
+    pub(crate) fn read(name: &str, node: &Node<'_>) -> Result<Application, Error> {
         let object = node.object()?;
         let version = read_type(&object.required("type")?)?;
         let targets = PhpTarget::read_all(&object)?;
@@ -106,9 +107,7 @@ impl Application {
             working_directory: object.file("working_directory")?,
             stdout: object.file("stdout")?,
             stderr: object.file("stderr")?,
-            isolation: object
-                .read_gated("isolation", Feature::Isolation, Isolation::read)?
-                .unwrap_or_default(),
+            isolation: object.read("isolation", Isolation::read)?.unwrap_or_default(),
         };
         object.end()?;
         Ok(application)
@@ -146,31 +145,10 @@ fn read_type(node: &Node<'_>) -> Result<PhpVersion, Error> {
         _ => {
             let message = format!("\"{}\" is not a type of application", Shown(text));
             let error = node.error(ErrorKind::InvalidValue, message);
-            Err(error.with_hint("write \"php\", or \"php 8.2\" for a certain version"))
+            Err(error.with_hint(
+                "write \"php\", \"php 8.2\" for a certain version, or \"fastcgi\" for PHP-FPM",
+            ))
         }
-    }
-}
-
-impl Processes {
-    fn read(node: &Node<'_>) -> Result<Processes, Error> {
-        if node.value.is_number() {
-            return node.count(1).map(Processes::Static);
-        }
-        if !node.value.is_object() {
-            return Err(node.wrong_type("an integer or an object"));
-        }
-        let object = node.object()?;
-        let max = object.read("max", |max| max.count(1))?.unwrap_or(1);
-        let spare = object.read("spare", |spare| spare.count(0))?.unwrap_or(0);
-        let idle_timeout = object.read("idle_timeout", |timeout| timeout.seconds(0))?;
-        object.end()?;
-        if spare > max {
-            let message =
-                format!("has a \"spare\" of {spare}, which is more than its \"max\" of {max}");
-            return Err(node.invalid(message));
-        }
-        let idle_timeout = idle_timeout.unwrap_or(Duration::from_secs(15));
-        Ok(Processes::Dynamic { max, spare, idle_timeout })
     }
 }
 
@@ -183,15 +161,34 @@ impl Limits {
         let limits = Limits {
             timeout: object.read("timeout", timeout)?.filter(set),
             requests: object.read("requests", |requests| requests.count(0))?.filter(|n| *n > 0),
+            memory: object.read("memory", |memory| memory.size(0))?.filter(|bytes| *bytes > 0),
+            rlimits: object.read("rlimits", read_rlimits)?.unwrap_or_default(),
             shm: object.read_gated("shm", Feature::SharedMemoryLimit, |shm| shm.size(0))?,
             queue: object
                 .read("queue", |queue| queue.count(0))?
                 .unwrap_or_else(|| Limits::default().queue),
             queue_timeout: object.read("queue_timeout", timeout)?.filter(set),
+            slow: object.read("slow", timeout)?.filter(set),
+            slow_log: object.file("slow_log")?,
         };
         object.end()?;
         Ok(limits)
     }
+}
+
+fn read_rlimits(node: &Node<'_>) -> Result<Vec<(String, Option<u64>)>, Error> {
+    let object = node.object()?;
+    let mut limits = Vec::new();
+    for name in RLIMITS {
+        let limit = object.read(name, |limit| match limit.value.as_str() {
+            Some("unlimited") => Ok(None),
+            Some(_) => Err(limit.invalid("must be a number or \"unlimited\"")),
+            None => limit.size(0).map(Some),
+        })?;
+        limits.extend(limit.map(|limit| (name.to_owned(), limit)));
+    }
+    object.end()?;
+    Ok(limits)
 }
 
 fn read_environment(node: &Node<'_>) -> Result<Vec<(String, String)>, Error> {

@@ -18,7 +18,7 @@ pub struct Isolation {
     pub rootfs: Option<PathBuf>,
     /// What is mounted in `rootfs`.
     pub automount: Automount,
-    /// Whether processes may gain rights by executing files.
+    /// Whether processes may gain rights by executing files; they may not if `None`.
     pub new_privs: Option<bool>,
     /// The control group, relative to the server's own unless it starts with a slash.
     pub cgroup: Option<PathBuf>,

@@ -17,12 +17,15 @@ mod action;
 mod address;
 mod address_pattern;
 mod application;
+pub mod base64;
+mod captures;
 mod compression;
 mod condition;
 mod cors;
 pub mod detect;
 mod error;
 mod error_pages;
+mod fastcgi;
 mod fields;
 mod forwarded;
 mod isolation;
@@ -34,6 +37,7 @@ mod node;
 mod pattern;
 mod percent;
 mod php;
+mod processes;
 mod route;
 mod schema;
 mod settings;
@@ -42,6 +46,8 @@ mod suggest;
 mod support;
 mod target;
 mod template;
+mod timeouts;
+mod tls;
 mod token;
 mod upstream;
 
@@ -49,15 +55,17 @@ use serde_json::Value;
 
 pub use access::{Access, BasicAuth};
 pub use access_log::{AccessLog, LogFormat};
-pub use action::{Action, ActionKind, ResponseHeader, Return};
+pub use action::{Action, ActionKind, Ping, ResponseHeader, Return};
 pub use address::{Address, AddressError};
 pub use address_pattern::{AddressPattern, AddressPatternError, AddressPatterns};
-pub use application::{Application, Limits, Processes};
+pub use application::{Application, Limits, RLIMITS};
+pub use captures::{Captures, Group, Groups};
 pub use compression::{Compression, Compressor, Encoding};
 pub use condition::Condition;
 pub use cors::Cors;
 pub use error::{Error, ErrorKind, Position};
-pub use error_pages::ErrorPage;
+pub use error_pages::{ErrorPage, PageSource};
+pub use fastcgi::{FastCgi, FastCgiLimits, Servers};
 pub use fields::FieldPatterns;
 pub use forwarded::Forwarded;
 pub use isolation::{Automount, IdRange, Isolation, Namespaces};
@@ -65,13 +73,19 @@ pub use listener::Listener;
 pub use matching::{Match, Scheme};
 pub use pattern::{Landmarks, Pattern, PatternError, Patterns, Subject};
 pub use php::{PhpOptions, PhpTarget, PhpVersion};
+pub use processes::{Dynamic, Processes};
 pub use route::{Route, Step};
 pub use schema::schema;
 pub use settings::{HttpSettings, Settings, WebSocketSettings};
-pub use share::Share;
+pub use share::{Candidate, Share};
 pub use target::{Pass, Target};
-pub use template::{Part, Template, TemplateError, Variable};
-pub use upstream::{Upstream, UpstreamServer};
+pub use template::{Part, SslVariable, Template, TemplateError, Variable};
+pub use timeouts::Timeouts;
+pub use tls::{
+    Certificate, CipherSuite, ClientCertificates, KeyExchange, TicketKey, Tickets, Tls,
+    TlsParameters, TlsSession,
+};
+pub use upstream::{Balance, Failures, ForwardedFields, Health, Upstream, UpstreamServer};
 
 use crate::names::Names;
 use crate::node::{Node, Scope};
@@ -88,6 +102,8 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// The PHP applications.
     pub applications: Vec<Application>,
+    /// The applications that FastCGI servers run.
+    pub fastcgi: Vec<FastCgi>,
     /// Servers that share the requests passed to them.
     pub upstreams: Vec<Upstream>,
     /// What holds for all listeners.
@@ -108,19 +124,30 @@ impl Config {
     }
 
     fn read(document: Value, support: Support) -> Result<Config, Error> {
-        let scope = Scope { names: Names::of(&document), support };
+        let groups = Groups::default();
+        let scope = Scope { names: Names::of(&document), support, groups: &groups };
         let root = Node::root(&document, &scope);
         let object = root.object()?;
         let settings = object.read("settings", Settings::read)?.unwrap_or_default();
         let listeners = object.read("listeners", Listener::read_all)?.unwrap_or_default();
         let routes = object.read("routes", Route::read_all)?.unwrap_or_default();
-        let applications = object.read("applications", Application::read_all)?.unwrap_or_default();
+        let (applications, fastcgi) =
+            object.read("applications", read_applications)?.unwrap_or_default();
         let upstreams = object
             .read_gated("upstreams", Feature::Upstreams, Upstream::read_all)?
             .unwrap_or_default();
         let access_log = object.read_gated("access_log", Feature::AccessLog, AccessLog::read)?;
         object.end()?;
-        Ok(Config { listeners, routes, applications, upstreams, settings, access_log, document })
+        Ok(Config {
+            listeners,
+            routes,
+            applications,
+            fastcgi,
+            upstreams,
+            settings,
+            access_log,
+            document,
+        })
     }
 
     /// The route that a [`Target::Route`] names.
@@ -132,6 +159,18 @@ impl Config {
     pub fn application(&self, name: &str) -> Option<&Application> {
         self.applications.iter().find(|application| application.name == name)
     }
+}
+
+/// Reads the members of `applications`: those that run here, and those of FastCGI servers.
+fn read_applications(node: &Node<'_>) -> Result<(Vec<Application>, Vec<FastCgi>), Error> {
+    let (mut applications, mut fastcgi) = (Vec::new(), Vec::new());
+    for (name, application) in node.members()? {
+        match FastCgi::is(&application) {
+            true => fastcgi.push(FastCgi::read(name, &application)?),
+            false => applications.push(Application::read(name, &application)?),
+        }
+    }
+    Ok((applications, fastcgi))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::forwarded::Forwarded;
 use crate::node::{Node, Shown};
 use crate::support::Feature;
 use crate::target::{Pass, Target};
+use crate::tls::Tls;
 
 /// A socket and where its requests go.
 #[derive(Debug, Clone)]
@@ -18,6 +19,12 @@ pub struct Listener {
     pub pass: Pass,
     /// Connections that may wait to be accepted; `None` for what the system allows.
     pub backlog: Option<u32>,
+    /// How the listener speaks TLS; `None` for plain HTTP.
+    pub tls: Option<Tls>,
+    /// Whether HTTP/2 is spoken without TLS, with clients that begin with it.
+    pub http2: bool,
+    /// The port that requests without TLS are sent to with https instead of being answered.
+    pub redirect_to_https: Option<u16>,
     /// Proxies that are believed about the client's address and scheme.
     pub forwarded: Option<Forwarded>,
     /// Proxies that are believed about the client's address.
@@ -43,7 +50,13 @@ impl Listener {
     fn read(name: &str, node: &Node<'_>) -> Result<Listener, Error> {
         let address = Address::parse(name).map_err(|error| node.invalid(error))?;
         let object = node.object()?;
-        object.unavailable("tls")?;
+        let mut tls = object.read("tls", Tls::read)?;
+        let http2 = object.boolean("http2")?;
+        let redirect_to_https = object.read("redirect_to_https", read_redirect)?.flatten();
+        if let Some(tls) = &mut tls {
+            tls.http2 = http2.unwrap_or(true);
+        }
+        let http2 = http2.unwrap_or(false) && tls.is_none();
         let pass = match object.read("application", read_application)? {
             None => Pass::read(&object.required("pass")?)?,
             Some(_) if object.optional("pass").is_some() => {
@@ -61,7 +74,26 @@ impl Listener {
             object.read_gated("client_ip", Feature::Forwarded, Forwarded::read_client_ip)?;
         object.end()?;
         let (name, backlog) = (name.to_owned(), backlog.flatten());
-        Ok(Listener { name, address, pass, backlog, forwarded, client_ip })
+        Ok(Listener {
+            name,
+            address,
+            pass,
+            backlog,
+            tls,
+            http2,
+            redirect_to_https,
+            forwarded,
+            client_ip,
+        })
+    }
+}
+
+/// A switch, or the port.
+fn read_redirect(node: &Node<'_>) -> Result<Option<u16>, Error> {
+    match node.value.as_bool() {
+        Some(on) => Ok(on.then_some(443)),
+        None if node.value.is_number() => Ok(u16::try_from(node.integer(1..=65535)?).ok()),
+        None => Err(node.wrong_type("true, false or a port")),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::suggest::nearest;
 use crate::target::Target;
 
 /// The named things of a document, before their own contents are known to be right.
+#[derive(Clone, Copy)]
 pub(crate) struct Names<'a> {
     document: Option<&'a Map<String, Value>>,
 }

@@ -11,17 +11,21 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::captures::Groups;
 use crate::error::{Error, ErrorKind};
 use crate::names::Names;
 use crate::suggest::nearest;
 use crate::support::{Feature, Support};
 
 /// What all values of one document have in common.
+#[derive(Clone, Copy)]
 pub(crate) struct Scope<'a> {
     /// What the document defines, for references to it.
     pub names: Names<'a>,
     /// What this version of Howdah carries out.
     pub support: Support,
+    /// What templates may name of a step's regular expressions.
+    pub groups: &'a Groups,
 }
 
 /// A value and its path.
@@ -55,6 +59,11 @@ enum Segment<'a> {
 impl<'a> Node<'a> {
     pub fn root(value: &'a Value, scope: &'a Scope<'a>) -> Node<'a> {
         Node { value, scope, path: Path { parent: None, segment: Segment::Root } }
+    }
+
+    /// The same value in another scope.
+    pub fn within(self, scope: &'a Scope<'a>) -> Node<'a> {
+        Node { scope, ..self }
     }
 
     fn child(&'a self, segment: Segment<'a>, value: &'a Value) -> Node<'a> {

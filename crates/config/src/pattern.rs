@@ -9,6 +9,9 @@ use std::fmt;
 
 use memchr::memmem::Finder;
 use regex::bytes::{Regex, RegexBuilder};
+use regex_syntax::ParserBuilder;
+use regex_syntax::hir::literal::{ExtractKind, Extractor};
+use regex_syntax::hir::{Hir, Look, LookSet};
 
 use crate::error::Error;
 use crate::node::Node;
@@ -61,6 +64,14 @@ pub enum Landmarks<'p> {
     End(Vec<&'p [u8]>),
 }
 
+impl<'p> Landmarks<'p> {
+    /// The texts.
+    pub fn texts(&self) -> impl Iterator<Item = &'p [u8]> + '_ {
+        let (Landmarks::Whole(texts) | Landmarks::Start(texts) | Landmarks::End(texts)) = self;
+        texts.iter().copied()
+    }
+}
+
 /// Why a string is no pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PatternError {
@@ -76,7 +87,15 @@ pub enum PatternError {
 enum Test {
     Exact { text: Box<[u8]>, any_case: bool },
     Glob(Box<Glob>),
-    Regex(Regex),
+    Regex(Box<Expression>),
+}
+
+/// A regular expression, and the texts of which all that it finds starts, or ends, with one.
+#[derive(Debug, Clone)]
+struct Expression {
+    regex: Regex,
+    starts: Vec<Box<[u8]>>,
+    ends: Vec<Box<[u8]>>,
 }
 
 /// Text with at least one `*`: what stands before the first, between them, and after the last.
@@ -96,7 +115,7 @@ impl Pattern {
             None => (false, text),
         };
         let test = match text.strip_prefix('~') {
-            Some(expression) => Test::Regex(regex(expression)?),
+            Some(expression) => Test::Regex(Box::new(Expression::new(expression)?)),
             None => Test::text(text, subject)?,
         };
         Ok(Pattern { negative, test })
@@ -110,6 +129,14 @@ impl Pattern {
     /// Whether the pattern accepts these bytes, `!` taken into account.
     pub fn matches(&self, bytes: &[u8]) -> bool {
         self.test.finds(bytes) != self.negative
+    }
+
+    /// The regular expression, if it is one.
+    pub(crate) fn regex(&self) -> Option<&Regex> {
+        match &self.test {
+            Test::Regex(expression) => Some(&expression.regex),
+            _ => None,
+        }
     }
 }
 
@@ -129,14 +156,25 @@ impl Patterns {
                 || self.including.iter().any(|pattern| pattern.matches(bytes)))
     }
 
+    /// The patterns without `!`, in order; the first that finds the bytes has accepted them.
+    pub(crate) fn accepting(&self) -> impl Iterator<Item = &Pattern> + Clone {
+        self.including.iter()
+    }
+
     /// Texts of which bytes must have one at their start, or at their end, or be one, to be
     /// accepted: for looking up which of many lists can accept them at all. `None` if there is no
     /// such condition, or none that case counts for.
     pub fn landmarks(&self) -> Option<Landmarks<'_>> {
-        let tests = || self.including.iter().map(|pattern| &pattern.test);
-        let collect = |text: fn(&Test) -> Option<&[u8]>| -> Option<Vec<&[u8]>> {
-            let texts: Option<Vec<_>> = tests().map(text).collect();
-            texts.filter(|texts| !texts.is_empty())
+        let collect = |texts: fn(&Test) -> Vec<&[u8]>| {
+            let mut all = Vec::new();
+            for pattern in &self.including {
+                let own = texts(&pattern.test);
+                if own.is_empty() {
+                    return None;
+                }
+                all.extend(own);
+            }
+            (!all.is_empty()).then_some(all)
         };
         collect(Test::whole)
             .map(Landmarks::Whole)
@@ -181,23 +219,28 @@ impl Test {
         })))
     }
 
-    fn whole(&self) -> Option<&[u8]> {
+    /// The only text that it finds, if that is so.
+    fn whole(&self) -> Vec<&[u8]> {
         match self {
-            Test::Exact { text, any_case: false } => Some(text),
-            _ => None,
+            Test::Exact { text, any_case: false } => vec![text],
+            _ => Vec::new(),
         }
     }
 
-    fn start(&self) -> Option<&[u8]> {
+    /// Texts of which one is the start of all that it finds; none if there are no such texts.
+    fn start(&self) -> Vec<&[u8]> {
         match self {
-            Test::Glob(glob) if !glob.any_case && !glob.prefix.is_empty() => Some(&glob.prefix),
+            Test::Glob(glob) if !glob.any_case && !glob.prefix.is_empty() => vec![&glob.prefix],
+            Test::Regex(expression) => expression.starts.iter().map(|text| &**text).collect(),
             test => test.whole(),
         }
     }
 
-    fn end(&self) -> Option<&[u8]> {
+    /// Likewise for its end.
+    fn end(&self) -> Vec<&[u8]> {
         match self {
-            Test::Glob(glob) if !glob.any_case && !glob.suffix.is_empty() => Some(&glob.suffix),
+            Test::Glob(glob) if !glob.any_case && !glob.suffix.is_empty() => vec![&glob.suffix],
+            Test::Regex(expression) => expression.ends.iter().map(|text| &**text).collect(),
             test => test.whole(),
         }
     }
@@ -206,7 +249,7 @@ impl Test {
         match self {
             Test::Exact { text, any_case } => equal(bytes, text, *any_case),
             Test::Glob(glob) => glob.finds(bytes),
-            Test::Regex(regex) => regex.is_match(bytes),
+            Test::Regex(expression) => expression.regex.is_match(bytes),
         }
     }
 }
@@ -256,21 +299,49 @@ fn equal(bytes: &[u8], text: &[u8], any_case: bool) -> bool {
     }
 }
 
-/// Compiles an expression that works on bytes, with ASCII classes, as PCRE does without its UTF mode.
-fn regex(expression: &str) -> Result<Regex, PatternError> {
-    /// Bounds the memory of one expression; `\w{1000}` stays far below, `(a{1000}){1000}` does not.
-    const LARGEST: usize = 1 << 20;
-    RegexBuilder::new(expression)
-        .unicode(false)
-        .size_limit(LARGEST)
-        .dfa_size_limit(LARGEST)
-        .build()
-        .map_err(|error| {
-            // A syntax error shows the expression over several lines and ends with the reason.
-            let text = error.to_string();
-            let reason = text.lines().next_back().unwrap_or_default().trim();
-            PatternError::Regex(reason.trim_start_matches("error: ").to_owned())
-        })
+impl Expression {
+    /// Compiles an expression that works on bytes, with ASCII classes, as PCRE does without its UTF
+    /// mode.
+    fn new(expression: &str) -> Result<Expression, PatternError> {
+        /// Bounds the memory of one expression; `\w{1000}` stays far below, `(a{1000}){1000}` does
+        /// not.
+        const LARGEST: usize = 1 << 20;
+        let regex = RegexBuilder::new(expression)
+            .unicode(false)
+            .size_limit(LARGEST)
+            .dfa_size_limit(LARGEST)
+            .build()
+            .map_err(|error| {
+                // A syntax error shows the expression over several lines and ends with the reason.
+                let text = error.to_string();
+                let reason = text.lines().next_back().unwrap_or_default().trim();
+                PatternError::Regex(reason.trim_start_matches("error: ").to_owned())
+            })?;
+        let parsed = ParserBuilder::new().unicode(false).utf8(false).build().parse(expression);
+        let Ok(parsed) = parsed else {
+            return Ok(Expression { regex, starts: Vec::new(), ends: Vec::new() });
+        };
+        let properties = parsed.properties();
+        let anchored = |looks: LookSet, look: Look, kind: ExtractKind| match looks.contains(look) {
+            true => literals(&parsed, kind),
+            false => Vec::new(),
+        };
+        let starts = anchored(properties.look_set_prefix(), Look::Start, ExtractKind::Prefix);
+        let ends = anchored(properties.look_set_suffix(), Look::End, ExtractKind::Suffix);
+        Ok(Expression { regex, starts, ends })
+    }
+}
+
+/// Texts of which one is at the start, or end, of all that an expression finds; none if they are
+/// many or one is empty.
+fn literals(expression: &Hir, kind: ExtractKind) -> Vec<Box<[u8]>> {
+    const MOST: usize = 16;
+    let found = Extractor::new().kind(kind).limit_total(MOST).extract(expression);
+    let literals = found.literals().unwrap_or_default();
+    match literals.iter().any(|literal| literal.is_empty()) {
+        true => Vec::new(),
+        false => literals.iter().map(|literal| literal.as_bytes().into()).collect(),
+    }
 }
 
 impl fmt::Display for PatternError {

@@ -1,9 +1,10 @@
 //! `routes`: steps that are tried in order until the conditions of one hold.
 
 use crate::action::Action;
+use crate::captures::Groups;
 use crate::error::Error;
 use crate::matching::Match;
-use crate::node::Node;
+use crate::node::{Node, Scope};
 
 /// A list of steps. A request that no step takes is answered with 404.
 #[derive(Debug, Clone)]
@@ -21,6 +22,8 @@ pub struct Step {
     pub conditions: Match,
     /// What to do.
     pub action: Action,
+    /// Whether the action names what regular expressions of the conditions capture.
+    pub captures: bool,
 }
 
 impl Route {
@@ -47,8 +50,10 @@ impl Step {
     fn read(node: &Node<'_>) -> Result<Step, Error> {
         let object = node.object()?;
         let conditions = object.read("match", Match::read)?.unwrap_or_default();
-        let action = Action::read(&object.required("action")?)?;
+        let groups = Groups::new(conditions.uri.as_ref(), conditions.host.as_ref());
+        let scope = Scope { groups: &groups, ..*node.scope };
+        let action = Action::read(&object.required("action")?.within(&scope))?;
         object.end()?;
-        Ok(Step { conditions, action })
+        Ok(Step { conditions, action, captures: groups.are_used() })
     }
 }

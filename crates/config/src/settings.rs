@@ -47,6 +47,9 @@ pub struct HttpSettings {
     /// Whether header fields are dropped whose name has other characters than letters, digits and
     /// hyphens.
     pub discard_unsafe_fields: bool,
+    /// Whether requests are refused that HTTP/1.1 forbids and Unit takes: without `Host`, with
+    /// spaces in the target, or with a host of unusual characters.
+    pub strict_requests: bool,
     /// Whether the log tells which step each request takes.
     pub log_route: bool,
     /// Whether the `Server` field tells the version.
@@ -90,6 +93,7 @@ impl Default for HttpSettings {
             max_body_size: 8 << 20,
             body_temp_path: None,
             discard_unsafe_fields: true,
+            strict_requests: false,
             log_route: false,
             server_version: true,
             chunked_transform: true,
@@ -175,6 +179,7 @@ impl HttpSettings {
             max_body_size: size("max_body_size", or.max_body_size)?,
             body_temp_path: object.file("body_temp_path")?,
             discard_unsafe_fields: switch("discard_unsafe_fields", or.discard_unsafe_fields)?,
+            strict_requests: switch("strict_requests", or.strict_requests)?,
             log_route: switch("log_route", or.log_route)?,
             server_version: switch("server_version", or.server_version)?,
             chunked_transform: switch("chunked_transform", or.chunked_transform)?,

@@ -13,8 +13,6 @@ pub(crate) enum Feature {
     Compression,
     /// `forwarded` and `client_ip` of a listener.
     Forwarded,
-    /// `isolation` of an application.
-    Isolation,
     /// `settings.listen_threads`.
     ListenThreads,
     /// All conditions of a `match` but `uri`.

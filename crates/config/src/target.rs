@@ -68,6 +68,16 @@ impl Target {
         Ok(target)
     }
 
+    /// Reads the name of an application as a whole.
+    pub(crate) fn read_application(node: &Node<'_>) -> Result<String, Error> {
+        match Target::read(node, node.string()?)? {
+            Target::Application { name, target: None } => Ok(name),
+            _ => Err(node
+                .invalid("must name an application as a whole")
+                .with_hint("write \"applications/NAME\"")),
+        }
+    }
+
     /// Reads the target of a share's `scripts`: an application that runs the script it is given.
     pub(crate) fn read_scripts(node: &Node<'_>) -> Result<Target, Error> {
         let target = Target::read(node, node.string()?)?;

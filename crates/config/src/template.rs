@@ -1,10 +1,12 @@
 //! Strings with variables, such as `/www/$host$uri`.
 //!
-//! `$name` and `${name}` stand for a variable; names are letters and underscores. A dollar sign
-//! itself is written `$dollar` or `${dollar}`.
+//! `$name` and `${name}` stand for a variable; names are letters and underscores, or one digit for
+//! what a group of a regular expression has found. A dollar sign itself is written `$dollar` or
+//! `${dollar}`.
 
 use std::fmt;
 
+use crate::captures::{Group, Groups};
 use crate::error::{Error, ErrorKind};
 use crate::node::{Node, Shown};
 use crate::suggest::nearest;
@@ -31,6 +33,8 @@ pub enum Variable {
     Argument(String),
     /// `$body_bytes_sent`: bytes of the response body sent so far.
     BodyBytesSent,
+    /// `$1` to `$9`, or `$NAME`: what a group of a regular expression of the step has found.
+    Capture(Group),
     /// `$cookie_NAME`: a cookie. Upper and lower case differ.
     Cookie(String),
     /// `$header_NAME`: the first request field of that name, lower case with `-` for `_`.
@@ -51,12 +55,41 @@ pub enum Variable {
     RequestUri,
     /// `$response_header_NAME`: a response field, lower case with `-` for `_`.
     ResponseHeader(String),
+    /// `$scheme`: `http` or `https`.
+    Scheme,
+    /// `$ssl_NAME`: what the TLS handshake has shown.
+    Ssl(SslVariable),
     /// `$status`: the response's status code.
     Status,
     /// `$time_local`: local time as in `31/Dec/2026:23:59:59 +0000`.
     TimeLocal,
     /// `$uri`: the decoded and normalised path, after rewriting.
     Uri,
+}
+
+/// What a TLS handshake has shown, with nginx's names. Absent without TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SslVariable {
+    /// `$ssl_cipher`: the cipher suite.
+    Cipher,
+    /// `$ssl_client_escaped_cert`: the client's certificate, PEM, percent-encoded.
+    ClientEscapedCert,
+    /// `$ssl_client_fingerprint`: SHA-1 of the client's certificate.
+    ClientFingerprint,
+    /// `$ssl_client_i_dn`: who issued the client's certificate.
+    ClientIssuer,
+    /// `$ssl_client_serial`: the serial number of the client's certificate.
+    ClientSerial,
+    /// `$ssl_client_s_dn`: whom the client's certificate is about.
+    ClientSubject,
+    /// `$ssl_client_verify`: `SUCCESS` or `NONE`.
+    ClientVerify,
+    /// `$ssl_protocol`: `TLSv1.2` or `TLSv1.3`.
+    Protocol,
+    /// `$ssl_server_name`: the name that the client asked for.
+    ServerName,
+    /// `$ssl_session_reused`: `r` if a session was taken up again, otherwise `.`.
+    SessionReused,
 }
 
 /// Why a string is no template.
@@ -72,6 +105,18 @@ pub enum TemplateError {
         /// The name as written.
         name: String,
     },
+    /// There is no group of this number.
+    NoGroup {
+        /// The number as written.
+        number: String,
+        /// How many groups there are.
+        count: usize,
+    },
+    /// A variable and a group have this name.
+    Ambiguous {
+        /// The name as written.
+        name: String,
+    },
     /// The string is a JavaScript template, in backticks.
     JavaScript,
 }
@@ -79,6 +124,11 @@ pub enum TemplateError {
 impl Template {
     /// Reads a string with variables.
     pub fn parse(text: &str) -> Result<Template, TemplateError> {
+        Template::parse_with(text, &Groups::default())
+    }
+
+    /// Reads a string with variables and captures of these groups.
+    pub fn parse_with(text: &str, groups: &Groups) -> Result<Template, TemplateError> {
         if text.len() >= 2 && text.starts_with('`') && text.ends_with('`') {
             return Err(TemplateError::JavaScript);
         }
@@ -90,10 +140,7 @@ impl Template {
             let (name, after) = split_name(reference).ok_or(TemplateError::NoName { offset })?;
             match name {
                 "dollar" => template.push_literal("$"),
-                _ => template.parts.push(Part::Variable(
-                    Variable::named(name)
-                        .ok_or_else(|| TemplateError::Unknown { name: name.to_owned() })?,
-                )),
+                _ => template.parts.push(Part::Variable(Variable::read(name, groups)?)),
             }
             rest = after;
         }
@@ -144,17 +191,26 @@ impl Template {
 
     /// Reads a template that is part of the string `node`.
     pub(crate) fn read_text(node: &Node<'_>, text: &str) -> Result<Template, Error> {
-        let error = match Template::parse(text) {
+        let groups = node.scope.groups;
+        let error = match Template::parse_with(text, groups) {
             Ok(template) => return Ok(template),
             Err(error) => error,
         };
         match &error {
             TemplateError::Unknown { name } => {
                 let refused = node.error(ErrorKind::InvalidValue, error.to_string());
-                Err(match nearest(name, NAMES) {
+                Err(match nearest(name, NAMES.into_iter().chain(groups.names())) {
                     Some(meant) => refused.with_hint(format!("did you mean \"${meant}\"?")),
                     None => refused,
                 })
+            }
+            TemplateError::NoGroup { count: 0, .. } => Err(node.invalid(error).with_hint(
+                "a group in parentheses is captured by a regular expression of \"uri\" or \
+                 \"host\" in the same step, as in \"~^/blog/(.*)$\"",
+            )),
+            TemplateError::NoGroup { .. } => Err(node.invalid(error)),
+            TemplateError::Ambiguous { .. } => {
+                Err(node.invalid(error).with_hint("give the group another name"))
             }
             TemplateError::NoName { .. } => {
                 Err(node.invalid(error).with_hint("write \"${dollar}\" for a dollar sign"))
@@ -177,7 +233,10 @@ fn split_name(reference: &str) -> Option<(&str, &str)> {
         None => (reference, false),
     };
     let is_name = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
-    let length = text.bytes().take_while(|byte| is_name(*byte)).count();
+    let length = match text.bytes().next() {
+        Some(b'0'..=b'9') => 1,
+        _ => text.bytes().take_while(|byte| is_name(*byte)).count(),
+    };
     // Counted bytes are ASCII, so this is a character boundary.
     let (name, after) = text.split_at_checked(length)?;
     if name.is_empty() {
@@ -190,6 +249,25 @@ fn split_name(reference: &str) -> Option<(&str, &str)> {
 }
 
 impl Variable {
+    /// The variable or group of this name (without `$`).
+    fn read(name: &str, groups: &Groups) -> Result<Variable, TemplateError> {
+        let owned = || name.to_owned();
+        let group = match name.parse::<u8>() {
+            Ok(number) if (1..=groups.count()).contains(&usize::from(number)) => {
+                Group::Number(number)
+            }
+            Ok(_) => return Err(TemplateError::NoGroup { number: owned(), count: groups.count() }),
+            Err(_) => match (Variable::named(name), groups.has_name(name)) {
+                (Some(variable), false) => return Ok(variable),
+                (None, true) => Group::Name(owned()),
+                (None, false) => return Err(TemplateError::Unknown { name: owned() }),
+                (Some(_), true) => return Err(TemplateError::Ambiguous { name: owned() }),
+            },
+        };
+        groups.note_use();
+        Ok(Variable::Capture(group))
+    }
+
     /// The variable of this name (without `$`), except `dollar`, which is a literal.
     fn named(name: &str) -> Option<Variable> {
         let variable = match name {
@@ -201,6 +279,17 @@ impl Variable {
             "request_line" => Variable::RequestLine,
             "request_time" => Variable::RequestTime,
             "request_uri" => Variable::RequestUri,
+            "scheme" => Variable::Scheme,
+            "ssl_cipher" => Variable::Ssl(SslVariable::Cipher),
+            "ssl_client_escaped_cert" => Variable::Ssl(SslVariable::ClientEscapedCert),
+            "ssl_client_fingerprint" => Variable::Ssl(SslVariable::ClientFingerprint),
+            "ssl_client_i_dn" => Variable::Ssl(SslVariable::ClientIssuer),
+            "ssl_client_s_dn" => Variable::Ssl(SslVariable::ClientSubject),
+            "ssl_client_serial" => Variable::Ssl(SslVariable::ClientSerial),
+            "ssl_client_verify" => Variable::Ssl(SslVariable::ClientVerify),
+            "ssl_protocol" => Variable::Ssl(SslVariable::Protocol),
+            "ssl_server_name" => Variable::Ssl(SslVariable::ServerName),
+            "ssl_session_reused" => Variable::Ssl(SslVariable::SessionReused),
             "status" => Variable::Status,
             "time_local" => Variable::TimeLocal,
             "uri" => Variable::Uri,
@@ -235,6 +324,16 @@ impl fmt::Display for TemplateError {
                 // As Unit says it, for scripts that look for these words.
                 write!(f, "Unknown variable \"${}\"", Shown(name))
             }
+            TemplateError::NoGroup { number, count: 0 } => {
+                write!(f, "has \"${number}\", and no regular expression here has a group")
+            }
+            TemplateError::NoGroup { number, count } => {
+                write!(f, "has \"${number}\", and the groups are numbered from 1 to {count}")
+            }
+            TemplateError::Ambiguous { name } => {
+                let name = Shown(name);
+                write!(f, "has \"${name}\", which is a variable and also a group's name")
+            }
             TemplateError::JavaScript => {
                 f.write_str("is a JavaScript template, which Howdah has not; use variables")
             }
@@ -244,7 +343,7 @@ impl fmt::Display for TemplateError {
 
 impl std::error::Error for TemplateError {}
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 23] = [
     "body_bytes_sent",
     "dollar",
     "host",
@@ -254,6 +353,17 @@ const NAMES: [&str; 12] = [
     "request_line",
     "request_time",
     "request_uri",
+    "scheme",
+    "ssl_cipher",
+    "ssl_client_escaped_cert",
+    "ssl_client_fingerprint",
+    "ssl_client_i_dn",
+    "ssl_client_s_dn",
+    "ssl_client_serial",
+    "ssl_client_verify",
+    "ssl_protocol",
+    "ssl_server_name",
+    "ssl_session_reused",
     "status",
     "time_local",
     "uri",

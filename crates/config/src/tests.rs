@@ -8,8 +8,10 @@ use serde_json::json;
 
 use super::*;
 
+mod fastcgi;
 mod operation;
 mod routing;
+mod tls;
 
 fn read(document: Value) -> Config {
     match Config::read(document, Support::Everything) {
@@ -342,10 +344,7 @@ fn an_application_has_defaults() {
         (None, "index.php")
     );
     assert_eq!(site.processes, Processes::Automatic);
-    assert_eq!(
-        site.limits,
-        Limits { timeout: None, requests: None, shm: None, queue: 8192, queue_timeout: None }
-    );
+    assert_eq!(site.limits, Limits::default());
     assert_eq!(site.options, PhpOptions::default());
 }
 
@@ -356,7 +355,7 @@ fn an_application_takes_all_its_keys() {
         "targets": {"z": {"root": "/z", "script": "/front.php"}, "a": {"root": "/a", "index": "i.php"}},
         "options": {"file": "/etc/php.ini", "admin": {"memory_limit": "256M"}, "user": {"display_errors": "0"}},
         "processes": {"max": 10, "spare": 5, "idle_timeout": 20},
-        "limits": {"timeout": 10, "requests": 1000, "shm": 1000, "queue": 50, "queue_timeout": 2},
+        "limits": {"timeout": 10, "requests": 1000, "shm": 1000, "queue": 50, "queue_timeout": 2, "slow": 5, "slow_log": "/var/log/slow.log"},
         "environment": {"B": "2", "A": ""},
         "user": "www-data", "group": "www-data", "working_directory": "/www",
         "stdout": "/var/log/out.log", "stderr": "/var/log/err.log",
@@ -365,10 +364,13 @@ fn an_application_takes_all_its_keys() {
     let names: Vec<_> = site.targets.iter().map(|target| target.name.as_deref()).collect();
     assert_eq!(names, [Some("z"), Some("a")], "in the order written");
     assert_eq!(site.options.admin, [("memory_limit".to_owned(), "256M".to_owned())]);
-    let idle_timeout = Duration::from_secs(20);
-    assert_eq!(site.processes, Processes::Dynamic { max: 10, spare: 5, idle_timeout });
+    let idle_timeout = Some(Duration::from_secs(20));
+    let range = Dynamic { max: 10, spare: 5, idle_timeout, ..Dynamic::default() };
+    assert_eq!(site.processes, Processes::Dynamic(range));
     assert_eq!(site.limits.timeout, Some(Duration::from_secs(10)));
     assert_eq!((site.limits.queue, site.limits.queue_timeout), (50, Some(Duration::from_secs(2))));
+    assert_eq!(site.limits.slow, Some(Duration::from_secs(5)));
+    assert_eq!(site.limits.slow_log, Some("/var/log/slow.log".into()));
     assert_eq!(site.environment[0], ("B".to_owned(), "2".to_owned()));
     assert_eq!(site.user.as_deref(), Some("www-data"));
 }
@@ -379,18 +381,35 @@ fn processes_are_a_number_or_a_range() {
         read_application(json!({"type": "php", "root": "/", "processes": value})).processes
     };
     assert_eq!(processes(json!(4)), Processes::Static(4));
-    let idle_timeout = Duration::from_secs(15);
-    assert_eq!(
-        processes(json!({"spare": 0})),
-        Processes::Dynamic { max: 1, spare: 0, idle_timeout }
-    );
+    assert_eq!(processes(json!("auto")), Processes::Automatic);
+    let idle_timeout = Some(Duration::from_secs(15));
+    let range =
+        Dynamic { max: 1, start: 0, spare: 0, max_spare: None, idle_timeout, spawn_rate: 32 };
+    assert_eq!(processes(json!({"spare": 0})), Processes::Dynamic(range));
+    let as_for_fpm = json!({"max": 50, "start": 10, "spare": 5, "max_spare": 20, "spawn_rate": 8});
+    let range = Dynamic {
+        max: 50,
+        start: 10,
+        spare: 5,
+        max_spare: Some(20),
+        idle_timeout: None,
+        spawn_rate: 8,
+    };
+    assert_eq!(processes(as_for_fpm), Processes::Dynamic(range));
     for (value, message) in [
         (json!(0), "must be between 1 and"),
         (json!(-1), "must be between 1 and"),
         (json!(4_294_967_296_i64), "must be between 1 and"),
-        (json!("4"), "must be an integer or an object, but is the string \"4\""),
+        (json!("4"), "must be an integer, an object or \"auto\", but is the string \"4\""),
         (json!({"max": 0}), "/applications/site/processes/max: \"max\" must be between 1"),
         (json!({"spare": 2}), "has a \"spare\" of 2, which is more than its \"max\" of 1"),
+        (
+            json!({"max": 3, "start": 4}),
+            "has a \"start\" of 4, which is more than its \"max\" of 3",
+        ),
+        (json!({"max": 3, "max_spare": 4}), "has a \"max_spare\" of 4, which is more than"),
+        (json!({"max": 3, "spare": 2, "max_spare": 1}), "which is less than its \"spare\" of 2"),
+        (json!({"spawn_rate": 0}), "must be between 1 and"),
         (json!({"idle_timeout": -1}), "must be between 0 and 2147483"),
         (json!({"idle": 1}), "unknown key \"idle\""),
     ] {
@@ -455,6 +474,7 @@ fn other_languages_are_sent_behind_a_proxy() {
 fn settings_have_the_defaults_of_unit() {
     let http = HttpSettings::default();
     assert_eq!(http.idle_timeout, Duration::from_secs(180));
+    assert!(!http.strict_requests);
     assert_eq!((http.max_body_size, http.max_head_size()), (8 << 20, 32 << 10));
 }
 
@@ -464,7 +484,7 @@ fn settings_are_read() {
         "header_read_timeout": 1, "body_read_timeout": 2, "send_timeout": 3, "idle_timeout": 0,
         "large_header_buffer_size": 4096, "large_header_buffers": 2, "max_header_fields": 50, "min_rate": 0, "min_rate_grace": 5,
         "body_buffer_size": 0, "max_body_size": 0, "body_temp_path": "/tmp",
-        "discard_unsafe_fields": false, "log_route": true, "server_version": false, "chunked_transform": true,
+        "discard_unsafe_fields": false, "strict_requests": true, "log_route": true, "server_version": false, "chunked_transform": true,
         "static": {"mime_types": {"text/x-code": [".c", ".h"], "text/plain": "README"}},
         "websocket": {"read_timeout": 1, "keepalive_interval": 0, "max_frame_size": 10},
     }}}));
@@ -475,6 +495,7 @@ fn settings_are_read() {
     assert_eq!(http.min_rate_grace, Duration::from_secs(5));
     assert!(
         !http.discard_unsafe_fields
+            && http.strict_requests
             && http.log_route
             && !http.server_version
             && http.chunked_transform
@@ -503,13 +524,14 @@ fn broken_settings_are_refused() {
 
 #[test]
 fn what_this_version_lacks_is_refused_and_not_ignored() {
-    let document = json!({"applications": {"site": {"type": "php", "root": "/", "isolation": {}}}});
-    if !Support::ThisVersion.has(crate::support::Feature::Isolation) {
+    let document =
+        json!({"applications": {"site": {"type": "php", "root": "/", "limits": {"shm": 1}}}});
+    if !Support::ThisVersion.has(crate::support::Feature::SharedMemoryLimit) {
         let error = Config::from_value(document).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert_eq!(
             error.to_string(),
-            "/applications/site/isolation: \"isolation\" is not available in this version of Howdah"
+            "/applications/site/limits/shm: \"shm\" is not available in this version of Howdah"
         );
     }
 }

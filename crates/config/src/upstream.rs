@@ -1,20 +1,110 @@
 //! `upstreams`: servers that share the requests passed to them.
 
+use std::time::Duration;
+
 use crate::address::Address;
 use crate::error::Error;
 use crate::node::Node;
+use crate::template::Template;
+use crate::timeouts::Timeouts;
+use crate::token::is_token;
 
-/// Servers that take turns by weight.
+/// Servers that share requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Upstream {
     /// The name in `upstreams`.
     pub name: String,
     /// The servers in document order.
     pub servers: Vec<UpstreamServer>,
-    /// How many of the servers one request may be tried on.
-    pub tries: usize,
+    /// How a server is chosen.
+    pub balance: Balance,
+    /// How many of the servers one request may be tried on; all if `None`.
+    pub tries: Option<usize>,
     /// How many idle connections to each server a thread keeps.
     pub keepalive: usize,
+    /// When a server that fails is left alone.
+    pub failures: Failures,
+    /// How long a server that is back takes to get all of its share.
+    pub slow_start: Option<Duration>,
+    /// Questions that servers must answer to get requests.
+    pub health: Option<Health>,
+    /// The cookie that leads a client to the same server again.
+    pub sticky: Option<String>,
+    /// Requests that may wait while all servers have as many as they may; others are answered
+    /// with 503.
+    pub queue: u32,
+    /// The longest a request may wait so.
+    pub queue_timeout: Option<Duration>,
+    /// How long to wait for a server.
+    pub timeouts: Timeouts,
+    /// What servers get as `Host`; what the client sent if `None`.
+    pub host: Option<Template>,
+    /// Fields of requests to set, or with `None` to take out.
+    pub headers: Vec<(String, Option<Template>)>,
+    /// Which fields tell servers about the client.
+    pub forwarded: ForwardedFields,
+}
+
+/// Which fields tell servers about the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ForwardedFields {
+    /// `X-Forwarded-For`, `X-Forwarded-Proto`, `X-Forwarded-Host` and `X-Real-IP`.
+    pub x: bool,
+    /// `Forwarded` (RFC 7239).
+    pub standard: bool,
+}
+
+/// How a server is chosen.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Balance {
+    /// By weighted turns.
+    #[default]
+    RoundRobin,
+    /// The one with the fewest requests for its weight.
+    LeastConnections,
+    /// The better of two taken at random.
+    TwoChoices,
+    /// The one that belongs to a value of the request; few values change their server when servers
+    /// come and go.
+    Hash(Template),
+}
+
+/// When a server that fails is left alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failures {
+    /// So many failures within `time`; 0 is never.
+    pub most: u32,
+    /// Also for how long; each time the server fails again at once for twice as long, up to sixteen
+    /// times.
+    pub time: Duration,
+}
+
+impl Default for Failures {
+    /// Those of nginx.
+    fn default() -> Self {
+        Failures { most: 1, time: Duration::from_secs(10) }
+    }
+}
+
+/// Questions that servers must answer to get requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Health {
+    /// The target that is asked for.
+    pub uri: String,
+    /// The `Host` of the question; the server's address if `None`.
+    pub host: Option<String>,
+    /// Time between two questions.
+    pub interval: Duration,
+    /// How long an answer may take.
+    pub timeout: Duration,
+    /// The lowest and the highest status that is well.
+    pub status: (u16, u16),
+    /// What the first 64 KiB of the body must contain.
+    pub body: Option<String>,
+    /// So many good answers in a row bring a server back.
+    pub rise: u32,
+    /// So many bad ones take it away.
+    pub fall: u32,
 }
 
 /// One server of an upstream.
@@ -24,9 +114,36 @@ pub struct UpstreamServer {
     pub address: Address,
     /// Its share of the requests in relation to the others, from 0 to 1,000,000; none if 0.
     pub weight: f64,
+    /// Requests that it gets at a time.
+    pub max_connections: Option<u32>,
+    /// It is asked only if no other can be.
+    pub backup: bool,
+    /// It gets only the clients that belong to it already.
+    pub drain: bool,
 }
 
 impl Upstream {
+    /// Servers that take turns, and for the rest what holds unless the document says otherwise.
+    pub fn new(name: &str, servers: Vec<UpstreamServer>) -> Upstream {
+        Upstream {
+            name: name.to_owned(),
+            servers,
+            balance: Balance::default(),
+            tries: None,
+            keepalive: 0,
+            failures: Failures::default(),
+            slow_start: None,
+            health: None,
+            sticky: None,
+            queue: 8192,
+            queue_timeout: None,
+            timeouts: Timeouts::default(),
+            host: None,
+            headers: Vec::new(),
+            forwarded: ForwardedFields::default(),
+        }
+    }
+
     /// Reads the members of `upstreams`.
     pub(crate) fn read_all(node: &Node<'_>) -> Result<Vec<Upstream>, Error> {
         node.members()?.map(|(name, upstream)| Upstream::read(name, &upstream)).collect()
@@ -38,27 +155,121 @@ impl Upstream {
         for (address, server) in object.required("servers")?.members()? {
             servers.push(UpstreamServer::read(address, &server)?);
         }
-        let tries = object.read("tries", |node| node.integer(1..=100))?.unwrap_or(1);
-        let keepalive = object.read("keepalive", |node| node.integer(0..=10_000))?.unwrap_or(0);
+        let seconds = |node: &Node<'_>| node.seconds(0);
+        let set = |time: &Duration| !time.is_zero();
+        let default = Upstream::new(name, servers);
+        let upstream = Upstream {
+            balance: object.read("balance", Balance::read)?.unwrap_or_default(),
+            tries: object.read("tries", |node| small(node, 1, 100))?,
+            keepalive: object.read("keepalive", |node| small(node, 0, 10_000))?.unwrap_or(0),
+            failures: object.read("failures", Failures::read)?.unwrap_or_default(),
+            slow_start: object.read("slow_start", seconds)?.filter(set),
+            health: object.read("health", Health::read)?,
+            sticky: object.read("sticky", read_sticky)?,
+            queue: object.read("queue", |node| node.count(0))?.unwrap_or(default.queue),
+            queue_timeout: object.read("queue_timeout", seconds)?.filter(set),
+            timeouts: object.read("timeouts", Timeouts::read)?.unwrap_or_default(),
+            host: object.read("host", Template::read)?,
+            headers: object.read("headers", read_headers)?.unwrap_or_default(),
+            forwarded: object.read("forwarded", ForwardedFields::read)?.unwrap_or_default(),
+            ..default
+        };
         object.end()?;
-        // In range by the lines above.
-        let small = |number| usize::try_from(number).unwrap_or(1);
-        Ok(Upstream {
-            name: name.to_owned(),
-            servers,
-            tries: small(tries),
-            keepalive: small(keepalive),
-        })
+        Ok(upstream)
+    }
+}
+
+impl Balance {
+    fn read(node: &Node<'_>) -> Result<Balance, Error> {
+        const HINT: &str = "write \"round_robin\", \"least_connections\", \"two_choices\" \
+                            or {\"hash\": \"$remote_addr\"}";
+        if node.value.is_object() {
+            let object = node.object()?;
+            let template = Template::read(&object.required("hash")?)?;
+            object.end()?;
+            return Ok(Balance::Hash(template));
+        }
+        match node.value.as_str() {
+            Some("round_robin") => Ok(Balance::RoundRobin),
+            Some("least_connections") => Ok(Balance::LeastConnections),
+            Some("two_choices") => Ok(Balance::TwoChoices),
+            Some(_) => Err(node.invalid("is no way to choose a server").with_hint(HINT)),
+            None => Err(node.wrong_type("a string or an object").with_hint(HINT)),
+        }
+    }
+}
+
+impl ForwardedFields {
+    fn read(node: &Node<'_>) -> Result<ForwardedFields, Error> {
+        let mut fields = ForwardedFields::default();
+        for kind in node.one_or_many() {
+            match kind.string()? {
+                "x-forwarded" => fields.x = true,
+                "forwarded" => fields.standard = true,
+                _ => {
+                    let error = kind.invalid("is no kind of fields about the client");
+                    return Err(error.with_hint("write \"x-forwarded\" or \"forwarded\""));
+                }
+            }
+        }
+        Ok(fields)
+    }
+}
+
+impl Failures {
+    fn read(node: &Node<'_>) -> Result<Failures, Error> {
+        let object = node.object()?;
+        let default = Failures::default();
+        let failures = Failures {
+            most: object.read("most", |node| node.count(0))?.unwrap_or(default.most),
+            time: object.read("time", |node| node.seconds(1))?.unwrap_or(default.time),
+        };
+        object.end()?;
+        Ok(failures)
+    }
+}
+
+impl Health {
+    fn read(node: &Node<'_>) -> Result<Health, Error> {
+        let object = node.object()?;
+        let uri = object.required("uri")?;
+        let seconds = |node: &Node<'_>| node.seconds(1);
+        let health = Health {
+            uri: read_line(&uri)?,
+            host: object.read("host", read_line)?,
+            interval: object.read("interval", seconds)?.unwrap_or(Duration::from_secs(5)),
+            timeout: object.read("timeout", seconds)?.unwrap_or(Duration::from_secs(5)),
+            status: object.read("status", read_status)?.unwrap_or((200, 399)),
+            body: object.text("body")?,
+            rise: object.read("rise", |node| node.count(1))?.unwrap_or(1),
+            fall: object.read("fall", |node| node.count(1))?.unwrap_or(1),
+        };
+        if !health.uri.starts_with('/') {
+            return Err(uri.invalid("must start with \"/\""));
+        }
+        object.end()?;
+        Ok(health)
     }
 }
 
 impl UpstreamServer {
+    /// A server with its share and no other wish.
+    pub fn new(address: Address, weight: f64) -> UpstreamServer {
+        UpstreamServer { address, weight, max_connections: None, backup: false, drain: false }
+    }
+
     fn read(address: &str, node: &Node<'_>) -> Result<UpstreamServer, Error> {
         let address = Address::parse(address).map_err(|error| node.invalid(error))?;
         let object = node.object()?;
-        let weight = object.read("weight", read_weight)?.unwrap_or(1.0);
+        let server = UpstreamServer {
+            address,
+            weight: object.read("weight", read_weight)?.unwrap_or(1.0),
+            max_connections: object.read("max_connections", |node| node.count(1))?,
+            backup: object.boolean("backup")?.unwrap_or(false),
+            drain: object.boolean("drain")?.unwrap_or(false),
+        };
         object.end()?;
-        Ok(UpstreamServer { address, weight })
+        Ok(server)
     }
 }
 
@@ -68,4 +279,77 @@ fn read_weight(node: &Node<'_>) -> Result<f64, Error> {
         true => Ok(weight),
         false => Err(node.invalid(format_args!("must be between 0 and 1000000, but is {weight}"))),
     }
+}
+
+/// A number that fits whatever the machine.
+fn small(node: &Node<'_>, low: i64, high: i64) -> Result<usize, Error> {
+    let number = node.integer(low..=high)?;
+    Ok(usize::try_from(number).unwrap_or(1)) // in range by the line above
+}
+
+/// Fields of requests. Those that frame a message or belong to the connection are not to be set.
+fn read_headers(node: &Node<'_>) -> Result<Vec<(String, Option<Template>)>, Error> {
+    const OURS: [&str; 9] = [
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    let mut headers = Vec::new();
+    for (name, value) in node.members()? {
+        if !is_token(name) {
+            return Err(value.invalid("must have a name that is the name of a header field"));
+        }
+        if OURS.iter().any(|ours| ours.eq_ignore_ascii_case(name)) {
+            let error = value.invalid("is a field that the server writes itself");
+            return Err(error.with_hint("\"host\" sets the field Host"));
+        }
+        let value = match value.value.is_null() {
+            true => None,
+            false => Some(Template::read(&value)?),
+        };
+        headers.push((name.to_owned(), value));
+    }
+    Ok(headers)
+}
+
+/// A status, or an array of the lowest and the highest.
+fn read_status(node: &Node<'_>) -> Result<(u16, u16), Error> {
+    let status = |node: &Node<'_>| {
+        node.integer(100..=599).map(|status| u16::try_from(status).unwrap_or(599))
+    };
+    if node.value.is_number() {
+        let only = status(node)?;
+        return Ok((only, only));
+    }
+    let bounds = node.elements()?.map(|bound| status(&bound)).collect::<Result<Vec<_>, _>>()?;
+    match bounds.as_slice() {
+        [low, high] if low <= high => Ok((*low, *high)),
+        _ => Err(node.invalid("must be a status, or an array of the lowest and the highest")),
+    }
+}
+
+/// Text that can stand in the head of a request.
+fn read_line(node: &Node<'_>) -> Result<String, Error> {
+    let text = node.string()?;
+    match !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => Ok(text.to_owned()),
+        false => Err(node.invalid("must be of visible ASCII characters, without spaces")),
+    }
+}
+
+fn read_sticky(node: &Node<'_>) -> Result<String, Error> {
+    let object = node.object()?;
+    let cookie = object.required("cookie")?;
+    let name = cookie.string()?.to_owned();
+    if !is_token(&name) {
+        return Err(cookie.invalid("must be the name of a cookie"));
+    }
+    object.end()?;
+    Ok(name)
 }

@@ -1,10 +1,13 @@
 //! Certificate bundles: whether a text is one, and what the API shows of it.
 //!
-//! A bundle is PEM: one private key and at least one certificate, in any order; the server's own
-//! certificate is the first of them. The key is not shown and not used here.
+//! A bundle is PEM: one private key, anywhere, and at least one certificate; the server's own
+//! certificate is the first of them. The key is neither shown nor used here.
+
+use std::fmt;
 
 use serde_json::{Map, Value, json};
 use x509_parser::certificate::X509Certificate;
+use x509_parser::error::PEMError;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer;
@@ -12,29 +15,54 @@ use x509_parser::public_key::{PublicKey, RSAPublicKey};
 use x509_parser::time::ASN1Time;
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
+use crate::private_key::PrivateKey;
 use crate::refusal::Refusal;
 
-/// Checks a bundle; what the API shows of it, with the names of Unit: `key` and `chain`.
-pub fn describe_bundle(pem: &[u8]) -> Result<Value, Refusal> {
-    let mut has_key = false;
-    let mut key = Value::Null;
-    let mut chain = Vec::new();
+/// A certificate bundle that was checked.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Bundle {
+    pem: Vec<u8>,
+    description: Value,
+}
+
+impl Bundle {
+    /// Checks a text. The key must be that of the first certificate, and each certificate must be
+    /// issued by the one that follows it.
+    pub fn read(pem: Vec<u8>) -> Result<Bundle, Refusal> {
+        if pem.len() > MAX_BUNDLE {
+            return Err(invalid(format!("it has more than {} KiB", MAX_BUNDLE >> 10)));
+        }
+        let description = check(&pem)?;
+        Ok(Bundle { pem, description })
+    }
+
+    /// What the API shows of it, with the names of Unit: `key` and `chain`.
+    pub fn description(&self) -> &Value {
+        &self.description
+    }
+
+    /// The text, the private key included.
+    pub fn into_pem(self) -> Vec<u8> {
+        self.pem
+    }
+}
+
+/// Whoever writes this to a log does not write the key.
+impl fmt::Debug for Bundle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bundle").field("description", &self.description).finish_non_exhaustive()
+    }
+}
+
+fn check(pem: &[u8]) -> Result<Value, Refusal> {
+    let (mut key, mut certificates) = (None, Vec::new());
     for block in Pem::iter_from_buffer(pem) {
-        let block = block.map_err(|error| invalid(format!("this is no PEM: {error}")))?;
+        let block = block.map_err(|error| unreadable(pem, &error))?;
         match block.label.as_str() {
-            "CERTIFICATE" | "X509 CERTIFICATE" => {
-                let number = chain.len() + 1;
-                let (rest, certificate) = X509Certificate::from_der(&block.contents)
-                    .map_err(|error| invalid(format!("certificate {number}: {error}")))?;
-                if !rest.is_empty() {
-                    return Err(invalid(format!("certificate {number}: something follows it")));
-                }
-                if chain.is_empty() {
-                    key = Value::String(kind_of_key(&certificate));
-                }
-                chain.push(describe(&certificate));
+            "CERTIFICATE" | "X509 CERTIFICATE" => certificates.push(block.contents),
+            "PRIVATE KEY" | "RSA PRIVATE KEY" | "EC PRIVATE KEY" if key.is_none() => {
+                key = Some(block)
             }
-            "PRIVATE KEY" | "RSA PRIVATE KEY" | "EC PRIVATE KEY" if !has_key => has_key = true,
             "PRIVATE KEY" | "RSA PRIVATE KEY" | "EC PRIVATE KEY" => {
                 return Err(invalid("it has more than one private key"));
             }
@@ -47,13 +75,58 @@ pub fn describe_bundle(pem: &[u8]) -> Result<Value, Refusal> {
             }
         }
     }
-    match (has_key, chain.is_empty()) {
-        (true, false) => Ok(json!({ "key": key, "chain": chain })),
-        (false, _) => Err(invalid("it has no private key in PEM form")),
-        (true, true) => Err(invalid("it has no certificate in PEM form")),
+    let key = key.ok_or_else(|| invalid("it has no private key in PEM form"))?;
+    let key = PrivateKey::read(&key.label, &key.contents)
+        .ok_or_else(|| invalid("its private key cannot be read"))?;
+    let chain = certificates.iter().enumerate().map(|(index, der)| certificate(index + 1, der));
+    let chain = chain.collect::<Result<Vec<_>, _>>()?;
+    let first = chain.first().ok_or_else(|| invalid("it has no certificate in PEM form"))?;
+    check_order(&key, first, &chain)?;
+    let kind = kind_of_key(first);
+    Ok(json!({ "key": kind, "chain": chain.iter().map(describe).collect::<Vec<_>>() }))
+}
+
+fn certificate(number: usize, der: &[u8]) -> Result<X509Certificate<'_>, Refusal> {
+    match X509Certificate::from_der(der) {
+        Ok(([], certificate)) => Ok(certificate),
+        Ok(_) => Err(invalid(format!("certificate {number}: something follows it"))),
+        Err(error) => Err(invalid(format!("certificate {number}: {error}"))),
     }
 }
 
+/// The server's own certificate comes first, and then, one after the other, those of who issued it.
+fn check_order(
+    key: &PrivateKey<'_>,
+    first: &X509Certificate<'_>,
+    chain: &[X509Certificate<'_>],
+) -> Result<(), Refusal> {
+    if !key.fits(first) {
+        let other = chain.iter().position(|certificate| key.fits(certificate));
+        return Err(invalid(match other {
+            Some(index) => format!(
+                "its private key belongs to certificate {}; the server's own comes first",
+                index + 1
+            ),
+            None => "its private key does not belong to its first certificate".to_owned(),
+        }));
+    }
+    let mut pairs = chain.windows(2).enumerate();
+    match pairs.find(|(_, pair)| matches!(pair, [a, b] if a.issuer() != b.subject())) {
+        Some((index, _)) => Err(invalid(format!(
+            "certificate {} was not issued by certificate {}; each must be followed by the one \
+             of its issuer",
+            index + 1,
+            index + 2
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn unreadable(pem: &[u8], error: &PEMError) -> Refusal {
+    // As keys were encrypted before PKCS #8: a field within the block says so.
+    let is_encrypted = pem.windows(ENCRYPTED_FIELD.len()).any(|bytes| bytes == ENCRYPTED_FIELD);
+    if is_encrypted { invalid(ENCRYPTED) } else { invalid(format!("this is no PEM: {error}")) }
+}
 fn describe(certificate: &X509Certificate<'_>) -> Value {
     let (mut of_subject, mut of_issuer) = (None, None);
     for extension in certificate.extensions() {
@@ -140,6 +213,11 @@ fn bits(key: &RSAPublicKey<'_>) -> usize {
 fn invalid(detail: impl Into<String>) -> Refusal {
     Refusal::InvalidCertificate { detail: detail.into() }
 }
+
+/// Longest bundle, in bytes: far more than the longest chain.
+pub const MAX_BUNDLE: usize = 1 << 20;
+
+const ENCRYPTED_FIELD: &[u8] = b"Proc-Type: 4,ENCRYPTED";
 
 const ENCRYPTED: &str = "its private key is encrypted, and a server cannot ask for the password; decrypt it with \
      \"openssl pkey\"";

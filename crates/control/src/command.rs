@@ -1,7 +1,6 @@
 //! All that the API can be told to do.
 
-use serde_json::Value;
-
+use crate::bundle::Bundle;
 use crate::certificate::CertificateName;
 use crate::change::Change;
 use crate::path::Path;
@@ -22,16 +21,22 @@ pub enum Command {
     GetConfig(Path),
     /// Show certificates, configuration and status in one tree.
     GetEverything,
+    /// Show what applications do, worker by worker, or a part of that.
+    GetPools(Path),
     /// Show a part of the status.
     GetStatus(Path),
+    /// Show how the number of processes of an application came about; legal if the configuration
+    /// has an application of this name.
+    GetTuning {
+        /// The application.
+        name: String,
+    },
     /// Store a new certificate bundle; legal while there is none of this name.
     PutCertificate {
         /// The name it gets.
         name: CertificateName,
-        /// The body: a bundle, checked by [`describe_bundle`](crate::describe_bundle).
-        pem: Vec<u8>,
-        /// What the API shows of it.
-        description: Value,
+        /// The body.
+        bundle: Bundle,
     },
     /// Read the configuration again from where the server had it at its start, and restart all
     /// applications, without interrupting a request.

@@ -20,13 +20,14 @@ mod command;
 mod guard;
 mod path;
 mod print;
+mod private_key;
 mod refusal;
 mod reply;
 mod status;
 mod store;
 mod translate;
 
-pub use bundle::describe_bundle;
+pub use bundle::{Bundle, MAX_BUNDLE};
 pub use certificate::{CertificateName, list_certificates};
 pub use change::Change;
 pub use command::Command;
@@ -35,7 +36,9 @@ pub use path::Path;
 pub use print::print;
 pub use refusal::Refusal;
 pub use reply::{Done, Reply};
-pub use status::{ApplicationStatus, Connections, Module, Processes, Status};
+pub use status::{
+    ApplicationStatus, Connections, Module, Processes, ServerStatus, Status, UpstreamStatus,
+};
 pub use store::{Prepared, Store};
 pub use translate::translate;
 

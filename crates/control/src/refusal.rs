@@ -71,6 +71,11 @@ pub enum Refusal {
     },
 
     // What the server could not do.
+    /// The certificate bundle could not be deleted.
+    CertificateNotDeleted {
+        /// Why.
+        detail: String,
+    },
     /// The certificate bundle could not be stored.
     CertificateNotStored {
         /// Why.
@@ -79,6 +84,11 @@ pub enum Refusal {
     /// The new configuration could not be made the running one; the old one still is.
     NotApplied {
         /// Why: the address in use, the application that does not start.
+        detail: String,
+    },
+    /// The configuration could not be read again; the old one runs on.
+    NotRead {
+        /// Why.
         detail: String,
     },
     /// The application could not be restarted.

@@ -141,11 +141,17 @@ impl From<Refusal> for Reply {
                     _ => "Request cannot be served.",
                 },
             ),
+            Refusal::CertificateNotDeleted { detail } => {
+                error(500, "Failed to delete certificate.").detail(detail)
+            }
             Refusal::CertificateNotStored { detail } => {
                 error(500, "Failed to store certificate.").detail(detail)
             }
             Refusal::NotApplied { detail } => {
                 error(500, "Failed to apply new configuration.").detail(detail)
+            }
+            Refusal::NotRead { detail } => {
+                error(500, "Failed to read configuration.").detail(detail)
             }
             Refusal::NotRestarted { detail } => error(500, "Failed to restart app.").detail(detail),
             Refusal::NotStored { detail } => {

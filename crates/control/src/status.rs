@@ -17,6 +17,8 @@ pub struct Status {
     pub requests: u64,
     /// The applications, in the order to show them in.
     pub applications: Vec<ApplicationStatus>,
+    /// Upstreams, in the order to show them in; shown only if there are some.
+    pub upstreams: Vec<UpstreamStatus>,
 }
 
 /// A version of PHP.
@@ -52,6 +54,30 @@ pub struct ApplicationStatus {
     pub active_requests: u64,
 }
 
+/// An upstream.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UpstreamStatus {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Its servers.
+    pub servers: Vec<ServerStatus>,
+}
+
+/// A server of an upstream.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerStatus {
+    /// Where it listens.
+    pub address: String,
+    /// `up`, `failing`, `ill` or `drained`.
+    pub state: &'static str,
+    /// Requests that it has.
+    pub active: u64,
+    /// Requests that it was sent.
+    pub requests: u64,
+    /// How often it failed.
+    pub failures: u64,
+}
+
 /// Processes of an application.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Processes {
@@ -67,7 +93,7 @@ impl Status {
     /// The tree that the API shows.
     pub fn to_value(&self) -> Value {
         let applications: Map<_, _> = self.applications.iter().map(application).collect();
-        json!({
+        let mut status = json!({
             "modules": self.modules(),
             "connections": {
                 "accepted": self.connections.accepted,
@@ -77,7 +103,12 @@ impl Status {
             },
             "requests": { "total": self.requests },
             "applications": applications,
-        })
+        });
+        if let (false, Value::Object(members)) = (self.upstreams.is_empty(), &mut status) {
+            let upstreams: Map<_, _> = self.upstreams.iter().map(upstream).collect();
+            members.insert("upstreams".to_owned(), upstreams.into());
+        }
+        status
     }
 
     /// Answers [`Command::GetStatus`](crate::Command::GetStatus).
@@ -97,6 +128,19 @@ impl Status {
             several => json!({ "php": several.iter().map(module).collect::<Vec<_>>() }),
         }
     }
+}
+
+fn upstream(status: &UpstreamStatus) -> (String, Value) {
+    let server = |server: &ServerStatus| {
+        let value = json!({
+            "state": server.state,
+            "requests": { "active": server.active, "total": server.requests },
+            "failures": server.failures,
+        });
+        (server.address.clone(), value)
+    };
+    let servers: Map<_, _> = status.servers.iter().map(server).collect();
+    (status.name.clone(), json!({ "servers": servers }))
 }
 
 fn application(status: &ApplicationStatus) -> (String, Value) {
@@ -123,6 +167,7 @@ mod tests {
                 processes: Processes { running: 4, starting: 1, idle: 3 },
                 active_requests: 1,
             }],
+            upstreams: Vec::new(),
         }
     }
 

@@ -62,6 +62,13 @@ impl Store {
         Ok(Prepared { config, text, store: Store { document } })
     }
 
+    /// Makes the configuration of a text. Nothing is changed yet.
+    pub fn read(text: Vec<u8>) -> Result<Prepared, Refusal> {
+        let config = howdah_config::parse(&text).map_err(Refusal::InvalidConfiguration)?;
+        let store = Store { document: config.document.clone() };
+        Ok(Prepared { config, text, store })
+    }
+
     /// Whether the configuration has an application of this name.
     pub fn has_application(&self, name: &str) -> bool {
         self.document.get("applications").is_some_and(|all| all.get(name).is_some())

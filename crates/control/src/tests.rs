@@ -51,9 +51,20 @@ impl Server {
                 "config": self.store.document(),
                 "status": Status::default().to_value(),
             })),
+            Command::GetPools(path) => match path.find(&json!({"blog": {"idle-processes": 3}})) {
+                Some(value) => Reply::value(value.clone()),
+                None => Refusal::NoSuchValue.into(),
+            },
+            Command::GetTuning { name } if self.store.has_application(&name) => {
+                Reply::value(json!({ "application": name }))
+            }
+            Command::GetTuning { name } => Refusal::NoSuchApplication { name }.into(),
             Command::GetStatus(path) => Status::default().get(&path),
-            Command::PutCertificate { name, description, .. } => {
-                match self.certificates.insert(name.as_str().to_owned(), description) {
+            Command::PutCertificate { name, bundle } => {
+                match self
+                    .certificates
+                    .insert(name.as_str().to_owned(), bundle.description().clone())
+                {
                     Some(_) => Refusal::CertificateExists.into(),
                     None => Done::CertificateStored.into(),
                 }
@@ -322,6 +333,15 @@ fn the_status_can_only_be_read() {
 }
 
 #[test]
+fn an_application_says_how_many_processes_it_gets_and_why() {
+    let mut server = Server::new(json!({"applications": {"a": {"type": "php", "root": "/"}}}));
+    let reply = server.request("GET", "/control/applications/a/tune", "");
+    assert_eq!((reply.status(), reply.body()), (200, &json!({"application": "a"})));
+    server.refused("GET", "/control/applications/b/tune", "", NOT_FOUND);
+    server.refused("POST", "/control/applications/a/tune", "", NOT_ALLOWED);
+}
+
+#[test]
 fn an_application_is_restarted_by_its_name() {
     let mut server = Server::new(json!({"applications": {"a b/c": application()}}));
     for method in ["GET", "POST"] {
@@ -531,5 +551,28 @@ proptest! {
             };
             prop_assert!(json::parse(reply.text().as_bytes()).is_ok());
         }
+    }
+}
+
+#[test]
+fn every_answer_is_in_the_documentation() {
+    let documented = include_str!("../../../docs/control-api.md");
+    let source = include_str!("reply.rs");
+    let mut errors = 0;
+    // `error(400, "Invalid path.")`, and the texts for what HTTP refuses.
+    for (_, rest) in source.match_indices("error(").map(|(at, _)| source.split_at(at + 6)) {
+        let Some((status, text)) = rest.split_once(", \"") else { continue };
+        let Ok(status) = status.parse::<u16>() else { continue };
+        let text = text.split('"').next().unwrap();
+        let quoted = format!("`{text}`");
+        let is_row = |row: &&str| row.starts_with("| ") && row.contains(&quoted);
+        let mut rows = documented.lines().filter(is_row);
+        assert!(rows.any(|row| row.contains(&status.to_string())), "{status} {text}");
+        errors += 1;
+    }
+    assert!(errors > 20, "{errors}");
+    for text in source.split('"').filter(|text| text.starts_with("Request ") && text.ends_with('.'))
+    {
+        assert!(documented.contains(&format!("`{text}`")), "{text}");
     }
 }

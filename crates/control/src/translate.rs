@@ -4,7 +4,7 @@ use howdah_config::json;
 use serde_json::Value;
 
 use crate::MAX_BODY;
-use crate::bundle::describe_bundle;
+use crate::bundle::Bundle;
 use crate::certificate::CertificateName;
 use crate::change::Change;
 use crate::command::Command;
@@ -25,6 +25,8 @@ pub fn translate(method: &[u8], target: &[u8], body: &[u8]) -> Result<Command, R
             "certificates" => certificates(method, rest, body),
             "config" => config(method, rest.into(), body),
             "control" => control(method, rest),
+            "pools" if method == b"GET" => Ok(Command::GetPools(rest.into())),
+            "pools" => Err(Refusal::InvalidMethod { allow: "GET" }),
             "status" if method == b"GET" => Ok(Command::GetStatus(rest.into())),
             "status" => Err(Refusal::InvalidMethod { allow: "GET" }),
             _ => Err(Refusal::NoSuchValue),
@@ -59,10 +61,7 @@ fn certificates(method: &[u8], steps: &[String], body: &[u8]) -> Result<Command,
     let [name] = steps else { return Err(Refusal::InvalidCertificateName) };
     let name = CertificateName::new(name)?;
     match method {
-        b"PUT" => {
-            let description = describe_bundle(body)?;
-            Ok(Command::PutCertificate { name, pem: body.to_vec(), description })
-        }
+        b"PUT" => Ok(Command::PutCertificate { name, bundle: Bundle::read(body.to_vec())? }),
         b"DELETE" => Ok(Command::DeleteCertificate(name)),
         _ => Err(Refusal::InvalidMethod { allow: "GET, PUT, DELETE" }),
     }
@@ -74,11 +73,16 @@ fn control(method: &[u8], steps: &[String]) -> Result<Command, Refusal> {
         [applications, name, restart] if applications == "applications" && restart == "restart" => {
             Command::RestartApplication { name: name.clone() }
         }
+        [applications, name, tune] if applications == "applications" && tune == "tune" => {
+            Command::GetTuning { name: name.clone() }
+        }
         [reload] if reload == "reload" => Command::Reload,
         _ if method == b"GET" || method == b"POST" => return Err(Refusal::NoSuchValue),
         _ => return Err(Refusal::MethodNotAllowed { allow: "GET, POST" }),
     };
     match (method, &command) {
+        (b"GET", Command::GetTuning { .. }) => Ok(command),
+        (_, Command::GetTuning { .. }) => Err(Refusal::MethodNotAllowed { allow: "GET" }),
         (b"POST", _) | (b"GET", Command::RestartApplication { .. }) => Ok(command),
         (_, Command::Reload) => Err(Refusal::MethodNotAllowed { allow: "POST" }),
         _ => Err(Refusal::MethodNotAllowed { allow: "GET, POST" }),

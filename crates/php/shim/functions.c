@@ -4,6 +4,7 @@
 #include "internal.h"
 #include "ext/standard/head.h"
 #include "ext/standard/info.h"
+#include "ext/json/php_json.h"
 
 zend_bool howdah_fix_pathinfo = 1;
 
@@ -15,6 +16,9 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_finish_request, 0, 0, _IS_BOOL, 
 ZEND_END_ARG_INFO()
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_headers, 0, 0, IS_ARRAY, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_status, 0, 0, MAY_BE_ARRAY | MAY_BE_FALSE)
 ZEND_END_ARG_INFO()
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_headers_send, 0, 0, IS_LONG, 0)
@@ -108,12 +112,33 @@ ZEND_FUNCTION(headers_send)
     RETURN_LONG(howdah_send_head(&SG(sapi_headers), (int)status));
 }
 
+/* What PHP-FPM says about a pool, and more, of the application that runs the script. */
+ZEND_FUNCTION(fpm_get_status)
+{
+    const struct howdah_request *request = howdah_request();
+    const char *text;
+    size_t len = 0;
+
+    ZEND_PARSE_PARAMETERS_NONE();
+
+    if (request == NULL) {
+        RETURN_FALSE;
+    }
+    text = howdah_rust.status(request->context, &len);
+    if (len == 0
+        || php_json_decode_ex(return_value, text, len, PHP_JSON_OBJECT_AS_ARRAY, 16) != SUCCESS) {
+        zval_ptr_dtor(return_value);
+        RETURN_FALSE;
+    }
+}
+
 static const zend_function_entry functions[] = {
     ZEND_FE(fastcgi_finish_request, arginfo_finish_request)
     ZEND_FE(apache_request_headers, arginfo_headers)
     ZEND_FALIAS(getallheaders, apache_request_headers, arginfo_headers)
     ZEND_FE(apache_response_headers, arginfo_headers)
     ZEND_FE(headers_send, arginfo_headers_send)
+    ZEND_FE(fpm_get_status, arginfo_status)
     ZEND_FE_END
 };
 
@@ -135,7 +160,7 @@ static PHP_MINFO_FUNCTION(howdah)
     display_ini_entries(zend_module);
 }
 
-zend_module_entry howdah_module = {
+static zend_module_entry howdah_module = {
     STANDARD_MODULE_HEADER,
     "cgi-fcgi",
     functions,
@@ -147,3 +172,32 @@ zend_module_entry howdah_module = {
     PHP_VERSION,
     STANDARD_MODULE_PROPERTIES,
 };
+
+/* Scripts that ask whether they run under Unit look for its extension. It has no functions. */
+static zend_module_entry unit_module = {
+    STANDARD_MODULE_HEADER,
+    "unit",
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    PHP_VERSION,
+    STANDARD_MODULE_PROPERTIES,
+};
+
+zend_result howdah_start_modules(sapi_module_struct *module)
+{
+    zend_result result = php_module_startup(module, &howdah_module);
+
+    if (result == SUCCESS) {
+        unit_module.type = MODULE_PERSISTENT;
+        /* Its name is to be kept for good. By now PHP keeps strings for a request, in a table that
+         * there is only in one, unless OPcache has brought its own. */
+        zend_interned_strings_switch_storage(0);
+        result = zend_startup_module(&unit_module);
+        zend_interned_strings_switch_storage(1);
+    }
+    return result;
+}

@@ -68,6 +68,9 @@ struct howdah_callbacks {
     /* Reads the request's body; returns fewer bytes than asked for only at its end. */
     size_t (*read)(void *context, char *buffer, size_t len);
     void (*log)(void *context, int severity, const char *message, size_t len);
+    /* What the server knows of the application, as JSON; valid until the next call. Empty if it
+       does not answer. */
+    const char *(*status)(void *context, size_t *len);
     /* PHP ends the process while it is being loaded. */
     void (*exiting)(void);
 };
@@ -94,6 +97,9 @@ void howdah_php_disable_classes(const char *list);
 /* PHP's full version, as the loaded library tells it. Valid after howdah_php_start. */
 const char *howdah_php_version(void);
 
+/* memory_limit in bytes, -1 if there is none. Valid after howdah_php_start. */
+int64_t howdah_php_memory_limit(void);
+
 /* Name and version of OPcache, or null if it is not active. Valid after howdah_php_start. */
 const char *howdah_php_opcache(void);
 
@@ -102,6 +108,28 @@ const char *howdah_php_upload_directory(void);
 
 /* Puts uploaded files there instead, in all requests to come; ini_get() is not concerned. */
 void howdah_php_upload_to(const char *directory);
+
+/*
+ * Where the running script's calls lie in the memory of a worker: for the prototype, which reads
+ * them from there. The address is the same in all processes that it has forked.
+ */
+struct howdah_layout {
+    /* Address of the pointer to the innermost call. */
+    uint64_t current;
+    /* In a call. */
+    uint64_t call_opline, call_function, call_type, call_arguments, call_previous, call_slots;
+    /* In a function; the last four in one of a script. */
+    uint64_t function_type, function_name, function_class, function_parameters;
+    uint64_t function_file, function_variables, function_temporaries;
+    /* In an instruction, a string, a class, a value, an object, a reference. */
+    uint64_t opline_line, string_length, string_text, class_name;
+    uint64_t value_type, value_size, object_class, reference_value;
+    /* The flag of a call that nothing of PHP has made. */
+    uint64_t call_is_top;
+};
+
+/* Says where. */
+void howdah_php_layout(struct howdah_layout *layout);
 
 /* Makes a forked process independent of its siblings: random seeds and signals. */
 void howdah_php_child(void);
@@ -116,6 +144,7 @@ _Static_assert(sizeof(struct howdah_request) == 32, "shared with src/ffi.rs");
 _Static_assert(offsetof(struct howdah_request, content_length) == 24, "shared with src/ffi.rs");
 _Static_assert(sizeof(struct howdah_outcome) == 16, "shared with src/ffi.rs");
 _Static_assert(offsetof(struct howdah_outcome, broken) == 8, "shared with src/ffi.rs");
-_Static_assert(sizeof(struct howdah_callbacks) == 72, "shared with src/ffi.rs");
+_Static_assert(sizeof(struct howdah_callbacks) == 80, "shared with src/ffi.rs");
+_Static_assert(sizeof(struct howdah_layout) == 23 * 8, "shared with src/ffi.rs");
 
 #endif

@@ -21,8 +21,8 @@
 /* The Rust side; set once by howdah_php_start. */
 extern struct howdah_callbacks howdah_rust;
 
-/* The module that holds PHP functions and settings of this SAPI. */
-extern zend_module_entry howdah_module;
+/* Loads PHP with the modules of this SAPI: its functions and settings. */
+zend_result howdah_start_modules(sapi_module_struct *module);
 
 /* cgi.fix_pathinfo */
 extern zend_bool howdah_fix_pathinfo;

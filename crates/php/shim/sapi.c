@@ -160,15 +160,10 @@ static void log_message(const char *message, int severity)
     howdah_rust.log(request ? request->context : NULL, severity, message, strlen(message));
 }
 
-static int start_modules(sapi_module_struct *module)
-{
-    return php_module_startup(module, &howdah_module);
-}
-
 static sapi_module_struct howdah_sapi = {
     .name = "fpm-fcgi",
     .pretty_name = "Howdah",
-    .startup = start_modules,
+    .startup = howdah_start_modules,
     .shutdown = php_module_shutdown_wrapper,
     .activate = howdah_user_ini_activate,
     .ub_write = write_output,
@@ -280,6 +275,11 @@ void howdah_php_disable_classes(const char *list)
         list += len;
         list += strspn(list, ", \t");
     }
+}
+
+int64_t howdah_php_memory_limit(void)
+{
+    return PG(memory_limit);
 }
 
 const char *howdah_php_version(void)

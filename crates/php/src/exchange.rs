@@ -4,19 +4,25 @@
 //! flushes, when half of the ring is filled, and at the end. Where the ring is full the worker
 //! waits for the router, which takes answers at the worker's speed and not at the client's.
 
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
-use howdah_sys::futex;
+use howdah_sys::packet::Received;
 use howdah_sys::shm::Mapping;
+use howdah_sys::{futex, process};
 use howdah_wire::frame::{Done, Head, Kind, Log};
+use howdah_wire::messages::ToWorker;
+use howdah_wire::queue::Claim;
 use howdah_wire::region::Region;
 use howdah_wire::stream::Writer;
 
 use crate::body::Body;
-use crate::worker::peer_closed;
+use crate::worker::{peer_closed, receive_within};
 
 /// What small pieces of output are collected into.
 const COLLECT: usize = 16 * 1024;
@@ -53,6 +59,7 @@ pub struct Exchange<'a> {
     stage: Stage,
     collected: Vec<u8>,
     head: Vec<u8>,
+    status: CString,
     router_gone: bool,
 }
 
@@ -76,6 +83,7 @@ impl<'a> Exchange<'a> {
             stage: Stage::Head,
             collected: Vec::new(),
             head: Vec::new(),
+            status: CString::default(),
             router_gone: false,
         }
     }
@@ -218,6 +226,39 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
+    /// What the router knows of the application, as JSON; empty if it does not answer.
+    pub fn status(&mut self) -> &CStr {
+        let json = self.ask_for_status().unwrap_or_default();
+        self.status = CString::new(json).unwrap_or_default(); // JSON has no NUL
+        &self.status
+    }
+
+    fn ask_for_status(&mut self) -> Option<Vec<u8>> {
+        let Claim::Taken(ticket, _) = self.region.claim_of(self.slot) else { return None };
+        self.put(Kind::Status, &[]).ok()?;
+        self.publish();
+        let mut buffer = [0; 64];
+        loop {
+            match receive_within(self.socket, LIVENESS, &mut buffer) {
+                Ok(Received::Packet(len, descriptors)) => match ToWorker::decode(&buffer[..len]) {
+                    Ok(ToWorker::Status { ticket: of }) if of == ticket => {
+                        let mut file = File::from(descriptors.into_iter().next()?);
+                        file.rewind().ok()?;
+                        let mut text = Vec::new();
+                        file.read_to_end(&mut text).ok()?;
+                        return Some(text);
+                    }
+                    _ => continue, // for a request that was given up
+                },
+                Ok(Received::Empty) => continue,
+                Ok(Received::Closed) | Err(_) => {
+                    self.router_gone = true;
+                    return None;
+                }
+            }
+        }
+    }
+
     /// Ends the request: the slot is the router's again. Returns memory to use again.
     pub fn done(mut self, done: Done) -> Vec<u8> {
         // What the router counts as over must not hold a file of its any more.
@@ -272,6 +313,9 @@ impl<'a> Exchange<'a> {
     /// Writes one frame, waiting for room if there is none. Body frames are dropped when the
     /// client has gone; the others are what the router needs to have its slot back.
     fn put(&mut self, kind: Kind, payload: &[u8]) -> Result<(), Gone> {
+        if process::is_copy() {
+            return Ok(()); // a script has forked: the answer is its own, not that of the copy
+        }
         while !self.writer.put(self.region, kind as u8, payload) {
             if self.router_gone || (kind == Kind::Body && self.aborted()) {
                 return Err(Gone);
@@ -294,7 +338,8 @@ impl<'a> Exchange<'a> {
     }
 
     fn publish(&mut self) {
-        if self.writer.unpublished() == 0 || !self.writer.publish(self.region) {
+        if self.writer.unpublished() == 0 || process::is_copy() || !self.writer.publish(self.region)
+        {
             return;
         }
         if let Some(event) = usize::try_from(self.thread).ok().and_then(|n| self.events.get(n)) {

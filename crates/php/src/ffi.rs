@@ -67,6 +67,37 @@ impl Outcome {
     }
 }
 
+/// Where the calls of a script lie in the memory of a worker: offsets, but for `current`. The
+/// members are explained in `shim/howdah.h`.
+#[derive(Debug, Clone, Default)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Layout {
+    pub current: u64,
+    pub call_opline: u64,
+    pub call_function: u64,
+    pub call_type: u64,
+    pub call_arguments: u64,
+    pub call_previous: u64,
+    pub call_slots: u64,
+    pub function_type: u64,
+    pub function_name: u64,
+    pub function_class: u64,
+    pub function_parameters: u64,
+    pub function_file: u64,
+    pub function_variables: u64,
+    pub function_temporaries: u64,
+    pub opline_line: u64,
+    pub string_length: u64,
+    pub string_text: u64,
+    pub class_name: u64,
+    pub value_type: u64,
+    pub value_size: u64,
+    pub object_class: u64,
+    pub reference_value: u64,
+    pub call_is_top: u64,
+}
+
 #[repr(C)]
 struct Callbacks {
     write: extern "C" fn(*mut c_void, *const c_char, usize) -> c_int,
@@ -77,6 +108,7 @@ struct Callbacks {
     finish: extern "C" fn(*mut c_void) -> c_int,
     read: extern "C" fn(*mut c_void, *mut c_char, usize) -> usize,
     log: extern "C" fn(*mut c_void, c_int, *const c_char, usize),
+    status: extern "C" fn(*mut c_void, *mut usize) -> *const c_char,
     exiting: extern "C" fn(),
 }
 
@@ -86,7 +118,8 @@ const _: () = {
     assert!(size_of::<RawRequest>() == 32);
     assert!(std::mem::offset_of!(RawRequest, content_length) == 24);
     assert!(size_of::<Outcome>() == 16 && std::mem::offset_of!(Outcome, broken) == 8);
-    assert!(size_of::<Callbacks>() == 72);
+    assert!(size_of::<Callbacks>() == 80);
+    assert!(size_of::<Layout>() == 23 * 8);
 };
 
 unsafe extern "C" {
@@ -100,8 +133,10 @@ unsafe extern "C" {
     fn howdah_php_disable_classes(list: *const c_char);
     fn howdah_php_version() -> *const c_char;
     fn howdah_php_opcache() -> *const c_char;
+    fn howdah_php_memory_limit() -> i64;
     fn howdah_php_upload_directory() -> *const c_char;
     fn howdah_php_upload_to(directory: *const c_char);
+    fn howdah_php_layout(layout: *mut Layout);
     fn howdah_php_child();
     fn howdah_php_handle(request: *const RawRequest, outcome: *mut Outcome);
 }
@@ -177,6 +212,12 @@ impl Php {
         version.map(|v| v.to_string_lossy().into_owned())
     }
 
+    /// Bytes that a script may allocate (`memory_limit`); `None`: any number.
+    pub fn memory_limit(&self) -> Option<u64> {
+        // SAFETY: PHP is loaded; it reads a number.
+        u64::try_from(unsafe { howdah_php_memory_limit() }).ok()
+    }
+
     /// Where PHP puts uploaded files.
     pub fn upload_directory(&self) -> PathBuf {
         // SAFETY: PHP is loaded; the string is copied before PHP is called again.
@@ -188,6 +229,14 @@ impl Php {
     pub fn upload_to(&self, directory: &CStr) {
         // SAFETY: PHP is loaded; the string ends in a NUL and is copied.
         unsafe { howdah_php_upload_to(directory.as_ptr()) };
+    }
+
+    /// Where the calls of a script lie in the memory of a worker.
+    pub fn layout(&self) -> Layout {
+        let mut layout = Layout::default();
+        // SAFETY: PHP is loaded; the struct is written once, and any bits are integers.
+        unsafe { howdah_php_layout(&mut layout) };
+        layout
     }
 
     /// To be called in each worker once it is forked: nothing random is inherited.
@@ -231,13 +280,23 @@ impl<'a> Params<'a> {
     }
 }
 
-static CALLBACKS: Callbacks =
-    Callbacks { write, flush, head_begin, head_field, head_end, finish, read, log, exiting };
+static CALLBACKS: Callbacks = Callbacks {
+    write,
+    flush,
+    head_begin,
+    head_field,
+    head_end,
+    finish,
+    read,
+    log,
+    status,
+    exiting,
+};
 
 const OK: c_int = 0;
 const GONE: c_int = 1;
 
-fn status(result: Result<(), Gone>) -> c_int {
+fn outcome(result: Result<(), Gone>) -> c_int {
     if result.is_ok() { OK } else { GONE }
 }
 
@@ -267,11 +326,11 @@ unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
 extern "C" fn write(context: *mut c_void, data: *const c_char, len: usize) -> c_int {
     // SAFETY: PHP's output, valid while this callback runs.
     let data = unsafe { bytes(data, len) };
-    guard(context, |exchange| status(exchange.write(data)))
+    guard(context, |exchange| outcome(exchange.write(data)))
 }
 
 extern "C" fn flush(context: *mut c_void) -> c_int {
-    guard(context, |exchange| status(exchange.flush()))
+    guard(context, |exchange| outcome(exchange.flush()))
 }
 
 extern "C" fn head_begin(context: *mut c_void, code: u32, reason: *const c_char, len: usize) {
@@ -287,7 +346,7 @@ extern "C" fn head_field(context: *mut c_void, line: *const c_char, len: usize) 
 }
 
 extern "C" fn head_end(context: *mut c_void, informational: c_int) -> c_int {
-    guard(context, |exchange| status(exchange.head_end(informational != 0)))
+    guard(context, |exchange| outcome(exchange.head_end(informational != 0)))
 }
 
 extern "C" fn finish(context: *mut c_void) -> c_int {
@@ -319,6 +378,16 @@ extern "C" fn log(context: *mut c_void, severity: c_int, message: *const c_char,
         said.push_str(&text);
         said.push('\n');
     }
+}
+
+extern "C" fn status(context: *mut c_void, len: *mut usize) -> *const c_char {
+    let text = guard(context, |exchange| {
+        let text = exchange.status();
+        (text.as_ptr(), text.count_bytes())
+    });
+    // SAFETY: C passes the address of a variable of its own.
+    unsafe { *len = text.1 };
+    text.0
 }
 
 extern "C" fn exiting() {

@@ -7,21 +7,29 @@
 //! - [`prototype`]: loads PHP, forks and reaps workers.
 //! - [`settings`]: the application's settings in the form that PHP reads.
 //! - [`worker`]: the loop of a worker.
+//! - [`trace`]: where the script of a worker is, read from outside.
 //! - [`parameters`]: a request in the form that C reads.
+//! - [`document_root`]: where it leads while a request runs.
 //! - [`body`]: where the request's body comes from.
+//! - [`memory`]: how much a worker has for itself, and when that is too much.
 //! - [`uploads`]: where uploaded files lie, and who removes them.
+//! - [`usage`]: what workers cost.
 //! - [`exchange`]: one request in hand: what PHP reads and writes.
 //! - [`ffi`]: the C side.
 #![deny(unsafe_code)]
 
 mod body;
+mod document_root;
 mod exchange;
 #[allow(unsafe_code)]
 mod ffi;
+mod memory;
 mod parameters;
 mod prototype;
 mod settings;
+mod trace;
 mod uploads;
+mod usage;
 mod worker;
 
 use std::ffi::OsString;

@@ -3,6 +3,7 @@
 use howdah_wire::bytes::Malformed;
 use howdah_wire::request::decode_params;
 
+use crate::document_root::Roots;
 use crate::ffi::Params;
 
 /// Why a request is not run.
@@ -20,8 +21,47 @@ impl From<Malformed> for Unusable {
     }
 }
 
+/// Values that take the place of those that were sent: the document root where it really is, and
+/// the paths below it. With the NUL that C needs.
+#[derive(Debug, Default)]
+pub struct Resolved(Vec<(&'static [u8], Vec<u8>)>);
+
+impl Resolved {
+    /// Looks where the document root among these parameters leads; `now_us` is any monotonic time.
+    pub fn new(bytes: &[u8], count: u32, roots: &Roots, now_us: u64) -> Result<Self, Unusable> {
+        const ROOT: &[u8] = b"DOCUMENT_ROOT";
+        const BELOW: [&[u8]; 2] = [b"SCRIPT_FILENAME", b"PATH_TRANSLATED"];
+        let mut root: &[u8] = b"";
+        let mut below: [&[u8]; 2] = [b""; 2];
+        decode_params(bytes, count, |name, value| {
+            if name == ROOT {
+                root = value;
+            } else if let Some(place) = BELOW.iter().position(|other| *other == name) {
+                below[place] = value;
+            }
+        })?;
+        let mut resolved = Resolved::default();
+        let Some(real) = roots.real(root, now_us) else { return Ok(resolved) };
+        resolved.0.push((ROOT, [&real[..], b"\0"].concat()));
+        for (name, value) in BELOW.into_iter().zip(below) {
+            if let Some(rest) = value.strip_prefix(root).filter(|rest| rest.starts_with(b"/")) {
+                resolved.0.push((name, [&real[..], rest, b"\0"].concat()));
+            }
+        }
+        Ok(resolved)
+    }
+
+    fn get(&self, name: &[u8]) -> Option<&[u8]> {
+        self.0.iter().find(|(other, _)| *other == name).map(|(_, value)| &value[..])
+    }
+}
+
 /// Decodes `count` parameters from the front of `bytes`; returns them and what follows them.
-pub fn decode(bytes: &[u8], count: u32) -> Result<(Params<'_>, &[u8]), Unusable> {
+pub fn decode<'a: 'r, 'r>(
+    bytes: &'a [u8],
+    count: u32,
+    resolved: &'r Resolved,
+) -> Result<(Params<'r>, &'a [u8]), Unusable> {
     let mut params = Params::default();
     let mut clean = true;
     // The NUL behind a string is not part of what `decode_params` passes on.
@@ -30,7 +70,7 @@ pub fn decode(bytes: &[u8], count: u32) -> Result<(Params<'_>, &[u8]), Unusable>
         bytes.get(start..start.checked_add(text.len() + 1)?)
     };
     let rest = decode_params(bytes, count, |name, value| {
-        clean &= match (with_nul(name), with_nul(value)) {
+        clean &= match (with_nul(name), resolved.get(name).or_else(|| with_nul(value))) {
             (Some(name), Some(value)) => params.push(name, value),
             _ => false,
         };
@@ -47,15 +87,21 @@ mod tests {
     fn a_nul_within_a_value_is_refused() {
         let mut encoded = Encoded::default();
         encoded.push(b"SCRIPT_FILENAME", b"/srv/a.jpg\0.php");
-        assert_eq!(decode(encoded.as_bytes(), 1).unwrap_err(), Unusable::Nul);
+        assert_eq!(decode(encoded.as_bytes(), 1, &Resolved::default()).unwrap_err(), Unusable::Nul);
     }
 
     #[test]
     fn fewer_parameters_than_announced_are_refused() {
         let mut encoded = Encoded::default();
         encoded.push(b"A", b"1");
-        assert_eq!(decode(encoded.as_bytes(), 2).unwrap_err(), Unusable::Malformed);
-        assert_eq!(decode(encoded.as_bytes(), u32::MAX).unwrap_err(), Unusable::Malformed);
+        assert_eq!(
+            decode(encoded.as_bytes(), 2, &Resolved::default()).unwrap_err(),
+            Unusable::Malformed
+        );
+        assert_eq!(
+            decode(encoded.as_bytes(), u32::MAX, &Resolved::default()).unwrap_err(),
+            Unusable::Malformed
+        );
     }
 
     #[test]
@@ -64,6 +110,31 @@ mod tests {
         encoded.push(b"A", b"1");
         let mut bytes = encoded.as_bytes().to_vec();
         bytes.extend_from_slice(b"body");
-        assert_eq!(decode(&bytes, 1).unwrap().1, b"body");
+        assert_eq!(decode(&bytes, 1, &Resolved::default()).unwrap().1, b"body");
+    }
+
+    #[test]
+    fn paths_below_a_root_with_a_link_lead_to_where_it_leads() {
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path().canonicalize().unwrap();
+        let base = base.to_str().unwrap();
+        std::fs::create_dir(format!("{base}/1")).unwrap();
+        std::os::unix::fs::symlink("1", format!("{base}/now")).unwrap();
+        let resolved = |root: &str, script: &str| {
+            let mut encoded = Encoded::default();
+            encoded.push(b"SCRIPT_FILENAME", script.as_bytes());
+            encoded.push(b"DOCUMENT_ROOT", root.as_bytes());
+            let resolved = Resolved::new(encoded.as_bytes(), 2, &Roots::default(), 0).unwrap();
+            let text = |name: &[u8]| {
+                resolved.get(name).map(|value| String::from_utf8(value.to_vec()).unwrap())
+            };
+            (text(b"DOCUMENT_ROOT"), text(b"SCRIPT_FILENAME"))
+        };
+        let now = format!("{base}/now");
+        let (root, script) = (format!("{base}/1\0"), format!("{base}/1/a/b.php\0"));
+        assert_eq!(resolved(&now, &format!("{now}/a/b.php")), (Some(root.clone()), Some(script)));
+        assert_eq!(resolved(&now, &format!("{now}x/b.php")), (Some(root), None));
+        let plain = format!("{base}/1");
+        assert_eq!(resolved(&plain, &format!("{plain}/b.php")), (None, None));
     }
 }

@@ -2,15 +2,16 @@
 //!
 //! 1. Descriptor 3 is the supervisor's socket; its first message is the specification.
 //! 2. PHP is loaded with the application's settings: `Ready`, or `Failed` and the end.
-//! 3. Loop: fork a worker, send a signal to one, reap those that have ended.
-//! 4. When the supervisor has gone or wants no more, the workers are killed and what they leave
-//!    is removed.
+//! 3. Loop: fork a worker, send a signal to one, measure them, reap those that have ended.
+//! 4. When the supervisor has gone or wants no more, the workers and what they have started are
+//!    killed, and the files that they leave are removed.
 //!
 //! It has one thread for its whole life: a fork copies only the calling thread, and locks that
 //! others hold would stay held in the workers.
 
 use std::cell::OnceCell;
 use std::ffi::c_int;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,17 +20,22 @@ use std::sync::Mutex;
 use howdah_sys::packet::{self, Received};
 use howdah_sys::process::{self, Forked};
 use howdah_sys::shm::Mapping;
-use howdah_sys::{handlers, signals, title};
+use howdah_sys::{family, handlers, peek, signals, title};
 use howdah_wire::messages::{ApplicationSpec, Exit, FromPrototype, MAX_MESSAGE, ToPrototype};
 use howdah_wire::queue::Owner;
 use howdah_wire::region::Region;
 use rustix::event::{PollFd, PollFlags, poll};
 
+use crate::document_root::Roots;
 use crate::ffi::Php;
+use crate::memory::MemoryLimit;
 use crate::worker::Worker;
-use crate::{settings, uploads};
+use crate::{settings, trace, uploads, usage};
 
 const SUPERVISOR: i32 = 3;
+
+/// Most workers that are looked at in one measurement.
+const MEASURED_AT_ONCE: usize = 64;
 
 /// What a terminal or an administrator may send to a whole process group. The supervisor alone
 /// decides what becomes of prototypes and workers, and ends them by closing a socket or by KILL.
@@ -68,12 +74,14 @@ pub fn run() -> ExitCode {
         eprintln!("howdah-php is started by howdah: descriptor 3 is not open");
         return ExitCode::from(2);
     };
-    if let Some(parent) = rustix::process::getppid() {
-        process::die_with(parent.as_raw_nonzero().get() as u32);
-    }
+    // None in a process namespace of its own.
+    let parent = rustix::process::getppid();
+    process::die_with(parent.map(|parent| parent.as_raw_nonzero().get() as u32));
     process::close_on_exec_from(3);
     signals::reset();
     handlers::disarm(&NOT_FOR_US);
+    // What scripts leave running stays below the application, and ends with it.
+    let _ = family::adopt_orphans();
     match Prototype::start(&supervisor) {
         Ok((spec, region, events, php)) => {
             let Ok(child_ended) = signals::descriptor(&[signals::SIGCHLD]) else {
@@ -190,6 +198,8 @@ impl Prototype {
                 Err(End::Orphaned) => break,
             }
         }
+        family::kill_descendants(std::process::id(), &[]);
+        // Those that cannot be found without /proc.
         for (_, pid) in &self.workers {
             let _ = signals::send(*pid, signals::SIGKILL);
         }
@@ -210,9 +220,22 @@ impl Prototype {
             Ok(ToPrototype::Kill { worker, signal }) => {
                 if let Some((_, pid)) = self.workers.iter().find(|(owner, _)| *owner == worker) {
                     // It may have ended meanwhile: then its death is about to be reported.
-                    let _ = signals::send(*pid, i32::from(signal));
+                    match i32::from(signal) {
+                        // With what it waits for: the end of a script is the end of its programs.
+                        signals::SIGKILL => family::kill(*pid),
+                        signal => drop(signals::send(*pid, signal)),
+                    }
                 }
                 Ok(())
+            }
+            Ok(ToPrototype::Measure {}) => self.measure(),
+            Ok(ToPrototype::Trace { worker, number }) => {
+                let found = self.workers.iter().find(|(owner, _)| *owner == worker);
+                let stack = match found {
+                    Some((_, pid)) => trace::take(&peek::Process(*pid), &self.php.layout()),
+                    None => Err("its worker has ended".to_owned()),
+                };
+                self.tell(&FromPrototype::Traced { number, stack }, None)
             }
             // A second specification, or something newer than this program.
             Ok(ToPrototype::Hello { .. }) | Err(_) => Ok(()),
@@ -230,6 +253,17 @@ impl Prototype {
         }
     }
 
+    /// Says what workers cost: not of more at once than it can look at in a few milliseconds, and
+    /// of others the next time.
+    fn measure(&mut self) -> Result<(), End> {
+        let some = self.workers.len().min(MEASURED_AT_ONCE);
+        let usage = |(worker, pid): &(Owner, u32)| usage::of(*worker, *pid);
+        let workers = self.workers[..some].iter().filter_map(usage).collect();
+        self.workers.rotate_left(some);
+        let (base, memory_limit) = (usage::of_self(), self.php.memory_limit());
+        self.tell(&FromPrototype::Measured { base, memory_limit, workers }, None)
+    }
+
     /// Goes on as a worker. What belongs to the prototype alone is closed here.
     fn become_worker(self, owner: Owner, socket: OwnedFd) -> ! {
         let Prototype {
@@ -245,7 +279,11 @@ impl Prototype {
         drop((supervisor, child_ended));
         title::set(&format!("howdah: \"{}\" application", spec.name));
         php.forked();
+        // Without, a script that forks would mix up its answer, as it does elsewhere.
+        let _ = process::notice_copies();
         let limit = spec.requests;
+        // Opened in the worker: the file is about whoever opens it.
+        let memory = MemoryLimit::new(spec.memory);
         Worker {
             owner,
             socket,
@@ -253,7 +291,9 @@ impl Prototype {
             events: &events,
             php: &php,
             limit,
+            memory,
             upload_directory: &upload_directory,
+            roots: Roots::default(),
             uploads: OnceCell::new(),
         }
         .run();
@@ -270,6 +310,7 @@ impl Prototype {
                 continue;
             };
             let (worker, _) = self.workers.swap_remove(index);
+            self.region.ended(worker);
             uploads::remove(&self.upload_directory, pid);
             let status = match exit {
                 process::Exit::Status(status) => Exit::Status(status),
@@ -309,7 +350,7 @@ fn fork() -> Result<Side, String> {
     match process::fork().map_err(|error| format!("a worker could not be forked: {error}"))? {
         Forked::Parent(pid) => Ok(Side::Prototype(pid, router)),
         Forked::Child => {
-            process::die_with(prototype);
+            process::die_with(Some(prototype));
             signals::reset();
             handlers::disarm(&NOT_FOR_US);
             Ok(Side::Worker(socket))
@@ -319,13 +360,20 @@ fn fork() -> Result<Side, String> {
 
 /// Loads PHP for an application.
 fn load(spec: &ApplicationSpec) -> Result<Php, String> {
-    if let Some(file) = &spec.ini_file
-        && let Err(error) = std::fs::File::open(file)
-    {
-        return Err(format!("options/file: {file} cannot be read: {error}"));
+    let mut ini_file = spec.ini_file.as_deref();
+    match ini_file.map(|file| (file, std::fs::File::open(file))) {
+        // PHP, and so Unit, goes on without: documents that name such a file are in use.
+        Some((file, Err(error))) if error.kind() == ErrorKind::NotFound => {
+            eprintln!("options/file: there is no {file}; php.ini of the system is used");
+            ini_file = None;
+        }
+        Some((file, Err(error))) => {
+            return Err(format!("options/file: {file} cannot be read: {error}"));
+        }
+        _ => {}
     }
     let ini = settings::text(spec)?;
-    let php = Php::start(&ini, spec.ini_file.as_deref(), ended_by_php)?;
+    let php = Php::start(&ini, ini_file, ended_by_php)?;
     for name in settings::apply(spec, &php) {
         eprintln!("application \"{}\": PHP has no setting \"{name}\"", spec.name);
     }

@@ -19,9 +19,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::body::Body;
+use crate::document_root::Roots;
 use crate::exchange::{Exchange, Gone};
 use crate::ffi::Php;
-use crate::parameters::{self, Unusable};
+use crate::memory::MemoryLimit;
+use crate::parameters::{self, Resolved, Unusable};
 use crate::uploads::Uploads;
 
 /// How long to sleep before looking whether the router is still there.
@@ -46,8 +48,12 @@ pub struct Worker<'a> {
     pub php: &'a Php,
     /// Requests to serve; 0: any number.
     pub limit: u64,
+    /// How much memory it may have for itself between two requests.
+    pub memory: MemoryLimit,
     /// Where PHP puts uploaded files.
     pub upload_directory: &'a Path,
+    /// Where document roots lead.
+    pub roots: Roots,
     /// This worker's own directory there, once a request with a body has come.
     pub uploads: OnceCell<Option<Uploads>>,
 }
@@ -98,14 +104,14 @@ impl Worker<'_> {
         if work != Work::Idle {
             return Some(work);
         }
-        let sequence = self.region.going_to_sleep();
+        let sequence = self.region.going_to_sleep(self.owner);
         // Whoever publishes from now on wakes this worker; what was published before shows here.
         let mut work = self.region.take(self.owner);
         if work == Work::Idle {
             futex::wait(self.region.wake_word(), sequence, Some(LIVENESS));
             work = self.region.take(self.owner);
         }
-        self.region.awake();
+        self.region.awake(self.owner);
         (work != Work::Idle || !peer_closed(&self.socket)).then_some(work)
     }
 
@@ -133,7 +139,11 @@ impl Worker<'_> {
             Err(Refused::Gone) => (0, false),
         };
         let before = std::mem::replace(cpu, cpu_time_us());
-        let leaving = last || broken || exchange.router_gone();
+        let leaving = last
+            || broken
+            || exchange.router_gone()
+            || self.memory.is_exceeded()
+            || process::is_copy();
         let cpu_us = cpu.saturating_sub(before);
         memory.output = exchange.done(Done { peak_memory, cpu_us, leaving });
         if memory.params.capacity() > KEEP_PARAMS {
@@ -169,7 +179,11 @@ impl Worker<'_> {
         } else {
             rest
         };
-        let (list, inline) = match parameters::decode(encoded, fixed.params) {
+        let now_us = clock::monotonic_us();
+        let resolved = Resolved::new(encoded, fixed.params, &self.roots, now_us);
+        let decoded = resolved.as_ref().map_err(|unusable| *unusable);
+        let decoded = decoded.and_then(|found| parameters::decode(encoded, fixed.params, found));
+        let (list, inline) = match decoded {
             Ok(decoded) => decoded,
             Err(Unusable::Nul) => return Err(Refused::Status(400)),
             Err(Unusable::Malformed) => {
@@ -225,15 +239,7 @@ impl Worker<'_> {
         exchange.ask_for_descriptors().map_err(|Gone| Refused::Gone)?;
         let mut buffer = [0; 64];
         loop {
-            let second = Timespec { tv_sec: 1, tv_nsec: 0 };
-            let mut ready = [PollFd::new(&self.socket, PollFlags::IN)];
-            if let Ok(0) = poll(&mut ready, Some(&second)) {
-                if exchange.aborted() {
-                    return Err(Refused::Gone);
-                }
-                continue;
-            }
-            match packet::receive(&self.socket, &mut buffer) {
+            match receive_within(&self.socket, Duration::from_secs(1), &mut buffer) {
                 Ok(Received::Packet(len, descriptors)) => match ToWorker::decode(&buffer[..len]) {
                     Ok(ToWorker::Descriptors { ticket: of }) if of == ticket => {
                         return Ok(descriptors);
@@ -241,6 +247,7 @@ impl Worker<'_> {
                     // For a request that was given up meanwhile.
                     _ => continue,
                 },
+                Ok(Received::Empty) if exchange.aborted() => return Err(Refused::Gone),
                 Ok(Received::Empty) => continue,
                 // The router has gone. Nobody waits for this worker any more.
                 Ok(Received::Closed) | Err(_) => process::exit_now(0),
@@ -259,6 +266,20 @@ fn read_params(file: Option<OwnedFd>, len: u32, out: &mut Vec<u8>) -> Option<&[u
     let file = std::fs::File::from(file?);
     std::os::unix::fs::FileExt::read_exact_at(&file, out, 0).ok()?;
     Some(out)
+}
+
+/// Waits for a packet; not longer than `patience`, after which it is `Empty`.
+pub fn receive_within(
+    socket: &OwnedFd,
+    patience: Duration,
+    buffer: &mut [u8],
+) -> rustix::io::Result<Received> {
+    let patience =
+        Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: i64::from(patience.subsec_nanos()) };
+    match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&patience)) {
+        Ok(0) => Ok(Received::Empty),
+        _ => packet::receive(socket, buffer),
+    }
 }
 
 /// Whether the other side of a socket has closed it.

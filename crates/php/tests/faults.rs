@@ -113,6 +113,30 @@ fn a_script_that_crashes_takes_only_its_worker() {
 }
 
 #[test]
+fn a_script_that_forks_gives_one_answer_and_leaves_one_worker() {
+    let mut application = Application::start(1);
+    for end in [
+        "exit;",
+        "exit(3);",
+        "echo 'end';",
+        "no_such_function();",
+        "flush(); while (ob_get_level()) ob_end_flush();",
+    ] {
+        let code = format!(
+            "if (!function_exists('pcntl_fork')) die('parent');
+             echo 'pa'; $child = pcntl_fork();
+             if ($child === 0) {{ echo str_repeat('child', 9000); flush(); {end} return; }}
+             pcntl_waitpid($child, $status); echo 'rent';"
+        );
+        assert_eq!(application.run(&code).text(), "parent", "{end}");
+    }
+    let pid = application.run("echo getmypid();").text();
+    for _ in 0..5 {
+        assert_eq!(application.run("echo getmypid();").text(), pid, "no copy takes requests");
+    }
+}
+
+#[test]
 fn signals_to_the_process_group_do_not_hurt() {
     let mut application = Application::start(1);
     let request = application.script("usleep(500000); echo 'whole';");

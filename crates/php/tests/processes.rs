@@ -294,15 +294,47 @@ fn workers_do_not_grow() {
 }
 
 #[test]
+fn the_prototype_measures_what_workers_cost() {
+    const MIB: u64 = 1 << 20;
+    let mut application = Application::start_with(2, &|spec| {
+        spec.ini_admin = vec![("memory_limit".into(), "100M".into())]
+    });
+    application.run("$x = str_repeat('x', 50 << 20); $x = null; for ($i = 0; $i < 1e6; $i++);");
+    let (workers, limit) = application.measure();
+    assert_eq!((workers.len(), limit), (2, Some(100 * MIB)));
+    let busy = workers.iter().max_by_key(|usage| usage.peak).unwrap();
+    assert!((50 * MIB..70 * MIB).contains(&busy.peak), "{busy:?}");
+    assert!(busy.private < 20 * MIB && busy.cpu_us > 1000, "the memory was given back: {busy:?}");
+    let (workers, _) = application.measure();
+    let again = workers.iter().find(|usage| usage.worker == busy.worker).unwrap();
+    assert!(again.peak < 20 * MIB, "the peak is of the time since then: {again:?}");
+}
+
+#[test]
 fn what_php_says_when_it_cannot_start_is_passed_on() {
-    let message = start_failing(&|spec| spec.ini_file = Some("/no/such/php.ini".into()));
-    assert!(message.contains("/no/such/php.ini"), "{message}");
+    let message = start_failing(&|spec| spec.ini_file = Some("/proc/self/mem/php.ini".into()));
+    assert!(message.contains("/proc/self/mem/php.ini cannot be read"), "{message}");
     let message = start_failing(&|spec| {
         spec.ini_admin = vec![("opcache.preload".into(), "/no/such/preload.php".into())];
     });
     assert!(message.contains("ended while it was being loaded"), "{message}");
     let message = start_failing(&|spec| spec.ini_user = vec![("a=1\nb".into(), "x".into())]);
     assert!(message.contains("not the name of a PHP setting"), "{message}");
+}
+
+#[test]
+fn a_php_ini_that_does_not_exist_is_no_reason_not_to_serve() {
+    let mut application =
+        Application::start_with(1, &|spec| spec.ini_file = Some("/no/such/php.ini".into()));
+    let without = Application::start(1).run("echo php_ini_loaded_file();").text();
+    assert_eq!(application.run("echo php_ini_loaded_file();").text(), without);
+}
+
+#[test]
+fn scripts_find_the_extension_of_unit() {
+    let mut application = Application::start(1);
+    let code = "echo json_encode([extension_loaded('unit'), get_extension_funcs('unit')]);";
+    assert_eq!(application.run(code).text(), "[true,false]");
 }
 
 #[test]

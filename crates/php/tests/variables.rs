@@ -143,6 +143,18 @@ fn the_sapi_is_one_that_opcache_and_applications_know() {
 }
 
 #[test]
+fn php_runs_without_opcache() {
+    let mut application = Application::start_with(1, &|spec| {
+        spec.ini_admin = vec![("opcache.enable".into(), "0".into())];
+    });
+    let code = "$opcache = function_exists('opcache_get_status') && opcache_get_status();
+                echo (int) $opcache, (int) extension_loaded('unit');";
+    for _ in 0..2 {
+        assert_eq!(application.run(code).text(), "01");
+    }
+}
+
+#[test]
 fn a_user_ini_counts_from_the_document_root_down_to_the_script() {
     let mut application = Application::start_with(1, &|spec| {
         spec.ini_admin = vec![("memory_limit".into(), "77M".into())];

@@ -64,7 +64,26 @@ pub trait BodyStream {
     fn len(&self) -> Option<u64>;
 }
 
+/// The body that an answer to HEAD would have, and its length if that is known.
+struct Unsent(Option<u64>);
+
+impl BodyStream for Unsent {
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        Poll::Ready(None)
+    }
+
+    fn len(&self) -> Option<u64> {
+        self.0
+    }
+}
+
 impl Body {
+    /// What stands for the body in an answer to HEAD: it says how the body of an answer to GET
+    /// would be framed, of which nothing is sent.
+    pub fn unsent(len: Option<u64>) -> Body {
+        Body::Stream(Box::new(Unsent(len)))
+    }
+
     /// Number of bytes, if known before sending.
     pub fn len(&self) -> Option<u64> {
         match self {

@@ -1,23 +1,26 @@
 //! A connection: which protocol it speaks, and who answers its requests.
 
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
 use howdah_config::ResponseHeader;
 use howdah_sys::log::Level;
-use tokio::net::{TcpStream, UnixStream};
 
 use crate::body::Body;
 use crate::compress;
 use crate::exchange::{Exchange, Finished, Handler};
+use crate::fastcgi;
 use crate::files::Now;
-use crate::http1;
+use crate::http1::{self, Draining, Refusal};
+use crate::http2;
 use crate::limits::Limits;
-use crate::listener::{Accepted, AcceptedStream};
-use crate::message::{Added, Request, Response};
+use crate::listener::Accepted;
+use crate::message::{Added, ConnectionInfo, Request, Response, ShownAddress};
 use crate::php::dispatch;
 use crate::proxy;
 use crate::respond;
@@ -25,24 +28,86 @@ use crate::route::{
     Decided, Decision, Router, cors, error_pages, response_headers, security_headers,
 };
 use crate::shard::Shard;
+use crate::snapshot::{ErrorPage, PageSource, Snapshot};
+use crate::stream::Stream;
+use crate::tls::{self, Shaken, TlsListener};
 use crate::variables::{Answer, Source};
 
-/// Serves a connection to its end.
-pub async fn serve(shard: &Rc<Shard>, accepted: Accepted) {
+/// Serves a connection to its end, as a task of this thread; then it is counted as closed.
+pub fn serve(shard: &Rc<Shard>, accepted: Accepted, drain: Draining) {
     let Accepted { stream, info, listener } = accepted;
-    let site = Site { shard: Rc::clone(shard), listener, active: Cell::new(false) };
-    let drain = shard.draining(&site.listener);
-    let failed = match stream {
-        AcceptedStream::Tcp(stream) => match TcpStream::from_std(stream) {
-            Ok(stream) => return http1::serve(stream, info, &site, drain).await,
-            Err(error) => error,
-        },
-        AcceptedStream::Unix(stream) => match UnixStream::from_std(stream) {
-            Ok(stream) => return http1::serve(stream, info, &site, drain).await,
-            Err(error) => error,
-        },
+    let (tls, http2) = match shard.snapshot_for(&listener).listeners.get(&*listener) {
+        Some(listener) => (listener.tls.clone(), listener.http2),
+        None => (None, false),
     };
-    shard.shared.log.write(Level::Error, format_args!("cannot serve a connection: {failed}"));
+    let site = Site::new(shard, &listener, true);
+    // A task each, so that a plain connection need not have the size of the others.
+    match (Stream::new(stream), tls) {
+        (Ok(stream), Some(tls)) => {
+            tokio::task::spawn_local(secure(site, tls, stream, info, drain));
+        }
+        (Ok(stream), None) if http2 => {
+            tokio::task::spawn_local(either(site, stream, info, drain));
+        }
+        (Ok(stream), None) => {
+            tokio::task::spawn_local(http1::serve(stream, info, site, drain));
+        }
+        (Err(error), _) => {
+            let log = &shard.shared.log;
+            log.write(Level::Error, format_args!("cannot serve a connection: {error}"));
+        }
+    }
+}
+
+/// Serves the protocol that the client begins with.
+async fn either(site: Site, mut stream: Stream, info: Arc<ConnectionInfo>, drain: Draining) {
+    let patience = tokio::time::sleep(site.limits().header_timeout);
+    let drained = poll_fn(|cx| if drain.poll(cx) { Poll::Ready(()) } else { Poll::Pending });
+    let give_up = async {
+        tokio::select! {
+            () = patience => {}
+            () = drained => {}
+        }
+    };
+    if stream.begins_with(http2::PREFACE, give_up).await {
+        http2::serve(Box::new(stream), info, || site.another(), drain).await;
+    } else {
+        http1::serve(stream, info, &site, drain).await;
+    }
+}
+
+/// Shakes hands, and serves what comes of it.
+async fn secure(
+    site: Site,
+    tls: Arc<TlsListener>,
+    stream: Stream,
+    info: Arc<ConnectionInfo>,
+    drain: Draining,
+) {
+    let time = site.limits().header_timeout;
+    match Box::pin(tls::handshake(&tls, stream, &drain, time)).await {
+        Shaken::Done(stream, facts) => {
+            let handshake = Some(Arc::new(facts));
+            let info = Arc::new(ConnectionInfo { tls: true, handshake, ..(*info).clone() });
+            if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+                http2::serve(stream, info, || site.another(), drain).await;
+            } else {
+                http1::serve(*stream, info, &site, drain).await;
+            }
+        }
+        Shaken::Plain(stream, bytes) => {
+            let response = respond::explained(400, "TLS is spoken here: ask for https, not http");
+            let refusal = Refusal::PlainOnTls;
+            http1::refuse(stream, info, &site, drain, &bytes, refusal, response).await;
+        }
+        Shaken::Failed(error) => {
+            let peer = ShownAddress(info.peer.map(|peer| peer.ip()));
+            site.shard.shared.log.write(
+                Level::Info,
+                format_args!("listener {}: {peer}: TLS handshake: {error}", site.listener),
+            );
+        }
+    }
 }
 
 /// Answers the requests of a listener on one thread.
@@ -51,6 +116,8 @@ struct Site {
     listener: Arc<str>,
     /// A request is being answered.
     active: Cell<bool>,
+    /// It stands for the connection, not for one of its streams.
+    is_connection: bool,
 }
 
 impl Handler for Site {
@@ -66,6 +133,13 @@ impl Handler for Site {
         self.begins();
         if &*exchange.request.target == b"*" {
             return Response::new(200, Body::Empty); // RFC 9110, 9.3.7: about the server as a whole
+        }
+        let connection = &exchange.request.connection;
+        if let Some(handshake) = &connection.handshake
+            && !std::str::from_utf8(&exchange.request.host).is_ok_and(|host| handshake.admits(host))
+        {
+            // RFC 9110, 15.5.20: other certificates of clients count for this host.
+            return respond::error(421);
         }
         let shard = &self.shard;
         let snapshot = shard.snapshot_for(&self.listener);
@@ -87,30 +161,13 @@ impl Handler for Site {
                 Err(response) => decided.decision = Decision::Respond(response),
             }
         }
-        let Decided { decision, headers, compress, error_pages, security_headers, cors, .. } =
-            decided;
-        let mut response = match decision {
-            Decision::Respond(response) => response,
-            Decision::Refuse(status, allow) => respond::error_allowing(status, allow),
-            Decision::Authenticate(_) => respond::error(401), // the loop has ended it
-            Decision::Php(application, script) => {
-                // Boxed: most requests are for files, and need not pay for its size.
-                let run = dispatch::run(shard, &snapshot, &application, &script, exchange);
-                Box::pin(run).await
-            }
-            Decision::Proxy(upstream) => {
-                let http = &snapshot.config.settings.http;
-                let buffer = proxy::Buffer {
-                    memory: http.body_buffer_size,
-                    directory: http.body_temp_path.as_deref().unwrap_or(&shard.shared.tmp),
-                };
-                Box::pin(proxy::run(&shard.proxy, &upstream, &buffer, exchange)).await
-            }
-        };
-        if !error_pages.is_empty() {
-            let (files, now) = (&shard.files, router.now);
-            error_pages::apply(error_pages, files, &exchange.request, now, &mut response);
+        let decision = std::mem::replace(&mut decided.decision, Decision::Refuse(500, None));
+        let mut response = self.carry_out(&snapshot, decision, exchange).await;
+        if let Some(page) = error_pages::page_for(decided.error_pages, &response) {
+            let replace = self.replace_page(&router, page, &mut decided, exchange, &mut response);
+            Box::pin(replace).await;
         }
+        let Decided { headers, compress, security_headers, cors, .. } = decided;
         if let Some(cors) = cors {
             cors::apply(cors, &exchange.request, &mut response);
         }
@@ -140,6 +197,81 @@ impl Handler for Site {
 }
 
 impl Site {
+    fn new(shard: &Rc<Shard>, listener: &Arc<str>, is_connection: bool) -> Self {
+        let (shard, listener) = (Rc::clone(shard), Arc::clone(listener));
+        Site { shard, listener, active: Cell::new(false), is_connection }
+    }
+
+    /// For another request at the same time.
+    fn another(&self) -> Self {
+        Site::new(&self.shard, &self.listener, false)
+    }
+
+    /// Has a decision carried out.
+    async fn carry_out(
+        &self,
+        snapshot: &Snapshot,
+        decision: Decision,
+        exchange: &mut Exchange<'_>,
+    ) -> Response {
+        let shard = &self.shard;
+        let http = &snapshot.config.settings.http;
+        let buffer = proxy::Buffer {
+            memory: http.body_buffer_size,
+            directory: http.body_temp_path.as_deref().unwrap_or(&shard.shared.tmp),
+        };
+        match decision {
+            Decision::Respond(response) => response,
+            Decision::Refuse(status, allow) => respond::error_allowing(status, allow),
+            Decision::Authenticate(_) => respond::error(401), // who could ask for it has not
+            Decision::Php(application, script) => {
+                // Boxed: most requests are for files, and need not pay for its size.
+                let run = dispatch::run(shard, snapshot, &application, &script, exchange);
+                Box::pin(run).await
+            }
+            Decision::FastCgi(site, script) => {
+                let run = fastcgi::run(&shard.fastcgi, &site, &script, &buffer, exchange);
+                Box::pin(run).await
+            }
+            Decision::Proxy(upstream) => {
+                Box::pin(proxy::run(&shard.proxy, &upstream, &buffer, exchange)).await
+            }
+        }
+    }
+
+    /// Puts an error page in place of the server's own, if it can be had.
+    async fn replace_page<'s>(
+        &self,
+        router: &Router<'s>,
+        page: &'s ErrorPage,
+        decided: &mut Decided<'s>,
+        exchange: &mut Exchange<'_>,
+        response: &mut Response,
+    ) {
+        match &page.source {
+            PageSource::File { files, path } => {
+                let (cache, now) = (&self.shard.files, router.now);
+                let found = error_pages::file(files, path, cache, &exchange.request, now);
+                if let Some(found) = found {
+                    error_pages::replace(response, found, true);
+                }
+            }
+            PageSource::Action { action, keep_status } => {
+                let mut request = error_pages::request(&exchange.request, response.status);
+                let by_page = router.act(action, &mut request);
+                let connection = exchange.without_body();
+                let mut asked = Exchange::new(request, exchange.begun, &connection);
+                let carried_out = self.carry_out(router.snapshot, by_page.decision, &mut asked);
+                let found = Box::pin(carried_out).await;
+                if !found.own_page {
+                    error_pages::replace(response, found, *keep_status);
+                    decided.headers = by_page.headers;
+                    decided.compress &= by_page.compress;
+                }
+            }
+        }
+    }
+
     fn begins(&self) {
         let counters = &self.shard.counters;
         counters.requests.fetch_add(1, Relaxed);
@@ -174,5 +306,24 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         self.ends();
+        if self.is_connection {
+            self.shard.counters.closed.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<A, B, C, D, F: Future>(_: impl Fn(A, B, C, D) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_connection_that_waits_is_a_small_task() {
+        // The runtime adds 104 bytes, and rounds up to a multiple of 128.
+        let size = size(http1::serve::<Stream, Site>);
+        assert!(size <= 280, "{size} bytes");
     }
 }

@@ -40,6 +40,28 @@ pub trait Handler {
     fn finished(&self, record: &Finished<'_>);
 }
 
+impl<H: Handler> Handler for &H {
+    fn limits(&self) -> Rc<Limits> {
+        (**self).limits()
+    }
+
+    fn next_id(&self) -> u64 {
+        (**self).next_id()
+    }
+
+    fn handle(&self, exchange: &mut Exchange<'_>) -> impl Future<Output = Response> {
+        (**self).handle(exchange)
+    }
+
+    fn error(&self, status: u16) -> Response {
+        (**self).error(status)
+    }
+
+    fn finished(&self, record: &Finished<'_>) {
+        (**self).finished(record);
+    }
+}
+
 /// A request and its connection, while the request is being answered.
 pub struct Exchange<'c> {
     /// The request; a handler may rewrite it.
@@ -74,6 +96,11 @@ impl<'c> Exchange<'c> {
         poll_fn(|cx| self.carrier.poll_flush(cx)).await
     }
 
+    /// The same connection for another request that has no body, whatever there is still to come.
+    pub fn without_body(&self) -> WithoutBody<'c> {
+        WithoutBody(self.carrier)
+    }
+
     /// Ends when the client has closed or reset the connection. May be dropped at any time and
     /// called again; no byte of the body or of a further request is lost.
     ///
@@ -96,6 +123,31 @@ pub trait Carrier {
     fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
     /// See [`Exchange::client_gone`].
     fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Gone>;
+}
+
+/// Carries a request without a body.
+pub struct WithoutBody<'c>(&'c dyn Carrier);
+
+impl Carrier for WithoutBody<'_> {
+    fn body_len(&self) -> Option<u64> {
+        Some(0)
+    }
+
+    fn poll_body(&self, _: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
+        Poll::Ready(Ok(None))
+    }
+
+    fn queue_interim(&self, status: u16, fields: &FieldBlock) -> io::Result<()> {
+        self.0.queue_interim(status, fields)
+    }
+
+    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_flush(cx)
+    }
+
+    fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Gone> {
+        self.0.poll_gone(cx)
+    }
 }
 
 /// How a client left.

@@ -1,7 +1,7 @@
 //! The data plane: connections, routes, files, PHP dispatch, other servers.
 //!
 //! A request's way through this crate, in the order of the modules that it meets:
-//! `listener` → `conn` → `http1` → `route` → (`files` | `php` | `proxy`) → `respond`
+//! `listener` → (`tls`) → `conn` → `http1` → `route` → (`files` | `php` | `proxy`) → `respond`
 //! → `compress`.
 //!
 //! `router` is the process around it: threads (`shard`), configuration, applications.
@@ -13,16 +13,21 @@ pub mod body;
 pub mod compress;
 mod conn;
 pub mod exchange;
+pub mod fastcgi;
 pub mod files;
 pub mod http1;
+pub mod http2;
 pub mod limits;
 mod listener;
 pub mod message;
 pub mod php;
 pub mod proxy;
 pub mod respond;
-mod route;
+pub mod route;
 pub mod router;
 mod shard;
-mod snapshot;
+pub mod snapshot;
+pub mod status;
+mod stream;
+pub mod tls;
 mod variables;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 /// Limits of a connection and of the requests on it. The defaults are those of NGINX Unit where
-/// it has the option, else those that Apache and nginx agree on.
+/// it has the option, else those that Apache and nginx agree on; of two ways to read a request
+/// they choose the strict one.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// From the first byte of a request head to its last; 408 after that.
@@ -37,6 +38,9 @@ pub struct Limits {
     /// Leave out request fields whose name has a byte other than a letter, a digit or `-`. PHP
     /// folds `.` and `_` to what `-` becomes, so that such a field could stand for another.
     pub discard_unsafe_fields: bool,
+    /// Refuse what HTTP/1.1 forbids and NGINX Unit takes: no `Host`, spaces in the target (they
+    /// are read as `%20`), a host of characters that no name has.
+    pub strict: bool,
     /// Value of the `Server` field; none if empty.
     pub server: Bytes,
 }
@@ -57,6 +61,7 @@ impl Default for Limits {
             chunked_bodies: true,
             max_requests: None,
             discard_unsafe_fields: true,
+            strict: true,
             server: Bytes::from_static(b"Howdah"),
         }
     }

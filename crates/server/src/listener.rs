@@ -38,6 +38,9 @@ impl Socket {
     }
 }
 
+/// How often to look whether a connection has ended, while there are as many as there may be.
+const FULL_LOOK: Duration = Duration::from_millis(20);
+
 /// A connection that has been accepted and is not served yet.
 #[derive(Debug)]
 pub struct Accepted {
@@ -78,6 +81,7 @@ async fn accept_from(
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = reactor::readable(socket)?;
     loop {
+        wait_for_room(shard, name).await;
         let accepted =
             socket.async_io(Interest::READABLE, |socket| Ok(acceptfrom_with(socket, flags)?)).await;
         match accepted {
@@ -97,12 +101,39 @@ fn tcp(fd: OwnedFd, peer: Option<SocketAddr>) -> (AcceptedStream, ConnectionInfo
     // Without an address it must not pass for a unix socket, which conditions may trust.
     let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
     let local = Some(stream.local_addr().unwrap_or(nobody));
-    let info = ConnectionInfo { peer: Some(peer.unwrap_or(nobody)), local, tls: false };
+    let info =
+        ConnectionInfo { peer: Some(peer.unwrap_or(nobody)), local, ..ConnectionInfo::default() };
     (AcceptedStream::Tcp(stream), info)
 }
 
 fn unix(fd: OwnedFd, _: Option<SocketAddr>) -> (AcceptedStream, ConnectionInfo) {
-    (AcceptedStream::Unix(fd.into()), ConnectionInfo { peer: None, local: None, tls: false })
+    (AcceptedStream::Unix(fd.into()), ConnectionInfo::default())
+}
+
+/// How many connections may be open: each is an open file, and so is what they ask for, the control
+/// API's connections, and what the server needs to go on. A quarter is left for these.
+pub fn most_connections() -> u64 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(u64::MAX, |files| (files - files / 4).max(1))
+}
+
+/// While there are as many connections as there may be, new ones stay in the backlog.
+async fn wait_for_room(shard: &Rc<Shard>, name: &Arc<str>) {
+    let open = || shard.handles.iter().map(|handle| handle.counters().open()).sum::<u64>();
+    let most = shard.shared.most_connections;
+    if open() < most {
+        return;
+    }
+    shard.shared.log.write(
+        Level::Error,
+        format_args!(
+            "listener {name}: {most} connections are open, as many as the limit of open files \
+             allows; others wait until one of them ends"
+        ),
+    );
+    while open() >= most {
+        tokio::time::sleep(FULL_LOOK).await;
+    }
 }
 
 /// Without descriptors or memory the connection stays in the backlog; try again a little later
@@ -124,10 +155,15 @@ fn place(shard: &Rc<Shard>, name: &Arc<str>, stream: AcceptedStream, info: Conne
     let accepted = Accepted { stream, info: Arc::new(info), listener: Arc::clone(name) };
     let serving = shard.handles.iter().take(shard.shared.threads.load(Relaxed));
     let least = serving.min_by_key(|handle| handle.counters().open());
+    // Counted here, so that no more are accepted than there may be before it is served.
     match least {
         Some(least) if least.counters().open() < shard.counters.open() => {
+            least.counters().accepted.fetch_add(1, Relaxed);
             least.order(Order::Connection(accepted));
         }
-        _ => shard.serve(accepted),
+        _ => {
+            shard.counters.accepted.fetch_add(1, Relaxed);
+            shard.serve(accepted);
+        }
     }
 }

@@ -11,8 +11,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use howdah_config::Captures;
 
 use crate::body::Body;
+use crate::tls::TlsFacts;
 
 /// A request head after the protocol layer has checked its framing and syntax.
 #[derive(Debug, Clone)]
@@ -39,6 +41,19 @@ pub struct Request {
     pub user: Option<Bytes>,
     /// Unique within the instance; appears in the log and in PHP error records.
     pub id: u64,
+    /// The error that this request is to find a page for.
+    pub error: Option<OnError>,
+    /// What regular expressions have captured, of the last step whose action names it.
+    pub captures: Captures,
+}
+
+/// Why a request looks for an error page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnError {
+    /// The status of the error.
+    pub status: u16,
+    /// The path that had it.
+    pub path: Bytes,
 }
 
 /// Protocol version of a request.
@@ -48,6 +63,8 @@ pub enum Version {
     Http10,
     /// HTTP/1.1
     Http11,
+    /// HTTP/2
+    Http2,
 }
 
 impl Version {
@@ -56,19 +73,24 @@ impl Version {
         match self {
             Version::Http10 => "HTTP/1.0",
             Version::Http11 => "HTTP/1.1",
+            Version::Http2 => "HTTP/2.0",
         }
     }
 }
 
 /// What is the same for all requests of one connection.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ConnectionInfo {
     /// The client's address; `None` on a unix socket.
     pub peer: Option<SocketAddr>,
     /// The address it connected to; `None` on a unix socket.
     pub local: Option<SocketAddr>,
-    /// Whether the client speaks TLS to us.
+    /// Whether the client speaks TLS, to us or, as a trusted proxy tells, to that.
     pub tls: bool,
+    /// The trusted proxy that told about the client, if one did.
+    pub via: Option<ShownAddress>,
+    /// What the TLS handshake with us has shown.
+    pub handshake: Option<Arc<TlsFacts>>,
 }
 
 impl ConnectionInfo {
@@ -164,6 +186,13 @@ impl Fields {
         self.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name.as_bytes())).map(|(_, v)| v)
     }
 
+    /// Keeps the fields whose names are accepted.
+    pub fn retain(&mut self, accepts: impl Fn(&[u8]) -> bool) {
+        let mut spans = std::mem::take(&mut self.spans);
+        spans.retain(|span| accepts(self.slice(span.name)));
+        self.spans = spans;
+    }
+
     /// Number of fields.
     pub fn len(&self) -> usize {
         self.spans.len()
@@ -190,6 +219,9 @@ pub struct Response {
     pub fields: FieldBlock,
     /// The body; its length decides the framing.
     pub body: Body,
+    /// A body of bytes is sent in chunks where the protocol can, although its length is known:
+    /// whoever made it has not told it.
+    pub chunked: bool,
     /// The connection must not be used for another request.
     pub close: bool,
     /// An error's page of the server's own, which `error_pages` may replace.
@@ -208,6 +240,7 @@ impl Response {
             reason: None,
             fields: FieldBlock::default(),
             body,
+            chunked: false,
             close: false,
             own_page: false,
             adds_server: true,

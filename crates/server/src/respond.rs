@@ -19,6 +19,14 @@ pub fn error(status: u16) -> Response {
     response
 }
 
+/// As [`error`], with a sentence on what to do.
+pub fn explained(status: u16, advice: &str) -> Response {
+    let reason = reason::phrase(status);
+    let page =
+        format!("<!doctype html><title>{status}</title><p>{status} {reason}</p><p>{advice}</p>\n");
+    Response { body: Body::Bytes(Bytes::from(page)), ..error(status) }
+}
+
 /// As [`error`], with the methods that would be allowed.
 pub fn error_allowing(status: u16, allow: Option<&str>) -> Response {
     match allow {

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use howdah_config::Config;
@@ -27,8 +28,9 @@ use crate::listener::{self, Accepted, Socket};
 use crate::php::application::{Instance, Key, Queue};
 use crate::php::pending::Failure;
 use crate::php::thread::{Ask, PhpThread};
-use crate::proxy::Timeouts;
+use crate::proxy::health;
 use crate::proxy::thread::ProxyThread;
+use crate::proxy::upstream::Upstream;
 use crate::route::Scratch;
 use crate::snapshot::Snapshot;
 
@@ -43,27 +45,45 @@ pub struct Shared {
     pub tmp: Arc<Path>,
     /// How many of the threads get new connections.
     pub threads: AtomicUsize,
+    /// How many connections may be open.
+    pub most_connections: u64,
 }
 
 /// What the control thread tells a router thread.
 #[derive(Debug)]
 pub enum Order {
-    /// Accept connections.
+    /// Accept connections; nothing new if this thread does already.
     Listen {
         /// The listener's name.
         name: Arc<str>,
         /// Its socket.
         socket: Socket,
     },
-    /// Accept no more connections; those that are open end when they are idle.
-    Unlisten {
+    /// Leave new connections to other threads; those that are open go on.
+    Pause {
         /// The listener's name.
         name: Arc<str>,
-        /// The last configuration with this listener: requests that have begun are decided by it.
-        last: Arc<Snapshot>,
         /// Told when this thread has closed the socket.
         done: oneshot::Sender<()>,
     },
+    /// The next configuration will not have this listener.
+    Removing {
+        /// The listener's name.
+        name: Arc<str>,
+        /// The last configuration with it: requests that it accepted are decided by this one.
+        last: Arc<Snapshot>,
+        /// Told when that will be so.
+        done: oneshot::Sender<()>,
+    },
+    /// The listener is gone, and all threads have paused: connections end when they are idle.
+    Unlisten {
+        /// The listener's name.
+        name: Arc<str>,
+        /// Told when they know.
+        done: oneshot::Sender<()>,
+    },
+    /// Ask the servers of these upstreams again and again whether they are well.
+    Watch(Vec<Arc<Upstream>>),
     /// Serve a connection that another thread has accepted.
     Connection(Accepted),
     /// An instance may answer requests.
@@ -161,10 +181,14 @@ pub struct Shard {
     pub scratch: RefCell<Scratch>,
     /// Lines of the access log that wait to be written.
     lines: RefCell<Lines>,
+    /// When lines were last written.
+    written: Cell<Option<Instant>>,
     /// PHP.
     pub php: Rc<PhpThread>,
     /// Other HTTP servers.
     pub proxy: Rc<ProxyThread>,
+    /// FastCGI servers, whose connections are others.
+    pub fastcgi: Rc<ProxyThread>,
     /// All threads, to hand connections over.
     pub handles: Arc<[Handle]>,
     /// Lets connections end whose listener is gone.
@@ -177,9 +201,11 @@ pub struct Shard {
     next_id: Cell<u64>,
 }
 
-/// A listener that accepts connections.
+/// A listener.
+#[derive(Default)]
 struct Listening {
-    task: JoinHandle<()>,
+    /// Accepts connections, unless that is left to other threads.
+    task: Option<JoinHandle<()>>,
     drain: Drain,
 }
 
@@ -248,14 +274,17 @@ fn run(
     };
     let php = PhpThread::new(number, Arc::clone(&shared.log), ask);
     PHP.set(Some(Rc::clone(&php)));
-    let proxy = ProxyThread::new(Arc::clone(&shared.log), Timeouts::default());
+    let proxy = ProxyThread::new(Arc::clone(&shared.log));
+    let fastcgi = ProxyThread::new(Arc::clone(&shared.log));
     let shard = Rc::new(Shard {
         shared,
         files: Files::new(files::Limits::default()),
         scratch: RefCell::default(),
         lines: RefCell::default(),
+        written: Cell::new(None),
         php,
         proxy,
+        fastcgi,
         counters: Arc::clone(&handles[number as usize].counters),
         handles,
         drain: Drain::new(),
@@ -286,11 +315,29 @@ fn boot_stamp() -> u64 {
 impl Shard {
     async fn run(self: Rc<Self>, mut orders: UnboundedReceiver<Order>) {
         tokio::task::spawn_local(Rc::clone(&self.php).run_drainer());
+        tokio::task::spawn_local(Rc::clone(&self.php).run_limits());
         while let Some(order) = orders.recv().await {
             match order {
                 Order::Listen { name, socket } => self.listen(name, socket),
-                Order::Unlisten { name, last, done } => self.unlisten(name, last, done).await,
+                Order::Pause { name, done } => {
+                    self.pause(&name).await;
+                    let _ = done.send(());
+                }
+                Order::Removing { name, last, done } => {
+                    if let Some(listening) = self.listening.borrow().get(&name) {
+                        let removed = Removed { last, drain: listening.drain.clone() };
+                        self.removed.borrow_mut().insert(name, removed);
+                    }
+                    let _ = done.send(());
+                }
+                Order::Unlisten { name, done } => {
+                    self.unlisten(name);
+                    let _ = done.send(());
+                }
                 Order::Connection(accepted) => self.serve(accepted),
+                Order::Watch(upstreams) => {
+                    upstreams.iter().for_each(|upstream| health::watch(&self.proxy, upstream));
+                }
                 Order::Attach { instance, queue } => {
                     if let Err(error) = self.php.attach(instance, queue) {
                         self.shared.log.write(
@@ -336,41 +383,44 @@ impl Shard {
     }
 
     fn listen(self: &Rc<Self>, name: Arc<str>, socket: Socket) {
-        let task =
-            tokio::task::spawn_local(listener::accept(Rc::clone(self), Arc::clone(&name), socket));
-        self.listening.borrow_mut().insert(name, Listening { task, drain: Drain::new() });
+        let mut listening = self.listening.borrow_mut();
+        let listening = listening.entry(Arc::clone(&name)).or_default();
+        listening.task.get_or_insert_with(|| {
+            tokio::task::spawn_local(listener::accept(Rc::clone(self), name, socket))
+        });
     }
 
-    async fn unlisten(
-        self: &Rc<Self>,
-        name: Arc<str>,
-        last: Arc<Snapshot>,
-        done: oneshot::Sender<()>,
-    ) {
-        let listening = self.listening.borrow_mut().remove(&name);
-        if let Some(Listening { task, drain }) = listening {
+    /// Accepts no more connections; the socket is closed when this returns.
+    async fn pause(&self, name: &str) {
+        let task = self.listening.borrow_mut().get_mut(name).and_then(|found| found.task.take());
+        if let Some(task) = task {
             task.abort();
-            let _ = task.await; // the socket is closed when the task is gone
-            drain.start();
-            let removed = Removed { last: Arc::clone(&last), drain: drain.clone() };
-            self.removed.borrow_mut().insert(Arc::clone(&name), removed);
-            let shard = Rc::clone(self);
-            tokio::task::spawn_local(async move {
-                drain.emptied().await;
-                let mut removed = shard.removed.borrow_mut();
-                if removed.get(&name).is_some_and(|found| Arc::ptr_eq(&found.last, &last)) {
-                    removed.remove(&name);
-                }
-            });
+            let _ = task.await;
         }
-        let _ = done.send(());
+    }
+
+    fn unlisten(self: &Rc<Self>, name: Arc<str>) {
+        let listening = self.listening.borrow_mut().remove(&name);
+        let Some(Listening { drain, .. }) = listening else { return };
+        drain.start();
+        let shard = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            drain.emptied().await;
+            let mut removed = shard.removed.borrow_mut();
+            // A listener of this name may have come and gone once more.
+            if removed.get(&name).is_some_and(|found| found.drain.is(&drain)) {
+                removed.remove(&name);
+            }
+        });
     }
 
     /// Stops accepting; returns what lets the connections end.
     fn close_listeners(&self) -> Vec<Drain> {
         let mut drains = vec![self.drain.clone()];
         for (_, listening) in self.listening.borrow_mut().drain() {
-            listening.task.abort();
+            if let Some(task) = listening.task {
+                task.abort();
+            }
             drains.push(listening.drain);
         }
         drains.extend(self.removed.borrow().values().map(|removed| removed.drain.clone()));
@@ -378,11 +428,12 @@ impl Shard {
     }
 
     /// The signal that a connection of this listener ends by.
-    pub fn draining(&self, listener: &str) -> Draining {
-        match self.listening.borrow().get(listener) {
-            Some(listening) => listening.drain.connection(),
-            None => self.drain.connection(),
+    fn draining(&self, listener: &str) -> Draining {
+        if let Some(listening) = self.listening.borrow().get(listener) {
+            return listening.drain.connection();
         }
+        let removed = self.removed.borrow();
+        removed.get(listener).map_or(&self.drain, |removed| &removed.drain).connection()
     }
 
     /// The configuration that decides the next request of a listener.
@@ -397,12 +448,8 @@ impl Shard {
 
     /// Serves a connection on this thread.
     pub fn serve(self: &Rc<Self>, accepted: Accepted) {
-        let open = Open::new(Rc::clone(self));
-        let shard = Rc::clone(self);
-        tokio::task::spawn_local(async move {
-            conn::serve(&shard, accepted).await;
-            drop(open);
-        });
+        let draining = self.draining(&accepted.listener);
+        conn::serve(self, accepted, draining);
     }
 
     /// The limits of the current configuration.
@@ -415,20 +462,27 @@ impl Shard {
         Rc::clone(&cached.1)
     }
 
-    /// Puts a line for a request in the access log, if there is one.
+    /// Puts a line for a request in the access log, if there is one: at once, or together with
+    /// others if lines were written a moment ago.
     pub fn log(self: &Rc<Self>, record: &Finished<'_>) {
         let snapshot = self.shared.snapshot.load();
         let Some(log) = &snapshot.access_log else { return };
         if self.lines.borrow_mut().add(log, record, &self.shared.log) {
+            let age = self.written.get().map_or(access_log::DELAY, |at| at.elapsed());
+            let Some(wait) = access_log::DELAY.checked_sub(age).filter(|wait| !wait.is_zero())
+            else {
+                return self.flush_log();
+            };
             let shard = Rc::clone(self);
             tokio::task::spawn_local(async move {
-                tokio::time::sleep(access_log::DELAY).await;
+                tokio::time::sleep(wait).await;
                 shard.flush_log();
             });
         }
     }
 
     fn flush_log(&self) {
+        self.written.set(Some(Instant::now()));
         self.lines.borrow_mut().flush(&self.shared.log);
     }
 
@@ -437,21 +491,5 @@ impl Shard {
         let id = self.next_id.get();
         self.next_id.set(id.wrapping_add(1));
         id
-    }
-}
-
-/// Counts a connection for as long as it is open.
-struct Open(Rc<Shard>);
-
-impl Open {
-    fn new(shard: Rc<Shard>) -> Self {
-        shard.counters.accepted.fetch_add(1, Relaxed);
-        Open(shard)
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.counters.closed.fetch_add(1, Relaxed);
     }
 }

@@ -15,12 +15,14 @@ use bytes::Bytes;
 
 use crate::access_log::{AccessLog, LogFile};
 use crate::auth::BasicAuth;
+use crate::fastcgi::site::Site;
 use crate::files;
 use crate::limits::Limits;
 use crate::php::application::Queue;
-use crate::php::target::Target;
+use crate::php::target::Targets;
 use crate::proxy::upstream::Upstream;
 use crate::route::{Index, location};
+use crate::tls::TlsListener;
 
 /// A compiled configuration.
 #[derive(Debug)]
@@ -33,6 +35,8 @@ pub struct Snapshot {
     pub routes: HashMap<String, Route>,
     /// Applications by name.
     pub applications: HashMap<String, Arc<Application>>,
+    /// Applications of FastCGI servers by name.
+    pub fastcgi: HashMap<String, Arc<Site>>,
     /// Upstreams by name.
     pub upstreams: HashMap<String, Arc<Upstream>>,
     /// Where requests are logged.
@@ -44,6 +48,12 @@ pub struct Snapshot {
 pub struct Listener {
     /// Where requests go.
     pub pass: CompiledPass,
+    /// How it speaks TLS, if it does.
+    pub tls: Option<Arc<TlsListener>>,
+    /// The port that requests without TLS are sent to with https.
+    pub redirect_to_https: Option<u16>,
+    /// Whether clients without TLS may begin with HTTP/2.
+    pub http2: bool,
     /// Who is believed about the client, in the order in which it is asked.
     pub proxies: Vec<config::Forwarded>,
 }
@@ -57,7 +67,8 @@ pub struct Application {
     pub config: config::Application,
     /// Requests that wait for a worker.
     pub queue: Arc<Queue>,
-    targets: Vec<(Option<String>, Target)>,
+    /// Its scripts.
+    pub targets: Targets,
 }
 
 /// A list of steps.
@@ -76,6 +87,8 @@ pub struct Step {
     pub conditions: config::Match,
     /// What is done if they hold.
     pub action: Action,
+    /// Whether the action names what the conditions capture.
+    pub captures: bool,
 }
 
 /// What is done with a request.
@@ -114,6 +127,10 @@ pub enum ActionKind {
     Proxy(Arc<Upstream>),
     /// Files.
     Share(Box<Share>),
+    /// What the application of this name does.
+    Status(String),
+    /// Whether an application takes requests.
+    Ping(config::Ping),
 }
 
 /// An answer.
@@ -132,10 +149,27 @@ pub struct Return {
 pub struct ErrorPage {
     /// The status that it is for.
     pub status: u16,
-    /// The directory of the file.
-    pub files: files::Share,
-    /// The file's name, with a slash in front.
-    pub path: Bytes,
+    /// Where its content comes from.
+    pub source: PageSource,
+}
+
+/// Where the content of an error page comes from.
+#[derive(Debug)]
+pub enum PageSource {
+    /// A file.
+    File {
+        /// Its directory.
+        files: files::Share,
+        /// Its name, with a slash in front.
+        path: Bytes,
+    },
+    /// What an action makes of the request.
+    Action {
+        /// The action.
+        action: Box<Action>,
+        /// Whether the response keeps the status of the error.
+        keep_status: bool,
+    },
 }
 
 /// The value of a `Location` field.
@@ -161,6 +195,8 @@ pub enum CompiledPass {
 pub struct Share {
     /// Paths, tried in turn.
     pub paths: Vec<SharePath>,
+    /// Paths that take the place of the request's, tried in turn.
+    pub candidates: Vec<config::Candidate>,
     /// Directory that the paths cannot lead out of.
     pub chroot: Option<Template>,
     /// Where scripts go.
@@ -190,12 +226,14 @@ pub struct NameTemplate {
 }
 
 impl Snapshot {
-    /// Compiles a document. `queue` gives each application its queue: that of the running
-    /// application if its settings are the same. `log` is the file of the access log; without
-    /// one there is no access log.
+    /// Compiles a document, except for the TLS of its listeners. `queue` gives each application
+    /// its queue: that of the running application if its settings are the same. What `previous`
+    /// knows of upstreams that are still the same is kept. `log` is the file of the access log;
+    /// without one there is no access log.
     pub fn compile(
         config: Config,
         log: Option<Arc<LogFile>>,
+        previous: Option<&Snapshot>,
         mut queue: impl FnMut(&config::Application) -> Arc<Queue>,
     ) -> Self {
         let mime = Arc::new(mime_types(&config));
@@ -211,6 +249,7 @@ impl Snapshot {
                 let steps = route.steps.iter().map(|step| Step {
                     conditions: step.conditions.clone(),
                     action: compile_action(&step.action, &mime),
+                    captures: step.captures,
                 });
                 let index = Index::new(route.steps.iter().map(|step| &step.conditions));
                 let name = route.name.clone().unwrap_or_default();
@@ -225,23 +264,32 @@ impl Snapshot {
                     name: application.name.as_str().into(),
                     config: application.clone(),
                     queue: queue(application),
-                    targets: application
-                        .targets
-                        .iter()
-                        .map(|target| (target.name.clone(), Target::new(target)))
-                        .collect(),
+                    targets: Targets::new(&application.targets),
                 };
                 (application.name.clone(), Arc::new(compiled))
             })
             .collect();
-        let upstreams = config
+        let upstreams: HashMap<_, _> = config
             .upstreams
             .iter()
-            .map(|upstream| (upstream.name.clone(), Arc::new(Upstream::new(upstream))))
+            .map(|upstream| {
+                let known = previous.and_then(|previous| previous.upstreams.get(&upstream.name));
+                let known = known.filter(|known| known.config == *upstream).map(Arc::clone);
+                let compiled = known.unwrap_or_else(|| Arc::new(Upstream::new(upstream)));
+                (upstream.name.clone(), compiled)
+            })
+            .collect();
+        let fastcgi = { config.fastcgi.iter() }
+            .filter_map(|site| {
+                let compiled = Arc::new(Site::new(site, |name| upstreams.get(name).cloned())?);
+                let known = previous.and_then(|previous| previous.fastcgi.get(&site.name));
+                let known = known.filter(|known| known.is_like(&compiled)).map(Arc::clone);
+                Some((site.name.clone(), known.unwrap_or(compiled)))
+            })
             .collect();
         let access_log = config.access_log.as_ref().zip(log);
         let access_log = access_log.map(|(config, file)| AccessLog::new(config, file));
-        Snapshot { config, listeners, routes, applications, upstreams, access_log }
+        Snapshot { config, listeners, routes, applications, fastcgi, upstreams, access_log }
     }
 }
 
@@ -263,6 +311,7 @@ impl Snapshot {
             grace: http.min_rate_grace,
             chunked_bodies: http.chunked_transform,
             discard_unsafe_fields: http.discard_unsafe_fields,
+            strict: http.strict_requests,
             server: Bytes::from_static(match http.server_version {
                 true => concat!("Howdah/", env!("CARGO_PKG_VERSION")).as_bytes(),
                 false => b"Howdah",
@@ -277,25 +326,22 @@ impl Listener {
         let proxies = [&listener.forwarded, &listener.client_ip];
         Listener {
             pass: compile_pass(&listener.pass),
+            tls: None,
+            http2: listener.http2,
+            redirect_to_https: listener.redirect_to_https,
             proxies: proxies.into_iter().flatten().cloned().collect(),
         }
     }
 }
 
 impl Application {
-    /// The target of this name; without a name the only one.
-    pub fn target(&self, name: Option<&str>) -> Option<&Target> {
-        let found = self.targets.iter().find(|(n, _)| n.as_deref() == name);
-        found.or_else(|| self.targets.first().filter(|_| name.is_none())).map(|(_, target)| target)
-    }
-
     /// Whether more workers would have something to do, or spare ones are missing, as far as a
     /// router thread can tell; the pool decides.
     pub fn wants_workers(&self, requests: u32, workers: u32) -> bool {
         match self.config.processes {
-            config::Processes::Automatic => requests > workers,
-            config::Processes::Dynamic { max, spare, .. } => {
-                workers < max && requests + spare > workers
+            config::Processes::Automatic => workers < self.queue.most() && requests > workers,
+            config::Processes::Dynamic(dynamic) => {
+                workers < dynamic.max && requests + dynamic.spare > workers
             }
             config::Processes::Static(count) => workers < count,
         }
@@ -321,8 +367,11 @@ fn compile_action(action: &config::Action, mime: &Arc<files::mime::MimeTypes>) -
         config::ActionKind::Proxy(address) => {
             ActionKind::Proxy(Arc::new(Upstream::single(address)))
         }
+        config::ActionKind::Status(application) => ActionKind::Status(application.clone()),
+        config::ActionKind::Ping(ping) => ActionKind::Ping(ping.clone()),
         config::ActionKind::Share(share) => ActionKind::Share(Box::new(Share {
             paths: share.paths.iter().map(|path| compile_path(path, share, mime)).collect(),
+            candidates: share.candidates.clone(),
             chroot: share.chroot.clone(),
             scripts: share.scripts.clone(),
             fallback: share.fallback.as_ref().map(|action| compile_action(action, mime)),
@@ -351,13 +400,23 @@ fn compile_return(answer: &config::Return) -> Return {
 }
 
 fn compile_page(page: &config::ErrorPage, mime: &Arc<files::mime::MimeTypes>) -> ErrorPage {
-    let mime = Arc::clone(mime);
-    let options = files::Options { mime, precompressed: false, ..files::Options::default() };
-    // The file is absolute and has a name, says `howdah-config`.
-    let name = page.file.file_name().unwrap_or_default().as_bytes();
-    let directory = page.file.parent().unwrap_or(Path::new("/"));
-    let files = files::Share::new(directory, options);
-    ErrorPage { status: page.status, files, path: [b"/", name].concat().into() }
+    let source = match &page.source {
+        config::PageSource::File(file) => {
+            let mime = Arc::clone(mime);
+            let options =
+                files::Options { mime, precompressed: false, ..files::Options::default() };
+            // The file is absolute and has a name, says `howdah-config`.
+            let name = file.file_name().unwrap_or_default().as_bytes();
+            let directory = file.parent().unwrap_or(Path::new("/"));
+            let files = files::Share::new(directory, options);
+            PageSource::File { files, path: [b"/", name].concat().into() }
+        }
+        config::PageSource::Action { action, keep_status } => PageSource::Action {
+            action: Box::new(compile_action(action, mime)),
+            keep_status: *keep_status,
+        },
+    };
+    ErrorPage { status: page.status, source }
 }
 
 fn compile_path(

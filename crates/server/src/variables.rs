@@ -1,15 +1,18 @@
 //! Values of the variables that templates name.
 
 use std::cell::RefCell;
+use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
+use std::sync::LazyLock;
 use std::time::Instant;
 
 use bytes::Bytes;
-use howdah_config::{Template, Variable};
+use howdah_config::{SslVariable, Template, Variable};
 use howdah_sys::clock;
 
 use crate::message::{Added, ConnectionInfo, FieldBlock, Request, ShownAddress};
 use crate::route::query;
+use crate::tls::{ClientFacts, TlsFacts};
 
 /// What variables take their values from.
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +68,11 @@ impl<'a> Source<'a> {
                 put(out, format_args!("{}.{:03}", elapsed.as_secs(), elapsed.subsec_millis()))
             }
             Variable::ResponseHeader(name) => self.response_field(name, out),
+            Variable::Scheme => text(out, self.connection.scheme().as_bytes()),
+            Variable::Ssl(variable) => {
+                let handshake = self.connection.handshake.as_ref();
+                handshake.is_some_and(|shown| handshake_variable(*variable, shown, out))
+            }
             Variable::Status => match self.answer {
                 Some(answer) => put(out, format_args!("{:03}", answer.status)),
                 None => false,
@@ -111,6 +119,9 @@ fn request_variable(variable: &Variable, request: &Request, out: &mut Vec<u8>) -
                 true
             })
         }
+        Variable::Capture(group) => {
+            request.captures.get(group).is_some_and(|found| text(out, found))
+        }
         Variable::Cookie(name) => {
             let mut cookies = request.fields.get_all("cookie").flat_map(query::cookies);
             let found = cookies.find(|(other, _)| *other == name.as_bytes());
@@ -119,7 +130,10 @@ fn request_variable(variable: &Variable, request: &Request, out: &mut Vec<u8>) -
         Variable::Header(name) => request.fields.get(name).is_some_and(|value| text(out, value)),
         Variable::Host => present(out, &request.host),
         Variable::Method => text(out, &request.method),
-        Variable::RequestId => put(out, format_args!("{:032x}", request.id)),
+        Variable::RequestId => {
+            let [high, low] = unpredictable(request.id);
+            put(out, format_args!("{high:016x}{low:016x}"))
+        }
         Variable::RequestLine => {
             let version = request.version.as_str().as_bytes();
             let parts = [&request.method, &b" "[..], &request.target, b" ", version];
@@ -132,12 +146,57 @@ fn request_variable(variable: &Variable, request: &Request, out: &mut Vec<u8>) -
         | Variable::RemoteAddress
         | Variable::RequestTime
         | Variable::ResponseHeader(_)
+        | Variable::Scheme
+        | Variable::Ssl(_)
         | Variable::Status
         | Variable::TimeLocal => false,
     }
 }
 
+/// What others know a request by: a keyed hash (SipHash) of its number, which tells nobody that
+/// number, the next one, or how many there were. The key is drawn once, when the process needs the
+/// first of them, so that a request costs no system call.
+fn unpredictable(id: u64) -> [u64; 2] {
+    static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    [0u8, 1].map(|half| KEY.hash_one((id, half)))
+}
+
 /// Whether a field has the name of a variable, in which `-` stands for `_` too.
+fn handshake_variable(variable: SslVariable, shown: &TlsFacts, out: &mut Vec<u8>) -> bool {
+    let client = |of: fn(&ClientFacts) -> &str| shown.client.as_ref().map_or("", of);
+    let value = match variable {
+        SslVariable::Cipher => shown.cipher,
+        SslVariable::ClientEscapedCert => return escape(client(|client| &client.pem), out),
+        SslVariable::ClientFingerprint => client(|client| &client.fingerprint),
+        SslVariable::ClientIssuer => client(|client| &client.issuer),
+        SslVariable::ClientSerial => client(|client| &client.serial),
+        SslVariable::ClientSubject => client(|client| &client.subject),
+        SslVariable::ClientVerify => shown.verified(),
+        SslVariable::Protocol => shown.protocol,
+        SslVariable::ServerName => &shown.server_name,
+        SslVariable::SessionReused => {
+            if shown.reused {
+                "r"
+            } else {
+                "."
+            }
+        }
+    };
+    !value.is_empty() && text(out, value.as_bytes())
+}
+
+/// Percent-encodes all but what RFC 3986 never reserves.
+fn escape(value: &str, out: &mut Vec<u8>) -> bool {
+    for byte in value.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(byte);
+        } else {
+            put(out, format_args!("%{byte:02X}"));
+        }
+    }
+    !value.is_empty()
+}
+
 fn is_named(field: &[u8], name: &str) -> bool {
     let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
     field.len() == name.len() && field.iter().map(|byte| plain(*byte)).eq(name.bytes())

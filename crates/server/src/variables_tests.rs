@@ -18,7 +18,6 @@ fn each_variable_of_a_request_has_its_value() {
         ("$request_uri", "/a%20b/../c%20d?foo=1&f%6Fo=h+h"),
         ("$request_line", "GET /a%20b/../c%20d?foo=1&f%6Fo=h+h HTTP/1.1"),
         ("$method $host $remote_addr", "GET example.org 127.0.0.1"),
-        ("$request_id", "0000000000000000000000000000001f"),
         ("$body_bytes_sent", "0"),
         ("$status$response_header_etag$header_x$cookie_x$arg_x$arg_Foo", ""),
     ] {
@@ -78,7 +77,27 @@ fn a_response_has_its_fields_and_those_of_the_connection() {
 #[test]
 fn a_unix_socket_has_a_name_of_its_own() {
     let mut request = request("/", &[]);
-    let info = ConnectionInfo { peer: None, local: None, tls: false };
+    let info = ConnectionInfo::default();
     request.connection = std::sync::Arc::new(info);
     assert_eq!(value("$remote_addr", &Source::of(&request, Instant::now())), "unix:");
+}
+
+#[test]
+fn a_request_is_known_by_128_bits_that_tell_nothing() {
+    let id = |number: u64| {
+        let request = Request { id: number, ..request("/", &[]) };
+        value("$request_id", &Source::of(&request, Instant::now()))
+    };
+    let ids: std::collections::HashSet<_> = (0..1000).map(id).collect();
+    assert_eq!(ids.len(), 1000);
+    assert!(
+        ids.iter().all(|id| id.len() == 32 && id.bytes().all(|b| b"0123456789abcdef".contains(&b)))
+    );
+    assert_eq!(id(7), id(7), "the same wherever it is asked for");
+    // Each of the digits takes all its values: none is a counter's.
+    for place in 0..32 {
+        let digits: std::collections::HashSet<_> =
+            ids.iter().map(|id| &id[place..=place]).collect();
+        assert_eq!(digits.len(), 16, "digit {place}");
+    }
 }

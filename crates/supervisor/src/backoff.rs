@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Delays between starts: none after a long life, then doubling from 50 ms to 5 s while lives
-/// stay short.
+/// Delays between starts: none after a long life, then doubling from 50 ms to 800 ms while lives
+/// stay short. More would only keep visitors waiting: a start costs less than a tenth of that.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     short_lives: u32,
@@ -20,8 +20,7 @@ impl Backoff {
             return now;
         }
         self.short_lives += 1;
-        let millis = 50u64 << (self.short_lives - 1).min(7);
-        now + Duration::from_millis(millis.min(5000))
+        now + Duration::from_millis(50 << (self.short_lives - 1).min(4))
     }
 }
 
@@ -39,7 +38,7 @@ mod tests {
         for _ in 0..20 {
             delay(short);
         }
-        assert_eq!(delay(short), Duration::from_secs(5));
+        assert_eq!(delay(short), Duration::from_millis(800));
         assert_eq!(delay(SHORT), Duration::ZERO);
         assert_eq!(delay(short), Duration::from_millis(50));
     }

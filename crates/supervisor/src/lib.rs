@@ -7,21 +7,33 @@
 //!
 //! - [`Options`]: what it is started with.
 //! - `tree`: the event loop, and what each message does.
-//! - `router`, `prototype`: starting these processes.
+//! - `router`, `prototype`: these processes, and what is known of them.
+//! - `launch`: what a prototype gives up before it runs; `identity`, `rootfs`, `control_groups`:
+//!   who it is, what it sees, and what it may use.
 //! - `sockets`: listening sockets.
 //! - `store`: files that survive: configuration, PID file, log.
+//! - `certificates`: certificate bundles.
+//! - `place`: paths that lead through directories of others.
 #![forbid(unsafe_code)]
 
 mod backoff;
+mod certificates;
+mod control_groups;
+#[cfg(test)]
+mod fixture;
+mod identity;
+mod launch;
 mod options;
 mod output;
+mod place;
 mod prototype;
+mod rootfs;
 mod router;
 mod sockets;
 mod store;
 mod tree;
 
-pub use options::{Options, PhpProgram};
+pub use options::{Options, PhpProgram, ReadAgain};
 pub use router::TITLE as ROUTER_TITLE;
 pub use store::{load_document, open_log};
 pub use tree::{Ending, run};

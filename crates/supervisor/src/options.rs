@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use howdah_sys::credentials::Credentials;
 
+/// Reads a document again; `Err` says why it cannot be read.
+pub type ReadAgain = Box<dyn Fn() -> Result<Vec<u8>, String>>;
+
 /// Everything that the command line decided.
 pub struct Options {
     /// User of the router, and of applications that name none; `None` without root: everything
@@ -13,6 +16,8 @@ pub struct Options {
     pub document: Vec<u8>,
     /// What the document is called in error messages.
     pub origin: String,
+    /// Reads the document again from where it came; `None` if it came from nowhere.
+    pub read_again: Option<ReadAgain>,
     /// Directory where the configuration is kept; `None`: changes are lost at the end.
     pub state: Option<PathBuf>,
     /// File that holds the process id while the server runs.
@@ -66,6 +71,7 @@ mod tests {
             user: None,
             document: Vec::new(),
             origin: String::new(),
+            read_again: None,
             state: None,
             pid: None,
             log: None,

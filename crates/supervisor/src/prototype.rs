@@ -2,22 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
-use howdah_sys::credentials::{self, Credentials};
-use howdah_sys::{packet, process, signals};
+use howdah_sys::{family, packet, signals};
 use howdah_wire::messages::{ApplicationSpec, ToPrototype};
 use howdah_wire::queue::Owner;
 
+use crate::control_groups::ControlGroups;
+use crate::identity::Identity;
+use crate::launch::New;
 use crate::options::Options;
-use crate::output::{self, Output};
+use crate::output::Output;
 
 /// An application's prototype and what is known of its workers.
 #[derive(Debug)]
 pub(crate) struct Application {
     pub(crate) name: String,
     pub(crate) pid: u32,
+    /// It has a process namespace of its own.
+    hides_processes: bool,
     pub(crate) socket: OwnedFd,
     pub(crate) output: Option<Output>,
     /// PHP is loaded.
@@ -31,12 +35,16 @@ pub(crate) struct Application {
     workers: Workers,
 }
 
-/// Numbers of workers, and which process has which.
+/// Numbers of workers, and which process has which: none until it is known to run.
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
-    running: BTreeMap<u16, Owner>,
+    running: BTreeMap<u16, (Owner, Option<u32>)>,
     incarnations: BTreeMap<u16, u16>,
 }
+
+/// There is no such worker.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Unknown;
 
 impl Workers {
     /// Reserves the lowest free number; `None` if there are too many workers.
@@ -45,18 +53,30 @@ impl Workers {
         let incarnation = self.incarnations.entry(index).or_default();
         *incarnation = incarnation.wrapping_add(1);
         let owner = Owner { index, incarnation: *incarnation };
-        self.running.insert(index, owner);
+        self.running.insert(index, (owner, None));
         Some(owner)
+    }
+
+    /// A worker runs as this process.
+    pub(crate) fn set_pid(&mut self, worker: Owner, pid: u32) {
+        if let Some((_, known)) =
+            self.running.get_mut(&worker.index).filter(|(owner, _)| *owner == worker)
+        {
+            *known = Some(pid);
+        }
     }
 
     /// Whether this worker is the one that runs under its number.
     pub(crate) fn contains(&self, worker: Owner) -> bool {
-        self.running.get(&worker.index) == Some(&worker)
+        self.running.get(&worker.index).is_some_and(|(owner, _)| *owner == worker)
     }
 
-    /// A worker has ended.
-    pub(crate) fn release(&mut self, worker: Owner) -> bool {
-        self.contains(worker) && self.running.remove(&worker.index).is_some()
+    /// A worker has ended, or was not started; `Err` if there is none. Returns its process.
+    pub(crate) fn release(&mut self, worker: Owner) -> Result<Option<u32>, Unknown> {
+        match self.contains(worker) {
+            true => Ok(self.running.remove(&worker.index).and_then(|(_, pid)| pid)),
+            false => Err(Unknown),
+        }
     }
 
     /// Whether no worker is left.
@@ -71,30 +91,17 @@ impl Application {
         options: &Options,
         spec: &ApplicationSpec,
         descriptors: &[OwnedFd],
+        groups: &mut ControlGroups,
     ) -> Result<Self, String> {
         let program = options.php_for(&spec.php_version).ok_or_else(|| missing(options, spec))?;
         let executable = File::open(&program.path)
             .map_err(|error| format!("cannot open {}: {error}", program.path.display()))?;
-        let user = user_of(options, spec)?;
+        let identity = Identity::of(spec, options.user.as_ref())?;
         let start = || -> std::io::Result<Self> {
             let (output, writer) = Output::new()?;
             let (ours, theirs) = packet::pair()?;
-            let parent = std::process::id();
-            let pid = match process::fork()? {
-                process::Forked::Parent(pid) => pid,
-                process::Forked::Child => {
-                    let error = become_prototype(
-                        spec,
-                        user.as_ref(),
-                        &executable,
-                        &theirs,
-                        &writer,
-                        parent,
-                    );
-                    eprintln!("cannot start: {error}");
-                    process::exit_now(127);
-                }
-            };
+            let new = New { spec, identity: &identity, executable, socket: theirs, output: writer };
+            let pid = new.start(groups)?;
             let hello = ToPrototype::Hello { spec: spec.clone() };
             let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
             packet::send(&ours, &hello.encode(), &descriptors)?;
@@ -102,6 +109,7 @@ impl Application {
             Ok(Application {
                 name: spec.name.clone(),
                 pid,
+                hides_processes: spec.isolation.pid_namespace,
                 socket: ours,
                 output: Some(output),
                 ready: false,
@@ -114,11 +122,25 @@ impl Application {
         start().map_err(|error| format!("cannot start a process: {error}"))
     }
 
+    /// A worker runs. Returns the id that its process has here; the prototype may know it by
+    /// another one.
+    pub(crate) fn worker_started(&mut self, worker: Owner, known_as: u32) -> Result<u32, Unknown> {
+        if !self.workers.contains(worker) {
+            return Err(Unknown);
+        }
+        let pid = match self.hides_processes {
+            true => family::child_known_as(self.pid, known_as).unwrap_or(known_as),
+            false => known_as,
+        };
+        self.workers.set_pid(worker, pid);
+        Ok(pid)
+    }
+
     /// Asks for another worker. `Err` says why there can be none.
     pub(crate) fn spawn(&mut self) -> Result<(), String> {
         let worker = self.workers.reserve().ok_or("there are too many workers")?;
         self.tell(&ToPrototype::Spawn { worker }).map_err(|error| {
-            self.workers.release(worker);
+            let _ = self.workers.release(worker);
             error.to_string()
         })
     }
@@ -130,14 +152,22 @@ impl Application {
         }
     }
 
-    /// A worker has ended; `false` if it was none of ours.
-    pub(crate) fn worker_ended(&mut self, worker: Owner) -> bool {
-        self.workers.release(worker)
+    /// Asks what its workers cost; one that does not listen is about to be reported as ended.
+    pub(crate) fn measure(&self) {
+        let _ = self.tell(&ToPrototype::Measure {});
     }
 
-    /// Whether this worker is known.
-    pub(crate) fn has_worker(&self, worker: Owner) -> bool {
-        self.workers.contains(worker)
+    /// Asks where a worker's script is; `Err` says why that cannot be asked.
+    pub(crate) fn trace(&self, worker: Owner, number: u32) -> Result<(), String> {
+        if !self.workers.contains(worker) {
+            return Err("its worker has ended".to_owned());
+        }
+        self.tell(&ToPrototype::Trace { worker, number }).map_err(|error| error.to_string())
+    }
+
+    /// A worker has ended, or was not started. Returns its process.
+    pub(crate) fn worker_ended(&mut self, worker: Owner) -> Result<Option<u32>, Unknown> {
+        self.workers.release(worker)
     }
 
     /// Whether all workers have left.
@@ -175,106 +205,6 @@ fn missing(options: &Options, spec: &ApplicationSpec) -> String {
     }
 }
 
-/// The user that the application runs as; `None` if it stays the supervisor's.
-fn user_of(options: &Options, spec: &ApplicationSpec) -> Result<Option<Credentials>, String> {
-    let user = match (&spec.user, &spec.group) {
-        (None, None) => return Ok(options.user.clone()),
-        (Some(user), group) => Credentials::look_up(user, group.as_deref()),
-        (None, Some(group)) => {
-            let name = options.user.clone().unwrap_or_else(Credentials::current).name;
-            Credentials::look_up(&name, Some(group))
-        }
-    }
-    .map_err(|error| error.to_string())?;
-    let current = Credentials::current();
-    if credentials::is_root() {
-        Ok(Some(user))
-    } else if (user.uid, user.gid) == (current.uid, current.gid) {
-        Ok(None)
-    } else {
-        Err(format!(
-            "cannot run as user \"{}\": only a server started by root can change users",
-            user.name
-        ))
-    }
-}
-
-fn become_prototype(
-    spec: &ApplicationSpec,
-    user: Option<&Credentials>,
-    executable: &File,
-    socket: &OwnedFd,
-    output: &OwnedFd,
-    parent: u32,
-) -> std::io::Error {
-    let prepare = || -> std::io::Result<()> {
-        signals::reset();
-        process::close_on_exec_from(3);
-        process::standard_streams(output.as_fd(), output.as_fd())?;
-        rustix::process::setpgid(None, None)?;
-        process::bound_capabilities();
-        if let Some(user) = user {
-            user.assume()?;
-        }
-        process::drop_capabilities()?;
-        process::no_new_privileges()?;
-        process::die_with(parent);
-        redirect(spec)?;
-        if let Some(directory) = &spec.working_directory {
-            std::env::set_current_dir(directory).map_err(|error| {
-                std::io::Error::other(format!("working directory {directory}: {error}"))
-            })?;
-        }
-        Ok(())
-    };
-    if let Err(error) = prepare() {
-        return error;
-    }
-    // The descriptor of the program must not lie where the socket goes.
-    let program = match rustix::io::fcntl_dupfd_cloexec(executable, 10) {
-        Ok(program) => program,
-        Err(error) => return error.into(),
-    };
-    if let Err(error) = process::place(socket, 3) {
-        return error;
-    }
-    let title = format!("howdah: \"{}\" prototype", spec.name);
-    // Spaces that give the longer titles of the workers room.
-    let arguments = [title.as_str(), "                "];
-    let path = format!("/proc/self/fd/{}", program.as_raw_fd());
-    process::exec(&path, &arguments, &environment(spec, user))
-}
-
-/// What the application asked for, and who it is: `USER` and `HOME` as PHP-FPM sets them.
-fn environment(spec: &ApplicationSpec, user: Option<&Credentials>) -> Vec<(String, String)> {
-    let current;
-    let user = match user {
-        Some(user) => user,
-        None => {
-            current = Credentials::current();
-            &current
-        }
-    };
-    let mut environment = spec.environment.clone();
-    for (name, value) in [("USER", &user.name), ("HOME", &user.home)] {
-        if !environment.iter().any(|(n, _)| n == name) {
-            environment.push((name.to_owned(), value.clone()));
-        }
-    }
-    environment
-}
-
-fn redirect(spec: &ApplicationSpec) -> std::io::Result<()> {
-    for (path, target) in [(&spec.stdout, 1), (&spec.stderr, 2)] {
-        if let Some(path) = path {
-            let file = output::open(path)
-                .map_err(|error| std::io::Error::other(format!("{path}: {error}")))?;
-            process::place(&file, target)?;
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -284,10 +214,11 @@ mod tests {
         let mut workers = Workers::default();
         let first = workers.reserve().unwrap();
         assert_eq!(workers.reserve().unwrap().index, 1);
-        assert!(workers.release(first));
+        workers.set_pid(first, 7);
+        assert_eq!(workers.release(first), Ok(Some(7)));
         let again = workers.reserve().unwrap();
         assert_eq!(again.index, first.index);
         assert_ne!(again.incarnation, first.incarnation);
-        assert!(!workers.release(first), "the old process cannot end the new one");
+        assert_eq!(workers.release(first), Err(Unknown), "the old cannot end the new one");
     }
 }

@@ -9,6 +9,7 @@ use howdah_sys::{packet, process, signals};
 use howdah_wire::messages::FromSupervisor;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::certificates::Certificates;
 use crate::options::Options;
 
 /// Process title of the router; by it the program knows what it is started as.
@@ -22,10 +23,11 @@ pub(crate) struct Router {
     pub(crate) started: Instant,
 }
 
-/// Starts the router with a document.
+/// Starts the router with a document and certificate bundles.
 pub(crate) fn start(
     options: &Options,
     document: &[u8],
+    certificates: &Certificates,
     log: BorrowedFd<'_>,
     control: Option<BorrowedFd<'_>>,
     now: Instant,
@@ -50,19 +52,20 @@ pub(crate) fn start(
         tmp: options.tmp.display().to_string(),
         control: options.control.clone().unwrap_or_default(),
     };
-    let memory = document_fd(document)?;
-    let mut descriptors = vec![log, memory.as_fd()];
+    let document = memory("document", document)?;
+    let certificates = memory("certificates", &certificates.encode())?;
+    let mut descriptors = vec![log, document.as_fd(), certificates.as_fd()];
     descriptors.extend(control);
     packet::send(&ours, &hello.encode(), &descriptors)?;
     rustix::fs::fcntl_setfl(&ours, rustix::fs::OFlags::NONBLOCK)?;
     Ok(Router { pid, socket: ours, started: now })
 }
 
-/// A document as a descriptor.
-fn document_fd(document: &[u8]) -> std::io::Result<OwnedFd> {
-    let fd = rustix::fs::memfd_create("document", rustix::fs::MemfdFlags::CLOEXEC)?;
+/// Bytes as a descriptor.
+pub(crate) fn memory(name: &str, bytes: &[u8]) -> std::io::Result<OwnedFd> {
+    let fd = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)?;
     let mut file = File::from(fd);
-    file.write_all(document)?;
+    file.write_all(bytes)?;
     Ok(file.into())
 }
 
@@ -85,7 +88,7 @@ fn become_router(
         }
         process::drop_capabilities()?;
         process::no_new_privileges()?;
-        process::die_with(parent);
+        process::die_with(Some(parent));
         Ok(())
     };
     // The path of this program may lead through directories that the router's user cannot enter;

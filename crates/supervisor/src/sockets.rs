@@ -1,14 +1,16 @@
 //! Listening sockets.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
+use rustix::fs::{FileType, Mode, fchmod};
+use rustix::process::umask;
 use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::place::Place;
 
 /// Open listening sockets by the address they were asked for.
 #[derive(Debug, Default)]
@@ -48,8 +50,17 @@ impl Sockets {
 }
 
 fn remove_file(address: &str) {
-    if let Some(path) = address.strip_prefix("unix:").filter(|path| !path.starts_with('@')) {
-        let _ = fs::remove_file(path);
+    let path = address.strip_prefix("unix:").filter(|path| !path.starts_with('@'));
+    if let Some(Ok(place)) = path.map(|path| Place::find(Path::new(path))) {
+        let _ = remove_socket(&place);
+    }
+}
+
+/// Removes a socket's file, nothing else.
+fn remove_socket(place: &Place) -> io::Result<()> {
+    match place.kind()? {
+        Some(FileType::Socket) => place.remove(),
+        _ => Ok(()),
     }
 }
 
@@ -108,8 +119,13 @@ fn listen_unix(name: &str, backlog: i32, mode: u32) -> io::Result<Socket> {
     } else {
         let path = Path::new(name);
         remove_stale(path)?;
-        socket.bind(&SockAddr::unix(path)?)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+        // The file gets the mode of the socket, less the umask. So it has the right mode from the
+        // start, and no name is looked up a second time, which could lead elsewhere by then.
+        fchmod(&socket, Mode::from_raw_mode(mode))?;
+        let before = umask(Mode::empty());
+        let bound = socket.bind(&SockAddr::unix(path)?);
+        umask(before);
+        bound?;
     }
     socket.listen(backlog)?;
     Ok(socket)
@@ -117,14 +133,14 @@ fn listen_unix(name: &str, backlog: i32, mode: u32) -> io::Result<Socket> {
 
 /// Removes a socket file that a server left behind; one that somebody listens on stays.
 fn remove_stale(path: &Path) -> io::Result<()> {
-    let is_socket = fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
-    if !is_socket {
+    let place = Place::find(path)?;
+    if place.kind()? != Some(FileType::Socket) {
         return Ok(());
     }
     let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     probe.set_nonblocking(true)?;
     match probe.connect(&SockAddr::unix(path)?) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => remove_socket(&place),
         _ => Ok(()), // bind reports that the address is in use
     }
 }

@@ -1,12 +1,14 @@
 //! Files that survive: the configuration, the PID file, the log.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, Mode, OFlags};
+
+use crate::place::Place;
 
 const DOCUMENT: &str = "conf.json";
 
@@ -19,68 +21,75 @@ pub fn load_document(state: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Stores the configuration: after a crash at any moment the old or the new one is there, whole.
+/// Stores the configuration.
 pub(crate) fn save_document(state: &Path, bytes: &[u8]) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(state)?;
-    let new = state.join(format!("{DOCUMENT}.new"));
-    let mut file =
-        File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&new, state.join(DOCUMENT))?;
-    File::open(state)?.sync_all()
+    replace(state, &format!("{DOCUMENT}.new"), DOCUMENT, bytes)
 }
 
-/// Opens the log for appending. A symbolic link in its place is refused: whoever may write in
-/// the log's directory could point it at any file of root's.
-pub fn open_log(path: &Path) -> io::Result<OwnedFd> {
-    let file = File::options()
-        .append(true)
+/// Writes a file that only this user can read: after a crash at any moment the old or the new one is
+/// there, whole. `new` is its name until it is. What is there under that name is overwritten, but
+/// not if it is a link.
+pub(crate) fn replace(directory: &Path, new: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let path = directory.join(name);
+    write(directory, &directory.join(new), &path, bytes)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+fn write(directory: &Path, new: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let mut file = File::options()
+        .write(true)
         .create(true)
-        .mode(0o640)
+        .truncate(true)
+        .mode(0o600)
         .custom_flags(OFlags::NOFOLLOW.bits() as i32)
-        .open(path)?;
-    Ok(file.into())
+        .open(new)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    if let Err(error) = written {
+        // A full disk needs the space.
+        let _ = fs::remove_file(new);
+        return Err(error);
+    }
+    fs::rename(new, path)?;
+    File::open(directory)?.sync_all()
 }
 
-/// Opens an access log for appending, with the rules of [`open_log`]. The names of the server's
-/// own streams, which are links, stand for these streams. A pipe that nobody reads is an error
-/// and not a reason to wait.
-pub(crate) fn open_access_log(path: &Path) -> io::Result<OwnedFd> {
+/// Opens a log for appending. A symbolic link in its place is refused (see [`Place`]), but the names
+/// of the server's own streams, which are links, stand for these streams. A pipe that nobody reads
+/// is an error and not a reason to wait.
+pub fn open_log(path: &Path) -> io::Result<OwnedFd> {
     match path.to_str() {
         Some("/dev/stdout") => return io::stdout().as_fd().try_clone_to_owned(),
         Some("/dev/stderr") => return io::stderr().as_fd().try_clone_to_owned(),
         _ => {}
     }
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = File::options()
-        .append(true)
-        .create(true)
-        .mode(0o640)
-        .custom_flags(flags.bits() as i32)
-        .open(path)?;
-    Ok(file.into())
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+    Ok(Place::find(path)?.open(flags, Mode::from_raw_mode(0o640))?.into())
 }
 
 /// Writes the PID file; replaces an old one, never follows a link. Nothing but a file or a link
 /// is replaced: `--pid /dev/null` must not cost the system its device.
 pub(crate) fn write_pid(path: &Path) -> io::Result<()> {
-    match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_file() || metadata.is_symlink() => fs::remove_file(path)?,
-        Ok(_) => return Err(io::Error::other("there is something that is no file")),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+    let place = Place::find(path)?;
+    match place.kind()? {
+        Some(FileType::RegularFile | FileType::Symlink) => place.remove()?,
+        Some(_) => return Err(io::Error::other("there is something that is no file")),
+        None => {}
     }
-    let mut file = File::options().write(true).create_new(true).mode(0o644).open(path)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+    let mut file = place.open(flags, Mode::from_raw_mode(0o644))?;
     writeln!(file, "{}", std::process::id())
 }
 
 /// Removes the PID file, unless it is another server's by now.
 pub(crate) fn remove_pid(path: &Path) {
+    let Ok(place) = Place::find(path) else { return };
     let own = format!("{}\n", std::process::id());
-    let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
-    if is_file && fs::read_to_string(path).is_ok_and(|text| text == own) {
-        let _ = fs::remove_file(path);
+    let mut text = String::new();
+    let read = place.open(OFlags::RDONLY, Mode::empty());
+    let read = read.and_then(|file| file.take(own.len() as u64 + 1).read_to_string(&mut text));
+    if read.is_ok() && text == own {
+        let _ = place.remove();
     }
 }
 
@@ -104,26 +113,25 @@ mod tests {
         fs::write(&target, "").unwrap();
         std::os::unix::fs::symlink(&target, dir.path().join("log")).unwrap();
         assert!(open_log(&dir.path().join("log")).is_err());
-        assert!(open_access_log(&dir.path().join("log")).is_err());
     }
 
     #[test]
-    fn an_access_log_is_appended_to() {
+    fn a_log_is_appended_to() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("access.log");
         for line in ["a\n", "b\n"] {
-            File::from(open_access_log(&path).unwrap()).write_all(line.as_bytes()).unwrap();
+            File::from(open_log(&path).unwrap()).write_all(line.as_bytes()).unwrap();
         }
         assert_eq!(fs::read(path).unwrap(), b"a\nb\n");
     }
 
     #[test]
-    fn an_access_log_that_is_a_pipe_without_reader_does_not_stop_the_server() {
+    fn a_log_that_is_a_pipe_without_reader_does_not_stop_the_server() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pipe");
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-        assert!(open_access_log(&path).is_err());
+        assert!(open_log(&path).is_err());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The event loop: waits for signals, the router, the prototypes and their output.
 
+mod applications;
+
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -7,11 +9,13 @@ use std::time::{Duration, Instant};
 
 use howdah_sys::log::{Level, Log};
 use howdah_sys::packet::{self, Received};
-use howdah_sys::{process, signals};
-use howdah_wire::messages::{Exit, FromPrototype, FromSupervisor, MAX_MESSAGE, ToSupervisor};
+use howdah_sys::{family, process, signals};
+use howdah_wire::messages::{Exit, FromSupervisor, MAX_MESSAGE, ToSupervisor};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::backoff::Backoff;
+use crate::certificates::{self, Certificates};
+use crate::control_groups::ControlGroups;
 use crate::options::Options;
 use crate::prototype::Application;
 use crate::router::{self, Router};
@@ -29,6 +33,9 @@ pub enum Ending {
 
 /// How long a prototype may take to end its workers.
 const DISMISSAL: Duration = Duration::from_millis(500);
+
+/// Longest configuration that is stored, in bytes. The control API accepts no more than a part of it.
+const MAX_DOCUMENT: u64 = 256 << 20;
 
 /// How long a fast end may take.
 const FAST_END: Duration = Duration::from_secs(2);
@@ -60,18 +67,25 @@ pub fn run(mut options: Options) -> Result<Ending, String> {
             .map_err(|error| format!("cannot write the PID file {}: {error}", path.display()))?;
     }
     let document = std::mem::take(&mut options.document);
+    let certificates = Certificates::load(options.state.as_deref(), &log);
     let mut tree = Tree {
         options,
         log,
         document,
+        certificates,
         sockets,
         router: None,
         router_backoff: Backoff::default(),
         router_start: Some(Instant::now()),
         applications: HashMap::new(),
+        control_groups: ControlGroups::default(),
         served: false,
         ending: None,
     };
+    // What applications leave behind is handed to this process, so that it can be ended.
+    if let Err(error) = family::adopt_orphans() {
+        tree.log.write(Level::Warn, format_args!("cannot adopt processes: {error}"));
+    }
     let ending = tree.run(&signals);
     tree.sockets.close();
     if let Some(path) = &tree.options.pid {
@@ -85,12 +99,14 @@ struct Tree {
     log: Log,
     /// What a new router starts with: the last document that was stored.
     document: Vec<u8>,
+    certificates: Certificates,
     sockets: Sockets,
     router: Option<Router>,
     router_backoff: Backoff,
     /// When to start the router, if none runs.
     router_start: Option<Instant>,
-    applications: HashMap<u32, Application>,
+    applications: HashMap<Id, Application>,
+    control_groups: ControlGroups,
     /// The router has served once: from then on nothing but a request ends the server.
     served: bool,
     ending: Option<End>,
@@ -108,8 +124,17 @@ struct End {
 enum Source {
     Signals,
     Router,
-    Prototype(u32),
-    Output(u32),
+    Prototype(Id),
+    Output(Id),
+}
+
+/// An application: each router gives numbers of its own, and one that is new must not be told
+/// about those of the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Id {
+    /// Process id of the router that it was started for.
+    router: u32,
+    number: u32,
 }
 
 impl Tree {
@@ -126,8 +151,8 @@ impl Tree {
                 match source {
                     Source::Signals => self.on_signals(signals),
                     Source::Router => self.on_router(&mut buffer),
-                    Source::Prototype(number) => self.on_prototype(number, &mut buffer),
-                    Source::Output(number) => self.on_output(number),
+                    Source::Prototype(id) => self.on_prototype(id, &mut buffer),
+                    Source::Output(id) => self.on_output(id),
                 }
             }
         }
@@ -137,11 +162,10 @@ impl Tree {
     fn wait(&self, signals: &OwnedFd, now: Instant) -> Vec<Source> {
         let mut sources: Vec<(Source, BorrowedFd<'_>)> = vec![(Source::Signals, signals.as_fd())];
         sources.extend(self.router.iter().map(|router| (Source::Router, router.socket.as_fd())));
-        for (number, application) in &self.applications {
-            sources.push((Source::Prototype(*number), application.socket.as_fd()));
-            sources.extend(
-                application.output.iter().map(|output| (Source::Output(*number), output.fd())),
-            );
+        for (id, application) in &self.applications {
+            sources.push((Source::Prototype(*id), application.socket.as_fd()));
+            sources
+                .extend(application.output.iter().map(|output| (Source::Output(*id), output.fd())));
         }
         let due = self
             .applications
@@ -170,12 +194,14 @@ impl Tree {
                 signals::SIGQUIT => self.end(true),
                 signals::SIGTERM | signals::SIGINT => self.end(false),
                 signals::SIGUSR1 => self.reopen_log(),
+                signals::SIGHUP => self.tell_router(&FromSupervisor::Reload {}, &[]),
                 _ => {}
             }
         }
     }
 
     fn reap(&mut self) {
+        let mut orphans = false;
         while let Some((pid, exit)) = process::reap() {
             let exit = match exit {
                 process::Exit::Status(status) => Exit::Status(status),
@@ -183,14 +209,20 @@ impl Tree {
             };
             if self.router.as_ref().is_some_and(|router| router.pid == pid) {
                 self.router_ended(exit);
-            } else if let Some(number) = self.application_of(pid) {
-                self.prototype_ended(number, exit);
+            } else if let Some(id) = self.application_of(pid) {
+                self.prototype_ended(id, exit);
+            } else {
+                orphans = true;
             }
+        }
+        // Those that have ended may have left others.
+        if orphans {
+            self.end_orphans();
         }
     }
 
-    fn application_of(&self, pid: u32) -> Option<u32> {
-        self.applications.iter().find(|(_, application)| application.pid == pid).map(|(n, _)| *n)
+    fn application_of(&self, pid: u32) -> Option<Id> {
+        self.applications.iter().find(|(_, application)| application.pid == pid).map(|(id, _)| *id)
     }
 
     fn end(&mut self, graceful: bool) {
@@ -234,7 +266,8 @@ impl Tree {
                 }
                 None => None,
             };
-            router::start(&self.options, &self.document, log.as_fd(), control, now)
+            let (options, certificates) = (&self.options, &self.certificates);
+            router::start(options, &self.document, certificates, log.as_fd(), control, now)
         });
         match started {
             Ok(router) => self.router = Some(router),
@@ -313,7 +346,8 @@ impl Tree {
                 self.start_application(application, &spec, &descriptors);
             }
             ToSupervisor::Spawn { application } => {
-                let spawned = match self.applications.get_mut(&application) {
+                let id = self.id(application);
+                let spawned = match self.applications.get_mut(&id) {
                     Some(found) => found.spawn(),
                     None => Err("it does not run".to_owned()),
                 };
@@ -322,16 +356,41 @@ impl Tree {
                 }
             }
             ToSupervisor::Kill { application, worker, signal } => {
-                if let Some(found) = self.applications.get(&application) {
+                if let Some(found) = self.applications.get(&self.id(application)) {
                     found.kill(worker, signal);
                 }
             }
+            ToSupervisor::Trace { application, worker, number } => {
+                let asked = match self.applications.get(&self.id(application)) {
+                    Some(found) => found.trace(worker, number),
+                    None => Err("it does not run".to_owned()),
+                };
+                if let Err(why) = asked {
+                    let stack = Err(why);
+                    self.tell_router(&FromSupervisor::Traced { application, number, stack }, &[]);
+                }
+            }
             ToSupervisor::Stop { application, grace_ms } => {
-                if let Some(found) = self.applications.get_mut(&application) {
+                let id = self.id(application);
+                if let Some(found) = self.applications.get_mut(&id) {
                     found.deadline = Some(Instant::now() + Duration::from_millis(grace_ms));
                 }
             }
+            ToSupervisor::Measure { application } => {
+                if let Some(found) = self.applications.get(&self.id(application)) {
+                    found.measure();
+                }
+            }
             ToSupervisor::Store {} => self.store(descriptors),
+            ToSupervisor::StoreCertificate { name } => {
+                let stored = read_memory(descriptors, certificates::MAX_LENGTH)
+                    .and_then(|pem| self.certificates.store(name, pem));
+                self.stored(stored);
+            }
+            ToSupervisor::DeleteCertificate { name } => {
+                let deleted = self.certificates.delete(&name);
+                self.stored(deleted);
+            }
             ToSupervisor::Serving {} => {
                 self.served = true;
                 if let Some(on_serving) = self.options.on_serving.take() {
@@ -343,6 +402,14 @@ impl Tree {
                 self.ending = Some(End { graceful: false, deadline, refused: Some(message) });
             }
             ToSupervisor::OpenLog { path } => self.open_access_log(path),
+            ToSupervisor::ReadFile { path } => {
+                let read = certificates::read_for_tls(Path::new(&path));
+                self.pass_file(read.map_err(|error| error.to_string()));
+            }
+            ToSupervisor::ReadDocument {} => self.pass_file(match &self.options.read_again {
+                Some(read) => read(),
+                None => Ok(self.document.clone()),
+            }),
             ToSupervisor::Finished {} => {
                 let refused = self.ending.take().and_then(|end| end.refused);
                 let deadline = Some(Instant::now());
@@ -365,7 +432,7 @@ impl Tree {
     }
 
     fn open_access_log(&self, path: String) {
-        match store::open_access_log(Path::new(&path)) {
+        match store::open_log(Path::new(&path)) {
             Ok(file) => {
                 let opened = FromSupervisor::LogOpened { path, error: String::new() };
                 self.tell_router(&opened, &[file.as_fd()]);
@@ -377,17 +444,30 @@ impl Tree {
         }
     }
 
+    fn pass_file(&self, read: Result<Vec<u8>, String>) {
+        let memory = |text: Vec<u8>| router::memory("file", &text).map_err(|e| e.to_string());
+        match read.and_then(memory) {
+            Ok(text) => {
+                let read = FromSupervisor::FileRead { error: String::new() };
+                self.tell_router(&read, &[text.as_fd()]);
+            }
+            Err(error) => self.tell_router(&FromSupervisor::FileRead { error }, &[]),
+        }
+    }
+
     fn store(&mut self, descriptors: Vec<OwnedFd>) {
-        let stored = read_document(descriptors).and_then(|document| {
+        let stored = read_memory(descriptors, MAX_DOCUMENT).and_then(|document| {
             if let Some(state) = &self.options.state {
                 store::save_document(state, &document)?;
             }
             self.document = document;
             Ok(())
         });
-        let error = stored.err().map_or(String::new(), |error| {
-            format!("the configuration could not be stored: {error}")
-        });
+        self.stored(stored);
+    }
+
+    fn stored(&self, result: std::io::Result<()>) {
+        let error = result.err().map_or(String::new(), |error| error.to_string());
         self.tell_router(&FromSupervisor::Stored { error }, &[]);
     }
 
@@ -397,102 +477,6 @@ impl Tree {
             // A router that does not read its messages any more cannot be trusted to serve.
             self.log.write(Level::Alert, format_args!("router does not listen: {error}"));
             let _ = signals::send(router.pid, signals::SIGKILL);
-        }
-    }
-
-    // -- applications --
-
-    fn start_application(
-        &mut self,
-        number: u32,
-        spec: &howdah_wire::messages::ApplicationSpec,
-        descriptors: &[OwnedFd],
-    ) {
-        match Application::start(&self.options, spec, descriptors) {
-            Ok(application) => {
-                self.applications.insert(number, application);
-            }
-            Err(message) => {
-                self.tell_router(&FromSupervisor::Ended { application: number, message }, &[]);
-            }
-        }
-    }
-
-    /// Ends prototypes whose time is over, and those that were told to stop and are idle.
-    fn stop_applications_if_due(&mut self, now: Instant) {
-        for application in self.applications.values_mut() {
-            let Some(deadline) = application.deadline else { continue };
-            if deadline <= now || application.is_idle() {
-                application.dismiss();
-                // Its workers die with it; SIGCHLD reports the end.
-                application.deadline = Some(now + DISMISSAL);
-            }
-        }
-    }
-
-    fn on_prototype(&mut self, number: u32, buffer: &mut [u8]) {
-        for _ in 0..32 {
-            let Some(application) = self.applications.get_mut(&number) else { return };
-            let (length, descriptors) = match packet::receive(&application.socket, buffer) {
-                Ok(Received::Packet(length, descriptors)) => (length, descriptors),
-                Ok(Received::Empty) => return,
-                _ => {
-                    let _ = signals::send(application.pid, signals::SIGKILL);
-                    self.reap();
-                    return;
-                }
-            };
-            let message = FromPrototype::decode(&buffer[..length]);
-            let told = match message {
-                Ok(FromPrototype::Ready { version }) => {
-                    application.ready = true;
-                    FromSupervisor::Ready { application: number, version }
-                }
-                Ok(FromPrototype::Failed { message }) => {
-                    application.failure = Some(message);
-                    continue;
-                }
-                Ok(FromPrototype::Started { worker, pid }) if application.has_worker(worker) => {
-                    FromSupervisor::Started { application: number, worker, pid }
-                }
-                Ok(FromPrototype::NotStarted { worker, message }) => {
-                    application.worker_ended(worker);
-                    FromSupervisor::NotStarted { application: number, message }
-                }
-                Ok(FromPrototype::Died { worker, pid, status })
-                    if application.worker_ended(worker) =>
-                {
-                    FromSupervisor::Died { application: number, worker, pid, status }
-                }
-                _ => {
-                    let name = &application.name;
-                    self.log.write(
-                        Level::Alert,
-                        format_args!("\"{name}\" prototype sent nonsense and is ended"),
-                    );
-                    let _ = signals::send(application.pid, signals::SIGKILL);
-                    return;
-                }
-            };
-            let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-            self.tell_router(&told, &descriptors);
-        }
-    }
-
-    fn prototype_ended(&mut self, number: u32, exit: Exit) {
-        let mut buffer = vec![0; MAX_MESSAGE];
-        self.on_prototype(number, &mut buffer);
-        self.on_output(number);
-        let Some(application) = self.applications.remove(&number) else { return };
-        let message = application.failure.unwrap_or_else(|| format!("its prototype {exit}"));
-        self.tell_router(&FromSupervisor::Ended { application: number, message }, &[]);
-    }
-
-    fn on_output(&mut self, number: u32) {
-        let Some(application) = self.applications.get_mut(&number) else { return };
-        let Some(output) = &mut application.output else { return };
-        if !output.drain(&application.name, &self.log) {
-            application.output = None;
         }
     }
 
@@ -520,6 +504,8 @@ impl Tree {
                 std::thread::sleep(Duration::from_millis(2));
             }
         }
+        self.end_orphans();
+        self.control_groups.tidy();
         match self.ending.take().and_then(|end| end.refused) {
             Some(message) => Ending::Refused(message),
             None => Ending::Stopped,
@@ -527,19 +513,22 @@ impl Tree {
     }
 
     fn ended_with_the_server(&mut self, pid: u32) {
-        let Some(number) = self.application_of(pid) else { return };
-        self.on_output(number);
-        self.applications.remove(&number);
+        let Some(id) = self.application_of(pid) else { return };
+        self.on_output(id);
+        self.applications.remove(&id);
     }
 }
 
-/// The document that came as a descriptor.
-fn read_document(descriptors: Vec<OwnedFd>) -> std::io::Result<Vec<u8>> {
+/// The bytes that came as a descriptor.
+fn read_memory(descriptors: Vec<OwnedFd>, most: u64) -> std::io::Result<Vec<u8>> {
     use std::os::unix::fs::FileExt;
     let file = descriptors.into_iter().next().map(std::fs::File::from);
-    let file = file.ok_or_else(|| std::io::Error::other("no document"))?;
-    let length = usize::try_from(file.metadata()?.len()).map_err(std::io::Error::other)?;
-    let mut document = vec![0; length.min(256 << 20)];
-    file.read_exact_at(&mut document, 0)?;
-    Ok(document)
+    let file = file.ok_or_else(|| std::io::Error::other("the router has sent nothing"))?;
+    let length = file.metadata()?.len();
+    if length > most {
+        return Err(std::io::Error::other(format!("it has more than {most} bytes")));
+    }
+    let mut bytes = vec![0; length as usize];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
 }

@@ -74,6 +74,12 @@ impl Credentials {
     /// Becomes this user for good. The process must have one thread.
     pub fn assume(&self) -> std::io::Result<()> {
         users::set_groups(&self.groups)?;
+        self.assume_without_groups()
+    }
+
+    /// As [`Credentials::assume`], keeping the supplementary groups that the process has: in a
+    /// user namespace that somebody without privileges made, nobody may set them.
+    pub fn assume_without_groups(&self) -> std::io::Result<()> {
         users::set_ids(self.uid, self.gid)
     }
 }

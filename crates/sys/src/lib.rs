@@ -5,6 +5,9 @@
 //! - [`futex`]: waiting on a word of such memory.
 //! - [`packet`]: messages with descriptors between processes.
 //! - [`process`]: fork, exec, wait, and what a new process must be before it runs anything.
+//! - [`family`]: processes that descend from others.
+//! - [`namespaces`]: what a process sees of the machine.
+//! - [`peek`]: the memory of another process of one's own.
 //! - [`credentials`]: users and groups.
 //! - [`signals`]: signals as a readable descriptor.
 //! - [`handlers`]: signals that shall do nothing.
@@ -17,12 +20,17 @@
 #[allow(unsafe_code)]
 pub mod clock;
 pub mod credentials;
+pub mod family;
 #[allow(unsafe_code)]
 pub mod futex;
 #[allow(unsafe_code)]
 pub mod handlers;
 pub mod log;
+#[allow(unsafe_code)]
+pub mod namespaces;
 pub mod packet;
+#[allow(unsafe_code)]
+pub mod peek;
 #[allow(unsafe_code)]
 pub mod process;
 #[allow(unsafe_code)]

@@ -2,9 +2,12 @@
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, io};
 
-use rustix::process::{Pid, WaitOptions, WaitStatus};
+use rustix::fs::{Mode, OFlags};
+pub use rustix::process::Resource;
+use rustix::process::{Pid, Rlimit, WaitOptions, WaitStatus};
 
 /// Which side of a fork this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +32,28 @@ pub fn fork() -> io::Result<Forked> {
         0 => Ok(Forked::Child),
         pid => Ok(Forked::Parent(pid as u32)),
     }
+}
+
+static COPY: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn become_copy() {
+    COPY.store(true, Ordering::Relaxed);
+}
+
+/// From now on [`is_copy`] tells processes that fork from this one apart from it.
+pub fn notice_copies() -> io::Result<()> {
+    // SAFETY: the handler has the signature that is asked for, lives as long as the program, and
+    // only stores to an atomic, which is allowed in a process that has just been forked.
+    match unsafe { libc::pthread_atfork(None, None, Some(become_copy)) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// Whether this process was forked, by whatever code, from one that has called
+/// [`notice_copies`].
+pub fn is_copy() -> bool {
+    COPY.load(Ordering::Relaxed)
 }
 
 /// Number of threads of this process.
@@ -87,11 +112,12 @@ pub fn exit_now(status: i32) -> ! {
 }
 
 /// The kernel kills this process as soon as its parent is gone. `parent` is the id that the
-/// parent had: if it has gone already, this process ends now.
-pub fn die_with(parent: u32) {
+/// parent had: if it has gone already, this process ends now. `None` for a parent that cannot be
+/// seen from here, being in another process namespace.
+pub fn die_with(parent: Option<u32>) {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let now = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
-    if now != Some(parent) {
+    if now != parent {
         exit_now(0);
     }
 }
@@ -99,6 +125,12 @@ pub fn die_with(parent: u32) {
 /// This process and what it runs can never gain privileges, by set-user-ID files or otherwise.
 pub fn no_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
+}
+
+/// Whether a process can never gain privileges; so for one that cannot be seen.
+pub fn has_no_new_privileges(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    !status.lines().any(|line| line.starts_with("NoNewPrivs:") && line.ends_with('0'))
 }
 
 /// Empties the set of capabilities that this process and what it runs can ever have. Call it
@@ -156,6 +188,20 @@ pub fn standard_streams(stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::R
 
 /// Replaces this program. Returns only on failure.
 pub fn exec(program: &str, arguments: &[&str], environment: &[(String, String)]) -> io::Error {
+    let (flags, mode) = (OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    match rustix::fs::open(program, flags, mode) {
+        Ok(file) => exec_file(file, arguments, environment),
+        Err(error) => error.into(),
+    }
+}
+
+/// Replaces this program by an open file, which need not have a name here any more. Returns only
+/// on failure.
+pub fn exec_file(
+    program: impl AsFd,
+    arguments: &[&str],
+    environment: &[(String, String)],
+) -> io::Error {
     let c = |text: &str| CString::new(text).map_err(io::Error::other);
     let build = || -> io::Result<_> {
         let arguments = arguments.iter().map(|a| c(a)).collect::<io::Result<Vec<_>>>()?;
@@ -163,22 +209,25 @@ pub fn exec(program: &str, arguments: &[&str], environment: &[(String, String)])
             .iter()
             .map(|(name, value)| c(&format!("{name}={value}")))
             .collect::<io::Result<Vec<_>>>()?;
-        Ok((c(program)?, arguments, environment))
+        Ok((arguments, environment))
     };
-    let (program, arguments, environment) = match build() {
+    let (arguments, environment) = match build() {
         Ok(built) => built,
         Err(error) => return error,
     };
     let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
         strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
     };
-    // SAFETY: program, arguments and environment end in NUL, the lists in a null pointer, and
-    // all of them live until the call has replaced this program or failed.
+    // SAFETY: arguments and environment end in NUL, the lists in a null pointer, and all of them
+    // live until the call has replaced this program or failed.
     unsafe {
-        libc::execve(
-            program.as_ptr(),
+        libc::syscall(
+            libc::SYS_execveat,
+            program.as_fd().as_raw_fd(),
+            c"".as_ptr(),
             pointers(&arguments).as_ptr(),
             pointers(&environment).as_ptr(),
+            libc::AT_EMPTY_PATH,
         )
     };
     io::Error::last_os_error()
@@ -198,4 +247,9 @@ pub fn take_inherited(fd: i32) -> Option<std::os::fd::OwnedFd> {
     let owned = unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) };
     let _ = rustix::io::fcntl_setfd(&owned, rustix::io::FdFlags::CLOEXEC);
     Some(owned)
+}
+
+/// Limits the resources of this process and what it runs, soft and hard; `None` is no limit.
+pub fn limit(resource: Resource, limit: Option<u64>) -> io::Result<()> {
+    Ok(rustix::process::setrlimit(resource, Rlimit { current: limit, maximum: limit })?)
 }

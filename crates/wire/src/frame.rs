@@ -24,6 +24,8 @@ pub enum Kind {
     Informational = 6,
     /// The worker waits on its socket for the descriptors that the request announced. No payload.
     Descriptors = 7,
+    /// The worker waits on its socket for what is known of its application. No payload.
+    Status = 8,
 }
 
 impl Kind {
@@ -37,6 +39,7 @@ impl Kind {
             5 => Kind::Log,
             6 => Kind::Informational,
             7 => Kind::Descriptors,
+            8 => Kind::Status,
             _ => return None,
         })
     }

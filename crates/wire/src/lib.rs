@@ -3,6 +3,7 @@
 //! - [`region`]: the shared memory between the router and one application's workers.
 //! - [`queue`]: requests from the router to whichever worker is idle.
 //! - [`stream`]: what a worker answers, back to the router thread that asked.
+//! - [`fastcgi`]: records of FastCGI, for other servers of PHP.
 //! - [`frame`]: the pieces that such an answer consists of.
 //! - [`request`]: a request as a worker gets it.
 //! - [`messages`]: router, supervisor and prototypes among each other.
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bytes;
+pub mod fastcgi;
 pub mod frame;
 pub mod messages;
 pub mod queue;

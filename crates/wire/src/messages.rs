@@ -3,142 +3,20 @@
 //! Each message is one packet of a `SOCK_SEQPACKET` socket; descriptors travel beside it in the
 //! order that a variant documents. The supervisor gets application specifications, never JSON.
 
+#[macro_use]
+mod field;
+mod spec;
+
 use crate::bytes::{Malformed, Put, Take};
 use crate::queue::Owner;
-use crate::region::Geometry;
+
+pub use field::Field;
+pub use spec::{ApplicationSpec, IdRange, Isolation};
 
 /// Longest message. Longer contents (documents) travel as descriptors.
 pub const MAX_MESSAGE: usize = 128 * 1024;
 /// Most descriptors beside one message.
 pub const MAX_DESCRIPTORS: usize = 80;
-
-/// A value with a binary encoding.
-pub trait Field: Sized {
-    /// Appends the encoding.
-    fn put(&self, out: &mut Vec<u8>);
-    /// Takes a value from the front.
-    fn take(from: &mut Take<'_>) -> Result<Self, Malformed>;
-}
-
-macro_rules! integer_fields {
-    ($($type:ty: $put:ident $take:ident),*) => {$(
-        impl Field for $type {
-            fn put(&self, out: &mut Vec<u8>) {
-                out.$put(*self);
-            }
-            fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
-                from.$take()
-            }
-        }
-    )*};
-}
-integer_fields!(u8: put_u8 u8, u16: put_u16 u16, u32: put_u32 u32, u64: put_u64 u64);
-
-impl Field for bool {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.put_u8(u8::from(*self));
-    }
-    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
-        match from.u8()? {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => Err(Malformed),
-        }
-    }
-}
-
-impl Field for String {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.put_bytes(self.as_bytes());
-    }
-    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
-        Ok(from.text()?.to_owned())
-    }
-}
-
-impl<T: Field> Field for Option<T> {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.is_some().put(out);
-        if let Some(value) = self {
-            value.put(out);
-        }
-    }
-    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
-        Ok(if bool::take(from)? { Some(T::take(from)?) } else { None })
-    }
-}
-
-impl<T: Field> Field for Vec<T> {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.put_u32(self.len() as u32);
-        for item in self {
-            item.put(out);
-        }
-    }
-    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
-        let len = from.u32()? as usize;
-        if len > from.0.len() {
-            return Err(Malformed); // each item takes a byte at least
-        }
-        (0..len).map(|_| T::take(from)).collect()
-    }
-}
-
-impl<A: Field, B: Field> Field for (A, B) {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
-        self.1.put(out);
-    }
-    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
-        Ok((A::take(from)?, B::take(from)?))
-    }
-}
-
-impl Field for Geometry {
-    fn put(&self, out: &mut Vec<u8>) {
-        for value in [self.slots, self.threads, self.request_bytes, self.response_bytes] {
-            out.put_u32(value);
-        }
-    }
-    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
-        Geometry {
-            slots: from.u32()?,
-            threads: from.u32()?,
-            request_bytes: from.u32()?,
-            response_bytes: from.u32()?,
-        }
-        .check()
-        .map_err(|_| Malformed)
-    }
-}
-
-impl Field for Owner {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.put_u16(self.index);
-        out.put_u16(self.incarnation);
-    }
-    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
-        let owner = Owner { index: from.u16()?, incarnation: from.u16()? };
-        if owner.index < Owner::LIMIT { Ok(owner) } else { Err(Malformed) }
-    }
-}
-
-macro_rules! record {
-    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq)]
-        pub struct $name { $($(#[$field_doc])* pub $field: $type,)* }
-
-        impl Field for $name {
-            fn put(&self, out: &mut Vec<u8>) {
-                $(self.$field.put(out);)*
-            }
-            fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
-                Ok($name { $($field: Field::take(from)?,)* })
-            }
-        }
-    };
-}
 
 macro_rules! messages {
     ($(#[$doc:meta])* $name:ident {
@@ -182,36 +60,20 @@ macro_rules! messages {
 }
 
 record! {
-    /// All that the supervisor and the prototype must know of an application.
-    ApplicationSpec {
-        /// Name in the configuration; appears in process titles and the log.
-        name: String,
-        /// PHP version wanted: empty, or a prefix such as `8` or `8.2`.
-        php_version: String,
-        /// Document roots; an application without them cannot run.
-        roots: Vec<String>,
-        /// User that the application runs as; `None`: the default one.
-        user: Option<String>,
-        /// Group; `None`: the user's.
-        group: Option<String>,
-        /// Working directory of prototype and workers.
-        working_directory: Option<String>,
-        /// Environment; nothing else is inherited.
-        environment: Vec<(String, String)>,
-        /// `php.ini` in place of the one that libphp was built to read.
-        ini_file: Option<String>,
-        /// Settings that scripts cannot change.
-        ini_admin: Vec<(String, String)>,
-        /// Settings that scripts can change.
-        ini_user: Vec<(String, String)>,
-        /// File for standard output; `None`: the server's log.
-        stdout: Option<String>,
-        /// File for standard error; `None`: the server's log.
-        stderr: Option<String>,
-        /// Requests after which a worker is replaced; 0: never.
-        requests: u64,
-        /// Sizes of the shared region.
-        geometry: Geometry,
+    /// What a worker costs.
+    Usage {
+        /// The worker.
+        worker: Owner,
+        /// Bytes of memory, shared pages in proportion.
+        pss: u64,
+        /// Those of them that are no file and not shared memory: what another worker would cost.
+        private: u64,
+        /// Most that `private` has been since the last measurement.
+        peak: u64,
+        /// Microseconds on a processor since its start.
+        cpu_us: u64,
+        /// Microseconds that it waited for a processor since its start.
+        delay_us: u64,
     }
 }
 
@@ -251,6 +113,16 @@ messages! {
             /// Signal number.
             signal: u8,
         }
+        /// Asks where a worker's script is; answered with `Traced`, before the worker's death is
+        /// reported.
+        20 Trace {
+            /// The application.
+            application: u32,
+            /// The worker.
+            worker: Owner,
+            /// The router's number for the question.
+            number: u32,
+        }
         /// Ends an application. Its workers have been asked to leave through the region; those
         /// that stay are killed after a grace period.
         6 Stop {
@@ -275,14 +147,37 @@ messages! {
             /// As in the configuration.
             path: String,
         }
+        /// Measures what the workers of an application cost.
+        12 Measure {
+            /// The application.
+            application: u32,
+        }
+        /// Stores a certificate bundle. Descriptor: a memfd with its text.
+        13 StoreCertificate {
+            /// Its name.
+            name: String,
+        }
+        /// Deletes a certificate bundle.
+        14 DeleteCertificate {
+            /// Its name.
+            name: String,
+        }
+        /// Reads a file with certificates, a private key or an OCSP response.
+        15 ReadFile {
+            /// As in the configuration.
+            path: String,
+        }
+        /// Reads the configuration again from where it came at the start; answered as `ReadFile` is.
+        16 ReadDocument {}
     }
 }
 
 messages! {
     /// From the supervisor to the router.
     FromSupervisor {
-        /// The first message. Descriptors: the log, a memfd with the document, and the control
-        /// API's listening socket if there is one.
+        /// The first message. Descriptors: the log, a memfd with the document, one with the
+        /// certificate bundles ([`put_bundles`]), and the control API's listening socket if there
+        /// is one.
         1 Hello {
             /// Versions of PHP that can be run, and the programs that run them.
             php: Vec<(String, String)>,
@@ -346,6 +241,15 @@ messages! {
             /// Exit status.
             status: Exit,
         }
+        /// Where a worker's script is.
+        20 Traced {
+            /// The application.
+            application: u32,
+            /// As given to `Trace`.
+            number: u32,
+            /// Its stack, a line for each call, the innermost first; or why there is none.
+            stack: Stack,
+        }
         /// The log was opened anew. Descriptor: the log.
         9 Reopened {}
         /// End: at once, or after the requests in hand.
@@ -353,7 +257,8 @@ messages! {
             /// Finish requests first.
             graceful: bool,
         }
-        /// Result of `Store`.
+        /// Result of `Store`, `StoreCertificate` and `DeleteCertificate`, in the order in which they
+        /// were asked for.
         11 Stored {
             /// Empty, or what went wrong.
             error: String,
@@ -370,6 +275,25 @@ messages! {
             /// As given to `Unbind`.
             address: String,
         }
+        /// Result of `ReadFile` and `ReadDocument`, in the order in which they were asked for. Descriptor: a memfd with
+        /// the text, if it could be read.
+        15 FileRead {
+            /// Empty, or what went wrong.
+            error: String,
+        }
+        /// The configuration is to be read again.
+        16 Reload {}
+        /// Result of `Measure`.
+        14 Measured {
+            /// The application.
+            application: u32,
+            /// Bytes of memory that its prototype takes, shared pages in proportion.
+            base: u64,
+            /// Bytes that PHP lets a script allocate; `None`: any number.
+            memory_limit: Option<u64>,
+            /// Its workers, or some of them if they are many.
+            workers: Vec<Usage>,
+        }
     }
 }
 
@@ -380,6 +304,13 @@ messages! {
         1 Hello {
             /// The specification.
             spec: ApplicationSpec,
+        }
+        /// Asks where a worker's script is.
+        20 Trace {
+            /// The worker.
+            worker: Owner,
+            /// To be repeated in the answer.
+            number: u32,
         }
         /// Forks a worker.
         2 Spawn {
@@ -393,6 +324,8 @@ messages! {
             /// Signal number.
             signal: u8,
         }
+        /// Measures what the workers cost.
+        4 Measure {}
     }
 }
 
@@ -423,6 +356,13 @@ messages! {
             /// Why.
             message: String,
         }
+        /// Where a worker's script is.
+        20 Traced {
+            /// As given to `Trace`.
+            number: u32,
+            /// Its stack.
+            stack: Stack,
+        }
         /// A worker has ended.
         5 Died {
             /// Who it was.
@@ -431,6 +371,15 @@ messages! {
             pid: u32,
             /// Exit status.
             status: Exit,
+        }
+        /// Result of `Measure`.
+        6 Measured {
+            /// Bytes of memory that the prototype takes, shared pages in proportion.
+            base: u64,
+            /// Bytes that PHP lets a script allocate; `None`: any number.
+            memory_limit: Option<u64>,
+            /// The workers, or some of them if they are many.
+            workers: Vec<Usage>,
         }
     }
 }
@@ -443,6 +392,50 @@ messages! {
             /// Which request.
             ticket: u32,
         }
+        /// What is known of the application, for a request that has asked for it. Descriptor: a
+        /// memfd with JSON.
+        2 Status {
+            /// Which request.
+            ticket: u32,
+        }
+    }
+}
+
+/// All certificate bundles: names and texts. They have keys in them, so they are in no message, of
+/// which a log might show something.
+pub fn put_bundles<'a>(bundles: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, pem) in bundles {
+        out.put_bytes(name.as_bytes());
+        out.put_bytes(pem);
+    }
+    out
+}
+
+/// Reads what [`put_bundles`] has written.
+pub fn take_bundles(bytes: &[u8]) -> Result<Vec<(&str, &[u8])>, Malformed> {
+    let mut from = Take(bytes);
+    let mut bundles = Vec::new();
+    while !from.0.is_empty() {
+        bundles.push((from.text()?, from.bytes()?));
+    }
+    Ok(bundles)
+}
+
+/// The calls that a script is in, a line for each, the innermost first; `Err` says why they are
+/// not known.
+pub type Stack = Result<Vec<String>, String>;
+
+impl Field for Stack {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.is_ok().put(out);
+        match self {
+            Ok(calls) => calls.put(out),
+            Err(why) => why.put(out),
+        }
+    }
+    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
+        Ok(if bool::take(from)? { Ok(Vec::take(from)?) } else { Err(String::take(from)?) })
     }
 }
 

@@ -75,6 +75,8 @@ impl Claim {
 pub struct Producer {
     tail: u64,
     free: Vec<u32>,
+    /// The position at which each slot was published that is in use.
+    published: Vec<Option<u64>>,
 }
 
 /// A request was not published: entries of cancelled requests lie between ones that workers have
@@ -91,7 +93,11 @@ impl Producer {
                 words.claim.store(Claim::Free.encode(), Relaxed);
             }
         }
-        Producer { tail: 0, free: (0..slots).rev().collect() }
+        Producer {
+            tail: 0,
+            free: (0..slots).rev().collect(),
+            published: vec![None; slots as usize],
+        }
     }
 
     /// The most recently used free slot: its pages are in memory and in the caches.
@@ -110,6 +116,7 @@ impl Producer {
             words.claim.store(Claim::Free.encode(), Release);
             debug_assert!(!self.free.contains(&slot), "slot {slot} released twice");
             self.free.push(slot);
+            self.published[slot as usize] = None;
         }
     }
 
@@ -132,9 +139,41 @@ impl Producer {
         let ticket = self.tail as u32;
         words.claim.store(Claim::Queued(ticket).encode(), Release);
         region.entry(self.tail).store(u64::from(slot), Release);
+        self.published[slot as usize] = Some(self.tail);
         self.tail = self.tail.wrapping_add(1);
         region.tail().store(self.tail, SeqCst);
         Ok((ticket, region.call_worker()))
+    }
+
+    /// What in the region can only be the work of a worker that has written where it should not:
+    /// requests would wait for ever, or workers leave. `None` if nothing is.
+    pub fn damage<M: AsRef<[AtomicU64]>>(&self, region: &Region<M>) -> Option<&'static str> {
+        // Read before the claims: workers move it on after they have taken a request.
+        let head = region.head().load(SeqCst);
+        let ahead = self.tail.wrapping_sub(head);
+        if region.tail().load(Relaxed) != self.tail || ahead > region.entries() {
+            return Some("the ends of the queue");
+        }
+        let most = u64::from(Owner::LIMIT);
+        if region.retire_word().load(Relaxed) > most || region.shed_word().load(Relaxed) > most {
+            return Some("the number of workers that shall leave");
+        }
+        for (slot, position) in self.published.iter().enumerate() {
+            let Some(position) = *position else { continue };
+            let (slot, ticket) = (slot as u32, position as u32);
+            let passed = self.tail.wrapping_sub(position) > ahead;
+            match region.claim_of(slot) {
+                Claim::Taken(taken, _) if taken == ticket => {}
+                Claim::Cancelled(taken) if taken == ticket => {}
+                Claim::Queued(taken) if taken == ticket && !passed => {
+                    if region.entry(position).load(Relaxed) != u64::from(slot) {
+                        return Some("an entry of the queue");
+                    }
+                }
+                _ => return Some("who has a request"),
+            }
+        }
+        None
     }
 
     /// Entries that nobody has passed.
@@ -194,14 +233,33 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         self.wake_word().fetch_add(1, SeqCst);
     }
 
+    /// This many workers shall leave before they take another request, even if requests wait; 0
+    /// takes back what was asked before.
+    pub fn shed(&self, count: u64) {
+        self.shed_word().store(count, SeqCst);
+        if count > 0 {
+            self.wake_word().fetch_add(1, SeqCst);
+        }
+    }
+
+    /// A worker has ended, perhaps while it slept. Called before another process gets its number.
+    pub fn ended(&self, worker: Owner) {
+        self.awake(worker);
+    }
+
     /// Asks all workers to leave when nothing is queued any more.
     pub fn close(&self) {
         self.closing().store(1, SeqCst);
         self.wake_word().fetch_add(1, SeqCst);
     }
 
+    /// Whether workers are asked to leave when nothing is queued any more.
+    pub fn is_closing(&self) -> bool {
+        self.closing().load(Acquire) != 0
+    }
+
     fn call_worker(&self) -> bool {
-        if self.sleepers().load(SeqCst) == 0 {
+        if self.sleepers().iter().all(|sleepers| sleepers.load(SeqCst) == 0) {
             return false;
         }
         self.wake_word().fetch_add(1, SeqCst);
@@ -230,6 +288,12 @@ pub enum Work {
 impl<M: AsRef<[AtomicU64]>> Region<M> {
     /// Worker side: takes the oldest request, if there is one.
     pub fn take(&self, me: Owner) -> Work {
+        let leave = |count: u64| count.checked_sub(1);
+        if self.shed_word().load(Relaxed) > 0
+            && self.shed_word().fetch_update(AcqRel, Acquire, leave).is_ok()
+        {
+            return Work::Leave;
+        }
         loop {
             let head = self.head().load(Acquire);
             let waiting = self.tail().load(SeqCst).wrapping_sub(head);
@@ -252,10 +316,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
                 return Work::Request { slot, ticket, thread };
             }
         }
-        let leave = |count: u64| count.checked_sub(1);
-        if self.retire_word().fetch_update(AcqRel, Acquire, leave).is_ok()
-            || self.closing().load(Acquire) != 0
-        {
+        if self.retire_word().fetch_update(AcqRel, Acquire, leave).is_ok() || self.is_closing() {
             return Work::Leave;
         }
         Work::Idle
@@ -264,15 +325,24 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
     /// Worker side: announces that this worker is going to wait on [`Region::wake_word`] for a
     /// value other than the one returned. Look for work once more before waiting, and call
     /// [`Region::awake`] afterwards.
-    pub fn going_to_sleep(&self) -> u32 {
+    pub fn going_to_sleep(&self, me: Owner) -> u32 {
         let sequence = self.wake_word().load(SeqCst) as u32;
-        self.sleepers().fetch_add(1, SeqCst);
+        if let Some((sleepers, bit)) = self.sleeper(me) {
+            sleepers.fetch_or(bit, SeqCst);
+        }
         sequence
     }
 
     /// Worker side: ends what [`Region::going_to_sleep`] announced.
-    pub fn awake(&self) {
-        self.sleepers().fetch_sub(1, SeqCst);
+    pub fn awake(&self, me: Owner) {
+        if let Some((sleepers, bit)) = self.sleeper(me) {
+            sleepers.fetch_and(!bit, SeqCst);
+        }
+    }
+
+    fn sleeper(&self, worker: Owner) -> Option<(&AtomicU64, u64)> {
+        let word = self.sleepers().get(usize::from(worker.index / 64))?;
+        Some((word, 1 << (worker.index % 64)))
     }
 
     /// Worker side: copies the encoded request of a slot out of shared memory.
@@ -308,6 +378,56 @@ mod tests {
                 producer.release(region, slot);
                 None
             }
+        }
+    }
+
+    #[test]
+    fn hardening_13_damage_to_the_queue_is_noticed_and_nothing_else_is_taken_for_it() {
+        type Harm = fn(&Region<Vec<AtomicU64>>, u32);
+        let harms: [(&str, Harm); 9] = [
+            ("a head beyond the tail", |region, _| region.head().store(9999, SeqCst)),
+            ("a head that was moved past", |region, _| region.head().store(2, SeqCst)),
+            ("a tail", |region, _| region.tail().store(0, SeqCst)),
+            ("an entry", |region, _| region.entry(1).store(77, SeqCst)),
+            ("a freed claim", |region, slot| {
+                region.slot(slot).unwrap().claim.store(Claim::Free.encode(), SeqCst);
+            }),
+            ("another ticket", |region, slot| {
+                region.slot(slot).unwrap().claim.store(Claim::Queued(40).encode(), SeqCst);
+            }),
+            ("somebody else's claim", |region, slot| {
+                region.slot(slot).unwrap().claim.store(Claim::Taken(41, ME).encode(), SeqCst);
+            }),
+            ("many that shall leave", |region, _| region.retire(1 << 40)),
+            ("many that shall leave at once", |region, _| region.shed(1 << 40)),
+        ];
+        for (what, harm) in harms {
+            let region = region(4);
+            let mut producer = Producer::new(&region);
+            assert_eq!(producer.damage(&region), None);
+            let first = publish(&region, &mut producer).unwrap();
+            let second = publish(&region, &mut producer).unwrap();
+            assert_eq!(producer.damage(&region), None);
+            assert!(matches!(region.take(ME), Work::Request { .. }));
+            assert_eq!(producer.damage(&region), None, "one was taken");
+            region.retire(3);
+            assert_eq!(producer.damage(&region), None);
+            harm(&region, second.0);
+            assert!(producer.damage(&region).is_some(), "{what}");
+            let _ = first;
+        }
+        let region = region(4);
+        let mut producer = Producer::new(&region);
+        for round in 0..100 {
+            let (slot, ticket) = publish(&region, &mut producer).unwrap();
+            if round % 3 == 0 {
+                assert!(region.cancel(slot, ticket));
+            } else {
+                assert!(matches!(region.take(ME), Work::Request { .. }));
+            }
+            assert_eq!(producer.damage(&region), None);
+            producer.release(&region, slot);
+            assert_eq!(producer.damage(&region), None);
         }
     }
 
@@ -350,6 +470,35 @@ mod tests {
         let (slot, ticket) = first;
         assert_eq!(region.take(ME), Work::Request { slot, ticket, thread: 0 });
         assert!(publish(&region, &mut producer).is_some(), "there is room again");
+    }
+
+    #[test]
+    fn a_worker_that_dies_asleep_is_called_no_more() {
+        let region = region(100);
+        let (mut producer, last) = (Producer::new(&region), Owner { index: 99, incarnation: 1 });
+        let mut is_called = || {
+            let slot = producer.take_slot().unwrap();
+            assert!(region.stage(slot, 0, b"request"));
+            producer.publish(&region, slot).unwrap().1
+        };
+        assert!(!is_called(), "nobody sleeps");
+        region.going_to_sleep(ME);
+        region.going_to_sleep(last);
+        region.ended(ME);
+        assert!(is_called(), "the other one still sleeps");
+        region.ended(last);
+        assert!(!is_called());
+    }
+
+    #[test]
+    fn workers_beyond_what_memory_allows_leave_although_requests_wait() {
+        let region = region(2);
+        let mut producer = Producer::new(&region);
+        let (slot, ticket) = publish(&region, &mut producer).unwrap();
+        region.shed(2);
+        assert_eq!(region.take(ME), Work::Leave);
+        region.shed(0);
+        assert_eq!(region.take(ME), Work::Request { slot, ticket, thread: 0 });
     }
 
     #[test]

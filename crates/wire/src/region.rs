@@ -5,7 +5,8 @@
 //! sides get from the supervisor's messages and never from the region itself.
 //!
 //! ```text
-//! head line      producer's tail │ consumers' head │ wake sequence, sleepers, retire, closing
+//! head line      producer's tail │ consumers' head │ wake sequence │ retire, closing, shed
+//! sleepers       one bit per worker: whether it sleeps
 //! entries        ring of slot numbers, twice as many as there are slots
 //! threads        per router thread: sleeping flag, then one dirty bit per slot
 //! slots          per slot: claim, owner thread, lengths, flags │ written, waiting
@@ -74,6 +75,7 @@ impl Geometry {
 /// Word offsets, derived from a geometry.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
+    sleepers: usize,
     entries: usize,
     threads: usize,
     thread_words: usize,
@@ -88,9 +90,9 @@ struct Layout {
 const TAIL: usize = 0;
 const HEAD: usize = LINE;
 const WAKE: usize = 2 * LINE;
-const SLEEPERS: usize = 2 * LINE + 1;
 const RETIRE: usize = 3 * LINE;
 const CLOSING: usize = 3 * LINE + 1;
+const SHED: usize = 3 * LINE + 2;
 const FIXED: usize = 4 * LINE;
 
 const SLOT_WORDS: usize = 2 * LINE;
@@ -98,7 +100,8 @@ const SLOT_WORDS: usize = 2 * LINE;
 impl Layout {
     fn new(geometry: Geometry) -> Self {
         let slots = geometry.slots as usize;
-        let entries = FIXED;
+        let sleepers = FIXED;
+        let entries = (sleepers + slots.div_ceil(64)).next_multiple_of(LINE);
         let threads = (entries + slots * 2).next_multiple_of(LINE);
         let thread_words = LINE + slots.div_ceil(64).next_multiple_of(LINE);
         let slot_lines = threads + thread_words * geometry.threads as usize;
@@ -107,6 +110,7 @@ impl Layout {
         let responses = requests + slots * request_words;
         let response_words = geometry.response_bytes as usize / 8;
         Layout {
+            sleepers,
             entries,
             threads,
             thread_words,
@@ -180,8 +184,10 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         self.word(WAKE)
     }
 
-    pub(crate) fn sleepers(&self) -> &AtomicU64 {
-        self.word(SLEEPERS)
+    /// One bit for each worker, set while it sleeps. There are at least twice as many as workers.
+    pub(crate) fn sleepers(&self) -> &[AtomicU64] {
+        let start = self.layout.sleepers;
+        &self.memory.as_ref()[start..start + (self.geometry.slots as usize).div_ceil(64)]
     }
 
     pub(crate) fn retire_word(&self) -> &AtomicU64 {
@@ -190,6 +196,10 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
 
     pub(crate) fn closing(&self) -> &AtomicU64 {
         self.word(CLOSING)
+    }
+
+    pub(crate) fn shed_word(&self) -> &AtomicU64 {
+        self.word(SHED)
     }
 
     /// Ring entry for a position; the ring is twice as long as there are slots, because an entry

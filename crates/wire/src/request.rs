@@ -133,11 +133,11 @@ impl Fixed {
 }
 
 /// Decodes `count` parameters from the front of `bytes`; returns what follows them.
-pub fn decode_params(
-    bytes: &[u8],
+pub fn decode_params<'a>(
+    bytes: &'a [u8],
     count: u32,
-    mut each: impl FnMut(&[u8], &[u8]),
-) -> Result<&[u8], Malformed> {
+    mut each: impl FnMut(&'a [u8], &'a [u8]),
+) -> Result<&'a [u8], Malformed> {
     let mut iter = ParamsIter { take: Take(bytes), left: count };
     for (name, value) in &mut iter {
         each(name, value);

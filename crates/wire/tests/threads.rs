@@ -32,7 +32,7 @@ fn next_request(region: &Region<Mapping>, me: Owner) -> Option<(u32, u32)> {
     loop {
         let mut work = region.take(me);
         if work == Work::Idle {
-            let sequence = region.going_to_sleep();
+            let sequence = region.going_to_sleep(me);
             work = region.take(me);
             if work == Work::Idle {
                 let asleep = Instant::now();
@@ -41,7 +41,7 @@ fn next_request(region: &Region<Mapping>, me: Owner) -> Option<(u32, u32)> {
                 let in_time = work == Work::Idle || asleep.elapsed() < LOST;
                 assert!(in_time, "work came and nobody said so");
             }
-            region.awake();
+            region.awake(me);
         }
         match work {
             Work::Request { slot, ticket, thread: 0 } => return Some((slot, ticket)),

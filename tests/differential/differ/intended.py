@@ -163,9 +163,9 @@ TABLE = (
         ("field with tabs around its value",), {"server.HTTP_X_TABS": "a"}, topic=SEEN,
     ),
     Intended(
-        "There are `apache_response_headers()` and `headers_send()`, and no `fpm_get_status()`",
-        "Scripts use the first two where they exist; the control API tells more than the third.",
-        ("functions",), {"apache_response_headers": "true", "headers_send": "true", "fpm_get_status": "false"}, topic=SEEN,
+        "There are `apache_response_headers()` and `headers_send()`",
+        "Scripts use them where they exist.",
+        ("functions",), {"apache_response_headers": "true", "headers_send": "true"}, topic=SEEN,
     ),
     Intended(
         "`getenv('PATH_INFO')` is absent where there is none", "As in `$_SERVER`.",

@@ -179,11 +179,66 @@ fn landmarks_are_what_every_accepted_text_has() {
     assert_eq!(landmarks(&["/a", "/%62", "!/c"]), "whole /a /b");
     assert_eq!(landmarks(&["/a", "/b*", "/c*d"]), "start /a /b /c");
     assert_eq!(landmarks(&["/a", "*.b", "/c*d"]), "end /a .b d");
-    for none in [&[][..], &["!/a"], &["~^/a"], &["*"], &["/a*", "*b"], &["/a", "~b"]] {
+    for none in [&[][..], &["!/a"], &["~/a"], &["*"], &["/a*", "*b"], &["/a", "~b"]] {
         assert_eq!(landmarks(none), "none", "{none:?}");
     }
     let header = Pattern::parse("a", Subject::Header).expect("a pattern");
     let mut patterns = Patterns::default();
     patterns.push(header);
     assert_eq!(patterns.landmarks(), None, "upper and lower case are the same");
+}
+
+#[test]
+fn anchored_expressions_demand_a_start_or_an_end() {
+    let landmarks = |text: &str| {
+        let mut patterns = Patterns::default();
+        patterns.push(Pattern::parse(text, Subject::Uri).expect(text));
+        patterns.landmarks().map(|landmarks| {
+            let texts: Vec<_> = { landmarks.texts() }.map(String::from_utf8_lossy).collect();
+            let start = matches!(landmarks, Landmarks::Start(_));
+            format!("{}{}", if start { '^' } else { '$' }, texts.join("|"))
+        })
+    };
+    for (text, expected) in [
+        (
+            "~^/blog/[0-9]+",
+            Some(
+                "^/blog/0|/blog/1|/blog/2|/blog/3|/blog/4|/blog/5|/blog/6|/blog/7|/blog/8|/blog/9",
+            ),
+        ),
+        ("~^/(a|bc)/", Some("^/a/|/bc/")),
+        (r"~^/a\.b*", Some("^/a.b|/a.")),
+        (r"~\.(php|phtml)$", Some("$.php|.phtml")),
+        (r"~^/x.*\.gif$", Some("^/x")),
+        ("~/blog", None),
+        ("~^", None),
+        ("~^/?a", Some("^/a|a")),
+        ("~^/a|b", None),
+        ("~(?m)^/a", None),
+        ("!~^/a", None),
+    ] {
+        assert_eq!(landmarks(text).as_deref(), expected, "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_an_expression_finds_has_its_landmarks(
+        expression in r"\^?[ab]{0,2}([*+?]|\(a\|b[*]?\)|\[ab\]|\.|\\\.)?[ab|]{0,2}\$?",
+        text in "[ab.]{0,5}",
+    ) {
+        let Ok(pattern) = Pattern::parse(&format!("~{expression}"), Subject::Uri) else {
+            return Ok(());
+        };
+        let mut patterns = Patterns::default();
+        patterns.push(pattern);
+        if patterns.matches(text.as_bytes()) && let Some(landmarks) = patterns.landmarks() {
+            let has = |landmark: &[u8]| match &landmarks {
+                Landmarks::Whole(_) => text.as_bytes() == landmark,
+                Landmarks::Start(_) => text.as_bytes().starts_with(landmark),
+                Landmarks::End(_) => text.as_bytes().ends_with(landmark),
+            };
+            prop_assert!(landmarks.texts().any(has), "{} {} {:?}", expression, text, landmarks);
+        }
+    }
 }

@@ -49,7 +49,7 @@ fn fields_arguments_and_cookies_are_variables() {
 #[test]
 fn a_dollar_sign_without_a_name_is_refused_where_it_stands() {
     for (text, offset) in
-        [("$", 0), ("a$$uri", 1), ("$uri$1", 4), ("${", 0), ("${uri", 0), ("x${}", 1), ("é$-", 2)]
+        [("$", 0), ("a$$uri", 1), ("$uri$.", 4), ("${", 0), ("${uri", 0), ("x${}", 1), ("é$-", 2)]
     {
         assert_eq!(Template::parse(text), Err(TemplateError::NoName { offset }), "{text}");
     }
@@ -102,4 +102,26 @@ proptest::proptest! {
         let _ = Template::parse(&text);
         let _ = Template::parse(&braces);
     }
+}
+
+#[test]
+fn groups_are_named_by_one_digit_or_by_their_name() {
+    let mut patterns = crate::Patterns::default();
+    let text = "~^/(?P<section>[a-z]+)/(.*)$";
+    patterns.push(crate::Pattern::parse(text, crate::Subject::Uri).expect(text));
+    let groups = Groups::new(Some(&patterns), None);
+    let read = |text: &str| Template::parse_with(text, &groups).map(|template| template.parts);
+    let number = |n| Part::Variable(Variable::Capture(Group::Number(n)));
+    assert_eq!(read("$10${2}x"), Ok(vec![number(1), literal("0"), number(2), literal("x")]));
+    let name = Part::Variable(Variable::Capture(Group::Name("section".to_owned())));
+    assert_eq!(read("${section}"), Ok(vec![name]));
+    for (text, problem) in [
+        ("$0", "has \"$0\", and the groups are numbered from 1 to 2"),
+        ("$3", "has \"$3\", and the groups are numbered from 1 to 2"),
+        ("$sections", "Unknown variable \"$sections\""),
+    ] {
+        assert_eq!(read(text).expect_err(text).to_string(), problem);
+    }
+    let problem = Template::parse("$1").expect_err("no groups").to_string();
+    assert_eq!(problem, "has \"$1\", and no regular expression here has a group");
 }

@@ -104,7 +104,6 @@ fn isolation_is_read() {
 #[test]
 fn what_no_version_has_is_refused_by_name() {
     for (document, path) in [
-        (json!({"listeners": {"*:80": {"pass": "routes", "tls": {}}}}), "/listeners/*:80/tls"),
         (json!({"settings": {"js_module": "x"}}), "/settings/js_module"),
         (json!({"settings": {"telemetry": {}}}), "/settings/telemetry"),
     ] {

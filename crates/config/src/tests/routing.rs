@@ -114,6 +114,33 @@ fn an_action_may_rewrite_and_set_fields() {
 }
 
 #[test]
+fn a_status_page_and_a_ping_name_an_application_as_a_whole() {
+    let read = |action: Value| {
+        let applications = json!({"a b": {"type": "php", "targets": {"t": {"root": "/"}}}});
+        let document = json!({"routes": [{"action": action}], "applications": applications});
+        Config::from_value(document).map(|config| config.routes[0].steps[0].action.kind.clone())
+    };
+    let kind = read(json!({"status": "applications/a%20b"}));
+    assert!(matches!(kind, Ok(ActionKind::Status(name)) if name == "a b"));
+    let pong = |action| match read(action) {
+        Ok(ActionKind::Ping(ping)) => ping.response,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(pong(json!({"ping": "applications/a b"})), "pong");
+    assert_eq!(pong(json!({"ping": "applications/a b", "response": "here"})), "here");
+    for (action, message) in [
+        (json!({"status": "applications/c"}), "there is no application \"c\""),
+        (json!({"status": "applications/a b/t"}), "must name an application as a whole"),
+        (json!({"ping": "routes"}), "must name an application as a whole"),
+        (json!({"status": "applications/a b", "response": "x"}), "response"),
+        (json!({"status": "applications/a b", "return": 200}), "it must have just one of"),
+    ] {
+        let line = read(action).unwrap_err().to_string();
+        assert!(line.contains(message), "{line}");
+    }
+}
+
+#[test]
 fn response_fields_cannot_break_the_response() {
     for (fields, message) in [
         (json!({"": "x"}), "must be the name of a header field"),
@@ -173,9 +200,9 @@ fn an_upstream_has_servers_with_weights() {
     let weights: Vec<f64> =
         config.upstreams[0].servers.iter().map(|server| server.weight).collect();
     assert_eq!(weights, [1.0, 0.5]);
-    assert_eq!((config.upstreams[0].tries, config.upstreams[0].keepalive), (1, 0));
+    assert_eq!((config.upstreams[0].tries, config.upstreams[0].keepalive), (None, 0));
     let config = read(json!({"upstreams": {"u": {"servers": {}, "tries": 3, "keepalive": 16}}}));
-    assert_eq!((config.upstreams[0].tries, config.upstreams[0].keepalive), (3, 16));
+    assert_eq!((config.upstreams[0].tries, config.upstreams[0].keepalive), (Some(3), 16));
     for (upstream, message) in [
         (json!({}), "/upstreams/u: \"servers\" is missing"),
         (json!({"servers": {"x": {}}}), "/upstreams/u/servers/x: \"x\" is no address"),
@@ -248,16 +275,38 @@ fn actions_say_who_may_come() {
 }
 
 #[test]
-fn error_pages_are_files_by_status() {
+fn error_pages_are_files_or_actions_by_status() {
     let mut config = read(action(json!({"return": 404, "error_pages": {"404": "/e/404.html"}})));
     let pages = config.routes.remove(0).steps.remove(0).action.error_pages;
-    assert_eq!(pages, [ErrorPage { status: 404, file: "/e/404.html".into() }]);
+    let [ErrorPage { status: 404, source: PageSource::File(file) }] = pages.as_slice() else {
+        panic!("{pages:?}")
+    };
+    assert_eq!(file.to_str(), Some("/e/404.html"));
+    let page = json!({"action": {"rewrite": "/404.php", "return": 200}, "keep_status": false});
+    let pages = read_action(json!({"return": 404, "error_pages": {"503": page}})).error_pages;
+    let [ErrorPage { status: 503, source: PageSource::Action { action: by, keep_status: false } }] =
+        pages.as_slice()
+    else {
+        panic!("{pages:?}")
+    };
+    assert!(by.rewrite.is_some());
     for (pages, message) in [
         (json!({"200": "/a"}), "\"200\" must be a status code from 400 to 599"),
         (json!({"+404": "/a"}), "must be a status code"),
         (json!({"404": "a.html"}), "must be the name of a file that starts with \"/\""),
         (json!({"404": "/"}), "must be the name of a file"),
-        (json!({"404": {}}), "must be a string, but is an object"),
+        (json!({"404": 1}), "must be the name of a file, or an object with \"action\", but"),
+        (json!({"404": {}}), "\"action\" is missing"),
+        (json!({"404": {"action": {}}}), "/routes/0/action/error_pages/404/action: one of"),
+        (json!({"404": {"action": {"return": 1, "error_pages": {"404": "/"}}}}), "name of a file"),
+        (
+            json!({"404": {"action": {"return": 1, "error_pages": {"404": "/a"}}}}),
+            "must not have \"error_pages\", as it is for an error itself",
+        ),
+        (
+            json!({"404": {"action": {"return": 1}, "keep_statu": 1}}),
+            "did you mean \"keep_status\"?",
+        ),
     ] {
         let line = refusal(action(json!({"return": 404, "error_pages": pages})));
         assert!(line.contains(message), "{line}");
@@ -284,4 +333,74 @@ fn cors_names_its_origins() {
         let line = refusal(cors(value));
         assert!(line.contains(message), "{line}");
     }
+}
+
+#[test]
+fn captures_can_be_named_in_the_action_of_their_step() {
+    let step = |conditions: Value, action: Value| json!({"routes": [{"match": conditions, "action": action}]});
+    let captures = |value: Value| read(value).routes.remove(0).steps.remove(0).captures;
+    let uri = json!({"uri": "~^/(?P<section>[a-z]+)/(.*)$"});
+    for action in [
+        json!({"rewrite": "/$2", "pass": "routes"}),
+        json!({"return": 301, "location": "/$section"}),
+        json!({"share": "/www/$1/$2"}),
+        json!({"share": "/www$uri", "chroot": "/www/$1"}),
+        json!({"return": 200, "response_headers": {"X-Section": "$section"}}),
+        json!({"pass": "applications/$1"}),
+        json!({"share": "/www$uri", "fallback": {"return": 301, "location": "/$1"}}),
+    ] {
+        assert!(captures(step(uri.clone(), action.clone())), "{action}");
+    }
+    assert!(!captures(step(uri.clone(), json!({"share": "/www$uri"}))));
+    assert!(captures(step(json!({"host": r"~^(\w+)\."}), json!({"share": "/www/$1"}))));
+}
+
+#[test]
+fn captures_that_no_expression_of_the_step_has_are_refused() {
+    let step = |conditions: Value, template: &str| {
+        refusal(json!({"routes": [
+            {"match": {"uri": "~(a)(b)"}, "action": {"pass": "routes"}},
+            {"match": conditions, "action": {"return": 301, "location": template}},
+        ]}))
+    };
+    for (conditions, template, message) in [
+        (json!({}), "/$1", "/routes/1/action/location: \"location\" has \"$1\", and no regular"),
+        (json!({"uri": "/a*"}), "/$1", "captured by a regular expression of \"uri\" or \"host\""),
+        (json!({"uri": "!~(a)"}), "/$1", "no regular expression here has a group"),
+        (json!({"query": "~(a)"}), "/$1", "no regular expression here has a group"),
+        (json!({"uri": "~(a)"}), "/$2", "are numbered from 1 to 1"),
+        (json!({"uri": "~(?P<host>a)"}), "/$host", "a variable and also a group's name"),
+        (json!({"uri": "~(?P<section>a)"}), "/$sektion", "did you mean \"$section\"?"),
+    ] {
+        let line = step(conditions, template);
+        assert!(line.contains(message), "{line}");
+    }
+    let line = refusal(json!({"access_log": {"path": "/a", "format": "$1"}}));
+    assert!(line.contains("/access_log/format: "), "{line}");
+}
+
+#[test]
+fn candidates_of_a_share_are_paths() {
+    let read = |list: Value| match read_action(json!({"share": "/www$uri", "try": list})).kind {
+        ActionKind::Share(share) => share.candidates,
+        other => panic!("{other:?}"),
+    };
+    let list = read(json!(["$uri", "$uri/", "/index.php"]));
+    assert_eq!(list.iter().map(|c| c.directory).collect::<Vec<_>>(), [false, true, false]);
+    assert_eq!(read(json!("$uri")).len(), 1);
+    let refused = |share: &str, list: Value| refusal(action(json!({"share": share, "try": list})));
+    for (list, message) in [
+        (json!([]), "/routes/0/action/try: \"try\" must have at least one element"),
+        (json!(["$uri", "=404"]), "/routes/0/action/try/1: element 1 must be a path that starts"),
+        (json!(["@app"]), "{\"pass\": \"routes/name\"}"),
+        (json!(["$uri", "/index.php?$args"]), "scripts get the query of the request"),
+        (json!(["/$nothing"]), "Unknown variable"),
+        (json!([1]), "must be a string"),
+    ] {
+        let line = refused("/www$uri", list);
+        assert!(line.contains(message), "{line}");
+    }
+    let line = refused("/www/index.html", json!(["$uri"]));
+    assert!(line.contains("the place of \"$uri\" in \"share\", which has none"), "{line}");
+    assert!(refusal(action(json!({"return": 200, "try": ["$uri"]}))).contains("unknown key"));
 }

@@ -16,7 +16,7 @@ use howdah_sys::shm::{self, Mapping};
 use howdah_sys::{futex, signals};
 use howdah_wire::frame::{Done, Head, Kind, Log};
 use howdah_wire::messages::{
-    ApplicationSpec, Exit, FromPrototype, MAX_MESSAGE, ToPrototype, ToWorker,
+    ApplicationSpec, Exit, FromPrototype, Isolation, MAX_MESSAGE, ToPrototype, ToWorker, Usage,
 };
 use howdah_wire::queue::{Claim, Owner, Producer};
 use howdah_wire::region::{Geometry, Region};
@@ -63,6 +63,9 @@ pub fn spec() -> ApplicationSpec {
         stdout: None,
         stderr: None,
         requests: 0,
+        memory: 0,
+        rlimits: Vec::new(),
+        isolation: Isolation::default(),
         geometry: Geometry {
             slots: 8,
             threads: 1,
@@ -190,6 +193,15 @@ impl Application {
         }
         match self.receive() {
             (FromPrototype::Died { worker, pid, status }, _) => (worker, pid, status),
+            (other, _) => panic!("{other:?}"),
+        }
+    }
+
+    /// What the workers cost, and what PHP lets a script allocate.
+    pub fn measure(&mut self) -> (Vec<Usage>, Option<u64>) {
+        self.tell(&ToPrototype::Measure {});
+        match self.receive() {
+            (FromPrototype::Measured { workers, memory_limit, .. }, _) => (workers, memory_limit),
             (other, _) => panic!("{other:?}"),
         }
     }
@@ -493,6 +505,7 @@ impl Pending {
                 let log = Log::decode(payload).unwrap();
                 answer.log.push((log.severity, String::from_utf8_lossy(log.message).into_owned()));
             }
+            Kind::Status => panic!("only the router knows"),
             Kind::Descriptors => {
                 let Claim::Taken(ticket, owner) = application.region.claim_of(self.slot) else {
                     panic!("nobody has the slot")

@@ -6,10 +6,9 @@
 use std::collections::HashMap;
 use std::hint::black_box;
 
+use howdah_config::base64;
 use md5::Md5;
 use sha1::{Digest, Sha1};
-
-use super::base64;
 
 /// A password hash.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,7 +9,6 @@
 //!
 //! A name that does not exist takes as long as one that does, and nothing tells them apart.
 
-mod base64;
 mod htpasswd;
 
 use std::collections::HashMap;
@@ -219,7 +218,7 @@ fn credentials(request: &Request) -> Option<(Vec<u8>, Vec<u8>)> {
     if !scheme.eq_ignore_ascii_case(b"basic ") {
         return None;
     }
-    let mut name = base64::decode(rest.trim_ascii())?;
+    let mut name = howdah_config::base64::decode(rest.trim_ascii())?;
     let colon = memchr::memchr(b':', &name)?;
     let password = name.split_off(colon + 1);
     name.truncate(colon);

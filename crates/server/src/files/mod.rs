@@ -40,9 +40,10 @@ use self::conditional::Conditions;
 use self::load::{Load, Resource};
 use self::look::{Look, Target};
 use self::precompressed::AcceptEncoding;
-use crate::message::Request;
+use crate::message::{Request, Response};
 
 pub use self::outcome::{Outcome, Reason, ScriptPath};
+pub use self::reply::directory as redirect_to_directory;
 pub use self::resolve::Opener;
 pub use self::share::{Options, Place, Share};
 
@@ -134,6 +135,29 @@ impl Files {
         request: &Request,
         now: Now,
     ) -> Outcome {
+        self.serve_or(share, place, request, now, redirect_to_directory)
+    }
+
+    /// As [`Files::serve_at`], but a directory is found only by a path with a slash at its end.
+    pub fn serve_file_at(
+        &self,
+        share: &Share,
+        place: Place<'_>,
+        request: &Request,
+        now: Now,
+    ) -> Outcome {
+        self.serve_or(share, place, request, now, |_| None)
+    }
+
+    /// `redirect` answers for a directory that lacks its slash.
+    fn serve_or(
+        &self,
+        share: &Share,
+        place: Place<'_>,
+        request: &Request,
+        now: Now,
+        redirect: fn(&Request) -> Option<Response>,
+    ) -> Outcome {
         let reads = matches!(&*request.method, b"GET" | b"HEAD");
         if !reads && !share.options().scripts {
             return Outcome::Missing(Reason::MethodNotAllowed);
@@ -145,31 +169,9 @@ impl Files {
                 Outcome::Missing(Reason::MethodNotAllowed)
             }
             Found::File(resource) => self.answer(&resource, request, now),
-            Found::Other(Finding::Directory) if request.path.ends_with(b"/") => {
-                self.directory_at(share, place, request, now)
+            Found::Other(Finding::Directory) => {
+                redirect(request).map_or(Outcome::Missing(Reason::NotFound), Outcome::Response)
             }
-            Found::Other(Finding::Directory) => match reply::directory(request) {
-                Some(response) => Outcome::Response(response),
-                None => Outcome::Missing(Reason::NotFound),
-            },
-        }
-    }
-
-    /// A share without variables can name a directory itself; then there is no slash to add to
-    /// the request's path, and the directory's index is meant.
-    fn directory_at(
-        &self,
-        share: &Share,
-        place: Place<'_>,
-        request: &Request,
-        now: Now,
-    ) -> Outcome {
-        let path = [place.path, b"/"].concat();
-        match self.find(share, &Place { path: &path, ..place }, request, now) {
-            Found::File(resource) => self.answer(&resource, request, now),
-            Found::Other(Finding::Script(script)) => Outcome::Script(script),
-            Found::Other(Finding::Missing(reason)) => Outcome::Missing(reason),
-            Found::Other(Finding::Directory) => Outcome::Missing(Reason::NotFound),
         }
     }
 

@@ -47,9 +47,9 @@ pub(super) fn file(
 }
 
 /// The redirect that gives a directory its slash. The location starts with the one slash that
-/// the request's path starts with, so it never names another host; `None` if the path does not
-/// have that form.
-pub(super) fn directory(request: &Request) -> Option<Response> {
+/// the request's path starts with, so it never names another host (of `/` it makes `//`, which names
+/// none); `None` if the path does not have that form.
+pub fn directory(request: &Request) -> Option<Response> {
     if !request.path.starts_with(b"/") || request.path.starts_with(b"//") {
         return None;
     }

@@ -115,9 +115,11 @@ pub(super) fn request(
         version: Version::Http11,
         host: Bytes::from_static(b"example.com"),
         fields: Fields::from_pairs(fields.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes()))),
-        connection: Arc::new(ConnectionInfo { peer: None, local: None, tls: false }),
+        connection: Arc::new(ConnectionInfo::default()),
         user: None,
         id: 1,
+        error: None,
+        captures: Default::default(),
     }
 }
 
@@ -237,22 +239,23 @@ fn a_directory_without_slash_is_redirected_within_the_site() {
 }
 
 #[test]
-fn a_share_that_names_a_directory_itself_shows_its_index() {
+fn a_share_that_names_a_directory_itself_shows_its_index_if_it_ends_with_a_slash() {
     let site = Site::plain();
     site.write("d/index.html", "index");
-    let place = Place { path: b"/d", ..site.share.place(b"/") };
-    let serve = |path: &'static str| {
-        site.files.serve_at(
-            &site.share,
-            place,
-            &request("GET", path.as_bytes(), b"", &[]),
-            site.now,
-        )
+    let serve = |place: &'static str, path: &'static str| {
+        let place = Place { path: place.as_bytes(), ..site.share.place(b"/") };
+        let request = request("GET", path.as_bytes(), b"", &[]);
+        match site.files.serve_at(&site.share, place, &request, site.now) {
+            Outcome::Response(response) => Answer::of(response),
+            outcome => panic!("{outcome:?}"),
+        }
     };
-    let Outcome::Response(response) = serve("/any/") else { panic!() };
-    assert_eq!(Answer::of(response).body, b"index");
-    let Outcome::Response(response) = serve("/any") else { panic!() };
-    assert_eq!(Answer::of(response).field("location"), "/any/");
+    assert_eq!(serve("/d/", "/any/").body, b"index");
+    assert_eq!(serve("/d/", "/any").body, b"index");
+    // Without one it is as in Unit.
+    assert_eq!(serve("/d", "/any").field("location"), "/any/");
+    assert_eq!(serve("/d", "/any/").field("location"), "/any//");
+    assert_eq!(serve("/d", "/").field("location"), "//");
 }
 
 #[test]

@@ -7,11 +7,17 @@ use std::ops::Range;
 /// `None` if the whole is no `uri-host [ ":" port ]` (RFC 9110, 7.2).
 ///
 /// An empty authority is an empty host. User information, percent signs, bytes outside ASCII and
-/// empty labels within a name are refused: they serve only to be read in two ways.
-pub fn host(authority: &[u8]) -> Option<Range<usize>> {
+/// empty labels within a name are refused: they serve only to be read in two ways. Unless the
+/// reading is `strict`, what Unit and nginx take is a host as well, whatever its characters: all
+/// but what could lead elsewhere in a file name or end the line.
+pub fn host(authority: &[u8], strict: bool) -> Option<Range<usize>> {
     if authority.is_empty() {
         return Some(0..0);
     }
+    exact(authority).or_else(|| if strict { None } else { lenient(authority) })
+}
+
+fn exact(authority: &[u8]) -> Option<Range<usize>> {
     let (end, port) = if authority.first() == Some(&b'[') {
         let close = memchr::memchr(b']', authority)?;
         std::str::from_utf8(authority.get(1..close)?).ok()?.parse::<Ipv6Addr>().ok()?;
@@ -29,6 +35,18 @@ pub fn host(authority: &[u8]) -> Option<Range<usize>> {
         number?;
     }
     Some(0..end)
+}
+
+/// Reads as [`exact`] what that takes.
+fn lenient(authority: &[u8]) -> Option<Range<usize>> {
+    let illegal = |byte: &u8| matches!(byte, 0..=b' ' | b'/' | 0x7f);
+    if authority.iter().any(illegal) || authority.windows(2).any(|pair| pair == b"..") {
+        return None;
+    }
+    let literal = memchr::memchr(b']', authority).filter(|_| authority.first() == Some(&b'['));
+    let port = memchr::memchr(b':', authority);
+    let host = &authority[..literal.map(|end| end + 1).or(port).unwrap_or(authority.len())];
+    Some(0..host.strip_suffix(b".").unwrap_or(host).len())
 }
 
 /// Length of a name without the dot that may end it; `None` if it is no name.
@@ -50,7 +68,7 @@ mod tests {
     use super::*;
 
     fn read(authority: &str) -> Option<&str> {
-        host(authority.as_bytes()).map(|range| &authority[range])
+        host(authority.as_bytes(), true).map(|range| &authority[range])
     }
 
     #[test]
@@ -66,6 +84,28 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(read(authority), Some(expected), "{authority:?}");
+        }
+    }
+
+    #[test]
+    fn a_lenient_reading_takes_any_characters_but_not_where_they_lead_elsewhere() {
+        let read = |authority: &'static str| {
+            host(authority.as_bytes(), false).map(|range| &authority[range])
+        };
+        for (authority, expected) in [
+            ("example.com.:80", "example.com"),
+            ("#foo?bar", "#foo?bar"),
+            ("a@b:x", "a@b"),
+            ("a%2e%2e:99999:1", "a%2e%2e"),
+            ("\u{e9}.", "\u{e9}"),
+            ("[::1]:x", "[::1]"),
+            ("[g", "[g"),
+            (".", ""),
+        ] {
+            assert_eq!(read(authority), Some(expected), "{authority:?}");
+        }
+        for authority in ["a/b", "..", "a..b", "a:..", " ", "a b", "a\t", "a\0", "a\u{7f}"] {
+            assert_eq!(read(authority), None, "{authority:?}");
         }
     }
 

@@ -1,10 +1,17 @@
 //! The state of a connection that all its parts share: socket, what came, what goes, the timer.
+//!
+//! What matters only between the first byte of a request and the last of its answer is lent by
+//! the thread ([`Work`]), as most connections wait for most of their life.
 
+use std::cell::Cell;
 use std::io;
+use std::ops::{Deref, DerefMut};
+use std::sync::LazyLock;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::server::TlsStream;
 
 use super::head::{Scan, Scanned};
 use super::read::Input;
@@ -30,18 +37,70 @@ impl Io for TcpStream {
 
 impl Io for UnixStream {}
 
+impl<S: AsyncRead + AsyncWrite + Unpin> Io for TlsStream<S> {}
+
 /// See the module. Parts borrow it for the time of a poll, never across an await.
 pub(super) struct Core<I> {
     pub io: I,
     pub input: Input,
-    pub scan: Scan,
-    pub out: Output,
     pub timer: Timer,
     /// How the client left, if it did.
     pub gone: Option<Gone>,
+    pub work: Lent,
+}
+
+/// Where reading and sending are.
+#[derive(Default)]
+pub(super) struct Work {
+    pub scan: Scan,
+    pub out: Output,
     /// The client's speed in taking what goes out, and the wait for it.
     pub send_pace: Pace,
     pub send_wait: Wait,
+}
+
+impl Work {
+    /// The client took `bytes`.
+    pub fn has_sent(&mut self, bytes: usize) {
+        self.send_wait.over(&mut self.send_pace, bytes);
+    }
+}
+
+thread_local! {
+    static SPARE: Cell<Option<Box<Work>>> = const { Cell::new(None) };
+}
+
+/// What a connection without work has.
+static NONE: LazyLock<Work> = LazyLock::new(Work::default);
+
+/// The [`Work`] of a connection: borrowed when it is first changed.
+#[derive(Default)]
+pub(super) struct Lent(Option<Box<Work>>);
+
+impl Lent {
+    /// Gives it back if everything has been sent. Nothing may have come that is not used.
+    pub fn give_back(&mut self) {
+        if self.0.as_ref().is_some_and(|work| work.out.is_empty())
+            && let Some(mut work) = self.0.take()
+        {
+            *work = Work::default();
+            SPARE.set(Some(work));
+        }
+    }
+}
+
+impl Deref for Lent {
+    type Target = Work;
+
+    fn deref(&self) -> &Work {
+        self.0.as_deref().unwrap_or_else(|| &NONE)
+    }
+}
+
+impl DerefMut for Lent {
+    fn deref_mut(&mut self) -> &mut Work {
+        self.0.get_or_insert_with(|| SPARE.take().unwrap_or_default())
+    }
 }
 
 impl<I: Io> Core<I> {
@@ -49,18 +108,18 @@ impl<I: Io> Core<I> {
         Core {
             io,
             input: Input::default(),
-            scan: Scan::default(),
-            out: Output::default(),
             timer: Timer::default(),
             gone: None,
-            send_pace: Pace::default(),
-            send_wait: Wait::default(),
+            work: Lent::default(),
         }
     }
 
     /// Looks for a head in what has come.
     pub fn scan(&mut self, limits: &Limits) -> Scanned {
-        self.scan.advance(self.input.as_bytes(), limits)
+        match self.input.as_bytes() {
+            [] => Scanned::Partial,
+            input => self.work.scan.advance(input, limits),
+        }
     }
 
     /// Reads once; 0 at the end. A failed or ended connection gives the same again.
@@ -96,12 +155,12 @@ impl<I: Io> Core<I> {
     pub fn poll_flush(&mut self, cx: &mut Context<'_>, limits: &Limits) -> Poll<io::Result<()>> {
         loop {
             if self.gone == Some(Gone::Reset) {
-                self.out.clear();
+                self.work.out.clear();
                 return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
             }
-            match self.out.poll_write(&mut self.io, cx) {
+            match self.work.out.poll_write(&mut self.io, cx) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Ok(())),
-                Poll::Ready(Ok(sent)) => self.send_wait.over(&mut self.send_pace, sent),
+                Poll::Ready(Ok(sent)) => self.work.has_sent(sent),
                 Poll::Ready(Err(_)) => self.gone = Some(Gone::Reset),
                 Poll::Pending => ready!(self.poll_send_limit(cx, limits)),
             }
@@ -110,14 +169,15 @@ impl<I: Io> Core<I> {
 
     /// Whether some of a head has come.
     pub fn has_begun(&self) -> bool {
-        self.input.as_bytes().len() > self.scan.start()
+        self.input.as_bytes().len() > self.work.scan.start()
     }
 
     /// While the client takes nothing: ready when it has had its time. The connection is given
     /// up then.
     pub fn poll_send_limit(&mut self, cx: &mut Context<'_>, limits: &Limits) -> Poll<()> {
-        let pace = self.send_pace;
+        let pace = self.work.send_pace;
         let deadline = self
+            .work
             .send_wait
             .deadline(|| pace.patience(limits.send_timeout, limits.min_rate, limits.grace));
         ready!(self.timer.poll(cx, deadline));

@@ -27,6 +27,11 @@ pub(super) fn line() -> [u8; LEN] {
     })
 }
 
+/// The field's value for now.
+pub(crate) fn value() -> [u8; LEN - 6] {
+    line().last_chunk().copied().unwrap_or([b' '; LEN - 6])
+}
+
 fn format_line(second: i64) -> [u8; LEN] {
     // A clock set before 1970 gives the start of 1970; one past the year 9999, its end.
     let second = u64::try_from(second).unwrap_or(0).min(253_402_300_799);

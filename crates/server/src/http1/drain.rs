@@ -47,6 +47,11 @@ impl Drain {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    /// Whether this is the same signal.
+    pub fn is(&self, other: &Drain) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Number of connections now.
     pub fn connections(&self) -> usize {
         self.0.count.get()
@@ -78,7 +83,7 @@ impl Draining {
     }
 
     /// As [`Draining::started`]; if not, the task is woken when it is.
-    pub(super) fn poll(&self, cx: &mut Context<'_>) -> bool {
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> bool {
         if self.started() {
             return true;
         }

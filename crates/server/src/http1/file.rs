@@ -102,10 +102,10 @@ async fn send_head<I: Io>(sender: &Sender<'_, I>) -> Result<(), Cut> {
     poll_fn(|cx| {
         let core = &mut *sender.core.borrow_mut();
         let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
-        while !core.out.head().is_empty() {
+        while !core.work.out.head().is_empty() {
             let send = |tcp: &TcpStream, head: &[u8]| Ok(rustix::net::send(tcp, head, flags)?);
             let sent = ready!(poll_socket(core, cx, sender.limits, send))?;
-            core.out.advance(sent);
+            core.work.out.advance(sent);
         }
         Poll::Ready(Ok(()))
     })
@@ -134,7 +134,7 @@ async fn send_piece<I: Io>(
                 return Poll::Ready(Err(Cut::Body));
             }
             offset += sent;
-            core.out.passed(sent);
+            core.work.out.passed(sent);
             sender.sent += sent;
         }
         Poll::Ready(Ok(()))
@@ -152,7 +152,9 @@ fn poll_socket<I: Io>(
     loop {
         let Some(tcp) = core.io.tcp() else { return Poll::Ready(Err(Cut::Client)) };
         let result = match tcp.poll_write_ready(cx) {
-            Poll::Ready(Ok(())) => tcp.try_io(Interest::WRITABLE, || send(tcp, core.out.head())),
+            Poll::Ready(Ok(())) => {
+                tcp.try_io(Interest::WRITABLE, || send(tcp, core.work.out.head()))
+            }
             Poll::Ready(Err(error)) => Err(error),
             Poll::Pending => {
                 ready!(core.poll_send_limit(cx, limits));
@@ -161,7 +163,7 @@ fn poll_socket<I: Io>(
         };
         let error = match result {
             Ok(sent) => {
-                core.send_wait.over(&mut core.send_pace, sent);
+                core.work.has_sent(sent);
                 return Poll::Ready(Ok(sent));
             }
             Err(error) => error,
@@ -181,7 +183,7 @@ fn poll_socket<I: Io>(
 }
 
 /// Reads up to `len` bytes, at least one.
-async fn read(file: &Arc<File>, offset: u64, len: usize) -> Result<Bytes, Cut> {
+pub(crate) async fn read(file: &Arc<File>, offset: u64, len: usize) -> Result<Bytes, Cut> {
     let mut buffer = vec![0; len];
     let now = preadv2(&**file, &mut [IoSliceMut::new(&mut buffer)], offset, ReadWriteFlags::NOWAIT);
     let count = match now {

@@ -6,14 +6,18 @@
 //! 2. [`Head::parse`] reads the complete head: request line, fields, what the fields say about
 //!    framing and persistence, target. Names and values stay slices of the buffer.
 //!
-//! Strict (RFC 9112): names are tokens directly before the colon, no value goes over several
+//! As RFC 9112 has it: names are tokens directly before the colon, no value goes over several
 //! lines, no control byte is in one. A line may end in LF alone, as 2.2 permits and as nginx and
 //! Unit have it, unless the body is chunked: that is how requests are smuggled past a proxy that
-//! reads such a line as part of the one before. Nothing here reads a clock or a socket.
+//! reads such a line as part of the one before. What [`Limits::strict`] says decides whether a
+//! request needs a host and whether spaces may stand in its target; those are escaped here, so
+//! that nothing further on meets one. Nothing here reads a clock or a socket.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use howdah_config::Captures;
 use memchr::{memchr, memchr_iter};
 
 use super::authority;
@@ -21,7 +25,7 @@ use super::framing::{BodyLength, content_length, is_token};
 use super::refusal::Refusal;
 use super::target::{Path, Target, TargetError};
 use crate::limits::Limits;
-use crate::message::{Fields, Version};
+use crate::message::{ConnectionInfo, Fields, Request, Version};
 
 /// What the start of the bytes received is.
 #[derive(Debug)]
@@ -204,7 +208,7 @@ impl Head {
                 if let (KnownName::Host, Some(authority)) = (which, form.authority.clone()) {
                     // The authority of an absolute target counts in its stead, for all that
                     // look at the fields later (RFC 9112, 3.2.2).
-                    authority::host(bytes).ok_or(Refusal::Host)?;
+                    authority::host(bytes, limits.strict).ok_or(Refusal::Host)?;
                     value = authority;
                 }
                 known.take(which, bytes, value.clone())?;
@@ -223,15 +227,14 @@ impl Head {
         if known.expects_more && version >= Version::Http11 {
             return Err(Refusal::Expectation);
         }
-        let host = match (known.host.clone(), form.authority.clone(), version) {
-            (Some(host), ..) => host,
-            (None, Some(authority), Version::Http10) => authority,
-            (None, None, Version::Http10) => 0..0,
-            (None, _, Version::Http11) => return Err(Refusal::Host),
+        let host = match known.host.clone() {
+            Some(host) => host,
+            None if limits.strict && version >= Version::Http11 => return Err(Refusal::Host),
+            None => form.authority.clone().unwrap_or(0..0),
         };
         Ok(Head {
             method: buffer.slice(method),
-            host: host_of(&buffer, host)?,
+            host: host_of(&buffer, host, limits.strict)?,
             target: form.target,
             path: form.path,
             query: form.query,
@@ -239,11 +242,31 @@ impl Head {
             fields,
             body,
             keep_alive: match version {
-                Version::Http11 => !known.close,
+                Version::Http11 | Version::Http2 => !known.close,
                 Version::Http10 => known.keep_alive && !known.close,
             },
             expects_continue: known.expects_continue && version == Version::Http11,
         })
+    }
+}
+
+impl Head {
+    /// The request that came with it.
+    pub(crate) fn into_request(self, connection: Arc<ConnectionInfo>, id: u64) -> Request {
+        Request {
+            method: self.method,
+            target: self.target,
+            path: self.path,
+            query: self.query,
+            version: self.version,
+            host: self.host,
+            fields: self.fields,
+            connection,
+            user: None,
+            id,
+            error: None,
+            captures: Captures::default(),
+        }
     }
 }
 
@@ -268,7 +291,8 @@ impl Lines<'_> {
     }
 }
 
-/// `method SP target SP version`: ranges of the line.
+/// `method SP target SP version`: ranges of the line. The target may hold spaces unless the
+/// reading is strict; those around it do not belong to it.
 struct RequestLine {
     method: Range<usize>,
     target: Range<usize>,
@@ -286,8 +310,17 @@ impl RequestLine {
             return Err(Refusal::RequestLine);
         }
         let rest = line.get(method + 1..).unwrap_or_default();
-        let target = memchr(b' ', rest).filter(|len| *len > 0).ok_or(Refusal::RequestLine)?;
-        let version = match rest.get(target + 1..).unwrap_or_default() {
+        let mut parts = rest.rsplitn(2, |byte| *byte == b' ');
+        let (Some(version), Some(target)) = (parts.next(), parts.next()) else {
+            return Err(Refusal::RequestLine);
+        };
+        let inner = |byte: &u8| *byte != b' ';
+        let ends = target.iter().position(inner).zip(target.iter().rposition(inner));
+        let (first, last) = ends.ok_or(Refusal::RequestLine)?;
+        if limits.strict && memchr(b' ', target).is_some() {
+            return Err(Refusal::RequestLine);
+        }
+        let version = match version {
             b"HTTP/1.1" => Version::Http11,
             b"HTTP/1.0" => Version::Http10,
             [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
@@ -297,7 +330,8 @@ impl RequestLine {
             }
             _ => return Err(Refusal::RequestLine),
         };
-        Ok(RequestLine { method: 0..method, target: method + 1..method + 1 + target, version })
+        let target = method + 1 + first..method + 1 + last + 1;
+        Ok(RequestLine { method: 0..method, target, version })
     }
 }
 
@@ -344,7 +378,11 @@ impl Form {
         Form::origin(origin, Some(authority))
     }
 
-    fn origin(target: Bytes, authority: Option<Range<usize>>) -> Result<Form, Refusal> {
+    fn origin(mut target: Bytes, authority: Option<Range<usize>>) -> Result<Form, Refusal> {
+        if memchr(b' ', &target).is_some() {
+            let parts: Vec<_> = target.split(|byte| *byte == b' ').collect();
+            target = parts.join(b"%20".as_slice()).into();
+        }
         let Target { path, query } = Target::parse(&target).map_err(Refusal::Target)?;
         let path = match path {
             Path::AsSent(end) => target.slice(..end),
@@ -465,9 +503,9 @@ fn field(
 }
 
 /// The host in an authority, in lower case.
-fn host_of(buffer: &Bytes, authority: Range<usize>) -> Result<Bytes, Refusal> {
+fn host_of(buffer: &Bytes, authority: Range<usize>, strict: bool) -> Result<Bytes, Refusal> {
     let bytes = buffer.get(authority.clone()).unwrap_or_default();
-    let host = authority::host(bytes).ok_or(Refusal::Host)?;
+    let host = authority::host(bytes, strict).ok_or(Refusal::Host)?;
     let host = authority.start + host.start..authority.start + host.end;
     let bytes = buffer.get(host.clone()).unwrap_or_default();
     Ok(if bytes.iter().any(u8::is_ascii_uppercase) {

@@ -52,13 +52,29 @@ fn in_pieces(input: &[u8], step: usize, limits: &Limits) -> Outcome {
 
 proptest! {
     #[test]
-    fn how_a_head_is_cut_makes_no_difference(input in any_head(), step in 1..20usize) {
-        let limits = Limits { max_head: 100, max_line: 50, max_fields: 5, ..Limits::default() };
+    fn how_a_head_is_cut_makes_no_difference(
+        input in any_head(),
+        step in 1..20usize,
+        strict: bool,
+    ) {
+        let few = Limits { max_head: 100, max_line: 50, max_fields: 5, ..Limits::default() };
+        let limits = Limits { strict, ..few };
         let whole = at_once(&input, &limits);
         let pieces = in_pieces(&input, step, &limits);
         // Piece by piece, what never will be a head is refused before its end has come.
         if whole.is_some() || pieces != Some(Err(())) {
             prop_assert_eq!(whole, pieces);
+        }
+    }
+
+    #[test]
+    fn a_lenient_reading_is_the_strict_one_where_there_is_one(input in any_head()) {
+        let lenient = Limits { strict: false, ..Limits::default() };
+        if let Some(Ok(strict)) = at_once(&input, &Limits::default()) {
+            prop_assert_eq!(at_once(&input, &lenient), Some(Ok(strict)));
+        } else if let Some(Ok(_)) = at_once(&input, &lenient) {
+            let Parse::Complete(head, _) = parse_head(&input, &lenient) else { return Ok(()) };
+            prop_assert!(!head.target.iter().any(|byte| matches!(byte, 0..=b' ' | 0x7f)));
         }
     }
 

@@ -23,7 +23,7 @@ pub(super) const IDLE: Duration = Duration::from_secs(5);
 /// How many bytes to read and drop.
 const BYTES: u64 = 64 * 1024 * 1024;
 
-impl<I: Io, H: Handler> Connection<'_, I, H> {
+impl<I: Io, H: Handler> Connection<I, H> {
     /// See the module.
     pub(super) async fn linger(&self) {
         let end = Instant::now() + TIME;

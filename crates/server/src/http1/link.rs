@@ -175,10 +175,10 @@ impl<I: Io> Carrier for Link<'_, I> {
                 Next::NeedMore => {}
             }
             if std::mem::take(&mut body.expects_continue) {
-                core.out.put(b"HTTP/1.1 100 Continue\r\n\r\n");
+                core.work.out.put(b"HTTP/1.1 100 Continue\r\n\r\n");
             }
             // Responses to earlier requests must not wait for this one's body either.
-            if !core.out.is_empty()
+            if !core.work.out.is_empty()
                 && let Poll::Ready(Err(_)) = core.poll_flush(cx, &self.limits)
             {
                 break BodyError::Closed;
@@ -207,9 +207,9 @@ impl<I: Io> Carrier for Link<'_, I> {
         }
         if self.version >= Version::Http11 {
             let mut core = self.core.borrow_mut();
-            super::respond::put_status(&mut core.out, status, None);
-            core.out.put(fields.as_bytes());
-            core.out.put(b"\r\n");
+            super::respond::put_status(&mut core.work.out, status, None);
+            core.work.out.put(fields.as_bytes());
+            core.work.out.put(b"\r\n");
         }
         Ok(())
     }

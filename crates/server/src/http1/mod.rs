@@ -16,11 +16,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
+use tokio::task::yield_now;
 use tokio::time::Instant;
 
 pub mod authority;
@@ -29,9 +30,9 @@ pub mod head;
 pub mod target;
 
 mod connection;
-mod date;
+pub(crate) mod date;
 mod drain;
-mod file;
+pub(crate) mod file;
 mod linger;
 mod link;
 pub(crate) mod read;
@@ -39,7 +40,7 @@ pub(crate) mod reason;
 mod refusal;
 mod requests;
 mod respond;
-mod send;
+pub(crate) mod send;
 pub(crate) mod timer;
 mod write;
 
@@ -51,22 +52,21 @@ pub use drain::{Drain, Draining};
 pub use refusal::Refusal;
 
 use crate::exchange::Handler;
-use crate::message::ConnectionInfo;
+use crate::message::{ConnectionInfo, Response};
 use connection::Core;
 use head::Scanned;
-use timer::Wait;
+use timer::after;
 
 /// A connection and those it works for.
-struct Connection<'a, I, H> {
+struct Connection<I, H> {
     core: RefCell<Core<I>>,
     info: Arc<ConnectionInfo>,
-    handler: &'a H,
+    handler: H,
     drain: Draining,
     /// Requests that came so far.
     served: Cell<u64>,
     /// When the first byte of a head came that did not come at once.
     begun: Cell<Option<Instant>>,
-    opened: Instant,
 }
 
 /// What a connection does next.
@@ -91,46 +91,65 @@ enum Next {
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
 /// Serves a connection to its end.
-pub async fn serve<I: Io, H: Handler>(
+pub fn serve<I: Io, H: Handler>(
+    io: I,
+    info: Arc<ConnectionInfo>,
+    handler: H,
+    drain: Draining,
+) -> impl Future<Output = ()> {
+    let connection = Connection::new(io, info, handler, drain);
+    // An async fn would hold its arguments beside what is made of them, for as long as a client
+    // keeps its connection.
+    async move {
+        let mut next = Next::Wait;
+        loop {
+            next = match next {
+                Next::Wait => connection.wait().await,
+                // Boxed, so that a connection that waits is small.
+                Next::Answer => Box::pin(connection.answer()).await,
+                Next::TooLate => Box::pin(connection.refuse(Refusal::HeadTimeout)).await,
+                Next::Linger => {
+                    Box::pin(connection.linger()).await;
+                    return;
+                }
+                Next::Incomplete => connection.incomplete(),
+                Next::Close => break,
+            };
+        }
+        Box::pin(connection.close()).await;
+    }
+}
+
+/// Answers what came and is no request at all, and ends the connection.
+pub async fn refuse<I: Io, H: Handler>(
     io: I,
     info: Arc<ConnectionInfo>,
     handler: &H,
     drain: Draining,
+    received: &[u8],
+    refusal: Refusal,
+    response: Response,
 ) {
-    let core = RefCell::new(Core::new(io));
-    let (served, begun) = (Cell::new(0), Cell::new(None));
-    let opened = Instant::now();
-    let connection = Connection { core, info, handler, drain, served, begun, opened };
-    let mut next = Next::Wait;
-    loop {
-        next = match next {
-            Next::Wait => connection.wait().await,
-            // Boxed, so that a connection that waits is small.
-            Next::Answer => Box::pin(connection.answer()).await,
-            Next::TooLate => Box::pin(connection.refuse(Refusal::HeadTimeout)).await,
-            Next::Linger => {
-                Box::pin(connection.linger()).await;
-                return;
-            }
-            Next::Incomplete => connection.incomplete(),
-            Next::Close => break,
-        };
+    let connection = Connection::new(io, info, handler, drain);
+    match connection.refuse_with(refusal, response, received).await {
+        Next::Linger => connection.linger().await,
+        _ => connection.close().await,
     }
-    connection.close().await;
 }
 
-impl<I: Io, H: Handler> Connection<'_, I, H> {
+impl<I: Io, H: Handler> Connection<I, H> {
+    fn new(io: I, info: Arc<ConnectionInfo>, handler: H, drain: Draining) -> Self {
+        let core = RefCell::new(Core::new(io));
+        Connection { core, info, handler, drain, served: Cell::new(0), begun: Cell::new(None) }
+    }
+
     /// Waits until there is something to answer.
     async fn wait(&self) -> Next {
         let limits = self.handler.limits();
         let first = self.served.get() == 0;
-        let idle = if first {
-            limits.header_timeout.min(limits.idle_timeout)
-        } else {
-            limits.idle_timeout
-        };
-        let (mut idle_wait, mut head_wait) = (Wait::default(), Wait::default());
-        poll_fn(|cx| {
+        let mut idle_since = None;
+        let (mut look, mut looked) = (pin!(yield_now()), false);
+        poll_fn(move |cx| {
             let core = &mut *self.core.borrow_mut();
             loop {
                 if core.scan(&limits) != Scanned::Partial {
@@ -146,17 +165,29 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
                 }
             }
             let empty = core.input.is_empty();
-            let mut deadline = if empty {
-                idle_wait.deadline(|| idle)
+            let (since, patience) = if !empty {
+                let begun = self.begun.get().unwrap_or_else(Instant::now);
+                self.begun.set(Some(begun));
+                (begun, limits.header_timeout)
             } else {
-                self.begun.set(self.begun.get().or_else(|| Some(Instant::now())));
-                head_wait.deadline(|| limits.header_timeout)
+                core.work.give_back();
+                let since = *idle_since.get_or_insert_with(Instant::now);
+                let header_timeout = if first { limits.header_timeout } else { Duration::MAX };
+                (since, limits.idle_timeout.min(header_timeout))
             };
+            let mut deadline = after(since, patience);
             if self.drain.poll(cx) && empty {
+                // A request may have come that the runtime has not looked for yet.
+                if !looked {
+                    ready!(look.as_mut().poll(cx));
+                    looked = true;
+                }
                 if !first {
                     return Poll::Ready(Next::Close);
                 }
-                deadline = deadline.min(self.opened + FIRST_REQUEST);
+                // Over TLS the client had the time of a handshake.
+                let grace = if self.info.tls { Duration::ZERO } else { FIRST_REQUEST };
+                deadline = deadline.min(since + grace);
             }
             match core.timer.poll(cx, deadline) {
                 // The client is told, as by Unit, so that it knows that a request on its way was

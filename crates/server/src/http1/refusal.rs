@@ -30,6 +30,8 @@ pub enum Refusal {
     Incomplete,
     /// A line that does not end in CR LF.
     LineEnd,
+    /// Plain HTTP on a listener that speaks TLS.
+    PlainOnTls,
     /// The request line is not `method SP target SP version`.
     RequestLine,
     /// The request line is longer than allowed.
@@ -82,6 +84,7 @@ impl Refusal {
             Refusal::Incomplete => "the client left before the head had come in full",
             Refusal::LengthRequired => "a chunked body is not allowed here",
             Refusal::LineEnd => "a line of the request head does not end in CR LF",
+            Refusal::PlainOnTls => "plain HTTP where TLS is spoken",
             Refusal::RequestLine => "a malformed request line",
             Refusal::RequestLineTooLong => "the request line is too long",
             Refusal::Target(error) => error.reason(),

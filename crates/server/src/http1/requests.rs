@@ -21,7 +21,7 @@ use super::write::ENOUGH;
 use super::{Connection, Next, Refusal};
 use crate::exchange::{Carrier, Exchange, Finished, Handler, Outcome};
 use crate::limits::Limits;
-use crate::message::{Added, FieldBlock, Request, Response, Version};
+use crate::message::{Added, FieldBlock, Response, Version};
 
 /// What became of a response.
 struct Sent {
@@ -32,7 +32,7 @@ struct Sent {
     outcome: Outcome,
 }
 
-impl<I: Io, H: Handler> Connection<'_, I, H> {
+impl<I: Io, H: Handler> Connection<I, H> {
     /// Answers all requests whose heads have come.
     pub(super) async fn answer(&self) -> Next {
         loop {
@@ -41,7 +41,7 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
                 let core = &mut *self.core.borrow_mut();
                 match core.scan(&limits) {
                     Scanned::Complete(range) => {
-                        core.scan = Scan::default();
+                        core.work.scan = Scan::default();
                         core.input.skip(range.start);
                         Ok(core.input.take(range.len()))
                     }
@@ -73,7 +73,8 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
         self.served.set(self.served.get() + 1);
         let link = Link::new(&self.core, limits, head.version, head.body, head.expects_continue);
         let (wants_more, head_only) = (head.keep_alive, head.method.as_ref() == b"HEAD");
-        let mut exchange = Exchange::new(self.request(head), begun.into_std(), &link);
+        let request = head.into_request(Arc::clone(&self.info), self.handler.next_id());
+        let mut exchange = Exchange::new(request, begun.into_std(), &link);
         let response = self.handle(&mut exchange, &link).await;
 
         let leftover = link.leftover();
@@ -117,21 +118,6 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
         Next::Wait
     }
 
-    fn request(&self, head: Head) -> Request {
-        Request {
-            method: head.method,
-            target: head.target,
-            path: head.path,
-            query: head.query,
-            version: head.version,
-            host: head.host,
-            fields: head.fields,
-            connection: Arc::clone(&self.info),
-            user: None,
-            id: self.handler.next_id(),
-        }
-    }
-
     /// Lets the handler answer; what waits to be sent is sent as soon as the handler waits.
     async fn handle(&self, exchange: &mut Exchange<'_>, link: &dyn Carrier) -> Response {
         let mut handling = pin!(self.handler.handle(exchange));
@@ -139,7 +125,7 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
             if let Poll::Ready(response) = handling.as_mut().poll(cx) {
                 return Poll::Ready(response);
             }
-            let waits = !self.core.borrow().out.is_empty();
+            let waits = !self.core.borrow().work.out.is_empty();
             if waits {
                 // A client that does not take it is noticed when the response is sent.
                 let _ = link.poll_flush(cx);
@@ -153,7 +139,7 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
     pub(super) async fn refuse(&self, refusal: Refusal) -> Next {
         let bytes = {
             let core = &mut *self.core.borrow_mut();
-            let start = core.scan.start();
+            let start = core.work.scan.start();
             core.input.skip(start);
             core.input.take(usize::MAX)
         };
@@ -162,8 +148,17 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
 
     /// Answers a head that cannot be read, and ends the connection.
     async fn refuse_head(&self, refusal: Refusal, bytes: &[u8]) -> Next {
+        self.refuse_with(refusal, self.handler.error(refusal.status()), bytes).await
+    }
+
+    /// Answers with `response`, and ends the connection.
+    pub(super) async fn refuse_with(
+        &self,
+        refusal: Refusal,
+        mut response: Response,
+        bytes: &[u8],
+    ) -> Next {
         let limits = self.handler.limits();
-        let mut response = self.handler.error(refusal.status());
         // The kind of request is unknown or does not matter: there is a body.
         let framing = Framing::of(&response, false, Version::Http10);
         response.close = true;
@@ -190,7 +185,7 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
     /// Reports a head that the client left off. There is nobody to send an answer to.
     pub(super) fn incomplete(&self) -> Next {
         let core = &mut *self.core.borrow_mut();
-        core.input.skip(core.scan.start());
+        core.input.skip(core.work.scan.start());
         let bytes = core.input.take(usize::MAX);
         let line = memchr::memchr2(b'\r', b'\n', &bytes).unwrap_or(bytes.len());
         let limits = self.handler.limits();
@@ -222,10 +217,10 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
     ) -> Sent {
         let before = {
             let core = &mut *self.core.borrow_mut();
-            core.send_pace = Pace::default();
-            core.send_wait = Wait::default();
-            let before = core.out.queued();
-            put_head(&mut core.out, &response, added);
+            core.work.send_pace = Pace::default();
+            core.work.send_wait = Wait::default();
+            let before = core.work.out.queued();
+            put_head(&mut core.work.out, &response, added);
             before
         };
         let Response { status, fields, body, .. } = response;
@@ -234,7 +229,7 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
         if framing.sends_body() {
             result = sender.send(body, framing).await;
         }
-        if result.is_ok() && (!gather || self.core.borrow().out.waiting() > ENOUGH) {
+        if result.is_ok() && (!gather || self.core.borrow().work.out.waiting() > ENOUGH) {
             result = sender.flush().await;
         }
         if result == Err(Cut::Body) {
@@ -243,7 +238,7 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
         }
         let core = &mut *self.core.borrow_mut();
         if result.is_err() {
-            core.out.clear();
+            core.work.out.clear();
         }
         let outcome = match result {
             Ok(()) => Outcome::Complete,
@@ -251,7 +246,7 @@ impl<I: Io, H: Handler> Connection<'_, I, H> {
             Err(Cut::Body) => Outcome::BodyFailed,
         };
         // What was put in the line earlier may be among what could not be sent.
-        let bytes = core.out.queued().saturating_sub(before);
+        let bytes = core.work.out.queued().saturating_sub(before);
         Sent { status, fields, bytes, body: sender.sent.min(bytes), outcome }
     }
 

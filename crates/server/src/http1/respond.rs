@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::write::Output;
 use super::{date, reason};
+use crate::body::Body;
 use crate::limits::Limits;
 use crate::message::{Added, Response, Version};
 
@@ -31,8 +32,12 @@ impl Framing {
     /// Chooses the framing of a response.
     pub fn of(response: &Response, head_only: bool, version: Version) -> Framing {
         let sent = if head_only { Sent::HeadOnly } else { Sent::Yes };
+        let chunks = response.chunked
+            && version >= Version::Http11
+            && matches!(response.body, Body::Bytes(_));
         match (response.status, response.body.len()) {
             (..200 | 204 | 304, _) => Framing::NoBody,
+            (_, Some(_)) if chunks => Framing::Chunked(sent),
             (_, Some(len)) => Framing::Length(len, sent),
             (_, None) if version >= Version::Http11 => Framing::Chunked(sent),
             (_, None) => Framing::Close(sent),
@@ -74,7 +79,7 @@ pub(super) fn added<'l>(
         connection: match (keep_alive, version) {
             (true, Version::Http10) => "keep-alive",
             (false, Version::Http11) => "close",
-            (true, Version::Http11) | (false, Version::Http10) => "",
+            (true, Version::Http11) | (false, Version::Http10) | (_, Version::Http2) => "",
         },
     }
 }

@@ -17,7 +17,7 @@ use crate::limits::Limits;
 /// Why a body was not sent whole. Either way the connection ends, so that nobody takes a part
 /// for the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(crate) enum Cut {
     /// The client has left or took too long.
     Client,
     /// The body failed or had fewer bytes than announced.
@@ -43,7 +43,10 @@ impl<I: Io> Sender<'_, I> {
     pub async fn send(&mut self, body: Body, framing: Framing) -> Result<(), Cut> {
         match body {
             Body::Empty => Ok(()),
-            Body::Bytes(bytes) => self.bytes(bytes).await,
+            Body::Bytes(bytes) => match framing {
+                Framing::Chunked(_) => self.chunk(bytes, b"\r\n0\r\n\r\n").await,
+                _ => self.bytes(bytes).await,
+            },
             Body::Pieces(pieces) => {
                 for piece in pieces {
                     match piece {
@@ -70,10 +73,10 @@ impl<I: Io> Sender<'_, I> {
         let full = {
             let mut core = self.core.borrow_mut();
             if bytes.len() <= COPY {
-                core.out.put(&bytes);
-                core.out.waiting() > ENOUGH
+                core.work.out.put(&bytes);
+                core.work.out.waiting() > ENOUGH
             } else {
-                core.out.put_large(bytes, b"");
+                core.work.out.put_large(bytes, b"");
                 true
             }
         };
@@ -103,28 +106,30 @@ impl<I: Io> Sender<'_, I> {
                 bytes.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= bytes.len() as u64;
             }
-            if chunked { self.chunk(bytes).await? } else { self.bytes(bytes).await? }
+            match chunked {
+                true if bytes.is_empty() => {}
+                true => self.chunk(bytes, b"\r\n").await?,
+                false => self.bytes(bytes).await?,
+            }
         }
         if chunked {
-            self.core.borrow_mut().out.put(b"0\r\n\r\n");
+            self.core.borrow_mut().work.out.put(b"0\r\n\r\n");
         }
         Ok(())
     }
 
-    async fn chunk(&mut self, bytes: Bytes) -> Result<(), Cut> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
+    /// Hands over one chunk, which must not be empty, and what comes after it.
+    async fn chunk(&mut self, bytes: Bytes, end: &'static [u8]) -> Result<(), Cut> {
         self.sent += bytes.len() as u64;
         let full = {
             let mut core = self.core.borrow_mut();
-            put_chunk_size(&mut core.out, bytes.len());
+            put_chunk_size(&mut core.work.out, bytes.len());
             if bytes.len() <= COPY {
-                core.out.put(&bytes);
-                core.out.put(b"\r\n");
-                core.out.waiting() > ENOUGH
+                core.work.out.put(&bytes);
+                core.work.out.put(end);
+                core.work.out.waiting() > ENOUGH
             } else {
-                core.out.put_large(bytes, b"\r\n");
+                core.work.out.put_large(bytes, end);
                 true
             }
         };
@@ -145,7 +150,7 @@ impl<I: Io> Sender<'_, I> {
             Poll::Pending => {}
         }
         let mut core = self.core.borrow_mut();
-        if !core.out.is_empty()
+        if !core.work.out.is_empty()
             && let Poll::Ready(Err(error)) = core.poll_flush(cx, self.limits)
         {
             return Poll::Ready(Err(error.into()));

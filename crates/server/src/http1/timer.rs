@@ -35,7 +35,7 @@ impl Timer {
 
 /// How fast a client moves bytes while we wait for it. Knows nothing of clocks.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     moved: u64,
     waited: Duration,
 }
@@ -62,21 +62,23 @@ impl Pace {
     }
 }
 
+/// When somebody's patience ends. A time limit beyond what the clock can tell is none.
+pub(super) fn after(now: Instant, patience: Duration) -> Instant {
+    now.checked_add(patience).unwrap_or_else(|| now + Duration::from_secs(86400 * 365))
+}
+
 /// A wait for the client that is going on: when it began and when it ends.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Wait(Option<(Instant, Instant)>);
+pub(crate) struct Wait(Option<(Instant, Instant)>);
 
 impl Wait {
     /// The deadline; the wait begins now if it has not begun.
     pub fn deadline(&mut self, patience: impl FnOnce() -> Duration) -> Instant {
-        let now = Instant::now;
-        let (_, deadline) = *self.0.get_or_insert_with(|| {
-            let now = now();
-            // A time limit beyond what the clock can tell is none.
-            let far = || now + Duration::from_secs(86400 * 365);
-            (now, now.checked_add(patience()).unwrap_or_else(far))
-        });
-        deadline
+        let begin = || {
+            let now = Instant::now();
+            (now, after(now, patience()))
+        };
+        self.0.get_or_insert_with(begin).1
     }
 
     /// The client moved `bytes`: the wait, if there was one, is over.

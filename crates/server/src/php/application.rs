@@ -1,208 +1,25 @@
-//! An application: one FIFO queue, and at most one instance (a prototype, its shared region and
-//! its workers) that takes from it.
+//! An application: one FIFO queue, and at most one [`Instance`] that takes from it.
 //!
 //! Requests wait in private memory and move to the region's slots in order, as slots become
 //! free; workers pull from there. A slot's key says which thread waits for it; the region's own
 //! word about that is a hint that a worker could have changed, the key is not.
 
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use howdah_sys::clock;
 use howdah_sys::futex;
-use howdah_sys::packet;
-use howdah_sys::shm::{self, Mapping};
-use howdah_wire::messages::ToWorker;
+use howdah_wire::frame::Done;
 use howdah_wire::queue::{Claim, Owner, Producer};
-use howdah_wire::region::{Geometry, Region};
 
-/// Which request of which thread: thread, generation and index of its state, never 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Key(u64);
+pub use super::instance::{Instance, Key, NotSent, Worker};
+use super::status::{About, Counts, PoolStatus, ProcessStatus, Slow, Times};
+use super::thread::RequestContext;
 
-impl Key {
-    /// For a state of thread `thread` (below 64) at `index`, the `generation`th there.
-    pub fn new(thread: u32, generation: u32, index: u32) -> Self {
-        let generation = u64::from(generation & 0x00ff_ffff);
-        Key(u64::from(thread + 1) << 56 | generation << 32 | u64::from(index))
-    }
-
-    /// The thread.
-    pub fn thread(self) -> u32 {
-        ((self.0 >> 56) as u32).wrapping_sub(1)
-    }
-
-    /// Index of the state.
-    pub fn index(self) -> usize {
-        self.0 as u32 as usize
-    }
-}
-
-/// A running application's region and workers.
-#[derive(Debug)]
-pub struct Instance {
-    /// Number that the supervisor knows it by.
-    pub number: u32,
-    /// Memory shared with the workers.
-    pub region: Region<Mapping>,
-    keys: Vec<AtomicU64>,
-    eventfds: Vec<OwnedFd>,
-    workers: Mutex<HashMap<Owner, Worker>>,
-    worker_count: AtomicU32,
-}
-
-/// A worker that runs.
-#[derive(Debug)]
-pub struct Worker {
-    /// Process id.
-    pub pid: u32,
-    /// The router's end of its socket.
-    pub socket: OwnedFd,
-}
-
-impl Instance {
-    /// Creates region and eventfds. Also returns the region's descriptor, for the supervisor.
-    pub fn create(number: u32, geometry: Geometry) -> std::io::Result<(Self, OwnedFd)> {
-        let memory = shm::create("howdah-region", geometry.region_bytes())?;
-        let mapping = Mapping::map(&memory)?;
-        let region = Region::new(mapping, geometry)
-            .ok_or_else(|| std::io::Error::other("the region is smaller than asked for"))?;
-        let eventfd = || {
-            rustix::event::eventfd(
-                0,
-                rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK,
-            )
-        };
-        let instance = Instance {
-            number,
-            region,
-            keys: (0..geometry.slots).map(|_| AtomicU64::new(0)).collect(),
-            eventfds: (0..geometry.threads).map(|_| eventfd()).collect::<Result<_, _>>()?,
-            workers: Mutex::default(),
-            worker_count: AtomicU32::new(0),
-        };
-        Ok((instance, memory))
-    }
-
-    /// The eventfds, one per router thread.
-    pub fn eventfds(&self) -> &[OwnedFd] {
-        &self.eventfds
-    }
-
-    /// The request that a slot belongs to; `None` for a number that is no slot or a free one.
-    pub fn key(&self, slot: u32) -> Option<Key> {
-        let key = self.keys.get(slot as usize)?.load(Acquire);
-        (key != 0).then_some(Key(key))
-    }
-
-    /// Slots and keys in use by a thread.
-    pub fn slots_of(&self, thread: u32) -> impl Iterator<Item = (u32, Key)> {
-        (0..self.keys.len() as u32)
-            .filter_map(|slot| Some((slot, self.key(slot)?)))
-            .filter(move |(_, key)| key.thread() == thread)
-    }
-
-    fn workers(&self) -> MutexGuard<'_, HashMap<Owner, Worker>> {
-        self.workers.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// A worker has started.
-    pub fn add_worker(&self, owner: Owner, worker: Worker) {
-        let mut workers = self.workers();
-        workers.insert(owner, worker);
-        self.worker_count.store(workers.len() as u32, Relaxed);
-    }
-
-    /// A worker has ended.
-    pub fn remove_worker(&self, owner: Owner) {
-        let mut workers = self.workers();
-        workers.remove(&owner);
-        self.worker_count.store(workers.len() as u32, Relaxed);
-    }
-
-    /// Number of workers.
-    pub fn worker_count(&self) -> u32 {
-        self.worker_count.load(Relaxed)
-    }
-
-    /// Process id of a worker that runs.
-    pub fn pid(&self, owner: Owner) -> Option<u32> {
-        self.workers().get(&owner).map(|worker| worker.pid)
-    }
-
-    /// Whether some request is in this worker's hands.
-    pub fn has_request(&self, worker: Owner) -> bool {
-        let taken = |slot| match self.region.claim_of(slot) {
-            Claim::Taken(_, owner) => owner == worker,
-            _ => false,
-        };
-        (0..self.keys.len() as u32).any(|slot| self.key(slot).is_some() && taken(slot))
-    }
-
-    /// Whether this worker runs.
-    pub fn has_worker(&self, owner: Owner) -> bool {
-        self.workers().contains_key(&owner)
-    }
-
-    /// Sends a worker the descriptors that its request announced.
-    pub fn send_descriptors(
-        &self,
-        owner: Owner,
-        ticket: u32,
-        descriptors: &[BorrowedFd<'_>],
-    ) -> Result<(), NotSent> {
-        let workers = self.workers();
-        let worker = workers.get(&owner).ok_or(NotSent::Unknown)?;
-        let message = ToWorker::Descriptors { ticket }.encode();
-        packet::send(&worker.socket, &message, descriptors)
-            .map_err(|error| NotSent::Failed(error.to_string()))
-    }
-
-    /// Takes back all requests that no worker has taken yet, the youngest first.
-    fn take_back(&self) -> Vec<Waiting> {
-        let mut found: Vec<(u32, Waiting)> = Vec::new();
-        for slot in 0..self.keys.len() as u32 {
-            let (Some(key), Claim::Queued(ticket)) = (self.key(slot), self.region.claim_of(slot))
-            else {
-                continue;
-            };
-            if self.region.cancel(slot, ticket) {
-                let mut request = Vec::new();
-                self.region.request(slot, &mut request);
-                self.keys[slot as usize].store(0, Release);
-                found.push((ticket, Waiting { key, request }));
-            }
-        }
-        // Tickets wrap; what is in one ring lies within half of their range.
-        found.sort_by(|(a, _), (b, _)| (b.wrapping_sub(*a) as i32).cmp(&0));
-        found.into_iter().map(|(_, waiting)| waiting).collect()
-    }
-
-    /// Asks `count` workers to leave when they are idle.
-    pub fn retire(&self, count: u32) {
-        self.region.retire(u64::from(count));
-        futex::wake(self.region.wake_word(), u32::MAX >> 1);
-    }
-
-    /// Asks all workers to leave when nothing is queued.
-    pub fn close(&self) {
-        self.region.close();
-        futex::wake(self.region.wake_word(), u32::MAX >> 1);
-    }
-}
-
-/// Why descriptors were not sent to a worker.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotSent {
-    /// There is no such worker, or its start has not been reported yet: a worker takes requests
-    /// from the moment of its fork.
-    Unknown,
-    /// It does not take them.
-    Failed(String),
-}
+/// Requests that lie in slots however few workers there are.
+const ALWAYS_IN_SLOTS: u32 = 16;
 
 /// Why a request was not queued.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -226,13 +43,6 @@ pub enum Withdrawn {
     Over,
 }
 
-impl PartialEq for Instance {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-impl Eq for Instance {}
-
 /// What the pool is decided from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Load {
@@ -244,6 +54,8 @@ pub struct Load {
     pub peak: u32,
     /// When a request was last there.
     pub last_request: Option<Instant>,
+    /// Requests that were in slots since the start and are over.
+    pub served: u64,
 }
 
 /// The queue of one application.
@@ -251,6 +63,7 @@ pub struct Load {
 pub struct Queue {
     limit: usize,
     asked: AtomicBool,
+    most: AtomicU32,
     inner: Mutex<Inner>,
 }
 
@@ -258,9 +71,13 @@ pub struct Queue {
 struct Inner {
     waiting: VecDeque<Waiting>,
     serving: Option<Serving>,
+    /// Served before, and have requests in hand that are not over.
+    retired: Vec<Serving>,
     stopped: Option<String>,
     peak: u32,
     last_request: Option<Instant>,
+    served: u64,
+    counts: Counts,
 }
 
 #[derive(Debug)]
@@ -268,19 +85,24 @@ struct Serving {
     instance: Arc<Instance>,
     producer: Producer,
     in_slots: u32,
+    /// What is known of the request in each slot.
+    abouts: Vec<Option<About>>,
 }
 
 #[derive(Debug)]
 struct Waiting {
     key: Key,
     request: Vec<u8>,
+    about: About,
 }
 
 impl Queue {
     /// A queue that holds at most `limit` waiting requests; no instance yet.
     pub fn new(limit: usize) -> Self {
-        let inner = Inner::default();
-        Queue { limit, asked: AtomicBool::new(false), inner: Mutex::new(inner) }
+        let counts = Counts::new(clock::wall_seconds());
+        let inner = Inner { counts, ..Inner::default() };
+        let (asked, most) = (AtomicBool::new(false), AtomicU32::new(u32::MAX));
+        Queue { limit, asked, most, inner: Mutex::new(inner) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -289,23 +111,48 @@ impl Queue {
 
     /// Queues an encoded request behind all others. Returns how many there are then, and how many
     /// workers.
-    pub fn submit(&self, key: Key, request: Vec<u8>) -> Result<(u32, u32), Refused> {
+    pub fn submit(
+        &self,
+        key: Key,
+        request: Vec<u8>,
+        context: Arc<RequestContext>,
+    ) -> Result<(u32, u32), Refused> {
         let mut inner = self.lock();
         if let Some(reason) = &inner.stopped {
             return Err(Refused::Stopped(reason.clone()));
         }
-        let direct = inner.waiting.is_empty()
-            && inner.serving.as_ref().is_some_and(|serving| serving.producer.has_slot());
+        let direct =
+            inner.waiting.is_empty() && inner.serving.as_ref().is_some_and(Serving::has_room);
         if !direct && inner.waiting.len() >= self.limit {
             return Err(Refused::QueueFull);
         }
-        inner.waiting.push_back(Waiting { key, request });
+        let about = About { context, queued: clock::monotonic_us(), told: false };
+        inner.waiting.push_back(Waiting { key, request, about });
         inner.feed();
         let workers = inner.serving.as_ref().map_or(0, |serving| serving.instance.worker_count());
-        Ok((inner.in_slots() + inner.waiting.len() as u32, workers))
+        let requests = inner.in_slots() + inner.waiting.len() as u32;
+        inner.counts.submitted(requests, workers);
+        Ok((requests, workers))
     }
 
-    /// A slot's request is over: the next ones move up.
+    /// A worker has ended a slot's request: the next ones move up.
+    pub fn finish(&self, instance: &Arc<Instance>, slot: u32, done: Done) {
+        let claim = instance.region.claim_of(slot);
+        let started = instance.region.slot(slot).map_or(0, |words| words.started.load(Acquire));
+        let mut inner = self.lock();
+        if let Some(about) = inner.release(instance, slot)
+            && let Claim::Taken(_, owner) = claim
+        {
+            let times = about.times(started, clock::monotonic_us());
+            inner.counts.finished(times, done);
+            if let Some(worker) = instance.workers().get_mut(&owner) {
+                worker.last.set(&about.context, times, done);
+            }
+        }
+        inner.feed();
+    }
+
+    /// A slot's request is over without an end: the next ones move up.
     pub fn release(&self, instance: &Arc<Instance>, slot: u32) {
         let mut inner = self.lock();
         inner.release(instance, slot);
@@ -320,10 +167,8 @@ impl Queue {
         if inner.waiting.len() < before {
             return Withdrawn::Unstarted;
         }
-        let Some(serving) = &inner.serving else { return Withdrawn::Over };
+        let Some((serving, slot)) = inner.find(key) else { return Withdrawn::Over };
         let instance = Arc::clone(&serving.instance);
-        let found = instance.slots_of(key.thread()).find(|(_, found)| *found == key);
-        let Some((slot, _)) = found else { return Withdrawn::Over };
         match instance.region.claim_of(slot) {
             Claim::Queued(ticket) if instance.region.cancel(slot, ticket) => {
                 inner.release(&instance, slot);
@@ -344,16 +189,34 @@ impl Queue {
         }
     }
 
-    /// When a worker took this request, in microseconds of the monotonic clock; `None` if none
-    /// has it.
-    pub fn started(&self, key: Key) -> Option<u64> {
+    /// How long this request has waited and run; `None` if no worker has it.
+    pub fn times(&self, key: Key) -> Option<Times> {
         let inner = self.lock();
-        let instance = &inner.serving.as_ref()?.instance;
-        let (slot, _) = instance.slots_of(key.thread()).find(|(_, found)| *found == key)?;
-        let Claim::Taken(..) = instance.region.claim_of(slot) else { return None };
-        // A worker that has just taken it may not have written the time yet.
-        let started = instance.region.slot(slot)?.started.load(Acquire);
-        Some(if started == 0 { clock::monotonic_us() } else { started })
+        let (serving, slot) = inner.find(key)?;
+        serving.running(slot, clock::monotonic_us()).map(|(_, _, times)| times)
+    }
+
+    /// Requests that have run for longer than this, in microseconds, and were not told before.
+    pub fn slow(&self, limit: u64) -> Vec<Slow> {
+        let mut inner = self.lock();
+        let (now, mut found) = (clock::monotonic_us(), Vec::new());
+        let Inner { serving, retired, counts, .. } = &mut *inner;
+        for serving in serving.iter_mut().chain(retired) {
+            for slot in 0..serving.abouts.len() as u32 {
+                let Some((worker, about, times)) = serving.running(slot, now) else { continue };
+                if about.told || times.ran < limit {
+                    continue;
+                }
+                let (instance, context) = (serving.instance.number, Arc::clone(&about.context));
+                let pid = serving.instance.pid(worker).unwrap_or(0);
+                found.push(Slow { instance, worker, pid, context, times });
+                counts.slow += 1;
+                if let Some(about) = &mut serving.abouts[slot as usize] {
+                    about.told = true;
+                }
+            }
+        }
+        found
     }
 
     /// A thread's requests in the slots of an instance, and who has each. All as of one moment:
@@ -370,20 +233,21 @@ impl Queue {
         let mut inner = self.lock();
         let new = instance.map(|instance| Serving {
             producer: Producer::new(&instance.region),
+            abouts: instance.keys.iter().map(|_| None).collect(),
             instance,
             in_slots: 0,
         });
         if new.is_some() {
             inner.stopped = None;
         }
-        let old = std::mem::replace(&mut inner.serving, new).map(|serving| serving.instance);
-        if let Some(old) = &old {
-            for waiting in old.take_back() {
-                inner.waiting.push_front(waiting);
-            }
+        let mut old = std::mem::replace(&mut inner.serving, new);
+        for waiting in old.iter_mut().flat_map(Serving::take_back) {
+            inner.waiting.push_front(waiting);
         }
         inner.feed();
-        old
+        let instance = old.as_ref().map(|old| Arc::clone(&old.instance));
+        inner.retired.extend(old.filter(|old| old.in_slots > 0));
+        instance
     }
 
     /// The application cannot run: waiting requests, whose keys are returned, have failed, and
@@ -419,6 +283,80 @@ impl Queue {
         load
     }
 
+    /// What workers have damaged in the memory that they share; `None` if nothing.
+    pub fn damage(&self) -> Option<&'static str> {
+        let inner = self.lock();
+        let serving = inner.serving.as_ref()?;
+        let (instance, producer) = (&serving.instance, &serving.producer);
+        if instance.region.is_closing() && !instance.closed.load(Acquire) {
+            return Some("whether workers shall leave");
+        }
+        producer.damage(&instance.region)
+    }
+
+    /// At most so many workers are going to serve, and what decides their number.
+    pub fn set_most(&self, most: u32, manager: &'static str) {
+        self.most.store(most, Relaxed);
+        let counts = &mut self.lock().counts;
+        (counts.most, counts.manager) = (most, manager);
+    }
+
+    /// Whether requests are taken: not while the application cannot run.
+    pub fn takes_requests(&self) -> bool {
+        self.lock().stopped.is_none()
+    }
+
+    /// What the application does at this moment; with its processes if `full`.
+    pub fn status(&self, full: bool) -> PoolStatus {
+        let inner = self.lock();
+        let now = clock::monotonic_us();
+        let mut status = inner.counts.status(self.limit);
+        status.queued = inner.waiting.len() as u32;
+        let mut oldest = inner.waiting.front().map_or(now, |waiting| waiting.about.queued);
+        let Some(serving) = &inner.serving else {
+            status.waiting_time = now.saturating_sub(oldest);
+            return status;
+        };
+        let instance = &serving.instance;
+        let mut running = HashMap::new();
+        for slot in 0..serving.abouts.len() as u32 {
+            if let Some((owner, about, times)) = serving.running(slot, now) {
+                running.insert(owner, (about, times));
+            } else if let (Some(about), Claim::Queued(_)) =
+                (&serving.abouts[slot as usize], instance.region.claim_of(slot))
+            {
+                status.queued += 1;
+                oldest = oldest.min(about.queued);
+            }
+        }
+        status.waiting_time = now.saturating_sub(oldest);
+        let workers = instance.workers();
+        status.active = running.len() as u32;
+        status.idle = (workers.len() as u32).saturating_sub(status.active);
+        if full {
+            let process = |(owner, worker): (&Owner, &Worker)| match running.get(owner) {
+                Some((about, times)) => ProcessStatus::running(worker, &about.context, *times),
+                None => ProcessStatus::idle(worker),
+            };
+            status.processes = workers.iter().map(process).collect();
+        }
+        drop((running, workers));
+        drop(inner); // requests need not wait for the kernel
+        status.processes.iter_mut().for_each(ProcessStatus::measure);
+        status.processes.sort_by_key(|process| process.pid);
+        status
+    }
+
+    /// The most workers that there may be at this moment.
+    pub fn most(&self) -> u32 {
+        self.most.load(Relaxed)
+    }
+
+    /// Workers have started: what waits may move up.
+    pub fn feed(&self) {
+        self.lock().feed();
+    }
+
     /// Whether nobody has asked for more workers since the last decision; then the caller does.
     pub fn may_ask(&self) -> bool {
         !self.asked.swap(true, SeqCst)
@@ -432,6 +370,7 @@ impl Inner {
             waiting: self.waiting.len() as u32,
             peak: self.peak.max(self.in_slots()),
             last_request: self.last_request,
+            served: self.served,
         }
     }
 
@@ -442,9 +381,12 @@ impl Inner {
     /// Moves waiting requests into free slots, the oldest first.
     fn feed(&mut self) {
         let Some(serving) = &mut self.serving else { return };
-        let region = &serving.instance.region;
+        let instance = Arc::clone(&serving.instance);
+        let region = &instance.region;
         let mut wake = 0;
-        while let Some(next) = self.waiting.front() {
+        while serving.has_room()
+            && let Some(next) = self.waiting.front()
+        {
             let Some(slot) = serving.producer.take_slot() else { break };
             let staged = region.stage(slot, next.key.thread(), &next.request);
             debug_assert!(staged, "requests are built to fit");
@@ -459,24 +401,79 @@ impl Inner {
             }
             serving.in_slots += 1;
             self.peak = self.peak.max(serving.in_slots);
-            self.waiting.pop_front();
+            let taken = self.waiting.pop_front();
+            serving.abouts[slot as usize] = taken.map(|waiting| waiting.about);
         }
         if wake > 0 {
             futex::wake(region.wake_word(), wake);
         }
     }
 
-    fn release(&mut self, instance: &Arc<Instance>, slot: u32) {
-        let Some(key) = instance.keys.get(slot as usize) else { return };
+    /// Frees a slot; returns what was known of its request.
+    fn release(&mut self, instance: &Arc<Instance>, slot: u32) -> Option<About> {
+        let key = instance.keys.get(slot as usize)?;
         if key.swap(0, AcqRel) == 0 {
-            return;
+            return None;
         }
-        if let Some(serving) = &mut self.serving
-            && Arc::ptr_eq(&serving.instance, instance)
-        {
-            serving.producer.release(&instance.region, slot);
-            serving.in_slots -= 1;
-            self.last_request = Some(Instant::now());
+        let mut all = self.serving.iter_mut().chain(&mut self.retired);
+        let serving = all.find(|serving| Arc::ptr_eq(&serving.instance, instance))?;
+        serving.producer.release(&instance.region, slot);
+        serving.in_slots -= 1;
+        let about = serving.abouts[slot as usize].take();
+        self.last_request = Some(Instant::now());
+        self.served += 1;
+        self.retired.retain(|retired| retired.in_slots > 0);
+        about
+    }
+
+    /// Where a request is that is in a slot.
+    fn find(&self, key: Key) -> Option<(&Serving, u32)> {
+        self.serving.iter().chain(&self.retired).find_map(|serving| {
+            let mut slots = serving.instance.slots_of(key.thread());
+            slots.find(|(_, found)| *found == key).map(|(slot, _)| (serving, slot))
+        })
+    }
+}
+
+impl Serving {
+    /// Whether another request may move into a slot: one lies ready for each worker. More would
+    /// only take memory for requests that wait as well where they are.
+    fn has_room(&self) -> bool {
+        let enough = (2 * self.instance.worker_count()).max(ALWAYS_IN_SLOTS);
+        self.in_slots < enough && self.producer.has_slot()
+    }
+
+    /// Who has the request of a slot, what is known of it, and how long it has waited and run.
+    fn running(&self, slot: u32, now: u64) -> Option<(Owner, &About, Times)> {
+        let about = self.abouts.get(slot as usize)?.as_ref()?;
+        let Claim::Taken(_, worker) = self.instance.region.claim_of(slot) else { return None };
+        let started = self.instance.region.slot(slot)?.started.load(Acquire);
+        Some((worker, about, about.times(started, now)))
+    }
+
+    /// Takes back all requests that no worker has taken yet, the youngest first.
+    fn take_back(&mut self) -> Vec<Waiting> {
+        let instance = &self.instance;
+        let mut found: Vec<(u32, Waiting)> = Vec::new();
+        for (slot, about) in self.abouts.iter_mut().enumerate() {
+            let number = slot as u32;
+            let (Some(key), Claim::Queued(ticket)) =
+                (instance.key(number), instance.region.claim_of(number))
+            else {
+                continue;
+            };
+            if instance.region.cancel(number, ticket)
+                && let Some(about) = about.take()
+            {
+                let mut request = Vec::new();
+                instance.region.request(number, &mut request);
+                instance.keys[slot].store(0, Release);
+                self.in_slots -= 1;
+                found.push((ticket, Waiting { key, request, about }));
+            }
         }
+        // Tickets wrap; what is in one ring lies within half of their range.
+        found.sort_by(|(a, _), (b, _)| (b.wrapping_sub(*a) as i32).cmp(&0));
+        found.into_iter().map(|(_, waiting)| waiting).collect()
     }
 }

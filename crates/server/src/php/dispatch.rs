@@ -43,12 +43,14 @@ pub async fn run(
         Some(path) => path.as_path().into(),
         None => Arc::clone(&shard.shared.tmp),
     };
-    let context = RequestContext {
+    let mut context = RequestContext {
         application: Arc::clone(&application.name),
         id: exchange.request.id,
         method: exchange.request.method.clone(),
         target: exchange.request.target.clone(),
         script: Arc::clone(&script.file),
+        user: exchange.request.user.clone(),
+        length: 0,
     };
     let collected = body::collect(exchange, http.body_buffer_size, &spool).await;
     let body = match collected {
@@ -60,6 +62,8 @@ pub async fn run(
             return refuse(507);
         }
     };
+    context.length = body.len();
+    let context = Arc::new(context);
     let (request, descriptors) = match encode(exchange, application, script, body) {
         Ok(encoded) => encoded,
         Err(error) => {
@@ -67,9 +71,12 @@ pub async fn run(
             return refuse(507);
         }
     };
-    let mut handle = shard.php.register(Pending::new(spool, descriptors), context.clone());
+    let mut handle = {
+        let (pending, context) = (Pending::new(spool, descriptors), Arc::clone(&context));
+        shard.php.register(pending, context, application.timeout())
+    };
     handle.queue = Some(Arc::clone(&application.queue));
-    let warm = match application.queue.submit(handle.key(), request) {
+    let warm = match application.queue.submit(handle.key(), request, Arc::clone(&context)) {
         Ok((requests, workers)) => {
             if application.wants_workers(requests, workers) && application.queue.may_ask() {
                 shard.php.ask(Ask::Crowded);
@@ -96,9 +103,7 @@ async fn wait(
     warm: bool,
 ) -> Response {
     let started = Instant::now();
-    if let Some(timeout) = application.timeout() {
-        handle.set_timeout(timeout);
-    }
+    let is_head = exchange.request.method.as_ref() == b"HEAD";
     let queue_deadline = application.config.limits.queue_timeout.map(|limit| started + limit);
     loop {
         let overdue = async {
@@ -117,7 +122,7 @@ async fn wait(
                 }
                 Next::Head(head) => {
                     return match response::check(&head) {
-                        Ok(head) => response::respond(head, handle),
+                        Ok(head) => response::respond(head, handle, is_head),
                         Err(problem) => {
                             let log = shard.php.log();
                             log.write(Level::Error, format_args!("{context}: {problem}"));
@@ -131,7 +136,7 @@ async fn wait(
             },
             _ = exchange.client_gone(), if warm => return refuse(CLIENT_GONE),
             () = overdue => {
-                if application.queue.started(handle.key()).is_none() {
+                if application.queue.times(handle.key()).is_none() {
                     return refuse_queue(shard, context, Refused::WaitedTooLong);
                 }
             }
@@ -197,7 +202,8 @@ fn encode(
     Ok((request, descriptors))
 }
 
-fn memory_file(bytes: &[u8]) -> std::io::Result<OwnedFd> {
+/// A file that is in memory alone.
+pub(super) fn memory_file(bytes: &[u8]) -> std::io::Result<OwnedFd> {
     let mut file = File::from(memfd_create("howdah-request", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
     Ok(file.into())

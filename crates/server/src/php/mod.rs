@@ -9,15 +9,18 @@
 //! 6. [`response`] turns the script's head into a response; the connection sends the body at the
 //!    client's pace.
 //!
-//! [`pool`] decides how many workers there are.
+//! [`pool`] decides how many workers there are; [`status`] is what is counted on the way.
 
 pub mod application;
 pub mod body;
 pub mod dispatch;
+pub mod instance;
 pub mod params;
 pub mod pending;
 pub mod pool;
 pub mod response;
+pub mod sizing;
 pub mod spool;
+pub mod status;
 pub mod target;
 pub mod thread;

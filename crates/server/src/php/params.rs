@@ -12,6 +12,7 @@ use howdah_wire::request::Params;
 
 use super::target::Script;
 use crate::message::{Request, ShownAddress};
+use crate::tls::TlsFacts;
 
 /// Value of `SERVER_SOFTWARE` unless the application has another one.
 const SOFTWARE: &str = concat!("Howdah/", env!("CARGO_PKG_VERSION"));
@@ -62,6 +63,9 @@ pub fn write(
     if connection.tls {
         params.push(b"HTTPS", b"on");
     }
+    if let Some(shown) = &connection.handshake {
+        handshake(params, shown);
+    }
     params.push(b"GATEWAY_INTERFACE", b"CGI/1.1");
     params.push(b"SERVER_SOFTWARE", software.unwrap_or(SOFTWARE).as_bytes());
     address(params, "REMOTE_ADDR", connection.peer.map(|peer| peer.ip()));
@@ -79,9 +83,36 @@ pub fn write(
     }
     // PHP refuses to run under some configurations without it; its being set by the server is
     // what proves that no client called the interpreter directly.
-    params.push(b"REDIRECT_STATUS", b"200");
+    number(
+        params,
+        "REDIRECT_STATUS",
+        request.error.as_ref().map_or(200, |error| error.status.into()),
+    );
+    if let Some(error) = &request.error {
+        params.push(b"REDIRECT_URL", &error.path);
+    }
     params.push(b"FCGI_ROLE", b"RESPONDER");
     write_fields(params, request);
+}
+
+/// What the TLS handshake has shown: names of Apache's mod_ssl, and of nginx where that has others.
+fn handshake(params: &mut Params, shown: &TlsFacts) {
+    params.push(b"SSL_PROTOCOL", shown.protocol.as_bytes());
+    params.push(b"SSL_CIPHER", shown.cipher.as_bytes());
+    if !shown.server_name.is_empty() {
+        params.push(b"SSL_TLS_SNI", shown.server_name.as_bytes());
+    }
+    if shown.asks_clients {
+        params.push(b"SSL_CLIENT_VERIFY", shown.verified().as_bytes());
+    }
+    if let Some(client) = &shown.client {
+        params.push(b"SSL_CLIENT_S_DN", client.subject.as_bytes());
+        params.push(b"SSL_CLIENT_I_DN", client.issuer.as_bytes());
+        params.push(b"SSL_CLIENT_M_SERIAL", client.serial.as_bytes());
+        params.push(b"SSL_CLIENT_SERIAL", client.serial.as_bytes());
+        params.push(b"SSL_CLIENT_FINGERPRINT", client.fingerprint.as_bytes());
+        params.push(b"SSL_CLIENT_CERT", client.pem.as_bytes());
+    }
 }
 
 fn has_body(request: &Request, body_len: u64) -> bool {
@@ -139,10 +170,12 @@ mod tests {
             connection: Arc::new(ConnectionInfo {
                 peer: Some(([127, 0, 0, 1], 5).into()),
                 local: Some(([127, 0, 0, 2], 80).into()),
-                tls: false,
+                ..ConnectionInfo::default()
             }),
             user: None,
             id: 1,
+            error: None,
+            captures: Default::default(),
         };
         let script = Script {
             name: Bytes::from_static(b"/a.php"),

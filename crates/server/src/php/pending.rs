@@ -15,7 +15,8 @@ use super::spool::Spool;
 /// Bytes that one response may have waiting, memory and file; above it the worker waits for the
 /// client (nginx's `fastcgi_max_temp_file_size`).
 pub const MAX_WAITING: u64 = 1 << 30;
-/// Bytes that a worker's log message may have in all its parts.
+/// Bytes of a worker's log message that are kept together; what is longer goes on in another
+/// record.
 const MAX_LOG: usize = 1 << 20;
 /// Interim responses that wait for the client.
 const MAX_INTERIM: usize = 16;
@@ -53,6 +54,8 @@ pub enum Event {
     Log(u8, Vec<u8>),
     /// Send the announced descriptors to the worker.
     SendDescriptors,
+    /// Send the worker what is known of its application.
+    SendStatus,
     /// The worker is free.
     Done(Done),
 }
@@ -147,6 +150,7 @@ impl Pending {
             }
             Kind::Log => return self.log_frame(&Log::decode(payload).map_err(malformed)?),
             Kind::Descriptors => return Ok(Event::SendDescriptors),
+            Kind::Status => return Ok(Event::SendStatus),
             Kind::Done => {
                 let done = Done::decode(payload).map_err(malformed)?;
                 if !self.ended {
@@ -159,12 +163,16 @@ impl Pending {
     }
 
     fn log_frame(&mut self, log: &Log<'_>) -> Result<Event, String> {
-        let room = MAX_LOG.saturating_sub(self.log.len());
-        self.log.extend_from_slice(&log.message[..log.message.len().min(room)]);
-        Ok(match log.more {
+        self.log.extend_from_slice(log.message);
+        Ok(match log.more && self.log.len() < MAX_LOG {
             true => Event::None,
             false => Event::Log(log.severity, std::mem::take(&mut self.log)),
         })
+    }
+
+    /// Whether the whole response has come.
+    pub fn is_complete(&self) -> bool {
+        self.ended
     }
 
     /// There will be no more frames.
@@ -287,5 +295,21 @@ mod tests {
         };
         assert_eq!(part(true, b"one "), Ok(Event::None));
         assert_eq!(part(false, b"two"), Ok(Event::Log(3, b"one two".to_vec())));
+    }
+
+    #[test]
+    fn of_a_log_message_without_end_nothing_is_lost_and_little_is_kept() {
+        let (mut pending, mut records) = (pending(), Vec::new());
+        let part = vec![b'x'; 50_000];
+        for n in 1..=50 {
+            let mut out = Vec::new();
+            Log { severity: 3, message: &part, more: n < 50 }.put(&mut out);
+            match pending.frame(Kind::Log as u8, &out) {
+                Ok(Event::Log(3, record)) => records.push(record.len()),
+                event => assert_eq!(event, Ok(Event::None)),
+            }
+        }
+        assert_eq!(records.iter().sum::<usize>(), 50 * part.len());
+        assert!(records.iter().all(|record| *record <= MAX_LOG + part.len()), "{records:?}");
     }
 }

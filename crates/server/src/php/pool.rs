@@ -3,58 +3,59 @@
 
 use std::time::{Duration, Instant};
 
-use howdah_config::Processes;
+use howdah_config::{Dynamic, Processes};
 
-/// What the configuration asks for.
+/// What the configuration asks for, or what automatic sizing has found right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
     /// Most workers.
     pub max: u32,
+    /// Workers that are there before the first request, even if more than `spare`.
+    pub start: u32,
     /// Workers that shall be idle, as long as `max` allows.
     pub spare: u32,
-    /// How long a worker above that may stay idle.
-    pub idle_timeout: Duration,
+    /// Idle workers beyond these end, however short they have been idle.
+    pub max_spare: Option<u32>,
+    /// How long a worker above `spare` may stay idle; `None`: for ever.
+    pub idle_timeout: Option<Duration>,
+    /// Most workers that are started together; `None`: all that are needed.
+    pub spawn_rate: Option<u32>,
 }
 
-/// Most workers of an application whose number of processes is not configured, and bytes of
-/// memory that each of them is expected to take.
-const AUTOMATIC_MOST: u64 = 32;
-const AUTOMATIC_MEMORY: u64 = 48 << 20;
-
 impl Wanted {
-    /// From the configuration. A number of processes that is not configured follows the machine:
-    /// scripts wait for databases and disks, so several for a processor, as long as they fit
-    /// half of the memory; none while there is nothing to do.
-    pub fn of(processes: Processes, machine: Machine) -> Self {
+    /// From the configuration; `automatic` is the most for a number that is not configured. Then
+    /// there is none while there is nothing to do.
+    pub fn of(processes: Processes, automatic: u32) -> Self {
         match processes {
             Processes::Static(count) => Wanted::fixed(count),
-            Processes::Dynamic { max, spare, idle_timeout } => Wanted { max, spare, idle_timeout },
+            Processes::Dynamic(dynamic) => Wanted::between(dynamic),
             Processes::Automatic => {
-                let by_memory = machine.memory / 2 / AUTOMATIC_MEMORY;
-                let max = (machine.processors * 4).min(by_memory).clamp(2, AUTOMATIC_MOST);
-                Wanted { max: max as u32, spare: 0, idle_timeout: Duration::from_secs(15) }
+                Wanted::between(Dynamic { max: automatic, ..Dynamic::default() })
             }
         }
     }
 
-    /// Workers that are there before the first request.
-    pub fn initial(self) -> u32 {
-        self.spare.min(self.max)
-    }
-
     /// As many workers as this, always.
     pub fn fixed(count: u32) -> Self {
-        Wanted { max: count, spare: count, idle_timeout: Duration::MAX }
+        Wanted {
+            max: count,
+            start: count,
+            spare: count,
+            max_spare: None,
+            idle_timeout: None,
+            spawn_rate: None,
+        }
     }
-}
 
-/// What there is to run on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Machine {
-    /// Processors.
-    pub processors: u64,
-    /// Bytes of memory that are free or can be freed.
-    pub memory: u64,
+    fn between(dynamic: Dynamic) -> Self {
+        let Dynamic { max, start, spare, max_spare, idle_timeout, spawn_rate } = dynamic;
+        Wanted { max, start, spare, max_spare, idle_timeout, spawn_rate: Some(spawn_rate) }
+    }
+
+    /// Workers that are there before the first request.
+    pub fn initial(self) -> u32 {
+        self.spare.max(self.start).min(self.max)
+    }
 }
 
 /// What is running.
@@ -83,16 +84,40 @@ pub struct Decision {
     pub again: Option<Instant>,
 }
 
+/// For how long there may be more idle workers than [`Wanted::max_spare`]: as long as PHP-FPM takes
+/// to look again.
+const CROWD: Duration = Duration::from_secs(1);
+
 /// Deaths of workers that lived shorter than this hold the next start back.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
 
 /// State that decisions need over time.
 #[derive(Debug, Default)]
 pub struct Pool {
-    /// Since when the most busy workers have been counted, and how many that were.
-    window: Option<(Instant, u32)>,
+    /// For the idle timeout.
+    window: Option<Window>,
+    /// For the most idle workers.
+    crowd: Option<Window>,
+    /// Workers that were started together the last time, while more are needed.
+    batch: u32,
     short_lives: u32,
     not_before: Option<Instant>,
+}
+
+/// Since when the most busy workers have been counted, and how many that were.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    since: Instant,
+    peak: u32,
+}
+
+impl Window {
+    /// Counts on, or anew.
+    fn count(window: &mut Option<Window>, busy: u32, now: Instant) -> Window {
+        let counted = window.get_or_insert(Window { since: now, peak: busy });
+        counted.peak = counted.peak.max(busy);
+        *counted
+    }
 }
 
 impl Pool {
@@ -124,45 +149,67 @@ impl Pool {
         let idle = running.workers.saturating_sub(running.busy);
         let coming = idle + running.starting;
         let need = running.waiting.saturating_add(wanted.spare).saturating_sub(coming);
-        let spawn = need.min(wanted.max.saturating_sub(total));
-        if spawn > 0 {
-            self.window = None;
+        let need = need.min(wanted.max.saturating_sub(total));
+        if need > 0 {
+            (self.window, self.crowd) = (None, None);
             return match self.not_before.filter(|not_before| *not_before > now) {
                 Some(not_before) => Decision { again: Some(not_before), ..Decision::default() },
-                None => Decision { spawn, ..Decision::default() },
+                None => {
+                    Decision { spawn: self.spawn(wanted, running, need), ..Decision::default() }
+                }
             };
         }
+        if running.starting == 0 {
+            self.batch = 0;
+        }
         if running.waiting > 0 || running.workers <= wanted.spare {
-            self.window = None;
+            (self.window, self.crowd) = (None, None);
             return Decision::default();
         }
         self.shrink(wanted, running, now)
     }
 
-    /// Ends workers that were not needed for the idle timeout: all but the spare ones if there
-    /// was no request at all, otherwise those beyond the most that were busy together.
-    fn shrink(&mut self, wanted: Wanted, running: Running, now: Instant) -> Decision {
-        let (since, peak) = self
-            .window
-            .map_or((now, running.busy), |(since, peak)| (since, peak.max(running.busy)));
-        self.window = Some((since, peak));
-        let quiet = running.last_request.and_then(|last| last.checked_add(wanted.idle_timeout));
-        let over = since.checked_add(wanted.idle_timeout);
-        let retire = if running.busy == 0 && quiet.is_some_and(|quiet| quiet <= now) {
-            running.workers - wanted.spare
-        } else if over.is_some_and(|over| over <= now) {
-            self.window = Some((now, running.busy));
-            running.workers.saturating_sub(peak + wanted.spare)
-        } else {
-            0
-        };
-        if retire > 0 {
-            self.window = None;
-            return Decision { retire, ..Decision::default() };
+    /// How many of the workers that are needed start now. One that suffices is often the answer to
+    /// a short crowd, so their number doubles only as those before have started.
+    fn spawn(&mut self, wanted: Wanted, running: Running, need: u32) -> u32 {
+        let Some(rate) = wanted.spawn_rate else { return need };
+        if running.starting > 0 {
+            return 0;
         }
-        let quiet = quiet.filter(|quiet| *quiet > now);
-        let over = over.filter(|over| *over > now);
-        let again = [quiet, over].into_iter().flatten().min();
+        self.batch = self.batch.saturating_mul(2).clamp(1, rate.max(1));
+        need.min(self.batch)
+    }
+
+    /// Ends workers that were not needed for the idle timeout: all but the spare ones if there
+    /// was no request at all, otherwise those beyond the most that were busy together. And those
+    /// that make more idle ones than may be.
+    fn shrink(&mut self, wanted: Wanted, running: Running, now: Instant) -> Decision {
+        let crowd = wanted.max_spare.map(|most| {
+            let window = Window::count(&mut self.crowd, running.busy, now);
+            (window.since + CROWD, running.workers.saturating_sub(window.peak + most))
+        });
+        let (mut quiet, mut over) = (None, None);
+        if let Some(timeout) = wanted.idle_timeout {
+            let window = Window::count(&mut self.window, running.busy, now);
+            let spare = wanted.spare;
+            let last = running.last_request.filter(|_| running.busy == 0);
+            quiet = last.map(|last| (last + timeout, running.workers.saturating_sub(spare)));
+            let beyond = running.workers.saturating_sub(window.peak + spare);
+            over = Some((window.since + timeout, beyond));
+        }
+        let rules = [crowd, quiet, over].into_iter().flatten();
+        let retire = rules.clone().filter(|(due, _)| *due <= now).map(|(_, many)| many).max();
+        if let Some(many) = retire.filter(|many| *many > 0) {
+            (self.window, self.crowd) = (None, None);
+            return Decision { retire: many, ..Decision::default() };
+        }
+        // What was counted is too old to count.
+        for (rule, window) in [(crowd, &mut self.crowd), (over, &mut self.window)] {
+            if rule.is_some_and(|(due, _)| due <= now) {
+                *window = Some(Window { since: now, peak: running.busy });
+            }
+        }
+        let again = rules.map(|(due, _)| due).filter(|due| *due > now).min();
         Decision { again, ..Decision::default() }
     }
 }
@@ -183,39 +230,90 @@ mod tests {
         assert_eq!(pool.decide(Wanted::fixed(4), running(3, 3, 0), now).spawn, 1);
     }
 
-    #[test]
-    fn a_dynamic_pool_grows_with_waiting_requests_and_shrinks_after_the_idle_timeout() {
-        let wanted = Wanted { max: 5, spare: 1, idle_timeout: Duration::from_secs(10) };
-        let (mut pool, now) = (Pool::default(), Instant::now());
-        assert_eq!(pool.decide(wanted, running(0, 0, 0), now).spawn, 1);
-        assert_eq!(pool.decide(wanted, running(1, 1, 2), now).spawn, 3);
-        assert_eq!(pool.decide(wanted, running(5, 5, 100), now).spawn, 0);
-        let later = pool.decide(wanted, running(5, 1, 0), now);
-        assert_eq!(later.again, Some(now + wanted.idle_timeout));
-        assert_eq!(pool.decide(wanted, running(5, 1, 0), now + wanted.idle_timeout).retire, 3);
+    fn dynamic(max: u32, spare: u32, idle_timeout: Duration) -> Wanted {
+        let idle_timeout = Some(idle_timeout);
+        Wanted::between(Dynamic { max, spare, idle_timeout, ..Dynamic::default() })
     }
 
     #[test]
-    fn an_automatic_pool_fits_the_machine() {
-        let max = |processors, mib: u64| {
-            Wanted::of(Processes::Automatic, Machine { processors, memory: mib << 20 }).max
-        };
-        assert_eq!((max(1, 100), max(2, 24_000), max(64, 64_000), max(4, 500)), (2, 8, 32, 5));
+    fn a_dynamic_pool_grows_with_waiting_requests_and_shrinks_after_the_idle_timeout() {
+        let timeout = Duration::from_secs(10);
+        let wanted = dynamic(5, 1, timeout);
+        let (mut pool, now) = (Pool::default(), Instant::now());
+        assert_eq!(pool.decide(wanted, running(0, 0, 0), now).spawn, 1);
+        assert_eq!(pool.decide(wanted, running(1, 1, 2), now).spawn, 2);
+        assert_eq!(pool.decide(wanted, running(3, 3, 2), now).spawn, 2);
+        assert_eq!(pool.decide(wanted, running(5, 5, 100), now).spawn, 0);
+        let later = pool.decide(wanted, running(5, 1, 0), now);
+        assert_eq!(later.again, Some(now + timeout));
+        assert_eq!(pool.decide(wanted, running(5, 1, 0), now + timeout).retire, 3);
+    }
+
+    #[test]
+    fn workers_are_started_in_doubling_numbers_up_to_the_spawn_rate() {
+        let wanted = Wanted { spawn_rate: Some(32), ..dynamic(200, 0, Duration::from_secs(15)) };
+        let (mut pool, now) = (Pool::default(), Instant::now());
+        let mut started = Vec::new();
+        let mut workers = 0;
+        while workers < 200 {
+            let some = pool.decide(wanted, running(workers, workers, 500), now).spawn;
+            let starting = Running { starting: some, ..running(workers, workers, 500) };
+            assert_eq!(pool.decide(wanted, starting, now).spawn, 0, "these are awaited first");
+            workers += some;
+            started.push(some);
+        }
+        assert_eq!(started, [1, 2, 4, 8, 16, 32, 32, 32, 32, 32, 9]);
+        assert_eq!(pool.decide(wanted, running(150, 150, 0), now).spawn, 0);
+        assert_eq!(pool.decide(wanted, running(150, 150, 9), now).spawn, 1, "a new crowd");
+    }
+
+    #[test]
+    fn a_pool_of_php_fpm_keeps_between_the_least_and_the_most_idle_workers() {
+        let wanted = Wanted::between(Dynamic {
+            max: 50,
+            start: 10,
+            spare: 5,
+            max_spare: Some(12),
+            idle_timeout: None,
+            spawn_rate: 32,
+        });
+        assert_eq!(wanted.initial(), 10);
+        let (mut pool, now) = (Pool::default(), Instant::now());
+        let hour = Duration::from_secs(3600);
+        for at in [now, now + hour, now + hour * 2] {
+            let decision = pool.decide(wanted, running(10, 0, 0), at);
+            assert_eq!((decision.spawn, decision.retire), (0, 0));
+        }
+        assert_eq!(pool.decide(wanted, running(10, 7, 0), now).spawn, 1, "3 are idle");
+        assert_eq!(pool.decide(wanted, running(11, 7, 0), now).spawn, 1, "doubled, but 1 suffices");
+        assert_eq!(pool.decide(wanted, running(30, 10, 0), now).again, Some(now + CROWD));
+        assert_eq!(pool.decide(wanted, running(30, 12, 0), now + CROWD / 2).retire, 0);
+        assert_eq!(pool.decide(wanted, running(30, 2, 0), now + CROWD).retire, 30 - 12 - 12);
+    }
+
+    #[test]
+    fn an_automatic_pool_is_bounded_by_what_was_found_right() {
+        let wanted = Wanted::of(Processes::Automatic, 7);
+        assert_eq!((wanted.initial(), wanted.max, wanted.spare), (0, 7, 0));
+        let mut pool = Pool::default();
+        assert_eq!(pool.decide(wanted, running(7, 7, 9), Instant::now()).spawn, 0);
     }
 
     #[test]
     fn an_ondemand_pool_has_no_worker_while_idle() {
-        let wanted = Wanted { max: 5, spare: 0, idle_timeout: Duration::ZERO };
+        let wanted = dynamic(5, 0, Duration::from_secs(10));
         let (mut pool, now) = (Pool::default(), Instant::now());
         assert_eq!(pool.decide(wanted, running(0, 0, 0), now), Decision::default());
         assert_eq!(pool.decide(wanted, running(0, 0, 1), now).spawn, 1);
-        assert_eq!(pool.decide(wanted, running(1, 0, 0), now).retire, 1);
+        let idle = Running { last_request: Some(now), ..running(1, 0, 0) };
+        assert_eq!(pool.decide(wanted, idle, now).retire, 0);
+        assert_eq!(pool.decide(wanted, idle, now + Duration::from_secs(10)).retire, 1);
     }
 
     #[test]
     fn a_worker_stays_for_the_idle_timeout_after_the_last_request() {
         let timeout = Duration::from_secs(2);
-        let wanted = Wanted { max: 6, spare: 0, idle_timeout: timeout };
+        let wanted = dynamic(6, 0, timeout);
         let (mut pool, now) = (Pool::default(), Instant::now());
         let at = |last: Instant, busy| Running {
             workers: 1,

@@ -95,10 +95,12 @@ fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
     (!name.is_empty() && name.iter().all(token) && value.iter().all(text)).then_some((name, value))
 }
 
-/// The response for a checked head; the body comes from `handle`.
-pub fn respond(head: CheckedHead, handle: Handle) -> Response {
-    let whole = handle.whole_body();
-    let body = match (whole, head.length) {
+/// The response for a checked head; the body comes from `handle`. As under PHP-FPM and in Unit
+/// its length is told if the script told it, and to HTTP/1.0, which knows no chunks. In an answer
+/// `to_head` nobody knows another, since PHP writes no body.
+pub fn respond(head: CheckedHead, handle: Handle, to_head: bool) -> Response {
+    let body = match (handle.whole_body(), head.length) {
+        (_, length) if to_head => Body::unsent(length),
         (Some(bytes), None) => bytes.into(),
         (Some(bytes), Some(length)) if bytes.len() as u64 == length => bytes.into(),
         // The script announced another length than it wrote: what is too much is cut, and if it
@@ -108,8 +110,8 @@ pub fn respond(head: CheckedHead, handle: Handle) -> Response {
         }
         (None, length) => Body::Stream(Box::new(ScriptBody { handle, remaining: length })),
     };
-    let CheckedHead { status, reason, fields, .. } = head;
-    Response { reason, fields, ..Response::new(status, body) }
+    let CheckedHead { status, reason, fields, length } = head;
+    Response { reason, fields, chunked: length.is_none(), ..Response::new(status, body) }
 }
 
 /// A complete body whose announced length is wrong.

@@ -34,6 +34,29 @@ pub struct Target {
     index: String,
 }
 
+/// The targets of an application.
+#[derive(Debug)]
+pub struct Targets(Vec<(Option<String>, Target)>);
+
+impl Targets {
+    /// Compiles targets.
+    pub fn new(config: &[PhpTarget]) -> Self {
+        Targets(config.iter().map(|target| (target.name.clone(), Target::new(target))).collect())
+    }
+
+    /// The target of this name; without a name the first.
+    pub fn get(&self, name: Option<&str>) -> Option<&Target> {
+        let found = self.0.iter().find(|(n, _)| n.as_deref() == name);
+        found.or_else(|| self.0.first().filter(|_| name.is_none())).map(|(_, target)| target)
+    }
+
+    /// Whether a file is the one that a target runs for every path.
+    pub fn is_fixed(&self, file: &Path) -> bool {
+        let mut fixed = self.0.iter().filter_map(|(_, target)| target.fixed.as_ref());
+        fixed.any(|(_, other)| **other == *file)
+    }
+}
+
 impl Target {
     /// Compiles a target.
     pub fn new(config: &PhpTarget) -> Self {
@@ -63,6 +86,11 @@ impl Target {
             }
             None => (path.clone(), Bytes::new()),
         };
+        self.found(name, path_info)
+    }
+
+    /// The script of this name under the root.
+    pub fn found(&self, name: Bytes, path_info: Bytes) -> Script {
         let mut file = self.root.as_os_str().as_bytes().to_vec();
         file.extend_from_slice(&name);
         let file = Path::new(std::ffi::OsStr::from_bytes(&file)).into();

@@ -5,6 +5,7 @@
 //! write its eventfd, so that under load no system call announces an answer.
 
 mod handle;
+mod limits;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,25 +20,37 @@ use std::time::Duration;
 use bytes::Bytes;
 use howdah_sys::log::{Level, Log};
 use howdah_sys::{futex, reactor};
-use howdah_wire::frame::Done;
+use howdah_wire::messages::ToWorker;
 use howdah_wire::queue::{Claim, Owner};
 use howdah_wire::stream::Reader;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::application::{Instance, Key, NotSent, Queue};
+use super::dispatch::memory_file;
 use super::pending::{Event, Failure, Pending};
+use super::status::Slow;
+use crate::status::Pool;
 
 pub use handle::Handle;
+use limits::Limit;
 
 /// How long a worker may have a request before its start is reported. Reports come within
 /// milliseconds; a name that is still unknown then was made up.
 const UNREPORTED: Duration = Duration::from_secs(2);
 
+/// Frames that are taken from a slot before others have their turn.
+const FRAMES: usize = 64;
+
+/// Turns of taking what a worker that has died left: its ring, at the least that a frame takes.
+const TURNS: usize = 256;
+
 /// What a router thread asks of the control thread.
 #[derive(Debug)]
 pub enum Ask {
-    /// Kill a worker that runs too long or writes nonsense.
+    /// Kill a worker whose script has run longer than it may.
+    Overdue(Slow),
+    /// Kill a worker that writes nonsense.
     Kill {
         /// The instance.
         instance: u32,
@@ -61,6 +74,10 @@ pub struct RequestContext {
     pub target: Bytes,
     /// The script.
     pub script: Arc<Path>,
+    /// Who it is from, if a password proved it.
+    pub user: Option<Bytes>,
+    /// Bytes of its body.
+    pub length: u64,
 }
 
 impl std::fmt::Display for RequestContext {
@@ -90,6 +107,7 @@ pub struct PhpThread {
     /// Empty between two uses; keeps its memory.
     dirty: RefCell<Vec<(Rc<Attached>, u32)>>,
     drainer: RefCell<Option<Waker>>,
+    limits: limits::Watch,
 }
 
 #[derive(Debug)]
@@ -109,19 +127,18 @@ struct Slot {
 struct Entry {
     pending: Pending,
     reader: Reader,
-    context: RequestContext,
+    context: Arc<RequestContext>,
+    limit: Limit,
     /// The worker has been given back, or there never was one.
     settled: bool,
     /// Somebody waits for the answer.
     held: bool,
-    /// The worker has written nonsense: nothing more is taken from it.
+    /// The worker has written nonsense or run too long: nothing more is taken from it.
     distrusted: bool,
     /// The worker has asked for descriptors and its start has not been reported yet.
     asks: bool,
     /// Frames were left in the ring because too much waits for the client.
     stalled: Option<(Arc<Instance>, u32)>,
-    /// What the request cost, once it is over.
-    done: Option<Done>,
 }
 
 impl PhpThread {
@@ -137,6 +154,7 @@ impl PhpThread {
             buffer: RefCell::default(),
             dirty: RefCell::default(),
             drainer: RefCell::default(),
+            limits: limits::Watch::default(),
         })
     }
 
@@ -158,7 +176,15 @@ impl PhpThread {
     // -- requests --
 
     /// Registers a request that is about to be queued.
-    pub fn register(self: &Rc<Self>, pending: Pending, context: RequestContext) -> Handle {
+    ///
+    /// Its script is ended when it has run for `timeout`; the time in the queue does not count.
+    pub fn register(
+        self: &Rc<Self>,
+        pending: Pending,
+        context: Arc<RequestContext>,
+        timeout: Option<Duration>,
+    ) -> Handle {
+        self.limits.begin(timeout);
         let mut entries = self.entries.borrow_mut();
         let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
             entries.push(Slot::default());
@@ -170,12 +196,12 @@ impl PhpThread {
             pending,
             reader: Reader::default(),
             context,
+            limit: Limit::new(timeout),
             settled: false,
             held: true,
             distrusted: false,
             asks: false,
             stalled: None,
-            done: None,
         });
         let key = Key::new(self.thread, slot.generation, index);
         Handle::new(Rc::clone(self), key)
@@ -196,6 +222,7 @@ impl PhpThread {
         if self.with_entry(key, |entry| entry.settled && !entry.held) == Some(true) {
             let entry = self.entries.borrow_mut()[key.index()].entry.take();
             self.free.borrow_mut().push(key.index() as u32);
+            self.limits.end(entry.as_ref().and_then(|entry| entry.limit.timeout));
             drop(entry);
         }
     }
@@ -269,7 +296,8 @@ impl PhpThread {
             if !dead(key, claim) {
                 continue;
             }
-            self.drain_slot(attached, slot);
+            // What the dead have left is no more than a ring holds; the living may write to it.
+            let _ = (0..TURNS).all(|_| self.drain_slot(attached, slot));
             if attached.instance.key(slot) != Some(key) {
                 continue; // its last frames settled it
             }
@@ -277,9 +305,10 @@ impl PhpThread {
             let context = self.with_entry(key, |entry| {
                 entry.settled = true;
                 entry.pending.fail(failure.clone());
-                entry.context.clone()
+                (!entry.distrusted).then(|| Arc::clone(&entry.context))
             });
-            if let (Some(context), Failure::Died(how)) = (context, failure) {
+            // Why one was killed that is not trusted any more has been told.
+            if let (Some(Some(context)), Failure::Died(how)) = (context, failure) {
                 self.log.write(Level::Error, format_args!("{context}: {how}"));
             }
             self.forget_if_over(key);
@@ -305,19 +334,23 @@ impl PhpThread {
                 slots.push((Rc::clone(attached), slot));
             });
         }
-        for (attached, slot) in slots.drain(..) {
-            self.drain_slot(&attached, slot);
+        slots.retain(|(attached, slot)| self.drain_slot(attached, *slot));
+        if !slots.is_empty() {
+            self.wake_drainer(); // after all others had a turn
         }
         self.dirty.replace(slots);
     }
 
-    fn drain_slot(&self, attached: &Attached, slot: u32) {
-        let Some(key) = attached.instance.key(slot) else { return };
+    /// Takes frames of a slot; `true` if there may be more than are taken at once: a script that
+    /// writes as fast as they are taken must not keep the thread from everybody else.
+    fn drain_slot(&self, attached: &Attached, slot: u32) -> bool {
+        let Some(key) = attached.instance.key(slot) else { return false };
         if key.thread() != self.thread {
-            return;
+            return false;
         }
         let mut buffer = self.buffer.take();
-        loop {
+        let mut more = true;
+        for _ in 0..FRAMES {
             buffer.clear();
             let step = self.with_entry(key, |entry| {
                 if entry.distrusted {
@@ -334,16 +367,15 @@ impl PhpThread {
                 }
             });
             match step {
-                None | Some(Ok(None)) => break,
-                Some(Ok(Some(event))) => {
-                    if self.on_event(attached, slot, key, event) {
-                        break;
-                    }
-                }
+                None | Some(Ok(None)) => more = false,
+                Some(Ok(Some(event))) => more = !self.on_event(attached, slot, key, event),
                 Some(Err(nonsense)) => {
                     self.distrust(attached, slot, key, nonsense);
-                    break;
+                    more = false;
                 }
+            }
+            if !more {
+                break;
             }
         }
         self.buffer.replace(buffer);
@@ -356,6 +388,7 @@ impl PhpThread {
             futex::wake(words.space, 1);
         }
         self.forget_if_over(key);
+        more
     }
 
     /// `true` if the slot is no longer this request's.
@@ -366,16 +399,20 @@ impl PhpThread {
                 if let Some(context) = self.with_entry(key, |entry| entry.context.clone()) {
                     let text = String::from_utf8_lossy(&message);
                     let level = Level::from_syslog(severity);
-                    self.log.write(level, format_args!("{context}: {text}"));
+                    // As if the worker had written it itself.
+                    let pid = match attached.instance.region.claim_of(slot) {
+                        Claim::Taken(_, owner) => attached.instance.pid(owner),
+                        _ => None,
+                    };
+                    let pid = pid.unwrap_or(std::process::id());
+                    self.log.write_as(pid, level, format_args!("{context}: {text}"));
                 }
             }
             Event::SendDescriptors => self.send_descriptors(attached, slot, key),
+            Event::SendStatus => self.send_status(attached, slot, key),
             Event::Done(done) => {
-                self.with_entry(key, |entry| {
-                    entry.settled = true;
-                    entry.done = Some(done);
-                });
-                attached.queue.release(&attached.instance, slot);
+                self.with_entry(key, |entry| entry.settled = true);
+                attached.queue.finish(&attached.instance, slot, done);
                 return true;
             }
         }
@@ -388,7 +425,7 @@ impl PhpThread {
             self.with_entry(key, |entry| std::mem::take(&mut entry.pending.descriptors));
         let descriptors = descriptors.unwrap_or_default();
         let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        match attached.instance.send_descriptors(owner, ticket, &borrowed) {
+        match attached.instance.send(owner, &ToWorker::Descriptors { ticket }, &borrowed) {
             Ok(()) => {}
             Err(NotSent::Unknown) => {
                 self.with_entry(key, |entry| {
@@ -399,6 +436,31 @@ impl PhpThread {
             Err(NotSent::Failed(error)) => {
                 self.distrust(attached, slot, key, format!("that it takes no files ({error})"));
             }
+        }
+    }
+
+    /// Answers a script that asks what its application does.
+    fn send_status(&self, attached: &Attached, slot: u32, key: Key) {
+        let Claim::Taken(ticket, owner) = attached.instance.region.claim_of(slot) else { return };
+        let Some(name) = self.with_entry(key, |entry| Arc::clone(&entry.context.application))
+        else {
+            return;
+        };
+        let pool = Pool { name: name.to_string(), status: attached.queue.status(true) };
+        let json = pool.to_value().to_string();
+        let sent =
+            memory_file(json.as_bytes()).map_err(|error| error.to_string()).and_then(|file| {
+                let message = ToWorker::Status { ticket };
+                attached.instance.send(owner, &message, &[file.as_fd()]).map_err(
+                    |error| match error {
+                        NotSent::Unknown => "its start has not been reported".to_owned(),
+                        NotSent::Failed(error) => error,
+                    },
+                )
+            });
+        // A worker that asks and does not take the answer waits for ever otherwise.
+        if let Err(error) = sent {
+            self.distrust(attached, slot, key, format!("that it takes no answer ({error})"));
         }
     }
 

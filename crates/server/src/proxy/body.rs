@@ -10,6 +10,7 @@ use bytes::Bytes;
 use super::conversation::Conversation;
 use super::response::{Length, Malformed};
 use super::thread::ProxyThread;
+use super::upstream::Busy;
 use super::{Attempt, Failure};
 use crate::body::{Body, BodyStream};
 use crate::http1::framing::{Chunked, Decoded};
@@ -22,6 +23,8 @@ pub struct Home {
     pub attempt: Attempt,
     /// Whether the connection may be used again.
     pub keep: bool,
+    /// The server has the request until then.
+    pub _busy: Busy,
 }
 
 /// The body that follows a head.
@@ -29,7 +32,7 @@ pub fn body(mut conversation: Conversation, length: Length, home: Home) -> Resul
     let framing = match length {
         Length::None(announced) => {
             home.take_back(conversation);
-            return Ok(announced.map_or(Body::Empty, |len| Body::Stream(Box::new(Unsent(len)))));
+            return Ok(Body::unsent(announced));
         }
         Length::Known(len) => {
             if let Ok(len) = usize::try_from(len)
@@ -64,21 +67,9 @@ impl Home {
             && let Some(stream) = conversation.into_idle()
         {
             let Attempt { upstream, address, .. } = &self.attempt;
-            self.thread.keep(address, stream, upstream.keepalive);
+            let config = &upstream.config;
+            self.thread.keep(address, stream, config.keepalive, config.timeouts.idle);
         }
-    }
-}
-
-/// A body that an answer to HEAD would have.
-struct Unsent(u64);
-
-impl BodyStream for Unsent {
-    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        Poll::Ready(None)
-    }
-
-    fn len(&self) -> Option<u64> {
-        Some(self.0)
     }
 }
 

@@ -12,12 +12,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use howdah_config::Timeouts;
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 
+use super::Failure;
 use super::response::{self, Head, Malformed, Scan};
 use super::transport::Stream;
-use super::{Failure, Timeouts};
 use crate::http1::read::Input;
 use crate::http1::timer::Timer;
 use crate::php::body::RequestBody;

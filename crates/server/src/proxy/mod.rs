@@ -17,12 +17,18 @@
 
 pub mod balance;
 mod body;
+mod budget;
+pub mod choose;
 mod conversation;
+mod forwarded;
+pub mod health;
 mod hop;
+mod marks;
+pub mod queue;
 pub mod request;
 pub mod response;
 pub mod thread;
-mod transport;
+pub(crate) mod transport;
 pub mod upstream;
 
 use std::fmt;
@@ -30,53 +36,27 @@ use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use howdah_config::Address;
+use howdah_config::{self as config, Address, Variable};
 
 use self::body::Home;
-use self::conversation::{Content, Conversation};
+pub(crate) use self::conversation::Content;
+use self::conversation::Conversation;
+use self::queue::Refused;
+use self::request::Changes;
 use self::response::{Head, Malformed};
 use self::thread::ProxyThread;
 use self::transport::Stream;
-use self::upstream::Upstream;
+use self::upstream::{Busy, Server, Upstream, Wish};
 use crate::exchange::Exchange;
 use crate::message::Response;
 use crate::php::body::{CollectError, collect};
 use crate::respond;
+use crate::variables::Source;
 
 /// Status of a request whose client left before its answer; nginx's number, for the log only.
-const CLIENT_GONE: u16 = 499;
-
-/// How long to wait for an upstream.
-#[derive(Debug, Clone)]
-pub struct Timeouts {
-    /// For a connection.
-    pub connect: Duration,
-    /// For the upstream to take more of the request.
-    pub send: Duration,
-    /// From the end of the request to the end of the response's head.
-    pub first_byte: Duration,
-    /// For more of the body.
-    pub read: Duration,
-    /// How long an idle connection is kept.
-    pub idle: Duration,
-}
-
-impl Default for Timeouts {
-    /// Those of Unit and nginx; a connection that takes longer than 10 seconds will not come.
-    fn default() -> Self {
-        let minute = Duration::from_secs(60);
-        Timeouts {
-            connect: Duration::from_secs(10),
-            send: minute,
-            first_byte: minute,
-            read: minute,
-            idle: minute,
-        }
-    }
-}
+pub(crate) const CLIENT_GONE: u16 = 499;
 
 /// Where the bodies of requests wait.
 #[derive(Debug)]
@@ -89,7 +69,8 @@ pub struct Buffer<'a> {
 
 /// Why an upstream gave no response.
 #[derive(Debug)]
-enum Failure {
+pub(crate) enum Failure {
+    Refused(Refused),
     Connect(io::Error),
     ConnectTimeout,
     Send(io::Error),
@@ -129,19 +110,39 @@ pub async fn run(
             return refuse(507);
         }
     };
-    let mut tried = Vec::new();
-    let mut status = 502;
+    upstream.budget.save();
+    let wish = wish(upstream, exchange);
+    let (mut tried, mut status) = (Vec::new(), 502);
     while tried.len() < upstream.tries {
-        let Some(index) = thread.next_server(upstream, &tried) else { break };
-        let Some(server) = upstream.servers.get(index) else { break };
-        tried.push(index);
+        let chosen = tokio::select! {
+            biased;
+            chosen = upstream.server(thread, &tried, &wish) => chosen,
+            _ = exchange.client_gone() => return refuse(CLIENT_GONE),
+        };
+        let busy = match chosen {
+            Ok(Some(busy)) => busy,
+            Ok(None) => break,
+            Err(refused) => {
+                let id = exchange.request.id;
+                thread.complain(format_args!("\"{upstream}\" request {id}: {refused}"));
+                return refuse(503);
+            }
+        };
+        tried.push(busy.index());
+        let Some(server) = busy.server() else { break };
         let attempt = Attempt::new(upstream, &server.address, exchange);
-        match attempt.make(thread, &content, exchange).await {
-            Ok(response) => return response,
+        let cookie = stick(upstream, server, &wish);
+        match attempt.make(thread, busy, &content, exchange).await {
+            Ok(response) => {
+                return match cookie {
+                    Some(cookie) => response.with("Set-Cookie", cookie),
+                    None => response,
+                };
+            }
             Err((failure, may_repeat)) => {
                 attempt.complain(thread, &failure);
                 status = failure.status();
-                if !may_repeat {
+                if !may_repeat || tried.len() >= upstream.tries || !upstream.budget.spend() {
                     break;
                 }
             }
@@ -152,6 +153,26 @@ pub async fn run(
         thread.complain(format_args!("\"{upstream}\" request {id}: no server has a weight"));
     }
     refuse(status)
+}
+
+/// What a request says about who should answer it.
+pub(crate) fn wish(upstream: &Upstream, exchange: &Exchange<'_>) -> Wish {
+    let source = Source::of(&exchange.request, exchange.begun);
+    let mut wish = Wish::default();
+    if let config::Balance::Hash(template) = &upstream.config.balance {
+        wish.key = source.expand(template);
+    }
+    if let Some(cookie) = &upstream.config.sticky {
+        source.write(&Variable::Cookie(cookie.clone()), &mut wish.sticky);
+    }
+    wish
+}
+
+/// The cookie that leads a client back to a server, if it does not have it.
+fn stick(upstream: &Upstream, server: &Server, wish: &Wish) -> Option<String> {
+    let name = upstream.config.sticky.as_ref()?;
+    (wish.sticky != server.sticky.as_bytes())
+        .then(|| format!("{name}={}; Path=/; HttpOnly; SameSite=Lax", server.sticky))
 }
 
 impl Attempt {
@@ -170,45 +191,64 @@ impl Attempt {
     async fn make(
         &self,
         thread: &Rc<ProxyThread>,
+        busy: Busy,
         content: &Content,
         exchange: &Exchange<'_>,
     ) -> Result<Response, (Failure, bool)> {
-        let keep = self.upstream.keepalive > 0;
-        let head = request::head(&exchange.request, &self.address, content.len(), keep);
+        let keep = self.upstream.config.keepalive > 0;
+        let source = Source::of(&exchange.request, exchange.begun);
+        let changes = Changes::new(&self.upstream.config, &exchange.request, &source);
+        let head = request::head(&exchange.request, &self.address, &changes, content.len(), keep);
         let head = head.ok_or((Failure::Malformed(Malformed("the path is empty")), false))?;
         let repeatable = content.len() == 0 && request::is_idempotent(&self.method);
         if keep
             && repeatable
             && let Some(stream) = thread.take(&self.address)
         {
-            match self.ask(thread, stream, head.clone(), content, exchange).await {
+            match self.ask(stream, head.clone(), content, exchange).await {
                 // The server has closed the connection as we were going to use it.
                 Err((Failure::Closed | Failure::Read(_) | Failure::Send(_), false)) => {}
-                Err((failure, _)) => return Err((failure, false)),
-                Ok(response) => return Ok(response),
+                Err((failure, answered)) => {
+                    self.note(thread, &busy, &failure);
+                    return Err((failure, repeatable && !answered));
+                }
+                Ok(answer) => return self.respond(thread, busy, answer),
             }
         }
-        let stream = self.connect(thread, exchange).await;
-        let stream = stream.map_err(|failure| {
+        let stream = self.connect(exchange).await.map_err(|failure| {
+            self.note(thread, &busy, &failure);
             let left = matches!(failure, Failure::ClientGone);
             (failure, !left)
         })?;
-        let result = self.ask(thread, stream, head, content, exchange).await;
-        result.map_err(|(failure, answered)| {
-            let broken = matches!(failure, Failure::Closed | Failure::Read(_) | Failure::Send(_));
-            (failure, broken && repeatable && !answered)
-        })
+        match self.ask(stream, head, content, exchange).await {
+            Ok(answer) => self.respond(thread, busy, answer),
+            Err((failure, answered)) => {
+                self.note(thread, &busy, &failure);
+                let silent = matches!(
+                    failure,
+                    Failure::Closed | Failure::Read(_) | Failure::Send(_) | Failure::HeadTimeout
+                );
+                Err((failure, silent && repeatable && !answered))
+            }
+        }
     }
 
-    async fn connect(
-        &self,
-        thread: &ProxyThread,
-        exchange: &Exchange<'_>,
-    ) -> Result<Stream, Failure> {
+    /// Notes that a server has failed.
+    fn note(&self, thread: &ProxyThread, busy: &Busy, failure: &Failure) {
+        if matches!(failure, Failure::ClientGone) {
+            return;
+        }
+        if let Some(time) = busy.failed() {
+            let (upstream, address, seconds) = (&self.upstream, &self.address, time.as_secs());
+            thread.note(format_args!("\"{upstream}\": {address} is left alone for {seconds} s"));
+        }
+    }
+
+    async fn connect(&self, exchange: &Exchange<'_>) -> Result<Stream, Failure> {
         tokio::select! {
             biased;
             connected = tokio::time::timeout(
-                thread.timeouts().connect,
+                self.upstream.config.timeouts.connect,
                 Stream::connect(&self.address),
             ) => match connected {
                 Ok(connected) => connected.map_err(Failure::Connect),
@@ -222,14 +262,13 @@ impl Attempt {
     /// byte of an answer has come.
     async fn ask(
         &self,
-        thread: &Rc<ProxyThread>,
         stream: Stream,
         head: Vec<u8>,
         content: &Content,
         exchange: &Exchange<'_>,
-    ) -> Result<Response, (Failure, bool)> {
+    ) -> Result<(Conversation, Head), (Failure, bool)> {
         let to_head = self.method.as_ref() == b"HEAD";
-        let timeouts = thread.timeouts();
+        let timeouts = &self.upstream.config.timeouts;
         let mut conversation = Conversation::new(stream, head, content.clone(), to_head, timeouts);
         loop {
             let next = tokio::select! {
@@ -245,10 +284,7 @@ impl Attempt {
                 ..200 => {
                     let _ = exchange.interim(head.status, &head.fields).await;
                 }
-                _ => {
-                    let response = self.respond(thread, conversation, head);
-                    return response.map_err(|malformed| (malformed.into(), true));
-                }
+                _ => return Ok((conversation, head)),
             }
         }
     }
@@ -256,12 +292,16 @@ impl Attempt {
     fn respond(
         &self,
         thread: &Rc<ProxyThread>,
-        conversation: Conversation,
-        head: Head,
-    ) -> Result<Response, Malformed> {
-        let keep = head.keep_alive && self.upstream.keepalive > 0;
-        let home = Home { thread: Rc::clone(thread), attempt: self.clone(), keep };
-        let body = body::body(conversation, head.length, home)?;
+        busy: Busy,
+        (conversation, head): (Conversation, Head),
+    ) -> Result<Response, (Failure, bool)> {
+        if busy.answered() {
+            thread.note(format_args!("\"{}\": {} is back", self.upstream, self.address));
+        }
+        let keep = head.keep_alive && self.upstream.config.keepalive > 0;
+        let home = Home { thread: Rc::clone(thread), attempt: self.clone(), keep, _busy: busy };
+        let body = body::body(conversation, head.length, home);
+        let body = body.map_err(|malformed| (malformed.into(), false))?;
         let Head { status, reason, fields, dated, .. } = head;
         Ok(Response { reason, fields, adds_date: !dated, ..Response::new(status, body) })
     }
@@ -273,7 +313,8 @@ impl Attempt {
     }
 }
 
-fn refuse(status: u16) -> Response {
+/// The answer of the server itself when an upstream gives none.
+pub(crate) fn refuse(status: u16) -> Response {
     let mut response = respond::error(status);
     // What the client still sends of a body that was not taken cannot be told from a request.
     response.close = matches!(status, 400 | 408 | 413 | CLIENT_GONE);
@@ -282,8 +323,9 @@ fn refuse(status: u16) -> Response {
 
 impl Failure {
     /// What the client is told.
-    fn status(&self) -> u16 {
+    pub(crate) fn status(&self) -> u16 {
         match self {
+            Failure::Refused(_) => 503,
             Failure::ConnectTimeout
             | Failure::SendTimeout
             | Failure::HeadTimeout
@@ -303,6 +345,7 @@ impl From<Malformed> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Failure::Refused(refused) => refused.fmt(f),
             Failure::Connect(error) => write!(f, "cannot connect: {error}"),
             Failure::ConnectTimeout => f.write_str("the connection was not accepted in time"),
             Failure::Send(error) => write!(f, "the request was not taken: {error}"),

@@ -2,34 +2,89 @@
 //! the upstream cannot read another request than we have decided about.
 //!
 //! As in Unit the target is the one that was sent, unless a route has changed the path; `Host` is
-//! the client's, and nothing is added about the client. Fields that belong to the connection
+//! the client's, and nothing is added about the client, unless the upstream says so. Fields that belong to the connection
 //! (RFC 9110, 7.6.1) and those that frame the body stay here; we write our own.
 
 use bytes::Bytes;
-use howdah_config::Address;
+use howdah_config::{self as config, Address};
 
+use super::forwarded;
 use super::hop::Nominated;
 use crate::http1::target::Target;
 use crate::message::Request;
+use crate::variables::Source;
 
 /// Fields of a request that are not passed on, beside those of the connection.
 const NOT_PASSED: [&[u8]; 2] = [b"content-length", b"expect"];
 
+/// What an upstream changes in a head.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// The value of `Host`.
+    pub host: Option<Vec<u8>>,
+    /// Fields that take the place of the client's of the same name.
+    pub set: Vec<(String, Vec<u8>)>,
+    /// Fields of the client that are left out.
+    pub removed: Vec<String>,
+}
+
+impl Changes {
+    /// Those of an upstream for a request.
+    pub fn new(config: &config::Upstream, request: &Request, source: &Source<'_>) -> Self {
+        let mut changes = Changes::default();
+        changes.host = config.host.as_ref().map(|host| plain(&source.expand(host)));
+        changes.host = changes.host.filter(|host| !host.is_empty());
+        forwarded::add(config.forwarded, request, &mut changes);
+        for (name, value) in &config.headers {
+            changes.set.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
+            match value.as_ref().map(|value| plain(&source.expand(value))) {
+                Some(value) if !value.is_empty() => changes.set.push((name.clone(), value)),
+                _ => changes.removed.push(name.clone()),
+            }
+        }
+        changes
+    }
+
+    /// Whether a field of the client is left out.
+    fn replace(&self, name: &[u8]) -> bool {
+        let is = |other: &String| other.as_bytes().eq_ignore_ascii_case(name);
+        self.removed.iter().any(is) || self.set.iter().any(|(other, _)| is(other))
+    }
+}
+
+/// A value that cannot end its field, whatever a client has put into a variable.
+fn plain(value: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(value.len());
+    for &byte in value.trim_ascii() {
+        match byte {
+            b'\t' | b' '..=b'~' | 0x80.. => out.push(byte),
+            _ => encode(byte, &mut out),
+        }
+    }
+    out
+}
+
 /// Writes a head for a body of `body` bytes. `keep` asks the upstream to leave the connection open.
 /// `None` if a route has rewritten the path to nothing, which no target can say.
-pub fn head(request: &Request, address: &Address, body: u64, keep: bool) -> Option<Vec<u8>> {
+pub fn head(
+    request: &Request,
+    address: &Address,
+    changes: &Changes,
+    body: u64,
+    keep: bool,
+) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(512 + request.target.len());
     out.extend_from_slice(&request.method);
     out.push(b' ');
     target(request, &mut out)?;
     out.extend_from_slice(b" HTTP/1.1\r\n");
-    if request.fields.get("host").is_none() {
-        // HTTP/1.1 demands one, and only HTTP/1.0 goes without.
-        let host = match address {
-            Address::Inet(inet) => inet.to_string(),
-            Address::Unix(_) | Address::Abstract(_) => "localhost".to_owned(),
-        };
-        field(&mut out, b"Host", host.as_bytes());
+    match &changes.host {
+        Some(host) => field(&mut out, b"Host", host),
+        // HTTP/1.1 demands one, whatever we let the client leave out.
+        None if request.fields.get("host").is_none() => {
+            field(&mut out, b"Host", host(address).as_bytes());
+        }
+        None => {}
     }
     field(&mut out, b"Connection", if keep { b"keep-alive" } else { b"close" });
     let nominated = Nominated::of(request.fields.get_all("connection"));
@@ -37,15 +92,29 @@ pub fn head(request: &Request, address: &Address, body: u64, keep: bool) -> Opti
     for (name, value) in request.fields.iter() {
         let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
         framed |= is(b"content-length") || is(b"transfer-encoding");
-        if !nominated.is_hop_by_hop(name) && !NOT_PASSED.iter().any(|other| is(other)) {
+        let ours = NOT_PASSED.iter().any(|other| is(other))
+            || (changes.host.is_some() && is(b"host"))
+            || changes.replace(name);
+        if !ours && !nominated.is_hop_by_hop(name) {
             field(&mut out, name, value);
         }
+    }
+    for (name, value) in &changes.set {
+        field(&mut out, name.as_bytes(), value);
     }
     if framed {
         field(&mut out, b"Content-Length", body.to_string().as_bytes());
     }
     out.extend_from_slice(b"\r\n");
     Some(out)
+}
+
+/// What stands for a server in `Host`.
+pub fn host(address: &Address) -> String {
+    match address {
+        Address::Inet(inet) => inet.to_string(),
+        Address::Unix(_) | Address::Abstract(_) => "localhost".to_owned(),
+    }
 }
 
 /// Whether a second try cannot do what the first one has done already (RFC 9110, 9.2.2).
@@ -58,6 +127,13 @@ fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     for part in [name, b": ", value, b"\r\n"] {
         out.extend_from_slice(part);
     }
+}
+
+fn encode(byte: u8, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    // Four bits are always an index of the sixteen digits.
+    let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
+    out.extend_from_slice(&[b'%', high, low]);
 }
 
 fn target(request: &Request, out: &mut Vec<u8>) -> Option<()> {
@@ -74,10 +150,7 @@ fn target(request: &Request, out: &mut Vec<u8>) -> Option<()> {
         if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&byte) {
             out.push(byte);
         } else {
-            const HEX: &[u8; 16] = b"0123456789ABCDEF";
-            // Four bits are always an index of the sixteen digits.
-            let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
-            out.extend_from_slice(&[b'%', high, low]);
+            encode(byte, out);
         }
     }
     if !request.query.is_empty() {

@@ -4,7 +4,7 @@ use crate::route::fixture::request;
 
 fn written(request: &Request, body: u64, keep: bool) -> String {
     let address = Address::Inet(([127, 0, 0, 1], 8080).into());
-    let head = head(request, &address, body, keep).expect("a target");
+    let head = head(request, &address, &Changes::default(), body, keep).expect("a target");
     String::from_utf8(head).expect("a head in ASCII")
 }
 
@@ -94,5 +94,29 @@ fn a_rewritten_path_is_encoded_and_keeps_the_query() {
 #[test]
 fn a_path_of_nothing_is_no_target() {
     let request = Request { path: Bytes::new(), ..with(&[]) };
-    assert_eq!(head(&request, &Address::Abstract("a".to_owned()), 0, false), None);
+    let address = Address::Abstract("a".to_owned());
+    assert_eq!(head(&request, &address, &Changes::default(), 0, false), None);
+}
+
+#[test]
+fn an_upstream_changes_host_and_fields() {
+    let request =
+        request("/a%0d%0aEvil:%201", &[("Host", "a"), ("X-Old", "1"), ("X-Set", "client")]);
+    let template = |text| config::Template::parse(text).unwrap();
+    let upstream = config::Upstream {
+        host: Some(template("backend")),
+        headers: vec![
+            ("X-Old".to_owned(), None),
+            ("x-set".to_owned(), Some(template("$uri"))),
+            ("X-Empty".to_owned(), Some(template("$arg_none"))),
+        ],
+        ..config::Upstream::new("u", Vec::new())
+    };
+    let source = Source::of(&request, std::time::Instant::now());
+    let changes = Changes::new(&upstream, &request, &source);
+    let address = Address::Inet(([127, 0, 0, 1], 8080).into());
+    let head = head(&request, &address, &changes, 0, false).unwrap();
+    let expected = "GET /a%0d%0aEvil:%201 HTTP/1.1\r\nHost: backend\r\nConnection: close\r\n\
+        x-set: /a%0D%0AEvil: 1\r\n\r\n";
+    assert_eq!(String::from_utf8(head).unwrap(), expected);
 }

@@ -3,13 +3,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use howdah_config::Timeouts;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
 
-use super::upstream::Server;
 use super::*;
 use crate::body::Body;
 use crate::exchange::{Finished, Handler};
@@ -17,6 +18,7 @@ use crate::http1::{self, Drain};
 use crate::limits::Limits;
 use crate::message::ConnectionInfo;
 
+mod balancing;
 mod pooling;
 mod responses;
 mod retries;
@@ -184,13 +186,14 @@ fn timeouts() -> Timeouts {
 }
 
 impl Proxy {
-    async fn new(upstream: Upstream, timeouts: Timeouts) -> Proxy {
+    async fn new(mut upstream: Upstream, timeouts: Timeouts) -> Proxy {
         let log = tempfile::NamedTempFile::new().unwrap();
         let writer = log.reopen().unwrap();
         let errors = Arc::new(howdah_sys::log::Log::new(writer.into()));
         let statuses: Rc<RefCell<Vec<u16>>> = Rc::default();
+        upstream.config.timeouts = timeouts;
         let front = Rc::new(Front {
-            thread: ProxyThread::new(errors, timeouts),
+            thread: ProxyThread::new(errors),
             upstream: Arc::new(upstream),
             directory: tempfile::tempdir().unwrap(),
             statuses: Rc::clone(&statuses),
@@ -201,7 +204,7 @@ impl Proxy {
         spawn_local(async move {
             loop {
                 let (stream, peer) = listener.accept().await.unwrap();
-                let info = ConnectionInfo { peer: Some(peer), local: None, tls: false };
+                let info = ConnectionInfo { peer: Some(peer), ..ConnectionInfo::default() };
                 let (front, draining) = (Rc::clone(&front), drain.connection());
                 spawn_local(async move {
                     http1::serve(stream, Arc::new(info), &*front, draining).await;
@@ -237,11 +240,17 @@ impl Proxy {
 }
 
 /// Several servers with these keys.
+/// Servers that take turns whatever they do.
 fn several(backends: &[&Backend], tries: usize, keepalive: usize) -> Upstream {
     let servers = backends
         .iter()
-        .map(|backend| Server { address: Address::Inet(backend.address), weight: 1.0 });
-    Upstream { name: "upstreams/u".into(), servers: servers.collect(), tries, keepalive }
+        .map(|backend| config::UpstreamServer::new(Address::Inet(backend.address), 1.0));
+    Upstream::new(&config::Upstream {
+        tries: Some(tries),
+        keepalive,
+        failures: config::Failures { most: 0, ..config::Failures::default() },
+        ..config::Upstream::new("u", servers.collect())
+    })
 }
 
 fn status(reply: &str) -> u16 {

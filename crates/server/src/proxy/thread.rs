@@ -14,10 +14,11 @@ use howdah_config::Address;
 use howdah_sys::log::{Level, Log};
 use tokio::time::Instant;
 
-use super::Timeouts;
 use super::balance::Balance;
+use super::choose::{Candidate, Choice, choose};
 use super::transport::Stream;
 use super::upstream::Upstream;
+use crate::fastcgi::line::Lines;
 
 /// How often idle connections are looked at.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -26,9 +27,10 @@ const SWEEP: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct ProxyThread {
     log: Arc<Log>,
-    timeouts: Timeouts,
     turns: RefCell<HashMap<Box<str>, Turns>>,
     idle: RefCell<HashMap<Address, Vec<Idle>>>,
+    lines: Lines,
+    random: Cell<u64>,
     /// A task looks after the idle connections.
     sweeping: Cell<bool>,
 }
@@ -43,17 +45,20 @@ struct Turns {
 #[derive(Debug)]
 struct Idle {
     stream: Stream,
-    since: Instant,
+    until: Instant,
 }
 
 impl ProxyThread {
     /// Knows no upstream yet.
-    pub fn new(log: Arc<Log>, timeouts: Timeouts) -> Rc<Self> {
+    pub fn new(log: Arc<Log>) -> Rc<Self> {
+        // Threads that start at the same moment have different addresses of their stacks.
+        let seed = std::ptr::from_ref(&log) as u64 ^ u64::from(std::process::id()) << 32;
         Rc::new(ProxyThread {
             log,
-            timeouts,
             turns: RefCell::default(),
             idle: RefCell::default(),
+            lines: Lines::default(),
+            random: Cell::new(seed),
             sweeping: Cell::new(false),
         })
     }
@@ -63,28 +68,38 @@ impl ProxyThread {
         self.log.write(Level::Error, message);
     }
 
-    /// How long to wait for upstreams.
-    pub fn timeouts(&self) -> &Timeouts {
-        &self.timeouts
+    /// Reports what is not a request's failure.
+    pub fn note(&self, message: std::fmt::Arguments<'_>) {
+        self.log.write(Level::Notice, message);
     }
 
-    /// The server whose turn it is, but for those that were `tried`.
-    pub fn next_server(&self, upstream: &Arc<Upstream>, tried: &[usize]) -> Option<usize> {
-        if let [_] = &*upstream.servers
-            && upstream.servers.iter().all(|server| server.weight > 0.0)
-        {
-            return tried.is_empty().then_some(0);
-        }
+    /// Chooses among the servers of an upstream.
+    pub fn choose(&self, upstream: &Arc<Upstream>, candidates: &[Candidate]) -> Choice {
         let mut turns = self.turns.borrow_mut();
         let known = turns.get(&upstream.name);
         if !known.is_some_and(|known| std::ptr::eq(known.upstream.as_ptr(), Arc::as_ptr(upstream)))
         {
             turns.retain(|_, turns| turns.upstream.strong_count() > 0);
-            let balance = Balance::new(upstream.servers.iter().map(|server| server.weight));
+            let balance = Balance::new(candidates.iter().map(|candidate| candidate.weight));
             let fresh = Turns { upstream: Arc::downgrade(upstream), balance };
             turns.insert(upstream.name.clone(), fresh);
         }
-        turns.get_mut(&upstream.name)?.balance.next(tried)
+        let Some(turns) = turns.get_mut(&upstream.name) else { return Choice::None };
+        choose(candidates, upstream.method(&mut turns.balance, || self.random()))
+    }
+
+    /// A number that is different each time (SplitMix64); nothing depends on its being secret.
+    pub fn random(&self) -> u64 {
+        let seed = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.random.set(seed);
+        let mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Requests that wait for room in a server's backlog.
+    pub fn lines(&self) -> &Lines {
+        &self.lines
     }
 
     /// An idle connection to a server, if there is one.
@@ -92,16 +107,17 @@ impl ProxyThread {
         let mut idle = self.idle.borrow_mut();
         let list = idle.get_mut(address)?;
         // The last one that was used is the least likely to be closed just now.
-        while let Some(Idle { stream, since }) = list.pop() {
-            if since.elapsed() < self.timeouts.idle && stream.is_quiet() {
+        while let Some(Idle { stream, until }) = list.pop() {
+            if Instant::now() < until && stream.is_quiet() {
                 return Some(stream);
             }
         }
         None
     }
 
-    /// Keeps a connection on which a response has ended; at most `most` to the same server.
-    pub fn keep(self: &Rc<Self>, address: &Address, stream: Stream, most: usize) {
+    /// Keeps a connection on which a response has ended, for some time; at most `most` to the same
+    /// server.
+    pub fn keep(self: &Rc<Self>, address: &Address, stream: Stream, most: usize, time: Duration) {
         if most == 0 {
             return;
         }
@@ -110,7 +126,7 @@ impl ProxyThread {
         if list.len() >= most {
             list.drain(..=list.len() - most); // the oldest
         }
-        list.push(Idle { stream, since: Instant::now() });
+        list.push(Idle { stream, until: Instant::now() + time });
         if !self.sweeping.replace(true) {
             tokio::task::spawn_local(sweep(Rc::downgrade(self)));
         }
@@ -118,9 +134,10 @@ impl ProxyThread {
 
     /// Closes connections that cannot be used. Whether some are left.
     fn sweep(&self) -> bool {
+        let now = Instant::now();
         let mut idle = self.idle.borrow_mut();
         idle.retain(|_, list| {
-            list.retain(|idle| idle.since.elapsed() < self.timeouts.idle && idle.stream.is_quiet());
+            list.retain(|idle| now < idle.until && idle.stream.is_quiet());
             !list.is_empty()
         });
         !idle.is_empty()

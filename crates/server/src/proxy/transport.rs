@@ -1,6 +1,6 @@
 //! Connections to upstreams: TCP or a unix socket.
 
-use std::io;
+use std::io::{self, Read};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -23,8 +23,22 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Connects. The caller limits the time.
+    /// Connects, as soon as there is room in the backlog of a unix socket. The caller limits the
+    /// time.
     pub async fn connect(address: &Address) -> io::Result<Stream> {
+        loop {
+            match Stream::try_connect(address).await {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    tokio::time::sleep(BACKLOG_PAUSE).await;
+                }
+                connected => return connected,
+            }
+        }
+    }
+
+    /// Connects. The kernel does not let a unix socket wait for room in the backlog: then this
+    /// fails with [`io::ErrorKind::WouldBlock`].
+    pub async fn try_connect(address: &Address) -> io::Result<Stream> {
         let name = match address {
             Address::Inet(inet) => {
                 let stream = TcpStream::connect(inet).await?;
@@ -36,16 +50,7 @@ impl Stream {
         };
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
-        // The kernel does not let a unix socket wait for room in the backlog: it says EAGAIN.
-        loop {
-            match socket.connect(&name) {
-                Ok(()) => break,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    tokio::time::sleep(BACKLOG_PAUSE).await;
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        socket.connect(&name)?;
         Ok(Stream::Unix(UnixStream::from_std(socket.into())?))
     }
 
@@ -55,6 +60,43 @@ impl Stream {
         let read = match self {
             Stream::Tcp(stream) => stream.try_read(&mut byte),
             Stream::Unix(stream) => stream.try_read(&mut byte),
+        };
+        matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
+/// A connection that no thread's runtime watches, so that any thread may take it.
+#[derive(Debug)]
+pub enum Parked {
+    /// TCP.
+    Tcp(std::net::TcpStream),
+    /// Unix domain.
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl Parked {
+    /// Takes a connection from its thread.
+    pub fn new(stream: Stream) -> io::Result<Parked> {
+        Ok(match stream {
+            Stream::Tcp(stream) => Parked::Tcp(stream.into_std()?),
+            Stream::Unix(stream) => Parked::Unix(stream.into_std()?),
+        })
+    }
+
+    /// Gives it to the calling thread.
+    pub fn resume(self) -> io::Result<Stream> {
+        Ok(match self {
+            Parked::Tcp(stream) => Stream::Tcp(TcpStream::from_std(stream)?),
+            Parked::Unix(stream) => Stream::Unix(UnixStream::from_std(stream)?),
+        })
+    }
+
+    /// As [`Stream::is_quiet`].
+    pub fn is_quiet(&self) -> bool {
+        let mut byte = [0];
+        let read = match self {
+            Parked::Tcp(stream) => (&*stream).read(&mut byte),
+            Parked::Unix(stream) => (&*stream).read(&mut byte),
         };
         matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }

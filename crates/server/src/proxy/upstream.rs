@@ -1,20 +1,46 @@
-//! Servers that requests are passed to, compiled from the configuration.
+//! Servers that requests are passed to, compiled from the configuration, and what is known of them.
+//!
+//! All threads share what is known: how many requests a server has, whether it fails. A
+//! configuration that leaves an upstream as it was leaves this as it was too.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use howdah_config::{self as config, Address};
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
-/// One or more HTTP servers that answer the same requests.
+use super::budget::Budget;
+use super::choose::{self, Candidate, Choice, Method};
+use super::marks::Marks;
+use super::queue::{Queue, Refused};
+use super::thread::ProxyThread;
+
+/// A server that is back after a failure gets at least this part of its share.
+const LEAST_SHARE: f64 = 0.05;
+
+/// One or more servers that answer the same requests.
 #[derive(Debug)]
 pub struct Upstream {
     /// For the log: `upstreams/NAME`, or the `proxy` of an action.
     pub name: Box<str>,
+    /// Its part of the configuration.
+    pub config: config::Upstream,
     /// The servers in the order of the document.
     pub servers: Box<[Server]>,
     /// Servers that one request may be tried on.
     pub tries: usize,
-    /// Idle connections that a thread keeps to each server.
-    pub keepalive: usize,
+    /// Requests that are sent a second time, in relation to all.
+    pub budget: Budget,
+    queue: Queue,
+    /// A server has room again.
+    room: Notify,
+    /// Health checks have begun.
+    watched: AtomicBool,
+    /// The moment that times count from.
+    begun: Instant,
 }
 
 /// One server.
@@ -22,32 +48,327 @@ pub struct Upstream {
 pub struct Server {
     /// Where it listens.
     pub address: Address,
-    /// Its share in relation to the others.
-    pub weight: f64,
+    /// What clients that belong to it have in their cookie.
+    pub sticky: Box<str>,
+    config: config::UpstreamServer,
+    key: Box<[u8]>,
+    state: State,
+}
+
+/// What is known of a server.
+#[derive(Debug, Default)]
+struct State {
+    active: AtomicU32,
+    requests: AtomicU64,
+    failures: AtomicU64,
+    /// Its health checks have failed.
+    ill: AtomicBool,
+    /// It has failures to forget.
+    marked: AtomicBool,
+    marks: Mutex<Marks>,
+    /// Milliseconds since the upstream's beginning at which it came back; 0 if that is long ago.
+    back: AtomicU64,
+}
+
+/// What a status page says of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerReport {
+    /// Where it listens.
+    pub address: String,
+    /// `up`, `failing` (left alone after failures), `ill` (health checks) or `drained`.
+    pub state: &'static str,
+    /// Requests that it has.
+    pub active: u32,
+    /// Requests that it was sent.
+    pub requests: u64,
+    /// How often it failed.
+    pub failures: u64,
+}
+
+/// A request that a server has; for as long as it lives.
+#[derive(Debug)]
+pub struct Busy {
+    upstream: Arc<Upstream>,
+    index: usize,
+}
+
+/// What a request says about who should answer it.
+#[derive(Debug, Default)]
+pub struct Wish {
+    /// The value of the upstream's hash.
+    pub key: Vec<u8>,
+    /// The value of its cookie.
+    pub sticky: Vec<u8>,
 }
 
 impl Upstream {
     /// The servers of a member of `upstreams`.
-    pub fn new(upstream: &config::Upstream) -> Self {
-        let servers = upstream.servers.iter();
-        let servers = servers
-            .map(|server| Server { address: server.address.clone(), weight: server.weight })
-            .collect();
-        Upstream {
-            name: format!("upstreams/{}", upstream.name).into(),
-            servers,
-            tries: upstream.tries,
-            keepalive: upstream.keepalive,
-        }
+    pub fn new(config: &config::Upstream) -> Self {
+        Upstream::named(format!("upstreams/{}", config.name), config)
     }
 
     /// The server of a `proxy`: asked once, over a connection of its own, as Unit does.
     pub fn single(address: &Address) -> Self {
+        let server = config::UpstreamServer::new(address.clone(), 1.0);
+        let config = config::Upstream {
+            tries: Some(1),
+            failures: config::Failures { most: 0, ..config::Failures::default() },
+            ..config::Upstream::new("", vec![server])
+        };
+        Upstream::named(format!("http://{address}"), &config)
+    }
+
+    fn named(name: String, config: &config::Upstream) -> Self {
         Upstream {
-            name: format!("http://{address}").into(),
-            servers: Box::new([Server { address: address.clone(), weight: 1.0 }]),
-            tries: 1,
-            keepalive: 0,
+            name: name.into(),
+            config: config.clone(),
+            servers: config.servers.iter().map(Server::new).collect(),
+            tries: config.tries.unwrap_or(config.servers.len()),
+            budget: Budget::default(),
+            queue: Queue::new(config.queue, config.queue_timeout),
+            room: Notify::new(),
+            watched: AtomicBool::new(false),
+            begun: Instant::now(),
+        }
+    }
+
+    /// A server for a request, but for those that were `tried`; waits until one has room. `None`
+    /// if there is none.
+    pub async fn server(
+        self: &Arc<Self>,
+        thread: &ProxyThread,
+        tried: &[usize],
+        wish: &Wish,
+    ) -> Result<Option<Busy>, Refused> {
+        if self.queue.waiting() == 0 {
+            match self.choose(thread, tried, wish) {
+                Choice::Server(index) => return Ok(Some(Busy::new(self, index))),
+                Choice::None => return Ok(None),
+                Choice::Full => {}
+            }
+        }
+        self.queue.wait(self.wait(thread, tried, wish)).await
+    }
+
+    async fn wait(
+        self: &Arc<Self>,
+        thread: &ProxyThread,
+        tried: &[usize],
+        wish: &Wish,
+    ) -> Option<Busy> {
+        loop {
+            let mut room = std::pin::pin!(self.room.notified());
+            room.as_mut().enable(); // before the look, so that nothing is missed between
+            match self.choose(thread, tried, wish) {
+                Choice::Server(index) => return Some(Busy::new(self, index)),
+                Choice::None => return None,
+                Choice::Full => room.await,
+            }
+        }
+    }
+
+    fn choose(self: &Arc<Self>, thread: &ProxyThread, tried: &[usize], wish: &Wish) -> Choice {
+        let now = self.begun.elapsed();
+        if let Some(index) = self.stuck_to(tried, wish, now) {
+            return Choice::Server(index);
+        }
+        let mut slow = false;
+        let mut candidates: Vec<_> = { self.servers.iter().enumerate() }
+            .map(|(index, server)| {
+                let mut candidate = server.candidate(now, wish);
+                candidate.open &= !tried.contains(&index);
+                if candidate.open && self.starts_slowly(server, now, thread) {
+                    (candidate.open, slow) = (false, true);
+                }
+                candidate
+            })
+            .collect();
+        let choice = thread.choose(self, &candidates);
+        if choice != Choice::None || !slow {
+            return choice;
+        }
+        // Nobody else is there.
+        for (index, candidate) in candidates.iter_mut().enumerate() {
+            candidate.open = !tried.contains(&index) && candidate.weight > 0.0;
+        }
+        thread.choose(self, &candidates)
+    }
+
+    /// The server that the client belongs to, if it is well and has room.
+    fn stuck_to(&self, tried: &[usize], wish: &Wish, now: Duration) -> Option<usize> {
+        self.config.sticky.as_ref().filter(|_| !wish.sticky.is_empty())?;
+        let index = self.servers.iter().position(|s| s.sticky.as_bytes() == wish.sticky)?;
+        let candidate = self.servers.get(index)?.candidate(now, wish);
+        let has_room = candidate.most.is_none_or(|most| candidate.active < most);
+        (candidate.well && has_room && !tried.contains(&index)).then_some(index)
+    }
+
+    /// Whether a server that is back leaves this request to others.
+    fn starts_slowly(&self, server: &Server, now: Duration, thread: &ProxyThread) -> bool {
+        let Some(time) = self.config.slow_start else { return false };
+        let back = server.state.back.load(Relaxed);
+        if back == 0 {
+            return false;
+        }
+        let share =
+            now.saturating_sub(Duration::from_millis(back)).as_secs_f64() / time.as_secs_f64();
+        if share >= 1.0 {
+            server.state.back.store(0, Relaxed);
+            return false;
+        }
+        let chance = (thread.random() >> 11) as f64 / (1u64 << 53) as f64;
+        chance >= share.max(LEAST_SHARE)
+    }
+
+    /// How one of the candidates is chosen.
+    pub fn method<'m>(
+        &self,
+        turns: &'m mut super::balance::Balance,
+        random: impl Fn() -> u64,
+    ) -> Method<'m> {
+        match &self.config.balance {
+            config::Balance::RoundRobin => Method::RoundRobin(turns),
+            config::Balance::LeastConnections => Method::LeastConnections,
+            config::Balance::TwoChoices => Method::TwoChoices(random(), random()),
+            config::Balance::Hash(_) => Method::Hash,
+        }
+    }
+
+    /// Whether health checks have begun; they have from now on.
+    pub fn is_watched(&self) -> bool {
+        self.watched.swap(true, Relaxed)
+    }
+
+    /// A health check has shown whether a server is well. Whether that is news.
+    pub fn checked(&self, server: &Server, well: bool) -> bool {
+        let news = server.state.ill.swap(!well, Relaxed) == well;
+        if news && well {
+            self.is_back(server);
+        }
+        news
+    }
+
+    /// A server is back: it starts slowly, and who waits may ask it.
+    fn is_back(&self, server: &Server) {
+        let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        server.state.back.store(now.max(1), Relaxed);
+        self.room.notify_one();
+    }
+
+    /// What a status page says.
+    pub fn report(&self) -> Vec<ServerReport> {
+        let now = self.begun.elapsed();
+        self.servers.iter().map(|server| server.report(now)).collect()
+    }
+}
+
+impl Server {
+    fn new(config: &config::UpstreamServer) -> Self {
+        let key = config.address.to_string().into_bytes();
+        Server {
+            address: config.address.clone(),
+            sticky: format!("{:016x}", choose::hash(b"sticky", &key)).into(),
+            config: config.clone(),
+            key: key.into(),
+            state: State::default(),
+        }
+    }
+
+    fn marks(&self) -> std::sync::MutexGuard<'_, Marks> {
+        self.state.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_marked(&self, now: Duration) -> bool {
+        self.state.marked.load(Relaxed) && self.marks().is_marked(now)
+    }
+
+    fn candidate(&self, now: Duration, wish: &Wish) -> Candidate {
+        Candidate {
+            weight: self.config.weight,
+            active: self.state.active.load(Relaxed),
+            most: self.config.max_connections,
+            backup: self.config.backup,
+            well: !self.state.ill.load(Relaxed) && !self.is_marked(now),
+            open: !self.config.drain,
+            hash: match wish.key.as_slice() {
+                [] => 0,
+                key => choose::hash(key, &self.key),
+            },
+        }
+    }
+
+    fn report(&self, now: Duration) -> ServerReport {
+        ServerReport {
+            address: self.address.to_string(),
+            state: match () {
+                () if self.state.ill.load(Relaxed) => "ill",
+                () if self.is_marked(now) => "failing",
+                () if self.config.drain => "drained",
+                () => "up",
+            },
+            active: self.state.active.load(Relaxed),
+            requests: self.state.requests.load(Relaxed),
+            failures: self.state.failures.load(Relaxed),
+        }
+    }
+}
+
+impl Busy {
+    fn new(upstream: &Arc<Upstream>, index: usize) -> Self {
+        let busy = Busy { upstream: Arc::clone(upstream), index };
+        if let Some(server) = busy.server() {
+            server.state.active.fetch_add(1, Relaxed);
+            server.state.requests.fetch_add(1, Relaxed);
+        }
+        busy
+    }
+
+    /// Number of the server in its upstream.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The server.
+    pub fn server(&self) -> Option<&Server> {
+        self.upstream.servers.get(self.index)
+    }
+
+    /// The server has failed. For how long it is left alone from now on, if it is.
+    pub fn failed(&self) -> Option<Duration> {
+        let (server, now) = (self.server()?, self.upstream.begun.elapsed());
+        server.state.failures.fetch_add(1, Relaxed);
+        if self.upstream.config.failures.most == 0 {
+            return None;
+        }
+        let mut marks = server.marks();
+        let was_marked = marks.is_marked(now);
+        marks.failed(now, &self.upstream.config.failures);
+        server.state.marked.store(true, Relaxed);
+        (!was_marked).then(|| marks.left(now)).filter(|left| !left.is_zero())
+    }
+
+    /// The server has answered. Whether it was left alone before.
+    pub fn answered(&self) -> bool {
+        let Some(server) = self.server() else { return false };
+        if !server.state.marked.load(Relaxed) {
+            return false;
+        }
+        let was_marked = server.marks().answered();
+        server.state.marked.store(false, Relaxed);
+        if was_marked {
+            self.upstream.is_back(server);
+        }
+        was_marked
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        if let Some(server) = self.server() {
+            server.state.active.fetch_sub(1, Relaxed);
+        }
+        if self.upstream.queue.waiting() > 0 {
+            self.upstream.room.notify_one();
         }
     }
 }

@@ -1,49 +1,140 @@
-//! `error_pages` of an action: files in place of the server's own pages.
+//! `error_pages` of an action: other content in place of the server's own pages.
+//!
+//! A page is a file, or what an action makes of the request. That action sees a GET without a body,
+//! conditions and ranges, which are about something else, and scripts learn of the error from
+//! `REDIRECT_STATUS` and `REDIRECT_URL`, as under Apache. If there is an error on the way to a page,
+//! the server's own stays: pages never lead to pages.
 
 use bytes::Bytes;
 
-use crate::files::{Files, Now, Outcome};
-use crate::message::{FieldBlock, Fields, Request, Response};
+use crate::files::{self, Files, Now, Outcome};
+use crate::message::{FieldBlock, Fields, OnError, Request, Response};
 use crate::snapshot::ErrorPage;
 
-/// Replaces the server's own page for an error. Its status and its other fields stay. If the file
-/// cannot be sent, the page stays too.
-pub fn apply(
-    pages: &[ErrorPage],
+/// The page for a response, if that has one of the server's own. Nobody is there any more to read
+/// one with status 499.
+pub fn page_for<'p>(pages: &'p [ErrorPage], response: &Response) -> Option<&'p ErrorPage> {
+    let wanted = response.own_page && response.status != 499;
+    pages.iter().find(|page| wanted && page.status == response.status)
+}
+
+/// The content of a file.
+pub fn file(
+    share: &files::Share,
+    path: &Bytes,
     files: &Files,
     request: &Request,
     now: Now,
-    response: &mut Response,
-) {
-    if !response.own_page {
-        return;
-    }
-    let Some(page) = pages.iter().find(|page| page.status == response.status) else { return };
-    // Not the request's own method, conditions and ranges: they are about something else.
+) -> Option<Response> {
     let asked = Request {
         method: Bytes::from_static(b"GET"),
         fields: Fields::default(),
-        path: page.path.clone(),
+        path: path.clone(),
         ..request.clone()
     };
-    let Outcome::Response(found) =
-        files.serve_at(&page.files, page.files.place(&page.path), &asked, now)
-    else {
-        return;
-    };
-    if found.status != 200 {
-        return;
+    match files.serve_at(share, share.place(path), &asked, now) {
+        Outcome::Response(found) if found.status == 200 => Some(found),
+        _ => None,
     }
-    let mut fields: Vec<u8> = Vec::new();
-    let kept =
-        response.fields.iter().filter(|(name, _)| !name.eq_ignore_ascii_case(b"content-type"));
-    let media_type = found.fields.get("content-type").map(|value| (&b"Content-Type"[..], value));
-    for (name, value) in media_type.into_iter().chain(kept) {
+}
+
+/// What the action of a page sees of a request.
+pub fn request(request: &Request, status: u16) -> Request {
+    /// Fields about a body, about what the client has already, and about parts of something.
+    const ELSEWHERE: [&[u8]; 11] = [
+        b"content-encoding",
+        b"content-length",
+        b"content-type",
+        b"expect",
+        b"if-match",
+        b"if-modified-since",
+        b"if-none-match",
+        b"if-range",
+        b"if-unmodified-since",
+        b"range",
+        b"transfer-encoding",
+    ];
+    let mut asked = request.clone();
+    if &*asked.method != b"HEAD" {
+        asked.method = Bytes::from_static(b"GET");
+    }
+    asked.fields.retain(|name| !ELSEWHERE.iter().any(|other| name.eq_ignore_ascii_case(other)));
+    asked.error = Some(OnError { status, path: request.path.clone() });
+    asked
+}
+
+/// Puts a page in place of the server's own. Fields of the error that the page has not stay, such
+/// as `Allow` and `WWW-Authenticate`. If the status is kept, nothing
+/// says how a file that is the page could be had again.
+pub fn replace(response: &mut Response, page: Response, keep_status: bool) {
+    const OF_FILES: [&[u8]; 3] = [b"accept-ranges", b"etag", b"last-modified"];
+    let error = std::mem::replace(response, page);
+    let is_in =
+        |names: &[&[u8]], name: &[u8]| names.iter().any(|other| name.eq_ignore_ascii_case(other));
+    let own =
+        { response.fields.iter() }.filter(|(name, _)| !keep_status || !is_in(&OF_FILES, name));
+    let kept = error.fields.iter().filter(|(name, _)| {
+        let is_same = |other: &[u8]| name.eq_ignore_ascii_case(other);
+        !is_same(b"content-type") && !response.fields.iter().any(|(other, _)| is_same(other))
+    });
+    let mut fields = Vec::new();
+    for (name, value) in own.chain(kept) {
         for part in [name, b": ", value, b"\r\n"] {
             fields.extend_from_slice(part);
         }
     }
     response.fields = FieldBlock::from_lines(fields.into());
-    response.body = found.body;
-    response.own_page = false;
+    response.close |= error.close;
+    if keep_status {
+        response.status = error.status;
+        response.reason = error.reason;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::body::Body;
+    use crate::respond;
+    use crate::route::fixture;
+
+    #[test]
+    fn a_page_is_asked_for_without_what_is_about_something_else() {
+        let fields = [
+            ("Content-Length", "3"),
+            ("cookie", "a=b"),
+            ("IF-None-Match", "*"),
+            ("Range", "bytes=0-1"),
+            ("Accept", "text/html"),
+        ];
+        let mut sent = fixture::request("/a%20b?c", &fields);
+        sent.method = Bytes::from_static(b"POST");
+        let asked = request(&sent, 413);
+        let names: Vec<_> = asked.fields.iter().map(|(name, _)| name).collect();
+        assert_eq!((&*asked.method, names), (&b"GET"[..], vec![&b"cookie"[..], b"Accept"]));
+        assert_eq!(asked.error, Some(OnError { status: 413, path: "/a b".into() }));
+        sent.method = Bytes::from_static(b"HEAD");
+        assert_eq!(request(&sent, 404).method, "HEAD");
+    }
+
+    #[test]
+    fn a_page_keeps_the_status_and_what_only_the_error_says() {
+        let page = || {
+            Response::new(200, Body::from(Bytes::from_static(b"page")))
+                .with("Content-Type", "text/plain")
+                .with("Retry-After", "60")
+                .with("ETag", "\"1\"")
+        };
+        for (keep_status, status) in [(true, 503), (false, 200)] {
+            let mut response = respond::error(503).with("Allow", "GET");
+            response.close = true;
+            replace(&mut response, page(), keep_status);
+            assert_eq!((response.status, response.close), (status, true));
+            assert_eq!(
+                ["content-type", "retry-after", "allow"].map(|name| response.fields.get(name)),
+                [Some(&b"text/plain"[..]), Some(b"60"), Some(b"GET")]
+            );
+            assert_eq!(response.fields.get("etag").is_none(), keep_status);
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use howdah_config::Captures;
 
 use crate::http1::target::Target;
 use crate::message::{ConnectionInfo, Fields, Request, Version};
@@ -22,9 +23,11 @@ pub(crate) fn request(target: &str, fields: &[(&str, &str)]) -> Request {
         connection: Arc::new(ConnectionInfo {
             peer: Some(([127, 0, 0, 1], 1234).into()),
             local: Some(([127, 0, 0, 2], 80).into()),
-            tls: false,
+            ..ConnectionInfo::default()
         }),
         user: None,
         id: 0x1f,
+        error: None,
+        captures: Captures::default(),
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use howdah_config::Forwarded;
 
-use crate::message::{ConnectionInfo, Request};
+use crate::message::{ConnectionInfo, Request, ShownAddress};
 
 /// Gives the request the client's address and scheme, if its connection comes from a proxy.
 pub fn apply(proxies: &[Forwarded], request: &mut Request) {
@@ -26,6 +26,8 @@ pub fn apply(proxies: &[Forwarded], request: &mut Request) {
                 peer: peer.or(connection.peer),
                 local: connection.local,
                 tls: tls.unwrap_or(connection.tls),
+                via: connection.via.or(Some(ShownAddress(connection.peer.map(|peer| peer.ip())))),
+                handshake: connection.handshake.clone(),
             });
         }
     }
@@ -81,7 +83,6 @@ mod tests {
     use howdah_config::{AddressPattern, AddressPatterns};
 
     use super::*;
-    use crate::message::ShownAddress;
     use crate::route::fixture::request;
 
     fn proxy(source: &[&str], recursive: bool) -> Forwarded {

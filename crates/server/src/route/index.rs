@@ -1,11 +1,14 @@
 //! Which steps of a long route can hold for a request at all.
 //!
-//! Most conditions demand a certain path, start or end of it, or a certain host. Such steps are
-//! found by looking the request's own path and host up, so that a route with a thousand of them
-//! costs little more than one with ten. Which steps are left, and their order, is the same as if
-//! each had been compared.
+//! Most conditions demand a certain path or host, or a start or end of one. Such steps are found by
+//! looking the request's own path and host up, so that a route with a thousand of them costs little
+//! more than one with ten. Which steps are left, and their order, is the same as if each had been
+//! compared. What demands nothing of the kind (other conditions alone, regular expressions that are
+//! not anchored) is compared each time.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::marker::PhantomData;
 
 use howdah_config::{Landmarks, Match};
 
@@ -17,22 +20,67 @@ const WORTHWHILE: usize = 12;
 /// Steps by what they demand.
 #[derive(Debug, Default)]
 pub struct Index {
-    paths: Texts,
-    hosts: Texts,
-    starts: Affixes,
-    ends: Affixes,
+    path: Texts,
+    host: Texts,
     /// Steps that demand nothing of that kind.
     others: Vec<u32>,
 }
 
-/// Steps by a text.
-type Texts = HashMap<Box<[u8]>, Vec<u32>>;
-
-/// Steps by a start or an end, and how long these are.
+/// Steps by what they demand of one text.
 #[derive(Debug, Default)]
-struct Affixes {
-    steps: Texts,
-    lengths: Vec<usize>,
+struct Texts {
+    whole: HashMap<Box<[u8]>, Vec<u32>>,
+    starts: Affixes<Forwards>,
+    ends: Affixes<Backwards>,
+}
+
+/// Starts, or ends, in order; all that a text has are found with one binary search.
+#[derive(Debug)]
+struct Affixes<D> {
+    affixes: Vec<Affix>,
+    direction: PhantomData<D>,
+}
+
+#[derive(Debug)]
+struct Affix {
+    text: Box<[u8]>,
+    /// The longest other one that this one itself starts, or ends, with.
+    within: Option<usize>,
+    steps: Vec<u32>,
+}
+
+/// From which end texts are read.
+trait Direction {
+    fn compare(a: &[u8], b: &[u8]) -> Ordering;
+    fn has(text: &[u8], affix: &[u8]) -> bool;
+}
+
+/// For starts.
+#[derive(Debug)]
+struct Forwards;
+
+/// For ends.
+#[derive(Debug)]
+struct Backwards;
+
+impl Direction for Forwards {
+    fn compare(a: &[u8], b: &[u8]) -> Ordering {
+        a.cmp(b)
+    }
+
+    fn has(text: &[u8], affix: &[u8]) -> bool {
+        text.starts_with(affix)
+    }
+}
+
+impl Direction for Backwards {
+    fn compare(a: &[u8], b: &[u8]) -> Ordering {
+        a.iter().rev().cmp(b.iter().rev())
+    }
+
+    fn has(text: &[u8], affix: &[u8]) -> bool {
+        text.ends_with(affix)
+    }
 }
 
 impl Index {
@@ -42,19 +90,40 @@ impl Index {
             return None;
         }
         let demands: Vec<_> = conditions.map(Demands::of).collect();
-        let crowds = Crowds::of(&demands);
+        let mut crowds = Crowds::new();
+        demands.iter().flat_map(Demands::all).for_each(|(demand, text)| {
+            *crowds.entry((demand, text)).or_default() += 1;
+        });
         let mut index = Index::default();
+        let mut affixes: HashMap<(Demand, &[u8]), Vec<u32>> = HashMap::new();
         for (step, demands) in (0..).zip(&demands) {
-            match demands.best(&crowds) {
-                Some(Demand::Path(texts)) => add(&mut index.paths, texts, step),
-                Some(Demand::Host(texts)) => add(&mut index.hosts, texts, step),
-                Some(Demand::Start(texts)) => add(&mut index.starts.steps, texts, step),
-                Some(Demand::End(texts)) => add(&mut index.ends.steps, texts, step),
-                None => index.others.push(step),
+            let Some((subject, landmarks)) = demands.best(&crowds) else {
+                index.others.push(step);
+                continue;
+            };
+            for text in landmarks.texts() {
+                let steps = affixes.entry((Demand::of(subject, landmarks), text)).or_default();
+                // The same text twice in one list.
+                if steps.last() != Some(&step) {
+                    steps.push(step);
+                }
             }
         }
-        index.starts.measure();
-        index.ends.measure();
+        for ((Demand { subject, kind }, text), steps) in affixes {
+            let texts = match subject {
+                Subject::Path => &mut index.path,
+                Subject::Host => &mut index.host,
+            };
+            match kind {
+                Kind::Whole => drop(texts.whole.insert(text.into(), steps)),
+                Kind::Start => texts.starts.add(text, steps),
+                Kind::End => texts.ends.add(text, steps),
+            }
+        }
+        for texts in [&mut index.path, &mut index.host] {
+            texts.starts.order();
+            texts.ends.order();
+        }
         Some(index)
     }
 
@@ -62,106 +131,132 @@ impl Index {
     pub fn candidates(&self, request: &Request, steps: &mut Vec<u32>) {
         steps.clear();
         steps.extend_from_slice(&self.others);
-        let mut add = |texts: &Texts, text: &[u8]| {
-            steps.extend_from_slice(texts.get(text).map_or(&[], Vec::as_slice));
-        };
-        add(&self.paths, &request.path);
-        add(&self.hosts, &request.host);
-        for length in &self.starts.lengths {
-            let Some(start) = request.path.get(..*length) else { break };
-            add(&self.starts.steps, start);
-        }
-        for length in &self.ends.lengths {
-            let Some(at) = request.path.len().checked_sub(*length) else { break };
-            add(&self.ends.steps, request.path.get(at..).unwrap_or_default());
-        }
+        self.path.find(&request.path, steps);
+        self.host.find(&request.host, steps);
         steps.sort_unstable();
         steps.dedup();
     }
 }
 
-impl Affixes {
-    fn measure(&mut self) {
-        self.lengths = self.steps.keys().map(|text| text.len()).collect();
-        self.lengths.sort_unstable();
-        self.lengths.dedup();
+impl Texts {
+    fn find(&self, text: &[u8], steps: &mut Vec<u32>) {
+        steps.extend_from_slice(self.whole.get(text).map_or(&[], Vec::as_slice));
+        self.starts.find(text, steps);
+        self.ends.find(text, steps);
     }
 }
 
-fn add(texts: &mut Texts, demanded: &[&[u8]], step: u32) {
-    for text in demanded {
-        let steps = texts.entry((*text).into()).or_default();
-        // The same text twice in one list.
-        if steps.last() != Some(&step) {
-            steps.push(step);
+impl<D: Direction> Default for Affixes<D> {
+    fn default() -> Self {
+        Affixes { affixes: Vec::new(), direction: PhantomData }
+    }
+}
+
+impl<D: Direction> Affixes<D> {
+    fn add(&mut self, text: &[u8], steps: Vec<u32>) {
+        self.affixes.push(Affix { text: text.into(), within: None, steps });
+    }
+
+    /// To be called once after the last one is added.
+    fn order(&mut self) {
+        self.affixes.sort_unstable_by(|a, b| D::compare(&a.text, &b.text));
+        for place in 1..self.affixes.len() {
+            let text = self.affixes[place].text.clone();
+            self.affixes[place].within = self.longest(&text, Some(place - 1));
         }
+    }
+
+    /// Those that the text has. They are starts of one another, so in order all of them lie before
+    /// the text and what lies between the longest and the text starts with it too: the way up from
+    /// the last before the text leads past every one.
+    fn find(&self, text: &[u8], steps: &mut Vec<u32>) {
+        let after = self.affixes.partition_point(|affix| D::compare(&affix.text, text).is_le());
+        let mut found = self.longest(text, after.checked_sub(1));
+        while let Some(affix) = found.and_then(|place| self.affixes.get(place)) {
+            steps.extend_from_slice(&affix.steps);
+            found = affix.within;
+        }
+    }
+
+    /// On the way up from here, the first one that the text has.
+    fn longest(&self, text: &[u8], mut place: Option<usize>) -> Option<usize> {
+        while let Some(affix) = place.and_then(|place| self.affixes.get(place)) {
+            if D::has(text, &affix.text) {
+                break;
+            }
+            place = affix.within;
+        }
+        place
     }
 }
 
 /// What a step demands of path and host.
 struct Demands<'m> {
     path: Option<Landmarks<'m>>,
-    host: Option<Vec<&'m [u8]>>,
+    host: Option<Landmarks<'m>>,
 }
 
-/// What of it the step is looked up by.
-enum Demand<'d> {
-    Path(&'d [&'d [u8]]),
-    Host(&'d [&'d [u8]]),
-    Start(&'d [&'d [u8]]),
-    End(&'d [&'d [u8]]),
+/// A way to look a step up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Demand {
+    subject: Subject,
+    kind: Kind,
 }
 
-/// How many steps demand the same text.
-struct Crowds<'m> {
-    paths: HashMap<&'m [u8], usize>,
-    hosts: HashMap<&'m [u8], usize>,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Subject {
+    Path,
+    Host,
+}
+
+/// The first is the most exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Kind {
+    Whole,
+    Start,
+    End,
+}
+
+/// How many steps demand the same.
+type Crowds<'d> = HashMap<(Demand, &'d [u8]), usize>;
+
+impl Demand {
+    fn of(subject: Subject, landmarks: &Landmarks<'_>) -> Self {
+        let kind = match landmarks {
+            Landmarks::Whole(_) => Kind::Whole,
+            Landmarks::Start(_) => Kind::Start,
+            Landmarks::End(_) => Kind::End,
+        };
+        Demand { subject, kind }
+    }
 }
 
 impl<'m> Demands<'m> {
     fn of(conditions: &'m Match) -> Self {
-        let host = conditions.host.as_ref().and_then(|host| host.landmarks());
         Demands {
             path: conditions.uri.as_ref().and_then(|uri| uri.landmarks()),
-            host: match host {
-                Some(Landmarks::Whole(texts)) => Some(texts),
-                _ => None,
-            },
+            host: conditions.host.as_ref().and_then(|host| host.landmarks()),
         }
     }
 
-    /// A whole text before a part of one; of path and host the one that fewer steps share.
-    fn best(&self, crowds: &Crowds<'_>) -> Option<Demand<'_>> {
-        let crowd = |counts: &HashMap<&[u8], usize>, texts: &[&[u8]]| {
-            texts.iter().filter_map(|text| counts.get(text).copied()).max().unwrap_or(0)
-        };
-        match (&self.path, &self.host) {
-            (Some(Landmarks::Whole(paths)), Some(hosts))
-                if crowd(&crowds.hosts, hosts) < crowd(&crowds.paths, paths) =>
-            {
-                Some(Demand::Host(hosts))
-            }
-            (Some(Landmarks::Whole(paths)), _) => Some(Demand::Path(paths)),
-            (_, Some(hosts)) => Some(Demand::Host(hosts)),
-            (Some(Landmarks::Start(texts)), None) => Some(Demand::Start(texts)),
-            (Some(Landmarks::End(texts)), None) => Some(Demand::End(texts)),
-            (None, None) => None,
-        }
+    fn each(&self) -> impl Iterator<Item = (Subject, &Landmarks<'m>)> {
+        let path = self.path.as_ref().map(|path| (Subject::Path, path));
+        path.into_iter().chain(self.host.as_ref().map(|host| (Subject::Host, host)))
     }
-}
 
-impl<'m> Crowds<'m> {
-    fn of(demands: &[Demands<'m>]) -> Self {
-        let mut crowds = Crowds { paths: HashMap::new(), hosts: HashMap::new() };
-        for demands in demands {
-            if let Some(Landmarks::Whole(paths)) = &demands.path {
-                paths.iter().for_each(|path| *crowds.paths.entry(*path).or_default() += 1);
-            }
-            for host in demands.host.iter().flatten() {
-                *crowds.hosts.entry(*host).or_default() += 1;
-            }
-        }
-        crowds
+    fn all(&self) -> impl Iterator<Item = (Demand, &[u8])> {
+        self.each().flat_map(|(subject, landmarks)| {
+            landmarks.texts().map(move |text| (Demand::of(subject, landmarks), text))
+        })
+    }
+
+    /// Of path and host what fewer steps share; among equals what is more exact.
+    fn best(&self, crowds: &Crowds<'_>) -> Option<(Subject, &Landmarks<'m>)> {
+        self.each().min_by_key(|(subject, landmarks)| {
+            let demand = Demand::of(*subject, landmarks);
+            let crowd = landmarks.texts().filter_map(|text| crowds.get(&(demand, text)));
+            (crowd.max().copied(), demand.kind)
+        })
     }
 }
 

@@ -1,19 +1,63 @@
 //! `location` of a `return`: text that becomes a URI reference.
 
+use std::ops::Range;
+
+use howdah_config::{Part, Template, Variable};
+
+use crate::variables::Source;
+
+/// The encoded location that a template comes to. What a regular expression has captured is a
+/// part of a decoded path, so it is encoded by itself: a `?` or `%` in it stays one.
+pub fn expand(template: &Template, source: &Source<'_>) -> Vec<u8> {
+    let mut text = Vec::new();
+    let mut captured = Vec::new();
+    for part in template.parts() {
+        let start = text.len();
+        match part {
+            Part::Literal(literal) => text.extend_from_slice(literal.as_bytes()),
+            Part::Variable(variable) => {
+                source.write(variable, &mut text);
+                if let Variable::Capture(_) = variable {
+                    captured.push(start..text.len());
+                }
+            }
+        }
+    }
+    encode_around(&text, &captured)
+}
+
 /// Encodes a location as Unit does. One that is encoded already stays as it is. In any other,
 /// every byte that no URI holds is escaped, the percent sign among them, and so is each `?` and
 /// `#` that would not start the query or the fragment. No value can end the header field.
 pub fn encode(location: &[u8]) -> Vec<u8> {
-    if is_encoded(location) {
-        return location.to_vec();
-    }
+    encode_around(location, &[])
+}
+
+/// Encodes a location of which some ranges, in order, are parts of a decoded path.
+fn encode_around(location: &[u8], decoded: &[Range<usize>]) -> Vec<u8> {
+    let pieces = || {
+        let ends = decoded.iter().map(|range| range.start).chain([location.len()]);
+        let starts = [0].into_iter().chain(decoded.iter().map(|range| range.end));
+        let others = starts.zip(ends).map(|(start, end)| location.get(start..end));
+        let decoded = decoded.iter().map(|range| location.get(range.clone())).chain([None]);
+        others
+            .zip(decoded)
+            .map(|(other, decoded)| (other.unwrap_or_default(), decoded.unwrap_or_default()))
+    };
+    let mut delimiters = Delimiters::default();
+    let encoded = pieces().all(|(other, _)| is_encoded(other, &mut delimiters));
     let mut out = Vec::with_capacity(location.len() + 16);
     let mut delimiters = Delimiters::default();
-    for &byte in location {
-        if is_legal(byte) || delimiters.take(byte) {
-            out.push(byte);
-        } else {
-            escape(byte, &mut out);
+    for (other, decoded) in pieces() {
+        for &byte in other {
+            if encoded || is_legal(byte) || delimiters.take(byte) {
+                out.push(byte);
+            } else {
+                escape(byte, &mut out);
+            }
+        }
+        for &byte in decoded {
+            if is_legal(byte) { out.push(byte) } else { escape(byte, &mut out) }
         }
     }
     out
@@ -47,8 +91,7 @@ fn escape(byte: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'%', high, low]);
 }
 
-fn is_encoded(location: &[u8]) -> bool {
-    let mut delimiters = Delimiters::default();
+fn is_encoded(location: &[u8], delimiters: &mut Delimiters) -> bool {
     let mut rest = location;
     while let [first, after @ ..] = rest {
         rest = match (first, after) {
@@ -138,11 +181,30 @@ mod tests {
         assert_eq!(encoded("%20%2"), "%2520%252");
     }
 
+    #[test]
+    fn hardening_22_what_was_captured_keeps_its_meaning() {
+        let around = |before: &str, captured: &str, after: &str| {
+            let text = [before, captured, after].concat();
+            let range = before.len()..before.len() + captured.len();
+            String::from_utf8(encode_around(text.as_bytes(), &[range])).unwrap()
+        };
+        for (before, captured, after, expected) in [
+            ("/n/", "a/b", "", "/n/a/b"),
+            ("/n/", "a%20b?c#d", "?x=%20", "/n/a%2520b%3Fc%23d?x=%20"),
+            ("/n/ ", "a%b", "?x#y", "/n/%20a%25b?x#y"),
+            ("/n/%", "41", "", "/n/%2541"),
+            ("/n/", "a\r\nSet-Cookie: x", "", "/n/a%0D%0ASet-Cookie:%20x"),
+            ("", "", "", ""),
+        ] {
+            assert_eq!(around(before, captured, after), expected);
+        }
+    }
+
     proptest! {
         #[test]
         fn the_result_is_encoded_whatever_went_in(location: Vec<u8>) {
             let out = encode(&location);
-            prop_assert!(is_encoded(&out));
+            prop_assert!(is_encoded(&out, &mut Delimiters::default()));
             prop_assert!(out.is_ascii() && !out.iter().any(u8::is_ascii_control));
             prop_assert_eq!(encode(&out), out);
         }

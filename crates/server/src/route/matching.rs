@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use howdah_config::{Match, Scheme};
+use howdah_config::{Captures, Match, Scheme};
 
 use super::query::{self, Query};
 use crate::message::Request;
@@ -62,6 +62,13 @@ pub fn holds(conditions: &Match, request: &Request, begun: Instant, scratch: &mu
                 source.write(variable, out);
             })
         })
+}
+
+/// What the expressions of conditions that hold capture.
+pub fn captures(conditions: &Match, request: &Request) -> Captures {
+    let uri = conditions.uri.as_ref().map(|uri| (uri, &*request.path));
+    let host = conditions.host.as_ref().map(|host| (host, &*request.host));
+    Captures::of(uri, host)
 }
 
 fn cookies_of(request: &Request) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {

@@ -40,7 +40,7 @@ fn source_and_destination_are_the_addresses_of_the_connection() {
     assert!(is(r#"{"destination": ["!*:8080", "127.0.0.2:80"]}"#));
     assert!(!is(r#"{"source": []}"#) && !is(r#"{"destination": "unix"}"#));
     let mut unix = request("/", &[]);
-    unix.connection = Arc::new(ConnectionInfo { peer: None, local: None, tls: false });
+    unix.connection = Arc::new(ConnectionInfo::default());
     assert!(holds_for(r#"{"source": "unix", "destination": "unix"}"#, &unix));
     assert!(holds_for(r#"{"source": "!0.0.0.0/0"}"#, &unix));
 }

@@ -3,9 +3,10 @@
 //! 1. Trusted proxies tell who the client is (`forwarded`).
 //! 2. The listener passes the request on; in each route the first step whose conditions hold
 //!    (`matching`) has an action. In a long route only steps that can hold are compared (`index`).
+//!    What its regular expressions capture is kept if the action names it.
 //! 3. The action may be for some clients only. It may rewrite the path (`rewrite`). Then it passes
 //!    the request on again, or it is the last one: an answer (`location`), an application, another
-//!    server, or a file (`share`), whose fallback is another action.
+//!    server, a status page, or a file (`share`), whose fallback is another action.
 //! 4. The last action's `response_headers` change the response.
 //!
 //! Nothing here waits: routes are compared in memory, and files are looked up with calls that
@@ -33,13 +34,16 @@ use howdah_sys::log::{Level, Log};
 
 use crate::auth::BasicAuth;
 use crate::body::Body;
+use crate::fastcgi::site::Site;
 use crate::files::{Files, Now};
 use crate::message::{Request, Response};
-use crate::php::target::Script;
+use crate::php::target::{Script, Targets};
 use crate::proxy::upstream::Upstream;
+use crate::respond;
 use crate::snapshot::{
     Action, ActionKind, Application, CompiledPass, ErrorPage, Location, Return, Snapshot, Step,
 };
+use crate::status;
 use crate::variables::Source;
 
 pub use self::index::Index;
@@ -58,6 +62,8 @@ pub enum Decision {
     Authenticate(Arc<BasicAuth>),
     /// A script answers.
     Php(Arc<Application>, Script),
+    /// A script of a FastCGI server answers.
+    FastCgi(Arc<Site>, Script),
     /// Another HTTP server answers.
     Proxy(Arc<Upstream>),
     /// An error: its status, and what `Allow` says.
@@ -84,6 +90,22 @@ pub struct Decided<'s> {
     held: Option<&'s Action>,
     /// How often the request was passed on.
     passes: usize,
+}
+
+impl Decided<'_> {
+    /// Nothing is decided yet.
+    fn new() -> Self {
+        Decided {
+            decision: Decision::Refuse(404, None),
+            headers: &[],
+            compress: true,
+            error_pages: &[],
+            security_headers: false,
+            cors: None,
+            held: None,
+            passes: 0,
+        }
+    }
 }
 
 /// Decides requests on one thread.
@@ -119,22 +141,24 @@ impl<'s> Router<'s> {
             let line = format_args!("http request line \"{method} {target} {version}\"");
             self.log.write(Level::Notice, line);
         }
-        let mut decided = Decided {
-            decision: Decision::Refuse(404, None),
-            headers: &[],
-            compress: true,
-            error_pages: &[],
-            security_headers: false,
-            cors: None,
-            held: None,
-            passes: 0,
-        };
+        let mut decided = Decided::new();
         let Some(listener) = self.snapshot.listeners.get(listener) else {
             return decided; // the listener has just been removed
         };
         forwarded::apply(&listener.proxies, request);
+        if let (Some(port), false) = (listener.redirect_to_https, request.connection.tls) {
+            decided.decision = Decision::Respond(to_https(request, port));
+            return decided;
+        }
         self.scratch.borrow_mut().clear();
         self.run(Next::Pass(&listener.pass), &mut decided, request);
+        decided
+    }
+
+    /// Decides a request by an action, for an error page.
+    pub fn act(&self, action: &'s Action, request: &mut Request) -> Decided<'s> {
+        let mut decided = Decided::new();
+        self.run(Next::Action(action), &mut decided, request);
         decided
     }
 
@@ -186,7 +210,7 @@ impl<'s> Router<'s> {
         self.snapshot.config.settings.http.log_route
     }
 
-    fn pass(&self, pass: &'s CompiledPass, request: &Request) -> Next<'s> {
+    fn pass(&self, pass: &'s CompiledPass, request: &mut Request) -> Next<'s> {
         match pass {
             CompiledPass::Fixed(target) => self.target(target, request),
             CompiledPass::Variable(template) => {
@@ -200,20 +224,24 @@ impl<'s> Router<'s> {
         }
     }
 
-    fn target(&self, target: &Target, request: &Request) -> Next<'s> {
+    fn target(&self, target: &Target, request: &mut Request) -> Next<'s> {
         match target {
             Target::Route(name) => self.route(name.as_deref().unwrap_or(""), request),
             Target::Application { name, target } => {
-                let application = self.snapshot.applications.get(name);
-                let found = application.and_then(|app| Some((app, app.target(target.as_deref())?)));
-                match found {
-                    // A path that was rewritten to nothing names no script.
-                    Some((application, target)) if !request.path.is_empty() => {
-                        let script = target.script(&request.path);
-                        Next::Over(Decision::Php(Arc::clone(application), script))
-                    }
-                    _ => refuse(404),
+                // A path that was rewritten to nothing names no script.
+                if request.path.is_empty() {
+                    return refuse(404);
                 }
+                let script =
+                    |targets: &Targets| Some(targets.get(target.as_deref())?.script(&request.path));
+                let decision = match self.snapshot.applications.get(name) {
+                    Some(application) => script(&application.targets)
+                        .map(|script| Decision::Php(Arc::clone(application), script)),
+                    None => self.snapshot.fastcgi.get(name).and_then(|site| {
+                        Some(Decision::FastCgi(Arc::clone(site), script(&site.targets)?))
+                    }),
+                };
+                decision.map_or(refuse(404), Next::Over)
             }
             Target::Upstream(name) => match self.snapshot.upstreams.get(name) {
                 Some(upstream) => Next::Over(Decision::Proxy(Arc::clone(upstream))),
@@ -222,7 +250,7 @@ impl<'s> Router<'s> {
         }
     }
 
-    fn route(&self, name: &str, request: &Request) -> Next<'s> {
+    fn route(&self, name: &str, request: &mut Request) -> Next<'s> {
         let Some(route) = self.snapshot.routes.get(name) else { return refuse(404) };
         let scratch = &mut *self.scratch.borrow_mut();
         // A log of all steps needs all of them.
@@ -232,7 +260,7 @@ impl<'s> Router<'s> {
             let steps = candidates.iter().filter_map(|index| route.steps.get(*index as usize));
             let selected = { steps }.find(|step| self.holds(step, request, scratch));
             scratch.steps = candidates;
-            return selected.map_or(refuse(404), |step| Next::Action(&step.action));
+            return selected.map_or(refuse(404), |step| take(step, request));
         }
         for (index, step) in route.steps.iter().enumerate() {
             let selected = self.holds(step, request, scratch);
@@ -240,7 +268,7 @@ impl<'s> Router<'s> {
                 self.log_step(name, index, selected);
             }
             if selected {
-                return Next::Action(&step.action);
+                return take(step, request);
             }
         }
         refuse(404)
@@ -278,6 +306,16 @@ impl<'s> Router<'s> {
             ActionKind::Pass(pass) => Next::Pass(pass),
             ActionKind::Return(answer) => Next::Over(self.answer(answer, request)),
             ActionKind::Proxy(upstream) => Next::Over(Decision::Proxy(Arc::clone(upstream))),
+            ActionKind::Status(name) => Next::Over(match self.snapshot.applications.get(name) {
+                Some(application) => Decision::Respond(status::page(application, &request.query)),
+                None => Decision::Refuse(404, None),
+            }),
+            ActionKind::Ping(ping) => match self.snapshot.applications.get(&ping.application) {
+                Some(application) if application.queue.takes_requests() => {
+                    Next::Over(Decision::Respond(status::pong(&ping.response)))
+                }
+                _ => refuse(503),
+            },
             ActionKind::Share(share) => match self.share(share, request) {
                 Ok(decision) => Next::Over(decision),
                 Err(reason) => match &share.fallback {
@@ -304,8 +342,7 @@ impl<'s> Router<'s> {
         let location = answer.location.as_ref().map(|location| match location {
             Location::Fixed(location) => location.clone(),
             Location::Variable(template) => {
-                let location = Source::of(request, self.begun).expand(template);
-                Bytes::from(location::encode(&location))
+                Bytes::from(location::expand(template, &Source::of(request, self.begun)))
             }
         });
         let location = location.map(|location| match answer.keep_query {
@@ -319,6 +356,14 @@ impl<'s> Router<'s> {
     }
 }
 
+/// Goes on with the action of a step whose conditions hold.
+fn take<'s>(step: &'s Step, request: &mut Request) -> Next<'s> {
+    if step.captures {
+        request.captures = matching::captures(&step.conditions, request);
+    }
+    Next::Action(&step.action)
+}
+
 /// Whether an action is not for the client's address.
 fn is_denied(action: &Action, request: &Request) -> bool {
     let peer = request.connection.peer;
@@ -328,6 +373,20 @@ fn is_denied(action: &Action, request: &Request) -> bool {
 
 fn refuse<'s>(status: u16) -> Next<'s> {
     Next::Over(Decision::Refuse(status, None))
+}
+
+/// The same request with https. Only what is safe to ask again may come with another method.
+fn to_https(request: &Request, port: u16) -> Response {
+    if request.host.is_empty() {
+        return respond::error(400);
+    }
+    let status = if matches!(&*request.method, b"GET" | b"HEAD") { 301 } else { 308 };
+    let mut location = [b"https://", &*request.host].concat();
+    if port != 443 {
+        location.extend_from_slice(format!(":{port}").as_bytes());
+    }
+    location.extend_from_slice(if &*request.target == b"*" { b"/" } else { &request.target });
+    Response::new(status, Body::Empty).with("Location", location)
 }
 
 #[cfg(test)]

@@ -37,6 +37,10 @@ impl std::fmt::Display for RewriteError {
 /// The path that a template comes to: normalised like that of a request, and empty if the
 /// template comes to nothing.
 pub fn path(template: &Template, source: &Source<'_>) -> Result<Bytes, RewriteError> {
+    // It is normalised already.
+    if let [Part::Variable(Variable::Uri)] = template.parts() {
+        return Ok(source.request.map(|request| request.path.clone()).unwrap_or_default());
+    }
     let mut target = Vec::new();
     for part in template.parts() {
         match part {

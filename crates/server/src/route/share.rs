@@ -4,18 +4,71 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use howdah_config::Target;
+use howdah_config::{Candidate, Target};
 
-use super::{Decision, Router};
-use crate::files::{Outcome, Place, Reason, ScriptPath};
+use super::{Decision, Router, rewrite};
+use crate::files::{self, Files, Now, Outcome, Place, Reason, ScriptPath};
 use crate::message::Request;
 use crate::php::target::Script;
 use crate::snapshot::{Share, SharePath};
 use crate::variables::Source;
 
+/// How files serves a place.
+type Serve = fn(&Files, &files::Share, Place<'_>, &Request, Now) -> Outcome;
+
 impl Router<'_> {
-    /// Looks for a file in each place of the share; `Err` says why there is none.
-    pub(super) fn share(&self, share: &Share, request: &Request) -> Result<Decision, Reason> {
+    /// Looks for what answers a request; `Err` says why there is nothing. If the share has
+    /// candidates, the request's path is then the one that was found.
+    pub(super) fn share(&self, share: &Share, request: &mut Request) -> Result<Decision, Reason> {
+        if share.candidates.is_empty() {
+            return self.find(share, request, Files::serve_at);
+        }
+        let asked = request.path.clone();
+        let mut reason = Reason::NotFound;
+        for candidate in &share.candidates {
+            match self.find_candidate(share, candidate, &asked, request) {
+                Ok(decision) => return Ok(decision),
+                Err(missing) => reason = missing,
+            }
+            request.path = asked.clone();
+            if !reason.falls_back() {
+                break;
+            }
+        }
+        Err(reason)
+    }
+
+    /// As nginx's `try_files`: a candidate with a slash at its end is a directory, and if the
+    /// request's own path lacks just that slash, the client is sent there; any other is a file.
+    fn find_candidate(
+        &self,
+        share: &Share,
+        candidate: &Candidate,
+        asked: &[u8],
+        request: &mut Request,
+    ) -> Result<Decision, Reason> {
+        // What the request has brought in may lead nowhere, which is its own fault.
+        let path = rewrite::path(&candidate.path, &Source::of(request, self.begun));
+        let path = path.map_err(|_| Reason::NotFound)?;
+        if path.ends_with(b"/") != candidate.directory {
+            return Err(Reason::NotFound);
+        }
+        let lacks_slash = path.strip_suffix(b"/").is_some_and(|path| path.ends_with(asked));
+        let asked = std::mem::replace(&mut request.path, path);
+        let found = self.find(share, request, Files::serve_file_at)?;
+        if !lacks_slash {
+            return Ok(found);
+        }
+        if !matches!(&*request.method, b"GET" | b"HEAD") {
+            return Err(Reason::MethodNotAllowed);
+        }
+        request.path = asked;
+        let redirect = files::redirect_to_directory(request);
+        redirect.map(Decision::Respond).ok_or(Reason::NotFound)
+    }
+
+    /// Looks for a file in each place of the share.
+    fn find(&self, share: &Share, request: &Request, serve: Serve) -> Result<Decision, Reason> {
         let source = Source::of(request, self.begun);
         let chroot = match &share.chroot {
             Some(template) => source.expand(template),
@@ -27,7 +80,7 @@ impl Router<'_> {
         }
         let mut reason = Reason::NotFound;
         for path in &share.paths {
-            match self.look(path, &chroot, request, &source) {
+            match self.look(path, &chroot, request, &source, serve) {
                 Outcome::Response(response) => return Ok(Decision::Respond(response)),
                 Outcome::Script(script) => return Ok(self.script(share, script)),
                 Outcome::Missing(missing) => reason = missing,
@@ -45,30 +98,44 @@ impl Router<'_> {
         chroot: &[u8],
         request: &Request,
         source: &Source<'_>,
+        serve: Serve,
     ) -> Outcome {
         let Some(name) = &path.template else {
-            if chroot.is_empty() {
-                return self.files.serve(&path.files, request, self.now);
-            }
             let place = Place { chroot, ..path.files.place(&request.path) };
-            return self.files.serve_at(&path.files, place, request, self.now);
+            return serve(self.files, &path.files, place, request, self.now);
         };
         let expanded = source.expand(&name.template);
         let url = name.ends_with_path.then(|| expanded.len().saturating_sub(request.path.len()));
         match Place::split(&expanded, name.fixed, url, chroot) {
-            Some(place) => self.files.serve_at(&path.files, place, request, self.now),
+            Some(place) => serve(self.files, &path.files, place, request, self.now),
             None => Outcome::Missing(Reason::NotFound),
         }
     }
 
     /// A script that a share found, for the application that the share names.
     fn script(&self, share: &Share, found: ScriptPath) -> Decision {
-        let Some(Target::Application { name, .. }) = &share.scripts else {
+        let Some(Target::Application { name, target }) = &share.scripts else {
             return Decision::Refuse(404, None);
         };
+        if let Some(site) = self.snapshot.fastcgi.get(name) {
+            // The server may see the files elsewhere: its target says where.
+            let Some(target) = site.targets.get(target.as_deref()) else {
+                return Decision::Refuse(404, None);
+            };
+            let script = target.found(found.script_name, found.path_info);
+            return Decision::FastCgi(Arc::clone(site), script);
+        }
         let Some(application) = self.snapshot.applications.get(name) else {
             return Decision::Refuse(404, None);
         };
+        if application.config.isolation.rootfs.is_some() {
+            // So does an application with a root of its own.
+            let Some(target) = application.targets.get(target.as_deref()) else {
+                return Decision::Refuse(404, None);
+            };
+            let script = target.found(found.script_name, found.path_info);
+            return Decision::Php(Arc::clone(application), script);
+        }
         let file = found.file.as_os_str().as_bytes();
         let root = file.strip_suffix(&*found.script_name).unwrap_or(b"/");
         let script = Script {

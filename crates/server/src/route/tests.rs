@@ -5,6 +5,10 @@ use super::*;
 use crate::files;
 use crate::php::application::Queue;
 use crate::route::fixture::request;
+use crate::snapshot::PageSource;
+
+mod candidates;
+mod captures;
 
 /// A configuration whose routes are asked.
 struct Routes {
@@ -26,10 +30,11 @@ impl Routes {
             r#"{{"listeners": {{"*:80": {{"pass": "{pass}"}}}}, "routes": {routes},
                  "settings": {{"http": {{"log_route": {log_route}}}}},
                  "upstreams": {{"one": {{"servers": {{"127.0.0.1:1": {{}}}}}}}},
-                 "applications": {{"app": {{"type": "php", "root": "/www", "script": "i.php"}}}}}}"#
+                 "applications": {{"app": {{"type": "php", "root": "/www", "script": "i.php"}},
+                                  "direct": {{"type": "php", "root": "/www"}}}}}}"#
         );
         let config = howdah_config::parse(document.as_bytes()).unwrap();
-        let snapshot = Snapshot::compile(config, None, |_| Arc::new(Queue::new(1)));
+        let snapshot = Snapshot::compile(config, None, None, |_| Arc::new(Queue::new(1)));
         let (logged, writer) = rustix::pipe::pipe().unwrap();
         Routes {
             snapshot,
@@ -65,6 +70,7 @@ impl Routes {
             Decision::Refuse(status, _) => (status, None),
             Decision::Authenticate(_) => (401, None),
             Decision::Php(_, script) => panic!("a script: {script:?}"),
+            Decision::FastCgi(_, script) => panic!("a script: {script:?}"),
             Decision::Proxy(upstream) => panic!("{upstream}"),
         }
     }
@@ -78,6 +84,18 @@ impl Routes {
         let read = rustix::io::read(&self.logged, &mut buffer).unwrap();
         String::from_utf8(buffer[..read].to_vec()).unwrap()
     }
+}
+
+/// A directory with files that contain their names.
+fn with_files(names: &[&str]) -> (tempfile::TempDir, String) {
+    let root = tempfile::tempdir().unwrap();
+    for name in names {
+        let file = root.path().join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, name).unwrap();
+    }
+    let path = root.path().to_str().unwrap().to_owned();
+    (root, path)
 }
 
 #[test]
@@ -299,7 +317,11 @@ fn the_nearest_page_for_an_error_is_sent() {
         let Decision::Refuse(status, _) = decided.decision else { panic!("{decided:?}") };
         let mut response = crate::respond::error_allowing(status, Some("GET"));
         let now = routes.router().now;
-        error_pages::apply(decided.error_pages, &routes.files, &request, now, &mut response);
+        let page = error_pages::page_for(decided.error_pages, &response).expect("a page");
+        let PageSource::File { files, path } = &page.source else { panic!("{page:?}") };
+        if let Some(found) = error_pages::file(files, path, &routes.files, &request, now) {
+            error_pages::replace(&mut response, found, true);
+        }
         assert_eq!(response.fields.get("allow"), Some(&b"GET"[..]));
         assert!(response.fields.get("etag").is_none());
         let media_type = response.fields.get("content-type").unwrap_or_default().to_vec();

@@ -15,8 +15,10 @@ use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 use rustix::fs::{MemfdFlags, memfd_create};
 use tokio::sync::oneshot;
 
+use super::certificates::Certificates;
 use super::link::Link;
 use super::pools::Pools;
+use super::tls::TlsListeners;
 use crate::access_log::LogFile;
 use crate::listener::Socket;
 use crate::shard::{self, Order, Shared};
@@ -47,6 +49,7 @@ impl std::fmt::Display for ApplyError {
 struct Ready {
     sockets: HashMap<String, OwnedFd>,
     log: Option<Arc<LogFile>>,
+    tls: TlsListeners,
     /// How many threads get connections.
     threads: usize,
     /// That is a new number, so the sockets are handed out anew.
@@ -59,6 +62,8 @@ pub(super) struct Parts<'a> {
     pub(super) shared: &'a Arc<Shared>,
     pub(super) shards: &'a Arc<[shard::Handle]>,
     pub(super) pools: &'a mut Pools,
+    /// For listeners that name some; a bundle that they name stays until none does.
+    pub(super) certificates: &'a mut Certificates,
 }
 
 impl Parts<'_> {
@@ -78,7 +83,8 @@ impl Parts<'_> {
         let prepared = self.prepare(&current, &config, &mut ready, all_ready).await;
         let mut outcome = prepared.map_err(ApplyError::NotApplied);
         if let (Ok(()), Some(text)) = (&outcome, text) {
-            outcome = self.store(text).await.map_err(ApplyError::NotStored);
+            let stored = self.store(ToSupervisor::Store {}, Some(text)).await;
+            outcome = stored.map_err(ApplyError::NotStored);
         }
         match outcome {
             Ok(()) => self.commit(current, config, ready).await.map_err(ApplyError::NotApplied),
@@ -113,7 +119,25 @@ impl Parts<'_> {
         }
     }
 
-    async fn receive(&mut self) -> Result<(FromSupervisor, Vec<OwnedFd>), String> {
+    /// Stores a certificate bundle, from then on to be had by its name.
+    pub(super) async fn store_certificate(
+        mut self,
+        name: String,
+        pem: Vec<u8>,
+    ) -> Result<(), String> {
+        self.store(ToSupervisor::StoreCertificate { name: name.clone() }, Some(&pem)).await?;
+        self.certificates.insert(name, pem.into());
+        Ok(())
+    }
+
+    /// Deletes a certificate bundle.
+    pub(super) async fn delete_certificate(mut self, name: String) -> Result<(), String> {
+        self.store(ToSupervisor::DeleteCertificate { name: name.clone() }, None).await?;
+        self.certificates.remove(&name);
+        Ok(())
+    }
+
+    pub(super) async fn receive(&mut self) -> Result<(FromSupervisor, Vec<OwnedFd>), String> {
         let message = self.link.receive_new().await.map_err(text)?;
         let message = message.ok_or("the supervisor has gone")?;
         if matches!(message.0, FromSupervisor::Quit { .. }) {
@@ -125,12 +149,17 @@ impl Parts<'_> {
 
     /// A message that has nothing to do with what is waited for. What the main loop must see comes
     /// to it later.
-    fn meanwhile(
+    pub(super) fn meanwhile(
         &mut self,
         message: FromSupervisor,
         descriptors: Vec<OwnedFd>,
     ) -> Result<(), String> {
-        if matches!(message, FromSupervisor::Reopened {} | FromSupervisor::LogOpened { .. }) {
+        if matches!(
+            message,
+            FromSupervisor::Reopened {}
+                | FromSupervisor::LogOpened { .. }
+                | FromSupervisor::Reload {}
+        ) {
             self.link.postpone(message, descriptors);
             return Ok(());
         }
@@ -163,6 +192,7 @@ impl Parts<'_> {
         ready: &mut Ready,
         all_ready: bool,
     ) -> Result<(), String> {
+        ready.tls = self.prepare_tls(current, config).await?;
         let mut binding = HashSet::new();
         for listener in &config.listeners {
             if current.listeners.contains_key(&listener.name) && !ready.spread {
@@ -203,12 +233,11 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// Has the supervisor store a document.
-    async fn store(&mut self, document: &[u8]) -> Result<(), String> {
-        let memory = memfd_create("document", MemfdFlags::CLOEXEC).map_err(|e| e.to_string())?;
-        let mut file = File::from(memory);
-        file.write_all(document).map_err(text)?;
-        self.link.send_with(&ToSupervisor::Store {}, &[file.as_fd()]).map_err(text)?;
+    /// Has the supervisor store or delete something.
+    async fn store(&mut self, message: ToSupervisor, bytes: Option<&[u8]>) -> Result<(), String> {
+        let memory = bytes.map(memory).transpose().map_err(text)?;
+        let descriptors: Vec<_> = memory.iter().map(AsFd::as_fd).collect();
+        self.link.send_with(&message, &descriptors).map_err(text)?;
         loop {
             match self.receive().await? {
                 (FromSupervisor::Stored { error }, _) if error.is_empty() => return Ok(()),
@@ -227,32 +256,49 @@ impl Parts<'_> {
         ready: Ready,
     ) -> Result<(), String> {
         let pools = &*self.pools;
-        let snapshot = Arc::new(Snapshot::compile(config, ready.log, |application| {
+        let mut snapshot = Snapshot::compile(config, ready.log, Some(&current), |application| {
             let queue = pools.queue(application);
             queue.unwrap_or_else(|| unreachable!("every application is prepared or unchanged"))
-        }));
-        let names: Vec<_> = snapshot.applications.keys().cloned().collect();
+        });
+        for (name, tls) in ready.tls {
+            snapshot.listeners.entry(name).and_modify(|listener| listener.tls = Some(tls));
+        }
+        let snapshot = Arc::new(snapshot);
+        let is_gone = |name: &&String| !snapshot.listeners.contains_key(*name);
+        let gone: Vec<_> = current.listeners.keys().filter(is_gone).collect();
+        for name in &gone {
+            told(self.shards, |done| Order::Removing {
+                name: name.as_str().into(),
+                last: Arc::clone(&current),
+                done,
+            })
+            .await;
+        }
         // Requests may be queued from the moment of the swap.
         self.pools.adopt(self.link).map_err(text)?;
         self.shared.snapshot.store(Arc::clone(&snapshot));
+        if let Some(first) = self.shards.first() {
+            first.order(Order::Watch(snapshot.upstreams.values().cloned().collect()));
+        }
         self.shared.threads.store(ready.threads, Relaxed);
         let shards = Arc::clone(self.shards);
         let (serving, others) = shards.split_at(ready.threads.min(shards.len()));
         for (name, fd) in ready.sockets {
             listen(serving, &name, fd).map_err(text)?;
-            close(others, &name, &current).await;
+            told(others, |done| Order::Pause { name: name.as_str().into(), done }).await;
         }
-        let is_gone = |name: &&String| !snapshot.listeners.contains_key(*name);
-        for gone in current.listeners.keys().filter(is_gone) {
-            self.unlisten(gone, &current).await?;
+        for name in gone {
+            self.unlisten(name).await?;
         }
-        self.pools.keep_only(&names, &Arc::downgrade(&current));
+        self.pools.keep_only(&snapshot);
         Ok(())
     }
 
     /// Closes a listening socket, everywhere, before this returns: its address is free then.
-    async fn unlisten(&mut self, name: &str, last: &Arc<Snapshot>) -> Result<(), String> {
-        close(self.shards, name, last).await;
+    async fn unlisten(&mut self, name: &str) -> Result<(), String> {
+        // A thread that has accepted a connection may have handed it to another.
+        told(self.shards, |done| Order::Pause { name: name.into(), done }).await;
+        told(self.shards, |done| Order::Unlisten { name: name.into(), done }).await;
         self.link.send(&ToSupervisor::Unbind { address: name.to_owned() }).map_err(text)?;
         loop {
             match self.receive().await? {
@@ -265,20 +311,25 @@ impl Parts<'_> {
     }
 }
 
+/// Bytes as a descriptor.
+fn memory(bytes: &[u8]) -> std::io::Result<File> {
+    let mut file = File::from(memfd_create("stored", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
 fn text(error: std::io::Error) -> String {
     error.to_string()
 }
 
-/// Has threads close a listening socket, and waits until they have.
-async fn close(shards: &[shard::Handle], name: &str, last: &Arc<Snapshot>) {
-    let mut closed = Vec::new();
-    for shard in shards {
+/// Gives threads an order, and waits until they have carried it out.
+async fn told(shards: &[shard::Handle], order: impl Fn(oneshot::Sender<()>) -> Order) {
+    let tell = |shard: &shard::Handle| {
         let (done, wait) = oneshot::channel();
-        let last = Arc::clone(last);
-        shard.order(Order::Unlisten { name: name.into(), last, done });
-        closed.push(wait);
-    }
-    for wait in closed {
+        shard.order(order(done));
+        wait
+    };
+    for wait in shards.iter().map(tell).collect::<Vec<_>>() {
         let _ = wait.await;
     }
 }

@@ -4,25 +4,36 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use howdah_config::Config;
+use howdah_config::{Config, Processes};
+use howdah_sys::log::Log;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::apply::{ApplyError, Parts};
-use super::link::Link;
-use super::pools::Pools;
+use super::certificates::Certificates;
+use crate::php::sizing::{Decision, Measured};
+use crate::proxy::upstream::ServerReport;
 use crate::shard::{self, Shared};
+use crate::status::Pool;
 
 /// What the front of the control API is started with.
 #[derive(Debug)]
 pub struct Control {
-    /// The listening socket.
-    pub listener: OwnedFd,
+    /// The listening socket; `None` if nothing but signals is listened to.
+    pub listener: Option<OwnedFd>,
     /// Its address.
     pub address: String,
     /// The document that runs.
     pub document: Value,
+    /// What the document is called in messages.
+    pub origin: String,
+    /// Has a message each time that the configuration is to be read again.
+    pub hangups: UnboundedReceiver<()>,
+    /// The log.
+    pub log: Arc<Log>,
+    /// The certificate bundles that are stored.
+    pub certificates: Certificates,
     /// To carry commands out.
     pub commands: Commands,
 }
@@ -31,6 +42,7 @@ pub struct Control {
 #[derive(Debug, Clone)]
 pub struct Commands {
     jobs: UnboundedSender<Job>,
+    shared: Arc<Shared>,
     shards: Arc<[shard::Handle]>,
     php: Arc<[(String, String)]>,
 }
@@ -52,6 +64,8 @@ pub struct Report {
     pub requests: u64,
     /// Applications, by name.
     pub applications: Vec<ApplicationReport>,
+    /// Upstreams with their servers, by name.
+    pub upstreams: Vec<(String, Vec<ServerReport>)>,
 }
 
 /// What an application does at this moment.
@@ -69,21 +83,54 @@ pub struct ApplicationReport {
     pub active: u64,
 }
 
+/// How the number of an application's workers came about.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tuning {
+    /// What is configured.
+    pub processes: Processes,
+    /// Why it does not run, or why its workers end.
+    pub problem: Option<String>,
+    /// Workers that run.
+    pub running: u32,
+    /// What was measured.
+    pub measured: Measured,
+    /// What automatic sizing makes of it.
+    pub decision: Decision,
+    /// Bytes that the prototype takes, shared pages in proportion.
+    pub prototype: u64,
+    /// Bytes that the workers take together, likewise.
+    pub workers: u64,
+}
+
 /// A command and where its outcome goes.
 #[derive(Debug)]
 pub(super) enum Job {
     Apply { config: Box<Config>, text: Vec<u8>, done: oneshot::Sender<Result<(), ApplyError>> },
     Report { done: oneshot::Sender<Vec<ApplicationReport>> },
     Restart { name: String, done: oneshot::Sender<Result<(), String>> },
+    Tune { name: String, done: oneshot::Sender<Option<Tuning>> },
+    StoreCertificate { name: String, pem: Secret, done: oneshot::Sender<Result<(), String>> },
+    DeleteCertificate { name: String, done: oneshot::Sender<Result<(), String>> },
+    ReadDocument { done: oneshot::Sender<Result<Vec<u8>, String>> },
+}
+
+/// A text that no log shows.
+pub(super) struct Secret(Vec<u8>);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
 }
 
 /// Both ends of the line to the control thread.
 pub(super) fn channel(
+    shared: Arc<Shared>,
     shards: Arc<[shard::Handle]>,
     php: Vec<(String, String)>,
 ) -> (Commands, UnboundedReceiver<Job>) {
     let (jobs, receiver) = unbounded_channel();
-    (Commands { jobs, shards, php: php.into() }, receiver)
+    (Commands { jobs, shared, shards, php: php.into() }, receiver)
 }
 
 const GONE: &str = "the server is being stopped";
@@ -96,12 +143,51 @@ impl Commands {
         outcome.await.unwrap_or_else(|_| Err(ApplyError::NotApplied(GONE.to_owned())))
     }
 
+    /// Reads the document again from where the server had it at its start. `Err` says why it cannot
+    /// be read.
+    pub async fn read_document(&self) -> Result<Vec<u8>, String> {
+        let (done, outcome) = oneshot::channel();
+        let _ = self.jobs.send(Job::ReadDocument { done });
+        outcome.await.unwrap_or_else(|_| Err(GONE.to_owned()))
+    }
+
     /// Replaces all workers of an application. `Err` says why there are no new ones; then the old
     /// ones go on.
     pub async fn restart(&self, name: String) -> Result<(), String> {
         let (done, outcome) = oneshot::channel();
         let _ = self.jobs.send(Job::Restart { name, done });
         outcome.await.unwrap_or_else(|_| Err(GONE.to_owned()))
+    }
+
+    /// Says how the number of an application's workers came about; `None` if there is no such
+    /// application.
+    pub async fn tune(&self, name: String) -> Option<Tuning> {
+        let (done, tuning) = oneshot::channel();
+        let _ = self.jobs.send(Job::Tune { name, done });
+        tuning.await.ok().flatten()
+    }
+
+    /// Stores a certificate bundle (PEM) that was checked. `Err` says why it is not stored.
+    pub async fn store_certificate(&self, name: String, pem: Vec<u8>) -> Result<(), String> {
+        let (done, outcome) = oneshot::channel();
+        let _ = self.jobs.send(Job::StoreCertificate { name, pem: Secret(pem), done });
+        outcome.await.unwrap_or_else(|_| Err(GONE.to_owned()))
+    }
+
+    /// Deletes a certificate bundle that no listener uses. `Err` says why it is still there.
+    pub async fn delete_certificate(&self, name: String) -> Result<(), String> {
+        let (done, outcome) = oneshot::channel();
+        let _ = self.jobs.send(Job::DeleteCertificate { name, done });
+        outcome.await.unwrap_or_else(|_| Err(GONE.to_owned()))
+    }
+
+    /// Looks at the applications, or at the one of this name, with all workers. Waits for nothing.
+    pub fn pools(&self, name: Option<&str>) -> Vec<Pool> {
+        let snapshot = self.shared.snapshot.load();
+        let applications = snapshot.config.applications.iter();
+        let named = applications.filter(|found| name.is_none_or(|name| found.name == name));
+        let found = named.filter_map(|found| snapshot.applications.get(&found.name));
+        found.map(|application| Pool::of(application, true)).collect()
     }
 
     /// Says what the server does at this moment.
@@ -119,20 +205,18 @@ impl Commands {
             report.idle += counters.open().saturating_sub(active);
             report.requests += counters.requests.load(Relaxed);
         }
+        let snapshot = self.shared.snapshot.load();
+        report.upstreams = { snapshot.config.upstreams.iter() }
+            .filter_map(|config| snapshot.upstreams.get_key_value(&config.name))
+            .map(|(name, upstream)| (name.clone(), upstream.report()))
+            .collect();
         report
     }
 }
 
 impl Job {
     /// Carries the command out. Whoever asked may have gone meanwhile.
-    pub(super) async fn run(
-        self,
-        link: &Link,
-        shared: &Arc<Shared>,
-        shards: &Arc<[shard::Handle]>,
-        pools: &mut Pools,
-    ) {
-        let parts = Parts { link, shared, shards, pools };
+    pub(super) async fn run(self, parts: Parts<'_>) {
         match self {
             Job::Apply { config, text, done } => {
                 let _ = done.send(parts.apply(*config, Some(&text), false).await);
@@ -142,6 +226,19 @@ impl Job {
             }
             Job::Restart { name, done } => {
                 let _ = done.send(parts.restart(&name).await);
+            }
+            Job::Tune { name, done } => {
+                let _ = done.send(parts.pools.tuning(&name));
+            }
+            Job::StoreCertificate { name, pem: Secret(pem), done } => {
+                let _ = done.send(parts.store_certificate(name, pem).await);
+            }
+            Job::DeleteCertificate { name, done } => {
+                let _ = done.send(parts.delete_certificate(name).await);
+            }
+            Job::ReadDocument { done } => {
+                let mut parts = parts;
+                let _ = done.send(parts.read_document().await);
             }
         }
     }

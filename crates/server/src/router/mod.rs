@@ -7,12 +7,17 @@
 //!    needs (`pools`), and passes on what the supervisor reports.
 
 mod apply;
+mod certificates;
 mod command;
 mod ending;
 mod link;
 mod machine;
 mod pools;
+mod read;
+mod sizing;
 mod spec;
+mod tls;
+mod traces;
 
 use std::fs::File;
 use std::io::Read;
@@ -31,10 +36,14 @@ use tokio::sync::mpsc::unbounded_channel;
 
 pub use self::apply::ApplyError;
 use self::apply::Parts;
-pub use self::command::{ApplicationReport, Commands, Control, Report};
+pub use self::certificates::Certificates;
+pub use self::command::{ApplicationReport, Commands, Control, Report, Tuning};
 use self::ending::Ending;
 use self::link::Link;
 use self::pools::Pools;
+use self::tls::Watch;
+use crate::listener;
+pub use crate::proxy::upstream::ServerReport;
 use crate::shard::{self, Shared};
 use crate::snapshot::Snapshot;
 
@@ -69,12 +78,14 @@ struct Hello {
     address: String,
     log: OwnedFd,
     document: Vec<u8>,
+    certificates: Certificates,
     control: Option<OwnedFd>,
 }
 
 async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<()> {
     let link = Link::new(socket)?;
-    let hello = greet(&link).await?;
+    let mut hello = greet(&link).await?;
+    let mut certificates = std::mem::take(&mut hello.certificates);
     let log = Arc::new(Log::new(hello.log));
     let config = match howdah_config::parse(&hello.document) {
         Ok(config) => config,
@@ -83,10 +94,11 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
             return wait_for_end(&link).await;
         }
     };
-    let empty = Snapshot::compile(empty_config()?, None, |_| unreachable!("no application"));
+    let empty = Snapshot::compile(empty_config()?, None, None, |_| unreachable!("no application"));
     // A later configuration may ask for more than the first.
     let threads = shard::wanted(&empty.config).max(shard::wanted(&config));
     let shared = Arc::new(Shared {
+        most_connections: listener::most_connections(),
         snapshot: ArcSwap::from_pointee(empty),
         log: Arc::clone(&log),
         tmp: Path::new(&hello.tmp).into(),
@@ -97,7 +109,13 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
     let mut pools = Pools::new(Arc::clone(&shared), Arc::clone(&shards));
     let has_control = hello.control.is_some();
     let mut document = config.document.clone();
-    let parts = Parts { link: &link, shared: &shared, shards: &shards, pools: &mut pools };
+    let parts = Parts {
+        link: &link,
+        shared: &shared,
+        shards: &shards,
+        pools: &mut pools,
+        certificates: &mut certificates,
+    };
     match parts.apply(config, None, !has_control).await {
         Ok(()) => {}
         // Somebody can mend it through the control API, if that is there.
@@ -112,10 +130,20 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
         }
     }
     link.send(&ToSupervisor::Serving {})?;
-    let (commands, mut jobs) = command::channel(Arc::clone(&shards), hello.php);
-    if let Some(listener) = hello.control {
-        front(Control { listener, address: hello.address, document, commands: commands.clone() });
-    }
+    let (commands, mut jobs) =
+        command::channel(Arc::clone(&shared), Arc::clone(&shards), hello.php);
+    let (hangup, hangups) = unbounded_channel();
+    front(Control {
+        listener: hello.control,
+        address: hello.address,
+        document,
+        origin: hello.origin,
+        hangups,
+        log,
+        certificates: certificates.clone(),
+        commands,
+    });
+    let mut watch = Watch::new();
     loop {
         let due = pools.tick(&link)?;
         tokio::select! {
@@ -125,10 +153,33 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
                     let ending = Ending { link: &link, shared: &shared, shards: &shards };
                     return ending.run(&mut pools, &mut asked, graceful).await;
                 }
+                if message == (FromSupervisor::Reload {}) {
+                    let _ = hangup.send(());
+                    continue;
+                }
                 hear(&link, &shared, &mut pools, message, descriptors)?;
             }
             Some(ask) = asked.recv() => pools.on_ask(&link, ask)?,
-            Some(job) = jobs.recv() => job.run(&link, &shared, &shards, &mut pools).await,
+            Some(job) = jobs.recv() => {
+                let parts = Parts {
+                    link: &link,
+                    shared: &shared,
+                    shards: &shards,
+                    pools: &mut pools,
+                    certificates: &mut certificates,
+                };
+                job.run(parts).await;
+            }
+            () = watch.wait(&shared) => {
+                let parts = Parts {
+                    link: &link,
+                    shared: &shared,
+                    shards: &shards,
+                    pools: &mut pools,
+                    certificates: &mut certificates,
+                };
+                parts.renew_tls(&mut watch).await;
+            }
             () = sleep_until(due) => {}
         }
     }
@@ -154,7 +205,12 @@ fn hear(
             if let Some(file) = descriptors.into_iter().next() {
                 log_reopened(&shared.log, file);
             }
+            pools.traces.reopen();
             reopen_access_log(link, shared)
+        }
+        FromSupervisor::LogOpened { path, error } if pools.traces.awaits(&path) => {
+            pools.traces.on_log_opened(&path, &error, descriptors.into_iter().next());
+            Ok(())
         }
         FromSupervisor::LogOpened { path, error } => {
             access_log_opened(shared, &path, &error, descriptors);
@@ -204,18 +260,20 @@ async fn greet(link: &Link) -> std::io::Result<Hello> {
     let (message, descriptors) =
         link.receive().await?.ok_or_else(|| std::io::Error::other("the supervisor has gone"))?;
     let mut descriptors = descriptors.into_iter();
-    match (message, descriptors.next(), descriptors.next()) {
+    match (message, descriptors.next(), descriptors.next(), descriptors.next()) {
         (
             FromSupervisor::Hello { php, origin, tmp, control: address },
             Some(log),
             Some(document),
+            Some(certificates),
         ) => {
+            let certificates = Certificates::read(certificates)?;
             let mut file = File::from(document);
             std::io::Seek::rewind(&mut file)?;
             let mut document = Vec::new();
             file.read_to_end(&mut document)?;
             let control = descriptors.next();
-            Ok(Hello { origin, tmp, php, address, log, document, control })
+            Ok(Hello { origin, tmp, php, address, log, document, certificates, control })
         }
         _ => Err(std::io::Error::other("the supervisor's first message is no greeting")),
     }

@@ -4,6 +4,8 @@
 //! when its configuration becomes the running one, and leaves when a newer configuration does not
 //! have it any more: it goes on until no request that began under the old one can come.
 
+mod keep;
+
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
@@ -15,24 +17,21 @@ use howdah_wire::messages::{Exit, FromSupervisor, ToSupervisor};
 use howdah_wire::queue::Owner;
 use howdah_wire::region::Geometry;
 
-use super::command::ApplicationReport;
+use super::command::{ApplicationReport, Tuning};
 use super::link::Link;
-use super::machine;
+use super::machine::Machine;
+use super::sizing::{Measurement, Sizing};
 use super::spec::spec;
-use crate::php::application::{Instance, Queue, Worker};
-use crate::php::pool::{Pool, Running, Wanted};
+use super::traces::Traces;
+use crate::php::application::{Instance, Load, Queue, Worker};
+use crate::php::pool::{Pool, Running};
+use crate::php::status::manager;
 use crate::php::thread::Ask;
 use crate::shard::{self, Order, Shared};
 use crate::snapshot::Snapshot;
 
 /// How long workers of a removed application may take to finish.
 const GRACE: Duration = Duration::from_secs(24 * 3600);
-
-/// How often to look whether an application that leaves has requests left.
-const LEAVING_LOOK: Duration = Duration::from_millis(50);
-
-/// How often to look whether there are more workers than needed.
-const SHRINK_LOOK: Duration = Duration::from_millis(200);
 
 /// A prototype that has been ready for so long is replaced at once if it dies.
 const LONG_LIFE: Duration = Duration::from_secs(1);
@@ -53,13 +52,16 @@ pub(super) struct Pools {
     /// Instances that take no more requests and finish what their workers have.
     retired: HashMap<u32, (String, Arc<Instance>)>,
     next_number: u32,
+    machine: Machine,
+    /// Requests that are slow, and what is being found out about them.
+    pub(super) traces: Traces,
 }
 
 /// An application that runs, or is going to.
 #[derive(Debug)]
 struct PooledApplication {
     config: config::Application,
-    wanted: Wanted,
+    sizing: Sizing,
     queue: Arc<Queue>,
     instance: Option<Arc<Instance>>,
     /// When PHP was loaded; `None` while it is not.
@@ -71,16 +73,22 @@ struct PooledApplication {
     started: HashMap<Owner, Instant>,
     restart_at: Option<Instant>,
     restarts: u32,
+    /// When to look for slow requests.
+    slow_look: Option<Instant>,
+    /// It is being ended because a worker has damaged what they share.
+    damaged: bool,
     /// The last reason for which it could not run; logged once.
     failure: Option<String>,
-    /// The last configuration that has this application, once there is a newer one.
-    last_snapshot: Option<Weak<Snapshot>>,
+    /// Every configuration that has this application: a request that began under one of them, an
+    /// upload that takes its time, may still come.
+    snapshots: Vec<Weak<Snapshot>>,
 }
 
 impl Pools {
     /// No application yet.
     pub(super) fn new(shared: Arc<Shared>, shards: Arc<[shard::Handle]>) -> Self {
         Pools {
+            traces: Traces::new(Arc::clone(&shared.log)),
             shared,
             shards,
             preparing: Vec::new(),
@@ -88,6 +96,7 @@ impl Pools {
             leaving: Vec::new(),
             retired: HashMap::new(),
             next_number: 0,
+            machine: Machine::default(),
         }
     }
 
@@ -114,16 +123,21 @@ impl Pools {
         always: bool,
     ) -> std::io::Result<()> {
         let queue = Arc::new(Queue::new(config.limits.queue as usize));
-        self.prepare_with(link, config.clone(), queue, always)
+        let sizing =
+            Sizing::new(config.processes, self.look(0, config.isolation.cgroup.as_deref()));
+        self.prepare_with(link, config.clone(), queue, sizing, always)
     }
 
     /// Starts to prepare another instance of a running application; `false` if there is none.
     pub(super) fn prepare_restart(&mut self, link: &Link, name: &str) -> std::io::Result<bool> {
-        let Some(running) = self.applications.iter().find(|app| app.config.name == name) else {
+        let Some(index) = self.applications.iter().position(|app| app.config.name == name) else {
             return Ok(false);
         };
+        let running = &self.applications[index];
         let (config, queue) = (running.config.clone(), Arc::clone(&running.queue));
-        self.prepare_with(link, config, queue, true)?;
+        let surroundings = self.look(0, config.isolation.cgroup.as_deref());
+        let sizing = self.applications[index].sizing.renewed(surroundings);
+        self.prepare_with(link, config, queue, sizing, true)?;
         Ok(true)
     }
 
@@ -132,22 +146,26 @@ impl Pools {
         link: &Link,
         config: config::Application,
         queue: Arc<Queue>,
+        sizing: Sizing,
         always: bool,
     ) -> std::io::Result<()> {
-        let wanted = Wanted::of(config.processes, machine::look());
+        let wanted = sizing.wanted();
+        queue.set_most(wanted.max, manager(&config.processes));
         let mut app = PooledApplication {
-            wanted,
             queue,
             instance: None,
             ready_since: None,
             awaited: always || wanted.initial() > 0,
+            sizing,
             pool: Pool::default(),
             starting: 0,
             started: HashMap::new(),
             restart_at: None,
             restarts: 0,
+            slow_look: None,
+            damaged: false,
             failure: None,
-            last_snapshot: None,
+            snapshots: Vec::new(),
             config,
         };
         if app.awaited {
@@ -160,7 +178,7 @@ impl Pools {
     fn start(&mut self, link: &Link, app: &mut PooledApplication) -> std::io::Result<()> {
         self.next_number += 1;
         let number = self.next_number;
-        let geometry = Geometry::for_pool(app.wanted.max, self.shards.len() as u32);
+        let geometry = Geometry::for_pool(app.sizing.most(), self.shards.len() as u32);
         let (instance, memory) = Instance::create(number, geometry)?;
         let mut descriptors = vec![memory.as_fd()];
         descriptors.extend(instance.eventfds().iter().map(AsFd::as_fd));
@@ -176,6 +194,7 @@ impl Pools {
         app.starting = 0;
         app.started.clear();
         app.restart_at = None;
+        app.damaged = false;
         app.queue.take_load();
         Ok(())
     }
@@ -187,8 +206,7 @@ impl Pools {
             if let Some(failure) = &app.failure {
                 return Err(format!("application \"{}\": {failure}", app.config.name));
             }
-            waiting |=
-                app.ready_since.is_none() || (app.started.len() as u32) < app.wanted.initial();
+            waiting |= app.ready_since.is_none() || (app.started.len() as u32) < app.initial();
         }
         Ok(waiting)
     }
@@ -206,7 +224,7 @@ impl Pools {
     /// What was prepared runs from now on. An application of the same name and queue is a restart:
     /// the old instance finishes what its workers have. Any other one of the same name leaves.
     pub(super) fn adopt(&mut self, link: &Link) -> std::io::Result<()> {
-        for app in std::mem::take(&mut self.preparing) {
+        for mut app in std::mem::take(&mut self.preparing) {
             let same_name =
                 self.applications.iter().position(|old| old.config.name == app.config.name);
             let old = same_name.map(|index| self.applications.swap_remove(index));
@@ -215,6 +233,7 @@ impl Pools {
             }
             match old {
                 Some(old) if Arc::ptr_eq(&old.queue, &app.queue) => {
+                    app.snapshots = old.snapshots;
                     if let Some(instance) = old.instance {
                         self.retire(link, old.config.name, instance, GRACE)?;
                     }
@@ -226,16 +245,17 @@ impl Pools {
         Ok(())
     }
 
-    /// Only the applications of these names are configured; the others leave. Those that leave
-    /// stay for as long as a request that began under `last` may come.
-    pub(super) fn keep_only(&mut self, names: &[String], last: &Weak<Snapshot>) {
-        let (kept, gone) = std::mem::take(&mut self.applications)
-            .into_iter()
-            .partition(|app| names.contains(&app.config.name));
-        self.applications = kept;
-        self.leaving.extend::<Vec<_>>(gone);
-        for app in &mut self.leaving {
-            app.last_snapshot.get_or_insert_with(|| last.clone());
+    /// Only the applications of this snapshot are configured; the others leave when no request of
+    /// theirs can come any more.
+    pub(super) fn keep_only(&mut self, snapshot: &Arc<Snapshot>) {
+        for mut app in std::mem::take(&mut self.applications) {
+            if snapshot.applications.contains_key(app.config.name.as_str()) {
+                app.snapshots.retain(|snapshot| snapshot.strong_count() > 0);
+                app.snapshots.push(Arc::downgrade(snapshot));
+                self.applications.push(app);
+            } else {
+                self.leaving.push(app);
+            }
         }
     }
 
@@ -274,6 +294,12 @@ impl Pools {
             FromSupervisor::Died { application, worker, pid, status } => {
                 self.on_died(application, worker, pid, status);
             }
+            FromSupervisor::Measured { application, base, memory_limit, workers } => {
+                self.on_measured(application, &Measurement { base, memory_limit, workers });
+            }
+            FromSupervisor::Traced { application, number, stack } => {
+                self.traces.on_traced(application, number, &stack);
+            }
             _ => {}
         }
         Ok(())
@@ -296,10 +322,15 @@ impl Pools {
 
     /// Takes a request of a router thread.
     pub(super) fn on_ask(&mut self, link: &Link, ask: Ask) -> std::io::Result<()> {
+        let signal = howdah_sys::signals::SIGKILL as u8;
         match ask {
             Ask::Kill { instance, worker } => {
-                let signal = howdah_sys::signals::SIGKILL as u8;
                 link.send(&ToSupervisor::Kill { application: instance, worker, signal })
+            }
+            Ask::Overdue(slow) => {
+                let (application, worker) = (slow.instance, slow.worker);
+                self.traces.overdue(link, slow)?;
+                link.send(&ToSupervisor::Kill { application, worker, signal })
             }
             Ask::Crowded => Ok(()), // looked at in `tick`, which follows
         }
@@ -320,11 +351,13 @@ impl Pools {
         app.ready_since = Some(Instant::now());
         app.failure = None;
         app.restarts = 0;
+        app.sizing.asked(Instant::now());
+        link.send(&ToSupervisor::Measure { application: number })?;
         if !preparing {
             app.queue.serve_from(app.instance.clone());
             return Ok(());
         }
-        app.starting = app.wanted.initial();
+        app.starting = app.initial();
         for _ in 0..app.starting {
             link.send(&ToSupervisor::Spawn { application: number })?;
         }
@@ -332,6 +365,7 @@ impl Pools {
     }
 
     fn on_ended(&mut self, number: u32, message: &str) {
+        self.traces.on_gone(number, None);
         let preparing = self.preparing.iter().any(|app| app.number() == Some(number));
         // Before the threads settle what the instance had in hand: a request that went to it
         // after that would never be heard of again.
@@ -380,12 +414,13 @@ impl Pools {
             return;
         };
         let _ = rustix::fs::fcntl_setfl(&socket, rustix::fs::OFlags::NONBLOCK);
-        instance.add_worker(worker, Worker { pid, socket });
+        instance.add_worker(worker, Worker::new(pid, socket));
         for shard in shards.iter() {
             shard.order(Order::WorkerStarted { instance: number, worker });
         }
         app.starting = app.starting.saturating_sub(1);
         app.started.insert(worker, Instant::now());
+        app.queue.feed();
         let name = &app.config.name;
         log.write_as(pid, Level::Info, format_args!("\"{name}\" application started"));
     }
@@ -407,26 +442,37 @@ impl Pools {
         // A worker that died of a request is replaced at once; one that dies without ever having
         // had one will do so again.
         let taken = self.instance(number).is_some_and(|instance| instance.has_request(worker));
+        self.traces.on_gone(number, Some(worker));
         self.tell_death(number, worker, pid, status);
         let preparing = self.preparing.iter().any(|app| app.number() == Some(number));
+        let log = Arc::clone(&self.shared.log);
+        let failed = status != Exit::Status(0);
+        if failed && let Some((name, _)) = self.retired.get(&number) {
+            log.write(Level::Error, format_args!("\"{name}\" worker {pid} {status}"));
+        }
         let Some(app) = self.by_number(number) else { return };
         let now = Instant::now();
         let lived = app.started.remove(&worker).map_or(Duration::ZERO, |at| now - at);
+        let early = failed && !taken && lived < LONG_LIFE;
+        let failure = early.then(|| format!("a worker {status} before it had a request"));
+        let known = early && app.failure == failure;
         if taken {
             app.pool.served();
-        } else if status != Exit::Status(0) {
+        } else if failed {
             app.pool.died(lived, now);
         }
-        if preparing {
-            app.failure = Some(format!("a worker {status} before it had a request"));
+        if preparing || early || taken {
+            app.failure = failure;
+        }
+        if failed && !known {
+            let name = &app.config.name;
+            let more =
+                if early { " before it had a request; others may follow untold" } else { "" };
+            log.write(Level::Error, format_args!("\"{name}\" worker {pid} {status}{more}"));
         }
     }
 
     fn tell_death(&self, number: u32, worker: Owner, pid: u32, status: Exit) {
-        if status != Exit::Status(0) {
-            let name = self.name_of(number);
-            self.log(Level::Error, format_args!("\"{name}\" worker {pid} {status}"));
-        }
         if let Some(instance) = self.instance(number) {
             instance.remove_worker(worker);
         }
@@ -444,14 +490,6 @@ impl Pools {
             .or_else(|| self.retired.get(&number).map(|(_, instance)| Arc::clone(instance)))
     }
 
-    fn name_of(&self, number: u32) -> &str {
-        let running = self.all().find(|app| app.number() == Some(number));
-        running
-            .map(|app| app.config.name.as_str())
-            .or_else(|| self.retired.get(&number).map(|(name, _)| name.as_str()))
-            .unwrap_or_default()
-    }
-
     /// What each application does, by name.
     pub(super) fn report(&self) -> Vec<ApplicationReport> {
         let mut reports: Vec<_> = self.applications.iter().map(PooledApplication::report).collect();
@@ -459,72 +497,10 @@ impl Pools {
         reports
     }
 
-    // -- keeping the number of workers --
-
-    /// Starts and retires workers; returns when to look again even if nothing happens.
-    pub(super) fn tick(&mut self, link: &Link) -> std::io::Result<Option<Instant>> {
-        let now = Instant::now();
-        let mut again = None;
-        for mut app in std::mem::take(&mut self.applications) {
-            let due = self.tick_one(link, &mut app, now);
-            self.applications.push(app);
-            again = [again, due?].into_iter().flatten().min();
-        }
-        for mut app in std::mem::take(&mut self.leaving) {
-            if app.has_nothing_left() {
-                app.queue.serve_from(None);
-                if let Some(instance) = app.instance.take() {
-                    self.retire(link, app.config.name, instance, GRACE)?;
-                }
-                continue;
-            }
-            let due = self.tick_one(link, &mut app, now)?;
-            again = [again, due, Some(now + LEAVING_LOOK)].into_iter().flatten().min();
-            self.leaving.push(app);
-        }
-        Ok(again)
-    }
-
-    fn tick_one(
-        &mut self,
-        link: &Link,
-        app: &mut PooledApplication,
-        now: Instant,
-    ) -> std::io::Result<Option<Instant>> {
-        if let Some(restart) = app.restart_at {
-            if restart > now {
-                return Ok(Some(restart));
-            }
-            app.restart_at = None;
-            app.queue.resume();
-            if app.awaited {
-                self.start(link, app)?;
-            }
-        }
-        if app.instance.is_none() && app.queue.load().waiting > 0 {
-            self.start(link, app)?; // it serves once it is ready
-        }
-        let (Some(_), Some(instance)) = (app.ready_since, &app.instance) else { return Ok(None) };
-        let load = app.queue.take_load();
-        let workers = instance.worker_count();
-        let running = Running {
-            workers,
-            starting: app.starting,
-            busy: load.peak.min(workers),
-            waiting: load.waiting + load.in_slots.saturating_sub(workers),
-            last_request: load.last_request,
-        };
-        let decision = app.pool.decide(app.wanted, running, now);
-        for _ in 0..decision.spawn {
-            link.send(&ToSupervisor::Spawn { application: instance.number })?;
-        }
-        app.starting += decision.spawn;
-        if decision.retire > 0 {
-            instance.retire(decision.retire);
-        }
-        // Threads report when more workers are wanted; that fewer would do is found by looking.
-        let look = (workers > app.wanted.spare).then(|| now + SHRINK_LOOK);
-        Ok([decision.again, look].into_iter().flatten().min())
+    /// How the number of an application's workers came about.
+    pub(super) fn tuning(&self, name: &str) -> Option<Tuning> {
+        let app = self.applications.iter().find(|app| app.config.name == name)?;
+        Some(Tuning { problem: app.failure.clone(), ..app.sizing.explain(app.workers()) })
     }
 }
 
@@ -533,9 +509,30 @@ impl PooledApplication {
         self.instance.as_ref().map(|instance| instance.number)
     }
 
+    fn initial(&self) -> u32 {
+        self.sizing.wanted().initial()
+    }
+
+    fn workers(&self) -> u32 {
+        self.instance.as_ref().map_or(0, |instance| instance.worker_count())
+    }
+
+    /// What there is to do, and who does it.
+    fn load(&self, load: Load) -> (Load, Running) {
+        let workers = self.workers();
+        let running = Running {
+            workers,
+            starting: self.starting,
+            busy: load.peak.min(workers),
+            waiting: load.waiting + load.in_slots.saturating_sub(workers),
+            last_request: load.last_request,
+        };
+        (load, running)
+    }
+
     /// Whether no request is there, and none can come any more.
     fn has_nothing_left(&self) -> bool {
-        let can_come = self.last_snapshot.as_ref().is_some_and(|last| last.strong_count() > 0);
+        let can_come = self.snapshots.iter().any(|snapshot| snapshot.strong_count() > 0);
         let load = self.queue.load();
         !can_come && load.in_slots == 0 && load.waiting == 0
     }

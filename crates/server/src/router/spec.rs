@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use howdah_config as config;
-use howdah_wire::messages::ApplicationSpec;
+use howdah_wire::messages::{ApplicationSpec, IdRange, Isolation};
 use howdah_wire::region::Geometry;
 
 /// Bytes of an application's name that appear in process titles and the log.
@@ -28,6 +28,35 @@ pub(super) fn spec(config: &config::Application, geometry: Geometry) -> Applicat
         stdout: config.stdout.as_ref().map(path),
         stderr: config.stderr.as_ref().map(path),
         requests: config.limits.requests.map_or(0, u64::from),
+        memory: config.limits.memory.unwrap_or(0),
+        rlimits: config.limits.rlimits.clone(),
+        isolation: isolation(&config.isolation),
         geometry,
+    }
+}
+
+fn isolation(config: &config::Isolation) -> Isolation {
+    let path = |path: &PathBuf| path.to_string_lossy().into_owned();
+    let ranges = |ranges: &[config::IdRange]| {
+        let range =
+            |r: &config::IdRange| IdRange { inside: r.container, outside: r.host, size: r.size };
+        ranges.iter().map(range).collect()
+    };
+    let (namespaces, automount) = (config.namespaces, config.automount);
+    Isolation {
+        user_namespace: namespaces.credential,
+        pid_namespace: namespaces.pid,
+        network_namespace: namespaces.network,
+        mount_namespace: namespaces.mount,
+        uts_namespace: namespaces.uname,
+        cgroup_namespace: namespaces.cgroup,
+        uidmap: ranges(&config.uidmap),
+        gidmap: ranges(&config.gidmap),
+        rootfs: config.rootfs.as_ref().map(path),
+        language_deps: automount.language_deps,
+        procfs: automount.procfs,
+        tmpfs: automount.tmpfs,
+        new_privileges: config.new_privs.unwrap_or(false),
+        cgroup: config.cgroup.as_ref().map(path),
     }
 }

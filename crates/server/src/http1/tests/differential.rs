@@ -65,7 +65,7 @@ async fn feed(mut client: DuplexStream, input: &[u8]) {
 
 async fn ours(input: &[u8]) -> Noted {
     let (client, server) = tokio::io::duplex(1 << 20);
-    let info = Arc::new(ConnectionInfo { peer: None, local: None, tls: false });
+    let info = Arc::new(ConnectionInfo::default());
     let recorder = Recorder::default();
     tokio::join!(serve(server, info, &recorder, Drain::new().connection()), feed(client, input));
     recorder.0.into_inner()

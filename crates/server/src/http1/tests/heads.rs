@@ -88,6 +88,36 @@ fn hardening_33_a_host_that_can_be_read_in_two_ways_is_refused() {
 }
 
 #[test]
+fn a_lenient_reading_takes_what_unit_takes() {
+    let limits = Limits { strict: false, ..Limits::default() };
+    with_server(limits, |server| async move {
+        for (head, seen) in [
+            ("GET /facts HTTP/1.1\r\n", "GET /facts /facts  \n"),
+            ("GET   /facts   HTTP/1.1\r\n", "GET /facts /facts  \n"),
+            ("GET / a /../facts?b c HTTP/1.1\r\n", "GET /%20a%20/../facts?b%20c /facts b%20c \n"),
+            ("GET /facts? HTTP/1.1 HTTP/1.0\r\n", "GET /facts?%20HTTP/1.1 /facts %20HTTP/1.1 \n"),
+            ("GET /facts HTTP/1.1\r\nHost: #A?b\r\n", "GET /facts /facts  #a?b\nHost=#A?b\n"),
+            ("GET http://b/facts HTTP/1.1\r\n", "GET /facts /facts  b\n"),
+        ] {
+            let mut client = server.client().await;
+            client.send(format!("{head}\r\n")).await;
+            assert_eq!(client.reply().await.text(), seen, "{head:?}");
+        }
+        for head in [
+            "GET  HTTP/1.1\r\n",
+            "GET / HTTP/1.1 \r\n",
+            "GET /\t/ HTTP/1.1\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n",
+            "GET / HTTP/1.1\r\nHost: a/b\r\n",
+            "GET / HTTP/1.1\r\nHost: a b\r\n",
+            "GET http://a b/ HTTP/1.1\r\nHost: a\r\n",
+        ] {
+            assert_eq!(status(&server, format!("{head}\r\n")).await, 400, "{head:?}");
+        }
+    });
+}
+
+#[test]
 fn a_malformed_head_is_refused_and_the_connection_ends() {
     with_default(|server| async move {
         for head in [

@@ -37,7 +37,7 @@ pub(super) struct Site {
     gone: Cell<Option<Gone>>,
     /// How long the last one took.
     elapsed: Cell<Duration>,
-    /// What `/body` answers.
+    /// What `/body` and `/untold` answer.
     body: RefCell<Option<Body>>,
 }
 
@@ -93,6 +93,10 @@ impl Handler for Site {
             b"/same" => Response::new(304, Body::from("not sent")),
             b"/last" => Response { close: true, ..Response::new(200, Body::from("last\n")) },
             b"/body" => Response::new(200, self.body.borrow_mut().take().unwrap_or_default()),
+            b"/untold" => {
+                let body = self.body.borrow_mut().take().unwrap_or_default();
+                Response { chunked: true, ..Response::new(200, body) }
+            }
             _ => Response::new(200, Body::from("hello\n")).with("Content-Type", "text/plain"),
         }
     }
@@ -148,7 +152,7 @@ impl Server {
         self.site.ended.borrow().iter().map(|(status, outcome, _)| (*status, *outcome)).collect()
     }
 
-    /// Sets what `/body` answers.
+    /// Sets what `/body` and `/untold` answer.
     fn answer(&self, body: Body) {
         *self.site.body.borrow_mut() = Some(body);
     }
@@ -263,7 +267,8 @@ where
             loop {
                 let (stream, peer) = listener.accept().await.unwrap();
                 stream.set_nodelay(true).unwrap();
-                let info = Arc::new(ConnectionInfo { peer: Some(peer), local: None, tls: false });
+                let info =
+                    Arc::new(ConnectionInfo { peer: Some(peer), ..ConnectionInfo::default() });
                 let (site, draining) = (Rc::clone(&site), drain.connection());
                 spawn_local(async move { serve(stream, info, &*site, draining).await });
             }

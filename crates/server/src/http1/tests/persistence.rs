@@ -269,7 +269,7 @@ fn responses_gathered_for_a_client_that_is_gone_are_dropped() {
         client.write_all(format!("{GET}{get}").as_bytes()).await.unwrap();
         drop(client);
         server.answer(Body::Bytes(vec![b'x'; 100_000].into()));
-        let info = Arc::new(ConnectionInfo { peer: None, local: None, tls: false });
+        let info = Arc::new(ConnectionInfo::default());
         serve(stream, info, &*server.site, Drain::new().connection()).await;
         assert_eq!(server.ended(), [(200, Outcome::Complete), (200, Outcome::ClientGone)]);
     });
@@ -279,9 +279,9 @@ fn responses_gathered_for_a_client_that_is_gone_are_dropped() {
 fn a_connection_that_waits_is_small() {
     with_default(|server| async move {
         let (_client, stream) = tokio::net::UnixStream::pair().unwrap();
-        let info = Arc::new(ConnectionInfo { peer: None, local: None, tls: false });
+        let info = Arc::new(ConnectionInfo::default());
         let waiting = serve(stream, info, &*server.site, Drain::new().connection());
-        assert!(size_of_val(&waiting) <= 640, "{} bytes", size_of_val(&waiting));
+        assert!(size_of_val(&waiting) <= 240, "{} bytes", size_of_val(&waiting));
     });
 }
 

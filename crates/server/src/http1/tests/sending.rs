@@ -48,6 +48,38 @@ fn bodies_of_all_sizes_arrive_whole() {
 }
 
 #[test]
+fn bytes_whose_length_is_not_told_are_one_chunk() {
+    with_default(|server| async move {
+        for len in [0, 1, 16 * 1024, 16 * 1024 + 1, 100_000] {
+            let body = "x".repeat(len);
+            for request in ["GET /untold HTTP/1.1", "HEAD /untold HTTP/1.1", "GET /untold HTTP/1.0"]
+            {
+                server.answer(Bytes::from(body.clone()).into());
+                let answer =
+                    server.talk(format!("{request}\r\nHost: a\r\nConnection: close\r\n\r\n")).await;
+                let (head, sent) = answer.split_once("\r\n\r\n").unwrap();
+                let chunked = request.ends_with("1.1") && len > 0;
+                assert_eq!(
+                    head.contains("\r\nTransfer-Encoding: chunked"),
+                    chunked,
+                    "{request} {len}"
+                );
+                let length = format!("\r\nContent-Length: {len}\r\n");
+                assert_eq!(format!("{head}\r\n").contains(&length), !chunked, "{request} {len}");
+                match (request.starts_with("HEAD"), chunked) {
+                    (true, _) => assert_eq!(sent, ""),
+                    (_, true) => {
+                        assert!(sent == format!("{len:x}\r\n{body}\r\n0\r\n\r\n"), "{len}")
+                    }
+                    (_, false) => assert!(sent == body, "{len}"),
+                }
+            }
+        }
+        assert!(server.ended().iter().all(|(_, outcome)| *outcome == Outcome::Complete));
+    });
+}
+
+#[test]
 fn files_of_all_sizes_arrive_whole() {
     with_default(|server| async move {
         let mut client = server.client().await;
@@ -96,7 +128,7 @@ fn a_file_arrives_whole_where_the_kernel_cannot_send_it() {
         server.answer(Body::Pieces(vec![piece(&file, 0, 1_000_000)]));
         let (mut client, stream) = tokio::net::UnixStream::pair().unwrap();
         let (site, draining) = (Rc::clone(&server.site), server.drain.connection());
-        let info = Arc::new(ConnectionInfo { peer: None, local: None, tls: true });
+        let info = Arc::new(ConnectionInfo { tls: true, ..ConnectionInfo::default() });
         spawn_local(async move { serve(stream, info, &*site, draining).await });
         let request = "GET /body HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         client.write_all(request.as_bytes()).await.unwrap();

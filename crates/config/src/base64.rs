@@ -1,4 +1,4 @@
-//! Base64 (RFC 4648, 4), as `Authorization` and password files have it.
+//! Base64 (RFC 4648, 4), as `Authorization`, password files and ticket keys have it.
 
 /// Decodes text with or without padding; `None` if it is no base64.
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
@@ -28,6 +28,22 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// Encodes bytes, with padding.
+pub fn encode(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let byte = |index: usize| u32::from(group.get(index).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for place in 0..4 {
+            let digit = bits >> (18 - 6 * place) & 63;
+            let known = place <= group.len();
+            out.push(if known { char::from(DIGITS[digit as usize]) } else { '=' });
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,5 +67,15 @@ mod tests {
         ] {
             assert_eq!(decode(text.as_bytes()).as_deref(), expected.map(str::as_bytes), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded_again() {
+        assert_eq!(
+            ["", "A", "AB", "ABC"].map(|text| encode(text.as_bytes())),
+            ["", "QQ==", "QUI=", "QUJD"]
+        );
+        let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(decode(encode(&all).as_bytes()), Some(all));
     }
 }

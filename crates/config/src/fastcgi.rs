@@ -1,0 +1,134 @@
+//! Applications of type `fastcgi`: sites that PHP-FPM, php-cgi or another FastCGI server runs.
+
+use std::time::Duration;
+
+use crate::address::Address;
+use crate::error::Error;
+use crate::node::Node;
+use crate::php::PhpTarget;
+use crate::target::Target;
+use crate::template::Template;
+use crate::timeouts::Timeouts;
+
+/// A site that a FastCGI server runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FastCgi {
+    /// The name in `applications`.
+    pub name: String,
+    /// Who runs it.
+    pub servers: Servers,
+    /// Its targets; their roots are directories as the server sees them.
+    pub targets: Vec<PhpTarget>,
+    /// Parameters beside the usual ones, or in their place, in document order. One that comes to
+    /// nothing is left out.
+    pub params: Vec<(String, Template)>,
+    /// Bounds.
+    pub limits: FastCgiLimits,
+    /// How many idle connections to each server are kept.
+    pub keepalive: usize,
+    /// How long to wait for the server.
+    pub timeouts: Timeouts,
+}
+
+/// Who runs a site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Servers {
+    /// One server.
+    One(Address),
+    /// The servers of a member of `upstreams`.
+    Upstream(String),
+}
+
+/// Bounds of connections and of the queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FastCgiLimits {
+    /// Connections with a request; requests beyond them wait. If `None`, as many as are kept, or
+    /// any number if none are.
+    pub connections: Option<u32>,
+    /// Requests that may wait for a connection; those beyond are answered with 503.
+    pub queue: u32,
+    /// The longest a request may wait for a connection.
+    pub queue_timeout: Option<Duration>,
+}
+
+impl FastCgi {
+    /// Whether a member of `applications` is of this type.
+    pub(crate) fn is(node: &Node<'_>) -> bool {
+        node.value.get("type").and_then(serde_json::Value::as_str) == Some("fastcgi")
+    }
+
+    /// Reads a member of `applications`.
+    pub(crate) fn read(name: &str, node: &Node<'_>) -> Result<FastCgi, Error> {
+        let object = node.object()?;
+        object.required("type")?;
+        let server = object.read("server", read_address)?.map(Servers::One);
+        let upstream = object.read("upstream", read_upstream)?.map(Servers::Upstream);
+        let servers = match (server, upstream) {
+            (Some(_), Some(_)) => {
+                return Err(node.invalid("must not have both \"server\" and \"upstream\""));
+            }
+            (Some(servers), None) | (None, Some(servers)) => servers,
+            (None, None) => return Err(object.missing(&["server", "upstream"])),
+        };
+        let keepalive = object.read("keepalive", |node| node.integer(0..=10_000))?.unwrap_or(0);
+        let fastcgi = FastCgi {
+            name: name.to_owned(),
+            servers,
+            targets: PhpTarget::read_all(&object)?,
+            params: object.read("params", read_params)?.unwrap_or_default(),
+            limits: object.read("limits", FastCgiLimits::read)?.unwrap_or_default(),
+            keepalive: usize::try_from(keepalive).unwrap_or(0), // in range by the line above
+            timeouts: object.read("timeouts", Timeouts::read)?.unwrap_or_default(),
+        };
+        object.end()?;
+        Ok(fastcgi)
+    }
+}
+
+impl Default for FastCgiLimits {
+    /// The queue is as long as that of a PHP application.
+    fn default() -> Self {
+        FastCgiLimits { connections: None, queue: 8192, queue_timeout: None }
+    }
+}
+
+impl FastCgiLimits {
+    fn read(node: &Node<'_>) -> Result<FastCgiLimits, Error> {
+        let object = node.object()?;
+        let limits = FastCgiLimits {
+            connections: object.read("connections", |node| node.count(1))?,
+            queue: object
+                .read("queue", |queue| queue.count(0))?
+                .unwrap_or_else(|| FastCgiLimits::default().queue),
+            queue_timeout: object
+                .read("queue_timeout", |timeout| timeout.seconds(0))?
+                .filter(|timeout| !timeout.is_zero()),
+        };
+        object.end()?;
+        Ok(limits)
+    }
+}
+
+fn read_address(node: &Node<'_>) -> Result<Address, Error> {
+    Address::parse(node.string()?).map_err(|error| node.invalid(error))
+}
+
+fn read_upstream(node: &Node<'_>) -> Result<String, Error> {
+    let name = node.string()?.to_owned();
+    node.scope.names.check(node, &Target::Upstream(name.clone()))?;
+    Ok(name)
+}
+
+/// Names are those of CGI: what PHP takes for a variable. No control characters, so that none can
+/// be taken for two.
+fn read_params(node: &Node<'_>) -> Result<Vec<(String, Template)>, Error> {
+    let mut params = Vec::new();
+    for (name, param) in node.members()? {
+        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+            let message = "must have a name of letters, digits and underscores, as SCRIPT_FILENAME";
+            return Err(param.invalid(message));
+        }
+        params.push((name.to_owned(), Template::read(&param)?));
+    }
+    Ok(params)
+}

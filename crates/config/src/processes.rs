@@ -1,0 +1,83 @@
+//! `processes`: how many processes run an application.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::node::Node;
+
+/// How many processes run an application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Processes {
+    /// `"auto"`, or the document does not say: as memory and processors allow.
+    Automatic,
+    /// Always so many.
+    Static(u32),
+    /// As many as the load asks for.
+    Dynamic(Dynamic),
+}
+
+/// Bounds of a number of processes that follows the load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dynamic {
+    /// At most so many.
+    pub max: u32,
+    /// So many are there before the first request, even if fewer are to be idle.
+    pub start: u32,
+    /// So many are kept idle.
+    pub spare: u32,
+    /// More than so many idle ones are not kept.
+    pub max_spare: Option<u32>,
+    /// An idle process above `spare` ends after this time.
+    pub idle_timeout: Option<Duration>,
+    /// At most so many are started together.
+    pub spawn_rate: u32,
+}
+
+impl Default for Dynamic {
+    fn default() -> Dynamic {
+        let idle_timeout = Some(Duration::from_secs(15));
+        Dynamic { max: 1, start: 0, spare: 0, max_spare: None, idle_timeout, spawn_rate: 32 }
+    }
+}
+
+impl Processes {
+    pub(crate) fn read(node: &Node<'_>) -> Result<Processes, Error> {
+        if node.value.as_str() == Some("auto") {
+            return Ok(Processes::Automatic);
+        }
+        if node.value.is_number() {
+            return node.count(1).map(Processes::Static);
+        }
+        if !node.value.is_object() {
+            return Err(node.wrong_type("an integer, an object or \"auto\""));
+        }
+        let object = node.object()?;
+        let (one, none) = (|node: &Node<'_>| node.count(1), |node: &Node<'_>| node.count(0));
+        let usual = Dynamic::default();
+        let max = object.read("max", one)?.unwrap_or(usual.max);
+        let spare = object.read("spare", none)?.unwrap_or(usual.spare);
+        let start = object.read("start", none)?;
+        let max_spare = object.read("max_spare", none)?;
+        let idle_timeout = object.read("idle_timeout", |timeout| timeout.seconds(0))?;
+        let spawn_rate = object.read("spawn_rate", one)?.unwrap_or(usual.spawn_rate);
+        object.end()?;
+        for (name, value) in [("spare", Some(spare)), ("start", start), ("max_spare", max_spare)] {
+            if let Some(value) = value.filter(|value| *value > max) {
+                let message =
+                    format!("has a \"{name}\" of {value}, which is more than its \"max\" of {max}");
+                return Err(node.invalid(message));
+            }
+        }
+        if let Some(most) = max_spare.filter(|most| *most < spare) {
+            let message = format!(
+                "has a \"max_spare\" of {most}, which is less than its \"spare\" of {spare}"
+            );
+            return Err(node.invalid(message));
+        }
+        // Whoever says how many may be idle, as for PHP-FPM, means for any time.
+        let usual_timeout = usual.idle_timeout.filter(|_| max_spare.is_none());
+        let idle_timeout = idle_timeout.or(usual_timeout);
+        let start = start.unwrap_or(usual.start);
+        Ok(Processes::Dynamic(Dynamic { max, start, spare, max_spare, idle_timeout, spawn_rate }))
+    }
+}

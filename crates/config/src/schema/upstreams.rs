@@ -1,0 +1,103 @@
+//! Servers behind this one.
+
+use super::Kind::{Array, Either, Integer, Named, Null, Number, Switch, Text, Texts, Word};
+use super::{COUNT, Key, Kind, SECONDS, Shape};
+
+pub(super) const TABLE: &[Shape] = &[
+    Shape {
+        name: "upstream",
+        required: &["servers"],
+        keys: &[
+            Key("servers", Named(&Kind::Shape("upstream_server")), "Servers by address", None),
+            Key(
+                "balance",
+                Either(&[
+                    Word(&["round_robin", "least_connections", "two_choices"]),
+                    Kind::Shape("hash"),
+                ]),
+                "How a server is chosen",
+                None,
+            ),
+            Key("tries", Integer(1, 100), "Servers asked before a request fails", None),
+            Key("keepalive", Integer(0, 10_000), "Idle connections kept to each server", None),
+            Key("failures", Kind::Shape("failures"), "When a server is left alone", None),
+            Key("slow_start", SECONDS, "Seconds until a server has all of its share", None),
+            Key("health", Kind::Shape("health"), "Questions that servers must answer", None),
+            Key("sticky", Kind::Shape("sticky"), "Clients keep their server", None),
+            Key("queue", Integer(0, COUNT), "Requests that may wait for a server", None),
+            Key("queue_timeout", SECONDS, "Seconds that a request may wait for one", None),
+            Key("timeouts", Kind::Shape("timeouts"), "How long to wait for a server", None),
+            Key("host", Text, "What servers get as Host", None),
+            Key(
+                "headers",
+                Named(&Either(&[Text, Null])),
+                "Fields of requests to set, or with null to take out",
+                None,
+            ),
+            Key(
+                "forwarded",
+                Texts,
+                "\"x-forwarded\", \"forwarded\": fields that tell about the client",
+                None,
+            ),
+        ],
+    },
+    Shape {
+        name: "upstream_server",
+        required: &[],
+        keys: &[
+            Key("weight", Number, "Its share of the requests", None),
+            Key("max_connections", Integer(1, COUNT), "Requests that it gets at a time", None),
+            Key("backup", Switch, "It is asked only if no other can be", None),
+            Key("drain", Switch, "It keeps its clients and gets no others", None),
+        ],
+    },
+    Shape {
+        name: "hash",
+        required: &["hash"],
+        keys: &[Key("hash", Text, "The value that decides, such as \"$remote_addr\"", None)],
+    },
+    Shape {
+        name: "failures",
+        required: &[],
+        keys: &[
+            Key("most", Integer(0, COUNT), "Failures after which it is; 0 is never", None),
+            Key("time", SECONDS, "Seconds for which it is", None),
+        ],
+    },
+    Shape {
+        name: "health",
+        required: &["uri"],
+        keys: &[
+            Key("uri", Text, "The target that is asked for", None),
+            Key("host", Text, "The host that is asked for", None),
+            Key("interval", SECONDS, "Seconds between two questions", None),
+            Key("timeout", SECONDS, "Seconds that an answer may take", None),
+            Key(
+                "status",
+                Either(&[Integer(100, 599), Array(&Integer(100, 599))]),
+                "The status, or the lowest and the highest",
+                None,
+            ),
+            Key("body", Text, "What the body must contain", None),
+            Key("rise", Integer(1, COUNT), "Good answers that bring a server back", None),
+            Key("fall", Integer(1, COUNT), "Bad answers that take it away", None),
+        ],
+    },
+    Shape {
+        name: "sticky",
+        required: &["cookie"],
+        keys: &[Key("cookie", Text, "Name of the cookie", None)],
+    },
+    Shape {
+        name: "timeouts",
+        required: &[],
+        keys: &[
+            Key("connect", SECONDS, "Seconds for a connection", None),
+            Key("send", SECONDS, "Seconds until the server takes more", None),
+            Key("first_byte", SECONDS, "Seconds until its response begins", None),
+            Key("read", SECONDS, "Seconds until more of its response comes", None),
+            Key("idle", SECONDS, "Seconds that an idle connection is kept", None),
+        ],
+    },
+];

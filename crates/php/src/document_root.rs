@@ -1,0 +1,138 @@
+//! The document root as one request sees it: with its symbolic links resolved.
+//!
+//! Deployments that replace a link (`current` → `releases/7`) take effect between two requests and
+//! never within one, and PHP, which remembers for minutes where a path leads, gets paths that lead
+//! nowhere else later: nginx's `$realpath_root`.
+//!
+//! A root without a link costs nothing; one with a link costs one `stat`, by which another target is
+//! noticed. Each second a root is resolved anew, in case directories were renamed.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::rc::Rc;
+
+/// Roots that are remembered. A configuration with variables may have any number.
+const MOST: usize = 64;
+/// Microseconds for which a root is remembered.
+const RECHECK_US: u64 = 1_000_000;
+
+/// Where document roots lead.
+#[derive(Debug, Default)]
+pub struct Roots(RefCell<HashMap<Box<[u8]>, Known>>);
+
+#[derive(Debug)]
+struct Known {
+    /// Without links; `None` if there is none in the root.
+    real: Option<Rc<[u8]>>,
+    /// Device and inode.
+    identity: (u64, u64),
+    at_us: u64,
+}
+
+impl Roots {
+    /// Where a root leads at this moment; `None` if it has no link or leads nowhere. `now_us` is any
+    /// monotonic time.
+    pub fn real(&self, root: &[u8], now_us: u64) -> Option<Rc<[u8]>> {
+        if let Some(known) = self.0.borrow().get(root)
+            && now_us.saturating_sub(known.at_us) < RECHECK_US
+        {
+            match &known.real {
+                None => return None,
+                Some(real) if identity(root) == Some(known.identity) => {
+                    return Some(Rc::clone(real));
+                }
+                Some(_) => {}
+            }
+        }
+        let known = resolve(root, now_us);
+        let real = known.as_ref().and_then(|known| known.real.clone());
+        let mut roots = self.0.borrow_mut();
+        if roots.len() >= MOST {
+            roots.clear();
+        }
+        match known {
+            Some(known) => roots.insert(root.into(), known),
+            None => roots.remove(root),
+        };
+        real
+    }
+}
+
+fn resolve(root: &[u8], at_us: u64) -> Option<Known> {
+    let real = fs::canonicalize(OsStr::from_bytes(root)).ok()?;
+    let real = real.as_os_str().as_bytes();
+    // Of the directory that was found: the link may lead to another one by now.
+    let identity = identity(real)?;
+    // The name as written may have slashes too many, which are no links.
+    let is_plain = Path::new(OsStr::from_bytes(root))
+        .components()
+        .eq(Path::new(OsStr::from_bytes(real)).components());
+    Some(Known { real: (!is_plain).then(|| real.into()), identity, at_us })
+}
+
+fn identity(path: &[u8]) -> Option<(u64, u64)> {
+    let metadata = fs::metadata(OsStr::from_bytes(path)).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_link_counts_as_it_is_when_the_request_begins() {
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path().canonicalize().unwrap();
+        let path = |name: &str| base.join(name);
+        for release in ["1", "2"] {
+            fs::create_dir_all(path(release).join("public")).unwrap();
+        }
+        symlink("1", path("current")).unwrap();
+        let roots = Roots::default();
+        let text = |path: &Path| path.as_os_str().as_bytes().to_vec();
+        let root = text(&path("current/public"));
+        let real = |now_us| roots.real(&root, now_us).map(|real| real.to_vec());
+        assert_eq!(real(0), Some(text(&path("1/public"))));
+        symlink("2", path("new")).unwrap();
+        fs::rename(path("new"), path("current")).unwrap();
+        assert_eq!(real(1), Some(text(&path("2/public"))));
+        // The same directory under another name is noticed within a second.
+        fs::rename(path("2"), path("3")).unwrap();
+        fs::remove_file(path("current")).unwrap();
+        symlink("3", path("current")).unwrap();
+        assert_eq!(real(RECHECK_US + 1), Some(text(&path("3/public"))));
+        fs::remove_file(path("current")).unwrap();
+        assert_eq!(real(RECHECK_US + 2), None);
+    }
+
+    #[test]
+    fn a_root_without_links_stays_as_it_is_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path().canonicalize().unwrap();
+        let base = base.to_str().unwrap();
+        let roots = Roots::default();
+        for written in [base.to_owned(), format!("{base}/"), base.replace('/', "//")] {
+            assert_eq!(roots.real(written.as_bytes(), 0), None, "{written}");
+        }
+        assert_eq!(roots.real(b"/no/such/directory", 0), None);
+    }
+
+    #[test]
+    fn no_more_roots_are_remembered_than_there_is_room_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let roots = Roots::default();
+        for number in 0..3 * MOST {
+            let path = directory.path().join(number.to_string());
+            fs::create_dir(&path).unwrap();
+            roots.real(path.as_os_str().as_bytes(), 0);
+            assert!(roots.0.borrow().len() <= MOST);
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Where the script of a worker is: its calls, read from the worker's memory while it runs.
+//!
+//! Nothing is asked of the worker, so this works for one that computes as well as for one that
+//! waits in a system call, and costs one that is not looked at nothing. What is read may be
+//! changing, or may be what a hostile script has made of it: every length is bounded, nothing is
+//! followed further than so deep, and a reading counts only if a second one says the same.
+
+use crate::ffi::Layout;
+
+/// Memory that can be read.
+pub trait Memory {
+    /// Fills a buffer with what is at an address.
+    fn read(&self, address: u64, buffer: &mut [u8]) -> std::io::Result<()>;
+}
+
+impl Memory for howdah_sys::peek::Process {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+        self.read(address, buffer)
+    }
+}
+
+/// Calls that are shown, the innermost ones.
+const MOST_CALLS: usize = 128;
+/// Arguments of a call whose types are shown.
+const MOST_ARGUMENTS: u64 = 16;
+/// Bytes of the name of a function or class, and of a file.
+const LONGEST_NAME: u64 = 256;
+const LONGEST_FILE: u64 = 4096;
+/// Bytes of all calls together: what fits a message.
+const LONGEST_STACK: usize = 64 * 1024;
+/// Readings before one is taken that another does not confirm.
+const READINGS: usize = 5;
+
+/// The calls that a process is in, a line for each, the innermost first. `Err` says why they
+/// cannot be read.
+pub fn take(memory: &impl Memory, layout: &Layout) -> Result<Vec<String>, String> {
+    let reader = Reader { memory, layout };
+    let mut last = reader.calls();
+    for _ in 1..READINGS {
+        let calls = reader.calls();
+        if matches!((&calls, &last), (Ok(calls), Ok(last)) if calls == last) {
+            return calls;
+        }
+        last = calls;
+    }
+    let mut calls = last?;
+    calls.push("(the script ran on meanwhile, so some of this may be earlier or later)".to_owned());
+    Ok(calls)
+}
+
+struct Reader<'a, M> {
+    memory: &'a M,
+    layout: &'a Layout,
+}
+
+/// Where a reading has failed, there is nothing to be had.
+type Read<T> = std::io::Result<T>;
+
+impl<M: Memory> Reader<'_, M> {
+    fn calls(&self) -> Result<Vec<String>, String> {
+        let current = self.pointer(self.layout.current);
+        let mut call = current.map_err(|error| match error.raw_os_error() {
+            Some(libc_eperm) if libc_eperm == rustix::io::Errno::PERM.raw_os_error() => {
+                "this system does not let a process read the memory of those that it has started \
+                 (kernel.yama.ptrace_scope is 2 or 3)"
+                    .to_owned()
+            }
+            _ => format!("its memory cannot be read: {error}"),
+        })?;
+        let (mut calls, mut length) = (Vec::new(), 0);
+        while call != 0 {
+            if calls.len() == MOST_CALLS || length > LONGEST_STACK {
+                calls.push("...".to_owned());
+                break;
+            }
+            let next = self.call(call).and_then(|text| {
+                let number = calls.len();
+                let line = text.map(|text| format!("#{number} {text}"));
+                length += line.as_ref().map_or(0, String::len);
+                calls.extend(line);
+                self.pointer(add(call, self.layout.call_previous))
+            });
+            // What was right so far says enough.
+            match next {
+                Ok(next) if next != call => call = next,
+                _ => {
+                    calls.push("???".to_owned());
+                    break;
+                }
+            }
+        }
+        Ok(calls)
+    }
+
+    /// One call; `None` for what PHP puts between calls.
+    fn call(&self, call: u64) -> Read<Option<String>> {
+        let layout = self.layout;
+        let function = self.pointer(add(call, layout.call_function))?;
+        if function == 0 {
+            return Ok(None);
+        }
+        let kind = self.bytes::<1>(add(function, layout.function_type))?[0];
+        let is_script = kind != INTERNAL;
+        let info = self.number(add(call, layout.call_type))?;
+        let name = self.pointer(add(function, layout.function_name))?;
+        let mut text = match name {
+            0 if kind == EVAL => "eval()".to_owned(),
+            0 if info & layout.call_is_top != 0 => "{main}".to_owned(),
+            0 => "include()".to_owned(),
+            name => {
+                let class = self.pointer(add(function, layout.function_class))?;
+                let arrow = if info & 0xff == u64::from(OBJECT) { "->" } else { "::" };
+                let prefix = match class {
+                    0 => String::new(),
+                    class => self.class_name(class)? + arrow,
+                };
+                let name = self.string(name, LONGEST_NAME)?;
+                format!("{prefix}{name}({})", self.arguments(call, function, is_script)?)
+            }
+        };
+        if is_script {
+            let file = self.pointer(add(function, layout.function_file))?;
+            let opline = self.pointer(add(call, layout.call_opline))?;
+            let line = match opline {
+                0 => 0,
+                opline => self.number(add(opline, layout.opline_line))?,
+            };
+            text += &format!(" at {}:{line}", self.string(file, LONGEST_FILE)?);
+        }
+        Ok(Some(text))
+    }
+
+    /// The types of the arguments of a call.
+    fn arguments(&self, call: u64, function: u64, is_script: bool) -> Read<String> {
+        let layout = self.layout;
+        let count = self.number(add(call, layout.call_arguments))?;
+        // Arguments beyond the parameters lie behind the variables of a script's function.
+        let (parameters, behind) = if is_script {
+            let number = |offset| self.number(add(function, offset));
+            let variables = number(layout.function_variables)?;
+            let all = variables.saturating_add(number(layout.function_temporaries)?);
+            (number(layout.function_parameters)?, all)
+        } else {
+            (u64::MAX, 0)
+        };
+        let mut types = Vec::new();
+        for argument in 0..count.min(MOST_ARGUMENTS) {
+            let slot = match argument.checked_sub(parameters) {
+                Some(beyond) => behind.saturating_add(beyond),
+                None => argument,
+            };
+            let at = slot.saturating_mul(layout.value_size);
+            types.push(self.type_of(add(add(call, layout.call_slots), at), true)?);
+        }
+        if count > MOST_ARGUMENTS {
+            types.push("...".to_owned());
+        }
+        Ok(types.join(", "))
+    }
+
+    fn type_of(&self, value: u64, follow: bool) -> Read<String> {
+        let kind = self.bytes::<1>(add(value, self.layout.value_type))?[0];
+        Ok(match kind {
+            OBJECT => {
+                let object = self.pointer(value)?;
+                self.class_name(self.pointer(add(object, self.layout.object_class))?)?
+            }
+            REFERENCE if follow => {
+                let reference = self.pointer(value)?;
+                self.type_of(add(reference, self.layout.reference_value), false)?
+            }
+            kind => TYPES.get(usize::from(kind)).copied().unwrap_or("???").to_owned(),
+        })
+    }
+
+    fn class_name(&self, class: u64) -> Read<String> {
+        let name = self.string(self.pointer(add(class, self.layout.class_name))?, LONGEST_NAME)?;
+        // The name of an anonymous class goes on with its place, behind a NUL.
+        Ok(name.split('\u{fffd}').next().unwrap_or_default().to_owned())
+    }
+
+    /// A string of PHP's, without what would make another line of it.
+    fn string(&self, string: u64, longest: u64) -> Read<String> {
+        let length = self.pointer(add(string, self.layout.string_length))?;
+        let mut bytes = vec![0; length.min(longest) as usize];
+        self.memory.read(add(string, self.layout.string_text), &mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let mut text: String =
+            text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+        if length > longest {
+            text.push_str("...");
+        }
+        Ok(text)
+    }
+
+    fn bytes<const N: usize>(&self, address: u64) -> Read<[u8; N]> {
+        let mut bytes = [0; N];
+        self.memory.read(address, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// 64 bits.
+    fn pointer(&self, address: u64) -> Read<u64> {
+        self.bytes(address).map(u64::from_ne_bytes)
+    }
+
+    /// 32 bits.
+    fn number(&self, address: u64) -> Read<u64> {
+        self.bytes(address).map(|bytes| u64::from(u32::from_ne_bytes(bytes)))
+    }
+}
+
+/// An address; nonsense leads nowhere.
+fn add(address: u64, offset: u64) -> u64 {
+    address.saturating_add(offset)
+}
+
+// As `shim/layout.c` asserts.
+const INTERNAL: u8 = 1;
+const EVAL: u8 = 4;
+const OBJECT: u8 = 8;
+const REFERENCE: u8 = 10;
+const TYPES: [&str; 10] =
+    ["undefined", "null", "bool", "bool", "int", "float", "string", "array", "object", "resource"];
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Memory in which every word is a hash of its address and of how often it was looked at.
+    struct Nonsense(u64, Cell<u64>);
+
+    impl Memory for Nonsense {
+        fn read(&self, address: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+            for (at, byte) in buffer.iter_mut().enumerate() {
+                let turn = self.1.replace(self.1.get() + 1);
+                let mixed = (address.wrapping_add(at as u64) ^ turn).wrapping_mul(self.0 | 1);
+                *byte = (mixed >> 33) as u8;
+            }
+            Ok(())
+        }
+    }
+
+    /// Memory that points to itself.
+    struct Circle;
+
+    impl Memory for Circle {
+        fn read(&self, address: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+            let word = (address ^ 64).to_ne_bytes();
+            buffer.iter_mut().zip(word.iter().cycle()).for_each(|(byte, of)| *byte = *of);
+            Ok(())
+        }
+    }
+
+    fn layout() -> Layout {
+        Layout { current: 64, call_function: 24, call_previous: 48, ..Layout::default() }
+    }
+
+    #[test]
+    fn hardening_13_what_a_hostile_worker_has_for_calls_is_read_within_bounds() {
+        for seed in 1..200u64 {
+            let memory = Nonsense(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), Cell::new(0));
+            let calls = take(&memory, &layout()).unwrap();
+            assert!(calls.len() <= MOST_CALLS + 2, "{} calls", calls.len());
+            let length: usize = calls.iter().map(String::len).sum();
+            assert!(length < LONGEST_STACK + 3 * LONGEST_FILE as usize * 3, "{length} bytes");
+        }
+        assert!(take(&Circle, &layout()).unwrap().len() <= MOST_CALLS + 2);
+    }
+
+    #[test]
+    fn memory_that_cannot_be_read_is_a_reason_and_no_stack() {
+        struct Refused;
+        impl Memory for Refused {
+            fn read(&self, _: u64, _: &mut [u8]) -> std::io::Result<()> {
+                Err(rustix::io::Errno::PERM.into())
+            }
+        }
+        let why = take(&Refused, &layout()).unwrap_err();
+        assert!(why.contains("ptrace_scope"), "{why}");
+    }
+}

@@ -1,0 +1,361 @@
+//! Sites that a FastCGI server runs: PHP-FPM, php-cgi.
+//!
+//! 1. The body is taken from the client: memory, then an unlinked file. A slow client holds no
+//!    process of the server, and the length is known.
+//! 2. A connection is found ([`line`]). What the server has no room for waits here, first come,
+//!    first served: a full backlog is no error.
+//! 3. The request goes out as records (`conversation`): parameters as for a PHP of ours, some set
+//!    by the site.
+//! 4. What comes back before an empty line is the head; it is checked like that of a worker.
+//! 5. The body is taken as fast as the server writes it (`answer`) and sent at the client's pace.
+//!
+//! A request is sent a second time only under the conditions of [`crate::proxy`].
+
+mod answer;
+mod conversation;
+pub mod head;
+pub mod kept;
+pub mod line;
+pub mod site;
+
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use howdah_config::Address;
+use howdah_wire::fastcgi::{
+    Kind, MOST_CONTENT, Role, put_begin, put_end_of_stream, put_pair, put_stream,
+};
+use howdah_wire::request::Params;
+
+use self::answer::Home;
+use self::conversation::{Conversation, Part};
+use self::line::Ticket;
+use self::site::Site;
+use crate::exchange::Exchange;
+use crate::message::Response;
+use crate::php::body::{CollectError, collect};
+use crate::php::{params, response, target::Script};
+use crate::proxy::queue::Refused;
+use crate::proxy::request::is_idempotent;
+use crate::proxy::response::Malformed;
+use crate::proxy::thread::ProxyThread;
+use crate::proxy::transport::Stream;
+use crate::proxy::upstream::Busy;
+use crate::proxy::{Buffer, CLIENT_GONE, Content, Failure, refuse, wish};
+use crate::respond;
+use crate::variables::Source;
+
+/// The number of the one request that a connection has at a time.
+const REQUEST: u16 = 1;
+/// Bytes of a body that leave in one write with the parameters.
+const JOINED: usize = 64 * 1024;
+
+/// A request on its way to a server; for the log, and for keeping the connection.
+#[derive(Debug, Clone)]
+struct Attempt {
+    site: Arc<Site>,
+    /// Number of the server in the upstream.
+    server: usize,
+    address: Address,
+    id: u64,
+    method: Bytes,
+    target: Bytes,
+}
+
+/// Has a server run a script; the response is there as soon as its head is.
+pub async fn run(
+    thread: &Rc<ProxyThread>,
+    site: &Arc<Site>,
+    script: &Script,
+    buffer: &Buffer<'_>,
+    exchange: &mut Exchange<'_>,
+) -> Response {
+    if let Some(status) = is_missing(site, script) {
+        return respond::error(status);
+    }
+    let id = exchange.request.id;
+    let complain = |problem: fmt::Arguments<'_>| {
+        thread.complain(format_args!("\"{site}\" request {id}: {problem}"));
+    };
+    let content = match collect(exchange, buffer.memory, buffer.directory).await {
+        Ok(body) => Content::from(body),
+        Err(CollectError::Client(error)) => return refuse(error.status()),
+        Err(CollectError::Disk(error)) => {
+            complain(format_args!("no room: {error}"));
+            return refuse(507);
+        }
+    };
+    let ticket = tokio::select! {
+        biased;
+        ticket = site.gate.enter() => ticket,
+        _ = exchange.client_gone() => return refuse(CLIENT_GONE),
+    };
+    let mut ticket = match ticket {
+        Ok(ticket) => ticket,
+        Err(refused) => {
+            complain(format_args!("{refused}"));
+            return refuse(503);
+        }
+    };
+    let request = encode(site, script, &content, exchange);
+    let spool: Arc<Path> = buffer.directory.into();
+    site.upstream.budget.save();
+    let wish = wish(&site.upstream, exchange);
+    let (mut tried, mut status) = (Vec::new(), 502);
+    while tried.len() < site.upstream.tries {
+        let busy = match site.upstream.server(thread, &tried, &wish).await {
+            Ok(Some(busy)) => busy,
+            Ok(None) => break,
+            Err(refused) => {
+                complain(format_args!("{refused}"));
+                return refuse(503);
+            }
+        };
+        tried.push(busy.index());
+        let Some(server) = busy.server() else { break };
+        let attempt = Attempt::new(site, busy.index(), &server.address, exchange);
+        let right = Right { _ticket: ticket, busy };
+        match attempt.make(thread, right, &request, &content, &spool, exchange).await {
+            Ok(response) => return response,
+            Err(Missed { failure, may_repeat, right }) => {
+                attempt.complain(thread, &failure);
+                status = failure.status();
+                let again = may_repeat && tried.len() < site.upstream.tries;
+                match right {
+                    Some(right) if again && site.upstream.budget.spend() => ticket = right._ticket,
+                    _ => break,
+                }
+            }
+        }
+    }
+    if tried.is_empty() {
+        complain(format_args!("no server has a weight"));
+    }
+    refuse(status)
+}
+
+/// The status for a script that cannot be there. A path names a script only if it ends in `.php`:
+/// php-cgi would run anything. And where the server's files are ours too, the script must be a
+/// file, because PHP may otherwise take a part of the path for it (`cgi.fix_pathinfo`:
+/// `/picture.jpg/x.php` runs the picture).
+fn is_missing(site: &Site, script: &Script) -> Option<u16> {
+    let name = script.file.as_os_str().as_bytes();
+    if site.is_fixed(script) {
+        return None;
+    }
+    if !name.ends_with(b".php") {
+        return Some(404);
+    }
+    match std::fs::metadata(&script.file) {
+        Ok(metadata) if metadata.is_file() => None,
+        Ok(_) => Some(404),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => None,
+        // Another machine's files, or those of a chroot, are not here.
+        Err(_) => script.root.is_dir().then_some(404),
+    }
+}
+
+/// The records of a request up to its body, and the body if it is short.
+fn encode(site: &Site, script: &Script, content: &Content, exchange: &Exchange<'_>) -> Vec<u8> {
+    let request = &exchange.request;
+    let mut params = Params::default();
+    params::write(&mut params, request, script, None, content.len());
+    let source = Source::of(request, exchange.begun);
+    let own: Vec<(&[u8], Vec<u8>)> = { site.params.iter() }
+        .map(|(name, template)| (name.as_bytes(), source.expand(template)))
+        .collect();
+    let usual = params.iter().filter(|(name, _)| own.iter().all(|(other, _)| other != name));
+    let added = own.iter().filter(|(_, value)| !value.is_empty());
+    let mut out = Vec::with_capacity(params.as_bytes().len() + 64);
+    put_begin(Role::Responder, site.keeps, REQUEST, &mut out);
+    // PHP wants whole pairs in each record.
+    let mut pairs = Vec::with_capacity(params.as_bytes().len() + 64);
+    for (name, value) in usual.chain(added.map(|(name, value)| (*name, &value[..]))) {
+        let full = pairs.len();
+        put_pair(name, value, &mut pairs);
+        if pairs.len() > MOST_CONTENT {
+            put_stream(Kind::Params, REQUEST, pairs.get(..full).unwrap_or_default(), &mut out);
+            pairs.drain(..full);
+        }
+    }
+    put_stream(Kind::Params, REQUEST, &pairs, &mut out);
+    put_end_of_stream(Kind::Params, REQUEST, &mut out);
+    out
+}
+
+/// A connection that the site may have, and the server it goes to.
+struct Right {
+    _ticket: Ticket,
+    busy: Busy,
+}
+
+/// Why an attempt has failed.
+struct Missed {
+    failure: Failure,
+    /// Another server may be asked.
+    may_repeat: bool,
+    /// The right to a connection, if it is left.
+    right: Option<Right>,
+}
+
+impl Missed {
+    fn finally(failure: Failure) -> Self {
+        Missed { failure, may_repeat: false, right: None }
+    }
+}
+
+impl Attempt {
+    fn new(site: &Arc<Site>, server: usize, address: &Address, exchange: &Exchange<'_>) -> Self {
+        Attempt {
+            site: Arc::clone(site),
+            server,
+            address: address.clone(),
+            id: exchange.request.id,
+            method: exchange.request.method.clone(),
+            target: exchange.request.target.clone(),
+        }
+    }
+
+    /// Asks one server, over an idle connection if there is one.
+    async fn make(
+        &self,
+        thread: &Rc<ProxyThread>,
+        right: Right,
+        request: &[u8],
+        content: &Content,
+        spool: &Arc<Path>,
+        exchange: &Exchange<'_>,
+    ) -> Result<Response, Missed> {
+        let repeatable = content.len() == 0 && is_idempotent(&self.method);
+        // A server may close an idle connection just when a request is on its way. One that must
+        // not be repeated gets a new connection, and the process of an idle one to take it.
+        if let Some(stream) = self.site.kept.take(self.server)
+            && repeatable
+        {
+            let mut conversation = self.conversation(stream, request, content);
+            match self.head(thread, &mut conversation, exchange).await {
+                // The server has closed the connection as we were going to use it.
+                Err(Failure::Closed | Failure::Read(_) | Failure::Send(_))
+                    if !conversation.answered() => {}
+                Err(failure) => {
+                    self.note(thread, &right, &failure);
+                    return Err(Missed::finally(failure));
+                }
+                Ok(head) => return Ok(self.respond(thread, conversation, head, right, spool)),
+            }
+        }
+        let connected = tokio::select! {
+            biased;
+            connected = thread.lines().connect(&self.address, &self.site) => connected,
+            _ = exchange.client_gone() => return Err(Missed::finally(Failure::ClientGone)),
+        };
+        let stream = match connected {
+            Ok(stream) => stream,
+            Err(failure) => {
+                self.note(thread, &right, &failure);
+                let may_repeat = !matches!(failure, Failure::Refused(_));
+                return Err(Missed { failure, may_repeat, right: Some(right) });
+            }
+        };
+        let mut conversation = self.conversation(stream, request, content);
+        match self.head(thread, &mut conversation, exchange).await {
+            Ok(head) => Ok(self.respond(thread, conversation, head, right, spool)),
+            Err(failure) => {
+                self.note(thread, &right, &failure);
+                let broken =
+                    matches!(failure, Failure::Closed | Failure::Read(_) | Failure::Send(_));
+                let may_repeat = broken && repeatable && !conversation.answered();
+                Err(Missed { failure, may_repeat, right: Some(right) })
+            }
+        }
+    }
+
+    fn conversation(&self, stream: Stream, request: &[u8], content: &Content) -> Conversation {
+        Conversation::new(stream, request.to_vec(), content.clone(), &self.site.timeouts)
+    }
+
+    /// Waits for the head of the answer.
+    async fn head(
+        &self,
+        thread: &Rc<ProxyThread>,
+        conversation: &mut Conversation,
+        exchange: &Exchange<'_>,
+    ) -> Result<head::Found, Failure> {
+        let mut scan = head::Scan::default();
+        loop {
+            let part = tokio::select! {
+                biased;
+                part = std::future::poll_fn(|cx| conversation.poll_part(cx)) => part?,
+                _ = exchange.client_gone() => return Err(Failure::ClientGone),
+            };
+            match part {
+                Part::Output(bytes) => {
+                    if let Some(found) = scan.push(bytes)? {
+                        conversation.has_head();
+                        return Ok(found);
+                    }
+                }
+                Part::Log(message) => self.log(thread, &message),
+                Part::End => return Err(Malformed("the script ended before its head did").into()),
+            }
+        }
+    }
+
+    fn respond(
+        &self,
+        thread: &Rc<ProxyThread>,
+        conversation: Conversation,
+        found: head::Found,
+        right: Right,
+        spool: &Arc<Path>,
+    ) -> Response {
+        if right.busy.answered() {
+            thread.note(format_args!("\"{}\": {} is back", self.site, self.address));
+        }
+        let home = Home { thread: Rc::clone(thread), attempt: self.clone(), _right: right };
+        let body = answer::body(conversation, found.rest, found.head.length, home, spool);
+        let response::CheckedHead { status, reason, fields, .. } = found.head;
+        Response { reason, fields, ..Response::new(status, body) }
+    }
+
+    /// Notes that a server has failed.
+    fn note(&self, thread: &ProxyThread, right: &Right, failure: &Failure) {
+        if matches!(failure, Failure::ClientGone | Failure::Refused(_)) {
+            return;
+        }
+        if let Some(time) = right.busy.failed() {
+            let (site, address, seconds) = (&self.site, &self.address, time.as_secs());
+            thread.note(format_args!("\"{site}\": {address} is left alone for {seconds} s"));
+        }
+    }
+
+    fn complain(&self, thread: &ProxyThread, failure: &Failure) {
+        if !matches!(failure, Failure::ClientGone) {
+            thread.complain(format_args!("{self}: {failure}"));
+        }
+    }
+
+    /// What the server had for the log.
+    fn log(&self, thread: &ProxyThread, message: &[u8]) {
+        let message = String::from_utf8_lossy(message.trim_ascii_end());
+        thread.complain(format_args!("{self}: {message}"));
+    }
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = String::from_utf8_lossy;
+        let (method, target) = (text(&self.method), text(&self.target));
+        write!(f, "\"{}\" request {}: {method} {target} ({})", self.site, self.id, self.address)
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        Failure::Refused(refused)
+    }
+}

@@ -1,0 +1,138 @@
+//! Request heads: as the text of HTTP/1, so that one parser reads them all.
+//!
+//! `h2` has refused fields that belong to a connection, and bytes that could end a line. Cookies
+//! that came in pieces are one field again (RFC 9113, 8.2.3).
+
+use bytes::Bytes;
+use http::header::{COOKIE, HOST};
+use http::request::Parts;
+
+use crate::http1::Refusal;
+use crate::http1::authority;
+use crate::http1::head::Head;
+use crate::limits::Limits;
+use crate::message::Version;
+
+/// Reads a head. The second value is its text, of which a refusal shows the first line.
+pub(super) fn read(parts: &Parts, limits: &Limits) -> (Result<Head, Refusal>, Bytes) {
+    let (text, counted) = write(parts, limits);
+    let text = Bytes::from(text);
+    let read = counted.and_then(|()| Head::parse(text.clone(), limits));
+    (read.map(|head| Head { version: Version::Http2, ..head }), text)
+}
+
+fn write(parts: &Parts, limits: &Limits) -> (Vec<u8>, Result<(), Refusal>) {
+    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    let mut text = Vec::with_capacity(512);
+    for part in [parts.method.as_str().as_bytes(), b" ", target.as_bytes(), b" HTTP/1.1\r\n"] {
+        text.extend_from_slice(part);
+    }
+    let mut put = |name: &[u8], value: &[u8]| {
+        for part in [name, b": ", value, b"\r\n"] {
+            text.extend_from_slice(part);
+        }
+    };
+    let named = parts.uri.authority().map(http::uri::Authority::as_str);
+    if let Some(authority) = named {
+        put(b"host", authority.as_bytes());
+    }
+    // Each crumb of a cookie costs a byte on the wire, and more here.
+    let counted = match parts.headers.len() > limits.max_fields.saturating_mul(2) {
+        true => Err(Refusal::TooManyFields),
+        false => hosts_agree(parts, named, limits),
+    };
+    if counted.is_ok() {
+        for (name, value) in &parts.headers {
+            if name != COOKIE && !(name == HOST && named.is_some()) {
+                put(name.as_str().as_bytes(), value.as_bytes());
+            }
+        }
+        let crumbs: Vec<_> = parts.headers.get_all(COOKIE).iter().map(|v| v.as_bytes()).collect();
+        if !crumbs.is_empty() {
+            put(b"cookie", &crumbs.join(&b"; "[..]));
+        }
+    }
+    text.extend_from_slice(b"\r\n");
+    (text, counted)
+}
+
+/// A `Host` beside `:authority` must name the same (RFC 9113, 8.3.1).
+fn hosts_agree(parts: &Parts, named: Option<&str>, limits: &Limits) -> Result<(), Refusal> {
+    let Some(named) = named else { return Ok(()) };
+    let host = |text: &[u8]| {
+        let range = authority::host(text, limits.strict)?;
+        text.get(range).map(<[u8]>::to_ascii_lowercase)
+    };
+    let named = host(named.as_bytes()).ok_or(Refusal::Host)?;
+    let agrees = |other: &http::HeaderValue| host(other.as_bytes()).as_ref() == Some(&named);
+    match parts.headers.get_all(HOST).iter().all(agrees) {
+        true => Ok(()),
+        false => Err(Refusal::Host),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn parts(uri: &str, fields: &[(&str, &str)]) -> Parts {
+        let mut request = Request::builder().method("GET").uri(uri);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    fn head(uri: &str, fields: &[(&str, &str)]) -> Result<Head, Refusal> {
+        read(&parts(uri, fields), &Limits::default()).0
+    }
+
+    #[test]
+    fn a_head_is_what_it_would_be_in_http_1() {
+        let fields = [("x-a", "1"), ("cookie", "a=1"), ("cookie", "b=2"), ("x-a", "2")];
+        let head = head("https://Example.ORG:8443/a%20b/../c?q=1", &fields).unwrap();
+        assert_eq!(
+            (&*head.path, &*head.query, &*head.host),
+            (&b"/c"[..], &b"q=1"[..], &b"example.org"[..])
+        );
+        assert_eq!(head.version, Version::Http2);
+        assert_eq!(head.fields.get("cookie"), Some(&b"a=1; b=2"[..]));
+        assert_eq!(head.fields.get("host"), Some(&b"Example.ORG:8443"[..]));
+        assert_eq!(head.fields.get_all("x-a").count(), 2);
+    }
+
+    #[test]
+    fn hardening_33_host_and_authority_must_agree() {
+        assert!(head("https://a/", &[("host", "A:443")]).is_ok());
+        assert_eq!(head("https://a/", &[("host", "b")]).unwrap_err(), Refusal::Host);
+        assert_eq!(head("https://a/", &[("host", "")]).unwrap_err(), Refusal::Host);
+        assert_eq!(head("https://user@a/", &[]).unwrap_err(), Refusal::Host);
+        assert_eq!(head("/", &[]).unwrap_err(), Refusal::Host);
+        assert_eq!(&*head("/", &[("host", "a")]).unwrap().host, b"a");
+    }
+
+    #[test]
+    fn hardening_41_crumbs_of_cookies_count_as_fields() {
+        let crumbs = vec![("cookie", "a=1"); 201];
+        assert_eq!(head("https://a/", &crumbs).unwrap_err(), Refusal::TooManyFields);
+        assert!(head("https://a/", &crumbs[..199]).is_ok());
+        assert_eq!(head("https://a/", &vec![("x", "1"); 101]).unwrap_err(), Refusal::TooManyFields);
+    }
+
+    #[test]
+    fn hardening_42_what_frames_an_http_1_message_is_read_as_strictly() {
+        for (fields, refusal) in [
+            (
+                &[("content-length", "1"), ("content-length", "1")][..],
+                Refusal::ContentLengthConflict,
+            ),
+            (&[("content-length", "+1")], Refusal::ContentLengthInvalid),
+            (&[("content-length", "99999999999")], Refusal::BodyTooLong),
+            (&[("expect", "200-ok")], Refusal::Expectation),
+        ] {
+            assert_eq!(head("https://a/", fields).unwrap_err(), refusal);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! HTTP/2's side of an exchange: the request body, interim responses, the client's presence.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::server::SendResponse;
+use http::Response;
+
+use super::send::put_fields;
+use crate::exchange::{BodyError, Carrier, Gone};
+use crate::http1::timer::{Pace, Timer, Wait};
+use crate::limits::Limits;
+use crate::message::FieldBlock;
+
+/// Lent to a handler for the time of one request.
+pub(super) struct Link {
+    limits: Rc<Limits>,
+    length: Option<u64>,
+    body: RefCell<Body>,
+    respond: RefCell<SendResponse<Bytes>>,
+}
+
+struct Body {
+    stream: RecvStream,
+    /// Bytes given out.
+    received: u64,
+    ended: Option<Result<(), BodyError>>,
+    expects_continue: bool,
+    timer: Timer,
+    pace: Pace,
+    wait: Wait,
+}
+
+impl Link {
+    /// `length` is that of the body, if it is known.
+    pub fn new(
+        stream: RecvStream,
+        respond: SendResponse<Bytes>,
+        limits: &Rc<Limits>,
+        length: Option<u64>,
+        expects_continue: bool,
+    ) -> Self {
+        let body = Body {
+            stream,
+            received: 0,
+            ended: None,
+            expects_continue,
+            timer: Timer::default(),
+            pace: Pace::default(),
+            wait: Wait::default(),
+        };
+        let (body, respond) = (RefCell::new(body), RefCell::new(respond));
+        Link { limits: Rc::clone(limits), length, body, respond }
+    }
+
+    /// What the response is sent with, and the number of bytes of the body that were given out.
+    /// The rest of the body, if there is one, is given up only when the result is dropped.
+    pub fn into_parts(self) -> (SendResponse<Bytes>, RecvStream, u64) {
+        let body = self.body.into_inner();
+        (self.respond.into_inner(), body.stream, body.received)
+    }
+}
+
+impl Carrier for Link {
+    fn body_len(&self) -> Option<u64> {
+        self.length
+    }
+
+    fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
+        let body = &mut *self.body.borrow_mut();
+        if let Some(ended) = body.ended {
+            return Poll::Ready(ended.map(|()| None));
+        }
+        if std::mem::take(&mut body.expects_continue) {
+            let _ = self.queue_interim(100, &FieldBlock::default());
+        }
+        let ended = loop {
+            match body.stream.poll_data(cx) {
+                Poll::Ready(Some(Ok(bytes))) => {
+                    // What was taken makes room for more; a connection that is gone needs none.
+                    let _ = body.stream.flow_control().release_capacity(bytes.len());
+                    body.received += bytes.len() as u64;
+                    body.wait.over(&mut body.pace, bytes.len());
+                    if body.received > self.limits.max_body {
+                        break Err(BodyError::TooLarge);
+                    }
+                    if !bytes.is_empty() {
+                        return Poll::Ready(Ok(Some(bytes)));
+                    }
+                }
+                Poll::Ready(Some(Err(error))) if error.is_library() => {
+                    break Err(BodyError::Malformed);
+                }
+                Poll::Ready(Some(Err(_))) => break Err(BodyError::Closed),
+                Poll::Ready(None) => break Ok(()),
+                Poll::Pending => {
+                    let (pace, limits) = (body.pace, &self.limits);
+                    let patience =
+                        || pace.patience(limits.body_timeout, limits.min_rate, limits.grace);
+                    let deadline = body.wait.deadline(patience);
+                    ready!(body.timer.poll(cx, deadline));
+                    break Err(BodyError::Timeout);
+                }
+            }
+        };
+        body.ended = Some(ended);
+        Poll::Ready(ended.map(|()| None))
+    }
+
+    fn queue_interim(&self, status: u16, fields: &FieldBlock) -> io::Result<()> {
+        let invalid = || {
+            let message = format!("{status} is not the status of an interim response");
+            io::Error::new(io::ErrorKind::InvalidInput, message)
+        };
+        if !(100..200).contains(&status) || status == 101 {
+            return Err(invalid());
+        }
+        let mut response = Response::new(());
+        *response.status_mut() = status.try_into().map_err(|_| invalid())?;
+        put_fields(response.headers_mut(), fields);
+        // A client that has left gets none, and is noticed when the response is sent.
+        let _ = self.respond.borrow_mut().send_informational(response);
+        Ok(())
+    }
+
+    fn poll_flush(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(())) // the connection sends what it has by itself
+    }
+
+    fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Gone> {
+        self.respond.borrow_mut().poll_reset(cx).map(|_| Gone::Reset)
+    }
+}

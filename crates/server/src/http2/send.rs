@@ -1,0 +1,200 @@
+//! Sending a response: as fast as the client's windows allow, never more of it in memory than a
+//! piece.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, SendStream};
+use http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
+use http::{Response as Head, StatusCode};
+use tokio::task::coop::consume_budget;
+
+use super::SEND_BUFFER;
+use crate::body::{Body, BodyStream, Piece};
+use crate::http1::date;
+use crate::http1::file;
+use crate::http1::send::Cut;
+use crate::http1::timer::{Pace, Timer, Wait};
+use crate::limits::Limits;
+use crate::message::{Added, FieldBlock, Response};
+
+/// Bytes of a file that are read at once.
+const READ: usize = 64 * 1024;
+
+/// Sends a response. The number of bytes of the body, and whether it is whole.
+pub(super) async fn send(
+    mut respond: SendResponse<Bytes>,
+    response: Response,
+    added: &Added<'_>,
+    sends_body: bool,
+    limits: &Rc<Limits>,
+) -> (u64, Result<(), Cut>) {
+    let head = head(&response, added);
+    let stream = match respond.send_response(head, !sends_body) {
+        Ok(stream) => stream,
+        Err(_) => return (0, Err(Cut::Client)),
+    };
+    if !sends_body {
+        return (0, Ok(()));
+    }
+    let limits = Rc::clone(limits);
+    let (timer, pace, wait) = Default::default();
+    let mut sender = Sender { stream, limits, timer, pace, wait, left: added.length, sent: 0 };
+    let result = sender.body(response.body).await;
+    if result.is_err() {
+        // The client must not take a part for the whole.
+        sender.stream.send_reset(Reason::INTERNAL_ERROR);
+    }
+    (sender.sent, result)
+}
+
+/// The head of a response.
+fn head(response: &Response, added: &Added<'_>) -> Head<()> {
+    let mut head = Head::new(());
+    // HTTP/2 has no way to say a status of less than three digits, and 1xx ends no request.
+    let status = StatusCode::from_u16(response.status).ok().filter(|s| !s.is_informational());
+    *head.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = head.headers_mut();
+    if !added.server.is_empty() {
+        put(headers, b"server", added.server);
+    }
+    if added.date {
+        put(headers, b"date", &date::value());
+    }
+    put_fields(headers, &response.fields);
+    if let Some(length) = added.length {
+        put(headers, b"content-length", length.to_string().as_bytes());
+    }
+    head
+}
+
+/// Adds fields, but for those of a connection of HTTP/1 (RFC 9113, 8.2.2).
+pub(super) fn put_fields(headers: &mut HeaderMap, fields: &FieldBlock) {
+    for (name, value) in fields.iter() {
+        put(headers, name, value);
+    }
+}
+
+/// A name or a value that HTTP/2 cannot carry is left out.
+fn put(headers: &mut HeaderMap, name: &[u8], value: &[u8]) {
+    let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
+    else {
+        return;
+    };
+    let of_connection = name == CONNECTION
+        || name == TRANSFER_ENCODING
+        || name == UPGRADE
+        || matches!(name.as_str(), "keep-alive" | "proxy-connection");
+    if !of_connection {
+        let _ = headers.try_append(name, value); // beyond 24,000 fields there are no more
+    }
+}
+
+struct Sender {
+    stream: SendStream<Bytes>,
+    limits: Rc<Limits>,
+    timer: Timer,
+    pace: Pace,
+    wait: Wait,
+    /// Bytes that were announced and not sent; `None` if only the end will tell.
+    left: Option<u64>,
+    sent: u64,
+}
+
+impl Sender {
+    async fn body(&mut self, body: Body) -> Result<(), Cut> {
+        match body {
+            Body::Empty => {}
+            Body::Bytes(bytes) => self.bytes(bytes).await?,
+            Body::Pieces(pieces) => {
+                for piece in pieces {
+                    match piece {
+                        Piece::Bytes(bytes) => self.bytes(bytes).await?,
+                        Piece::File { file, mut offset, len } => {
+                            let end = offset.checked_add(len).ok_or(Cut::Body)?;
+                            while offset < end {
+                                let most = usize::try_from(end - offset).unwrap_or(READ).min(READ);
+                                let bytes = file::read(&file, offset, most).await?;
+                                offset += bytes.len() as u64;
+                                self.bytes(bytes).await?;
+                            }
+                        }
+                    }
+                }
+            }
+            Body::Stream(mut stream) => {
+                while self.left != Some(0)
+                    && let Some(bytes) = poll_fn(|cx| self.poll_stream(&mut *stream, cx)).await?
+                {
+                    self.bytes(bytes).await?;
+                }
+            }
+        }
+        match self.left {
+            Some(0) => Ok(()), // the last piece has ended it
+            Some(_) => Err(Cut::Body),
+            None => self.stream.send_data(Bytes::new(), true).map_err(|_| Cut::Client),
+        }
+    }
+
+    /// Sends bytes as the windows have room; with the last that were announced the stream ends.
+    async fn bytes(&mut self, mut bytes: Bytes) -> Result<(), Cut> {
+        if let Some(left) = self.left {
+            // More than was announced is no part of the response.
+            bytes.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        }
+        while !bytes.is_empty() {
+            let want = bytes.len().min(SEND_BUFFER);
+            let room = poll_fn(|cx| self.poll_room(want, cx)).await?;
+            let piece = bytes.split_to(room.min(bytes.len()));
+            let count = piece.len();
+            self.left = self.left.map(|left| left - count as u64);
+            let ends = self.left == Some(0);
+            self.stream.send_data(piece, ends).map_err(|_| Cut::Client)?;
+            self.sent += count as u64;
+            self.wait.over(&mut self.pace, count);
+            // Other streams and connections have their turn.
+            consume_budget().await;
+        }
+        Ok(())
+    }
+
+    /// Waits for room in the client's windows and in the buffer, within the limits for sending.
+    fn poll_room(&mut self, want: usize, cx: &mut Context<'_>) -> Poll<Result<usize, Cut>> {
+        self.stream.reserve_capacity(want);
+        loop {
+            let room = self.stream.capacity();
+            if room > 0 {
+                return Poll::Ready(Ok(room));
+            }
+            match self.stream.poll_capacity(cx) {
+                Poll::Ready(Some(Ok(_))) => {}
+                Poll::Ready(_) => return Poll::Ready(Err(Cut::Client)),
+                Poll::Pending => break,
+            }
+        }
+        let (pace, limits) = (self.pace, &self.limits);
+        let patience = || pace.patience(limits.send_timeout, limits.min_rate, limits.grace);
+        let deadline = self.wait.deadline(patience);
+        ready!(self.timer.poll(cx, deadline));
+        Poll::Ready(Err(Cut::Client))
+    }
+
+    /// The next bytes of a stream. While there are none, the client is watched: a script that
+    /// nobody listens to should learn so before its next output.
+    fn poll_stream(
+        &mut self,
+        stream: &mut dyn BodyStream,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, Cut>> {
+        match stream.poll_next(cx) {
+            Poll::Ready(Some(Ok(bytes))) => Poll::Ready(Ok(Some(bytes))),
+            Poll::Ready(Some(Err(_))) => Poll::Ready(Err(Cut::Body)),
+            Poll::Ready(None) => Poll::Ready(Ok(None)),
+            Poll::Pending => self.stream.poll_reset(cx).map(|_| Err(Cut::Client)),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! One request and its response.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::server::SendResponse;
+use http::Request as Received;
+use tokio::time::{Instant, timeout};
+
+use super::head;
+use super::link::Link;
+use super::send;
+use crate::exchange::{Exchange, Finished, Handler, Outcome};
+use crate::http1::Refusal;
+use crate::http1::framing::BodyLength;
+use crate::http1::head::Head;
+use crate::http1::send::Cut;
+use crate::limits::Limits;
+use crate::message::{Added, ConnectionInfo, Request, Response};
+
+/// How a stream ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// With its response.
+    Answered,
+    /// Before that, by the client or for a mistake of the client's.
+    GivenUp,
+}
+
+/// Answers the request of a stream.
+pub(super) async fn answer<H: Handler>(
+    handler: H,
+    info: Arc<ConnectionInfo>,
+    received: Received<RecvStream>,
+    respond: SendResponse<Bytes>,
+) -> Ended {
+    let begun = Instant::now();
+    let limits = handler.limits();
+    let (parts, body) = received.into_parts();
+    let (read, text) = head::read(&parts, &limits);
+    drop(parts);
+    let length = |head: &Head| match head.body {
+        _ if body.is_end_stream() => Ok(Some(0)),
+        BodyLength::Known(length) if head.fields.get("content-length").is_some() => {
+            Ok(Some(length))
+        }
+        _ if limits.chunked_bodies => Ok(None),
+        _ => Err(Refusal::LengthRequired),
+    };
+    let read = read.and_then(|head| length(&head).map(|length| (head, length)));
+    let answer = Answer { handler, info, begun, limits, head_len: text.len() as u64 };
+    match read {
+        Ok((head, length)) => answer.exchange(head, length, body, respond).await,
+        Err(refusal) => answer.refuse(refusal, &text, respond).await,
+    }
+}
+
+struct Answer<H> {
+    handler: H,
+    info: Arc<ConnectionInfo>,
+    begun: Instant,
+    limits: Rc<Limits>,
+    head_len: u64,
+}
+
+/// Bytes of an unread body that are read and dropped, and how long that may take.
+const LEFTOVER: usize = 64 * 1024;
+const LEFTOVER_TIME: Duration = Duration::from_secs(1);
+
+async fn drop_body(mut body: RecvStream) {
+    let mut dropped = 0;
+    while dropped <= LEFTOVER
+        && let Some(Ok(bytes)) = poll_fn(|cx| body.poll_data(cx)).await
+    {
+        dropped += bytes.len();
+        let _ = body.flow_control().release_capacity(bytes.len());
+    }
+}
+
+/// What is reported of a request beside its response.
+#[derive(Default)]
+struct Asked<'r> {
+    request: Option<&'r Request>,
+    refused_line: &'r [u8],
+    refusal: Option<&'static str>,
+    body: u64,
+}
+
+impl<H: Handler> Answer<H> {
+    async fn exchange(
+        &self,
+        head: Head,
+        length: Option<u64>,
+        body: RecvStream,
+        respond: SendResponse<Bytes>,
+    ) -> Ended {
+        let link = Link::new(body, respond, &self.limits, length, head.expects_continue);
+        let head_only = head.method.as_ref() == b"HEAD";
+        let request = head.into_request(Arc::clone(&self.info), self.handler.next_id());
+        let mut exchange = Exchange::new(request, self.begun.into_std(), &link);
+        let response = self.handler.handle(&mut exchange).await;
+        let Exchange { request, .. } = exchange;
+        let (respond, rest, body) = link.into_parts();
+        let asked = Asked { request: Some(&request), body, ..Asked::default() };
+        let ended = self.send(respond, response, head_only, asked).await;
+        if ended == Ended::Answered {
+            // What is still on its way is let in, if it is little; otherwise it is given up.
+            let _ = timeout(LEFTOVER_TIME, drop_body(rest)).await;
+        }
+        ended
+    }
+
+    /// Answers a head that cannot be read. Other streams are not concerned.
+    async fn refuse(&self, refusal: Refusal, text: &[u8], respond: SendResponse<Bytes>) -> Ended {
+        let line = memchr::memchr(b'\r', text).unwrap_or(text.len()).min(self.limits.max_line);
+        let refused_line = text.get(..line).unwrap_or_default();
+        let refusal = (Some(refusal.reason()), self.handler.error(refusal.status()));
+        let asked = Asked { refused_line, refusal: refusal.0, ..Asked::default() };
+        self.send(respond, refusal.1, false, asked).await
+    }
+
+    /// Sends a response and reports it.
+    async fn send(
+        &self,
+        respond: SendResponse<Bytes>,
+        response: Response,
+        head_only: bool,
+        asked: Asked<'_>,
+    ) -> Ended {
+        let bodiless = matches!(response.status, 204 | 304);
+        let length = response.body.len().filter(|_| !bodiless);
+        let added = Added {
+            server: if response.adds_server { &self.limits.server } else { b"" },
+            date: response.adds_date,
+            length,
+            ..Added::default()
+        };
+        let (status, fields) = (response.status, response.fields.clone());
+        let sends_body = !bodiless && !head_only && length != Some(0);
+        let sending = send::send(respond, response, &added, sends_body, &self.limits);
+        let (body_sent, result) = sending.await;
+        let outcome = match result {
+            Ok(()) => Outcome::Complete,
+            Err(Cut::Client) => Outcome::ClientGone,
+            Err(Cut::Body) => Outcome::BodyFailed,
+        };
+        self.handler.finished(&Finished {
+            connection: &self.info,
+            request: asked.request,
+            refused_line: asked.refused_line,
+            refusal: asked.refusal,
+            status,
+            fields: &fields,
+            added,
+            received: self.head_len + asked.body,
+            sent: fields.as_bytes().len() as u64 + body_sent,
+            body_sent,
+            elapsed: self.begun.elapsed(),
+            outcome,
+        });
+        if outcome == Outcome::ClientGone { Ended::GivenUp } else { Ended::Answered }
+    }
+}

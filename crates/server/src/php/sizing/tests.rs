@@ -1,0 +1,150 @@
+use super::*;
+
+const MIB: u64 = 1 << 20;
+
+/// Four processors, 4 GiB, and WordPress.
+fn measured() -> Measured {
+    Measured {
+        processors: 4,
+        total: 4096 * MIB,
+        room: 3000 * MIB,
+        pressure: Some(0.0),
+        workers: 8,
+        known: 8,
+        cost: Some(30 * MIB),
+        worst: 140 * MIB,
+        share: Some(Share { on: 0.5, wanted: 0.6 }),
+        idle: Some(0.4),
+    }
+}
+
+fn sized(change: impl FnOnce(&mut Measured)) -> (u32, Limit) {
+    let mut measured = measured();
+    change(&mut measured);
+    let decision = size(&measured);
+    (decision.workers, decision.limit)
+}
+
+#[test]
+fn there_are_as_many_workers_as_wait_and_some_more() {
+    let waiting = |on| sized(|m| (m.share, m.known) = (Some(Share { on, wanted: 1.0 }), 64));
+    assert_eq!(waiting(1.0), (8, Limit::Processors), "one script must not stop all others");
+    assert_eq!(waiting(0.75), (8, Limit::Processors));
+    assert_eq!(waiting(0.5), (14, Limit::Processors));
+    assert_eq!(waiting(0.1), (54, Limit::Processors));
+}
+
+#[test]
+fn workers_that_turn_out_to_be_too_many_for_the_processors_end() {
+    let tolerated = |on| {
+        let share = Some(Share { on, wanted: on });
+        size(&Measured { share, ..measured() }).tolerated
+    };
+    assert_eq!((tolerated(1.0), tolerated(0.5)), (16, 28), "with some ease");
+    let unknown = size(&Measured { share: None, ..measured() });
+    assert!(unknown.tolerated > 20, "{unknown:?}");
+}
+
+#[test]
+fn before_anything_is_known_memory_must_do_for_the_worst() {
+    let unknown = |room: u64| {
+        sized(|m| {
+            (m.cost, m.share, m.known, m.workers) = (None, None, 0, 0);
+            (m.total, m.room) = (room, room);
+        })
+    };
+    assert_eq!(unknown(256 * MIB), (1, Limit::Memory));
+    assert_eq!(unknown(512 * MIB), (3, Limit::Memory));
+    assert_eq!(unknown(64 * MIB), (1, Limit::Memory), "one always");
+    assert_eq!(unknown(0), (1, Limit::Memory));
+    assert_eq!(unknown(24 << 30), (8, Limit::Processors));
+}
+
+#[test]
+fn growth_towards_what_might_be_too_much_is_measured_step_by_step() {
+    let at = |known| {
+        sized(|m| {
+            (m.total, m.room, m.processors, m.known) = (1024 * MIB, 900 * MIB, 16, known);
+        })
+    };
+    assert_eq!(at(1), (6, Limit::Measurement), "that many may even take their whole limit");
+    assert_eq!(at(4), (8, Limit::Measurement));
+    assert_eq!(at(12), (24, Limit::Measurement));
+    assert_eq!(at(24), (26, Limit::Memory));
+}
+
+#[test]
+fn a_script_that_takes_its_whole_limit_finds_room_for_it() {
+    let mut m = measured();
+    (m.total, m.room, m.known) = (512 * MIB, 450 * MIB, 64);
+    let decision = size(&m);
+    let used = 30 * MIB * u64::from(decision.workers - 1) + 140 * MIB;
+    assert!(used <= m.room, "{decision:?}");
+    assert!(used + 30 * MIB > m.room, "not wasteful: {decision:?}");
+}
+
+#[test]
+fn processors_are_not_left_idle_for_what_may_never_happen() {
+    let tight = |m: &mut Measured| {
+        (m.processors, m.total, m.room) = (2, 256 * MIB, 235 * MIB);
+        (m.cost, m.worst) = (Some(105 * MIB), 140 * MIB);
+    };
+    assert_eq!(sized(tight), (2, Limit::Memory));
+    let tighter = |m: &mut Measured| {
+        tight(m);
+        m.room = 215 * MIB;
+    };
+    assert_eq!(sized(tighter), (1, Limit::Memory));
+}
+
+#[test]
+fn a_machine_that_frees_memory_with_effort_gets_no_more_workers_and_then_fewer() {
+    assert_eq!(sized(|m| m.pressure = Some(15.0)), (8, Limit::Pressure));
+    assert_eq!(sized(|m| m.pressure = Some(50.0)), (7, Limit::Pressure));
+    assert_eq!(sized(|m| (m.pressure, m.workers) = (Some(99.0), 0)), (1, Limit::Pressure));
+    assert_eq!(sized(|m| m.pressure = None), sized(|_| ()));
+}
+
+#[test]
+fn workers_that_wait_for_a_database_on_busy_processors_do_not_multiply() {
+    let waiting = |idle, on, wanted| {
+        sized(|m| (m.share, m.idle, m.known) = (Some(Share { on, wanted }), idle, 64)).0
+    };
+    assert_eq!(waiting(Some(0.5), 0.1, 0.2), 54, "they wait for another machine");
+    assert_eq!(waiting(None, 0.1, 0.2), 54);
+    assert_eq!(waiting(Some(0.0), 0.3, 0.8), 8, "more would only wait longer for a processor");
+    assert_eq!(waiting(Some(0.0), 0.01, 0.1), 54, "others keep the processors busy");
+}
+
+#[test]
+fn the_number_has_an_end() {
+    let huge = |m: &mut Measured| {
+        (m.processors, m.total, m.room, m.known) = (1 << 20, u64::MAX, u64::MAX, u32::MAX);
+        (m.cost, m.share) = (Some(0), Some(Share { on: 0.0, wanted: 0.0 }));
+    };
+    assert_eq!(sized(huge).0, MOST);
+}
+
+#[test]
+fn nonsense_gives_at_least_one() {
+    for value in [0, 1, u64::MAX] {
+        let decision = sized(|m| {
+            (m.processors, m.total, m.room, m.workers) = (0, value, 0, 0);
+            let share = Share { on: f64::NAN, wanted: f64::NAN };
+            (m.cost, m.worst, m.share) = (Some(value), value, Some(share));
+            (m.pressure, m.idle) = (Some(f64::NAN), Some(f64::NAN));
+        });
+        assert!((1..=MOST).contains(&decision.0), "{decision:?}");
+    }
+}
+
+#[test]
+fn what_more_memory_would_buy_is_what_it_does_buy() {
+    let mut m = measured();
+    (m.total, m.room, m.known) = (512 * MIB, 450 * MIB, 64);
+    let before = size(&m);
+    assert_eq!(before.limit, Limit::Memory);
+    let missing = before.missing_for(before.workers + 2, &m);
+    (m.total, m.room) = (m.total + missing, m.room + missing);
+    assert_eq!(size(&m).by_memory, before.workers + 2);
+}

@@ -1,0 +1,86 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const WELL: Candidate = Candidate {
+    weight: 1.0,
+    active: 0,
+    most: None,
+    backup: false,
+    well: true,
+    open: true,
+    hash: 0,
+};
+
+fn least(candidates: &[Candidate]) -> Choice {
+    choose(candidates, Method::LeastConnections)
+}
+
+#[test]
+fn backups_are_asked_when_no_other_is_well() {
+    let (ill, backup) = (Candidate { well: false, ..WELL }, Candidate { backup: true, ..WELL });
+    assert_eq!(least(&[backup, WELL]), Choice::Server(1));
+    assert_eq!(least(&[ill, backup]), Choice::Server(1));
+    assert_eq!(least(&[ill, Candidate { well: false, ..backup }]), Choice::Server(0), "in vain");
+    assert_eq!(least(&[Candidate { open: false, ..WELL }]), Choice::None);
+    assert_eq!(least(&[Candidate { weight: 0.0, ..WELL }]), Choice::None);
+}
+
+#[test]
+fn a_server_gets_no_more_than_it_may_have() {
+    let full = Candidate { active: 2, most: Some(2), ..WELL };
+    assert_eq!(least(&[full, Candidate { active: 9, ..WELL }]), Choice::Server(1));
+    let backup = Candidate { backup: true, ..WELL };
+    assert_eq!(least(&[full, backup]), Choice::Full, "a backup is for the ill, not for the busy");
+}
+
+#[test]
+fn the_least_busy_for_its_weight_is_chosen() {
+    let busy = |active, weight| Candidate { active, weight, ..WELL };
+    assert_eq!(least(&[busy(4, 1.0), busy(6, 2.0), busy(4, 1.0)]), Choice::Server(1));
+}
+
+#[test]
+fn the_better_of_two_is_chosen() {
+    let busy = Candidate { active: 9, ..WELL };
+    let two = |one, two| choose(&[busy, WELL, busy], Method::TwoChoices(one, two));
+    assert_eq!(two(0, u64::MAX / 2), Choice::Server(1));
+    assert_eq!(two(u64::MAX / 2, 0), Choice::Server(1));
+    assert_eq!(two(u64::MAX, u64::MAX), Choice::Server(2));
+    assert_eq!(two(0, 0), Choice::Server(0));
+}
+
+fn by_hash(weights: &[f64], key: u32, without: Option<usize>) -> usize {
+    let candidates: Vec<_> = { weights.iter().enumerate() }
+        .map(|(index, weight)| Candidate {
+            weight: *weight,
+            open: Some(index) != without,
+            hash: hash(&key.to_be_bytes(), &[index as u8]),
+            ..WELL
+        })
+        .collect();
+    match choose(&candidates, Method::Hash) {
+        Choice::Server(index) => index,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn values_are_spread_by_weight() {
+    let mut counts = [0u32; 3];
+    (0..30_000).for_each(|key| counts[by_hash(&[1.0, 2.0, 3.0], key, None)] += 1);
+    for (count, expected) in counts.iter().zip([5_000, 10_000, 15_000]) {
+        assert!(count.abs_diff(expected) < 500, "{counts:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn without_a_server_only_its_own_values_move(key: u32, gone in 0usize..5) {
+        let weights = [1.0, 0.5, 2.0, 1.0, 3.0];
+        let before = by_hash(&weights, key, None);
+        let after = by_hash(&weights, key, Some(gone));
+        prop_assert!(after != gone);
+        prop_assert!(before == gone || before == after);
+    }
+}

@@ -1,0 +1,144 @@
+//! Servers that fail, that are full, and that clients belong to.
+
+use super::*;
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+fn upstream(backends: &[&Backend], change: impl FnOnce(&mut config::Upstream)) -> Upstream {
+    let servers = backends
+        .iter()
+        .map(|backend| config::UpstreamServer::new(Address::Inet(backend.address), 1.0));
+    let mut config = config::Upstream::new("u", servers.collect());
+    change(&mut config);
+    Upstream::new(&config)
+}
+
+/// An address where nobody listens.
+async fn nowhere() -> Backend {
+    let backend = Backend::new([]).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    Backend { address: listener.local_addr().unwrap(), ..backend }
+}
+
+#[test]
+fn a_server_that_fails_is_left_alone() {
+    with(|| async {
+        let (gone, well) = (nowhere().await, Backend::new([close(OK)]).await);
+        let proxy = Proxy::new(upstream(&[&gone, &well], |_| {}), timeouts()).await;
+        for _ in 0..6 {
+            assert_eq!(status(&proxy.get().await), 200);
+        }
+        assert_eq!(well.requests(), 6);
+        let log = proxy.log();
+        assert_eq!(log.matches("cannot connect").count(), 1, "{log}");
+        assert_eq!(log.matches("is left alone for").count(), 1, "{log}");
+    });
+}
+
+#[test]
+fn when_all_fail_they_are_asked_all_the_same() {
+    with(|| async {
+        let (one, two) = (nowhere().await, nowhere().await);
+        let proxy = Proxy::new(upstream(&[&one, &two], |_| {}), timeouts()).await;
+        for _ in 0..3 {
+            assert_eq!(status(&proxy.get().await), 502);
+        }
+        assert_eq!(proxy.log().matches("cannot connect").count(), 6, "{}", proxy.log());
+    });
+}
+
+#[test]
+fn a_backup_is_asked_when_the_others_fail() {
+    with(|| async {
+        let (gone, backup) = (nowhere().await, Backend::new([close(OK)]).await);
+        let proxy = upstream(&[&gone, &backup], |config| config.servers[1].backup = true);
+        let proxy = Proxy::new(proxy, timeouts()).await;
+        for _ in 0..3 {
+            assert_eq!(status(&proxy.get().await), 200);
+        }
+        assert_eq!(backup.requests(), 3);
+    });
+}
+
+#[test]
+fn requests_wait_for_a_server_that_has_all_it_may_have() {
+    with(|| async {
+        let slow = Answer { pause: Duration::from_millis(100), ..close(OK) };
+        let backend = Backend::new([slow]).await;
+        let proxy = upstream(&[&backend], |config| {
+            config.servers[0].max_connections = Some(1);
+            config.queue = 3;
+        });
+        let proxy =
+            Rc::new(Proxy::new(proxy, Timeouts { first_byte: PATIENCE, ..timeouts() }).await);
+        let requests: Vec<_> = (0..6)
+            .map(|_| {
+                let proxy = Rc::clone(&proxy);
+                spawn_local(async move { status(&proxy.get().await) })
+            })
+            .collect();
+        let mut statuses = Vec::new();
+        for request in requests {
+            statuses.push(request.await.unwrap());
+        }
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 200, 200, 200, 503, 503]);
+        assert_eq!(backend.requests(), 4);
+    });
+}
+
+#[test]
+fn a_client_comes_back_to_its_server() {
+    with(|| async {
+        let (one, two) = (Backend::new([close(OK)]).await, Backend::new([close(OK)]).await);
+        let proxy = upstream(&[&one, &two], |config| config.sticky = Some("srv".to_owned()));
+        let proxy = Proxy::new(proxy, timeouts()).await;
+        let reply = proxy.get().await;
+        let cookie = reply.split("Set-Cookie: ").nth(1).and_then(|rest| rest.split(';').next());
+        let cookie = cookie.expect("a cookie").to_owned();
+        for _ in 0..4 {
+            let request = format!(
+                "GET / HTTP/1.1\r\nHost: a\r\nCookie: a=b; {cookie}\r\nConnection: close\r\n\r\n"
+            );
+            let reply = proxy.talk(&request).await;
+            assert!(status(&reply) == 200 && !reply.contains("Set-Cookie"), "{reply}");
+        }
+        assert_eq!((one.requests(), two.requests()), (5, 0));
+        let reply = proxy
+            .talk("GET / HTTP/1.1\r\nHost: a\r\nCookie: srv=forged\r\nConnection: close\r\n\r\n")
+            .await;
+        assert!(status(&reply) == 200 && reply.contains("Set-Cookie"), "{reply}");
+    });
+}
+
+#[test]
+fn a_value_has_its_server() {
+    with(|| async {
+        let (one, two) = (Backend::new([close(OK)]).await, Backend::new([close(OK)]).await);
+        let proxy = upstream(&[&one, &two], |config| {
+            let template = config::Template::parse("$arg_user").unwrap();
+            config.balance = config::Balance::Hash(template);
+        });
+        let proxy = Proxy::new(proxy, timeouts()).await;
+        for _ in 0..5 {
+            let request = "GET /?user=a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+            assert_eq!(status(&proxy.talk(request).await), 200);
+        }
+        let mut requests = [one.requests(), two.requests()];
+        requests.sort_unstable();
+        assert_eq!(requests, [0, 5]);
+    });
+}
+
+#[test]
+fn a_drained_server_gets_nothing_new() {
+    with(|| async {
+        let (one, two) = (Backend::new([close(OK)]).await, Backend::new([close(OK)]).await);
+        let proxy = upstream(&[&one, &two], |config| config.servers[0].drain = true);
+        let proxy = Proxy::new(proxy, timeouts()).await;
+        for _ in 0..4 {
+            assert_eq!(status(&proxy.get().await), 200);
+        }
+        assert_eq!((one.requests(), two.requests()), (0, 4));
+    });
+}

@@ -1,0 +1,141 @@
+//! What TLS listeners need, made ready before a configuration becomes the running one.
+//!
+//! Files are read by the supervisor, as keys usually belong to root. A listener whose settings are
+//! the same stays, with its sessions, and only takes certificates that have changed.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use howdah_config::{Config, Listener, Tls};
+use howdah_sys::log::Level;
+
+use super::apply::Parts;
+use crate::shard::Shared;
+use crate::snapshot::Snapshot;
+use crate::tls::{Material, Source, TlsListener, sources};
+
+/// The TLS of listeners, by their names.
+pub(super) type TlsListeners = HashMap<String, Arc<TlsListener>>;
+
+/// When the files of listeners are looked at again, and what was wrong with them the last time.
+pub(super) struct Watch {
+    due: Instant,
+    reported: HashSet<String>,
+}
+
+/// How often the files of listeners are looked at.
+const PERIOD: Duration = Duration::from_secs(5);
+
+impl Watch {
+    pub fn new() -> Self {
+        Watch { due: Instant::now() + PERIOD, reported: HashSet::new() }
+    }
+
+    /// Waits until it is time to look again, if any running listener has files.
+    pub async fn wait(&mut self, shared: &Shared) {
+        let has_files = |listener: &Listener| {
+            let sources = listener.tls.as_ref().map(sources).unwrap_or_default();
+            sources.iter().any(|source| matches!(source, Source::File(_)))
+        };
+        if !shared.snapshot.load().config.listeners.iter().any(has_files) {
+            return std::future::pending().await;
+        }
+        tokio::time::sleep_until(self.due.into()).await;
+        self.due = Instant::now() + PERIOD;
+    }
+}
+
+impl Parts<'_> {
+    /// `Err` names the listener, what is wrong and what to do.
+    pub(super) async fn prepare_tls(
+        &mut self,
+        current: &Snapshot,
+        config: &Config,
+    ) -> Result<TlsListeners, String> {
+        let mut listeners = TlsListeners::new();
+        for listener in &config.listeners {
+            let running = current.listeners.get(&listener.name);
+            let running = running.and_then(|running| running.tls.as_ref());
+            let place = |problem: String| format!("/listeners/{}/tls: {problem}", listener.name);
+            if let Some(made) = self.prepare_one(listener, running).await.map_err(place)? {
+                listeners.insert(listener.name.clone(), made);
+            }
+        }
+        Ok(listeners)
+    }
+
+    async fn prepare_one(
+        &mut self,
+        listener: &Listener,
+        running: Option<&Arc<TlsListener>>,
+    ) -> Result<Option<Arc<TlsListener>>, String> {
+        let Some(settings) = &listener.tls else { return Ok(None) };
+        let material = self.material(settings).await?;
+        if let Some(running) = running.filter(|running| running.is_of(settings, &material)) {
+            running.renew(&material)?;
+            return Ok(Some(Arc::clone(running)));
+        }
+        TlsListener::new(settings, &material).map(|made| Some(Arc::new(made)))
+    }
+
+    /// The texts that a listener needs, as far as they are there.
+    async fn material(&mut self, settings: &Tls) -> Result<Material, String> {
+        let mut material = Material::default();
+        for source in sources(settings) {
+            let text = match &source {
+                Source::Stored(name) => self.certificates.get(name).map(|pem| pem.to_vec()),
+                Source::File(path) => Some(self.read_file(&path.to_string_lossy()).await?),
+            };
+            if let Some(text) = text {
+                material.add(source, text);
+            }
+        }
+        Ok(material)
+    }
+
+    /// Takes what has changed in the files of listeners. What cannot be read or does not fit
+    /// together leaves the old certificates in use, and is reported once.
+    pub(super) async fn renew_tls(mut self, watch: &mut Watch) {
+        let shared = Arc::clone(self.shared);
+        let snapshot = shared.snapshot.load_full();
+        let mut outdated = false;
+        let mut problems = HashSet::new();
+        for listener in &snapshot.config.listeners {
+            let running = snapshot.listeners.get(&listener.name);
+            let running = running.and_then(|running| running.tls.as_ref());
+            let (Some(running), Some(settings)) = (running, &listener.tls) else { continue };
+            if !sources(settings).iter().any(|source| matches!(source, Source::File(_))) {
+                continue;
+            }
+            let renewed = match self.material(settings).await {
+                Ok(material) if running.is_of(settings, &material) => running.renew(&material),
+                // With other authorities for clients it is another listener.
+                Ok(material) => TlsListener::new(settings, &material).map(|_| {
+                    outdated = true;
+                    false
+                }),
+                Err(problem) => Err(problem),
+            };
+            match renewed {
+                Ok(true) => shared.log.write(
+                    Level::Notice,
+                    format_args!("listener {}: new certificates are in use", listener.name),
+                ),
+                Ok(false) => {}
+                Err(problem) => {
+                    let name = &listener.name;
+                    problems
+                        .insert(format!("listener {name}: {problem}; the old certificates stay"));
+                }
+            }
+        }
+        if outdated && let Err(problem) = self.apply(snapshot.config.clone(), None, false).await {
+            problems.insert(format!("new authorities for clients are not in use: {problem}"));
+        }
+        for problem in problems.difference(&watch.reported) {
+            shared.log.write(Level::Alert, format_args!("{problem}"));
+        }
+        watch.reported = problems;
+    }
+}

@@ -1,0 +1,146 @@
+//! A client's hello, the choice of what counts for it, and the rest of the handshake.
+//!
+//! 1. Read what comes first. If that is no TLS, it is most likely plain HTTP: the caller answers.
+//! 2. With the hello complete, choose the configuration by the name in it.
+//! 3. Complete the handshake.
+//!
+//! All of it must happen within the time that the head of a request may take. A connection that
+//! has sent nothing when its listener goes is closed.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use rustls::server::{Accepted, AcceptedAlert, Acceptor};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::server::{StartHandshake, TlsStream};
+
+use super::{TlsFacts, TlsListener};
+use crate::http1::Draining;
+
+/// What came of a handshake.
+pub enum Shaken<S> {
+    /// A connection, and what the handshake has shown.
+    Done(Box<TlsStream<S>>, TlsFacts),
+    /// The client does not speak TLS; this is what it has sent.
+    Plain(S, Vec<u8>),
+    /// Nothing that can be gone on with. The client was told, if it was still there.
+    Failed(io::Error),
+}
+
+/// The first byte of a handshake record (RFC 8446, 5.1).
+const HANDSHAKE: u8 = 22;
+
+/// How long a connection may take to begin when all connections are to end.
+const FIRST_BYTE: Duration = Duration::from_secs(1);
+
+/// Shakes hands. `time` is what all of it may take.
+pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
+    listener: &Arc<TlsListener>,
+    mut stream: S,
+    drain: &Draining,
+    time: Duration,
+) -> Shaken<S> {
+    let begun = Instant::now();
+    let deadline = begun.checked_add(time).unwrap_or(begun + Duration::from_secs(86400));
+    let hello = timeout_at(deadline, hello(&mut stream, drain, begun)).await;
+    let accepted = match hello.unwrap_or_else(|_| Err(late())) {
+        Ok(Hello::Tls(accepted)) => accepted,
+        Ok(Hello::Plain(bytes)) => return Shaken::Plain(stream, bytes),
+        Err(error) => return Shaken::Failed(error),
+    };
+    let name = accepted.client_hello().server_name().unwrap_or_default().to_ascii_lowercase();
+    let rule = listener.rule(&name);
+    let rest = StartHandshake::from_parts(*accepted, stream);
+    let rest = rest.into_stream(Arc::clone(listener.config(rule)));
+    match timeout_at(deadline, rest).await.unwrap_or_else(|_| Err(late())) {
+        Ok(stream) => {
+            let facts = TlsFacts::of(stream.get_ref().1, Arc::clone(listener), rule);
+            Shaken::Done(Box::new(stream), facts)
+        }
+        Err(error) => Shaken::Failed(error),
+    }
+}
+
+enum Hello {
+    Tls(Box<Accepted>),
+    Plain(Vec<u8>),
+}
+
+async fn hello<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    drain: &Draining,
+    begun: Instant,
+) -> io::Result<Hello> {
+    let mut acceptor = Acceptor::default();
+    let mut buffer = Vec::with_capacity(4096);
+    let mut first = true;
+    loop {
+        buffer.clear();
+        let count = match first {
+            true => first_read(stream, &mut buffer, drain, begun).await?,
+            false => stream.read_buf(&mut buffer).await?,
+        };
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if std::mem::take(&mut first) && buffer.first() != Some(&HANDSHAKE) {
+            return Ok(Hello::Plain(buffer));
+        }
+        let mut rest = buffer.as_slice();
+        while !rest.is_empty() {
+            if acceptor.read_tls(&mut rest)? == 0 {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            match acceptor.accept() {
+                // What came behind a hello waits in the acceptor only as far as it has read it.
+                Ok(Some(accepted)) if rest.is_empty() => {
+                    return Ok(Hello::Tls(Box::new(accepted)));
+                }
+                Ok(Some(_)) => return Err(io::ErrorKind::InvalidData.into()),
+                Ok(None) => {}
+                Err((error, alert)) => {
+                    tell(stream, alert).await;
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+                }
+            }
+        }
+    }
+}
+
+/// Reads the first bytes, unless the listener goes.
+async fn first_read<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    buffer: &mut Vec<u8>,
+    drain: &Draining,
+    begun: Instant,
+) -> io::Result<usize> {
+    let mut read = pin!(stream.read_buf(buffer));
+    let mut grace = pin!(tokio::time::sleep_until(begun + FIRST_BYTE));
+    poll_fn(|cx| {
+        if let Poll::Ready(result) = read.as_mut().poll(cx) {
+            return Poll::Ready(result);
+        }
+        if drain.poll(cx) && grace.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Ok(0));
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Tells the client what was wrong with its hello, if it takes that at once.
+async fn tell<S: AsyncWrite + Unpin>(stream: &mut S, mut alert: AcceptedAlert) {
+    let mut bytes = Vec::new();
+    if alert.write_all(&mut bytes).is_ok() && stream.write_all(&bytes).await.is_ok() {
+        let _ = poll_fn(|cx| Pin::new(&mut *stream).poll_flush(cx)).await;
+    }
+}
+
+fn late() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the handshake took too long")
+}

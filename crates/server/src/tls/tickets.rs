@@ -1,0 +1,227 @@
+//! `session.tickets`: sessions that clients remember, sealed.
+//!
+//! A ticket is the name of its key, a salt, and the session with the time it was made, sealed
+//! with AES-256-GCM under a key that is derived from the ticket key and the salt. So a ticket key
+//! that several servers share for years never repeats a nonce. The rule about client certificates
+//! that a session was made under is part of the derivation: under another rule the ticket is
+//! worthless.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::{hkdf, rand};
+use howdah_config::{TicketKey, Tickets as Configured, TlsSession};
+use rustls::server::ProducesTickets;
+
+const NAME: usize = TicketKey::NAME;
+const SALT: usize = 32;
+const TIME: usize = 8;
+
+/// Keys of the server's own are changed this often, or with the sessions' timeout if that is
+/// longer.
+const ROTATE: Duration = Duration::from_secs(3600);
+
+/// Seals and opens tickets.
+pub(super) struct Tickets {
+    keys: Keys,
+    timeout: Duration,
+    binding: Vec<u8>,
+}
+
+enum Keys {
+    /// The last one seals.
+    Given(Vec<Key>),
+    /// Made here.
+    Own(Mutex<Own>),
+}
+
+struct Own {
+    current: Key,
+    since: Instant,
+    previous: Option<Key>,
+}
+
+#[derive(Clone)]
+struct Key {
+    name: [u8; NAME],
+    secret: Vec<u8>,
+}
+
+impl Tickets {
+    /// `None` if clients get no tickets.
+    pub fn new(settings: &TlsSession, binding: &[u8]) -> Result<Option<Self>, String> {
+        let keys = match &settings.tickets {
+            Configured::Off => return Ok(None),
+            Configured::Keys(keys) => {
+                let key = |key: &TicketKey| {
+                    let (name, secret) = key.as_bytes().split_first_chunk()?;
+                    Some(Key { name: *name, secret: secret.to_vec() })
+                };
+                Keys::Given(keys.iter().filter_map(key).collect())
+            }
+            Configured::OwnKeys => {
+                let current = Key::random().ok_or("there are no random numbers for ticket keys")?;
+                Keys::Own(Mutex::new(Own { current, since: Instant::now(), previous: None }))
+            }
+        };
+        Ok(Some(Tickets { keys, timeout: settings.timeout, binding: binding.to_vec() }))
+    }
+
+    /// The key that seals.
+    fn current(&self) -> Option<Key> {
+        match &self.keys {
+            Keys::Given(keys) => keys.last().cloned(),
+            Keys::Own(own) => {
+                let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
+                if own.since.elapsed() > self.timeout.max(ROTATE) {
+                    let old = std::mem::replace(&mut own.current, Key::random()?);
+                    own.previous = Some(old);
+                    own.since = Instant::now();
+                }
+                Some(own.current.clone())
+            }
+        }
+    }
+
+    /// The key of a name.
+    fn named(&self, name: &[u8; NAME]) -> Option<Key> {
+        match &self.keys {
+            Keys::Given(keys) => keys.iter().rev().find(|key| key.name == *name).cloned(),
+            Keys::Own(own) => {
+                let own = own.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut keys = std::iter::once(&own.current).chain(&own.previous);
+                keys.find(|key| key.name == *name).cloned()
+            }
+        }
+    }
+
+    fn seal(&self, plain: &[u8], now: u64) -> Option<Vec<u8>> {
+        let key = self.current()?;
+        let mut salt = [0; SALT];
+        rand::fill(&mut salt).ok()?;
+        let mut text = [&now.to_be_bytes(), plain].concat();
+        let nonce = Nonce::assume_unique_for_key([0; NONCE_LEN]);
+        let sealing = key.derive(&salt, &self.binding)?;
+        sealing.seal_in_place_append_tag(nonce, Aad::empty(), &mut text).ok()?;
+        Some([&key.name[..], &salt, &text].concat())
+    }
+
+    fn open(&self, ticket: &[u8], now: u64) -> Option<Vec<u8>> {
+        let (name, rest) = ticket.split_first_chunk::<NAME>()?;
+        let (salt, sealed) = rest.split_first_chunk::<SALT>()?;
+        let key = self.named(name)?;
+        let mut text = sealed.to_vec();
+        let nonce = Nonce::assume_unique_for_key([0; NONCE_LEN]);
+        let opening = key.derive(salt, &self.binding)?;
+        let text = opening.open_in_place(nonce, Aad::empty(), &mut text).ok()?;
+        let (made, plain) = text.split_first_chunk::<TIME>()?;
+        let age = now.saturating_sub(u64::from_be_bytes(*made));
+        (age < self.timeout.as_secs()).then(|| plain.to_vec())
+    }
+}
+
+impl Key {
+    fn random() -> Option<Key> {
+        let (mut name, mut secret) = ([0; NAME], vec![0; 64]);
+        rand::fill(&mut name).ok()?;
+        rand::fill(&mut secret).ok()?;
+        Some(Key { name, secret })
+    }
+
+    /// The key of one ticket.
+    fn derive(&self, salt: &[u8; SALT], binding: &[u8]) -> Option<LessSafeKey> {
+        let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, salt).extract(&self.secret);
+        let info = [&b"howdah session ticket"[..], binding];
+        let key = prk.expand(&info, &AES_256_GCM).ok()?;
+        Some(LessSafeKey::new(UnboundKey::from(key)))
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs())
+}
+
+impl std::fmt::Debug for Tickets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tickets").finish_non_exhaustive()
+    }
+}
+
+impl ProducesTickets for Tickets {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        // RFC 8446, 4.6.1: at most a week.
+        u32::try_from(self.timeout.as_secs()).unwrap_or(u32::MAX).min(604_800)
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.seal(plain, now())
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        self.open(ticket, now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tickets(tickets: Configured, binding: &[u8]) -> Tickets {
+        let settings = TlsSession { tickets, ..TlsSession::default() };
+        Tickets::new(&settings, binding).unwrap().unwrap()
+    }
+
+    #[test]
+    fn hardening_46_a_ticket_is_opened_only_with_its_key_in_its_time() {
+        let own = tickets(Configured::OwnKeys, b"");
+        let ticket = own.seal(b"session", 1000).unwrap();
+        assert_eq!(own.open(&ticket, 1299).as_deref(), Some(&b"session"[..]));
+        assert_eq!(own.open(&ticket, 1300), None);
+        for at in 0..ticket.len() {
+            let mut changed = ticket.clone();
+            changed[at] ^= 1;
+            assert_eq!(own.open(&changed, 1000), None, "byte {at}");
+            assert_eq!(own.open(&ticket[..at], 1000), None, "cut at {at}");
+        }
+        assert_eq!(tickets(Configured::OwnKeys, b"").open(&ticket, 1000), None);
+    }
+
+    #[test]
+    fn hardening_46_keys_of_our_own_are_changed_and_old_ones_open_what_they_sealed() {
+        let own = tickets(Configured::OwnKeys, b"");
+        let age = |own: &Tickets| {
+            let Keys::Own(keys) = &own.keys else { unreachable!() };
+            let mut keys = keys.lock().unwrap();
+            keys.since = Instant::now().checked_sub(2 * ROTATE).unwrap();
+        };
+        let first = own.seal(b"1", 0).unwrap();
+        age(&own);
+        let second = own.seal(b"2", 0).unwrap();
+        assert_ne!(first[..NAME], second[..NAME]);
+        assert!(own.open(&first, 0).is_some() && own.open(&second, 0).is_some());
+        age(&own);
+        own.seal(b"3", 0).unwrap();
+        assert!(own.open(&first, 0).is_none() && own.open(&second, 0).is_some());
+    }
+
+    #[test]
+    fn hardening_44_a_ticket_is_worthless_under_another_rule_about_clients() {
+        let settings = howdah_config::parse(
+            br#"{"listeners": {"*:1": {"pass": "routes", "tls": {"certificate": "a", "session": {
+                "tickets": "U1oDTh11mMxODuw12gS0EXX1E/PkZG13cJNQ6m5+6BGlfPTjNlIEw7PSVU3X1gTE"
+            }}}}, "routes": []}"#,
+        );
+        let mut settings = settings.unwrap();
+        let session = settings.listeners.remove(0).tls.unwrap().session;
+        let make = |binding: &[u8]| Tickets::new(&session, binding).unwrap().unwrap();
+        let ticket = make(b"").seal(b"session", 0).unwrap();
+        assert_eq!(make(b"clients of A").open(&ticket, 0), None);
+        // Another server with the same key takes it.
+        assert_eq!(make(b"").open(&ticket, 0).as_deref(), Some(&b"session"[..]));
+    }
+}

@@ -1,0 +1,209 @@
+//! The certificate bundles, each a file in a directory beside the stored configuration.
+//!
+//! This process never looks into them: it keeps their bytes for the router, which has no access to
+//! the files. Without a directory they are kept until the server ends.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use howdah_sys::log::{Level, Log};
+use howdah_wire::messages::put_bundles;
+use rustix::fs::OFlags;
+
+use crate::store;
+
+/// Certificate bundles by name.
+#[derive(Default)]
+pub(crate) struct Certificates {
+    directory: Option<PathBuf>,
+    bundles: BTreeMap<String, Vec<u8>>,
+}
+
+impl Certificates {
+    /// The bundles that are stored below the directory for the server's state. What cannot be read
+    /// is reported in the log and left out.
+    pub(crate) fn load(state: Option<&Path>, log: &Log) -> Certificates {
+        let directory = state.map(|state| state.join("certs"));
+        let mut bundles = BTreeMap::new();
+        if let Some(directory) = &directory {
+            let report = |path: &Path, error: io::Error| {
+                log.write(Level::Alert, format_args!("certificates: {}: {error}", path.display()));
+            };
+            match fs::read_dir(directory) {
+                Ok(entries) => {
+                    for name in entries.flatten().map(|entry| entry.file_name()) {
+                        let Some(name) = name.to_str().filter(|name| is_plain(name)) else {
+                            continue; // a file that was not finished, or not ours
+                        };
+                        match read(&directory.join(name)) {
+                            Ok(pem) => drop(bundles.insert(name.to_owned(), pem)),
+                            Err(error) => report(&directory.join(name), error),
+                        }
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => report(directory, error),
+            }
+        }
+        Certificates { directory, bundles }
+    }
+
+    /// Stores a bundle, or replaces one.
+    pub(crate) fn store(&mut self, name: String, pem: Vec<u8>) -> io::Result<()> {
+        if !is_plain(&name) {
+            return Err(io::Error::other("this is no name of a certificate"));
+        }
+        if let Some(directory) = &self.directory {
+            store::replace(directory, ".new", &name, &pem)?;
+        }
+        self.bundles.insert(name, pem);
+        Ok(())
+    }
+
+    /// Deletes a bundle.
+    pub(crate) fn delete(&mut self, name: &str) -> io::Result<()> {
+        if let Some(directory) = self.directory.as_ref().filter(|_| is_plain(name)) {
+            match fs::remove_file(directory.join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => File::open(directory)?.sync_all()?,
+            }
+        }
+        self.bundles.remove(name);
+        Ok(())
+    }
+
+    /// All of them, as the router gets them.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        put_bundles(self.bundles.iter().map(|(name, pem)| (name.as_str(), pem.as_slice())))
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    read_open(File::options().read(true).custom_flags(flags.bits() as i32).open(path)?)
+}
+
+fn read_open(file: File) -> io::Result<Vec<u8>> {
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("this is no file"));
+    }
+    let mut pem = Vec::new();
+    file.take(MAX_LENGTH + 1).read_to_end(&mut pem)?;
+    if pem.len() as u64 > MAX_LENGTH {
+        return Err(io::Error::other("this is too large for a certificate"));
+    }
+    Ok(pem)
+}
+
+/// Reads a file that a listener's `tls` names. The router chooses the path and has no rights of its
+/// own, so it gets only what TLS needs: certificates and keys in PEM, or an OCSP response, and no
+/// other file of root's.
+pub(crate) fn read_for_tls(path: &Path) -> io::Result<Vec<u8>> {
+    if !path.is_absolute() {
+        return Err(io::Error::other("the path must begin with a slash"));
+    }
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let text = read_open(File::options().read(true).custom_flags(flags.bits() as i32).open(path)?)?;
+    let has = |marker: &[u8]| text.windows(marker.len()).any(|bytes| bytes == marker);
+    let is_pem = [
+        "-----BEGIN CERTIFICATE-----",
+        "-----BEGIN TRUSTED CERTIFICATE-----",
+        "-----BEGIN PRIVATE KEY-----",
+        "-----BEGIN RSA PRIVATE KEY-----",
+        "-----BEGIN EC PRIVATE KEY-----",
+    ];
+    // An OCSPResponse (RFC 6960, 4.2.1) of status "successful".
+    let is_ocsp = text.get(4..7) == Some(&[0x0a, 1, 0][..]) && text.starts_with(&[0x30, 0x82]);
+    match is_ocsp || is_pem.iter().any(|marker| has(marker.as_bytes())) {
+        true => Ok(text),
+        false => Err(io::Error::other(
+            "it holds neither a certificate nor a private key (PEM, not encrypted) nor an OCSP \
+             response (DER)",
+        )),
+    }
+}
+
+/// Whether a name is that of a file in a directory and nothing else. The router has checked it too,
+/// but that is not to be relied on.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 255 && !name.starts_with('.') && !name.contains(['/', '\0'])
+}
+
+/// Longest bundle, in bytes.
+pub(crate) const MAX_LENGTH: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use howdah_wire::messages::take_bundles;
+
+    use super::*;
+
+    fn load(state: &Path) -> (Certificates, String) {
+        let file = state.join("log");
+        let log = Log::new(File::create(&file).unwrap().into());
+        let loaded = Certificates::load(Some(state), &log);
+        (loaded, fs::read_to_string(file).unwrap())
+    }
+
+    fn names(certificates: &Certificates) -> Vec<String> {
+        let bytes = certificates.encode();
+        take_bundles(&bytes).unwrap().iter().map(|(name, _)| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn what_was_stored_is_loaded_until_it_is_deleted() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut certificates, _) = load(dir.path());
+        certificates.store("b".into(), b"two".to_vec()).unwrap();
+        certificates.store("a".into(), b"one".to_vec()).unwrap();
+        let mode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
+        assert_eq!((mode("certs") & 0o777, mode("certs/a") & 0o777), (0o700, 0o600));
+        let (mut certificates, _) = load(dir.path());
+        let bytes = certificates.encode();
+        assert_eq!(take_bundles(&bytes).unwrap(), [("a", &b"one"[..]), ("b", b"two")]);
+        certificates.delete("a").unwrap();
+        certificates.delete("never there").unwrap();
+        assert_eq!(names(&load(dir.path()).0), ["b"]);
+    }
+
+    #[test]
+    fn hardening_48_no_name_leaves_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("conf.json"), "{}").unwrap();
+        let (mut certificates, _) = load(dir.path());
+        for name in ["", ".", "..", "../conf.json", "a/b", ".new", "a\0b"] {
+            assert!(certificates.store(name.to_owned(), Vec::new()).is_err(), "{name:?}");
+            let _ = certificates.delete(name);
+        }
+        assert!(dir.path().join("conf.json").exists() && !dir.path().join("certs").exists());
+    }
+
+    #[test]
+    fn what_cannot_be_a_bundle_is_left_out_and_reported() {
+        let dir = tempfile::tempdir().unwrap();
+        let certs = dir.path().join("certs");
+        fs::create_dir_all(certs.join("directory")).unwrap();
+        fs::write(certs.join(".new"), "not finished").unwrap();
+        fs::write(certs.join("good"), "pem").unwrap();
+        fs::write(certs.join("large"), vec![0; MAX_LENGTH as usize + 1]).unwrap();
+        std::os::unix::fs::symlink("/etc/shadow", certs.join("link")).unwrap();
+        let (certificates, log) = load(dir.path());
+        assert_eq!(names(&certificates), ["good"]);
+        assert!(["directory", "large", "link"].iter().all(|name| log.contains(name)), "{log}");
+        assert!(!log.contains(".new"));
+    }
+
+    #[test]
+    fn without_a_directory_they_are_kept_in_memory() {
+        let mut certificates = Certificates::default();
+        certificates.store("a".into(), b"one".to_vec()).unwrap();
+        assert_eq!(names(&certificates), ["a"]);
+        certificates.delete("a").unwrap();
+        assert_eq!(certificates.encode(), b"");
+    }
+}

@@ -1,0 +1,100 @@
+//! Control groups of applications, in the file system of version 2.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// The groups that were made here, and go when nobody is in them any more.
+#[derive(Debug, Default)]
+pub(crate) struct ControlGroups {
+    made: BTreeSet<PathBuf>,
+}
+
+impl ControlGroups {
+    /// Puts a process into a group, which is made if it does not exist.
+    pub(crate) fn put(&mut self, group: &str, pid: u32) -> io::Result<()> {
+        let root = root().ok_or_else(|| {
+            io::Error::other("there is no control group file system of version 2 here")
+        })?;
+        let group = directory(&root, &fs::read_to_string("/proc/self/cgroup")?, group);
+        self.make(&root, &group)?;
+        fs::write(group.join("cgroup.procs"), pid.to_string())
+    }
+
+    fn make(&mut self, root: &Path, group: &Path) -> io::Result<()> {
+        let above: Vec<_> = group.ancestors().take_while(|path| *path != root).collect();
+        for directory in above.into_iter().rev() {
+            match fs::create_dir(directory) {
+                Ok(()) => {
+                    self.made.insert(directory.to_owned());
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what was made here and is not used any more; the kernel refuses to remove the
+    /// rest.
+    pub(crate) fn tidy(&mut self) {
+        // Those within others come later in the order of their names.
+        let made: Vec<_> = self.made.iter().rev().cloned().collect();
+        for group in made {
+            match fs::remove_dir(&group) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {}
+                _ => {
+                    self.made.remove(&group);
+                }
+            }
+        }
+    }
+}
+
+/// Where the file system is mounted: alone, or beside those of version 1.
+fn root() -> Option<PathBuf> {
+    ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
+        .map(PathBuf::from)
+        .into_iter()
+        .find(|root| root.join("cgroup.controllers").exists())
+}
+
+/// The directory of a group: below that of this process (`own` is its /proc/self/cgroup) unless
+/// its name begins with a slash.
+fn directory(root: &Path, own: &str, group: &str) -> PathBuf {
+    let own = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
+    let base = if group.starts_with('/') { "" } else { own.trim_matches('/') };
+    root.join(base).join(group.trim_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_lies_below_ones_own_unless_it_begins_with_a_slash() {
+        let own = "4:memory:/other\n0::/system.slice/howdah.service\n";
+        let at = |group| directory(Path::new("/sys/fs/cgroup"), own, group);
+        let below = "/sys/fs/cgroup/system.slice/howdah.service/sites/blog";
+        assert_eq!(at("sites/blog"), Path::new(below));
+        assert_eq!(at("/sites/blog/"), Path::new("/sys/fs/cgroup/sites/blog"));
+        let at = |own| directory(Path::new("/cg"), own, "a");
+        assert_eq!((at("0::/\n"), at("")), (PathBuf::from("/cg/a"), PathBuf::from("/cg/a")));
+    }
+
+    #[test]
+    fn only_groups_that_were_made_here_are_removed() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("theirs")).unwrap();
+        let mut groups = ControlGroups::default();
+        groups.make(root.path(), &root.path().join("theirs/ours/inner")).unwrap();
+        groups.make(root.path(), &root.path().join("theirs/ours/other")).unwrap();
+        fs::create_dir(root.path().join("theirs/ours/other/used")).unwrap();
+        groups.tidy();
+        assert!(root.path().join("theirs/ours/other").exists(), "it is still used");
+        assert!(!root.path().join("theirs/ours/inner").exists());
+        fs::remove_dir(root.path().join("theirs/ours/other/used")).unwrap();
+        groups.tidy();
+        assert!(!root.path().join("theirs/ours").exists() && root.path().join("theirs").exists());
+    }
+}

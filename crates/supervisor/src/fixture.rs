@@ -1,0 +1,27 @@
+//! What several tests begin with.
+
+use howdah_wire::messages::{ApplicationSpec, Isolation};
+use howdah_wire::region::Geometry;
+
+/// An application that asks for nothing.
+pub(crate) fn spec() -> ApplicationSpec {
+    ApplicationSpec {
+        name: "site".to_owned(),
+        php_version: String::new(),
+        roots: Vec::new(),
+        user: None,
+        group: None,
+        working_directory: None,
+        environment: Vec::new(),
+        ini_file: None,
+        ini_admin: Vec::new(),
+        ini_user: Vec::new(),
+        stdout: None,
+        stderr: None,
+        requests: 0,
+        memory: 0,
+        rlimits: Vec::new(),
+        isolation: Isolation::default(),
+        geometry: Geometry::for_pool(1, 1),
+    }
+}

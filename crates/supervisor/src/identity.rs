@@ -1,0 +1,147 @@
+//! Who an application is: its user, and how the users of a namespace of its own are mapped.
+
+use howdah_sys::credentials::{self, Credentials};
+use howdah_sys::namespaces::Range;
+use howdah_wire::messages::{ApplicationSpec, IdRange};
+
+/// The user and groups of an application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Whom it becomes; `None` if it stays whom the supervisor is.
+    pub(crate) user: Option<Credentials>,
+    /// The maps of its user namespace, if it has one.
+    pub(crate) maps: Option<Maps>,
+}
+
+/// Ids in a user namespace and those outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Maps {
+    pub(crate) users: Vec<Range>,
+    pub(crate) groups: Vec<Range>,
+    /// The kernel takes them from root alone, otherwise only one id: that of the server.
+    pub(crate) privileged: bool,
+}
+
+impl Identity {
+    /// Looks up the user and checks that it can be had. `default` is whom applications without
+    /// `user` run as.
+    pub(crate) fn of(
+        spec: &ApplicationSpec,
+        default: Option<&Credentials>,
+    ) -> Result<Identity, String> {
+        let server = Credentials::current();
+        let wanted = match (&spec.user, &spec.group) {
+            (None, None) => default.cloned(),
+            (user, group) => {
+                let name = user.as_ref().unwrap_or(&default.unwrap_or(&server).name).clone();
+                let found = Credentials::look_up(&name, group.as_deref());
+                Some(found.map_err(|error| error.to_string())?)
+            }
+        };
+        let root = credentials::is_root();
+        if spec.isolation.user_namespace {
+            let mut user = wanted.unwrap_or_else(|| server.clone());
+            let maps = Maps::of(spec, &user, &server, root)?;
+            user.groups.retain(|group| maps.groups.iter().any(|range| range.contains(*group)));
+            return Ok(Identity { user: Some(user), maps: Some(maps) });
+        }
+        for (key, map) in [("uidmap", &spec.isolation.uidmap), ("gidmap", &spec.isolation.gidmap)] {
+            if !map.is_empty() {
+                return Err(format!("isolation/{key} needs the namespace \"credential\""));
+            }
+        }
+        let user = wanted.filter(|user| root || (user.uid, user.gid) != (server.uid, server.gid));
+        match user {
+            Some(user) if !root => Err(format!(
+                "cannot run as user \"{}\": only a server started by root can change users",
+                user.name
+            )),
+            user => Ok(Identity { user, maps: None }),
+        }
+    }
+}
+
+impl Maps {
+    fn of(
+        spec: &ApplicationSpec,
+        user: &Credentials,
+        server: &Credentials,
+        root: bool,
+    ) -> Result<Maps, String> {
+        let map = |key, given: &[IdRange], inside, own| -> Result<Vec<Range>, String> {
+            let outside = if root { inside } else { own };
+            let ranges: Vec<_> = match given {
+                [] => vec![Range { inside, outside, size: 1 }],
+                given => given
+                    .iter()
+                    .map(|r| Range { inside: r.inside, outside: r.outside, size: r.size })
+                    .collect(),
+            };
+            let key = format!("isolation/{key}");
+            match ranges.as_slice() {
+                [only] if !root && (only.outside, only.size) != (own, 1) => Err(format!(
+                    "{key}: a server that was not started by root can map its own id {own} alone"
+                )),
+                [_, _, ..] if !root => Err(format!(
+                    "{key}: a server that was not started by root can map one id alone"
+                )),
+                ranges if !ranges.iter().any(|range| range.contains(inside)) => {
+                    Err(format!("{key} has no place for the id {inside} of user \"{}\"", user.name))
+                }
+                _ => Ok(ranges),
+            }
+        };
+        Ok(Maps {
+            users: map("uidmap", &spec.isolation.uidmap, user.uid, server.uid)?,
+            groups: map("gidmap", &spec.isolation.gidmap, user.gid, server.gid)?,
+            privileged: root,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(name: &str, uid: u32) -> Credentials {
+        let (name, home) = (name.to_owned(), "/".to_owned());
+        Credentials { uid, gid: uid, groups: vec![uid], name, home }
+    }
+
+    fn maps(uidmap: &[(u32, u32, u32)], root: bool) -> Result<Maps, String> {
+        let range = |r: &(u32, u32, u32)| IdRange { inside: r.0, outside: r.1, size: r.2 };
+        let mut spec = crate::fixture::spec();
+        spec.isolation.uidmap = uidmap.iter().map(range).collect();
+        Maps::of(&spec, &user("site", 33), &user("server", 1000), root)
+    }
+
+    #[test]
+    fn root_maps_the_user_to_itself() {
+        let range = Range { inside: 33, outside: 33, size: 1 };
+        let expected = Maps { users: vec![range], groups: vec![range], privileged: true };
+        assert_eq!(maps(&[], true), Ok(expected));
+    }
+
+    #[test]
+    fn others_map_the_user_to_themselves() {
+        let maps = maps(&[], false).unwrap();
+        assert_eq!(maps.users, [Range { inside: 33, outside: 1000, size: 1 }]);
+        assert!(!maps.privileged);
+    }
+
+    #[test]
+    fn a_map_must_have_the_user() {
+        assert!(maps(&[(0, 100_000, 65536)], true).is_ok());
+        let error = maps(&[(0, 100_000, 33)], true).unwrap_err();
+        assert_eq!(error, "isolation/uidmap has no place for the id 33 of user \"site\"");
+    }
+
+    #[test]
+    fn without_root_only_the_own_id_can_be_mapped() {
+        assert!(maps(&[(33, 1000, 1)], false).is_ok());
+        for map in [&[(33, 0, 1)][..], &[(33, 1000, 2)], &[(33, 1000, 1), (34, 1001, 1)]] {
+            let error = maps(map, false).unwrap_err();
+            assert!(error.contains("not started by root"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Paths of files that this process, often root, writes or removes, while parts of them may belong
+//! to others: a log in a directory of the site's user, a socket in one of `www-data`.
+//!
+//! Whoever owns a directory can put a symbolic link where another directory or a file was, and have
+//! root write where the link leads (CVE-2016-1247). So links on the way are followed only if root or
+//! the user of this process has made them, as `/var/run` is one, and what a path leads to in the
+//! end is never a link.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, readlinkat, statat, unlinkat,
+};
+use rustix::process::geteuid;
+
+/// Where a file is or will be.
+#[derive(Debug)]
+pub(crate) struct Place {
+    directory: OwnedFd,
+    name: OsString,
+}
+
+impl Place {
+    /// Looks up all of a path but its last part.
+    pub(crate) fn find(path: &Path) -> io::Result<Place> {
+        let name = path.file_name().ok_or_else(|| io::Error::other("this is no name of a file"))?;
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+        let mut directory = open(CWD, OsStr::new("."))?;
+        let mut rest = parts(above.unwrap_or(Path::new(".")));
+        let mut links = 0;
+        while let Some(part) = rest.pop_front() {
+            let next = open(&directory, &part)?;
+            let found = fstat(&next)?;
+            if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
+                directory = next;
+                continue;
+            }
+            links += 1;
+            if links > MAX_LINKS {
+                return Err(io::Error::from(rustix::io::Errno::LOOP));
+            }
+            if found.st_uid != 0 && found.st_uid != geteuid().as_raw() {
+                let part = Path::new(&part).display();
+                return Err(io::Error::other(format!(
+                    "another user's link ({part}) is on the way"
+                )));
+            }
+            let target = PathBuf::from(OsString::from_vec(readlinkat(&next, "", [])?.into_bytes()));
+            let mut target = parts(&target);
+            target.append(&mut rest);
+            rest = target;
+        }
+        Ok(Place { directory, name: name.to_owned() })
+    }
+
+    /// Opens the file; never a link, and without waiting for the other end of a pipe.
+    pub(crate) fn open(&self, flags: OFlags, mode: Mode) -> io::Result<File> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        Ok(openat(&self.directory, &self.name, flags, mode)?.into())
+    }
+
+    /// What is there; `None` if nothing is.
+    pub(crate) fn kind(&self) -> io::Result<Option<FileType>> {
+        match statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => Ok(Some(FileType::from_raw_mode(found.st_mode))),
+            Err(rustix::io::Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes the file, or the link in its place.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        Ok(unlinkat(&self.directory, &self.name, AtFlags::empty())?)
+    }
+}
+
+fn open(directory: impl std::os::fd::AsFd, name: &OsStr) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(directory, name, flags, Mode::empty())?)
+}
+
+fn parts(path: &Path) -> VecDeque<OsString> {
+    let parts = path.components().filter(|part| *part != Component::CurDir);
+    parts.map(|part| part.as_os_str().to_owned()).collect()
+}
+
+/// As many as the kernel follows.
+const MAX_LINKS: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{lchown, symlink};
+
+    use super::*;
+
+    fn exists(path: &Path) -> io::Result<bool> {
+        Place::find(path)?.kind().map(|kind| kind.is_some())
+    }
+
+    #[test]
+    fn links_of_this_user_are_followed_on_the_way() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        fs::write(dir.path().join("a/file"), "").unwrap();
+        symlink("a/b", dir.path().join("relative")).unwrap();
+        symlink(dir.path().join("a/b"), dir.path().join("absolute")).unwrap();
+        symlink("endless", dir.path().join("endless")).unwrap();
+        for path in ["a/file", "a/b/../file", "relative/../file", "absolute/.././file"] {
+            assert!(exists(&dir.path().join(path)).unwrap(), "{path}");
+        }
+        assert!(exists(&dir.path().join("endless/file")).is_err());
+        assert!(exists(&dir.path().join("a/file/x")).is_err());
+        assert!(exists(Path::new("Cargo.toml")).unwrap());
+        assert!(exists(Path::new("/")).is_err());
+    }
+
+    #[test]
+    fn hardening_49_links_of_others_are_not_followed_on_the_way() {
+        if !geteuid().is_root() {
+            return; // only root can give a link to another user
+        }
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("a")).unwrap();
+        symlink("a", dir.path().join("link")).unwrap();
+        lchown(dir.path().join("link"), Some(65534), Some(65534)).unwrap();
+        let error = exists(&dir.path().join("link/file")).unwrap_err();
+        assert!(error.to_string().contains("another user's link (link)"), "{error}");
+    }
+
+    #[test]
+    fn hardening_49_what_a_path_leads_to_is_no_link() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "").unwrap();
+        symlink("file", dir.path().join("link")).unwrap();
+        let link = Place::find(&dir.path().join("link")).unwrap();
+        assert_eq!(link.kind().unwrap(), Some(FileType::Symlink));
+        assert!(link.open(OFlags::WRONLY, Mode::empty()).is_err());
+        link.remove().unwrap();
+        assert!(dir.path().join("file").exists());
+    }
+}

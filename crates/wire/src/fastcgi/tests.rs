@@ -1,0 +1,136 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// Records in the order in which they come: kind, request, content.
+fn records(bytes: &[u8], cut: usize) -> Result<Vec<(u8, u16, Vec<u8>)>, Malformed> {
+    let (mut reader, mut all, mut content) = (Records::default(), Vec::new(), Vec::new());
+    for mut input in bytes.chunks(cut.max(1)) {
+        while let Some((kind, id, part)) = reader.next(&mut input)? {
+            match part {
+                Part::Content(bytes) => content.extend_from_slice(bytes),
+                Part::End(len) => {
+                    assert_eq!(content.len(), usize::from(len));
+                    all.push((kind, id, std::mem::take(&mut content)));
+                }
+            }
+        }
+        assert!(input.is_empty());
+    }
+    Ok(all)
+}
+
+/// What went to the client, what to the log, and the end.
+type Whole = (Vec<u8>, Vec<u8>, Option<End>);
+
+fn answers(bytes: &[u8], cut: usize) -> Result<Whole, Malformed> {
+    let (mut reader, mut out, mut err, mut end) = (Answers::new(1), Vec::new(), Vec::new(), None);
+    for mut input in bytes.chunks(cut.max(1)) {
+        while let Some(answer) = reader.next(&mut input)? {
+            match answer {
+                Answer::Stdout(bytes) => out.extend_from_slice(bytes),
+                Answer::Stderr(bytes) => err.extend_from_slice(bytes),
+                Answer::End(over) => end = Some(over),
+            }
+        }
+    }
+    Ok((out, err, end))
+}
+
+#[test]
+fn a_request_has_the_bytes_of_the_specification() {
+    let mut out = Vec::new();
+    put_begin(Role::Responder, true, 1, &mut out);
+    let mut params = Vec::new();
+    put_pair(b"A", b"b", &mut params);
+    put_stream(Kind::Params, 1, &params, &mut out);
+    put_end_of_stream(Kind::Params, 1, &mut out);
+    let expected = b"\x01\x01\0\x01\0\x08\0\0\0\x01\x01\0\0\0\0\0\
+        \x01\x04\0\x01\0\x04\0\0\x01\x01Ab\x01\x04\0\x01\0\0\0\0";
+    assert_eq!(out, expected);
+}
+
+#[test]
+fn an_answer_is_read_whatever_the_cut() {
+    let mut bytes = b"\x01\x06\0\x01\0\x03\x05\0abcPADDI".to_vec();
+    bytes.extend_from_slice(b"\x01\x07\0\x01\0\x02\0\0!!\x01\x06\0\x01\0\0\0\0");
+    End { status: 7, protocol: Protocol::RequestComplete }.put(1, &mut bytes);
+    for cut in 1..bytes.len() {
+        let (out, err, end) = answers(&bytes, cut).unwrap();
+        assert_eq!((out.as_slice(), err.as_slice()), (&b"abc"[..], &b"!!"[..]));
+        assert_eq!(end, Some(End { status: 7, protocol: Protocol::RequestComplete }));
+    }
+}
+
+#[test]
+fn an_answer_to_somebody_else_is_refused() {
+    assert_eq!(answers(b"\x01\x06\0\x02\0\x01\0\0a", 99), Err(Malformed));
+    assert_eq!(answers(b"\x01\x0a\0\x01\0\0\0\0", 99), Err(Malformed), "a result unasked for");
+    assert_eq!(answers(b"\x02\x06\0\x01\0\x01\0\0a", 99), Err(Malformed), "another version");
+    assert_eq!(answers(b"\x01\x03\0\x01\0\x07\0\0\0\0\0\0\0\0\0", 99), Err(Malformed), "short end");
+    assert_eq!(answers(b"\x01\x03\0\x01\0\x09\0\0\0\0\0\0\0\0\0\0\0", 99), Err(Malformed));
+    assert_eq!(answers(b"\x01\x03\0\x01\0\x08\0\0\0\0\0\0\x09\0\0\0", 99), Err(Malformed));
+}
+
+#[test]
+fn hardening_10_no_length_makes_a_body_into_records_of_its_own() {
+    let mut forged = Vec::new();
+    put_begin(Role::Responder, false, 1, &mut forged);
+    put_pair(b"PHP_VALUE", b"auto_prepend_file=php://input", &mut forged);
+    for len in [0, 1, 65_534, 65_535, 65_536, 99_000, 131_070, 200_000] {
+        let body: Vec<u8> = forged.iter().copied().cycle().take(len).collect();
+        for kind in [Kind::Stdin, Kind::Params] {
+            let mut out = Vec::new();
+            put_stream(kind, 1, &body, &mut out);
+            put_end_of_stream(kind, 1, &mut out);
+            let records = records(&out, 4096).unwrap();
+            assert!(records.iter().all(|(k, id, _)| (*k, *id) == (kind as u8, 1)));
+            let (last, parts) = records.split_last().unwrap();
+            assert!(last.2.is_empty() && parts.iter().all(|(_, _, part)| !part.is_empty()));
+            let whole: Vec<u8> = parts.iter().flat_map(|(_, _, part)| part).copied().collect();
+            assert_eq!(whole, body);
+        }
+    }
+}
+
+#[test]
+fn hardening_10_a_length_beyond_the_stream_is_an_error() {
+    for bytes in [
+        &b"\x01"[..],
+        b"\x05\x01A",
+        b"\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\x80\0\0\x02\x00A",
+        b"\x01\x80\0\0",
+    ] {
+        assert_eq!(Pairs::new(bytes).collect::<Vec<_>>(), [Err(Malformed)], "{bytes:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn pairs_are_read_as_they_were_written(
+        pairs in proptest::collection::vec((
+            proptest::collection::vec(any::<u8>(), 0..300),
+            proptest::collection::vec(any::<u8>(), 0..300),
+        ), 0..20),
+    ) {
+        let mut stream = Vec::new();
+        for (name, value) in &pairs {
+            put_pair(name, value, &mut stream);
+        }
+        let read: Result<Vec<_>, _> = Pairs::new(&stream).collect();
+        let read = read.unwrap();
+        prop_assert_eq!(read.len(), pairs.len());
+        for ((name, value), (n, v)) in read.iter().zip(&pairs) {
+            prop_assert_eq!((*name, *value), (n.as_slice(), v.as_slice()));
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_alike_whatever_the_cut(
+        bytes in proptest::collection::vec(0u8..8, 0..200), cut in 1usize..20,
+    ) {
+        prop_assert_eq!(records(&bytes, cut), records(&bytes, 1000));
+        prop_assert_eq!(answers(&bytes, cut).is_ok(), answers(&bytes, 1000).is_ok());
+    }
+}

@@ -1,0 +1,241 @@
+//! What applications do, as text: for `howdah status NAME` once, for `howdah top` again and again.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::status::{columns, printable};
+
+/// An answer of `/pools`, and when it came.
+pub(super) struct Look {
+    /// The applications by name.
+    pub(super) pools: Value,
+    /// Since any moment that is the same for all.
+    pub(super) at: Duration,
+}
+
+/// One application: every field, then its processes.
+pub(super) fn describe(pool: &Value) -> String {
+    let mut text = String::new();
+    for (name, value) in pool.as_object().into_iter().flatten() {
+        let value = match (name.as_str(), value) {
+            (_, Value::Array(_) | Value::Object(_)) => continue,
+            ("start-time", _) => continue, // "start-since" says the same
+            ("start-since", _) => duration(number(pool, name) * 1_000_000),
+            ("waiting-time" | "max-waiting-time", _) => duration(number(pool, name)),
+            ("memory-peak", _) => bytes(number(pool, name)),
+            (_, Value::String(text)) => printable(text),
+            (_, value) => value.to_string(),
+        };
+        text.push_str(&format!("{:<22}{value}\n", name.replace('-', " ") + ":"));
+    }
+    let rows = processes(&[("", pool)]);
+    if !rows.is_empty() {
+        let headings = PROCESS_HEADINGS.iter().filter(|heading| **heading != "APPLICATION");
+        let mut all = vec![headings.map(|heading| (*heading).to_owned()).collect()];
+        all.extend(rows.into_iter().map(|mut row| {
+            row.remove(1);
+            row
+        }));
+        text.push('\n');
+        text.push_str(&columns(&all, &[1, 5]));
+    }
+    text
+}
+
+/// The lines of a screen of this size. Rates are those since the look before.
+pub(super) fn screen(
+    look: &Look,
+    before: Option<&Look>,
+    clock: &str,
+    size: (usize, usize),
+) -> Vec<String> {
+    let (width, height) = size;
+    let pools: Vec<_> = { look.pools.as_object().into_iter().flatten() }
+        .map(|(name, pool)| (name.as_str(), pool))
+        .collect();
+    let sum = |key: &str| pools.iter().map(|(_, pool)| number(pool, key)).sum::<u64>();
+    let mut lines = vec![
+        format!(
+            "howdah top  {clock}  {} of {} processes active, {} requests waiting  (q quits)",
+            sum("active-processes"),
+            sum("total-processes"),
+            sum("listen-queue"),
+        ),
+        String::new(),
+    ];
+    let mut rows = vec![POOL_HEADINGS.map(str::to_owned).to_vec()];
+    rows.extend(pools.iter().map(|(name, pool)| {
+        let of = |key: &str| number(pool, key).to_string();
+        vec![
+            printable(name),
+            pool["process-manager"].as_str().map(printable).unwrap_or_default(),
+            of("active-processes"),
+            of("idle-processes"),
+            of("max-processes"),
+            of("listen-queue"),
+            duration(number(pool, "waiting-time")),
+            rate(look, before, name),
+            of("slow-requests"),
+            bytes(memory(pool)),
+        ]
+    }));
+    lines.extend(columns(&rows, &[0, 1]).lines().map(str::to_owned));
+    let mut rows = vec![PROCESS_HEADINGS.map(str::to_owned).to_vec()];
+    rows.extend(processes(&pools));
+    lines.push(String::new());
+    lines.extend(columns(&rows, &[1, 2, 6]).lines().map(str::to_owned));
+    lines.truncate(height);
+    lines.iter().map(|line| line.trim_end().chars().take(width).collect()).collect()
+}
+
+const POOL_HEADINGS: [&str; 10] = [
+    "APPLICATION",
+    "MANAGER",
+    "ACTIVE",
+    "IDLE",
+    "MOST",
+    "WAITING",
+    "OLDEST",
+    "REQ/S",
+    "SLOW",
+    "MEMORY",
+];
+const PROCESS_HEADINGS: [&str; 7] =
+    ["PID", "APPLICATION", "STATE", "TIME", "REQUESTS", "MEMORY", "REQUEST"];
+
+/// A row for each process: those with a request first, the longest of them first.
+fn processes(pools: &[(&str, &Value)]) -> Vec<Vec<String>> {
+    let of_pool = |(name, pool): &(&str, &Value)| {
+        let name = printable(name);
+        let processes = pool["procs"].as_array().cloned().unwrap_or_default();
+        processes.into_iter().map(move |process| (name.clone(), process))
+    };
+    let mut all: Vec<_> = pools.iter().flat_map(of_pool).collect();
+    let is_idle = |process: &Value| process["state"] != "Running";
+    all.sort_by_key(|(_, process)| {
+        let longest_first = u64::MAX - number(process, "request-duration");
+        let order = if is_idle(process) { number(process, "pid") } else { longest_first };
+        (is_idle(process), order)
+    });
+    let row = |(name, process): (String, Value)| {
+        let word = |key: &str| process[key].as_str().map(printable).unwrap_or_default();
+        let query = word("query-string");
+        let question = if query.is_empty() { "" } else { "?" };
+        vec![
+            number(&process, "pid").to_string(),
+            name,
+            word("state"),
+            duration(number(&process, "request-duration")),
+            number(&process, "requests").to_string(),
+            bytes(number(&process, "memory")),
+            format!("{} {}{question}{query}", word("request-method"), word("request-uri")),
+        ]
+    };
+    all.into_iter().map(row).collect()
+}
+
+/// Requests in a second since the look before.
+fn rate(look: &Look, before: Option<&Look>, name: &str) -> String {
+    let accepted = |look: &Look| number(&look.pools[name], "accepted-conn");
+    let Some(before) = before.filter(|before| before.at < look.at) else { return "-".to_owned() };
+    // Fewer than before: it was configured anew meanwhile.
+    let requests = accepted(look).saturating_sub(accepted(before));
+    format!("{:.0}", requests as f64 / (look.at - before.at).as_secs_f64())
+}
+
+fn memory(pool: &Value) -> u64 {
+    let processes = pool["procs"].as_array().into_iter().flatten();
+    processes.map(|process| number(process, "memory")).sum()
+}
+
+fn number(value: &Value, key: &str) -> u64 {
+    value.get(key).and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// Microseconds with two or three digits that say something.
+fn duration(micros: u64) -> String {
+    match micros {
+        0..1_000 => format!("{micros} us"),
+        1_000..1_000_000 => format!("{} ms", micros / 1_000),
+        1_000_000..60_000_000 => format!("{:.1} s", micros as f64 / 1e6),
+        60_000_000..7_200_000_000 => format!("{} min", micros / 60_000_000),
+        7_200_000_000..172_800_000_000 => format!("{} h", micros / 3_600_000_000),
+        _ => format!("{} d", micros / 86_400_000_000),
+    }
+}
+
+/// Bytes, as mebibytes with one digit behind the point.
+fn bytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pools(accepted: u64) -> Value {
+        let process = |pid: u64, state: &str, duration: u64| {
+            json!({
+                "pid": pid, "state": state, "requests": 7, "request-duration": duration,
+                "request-method": "GET", "request-uri": "/a\u{1b}[2J", "query-string": "b=c",
+                "memory": 12_582_912,
+            })
+        };
+        json!({"blog": {
+            "pool": "blog", "process-manager": "auto", "start-time": 1, "start-since": 90,
+            "accepted-conn": accepted, "listen-queue": 3, "active-processes": 2, "idle-processes": 1,
+            "total-processes": 3, "max-processes": 8, "slow-requests": 1, "waiting-time": 2_500_000,
+            "memory-peak": 2_097_152,
+            "procs": [process(5, "Idle", 900), process(9, "Running", 4_000), process(7, "Running", 61_000_000)],
+        }})
+    }
+
+    #[test]
+    fn an_application_is_described_with_its_processes() {
+        let expected = "\
+pool:                 blog
+process manager:      auto
+start since:          1 min
+accepted conn:        10
+listen queue:         3
+active processes:     2
+idle processes:       1
+total processes:      3
+max processes:        8
+slow requests:        1
+waiting time:         2.5 s
+memory peak:          2.0 MiB
+
+PID  STATE      TIME  REQUESTS    MEMORY  REQUEST
+  7  Running   1 min         7  12.0 MiB  GET /a\u{fffd}[2J?b=c
+  9  Running    4 ms         7  12.0 MiB  GET /a\u{fffd}[2J?b=c
+  5  Idle     900 us         7  12.0 MiB  GET /a\u{fffd}[2J?b=c
+";
+        let text = describe(&pools(10)["blog"]);
+        let trimmed: String = text.lines().map(|line| line.trim_end().to_owned() + "\n").collect();
+        assert_eq!(trimmed, expected);
+    }
+
+    #[test]
+    fn a_screen_has_rates_and_fits_its_size() {
+        let look =
+            |accepted, seconds| Look { pools: pools(accepted), at: Duration::from_secs(seconds) };
+        let lines = screen(&look(110, 4), Some(&look(10, 2)), "12:00:00", (72, 40));
+        assert_eq!(
+            lines[0],
+            "howdah top  12:00:00  2 of 3 processes active, 3 requests waiting  (q qu"
+        );
+        assert_eq!(
+            lines[3],
+            "blog         auto          2     1     8        3   2.5 s     50     1  36.0 MiB"
+                [..72]
+        );
+        assert_eq!(lines.len(), 9);
+        assert!(lines[6].starts_with("  7  blog"), "{lines:?}");
+        assert_eq!(screen(&look(1, 1), None, "", (40, 4)).len(), 4);
+        assert!(lines.iter().all(|line| !line.contains('\u{1b}')));
+    }
+}

@@ -1,0 +1,60 @@
+//! How the number of an application's processes came about, as the control API answers it.
+
+use howdah_config::Processes;
+use howdah_server::php::sizing::Limit;
+use howdah_server::router::Tuning;
+use serde_json::{Value, json};
+
+/// The answer; `name` is the application's. Bytes and counts are numbers, and what is not known is
+/// null.
+pub fn to_value(name: &str, tuning: &Tuning) -> Value {
+    let Tuning { measured, decision, .. } = tuning;
+    let round = |share: Option<f64>| share.map(|share| (share * 1000.0).round() / 1000.0);
+    let (configured, most) = match tuning.processes {
+        Processes::Automatic => ("auto", decision.workers),
+        Processes::Static(count) => ("static", count),
+        Processes::Dynamic(dynamic) if dynamic.spare == 0 => ("ondemand", dynamic.max),
+        Processes::Dynamic(dynamic) => ("dynamic", dynamic.max),
+    };
+    let short_of_memory = matches!(decision.limit, Limit::Memory | Limit::Measurement)
+        && decision.by_memory < decision.by_processors;
+    let more = short_of_memory.then(|| {
+        json!({
+            "processes": decision.by_processors,
+            "bytes": decision.missing_for(decision.by_processors, measured),
+        })
+    });
+    json!({
+        "application": name,
+        "configured": configured,
+        "max": most,
+        "running": tuning.running,
+        "problem": tuning.problem,
+        "measured": {
+            "processors": measured.processors,
+            "processors_idle": round(measured.idle),
+            "memory": measured.total,
+            "memory_for_processes": measured.room,
+            "memory_pressure": round(measured.pressure),
+            "process_peak": measured.cost,
+            "process_on_processor": round(measured.share.map(|share| share.on)),
+            "script_may_take": measured.worst,
+            "prototype": tuning.prototype,
+            "processes": tuning.workers,
+        },
+        "automatic": {
+            "processes": decision.workers,
+            "limit": match decision.limit {
+                Limit::Memory => "memory",
+                Limit::Pressure => "pressure",
+                Limit::Measurement => "measurement",
+                Limit::Processors => "processors",
+                Limit::Most => "most",
+            },
+            "by_memory": decision.by_memory,
+            "by_processors": decision.by_processors,
+            "kept_free": decision.reserve.saturating_add(decision.surprise),
+        },
+        "more_memory": more,
+    })
+}

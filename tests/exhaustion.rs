@@ -1,0 +1,140 @@
+//! What runs out: descriptors, and the memory of workers that leak.
+
+mod harness;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use harness::{Site, eventually, processes};
+use serde_json::{Value, json};
+
+/// Asks the control API.
+fn status(socket: &std::path::Path) -> Value {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.write_all(b"GET /status HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("the control API answers");
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}"))
+}
+
+#[test]
+fn more_connections_than_descriptors_wait_and_the_server_stays_in_control() {
+    let site = Site::script("a.php", "echo 'fine';").file("b.txt", "static").open_files(240);
+    let socket = site.data().join("control");
+    let control = format!("unix:{}", socket.display());
+    let server = site.argument("--control").argument(&control).workers(1).serve();
+    assert_eq!(server.get("/a.php").text(), "fine");
+    // Two thirds of them are taken, the others wait in the backlog.
+    let clients: Vec<_> = (0..260)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.address).unwrap();
+            stream.write_all(b"GET /b.txt HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            stream
+        })
+        .collect();
+    server.wait_for_log("connections are open, as many as the limit of open files allows");
+    let router = server.router();
+    let before = processes::processor_time(router);
+    std::thread::sleep(Duration::from_secs(1));
+    let used = processes::processor_time(router) - before;
+    assert!(used < 0.3, "the router spins: {used} s of processor time in one second");
+    let open = status(&socket)["connections"]["active"].as_u64().unwrap_or(0)
+        + status(&socket)["connections"]["idle"].as_u64().unwrap_or(0);
+    assert!((100..=190).contains(&open), "{open} connections");
+    assert!(processes::descriptors(router).len() < 230, "some are left");
+    // Those that have one are served, scripts too.
+    let mut first = &clients[0];
+    let mut answer = [0; 4096];
+    first.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    assert!(first.read(&mut answer).unwrap() > 0);
+    first.write_all(b"GET /a.php HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let length = first.read(&mut answer).unwrap();
+    assert!(String::from_utf8_lossy(&answer[..length]).contains("200"));
+    let begun = Instant::now();
+    drop(clients);
+    assert_eq!(server.get("/a.php").text(), "fine");
+    println!("served {:?} after the others had gone", begun.elapsed());
+    let told = server.log().matches("connections are open").count();
+    assert!(told < 50, "the log is flooded: {told}");
+}
+
+#[test]
+fn a_worker_that_leaks_is_replaced_between_requests_and_no_request_fails() {
+    let code = "$leak = FFI::new('char[8388608]', false, true); FFI::memset($leak, 1, 8388608);
+        echo getmypid();";
+    let limits = json!({"memory": 100 << 20});
+    let server = Site::script("a.php", code)
+        .file("b.php", "<?php echo getmypid();")
+        .workers(2)
+        .with(json!({"applications": {"site": {
+            "limits": limits, "options": {"admin": {"ffi.enable": "1"}},
+        }}}))
+        .serve();
+    if server.get("/a.php").status != 200 {
+        return; // without FFI nothing leaks
+    }
+    let before = server.workers();
+    let mut client = server.connect();
+    let mut pids = std::collections::BTreeSet::new();
+    for _ in 0..80 {
+        let response = client.get("/a.php");
+        assert_eq!(response.status, 200, "{response:?}");
+        pids.insert(response.text());
+        for worker in server.running_workers() {
+            let private = processes::private_memory(worker);
+            assert!(private < 140 << 20, "{private} bytes");
+        }
+    }
+    assert!(pids.len() >= 5, "{pids:?}");
+    eventually("there are new ones", || {
+        let now = server.running_workers();
+        (now.len() == 2 && now != before).then_some(())
+    });
+    assert!(!server.log().contains("[error]"), "it is no error: {}", server.log());
+}
+
+#[test]
+fn each_application_has_an_opcache_of_its_own() {
+    let code = "$s = opcache_get_status();
+        echo json_encode(array_map('basename', array_keys($s['scripts'] ?? [])));";
+    let site = Site::script("a.php", code).file("b.php", format!("<?php {code}"));
+    let old = std::time::SystemTime::now() - Duration::from_secs(60);
+    for name in ["a.php", "b.php"] {
+        let file = std::fs::File::options().write(true).open(site.root().join(name)).unwrap();
+        file.set_modified(old).unwrap();
+    }
+    let other = json!({"type": "php", "root": site.root(), "processes": 1});
+    let server = site
+        .workers(1)
+        .with(json!({
+            "routes": [
+                {"match": {"uri": "/b.php"}, "action": {"pass": "applications/other"}},
+                {"action": {"pass": "applications/site"}},
+            ],
+            "applications": {"other": other},
+        }))
+        .serve();
+    for _ in 0..2 {
+        assert_eq!(server.get("/a.php").text(), "[\"a.php\"]");
+        assert_eq!(server.get("/b.php").text(), "[\"b.php\"]");
+    }
+}
+
+#[test]
+fn a_version_of_php_that_is_not_installed_is_named_with_those_that_are() {
+    let site = Site::script("a.php", "echo PHP_VERSION;")
+        .with(json!({"applications": {"site": {"type": "php 5.6"}}}));
+    let output = site.command(&harness::free_address().to_string()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    assert!(said.contains("application \"site\"") && said.contains("PHP 5.6 is not"), "{said}");
+    assert!(said.contains("there is PHP 8"), "{said}");
+    let server = Site::script("a.php", "echo PHP_VERSION;")
+        .with(json!({"applications": {"site": {"type": "php 8"}}}))
+        .serve();
+    assert!(server.get("/a.php").text().starts_with("8."));
+}

@@ -1,0 +1,116 @@
+//! Real FastCGI servers: PHP-FPM, and php-cgi under spawn-fcgi.
+
+use std::fs;
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use super::{eventually, free_address, open_to_all};
+
+/// A FastCGI server; ended when it is dropped.
+pub struct FastCgi {
+    child: Child,
+    directory: TempDir,
+    /// Where it listens, as a configuration says it.
+    pub address: String,
+}
+
+/// How a server listens.
+pub enum Socket {
+    /// On a unix socket with room for so many in its backlog.
+    Unix(u32),
+    /// On a TCP port.
+    Tcp,
+}
+
+/// PHP-FPM with a fixed number of processes. `settings` are more lines of its pool.
+pub fn fpm(socket: &Socket, processes: u32, settings: &str) -> FastCgi {
+    let directory = directory();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (address, listen) = addresses(socket, &path("socket"));
+    let backlog = match socket {
+        Socket::Unix(backlog) => *backlog,
+        Socket::Tcp => 511,
+    };
+    let config = format!(
+        "[global]\nerror_log = {log}\ndaemonize = no\n[www]\nuser = www-data\n\
+         listen = {listen}\nlisten.backlog = {backlog}\nlisten.mode = 0666\npm = static\n\
+         pm.max_children = {processes}\n{settings}\n",
+        log = path("log"),
+    );
+    fs::write(path("fpm.conf"), config).unwrap();
+    let mut command = Command::new(program(&["php-fpm8.2", "php-fpm"]));
+    command.args(["--nodaemonize", "--allow-to-run-as-root", "--fpm-config", &path("fpm.conf")]);
+    start(command, directory, address)
+}
+
+/// php-cgi with a number of processes, on a TCP port that spawn-fcgi opens.
+pub fn cgi(processes: u32) -> FastCgi {
+    let directory = directory();
+    let (address, _) = addresses(&Socket::Tcp, "");
+    let (host, port) = address.rsplit_once(':').unwrap();
+    let mut command = Command::new("spawn-fcgi");
+    command.args(["-n", "-a", host, "-p", port, "--"]);
+    command.arg(program(&["php-cgi8.2", "php-cgi"]));
+    command.env("PHP_FCGI_CHILDREN", processes.to_string());
+    start(command, directory, address)
+}
+
+fn directory() -> TempDir {
+    let directory = tempfile::Builder::new().prefix("howdah-fastcgi-").tempdir().unwrap();
+    open_to_all(directory.path(), 0o755);
+    directory
+}
+
+/// As a configuration of ours says it, and as PHP-FPM's does.
+fn addresses(socket: &Socket, path: &str) -> (String, String) {
+    match socket {
+        Socket::Unix(_) => (format!("unix:{path}"), path.to_owned()),
+        Socket::Tcp => {
+            let address = free_address().to_string();
+            (address.clone(), address)
+        }
+    }
+}
+
+/// The first of these programs that is installed.
+fn program(names: &[&str]) -> PathBuf {
+    let places = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
+    let all = names.iter().flat_map(|name| places.map(|place| Path::new(place).join(name)));
+    all.into_iter().find(|path| path.exists()).unwrap_or_else(|| panic!("install one of {names:?}"))
+}
+
+fn start(mut command: Command, directory: TempDir, address: String) -> FastCgi {
+    let output = fs::File::create(directory.path().join("output")).unwrap();
+    command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
+    let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let server = FastCgi { child, directory, address };
+    eventually("the FastCGI server listens", || server.listens().then_some(()));
+    server
+}
+
+impl FastCgi {
+    fn listens(&self) -> bool {
+        match self.address.strip_prefix("unix:") {
+            Some(path) => UnixStream::connect(path).is_ok(),
+            None => TcpStream::connect(&self.address).is_ok(),
+        }
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for FastCgi {
+    fn drop(&mut self) {
+        // Both end with their children when they are asked to.
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _ = self.child.wait();
+    }
+}

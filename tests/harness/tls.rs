@@ -1,0 +1,116 @@
+//! Certificates for tests, and a client that speaks TLS.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use super::client::{PATIENCE, Response};
+
+/// An authority that tests trust.
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    /// A new one.
+    pub fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "authority");
+        Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// Its certificate, PEM.
+    pub fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// Certificate and key for names, PEM; the first is the common name too.
+    pub fn issue(&self, names: &[&str]) -> (String, String) {
+        let mut params =
+            CertificateParams::new(names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>())
+                .unwrap();
+        params.distinguished_name.push(DnType::CommonName, names[0]);
+        let key = KeyPair::generate().unwrap();
+        (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
+    }
+
+    /// A client that trusts it and offers these protocols.
+    pub fn client(&self, own: Option<&(String, String)>, protocols: &[&str]) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.0.der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider);
+        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        let builder = builder.with_root_certificates(roots);
+        let mut config = match own {
+            None => builder.with_no_client_auth(),
+            Some((chain, key)) => {
+                let chain = CertificateDer::pem_slice_iter(chain.as_bytes()).map(Result::unwrap);
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+                builder.with_client_auth_cert(chain.collect(), key).unwrap()
+            }
+        };
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        Arc::new(config)
+    }
+}
+
+impl Default for Authority {
+    fn default() -> Self {
+        Authority::new()
+    }
+}
+
+/// Sends a request over TLS and reads the answer to the end of the connection.
+pub fn send(
+    address: SocketAddr,
+    client: &Arc<ClientConfig>,
+    name: &str,
+    request: &str,
+) -> std::io::Result<Response> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let connection = ClientConnection::new(Arc::clone(client), name).unwrap();
+    let mut stream = StreamOwned::new(connection, stream);
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap_or(answer.len());
+    let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+    let fields = head.lines().skip(1).filter_map(|line| line.split_once(": "));
+    Ok(Response {
+        status: head.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0),
+        fields: fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        body: answer.get(end + 4..).unwrap_or_default().to_vec(),
+        cut: false,
+    })
+}
+
+/// The protocol that is agreed on (ALPN).
+pub fn protocol(address: SocketAddr, client: &Arc<ClientConfig>, name: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let mut connection = ClientConnection::new(Arc::clone(client), name).unwrap();
+    while connection.is_handshaking() {
+        connection.complete_io(&mut stream).unwrap();
+    }
+    connection.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned())
+}
+
+/// Asks for a target of a host.
+pub fn get(
+    address: SocketAddr,
+    client: &Arc<ClientConfig>,
+    name: &str,
+    target: &str,
+) -> std::io::Result<Response> {
+    // HTTP/1.0, so that no body comes in chunks.
+    let request = format!("GET {target} HTTP/1.0\r\nHost: {name}\r\n\r\n");
+    send(address, client, name, &request)
+}

@@ -1,0 +1,322 @@
+//! HTTP/2: what it has in common with HTTP/1.1, and what hostile clients do with it.
+
+mod harness;
+
+use std::time::{Duration, Instant};
+
+use harness::http2::{END_HEADERS, END_STREAM, Http2, frame, kind, put_length, request};
+use harness::processes::peak_memory;
+use harness::{Server, Site, free_address};
+use serde_json::{Value, json};
+
+/// ENHANCE_YOUR_CALM (RFC 9113, 7).
+const CALM: u32 = 11;
+
+const FACTS: &str = "<?php echo $_SERVER['SERVER_PROTOCOL'], ' ', $_SERVER['REQUEST_METHOD'], ' ', \
+    $_SERVER['HTTP_COOKIE'] ?? '', ' ', strlen(file_get_contents('php://input'));";
+const HINTS: &str = "<?php header('Link: </a.css>; rel=preload'); \
+    if (function_exists('headers_send')) { headers_send(103); } echo 'after';";
+const WORK: &str =
+    "<?php file_put_contents(getenv('DATA') . '/work', 'x', FILE_APPEND); usleep(20000);";
+
+/// A site that speaks HTTP/2 without TLS.
+fn site(http: Value) -> Server {
+    let site = Site::new()
+        .file("a.txt", "a file")
+        .file("large.bin", vec![b'x'; 3 << 20])
+        .file("facts.php", FACTS)
+        .file("hints.php", HINTS)
+        .file("work.php", WORK);
+    let address = free_address().to_string();
+    let changes = json!({"listeners": {&address: {"http2": true}}, "settings": {"http": http}});
+    site.with(changes).serve_at(&address)
+}
+
+/// Somebody else is served at once while something goes on.
+fn others_are_served(server: &Server) {
+    let begun = Instant::now();
+    assert_eq!(server.get("/a.txt").status, 200);
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+}
+
+/// Bytes by which the router's memory has grown at most.
+fn growth(server: &Server, f: impl FnOnce()) -> u64 {
+    let mut client = Http2::connect(server.address, &[]);
+    client.get(1, "/large.bin");
+    assert!(client.answer(1).is_ok());
+    let before = peak_memory(server.router());
+    f();
+    peak_memory(server.router()) - before
+}
+
+/// What one connection may cost.
+const MOST: u64 = 10 << 20;
+
+#[test]
+fn files_and_scripts_are_served_as_over_http_1() {
+    let server = site(json!({}));
+    let mut client = Http2::connect(server.address, &[]);
+    client.get(1, "/a.txt");
+    let file = client.answer(1);
+    assert!(file.is_ok() && file.body == b"a file", "{file:?}");
+    client.get(3, "/large.bin");
+    assert_eq!(client.answer(3).body.len(), 3 << 20);
+    let fields = [("cookie", "a=1"), ("cookie", "b=2"), ("content-length", "6")];
+    let head = request("POST", "/facts.php", &fields);
+    client.send(frame(kind::HEADERS, END_HEADERS, 5, &head));
+    client.send(frame(kind::DATA, 0, 5, b"foo"));
+    client.send(frame(kind::DATA, END_STREAM, 5, b"bar"));
+    let facts = client.answer(5);
+    assert!(facts.is_ok());
+    assert_eq!(String::from_utf8_lossy(&facts.body), "HTTP/2.0 POST a=1; b=2 6");
+    // HTTP/1.1 is spoken on the same socket.
+    assert_eq!(server.get("/a.txt").text(), "a file");
+}
+
+#[test]
+fn many_streams_are_answered_at_once() {
+    let server = site(json!({}));
+    let mut client = Http2::connect(server.address, &[]);
+    let streams: Vec<u32> = (0..50).map(|n| 2 * n + 1).collect();
+    for stream in &streams {
+        client.get(*stream, "/a.txt");
+    }
+    let mut ended = 0;
+    while ended < streams.len() {
+        let frame = client.frame().unwrap();
+        ended += usize::from(matches!(frame.kind, 0 | 1) && frame.flags & END_STREAM != 0);
+    }
+}
+
+#[test]
+fn early_hints_come_before_the_response() {
+    let server = site(json!({}));
+    let mut client = Http2::connect(server.address, &[]);
+    client.get(1, "/hints.php");
+    let answer = client.answer(1);
+    assert!(answer.is_ok() && answer.body == b"after");
+    assert_eq!(answer.heads.len(), 2, "{answer:?}");
+}
+
+#[test]
+fn a_body_that_is_too_long_is_refused() {
+    let server = site(json!({"max_body_size": 1000}));
+    let mut client = Http2::connect(server.address, &[]);
+    client.send(frame(kind::HEADERS, END_HEADERS, 1, &request("POST", "/facts.php", &[])));
+    client.send(frame(kind::DATA, END_STREAM, 1, &[b'x'; 2000]));
+    let answer = client.answer(1);
+    assert!(!answer.is_ok() && String::from_utf8_lossy(&answer.body).contains("413"), "{answer:?}");
+    client.get(3, "/a.txt");
+    assert!(client.answer(3).is_ok(), "the connection goes on");
+}
+
+#[test]
+fn hardening_39_rapid_reset_costs_no_more_work_than_streams_at_once() {
+    let server = site(json!({}));
+    let mut client = Http2::connect(server.address, &[]);
+    let head = request("GET", "/work.php", &[]);
+    let cancel = 8u32.to_be_bytes();
+    for number in 0..5000 {
+        let stream = 2 * number + 1;
+        let pair = [
+            frame(kind::HEADERS, END_STREAM | END_HEADERS, stream, &head),
+            frame(kind::RST_STREAM, 0, stream, &cancel),
+        ];
+        if !client.try_send(pair.concat()) {
+            break;
+        }
+    }
+    others_are_served(&server);
+    // The end may come as a reset, which takes the frames before it along.
+    assert!(client.end().is_none_or(|code| code == CALM));
+    std::thread::sleep(Duration::from_millis(500));
+    let work = server.data("work").len();
+    assert!(work <= 200, "{work} requests have reached a script");
+}
+
+#[test]
+fn hardening_39_resets_that_the_server_is_made_to_send_are_counted_too() {
+    let server = site(json!({}));
+    let head = request("GET", "/work.php", &[]);
+    let post = request("POST", "/work.php", &[("content-length", "1")]);
+    let zero = 0u32.to_be_bytes();
+    let most = 0x7fff_ffffu32.to_be_bytes();
+    // What makes a server reset a stream (CVE-2025-8671); some end the connection at once.
+    let provocations: [&dyn Fn(u32) -> Vec<Vec<u8>>; 6] = [
+        &|s| vec![frame(1, 5, s, &head), frame(kind::WINDOW_UPDATE, 0, s, &zero)],
+        &|s| {
+            vec![
+                frame(1, 5, s, &head),
+                frame(kind::WINDOW_UPDATE, 0, s, &most),
+                frame(kind::WINDOW_UPDATE, 0, s, &most),
+            ]
+        },
+        &|s| vec![frame(1, 5, s, &head), frame(kind::DATA, END_STREAM, s, b"x")],
+        &|s| vec![frame(1, 5, s, &head), frame(1, 5, s, &head)],
+        &|s| vec![frame(1, 5, s, &head), frame(kind::PRIORITY, 0, s, &[0; 4])],
+        &|s| vec![frame(1, 4, s, &post), frame(kind::DATA, END_STREAM, s, b"too long")],
+    ];
+    for (number, provocation) in provocations.iter().enumerate() {
+        let mut client = Http2::connect(server.address, &[]);
+        let ended = (0..3000).any(|n| !client.try_send(provocation(2 * n + 1).concat()));
+        others_are_served(&server);
+        assert!(ended || client.end().is_some_and(|code| code != 0), "primitive {number}");
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let work = server.data("work").len();
+    assert!(work <= 6 * 220, "{work} requests have reached a script");
+}
+
+#[test]
+fn hardening_40_a_head_that_never_ends_is_cut() {
+    let server = site(json!({}));
+    let grown = growth(&server, || {
+        let mut client = Http2::connect(server.address, &[]);
+        client.send(frame(kind::HEADERS, 0, 1, &request("GET", "/", &[])));
+        let mut field = vec![0, 1, b'x'];
+        put_length(&mut field, 16_000);
+        field.extend([b'v'; 16_000]);
+        let more = frame(kind::CONTINUATION, 0, 1, &field);
+        assert!((0..2000).any(|_| !client.try_send(&more)), "32 MB of fields were taken");
+    });
+    assert!(grown < MOST, "{grown} bytes");
+    others_are_served(&server);
+}
+
+#[test]
+fn hardening_40_floods_of_small_frames_cost_no_memory_and_keep_nobody_waiting() {
+    let server = site(json!({}));
+    let post = request("POST", "/facts.php", &[]);
+    let floods = [
+        ("PING", frame(kind::PING, 0, 0, &[7; 8])),
+        ("SETTINGS", frame(kind::SETTINGS, 0, 0, &[])),
+        ("PRIORITY", frame(kind::PRIORITY, 0, 3, &[0, 0, 0, 1, 5])),
+        ("empty DATA", frame(kind::DATA, 0, 1, &[])),
+        ("small DATA", frame(kind::DATA, 0, 1, b"x")),
+        ("WINDOW_UPDATE", frame(kind::WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1])),
+    ];
+    for (name, flood) in floods {
+        let grown = growth(&server, || {
+            let mut client = Http2::connect(server.address, &[]);
+            client.stream().set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+            client.send(frame(kind::HEADERS, END_HEADERS, 1, &post));
+            let many = flood.repeat(1000);
+            for _ in 0..100 {
+                if !client.try_send(&many) {
+                    break; // it has had enough, or takes no more as nobody reads its answers
+                }
+            }
+            others_are_served(&server);
+        });
+        assert!(grown < MOST, "{name}: {grown} bytes");
+    }
+}
+
+#[test]
+fn hardening_41_small_references_to_large_fields_are_counted_at_their_size() {
+    let server = site(json!({}));
+    let grown = growth(&server, || {
+        let mut client = Http2::connect(server.address, &[]);
+        // A field of 3,900 bytes goes into the table; one byte stands for it from then on.
+        let mut head = request("GET", "/a.txt", &[]);
+        head.extend([0x40, 1, b'x']);
+        put_length(&mut head, 3900);
+        head.extend([b'v'; 3900]);
+        client.send(frame(kind::HEADERS, END_STREAM | END_HEADERS, 1, &head));
+        assert!(client.answer(1).is_ok());
+        let mut bomb = request("GET", "/a.txt", &[]);
+        bomb.extend([0x80 | 62; 8000]);
+        for stream in 1..90 {
+            let stream = 2 * stream + 1;
+            if !client.try_send(frame(kind::HEADERS, END_STREAM | END_HEADERS, stream, &bomb)) {
+                break;
+            }
+        }
+        others_are_served(&server);
+    });
+    assert!(grown < MOST, "{grown} bytes");
+}
+
+#[test]
+fn hardening_41_a_cookie_in_a_thousand_crumbs_is_refused() {
+    let server = site(json!({}));
+    let grown = growth(&server, || {
+        let mut client = Http2::connect(server.address, &[]);
+        let mut head = request("GET", "/facts.php", &[]);
+        head.extend([0x40 | 32, 1, b'c']); // indexed from now on
+        head.extend([0x80 | 62; 8000]);
+        for stream in 0..90 {
+            let stream = 2 * stream + 1;
+            if !client.try_send(frame(kind::HEADERS, END_STREAM | END_HEADERS, stream, &head)) {
+                break;
+            }
+        }
+        assert!(!client.answer(1).is_ok());
+    });
+    assert!(grown < MOST, "{grown} bytes");
+}
+
+#[test]
+fn hardening_41_streams_whose_windows_stay_shut_cost_little_and_end() {
+    let server = site(json!({"send_timeout": 1}));
+    let grown = growth(&server, || {
+        // SETTINGS_INITIAL_WINDOW_SIZE: 0
+        let mut client = Http2::connect(server.address, &[(4, 0)]);
+        for stream in 0..100 {
+            client.get(2 * stream + 1, "/large.bin");
+        }
+        let begun = Instant::now();
+        let mut resets = 0;
+        while resets < 100 {
+            let Some(frame) = client.frame() else { break };
+            resets += usize::from(matches!(frame.kind, kind::RST_STREAM));
+            if frame.kind == kind::GOAWAY {
+                break;
+            }
+        }
+        assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    });
+    assert!(grown < MOST, "{grown} bytes");
+}
+
+#[test]
+fn hardening_41_a_client_that_reads_nothing_is_left() {
+    let server = site(json!({"send_timeout": 1}));
+    let grown = growth(&server, || {
+        // Windows of 1 GiB for streams and connection.
+        let mut client = Http2::connect(server.address, &[(4, 1 << 30)]);
+        client.send(frame(kind::WINDOW_UPDATE, 0, 0, &(1u32 << 30).to_be_bytes()));
+        for stream in 0..100 {
+            client.get(2 * stream + 1, "/large.bin");
+        }
+        std::thread::sleep(Duration::from_secs(4));
+        let mut taken = 0;
+        while let Some(frame) = client.frame() {
+            taken += frame.payload.len();
+        }
+        assert!(taken < 100 << 20, "the server has waited for a client that took nothing");
+    });
+    assert!(grown < MOST, "{grown} bytes");
+}
+
+#[test]
+fn hardening_42_requests_that_http_1_could_read_otherwise_are_stream_errors() {
+    let server = site(json!({}));
+    for fields in [
+        &[("transfer-encoding", "chunked")][..],
+        &[("connection", "close")],
+        &[("x-a", "b\r\nx-b: c")],
+        &[("x\r\ny", "b")],
+        &[("content-length", "3"), ("content-length", "3")],
+        &[("content-length", "3")],
+        &[("host", "other")],
+    ] {
+        let mut client = Http2::connect(server.address, &[]);
+        let head = request("POST", "/facts.php", fields);
+        client.send(frame(kind::HEADERS, END_STREAM | END_HEADERS, 1, &head));
+        assert!(!client.answer(1).is_ok(), "{fields:?}");
+    }
+    let mut client = Http2::connect(server.address, &[]);
+    client.send(frame(kind::HEADERS, 5, 1, &request("GET", "/a.txt HTTP/1.1\r\nx: y", &[])));
+    assert!(!client.answer(1).is_ok());
+}

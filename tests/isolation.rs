@@ -1,0 +1,395 @@
+//! What an application's processes see of the machine, and what they may do to it.
+
+mod harness;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use harness::{Server, Site, eventually, processes};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// Most of it takes root. As another user these tests have nothing to test.
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Tells what a script sees.
+const SEES: &str = "
+    $lines = fn($file) => explode(\"\\n\", trim((string) @file_get_contents($file)));
+    preg_match('/^Cap(?:Eff|Prm|Bnd).*/m', (string) @file_get_contents('/proc/self/status'), $caps);
+    echo json_encode([
+        'pid' => getmypid(), 'uid' => posix_getuid(), 'gid' => posix_getgid(),
+        'groups' => posix_getgroups(), 'cwd' => getcwd(), 'root' => @scandir('/'),
+        'uid_map' => preg_split('/\\s+/', $lines('/proc/self/uid_map')[0], -1, PREG_SPLIT_NO_EMPTY),
+        'net' => count($lines('/proc/net/dev')) - 2,
+        'cgroup' => $lines('/proc/self/cgroup'),
+        'status' => (string) @file_get_contents('/proc/self/status'),
+        'namespaces' => array_map(
+            fn($name) => @readlink(\"/proc/self/ns/$name\"),
+            array_combine($n = ['user', 'pid', 'net', 'mnt', 'uts', 'cgroup'], $n)),
+        'loaded' => get_loaded_extensions(),
+    ]);";
+
+fn isolated(isolation: Value) -> Server {
+    Site::script("a.php", SEES)
+        .with(json!({"applications": {"site": {"isolation": isolation}}}))
+        .serve()
+}
+
+/// What a server says that cannot start this application.
+fn refused(site: Site, application: Value) -> String {
+    let site = site.with(json!({"applications": {"site": application}}));
+    let output = site.command(&harness::free_address().to_string()).output().unwrap();
+    assert!(!output.status.success());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn sees(server: &Server) -> Value {
+    let response = server.get("/a.php");
+    assert_eq!(response.status, 200, "{response:?} {}", server.log());
+    serde_json::from_str(&response.text()).unwrap_or_else(|_| panic!("{response:?}"))
+}
+
+fn own_namespace(name: &str) -> Value {
+    json!(fs::read_link(format!("/proc/self/ns/{name}")).unwrap())
+}
+
+#[test]
+fn without_a_word_all_namespaces_are_the_servers() {
+    let seen = sees(&isolated(json!({})));
+    for name in ["user", "pid", "net", "mnt", "uts", "cgroup"] {
+        assert_eq!(seen["namespaces"][name], own_namespace(name), "{name}");
+    }
+}
+
+#[test]
+fn each_namespace_can_be_the_applications_own() {
+    if !is_root() {
+        return;
+    }
+    let names = [
+        ("credential", "user"),
+        ("network", "net"),
+        ("mount", "mnt"),
+        ("uname", "uts"),
+        ("cgroup", "cgroup"),
+    ];
+    for (key, name) in names {
+        let server = isolated(json!({"namespaces": {key: true}}));
+        let seen = sees(&server);
+        for (_, other) in names {
+            let differs = seen["namespaces"][other] != own_namespace(other);
+            assert_eq!(differs, other == name, "{key}: {other} {seen}");
+        }
+        let title = format!("/proc/{}/cmdline", server.workers()[0]);
+        let title = fs::read(title).unwrap();
+        assert!(title.starts_with(b"howdah: \"site\" application"), "the titles remain");
+    }
+}
+
+#[test]
+fn a_network_of_its_own_has_no_way_out_and_a_user_of_its_own_is_mapped() {
+    if !is_root() {
+        return;
+    }
+    let all = json!({"credential": true, "pid": true, "network": true, "mount": true,
+        "uname": true, "cgroup": true});
+    let seen = sees(&isolated(json!({"namespaces": all})));
+    assert_eq!(seen["net"], json!(1), "the loopback device alone");
+    let uid = seen["uid"].to_string();
+    assert_eq!(seen["uid_map"], json!([uid, uid, "1"]), "nobody but itself, and not root");
+    assert_eq!(seen["cgroup"].as_array().unwrap().last(), Some(&json!("0::/")));
+}
+
+#[test]
+fn ids_are_mapped_as_the_document_says() {
+    if !is_root() {
+        return;
+    }
+    let server = isolated(json!({
+        "namespaces": {"credential": true},
+        "uidmap": [{"container": 0, "host": 100_000, "size": 1000}],
+        "gidmap": [{"container": 0, "host": 200_000, "size": 1000}],
+    }));
+    let seen = sees(&server);
+    let (uid, gid) = (seen["uid"].as_u64().unwrap(), seen["gid"].as_u64().unwrap());
+    let status = fs::read_to_string(format!("/proc/{}/status", server.workers()[0])).unwrap();
+    let outside = |name: &str, first: u64| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        assert_eq!(line.split_whitespace().nth(1), Some(first.to_string().as_str()), "{line}");
+    };
+    outside("Uid:", 100_000 + uid);
+    outside("Gid:", 200_000 + gid);
+}
+
+#[test]
+fn processes_of_its_own_begin_with_the_prototype_and_end_with_it() {
+    if !is_root() {
+        return;
+    }
+    let server =
+        Site::script("a.php", "echo getmypid(); exec('setsid sleep 300 > /dev/null 2>&1 &');")
+            .with(json!({"applications": {"site": {"isolation": {"namespaces": {"pid": true}}}}}))
+            .workers(1)
+            .serve();
+    let inside: u32 = server.get("/a.php").text().parse().unwrap();
+    assert!(inside < 100, "{inside}");
+    let worker = server.workers()[0];
+    assert_ne!(worker, inside);
+    // The log names processes as the system does.
+    processes::signal(worker, Signal::KILL);
+    server.wait_for_log(&format!("worker {worker} "));
+    let prototype = server.prototype();
+    let all = processes::descendants(prototype);
+    assert!(all.iter().any(|process| process.title.contains("sleep")), "{all:?}");
+    processes::signal(prototype, Signal::KILL);
+    eventually("all have gone", || {
+        all.iter().all(|process| !processes::is_alive(process.pid)).then_some(())
+    });
+    eventually("it serves again", || (server.get("/a.php").status == 200).then_some(()));
+}
+
+/// A root for an application, with a script.
+fn rootfs(code: &str) -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::Builder::new().prefix("howdah-rootfs-").tempdir().unwrap();
+    harness::open_to_all(directory.path(), 0o755);
+    let app = directory.path().join("srv/app");
+    fs::create_dir_all(&app).unwrap();
+    fs::write(app.join("index.php"), format!("<?php {code}")).unwrap();
+    let path = directory.path().to_owned();
+    (directory, path)
+}
+
+fn serve_in(root: &Path, isolation: Value) -> Server {
+    let mut isolation = isolation;
+    isolation["rootfs"] = json!(root);
+    let application = json!({
+        "isolation": isolation, "root": "/srv/app", "working_directory": "/srv",
+        "environment": {"TMPDIR": "/tmp"},
+    });
+    Site::new()
+        .with(json!({
+            "routes": [{"action": {"pass": "applications/site"}}],
+            "applications": {"site": application},
+        }))
+        .serve()
+}
+
+fn seen_in(server: &Server) -> Value {
+    let response = server.get("/");
+    assert_eq!(response.status, 200, "{response:?} {}", server.log());
+    serde_json::from_str(&response.text()).unwrap_or_else(|_| panic!("{response:?}"))
+}
+
+#[test]
+fn an_empty_directory_can_be_the_root_of_an_application() {
+    if !is_root() {
+        return;
+    }
+    let (_directory, root) = rootfs(SEES);
+    let server = serve_in(&root, json!({}));
+    let seen = seen_in(&server);
+    let names: Vec<_> = seen["root"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    for name in ["srv", "proc", "tmp", "usr", "etc"] {
+        assert!(names.contains(&name), "{name} {names:?}");
+    }
+    for name in ["home", "root", "var", "bin", "boot", "sys", "dev"] {
+        assert!(!names.contains(&name), "{name} {names:?}");
+    }
+    assert_eq!(seen["cwd"], "/srv/app");
+    // What PHP has outside it has inside: extensions, their libraries, and php.ini.
+    let outside = sees(&Site::script("a.php", SEES).serve());
+    assert_eq!(seen["loaded"], outside["loaded"]);
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(root.to_str().unwrap()), "nobody else sees the mounts: {mounts}");
+    drop(server);
+    // It can be used again, with what the first use has left in it.
+    assert_eq!(seen_in(&serve_in(&root, json!({})))["cwd"], "/srv/app");
+}
+
+#[test]
+fn scripts_that_a_share_finds_are_run_where_the_application_sees_them() {
+    if !is_root() {
+        return;
+    }
+    let (_directory, root) = rootfs("");
+    let app = root.join("srv/app");
+    fs::write(app.join("b.php"), "<?php echo __FILE__, $_SERVER['DOCUMENT_ROOT'];").unwrap();
+    fs::write(app.join("c.txt"), "static").unwrap();
+    let server = Site::new()
+        .with(json!({
+            "routes": [{"action": {
+                "share": format!("{}$uri", app.display()), "scripts": "applications/site",
+            }}],
+            "applications": {"site": {"root": "/srv/app", "isolation": {"rootfs": root}}},
+        }))
+        .serve();
+    assert_eq!(server.get("/b.php").text(), "/srv/app/b.php/srv/app");
+    assert_eq!(server.get("/c.txt").text(), "static");
+}
+
+#[test]
+fn what_is_mounted_in_a_root_can_be_chosen() {
+    if !is_root() {
+        return;
+    }
+    let code = "echo json_encode([@scandir('/proc'), @file_put_contents('/tmp/x', 'x'),
+        @file_put_contents('/usr/lib/x', 'x'), @scandir('/tmp')]);";
+    let (_directory, root) = rootfs(code);
+    fs::create_dir(root.join("tmp")).unwrap();
+    harness::open_to_all(&root.join("tmp"), 0o777);
+    let seen = seen_in(&serve_in(&root, json!({"automount": {"procfs": false, "tmpfs": false}})));
+    assert_eq!((&seen[0], &seen[2]), (&json!(false), &json!(false)));
+    assert!(root.join("tmp/x").exists(), "the root's own directory");
+    let seen = seen_in(&serve_in(&root, json!({})));
+    assert_eq!(seen[1], json!(1), "a temporary directory");
+    assert_eq!(seen[2], json!(false), "libraries are for reading");
+    assert_eq!(seen[3], json!([".", "..", "x"]), "and nobody else's");
+    let said = refused(
+        Site::new(),
+        json!({"root": "/srv/app",
+            "isolation": {"rootfs": root, "automount": {"language_deps": false}}}),
+    );
+    assert!(said.contains("it cannot be started: No such file"), "no PHP in it then: {said}");
+}
+
+#[test]
+fn a_root_with_namespaces_shows_only_the_applications_processes() {
+    if !is_root() {
+        return;
+    }
+    let code = "echo json_encode(array_values(array_filter(scandir('/proc'), 'is_numeric')));";
+    let (_directory, root) = rootfs(code);
+    let namespaces = json!({"credential": true, "pid": true, "mount": true});
+    let seen = seen_in(&serve_in(&root, json!({"namespaces": namespaces})));
+    assert!(seen.as_array().unwrap().len() <= 4, "{seen}");
+    let seen = seen_in(&serve_in(&root, json!({})));
+    let own = std::process::id().to_string();
+    assert!(
+        !seen.as_array().unwrap().contains(&json!(own)),
+        "others' processes are hidden: {seen}"
+    );
+}
+
+#[test]
+fn a_script_cannot_leave_its_root() {
+    if !is_root() {
+        return;
+    }
+    let code = "$up = str_repeat('../', 40);
+        symlink('/../../../../etc/shadow', '/tmp/link');
+        echo json_encode([
+            scandir(\"/srv/app/$up\") == scandir('/'),
+            @file_exists(\"$up/etc/shadow\"), @file_exists('/tmp/link'),
+            @file_exists('/proc/1/root/etc/shadow'), @file_exists('/proc/self/root/etc/shadow'),
+            @chroot('/tmp'),
+        ]);";
+    let (_directory, root) = rootfs(&code.replace("@chroot('/tmp'),", ""));
+    let seen = seen_in(&serve_in(&root, json!({})));
+    assert_eq!(seen, json!([true, false, false, false, false]));
+}
+
+#[test]
+fn a_process_is_put_into_its_control_group_which_goes_with_it() {
+    let Some(base) = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
+        .map(PathBuf::from)
+        .into_iter()
+        .find(|base| base.join("cgroup.controllers").exists())
+    else {
+        return;
+    };
+    let name = format!("howdah-test-{}", std::process::id());
+    if fs::create_dir(base.join(&name)).is_err() {
+        return;
+    }
+    fs::remove_dir(base.join(&name)).unwrap();
+    let server = isolated(json!({"cgroup": {"path": format!("/{name}/site")}}));
+    let seen = sees(&server);
+    let expected = json!(format!("0::/{name}/site"));
+    assert_eq!(seen["cgroup"].as_array().unwrap().last(), Some(&expected));
+    assert!(base.join(&name).exists());
+    drop(server);
+    assert!(!base.join(&name).exists(), "it was made for the application");
+}
+
+#[test]
+fn limits_of_the_system_hold_for_workers() {
+    let code = "echo json_encode(posix_getrlimit());";
+    let rlimits = json!({"nofile": 200, "core": 0, "nproc": 300, "as": 4_000_000_000_u64, "stack": "unlimited"});
+    let server = Site::script("a.php", code)
+        .with(json!({"applications": {"site": {"limits": {"rlimits": rlimits}}}}));
+    let server = if is_root() { server.serve() } else { return };
+    let limits: Value = serde_json::from_str(&server.get("/a.php").text()).unwrap();
+    for (name, value) in [
+        ("openfiles", json!(200)),
+        ("core", json!(0)),
+        ("maxproc", json!(300)),
+        ("totalmem", json!(4_000_000_000_u64)),
+        ("stack", json!("unlimited")),
+    ] {
+        assert_eq!(limits[format!("soft {name}")], value, "{name}: {limits}");
+        assert_eq!(limits[format!("hard {name}")], value, "{name}: {limits}");
+    }
+}
+
+#[test]
+fn an_application_that_cannot_be_isolated_says_why() {
+    if !is_root() {
+        return;
+    }
+    for (isolation, reason) in [
+        (json!({"rootfs": "/no/such/root"}), "rootfs /no/such/root: cannot be used"),
+        (
+            json!({"uidmap": [{"container": 0, "host": 1, "size": 1}]}),
+            "isolation/uidmap needs the namespace",
+        ),
+        (
+            json!({"namespaces": {"credential": true}, "uidmap": [{"container": 0, "host": 1, "size": 1}]}),
+            "isolation/uidmap has no place for the id",
+        ),
+    ] {
+        let said = refused(Site::script("a.php", SEES), json!({"isolation": isolation}));
+        assert!(said.contains(reason), "{said}");
+    }
+}
+
+#[test]
+fn hardening_50_an_isolated_worker_has_no_capability_in_its_namespace_either() {
+    if !is_root() {
+        return;
+    }
+    for isolation in [
+        json!({"namespaces": {"credential": true, "mount": true, "pid": true, "network": true}}),
+        json!({"namespaces": {"credential": true},
+            "uidmap": [{"container": 0, "host": 100_000, "size": 1000}],
+            "gidmap": [{"container": 0, "host": 100_000, "size": 1000}]}),
+    ] {
+        let seen = sees(&isolated(isolation));
+        let status = seen["status"].as_str().unwrap();
+        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+            assert!(status.contains(&format!("{set}:\t0000000000000000")), "{status}");
+        }
+        assert!(status.contains("NoNewPrivs:\t1"), "{status}");
+    }
+}
+
+#[test]
+fn programs_may_have_more_rights_only_where_the_document_says_so() {
+    if !is_root() {
+        return;
+    }
+    // The effect of a set-user-ID program, as of the sendmail of Postfix.
+    let id = fs::canonicalize("/usr/bin/id").unwrap();
+    let site = Site::script("a.php", "echo exec(getenv('DATA') . '/id -u');");
+    let copy = site.data().join("id");
+    fs::copy(id, &copy).unwrap();
+    harness::open_to_all(&copy, 0o4755);
+    let server = site.with(json!({"applications": {"site": {}}})).serve();
+    let without = server.get("/a.php").text();
+    assert_ne!(without, "0");
+    let (_, site) = server.end(Signal::TERM);
+    let server =
+        site.with(json!({"applications": {"site": {"isolation": {"new_privs": true}}}})).serve();
+    assert_eq!(server.get("/a.php").text(), "0");
+}

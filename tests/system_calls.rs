@@ -1,0 +1,140 @@
+//! System calls per request, as strace counts them: a slow-down that shows without a stopwatch.
+//!
+//! A bound that has become too high is lowered; raising one needs a reason.
+
+mod harness;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
+
+use harness::client::Client;
+use harness::{Server, Site};
+use rustix::process::{Pid, Signal, kill_process};
+
+const REQUESTS: usize = 100;
+
+/// What happens once a second or once a connection (timers, a look at the file) is no request's.
+const ONCE: usize = 15;
+
+/// strace over all threads of one process.
+struct Trace {
+    strace: Child,
+    stderr: BufReader<ChildStderr>,
+    lines: String,
+}
+
+impl Trace {
+    /// Begins to count; `None` if this machine does not let one process trace another.
+    fn begin(pid: u32) -> Option<Trace> {
+        let mut command = Command::new("strace");
+        command.args(["-f", "-c", "-U", "calls,name", "-p", &pid.to_string()]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut strace = command.spawn().expect("strace is installed (`make test-setup`)");
+        let mut stderr = BufReader::new(strace.stderr.take().expect("it is piped"));
+        let mut lines = String::new();
+        stderr.read_line(&mut lines).unwrap();
+        if lines.contains("attached") {
+            return Some(Trace { strace, stderr, lines });
+        }
+        strace.wait().unwrap();
+        eprintln!("nothing is counted, as processes cannot be traced here: {lines}");
+        None
+    }
+
+    /// Ends it; how often each call was made.
+    fn end(mut self) -> BTreeMap<String, usize> {
+        let pid = Pid::from_child(&self.strace);
+        kill_process(pid, Signal::INT).unwrap();
+        self.lines.clear();
+        while self.stderr.read_line(&mut self.lines).unwrap() > 0 {}
+        self.strace.wait().unwrap();
+        let rows = self.lines.lines().filter_map(|line| line.trim().split_once(' '));
+        rows.filter_map(|(calls, name)| Some((name.trim().to_owned(), calls.parse().ok()?)))
+            .filter(|(name, _)| name != "total")
+            .collect()
+    }
+}
+
+/// Serves a file and a script that both caches have taken.
+fn warm_server() -> Server {
+    let site = Site::new()
+        .file("small.txt", "Hello, world!")
+        .file("hello.php", "<?php echo 'Hello, world!';")
+        .workers(1);
+    // OPcache does not keep what was changed within two seconds.
+    let past = SystemTime::now() - Duration::from_secs(3600);
+    for name in ["small.txt", "hello.php"] {
+        let file = File::options().write(true).open(site.root().join(name)).unwrap();
+        file.set_modified(past).unwrap();
+    }
+    let server = site.serve();
+    server.workers();
+    let mut client = server.connect();
+    for _ in 0..8 {
+        one_by_one(&mut client, "/small.txt", 1);
+        one_by_one(&mut client, "/hello.php", 1);
+        // Nor does the router what was changed a moment ago.
+        sleep(Duration::from_millis(300));
+    }
+    server
+}
+
+/// Requests that find everybody asleep, which is the dearest that they can be.
+fn one_by_one(client: &mut Client, target: &str, count: usize) {
+    for _ in 0..count {
+        let response = client.get(target);
+        assert_eq!((response.status, response.text().as_str()), (200, "Hello, world!"));
+        sleep(Duration::from_millis(2));
+    }
+}
+
+/// Calls of a process while a client makes its requests; `None` if they cannot be counted.
+fn count(server: &Server, pid: u32, target: &str) -> Option<BTreeMap<String, usize>> {
+    let mut client = server.connect();
+    one_by_one(&mut client, target, 2);
+    let trace = Trace::begin(pid)?;
+    // Threads attach one after the other.
+    sleep(Duration::from_millis(300));
+    one_by_one(&mut client, target, REQUESTS);
+    Some(trace.end())
+}
+
+fn assert_at_most(calls: &BTreeMap<String, usize>, each: usize) {
+    let total: usize = calls.values().sum();
+    assert!(total >= REQUESTS, "nothing was counted: {calls:?}");
+    assert!(
+        total <= each * REQUESTS + ONCE,
+        "{total} system calls for {REQUESTS} requests, at most {each} each: {calls:?}"
+    );
+}
+
+#[test]
+fn a_small_file_on_a_kept_connection_takes_three_calls() {
+    let server = warm_server();
+    let Some(calls) = count(&server, server.router(), "/small.txt") else { return };
+    // epoll_wait, recvfrom, sendto.
+    assert_at_most(&calls, 3);
+}
+
+#[test]
+fn a_script_takes_five_calls_of_a_router_that_sleeps() {
+    let server = warm_server();
+    let Some(calls) = count(&server, server.router(), "/hello.php") else { return };
+    // epoll_wait, recvfrom, futex to wake the worker; epoll_wait, sendto.
+    assert_at_most(&calls, 5);
+}
+
+#[test]
+fn a_script_takes_twelve_calls_of_a_worker_that_sleeps() {
+    let server = warm_server();
+    let worker = server.workers()[0];
+    let Some(calls) = count(&server, worker, "/hello.php") else { return };
+    // To sleep, to wake the router, and for the processor time: futex, write, clock_gettime.
+    // For the script: newfstatat, chdir, fchdir. PHP's time limit: setitimer twice, rt_sigaction,
+    // rt_sigprocmask. OPcache's lock: fcntl twice.
+    assert_at_most(&calls, 12);
+}
