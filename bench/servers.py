@@ -1,0 +1,450 @@
+"""Howdah and its peers, each started with the same work to do and tuned as its own manual advises.
+
+Equal for all: one thread or process for connections per processor, the same number of PHP processes
+from the start on, the same php.ini, no access log, kept connections without a limit of requests.
+Apache's prefork and FPM behind kept connections bind each connection to a process: where the load is
+not an overload, they get as many processes as there are connections.
+"""
+
+import json
+import socket
+import subprocess
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+
+import machine
+from processes import Process, Unusable, answers, free_port, memory, processor_time, title, tree
+
+MODULES = Path("/usr/lib/apache2/modules")
+FPM = Path("/usr/sbin/php-fpm8.2")
+
+
+@dataclass
+class Place:
+    """Where a server finds what it needs."""
+
+    directory: Path
+    root: Path
+    ini: Path
+    setup: object
+    programs: dict
+
+
+class Server:
+    """A server that runs, all its processes included."""
+
+    # How the titles of the processes begin that talk to clients; nothing where these run PHP as well.
+    front = ""
+    packages = ()
+
+    def __init__(self, name, place):
+        self.name, self.place = name, place
+        self.port = free_port()
+        self.directory = place.directory / name
+        self.directory.mkdir(mode=0o755)
+        self.processes = []
+        try:
+            self.start()
+            self.processes[-1].wait_for(lambda: answers(self.port), f"answer on port {self.port}")
+        except BaseException:
+            self.stop()
+            raise
+
+    def run(self, name, command, environment=None):
+        """Starts one of the server's programs."""
+        process = Process(name, command, self.directory / f"{name}.log", environment)
+        self.processes.append(process)
+        return process
+
+    def write(self, name, text):
+        """A file of the server's own."""
+        path = self.directory / name
+        path.write_text(text)
+        return path
+
+    def pids(self):
+        """All its processes."""
+        return [pid for process in self.processes for pid in tree(process.child.pid)]
+
+    def front_pids(self):
+        """Those that talk to clients."""
+        return [pid for pid in self.pids() if title(pid).startswith(self.front)] if self.front else []
+
+    def cpu(self):
+        """Seconds of processor time used so far."""
+        return processor_time(self.pids())
+
+    def memory(self):
+        """Bytes of all processes, and of those that talk to clients."""
+        return memory(self.pids()), memory(self.front_pids())
+
+    def alive(self):
+        """Whether everything still runs."""
+        return all(process.alive() for process in self.processes)
+
+    def stop(self):
+        """Ends it."""
+        for process in reversed(self.processes):
+            process.stop()
+
+    def children(self, connections=None):
+        """PHP processes where a connection holds one."""
+        bound = self.place.setup.bound if connections is None else connections
+        return max(self.place.setup.workers, bound + 8 if bound else 0)
+
+
+class Howdah(Server):
+    """Howdah with a document that has one share and one application."""
+
+    front = "howdah: router"
+    packages = machine.HOWDAH
+    pool = None
+
+    def start(self):
+        share = {"share": f"{self.place.root}$uri", "index": ["index.php", "index.html"], "scripts": "applications/site"}
+        application = {"type": "php", "root": str(self.place.root), "options": {"file": str(self.place.ini)}}
+        processes = self.pool or self.place.setup.workers
+        if processes != "default":
+            application["processes"] = processes
+        if self.place.setup.wordpress:
+            application["targets"] = {"direct": {"root": application["root"]},
+                                      "front": {"root": application.pop("root"), "script": "index.php"}}
+            share.update(scripts="applications/site/direct", fallback={"pass": "applications/site/front"})
+        document = {
+            "listeners": {f"127.0.0.1:{self.port}": {"pass": "routes"}},
+            "routes": [{"action": share}],
+            "applications": {"site": application},
+            "settings": {"listen_threads": machine.processors()},
+        }
+        user = machine.plain_user()
+        self.run("howdah", [self.place.programs["howdah"], "serve", "--config",
+                            self.write("howdah.json", json.dumps(document, indent=4)),
+                            "--control", f"unix:{self.directory}/control",
+                            *(["--user", user, "--group", user] if user else [])])
+
+
+FPM_POOL = """[global]
+daemonize = no
+error_log = {directory}/fpm-error.log
+log_level = error
+[site]
+listen = {listen}
+{backlog}
+{user}
+{pool}
+pm.max_requests = 0
+catch_workers_output = no
+"""
+
+FPM_STATIC = "pm = static\npm.max_children = {children}"
+
+
+def start_fpm(server, listen, children, backlog=None, pool=None):
+    """PHP-FPM for a server; none of its processes answers HTTP."""
+    user = machine.plain_user()
+    who = f"user = {user}\ngroup = {user}\n" if user else ""
+    if user and listen.startswith("/"):
+        who += f"listen.owner = {user}\nlisten.group = {user}"
+    text = FPM_POOL.format(directory=server.directory, listen=listen, user=who,
+                           backlog=f"listen.backlog = {backlog}" if backlog else "",
+                           pool=pool or FPM_STATIC.format(children=children))
+    process = server.run("php-fpm", [FPM, "-F", "-y", server.write("fpm.conf", text), "-c", server.place.ini])
+    if listen.startswith("/"):
+        process.wait_for(Path(listen).exists, "socket")
+    else:
+        host, port = listen.split(":")
+
+        def accepts():
+            with socket.socket() as probe:
+                return probe.connect_ex((host, int(port))) == 0
+        process.wait_for(accepts, "listener")
+
+
+NGINX_CONFIGURATION = """daemon off;
+{user}
+worker_processes {processors};
+worker_rlimit_nofile 65536;
+pid {directory}/nginx.pid;
+error_log {directory}/error.log crit;
+events {{ worker_connections 4096; }}
+http {{
+    include /etc/nginx/mime.types;
+    default_type application/octet-stream;
+    access_log off;
+    sendfile on;
+    tcp_nopush on;
+    tcp_nodelay on;
+    open_file_cache max=10000 inactive=60s;
+    keepalive_requests 1000000000;
+    keepalive_timeout 180s;
+    client_body_temp_path {directory}/body;
+    proxy_temp_path {directory}/proxy;
+    fastcgi_temp_path {directory}/fastcgi;
+    uwsgi_temp_path {directory}/uwsgi;
+    scgi_temp_path {directory}/scgi;
+    upstream php {{
+        server {upstream};
+        {keep}
+    }}
+    server {{
+        listen 127.0.0.1:{port} backlog=4096;
+        server_name 127.0.0.1;
+        root {root};
+        index index.php index.html;
+        {fallback}
+        location ~ \\.php$ {{
+            include /etc/nginx/fastcgi_params;
+            fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+            fastcgi_pass php;
+            # Enough for phpinfo(), so that no answer goes through a file.
+            fastcgi_buffers 64 8k;
+            fastcgi_read_timeout 120s;
+            {kept}
+        }}
+    }}
+}}
+"""
+
+
+class Nginx(Server):
+    """nginx in front of PHP-FPM."""
+
+    front = "nginx: worker"
+    packages = ("nginx", "php8.2-fpm", "php8.2-opcache")
+    socket = "unix"
+    keep = False
+    backlog = None
+    pool = None
+
+    def start(self):
+        if self.socket == "unix":
+            listen = f"{self.directory}/fpm.sock"
+            upstream = f"unix:{listen}"
+        else:
+            listen = upstream = f"127.0.0.1:{free_port()}"
+        start_fpm(self, listen, self.children() if self.keep else self.place.setup.workers, self.backlog, self.pool)
+        user = machine.plain_user()
+        wordpress = self.place.setup.wordpress
+        text = NGINX_CONFIGURATION.format(
+            user=f"user {user};" if user else "", processors=machine.processors(), directory=self.directory,
+            port=self.port, root=self.place.root, upstream=upstream,
+            keep=f"keepalive {max(self.place.setup.bound, 1)};" if self.keep else "",
+            kept="fastcgi_keep_conn on;" if self.keep else "",
+            fallback="location / { try_files $uri $uri/ /index.php?$args; }" if wordpress else "")
+        self.run("nginx", ["/usr/sbin/nginx", "-e", self.directory / "error.log", "-c", self.write("nginx.conf", text)])
+
+
+class NginxKept(Nginx):
+    """nginx that keeps its connections to PHP-FPM, over TCP."""
+
+    socket, keep = "tcp", True
+
+
+class NginxTcp(Nginx):
+    """nginx that connects to PHP-FPM over TCP for each request."""
+
+    socket = "tcp"
+
+
+class NginxBacklog(Nginx):
+    """nginx and PHP-FPM with the backlog that its sample configuration and old kernels have."""
+
+    backlog = 511
+
+
+APACHE_CONFIGURATION = """ServerName 127.0.0.1
+Listen 127.0.0.1:{port}
+ListenBacklog 4096
+PidFile {directory}/apache.pid
+Mutex file:{directory} default
+DefaultRuntimeDir {directory}
+ErrorLog {directory}/error.log
+LogLevel crit
+{user}
+LoadModule mpm_prefork_module {modules}/mod_mpm_prefork.so
+LoadModule authz_core_module {modules}/mod_authz_core.so
+LoadModule dir_module {modules}/mod_dir.so
+LoadModule mime_module {modules}/mod_mime.so
+LoadModule php_module {modules}/libphp8.2.so
+TypesConfig /etc/mime.types
+DirectoryIndex index.php index.html
+StartServers {children}
+MinSpareServers {children}
+MaxSpareServers {children}
+ServerLimit {children}
+MaxRequestWorkers {children}
+MaxConnectionsPerChild 0
+KeepAlive {keep}
+MaxKeepAliveRequests 0
+KeepAliveTimeout 60
+EnableSendfile On
+PHPIniDir {ini}
+<FilesMatch "\\.php$">
+    SetHandler application/x-httpd-php
+</FilesMatch>
+DocumentRoot {root}
+<Directory {root}>
+    Options FollowSymLinks
+    AllowOverride None
+    Require all granted
+    {fallback}
+</Directory>
+"""
+
+
+class Apache(Server):
+    """Apache prefork with mod_php."""
+
+    packages = ("apache2", "libapache2-mod-php8.2", "media-types", "php8.2-opcache")
+
+    def start(self):
+        user = machine.plain_user()
+        text = APACHE_CONFIGURATION.format(
+            port=self.port, directory=self.directory, modules=MODULES, children=self.children(),
+            # With as many processes as clients a connection may stay; otherwise it would lock others out.
+            keep="On" if self.place.setup.bound else "Off", ini=self.place.ini.parent, root=self.place.root,
+            user=f"User {user}\nGroup {user}" if user else "",
+            fallback="FallbackResource /index.php" if self.place.setup.wordpress else "")
+        self.run("apache", ["/usr/sbin/apache2", "-f", self.write("apache.conf", text), "-DFOREGROUND"])
+
+
+LIGHTTPD_CONFIGURATION = """server.document-root = "{root}"
+server.bind = "127.0.0.1"
+server.port = {port}
+{user}
+server.errorlog = "{directory}/error.log"
+server.upload-dirs = ( "{directory}" )
+server.max-worker = {processors}
+server.max-connections = 8192
+server.max-fds = 65536
+server.listen-backlog = 4096
+server.max-keep-alive-requests = 65535
+server.max-keep-alive-idle = 180
+server.modules = ( "mod_fastcgi", "mod_rewrite" )
+index-file.names = ( "index.php", "index.html" )
+mimetype.assign = ( ".txt" => "text/plain", ".html" => "text/html", ".css" => "text/css", ".js" => "text/javascript",
+    ".jpg" => "image/jpeg", ".png" => "image/png", "" => "application/octet-stream" )
+fastcgi.server = ( ".php" => (( "socket" => "{directory}/fpm.sock", "broken-scriptfilename" => "enable" )) )
+{fallback}
+"""
+
+
+class Lighttpd(Server):
+    """lighttpd in front of PHP-FPM over a unix socket."""
+
+    front = "/usr/sbin/lighttpd"
+    packages = ("lighttpd", "php8.2-fpm", "php8.2-opcache")
+
+    def start(self):
+        start_fpm(self, f"{self.directory}/fpm.sock", self.place.setup.workers)
+        user = machine.plain_user()
+        fallback = 'url.rewrite-if-not-file = ( "^/[^?]*(\\?.*)?$" => "/index.php$1" )'
+        text = LIGHTTPD_CONFIGURATION.format(
+            root=self.place.root, port=self.port, directory=self.directory, processors=machine.processors(),
+            user=f'server.username = "{user}"\nserver.groupname = "{user}"' if user else "",
+            fallback=fallback if self.place.setup.wordpress else "")
+        if user:
+            subprocess.run(["chown", user, self.directory], check=True)
+        self.run("lighttpd", ["/usr/sbin/lighttpd", "-D", "-f", self.write("lighttpd.conf", text)])
+
+
+class Unit(Server):
+    """NGINX Unit; `unitd` and, beside it or below, its PHP module."""
+
+    front = "unit: router"
+
+    def start(self):
+        program = Path(self.place.programs["unit"])
+        found = [path.parent for base in (program.parent, program.parent.parent)
+                 for path in sorted(base.glob("**/*php*.unit.so"))]
+        if not found:
+            raise Unusable(f"There is no *php*.unit.so near {program}; build Unit's PHP module there.")
+        state = self.directory / "state"
+        state.mkdir()
+        control = self.directory / "control"
+        user = machine.plain_user()
+        process = self.run("unit", [
+            program, "--no-daemon", "--control", f"unix:{control}", "--statedir", state, "--modulesdir", found[0],
+            "--tmpdir", self.directory, "--pid", self.directory / "pid", "--log", self.directory / "unit.log",
+            *(["--user", user, "--group", user] if user else [])])
+        process.wait_for(control.exists, "control socket")
+        self.configure(control)
+
+    def configure(self, control):
+        """Puts the document, in the form that Unit understands."""
+        root = str(self.place.root)
+        application = {"type": "php", "processes": self.place.setup.workers, "options": {"file": str(self.place.ini)},
+                       "targets": {"direct": {"root": root}}}
+        share = {"share": f"{root}$uri"}
+        php = ["*.php", "*.php/*"]
+        if self.place.setup.wordpress:
+            # Unit looks for this script at once.
+            application["targets"]["front"] = {"root": root, "script": "index.php"}
+            share["fallback"] = {"pass": "applications/site/front"}
+            php += ["/wp-admin/"]
+        document = json.dumps({
+            "listeners": {f"127.0.0.1:{self.port}": {"pass": "routes"}},
+            "routes": [{"match": {"uri": php}, "action": {"pass": "applications/site/direct"}}, {"action": share}],
+            "applications": {"site": application},
+            "settings": {"listen_threads": machine.processors()},
+        })
+        connection = HTTPConnection("localhost", timeout=30)
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.connect(str(control))
+        connection.request("PUT", "/config", document)
+        response = connection.getresponse()
+        said = response.read().decode(errors="replace")
+        connection.close()
+        if response.status != 200:
+            raise Unusable(f"Unit refuses its configuration: {said}")
+
+
+FRANKENPHP_CONFIGURATION = """{{
+    admin off
+    auto_https off
+    frankenphp {{
+        num_threads {workers}
+    }}
+}}
+http://127.0.0.1:{port} {{
+    bind 127.0.0.1
+    root * {root}
+    php_server
+}}
+"""
+
+
+class FrankenPhp(Server):
+    """FrankenPHP in its classic mode: one thread for each PHP process of the others."""
+
+    def start(self):
+        text = FRANKENPHP_CONFIGURATION.format(workers=self.place.setup.workers, port=self.port, root=self.place.root)
+        self.run("frankenphp", [self.place.programs["frankenphp"], "run", "--config", self.write("Caddyfile", text),
+                                "--adapter", "caddyfile"],
+                 {"PHPRC": str(self.place.ini.parent), "XDG_DATA_HOME": str(self.directory),
+                  "XDG_CONFIG_HOME": str(self.directory), "GOMAXPROCS": str(machine.processors())})
+
+
+KINDS = {
+    "howdah": (Howdah, "Howdah"),
+    "howdah-again": (Howdah, "Howdah, again"),
+    "nginx-unix": (Nginx, "nginx + FPM, unix socket"),
+    "nginx-unix-511": (NginxBacklog, "nginx + FPM, backlog 511"),
+    "nginx-tcp": (NginxTcp, "nginx + FPM, TCP"),
+    "nginx-kept": (NginxKept, "nginx + FPM, TCP kept alive"),
+    "apache": (Apache, "Apache + mod_php"),
+    "lighttpd": (Lighttpd, "lighttpd + FPM"),
+    "unit": (Unit, "NGINX Unit"),
+    "frankenphp": (FrankenPhp, "FrankenPHP"),
+}
+
+
+def start(name, place):
+    """Starts one server by its name."""
+    return KINDS[name][0](name, place)
+
+
+def title_of(name):
+    """How a server is called in the report."""
+    return KINDS[name][1]

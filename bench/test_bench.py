@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+"""Tests of what needs no server: reading what clients print, figures, tables, plots."""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from xml.etree import ElementTree
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import clients  # noqa: E402 - they sit beside this file
+import figures  # noqa: E402
+import plot  # noqa: E402
+import processes  # noqa: E402
+import report  # noqa: E402
+import rounds  # noqa: E402
+import tables  # noqa: E402
+import workloads  # noqa: E402
+
+WRK = """Running 1s test @ http://127.0.0.1:18999/none
+  2 threads and 4 connections
+  Thread Stats   Avg      Stdev     Max   +/- Stdev
+    Latency     6.75ms   11.77ms  72.30ms   87.62%
+    Req/Sec     0.90k   497.19     1.59k    65.00%
+  Latency Distribution
+     50%  650.00us
+     75%    6.41ms
+     90%   22.57ms
+     99%    1.25s 
+  1810 requests in 1.02s, 0.90MB read
+  Socket errors: connect 1, read 2, write 3, timeout 4
+  Non-2xx or 3xx responses: 7
+Requests/sec:   1782.40
+Transfer/sec:      0.88MB
+"""
+
+AB = """Concurrency Level:      4
+Time taken for tests:   0.038 seconds
+Complete requests:      50
+Failed requests:        9
+   (Connect: 1, Receive: 2, Length: 4, Exceptions: 2)
+Non-2xx responses:      5
+Total transferred:      9950 bytes
+Requests per second:    1316.52 [#/sec] (mean)
+"""
+
+H2LOAD = """starting benchmark...
+Application protocol: http/1.1
+
+finished in 33.14ms, 603.46 req/s, 87.69KB/s
+requests: 20 total, 20 started, 18 done, 15 succeeded, 5 failed, 2 errored, 0 timeout
+status codes: 15 2xx, 0 3xx, 0 4xx, 1 5xx
+traffic: 2.91KB (2976) total, 2.87KB (2940) headers (space savings 0.00%), 260B (260) data
+"""
+
+SIEGE = """** SIEGE 4.0.7
+{	"transactions":			         493,
+	"availability":			      100.00,
+	"elapsed_time":			        0.49,
+	"transaction_rate":		     1006.12,
+	"successful_transactions":	         110,
+	"failed_transactions":		           3
+}
+"""
+
+SS = """0      0          127.0.0.1:40001   127.0.0.1:8080 cubic wscale:7,7 bytes_sent:80 bytes_acked:81 bytes_received:0
+0      0          127.0.0.1:40002   127.0.0.1:8080 cubic bytes_received:4096 segs_out:10
+0      0          127.0.0.1:40003   127.0.0.1:8080 cubic wscale:7,7
+"""
+
+
+def result(requests=1000, seconds=1.0, cpu=0.1, others=0.0, **more):
+    """One measurement."""
+    return {**clients.outcome(requests, seconds, 0.001, 0.002), "cpu": cpu, "starved": 0, "cpu_others": others, **more}
+
+
+class Reading(unittest.TestCase):
+    def test_wrk_says_how_many_how_fast_and_what_went_wrong(self):
+        found = clients.read_wrk(WRK)
+        self.assertEqual(found, {"requests": 1810, "seconds": 1.02, "p50": 0.00065, "p99": 1.25,
+                                 "non_2xx": 7, "errors": 6, "timeouts": 4})
+
+    def test_wrk_without_trouble_has_none(self):
+        text = "\n".join(line for line in WRK.splitlines() if "errors" not in line and "Non-2xx" not in line)
+        found = clients.read_wrk(text)
+        self.assertEqual((found["non_2xx"], found["errors"], found["timeouts"]), (0, 0, 0))
+
+    def test_a_client_that_cannot_connect_is_no_result(self):
+        for read in (clients.read_wrk, clients.read_ab, clients.read_h2load, clients.read_siege):
+            with self.assertRaises(clients.Unreadable):
+                read("unable to connect to 127.0.0.1:18998 Connection refused\n")
+
+    def test_ab_does_not_call_another_length_an_error(self):
+        found = clients.read_ab(AB)
+        self.assertEqual((found["requests"], found["seconds"], found["errors"], found["non_2xx"]), (50, 0.038, 5, 5))
+        self.assertIsNone(found["p50"])
+
+    def test_ab_has_its_percentiles_in_a_file(self):
+        with tempfile.TemporaryDirectory() as name:
+            path = Path(name) / "ab.csv"
+            path.write_text("Percentage served,Time in ms\n0,0.100\n50,0.512\n99,2.000\n")
+            found = clients.read_ab(AB, Path(name))
+            self.assertEqual((found["p50"], found["p99"]), (0.000512, 0.002))
+            self.assertFalse(path.exists(), "the next measurement must not find it")
+
+    def test_h2load_tells_bad_answers_from_missing_ones(self):
+        found = clients.read_h2load(H2LOAD)
+        self.assertEqual((found["requests"], found["non_2xx"], found["errors"]), (16, 1, 4))
+        self.assertAlmostEqual(found["seconds"], 0.03314)
+
+    def test_siege_ends_with_json(self):
+        found = clients.read_siege(SIEGE)
+        self.assertEqual((found["requests"], found["seconds"], found["errors"]), (493, 0.49, 3))
+
+    def test_times_have_units(self):
+        self.assertEqual([clients.time_of(text) for text in ("2.00m", "1.10ms", "3.00s", "7us")], [120, 0.0011, 3, 7e-6])
+        with self.assertRaises(clients.Unreadable):
+            clients.time_of("nan")
+
+    def test_a_connection_that_receives_nothing_between_two_looks_is_starved(self):
+        before = clients.received(SS)
+        self.assertEqual(before, {"127.0.0.1:40001": 0, "127.0.0.1:40002": 4096, "127.0.0.1:40003": 0})
+        self.assertEqual(clients.starved(before, clients.received(SS.replace("received:4096", "received:9000"))), 2)
+        self.assertEqual(clients.starved({}, before), 0, "one that is new has had no time yet")
+
+    def test_others_are_everything_but_idle_and_interrupts(self):
+        text = "cpu  100 20 30 4000 50 6 7 8 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n"
+        self.assertAlmostEqual(processes.busy_time(text), 158 / processes.TICKS)
+
+
+class Figures(unittest.TestCase):
+    def test_a_ratio_is_taken_within_a_round(self):
+        slow_and_fast = [{"a": result(100), "b": result(50)}, {"a": result(1000), "b": result(500)}, {"a": result(600), "b": result(300)}]
+        self.assertEqual(figures.ratio(slow_and_fast, "a", "b"), 2.0)
+        self.assertIsNone(figures.ratio(slow_and_fast, "a", "c"))
+
+    def test_bad_answers_do_not_count_as_work(self):
+        failing = result(1000, non_2xx=900)
+        self.assertEqual(figures.good_rate(failing), 100)
+        self.assertAlmostEqual(figures.cpu_per_request(failing), 0.001)
+        self.assertIsNone(figures.cpu_per_request(result(10, non_2xx=10)))
+
+    def test_the_spread_is_that_of_a_server_to_its_twin(self):
+        found = figures.spread([{"a": result(100), "t": result(90)}, {"a": result(100), "t": result(120)}], "a", "t")
+        self.assertEqual(found, (0.9, 1.2))
+        self.assertIsNone(figures.spread([{"a": result()}], "a", "t"))
+
+    def test_disturbed_rounds_are_discarded_while_there_are_calm_ones(self):
+        calm, loud, louder = {"a": result()}, {"a": result(others=0.5)}, {"a": result(others=0.9)}
+        self.assertEqual(figures.pick([loud, calm, calm], 2, 2), ([calm, calm], 1, 0))
+        self.assertEqual(figures.pick([louder, calm, loud], 2, 2), ([calm, loud], 1, 1))
+
+    def test_a_tenth_of_all_processors_is_the_bound(self):
+        self.assertFalse(figures.disturbed(result(others=0.19), 2))
+        self.assertTrue(figures.disturbed(result(others=0.21), 2))
+
+    def test_a_summary_has_medians_sums_and_the_most_starved(self):
+        one = figures.summary([{"a": result(n, starved=s)} for n, s in ((100, 0), (300, 7), (200, 0))], "a")
+        self.assertEqual((one["rate"], one["requests"], one["starved"], one["lowest"], one["highest"]), (200, 600, 7, 100, 300))
+        self.assertIsNone(figures.summary([], "a"))
+
+
+class Choosing(unittest.TestCase):
+    def test_names_of_workloads_are_unique(self):
+        names = [one.id for one in workloads.all_workloads()]
+        self.assertEqual(len(names), len(set(names)))
+
+    def test_aims_are_about_workloads_that_are_measured(self):
+        known = {one.id: one for one in workloads.all_workloads()}
+        for aim in workloads.AIMS:
+            self.assertTrue(set(aim.peers) & set(known[aim.workload].servers), aim)
+
+    def test_patterns_choose_workloads_groups_and_others(self):
+        found, others = workloads.chosen(["php-13*", "crowd", "memory"], False, workloads.all_workloads())
+        self.assertEqual([one.id for one in found], ["php-13", "php-13-new", "php-13-c1", "crowd-wait", "crowd-hello", "crowd-page"])
+        self.assertEqual(others, ["memory"])
+
+    def test_addresses_of_the_server_itself_do_not_make_pages_differ(self):
+        self.assertEqual(rounds.plain(b"http://127.0.0.1:8080/a http:\\/\\/127.0.0.1:8080 127.0.0.1%3A8080", 8080),
+                         b"http://host/a http:\\/\\/host host")
+
+
+class Writing(unittest.TestCase):
+    def test_a_table_survives_bars_in_its_cells(self):
+        text = tables.markdown(["a", "b"], [["x|y", 1]])
+        self.assertEqual(text, "| a | b |\n| --- | ---: |\n| x\\|y | 1 |\n")
+        self.assertIn("<td>x|y</td>", tables.html(text, {}))
+
+    def test_figures_are_written_for_readers(self):
+        self.assertEqual([tables.count(None), tables.count(65635.4), tables.micro(4.52e-6), tables.milli(0.0123), tables.times(1.3149)],
+                         ["–", "65,635", "4.5", "12.3", "1.31 ×"])
+
+    def test_html_escapes_what_was_measured(self):
+        self.assertIn("&lt;script&gt;", tables.html("a <script> b\n", {}))
+
+    def test_numbers_on_axes_are_round(self):
+        self.assertEqual([plot.ceiling(value) for value in (0, 0.9, 13, 96, 2100)], [1.0, 1.0, 15, 100, 2500])
+        self.assertEqual([plot.short(value) for value in (0, 1.234, 950, 65635, 1234567)], ["0", "1.23", "950", "66 k", "1.23 M"])
+
+    def test_every_server_has_a_colour_and_a_shape_of_its_own(self):
+        looks = list(plot.LOOKS.values())
+        self.assertEqual(len({colour for colour, _ in looks}), len(looks))
+        self.assertEqual(len({shape for _, shape in looks}), len(looks))
+        self.assertEqual(set(plot.LOOKS), set(report.servers.KINDS))
+
+    def test_a_whole_report_is_made_of_valid_pictures_and_tables(self):
+        names = ("howdah", "howdah-again", "nginx-unix", "unit")
+        measured = [{name: result(1000 + 100 * at) for at, name in enumerate(names)} for _ in range(3)]
+        found = [{"id": one.id, "group": one.group, "title": one.title, "client": one.client, "connections": one.connections,
+                  "workers": one.setup.workers, "ideal": one.ideal, "rounds": measured, "discarded": 1, "doubtful": 1,
+                  "failures": {"apache": "no"}} for one in workloads.all_workloads()]
+        one = {"idle": (2**20, 2**19), "load": (2**21, 2**20), "after": (2**21, 0), "connection": 900.0, "connections": 5000}
+        pool = {"pool": "Howdah, 8", "result": result(), "before": (2**20, 8), "load": (2**20, 8), "after": (2**20, 8)}
+        text, pictures = report.make({
+            "machine": {"processors": "2"}, "versions": {"howdah": "howdah 1"}, "started": "today", "options": {"rounds": 3, "seconds": 1},
+            "workloads": found, "memory": {"howdah": one, "apache": {**one, "connection": None}}, "pools": [pool]})
+        for name, picture in pictures.items():
+            ElementTree.fromstring(picture)
+            self.assertIn(f"](benchmarks/{name})", text)
+        self.assertIn("| 13-byte file, keep-alive | 1.10–1.10 | 0.83 × | 0.77 × |", text)
+        self.assertIn("Not measured: Apache + mod_php.", text)
+        page = tables.page("Report", f"# Report\n\n{text}", pictures)
+        self.assertEqual(page.count("<svg"), len(pictures))
+
+    def test_nothing_measured_is_no_picture_that_cannot_be_drawn(self):
+        ElementTree.fromstring(plot.lines("nothing", [1, 2], {"howdah": ("Howdah", {})}, "unit", "x", True))
+
+
+if __name__ == "__main__":
+    unittest.main()

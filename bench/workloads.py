@@ -1,0 +1,168 @@
+"""What is measured: which request, by which client, over how many connections, against which servers."""
+
+import fnmatch
+from dataclasses import dataclass
+
+SWEEP = (1, 20, 50, 64, 100, 200, 400, 1000)
+FILE_SERVERS = ("howdah", "howdah-again", "nginx-unix", "apache", "lighttpd", "unit", "frankenphp")
+PHP_SERVERS = ("howdah", "howdah-again", "nginx-unix", "nginx-kept", "apache", "lighttpd", "unit", "frankenphp")
+CROWD_SERVERS = ("howdah", "howdah-again", "nginx-unix", "nginx-unix-511", "nginx-tcp", "apache", "lighttpd", "unit",
+                 "frankenphp")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How the servers of some workloads are started."""
+
+    name: str
+    # PHP processes of every server.
+    workers: int
+    # Connections for which servers that bind one to a process have processes enough; 0 if they get
+    # no more than the others.
+    bound: int
+    # Needs MariaDB and an installed WordPress.
+    wordpress: bool = False
+
+
+MAIN = Setup("main", 8, 64)
+CROWD = Setup("crowd", 4, 0)
+WORDPRESS = Setup("wordpress", 8, 64, wordpress=True)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One row of the report."""
+
+    id: str
+    group: str
+    title: str
+    path: str
+    setup: Setup = MAIN
+    client: str = "wrk"
+    connections: int = 64
+    keep_alive: bool = True
+    servers: tuple = PHP_SERVERS
+    # For clients that end after a number of requests.
+    requests: int = 0
+    # Seconds that these would take if nothing but the scripts took time.
+    ideal: float = 0.0
+    # So many times the usual length, where an answer may take its time.
+    stretch: int = 1
+    # All addresses, for clients that take several.
+    paths: tuple = ()
+    # Whether every answer has the same bytes on every server.
+    same: bool = True
+    # Part of `--quick`.
+    quick: bool = False
+
+
+def files():
+    """Files of three sizes, on connections that stay and with a new one for each request."""
+    sizes = (("13", "13-byte file", "/small.txt"), ("100k", "100 KB file", "/medium.bin"), ("1m", "1 MB file", "/large.bin"))
+    for name, title, path in sizes:
+        yield Workload(f"file-{name}", "files", f"{title}, keep-alive", path, servers=FILE_SERVERS, quick=True)
+        yield Workload(f"file-{name}-new", "files", f"{title}, new connection each", path, keep_alive=False,
+                       servers=FILE_SERVERS)
+    for name, title, path in sizes:
+        for kept in (True, False):
+            how = "keep-alive" if kept else "new connection each"
+            yield Workload(f"ab-{name}{'' if kept else '-new'}", "ab", f"{title}, {how}", path, client="ab",
+                           keep_alive=kept, servers=FILE_SERVERS)
+
+
+def php():
+    """Scripts from trivial to busy."""
+    yield Workload("php-13", "php", "13 bytes from PHP", "/hello.php", quick=True)
+    yield Workload("php-13-new", "php", "13 bytes from PHP, new connection each", "/hello.php", keep_alive=False)
+    yield Workload("php-13-c1", "php", "13 bytes from PHP, 1 connection", "/hello.php", connections=1)
+    yield Workload("phpinfo", "php", "phpinfo()", "/info.php", same=False)
+    yield Workload("page", "php", "CPU-bound page", "/page.php", quick=True)
+    yield Workload("wait", "php", "script that waits 10 ms", "/wait10.php")
+
+
+def sweep():
+    """From one connection to a thousand. Servers that bind connections to processes have 72."""
+    for name, title, path, servers in (("file", "13-byte file", "/small.txt", FILE_SERVERS),
+                                       ("php", "13 bytes from PHP", "/hello.php", PHP_SERVERS)):
+        for connections in SWEEP:
+            yield Workload(f"sweep-{name}-{connections}", f"sweep-{name}", f"{title}, {connections} connections", path,
+                           connections=connections, servers=servers)
+
+
+def crowd():
+    """A thousand connections and 4 PHP processes."""
+    yield Workload("crowd-wait", "crowd", "script that waits 5 ms, 4,000 requests", "/wait5.php", CROWD, "h2load", 1000,
+                   servers=CROWD_SERVERS, requests=4000, ideal=5.0)
+    yield Workload("crowd-hello", "crowd", "13 bytes from PHP", "/hello.php", CROWD, connections=1000, servers=CROWD_SERVERS,
+                   stretch=2)
+    yield Workload("crowd-page", "crowd", "CPU-bound page", "/page.php", CROWD, connections=1000, servers=CROWD_SERVERS,
+                   stretch=3)
+
+
+def wordpress(addresses):
+    """WordPress's front page, and a walk through the site in random order."""
+    yield Workload("wordpress-front", "wordpress", "WordPress, front page", "/", WORDPRESS, connections=50)
+    yield Workload("wordpress-siege", "wordpress", "WordPress, siege -c50 -i -b over a list", "/", WORDPRESS, "siege", 50,
+                   keep_alive=False, paths=tuple(addresses))
+
+
+def all_workloads(addresses=("/",)):
+    """Everything, in the order of the report."""
+    return [*files(), *php(), *crowd(), *wordpress(addresses), *sweep()]
+
+
+# What is not a row of requests, but can be chosen like one.
+OTHERS = ("memory", "pools")
+
+
+def chosen(patterns, quick, workloads):
+    """The workloads to run, and which of the others."""
+    if patterns:
+        found = [one for one in workloads if any(matches(one, pattern) for pattern in patterns)]
+        others = [name for name in OTHERS if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+    elif quick:
+        found, others = [one for one in workloads if one.quick], ["memory"]
+    else:
+        found, others = list(workloads), list(OTHERS)
+    return found, others
+
+
+def matches(workload, pattern):
+    """Whether a pattern means a workload, by its name or its group's."""
+    return fnmatch.fnmatchcase(workload.id, pattern) or fnmatch.fnmatchcase(workload.group, pattern)
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A ratio of Howdah's figure to that of the best of some peers, and the bound that it should keep."""
+
+    workload: str
+    metric: str
+    peers: tuple
+    bound: float
+    text: str
+
+
+NGINX = ("nginx-unix",)
+UNIT = ("unit",)
+EVERY = ("nginx-unix", "nginx-kept", "apache", "lighttpd", "unit", "frankenphp")
+
+# For rates the bound is the least, for costs and times the most.
+AIMS = (
+    Aim("file-13", "rate", NGINX, 1.3, "1.3 × nginx"),
+    Aim("file-13", "rate", UNIT, 1.1, "1.1 × Unit"),
+    Aim("file-13", "cpu", NGINX, 0.75, "0.75 × nginx's processor time a request"),
+    Aim("file-13-new", "rate", ("nginx-unix", "unit"), 1.0, "the best of nginx and Unit"),
+    Aim("file-100k", "rate", NGINX, 1.3, "1.3 × nginx"),
+    Aim("file-1m", "rate", ("nginx-unix", "apache", "unit"), 1.0, "the best of nginx, Apache and Unit"),
+    Aim("php-13", "rate", NGINX, 2.5, "2.5 × nginx + PHP-FPM"),
+    Aim("php-13", "rate", UNIT, 1.5, "1.5 × Unit"),
+    Aim("php-13", "rate", ("apache",), 1.35, "1.35 × mod_php"),
+    Aim("php-13-c1", "rate", ("apache", "unit", "nginx-kept"), 1.0, "the best of mod_php, Unit and kept-alive FPM"),
+    Aim("crowd-hello", "cpu", ("nginx-unix", "unit"), 1.0, "the least processor time a request of nginx + PHP-FPM and Unit"),
+    Aim("phpinfo", "rate", NGINX, 1.35, "1.35 × nginx + PHP-FPM"),
+    Aim("phpinfo", "rate", UNIT, 1.0, "Unit"),
+    Aim("page", "rate", EVERY, 1.0, "every peer"),
+    Aim("wordpress-front", "rate", EVERY, 1.0, "every peer"),
+    Aim("wordpress-front", "p99", NGINX, 1.0, "nginx + PHP-FPM's p99"),
+)
