@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use howdah_config::{
-    Address, AddressPattern, ErrorKind, Part, Pattern, Subject, Target, Template, Variable, parse,
+    Address, AddressPattern, Captures, ErrorKind, Group, Groups, Landmarks, Part, Pattern,
+    Patterns, SslVariable, Subject, Target, Template, Variable, parse,
 };
 use serde_json::Value;
 
@@ -120,6 +121,16 @@ pub fn pattern(input: &[u8]) {
     let negative = Pattern::parse(&format!("!{text}"), subject).expect("as without the mark");
     assert!(negative.is_negative() && !pattern.is_negative());
     assert_eq!(pattern.matches(bytes), !negative.matches(bytes));
+    let mut patterns = Patterns::default();
+    patterns.push(pattern.clone());
+    if let (true, Some(landmarks)) = (patterns.matches(bytes), patterns.landmarks()) {
+        let has = |text: &[u8]| match &landmarks {
+            Landmarks::Whole(_) => bytes == text,
+            Landmarks::Start(_) => bytes.starts_with(text),
+            Landmarks::End(_) => bytes.ends_with(text),
+        };
+        assert!(landmarks.texts().any(has), "{landmarks:?}");
+    }
     if text.starts_with('~') {
         return;
     }
@@ -197,11 +208,47 @@ pub fn template(input: &[u8]) {
     assert!(expanded.len() <= written.len());
 }
 
+/// First line: an expression; second: a template; the rest: a path. What a template makes of the
+/// groups is a part of the path, and a group that the template may not name has found nothing.
+pub fn captures(input: &[u8]) {
+    let (expression, rest) = split(input);
+    let (template, path) = split(rest);
+    let (Ok(expression), Ok(template)) = (str::from_utf8(expression), str::from_utf8(template))
+    else {
+        return;
+    };
+    let Ok(pattern) = Pattern::parse(&format!("~{expression}"), Subject::Uri) else { return };
+    let mut patterns = Patterns::default();
+    patterns.push(pattern);
+    let groups = Groups::new(Some(&patterns), None);
+    let captures = Captures::of(Some((&patterns, path)), None);
+    let found = |group: &Group| captures.get(group).unwrap_or_default();
+    for number in 1..=9 {
+        let text = found(&Group::Number(number));
+        assert!(usize::from(number) <= groups.count() || text.is_empty());
+        assert!(text.is_empty() || path.windows(text.len()).any(|window| window == text));
+        let named = Template::parse_with(&format!("${number}"), &groups);
+        assert_eq!(named.is_ok(), usize::from(number) <= groups.count());
+    }
+    if !patterns.matches(path) {
+        assert_eq!(captures, Captures::default());
+    }
+    let Ok(template) = Template::parse_with(template, &groups) else { return };
+    let mut out = Vec::new();
+    template.expand(&mut out, |variable, out| match variable {
+        Variable::Capture(group) => out.extend_from_slice(found(group)),
+        _ => out.push(b'v'),
+    });
+    assert!(out.len() <= template.parts().len() * (path.len() + input.len() + 1));
+}
+
 fn name(variable: &Variable) -> String {
     let field = |prefix: &str, name: &str| format!("{prefix}{}", name.replace('-', "_"));
     match variable {
         Variable::Argument(name) => format!("arg_{name}"),
         Variable::BodyBytesSent => "body_bytes_sent".to_owned(),
+        Variable::Capture(Group::Number(number)) => number.to_string(),
+        Variable::Capture(Group::Name(name)) => name.clone(),
         Variable::Cookie(name) => format!("cookie_{name}"),
         Variable::Header(name) => field("header_", name),
         Variable::Host => "host".to_owned(),
@@ -212,6 +259,22 @@ fn name(variable: &Variable) -> String {
         Variable::RequestTime => "request_time".to_owned(),
         Variable::RequestUri => "request_uri".to_owned(),
         Variable::ResponseHeader(name) => field("response_header_", name),
+        Variable::Scheme => "scheme".to_owned(),
+        Variable::Ssl(ssl) => format!(
+            "ssl_{}",
+            match ssl {
+                SslVariable::Cipher => "cipher",
+                SslVariable::ClientEscapedCert => "client_escaped_cert",
+                SslVariable::ClientFingerprint => "client_fingerprint",
+                SslVariable::ClientIssuer => "client_i_dn",
+                SslVariable::ClientSerial => "client_serial",
+                SslVariable::ClientSubject => "client_s_dn",
+                SslVariable::ClientVerify => "client_verify",
+                SslVariable::Protocol => "protocol",
+                SslVariable::ServerName => "server_name",
+                SslVariable::SessionReused => "session_reused",
+            }
+        ),
         Variable::Status => "status".to_owned(),
         Variable::TimeLocal => "time_local".to_owned(),
         Variable::Uri => "uri".to_owned(),

@@ -139,7 +139,7 @@ async fn feed(client: DuplexStream, input: &[u8], piece: usize) -> Vec<u8> {
 
 async fn ours(input: &[u8], piece: usize) -> Noted {
     let (client, server) = tokio::io::duplex(1 << 16);
-    let info = Arc::new(ConnectionInfo { peer: None, local: None, tls: false });
+    let info = Arc::new(ConnectionInfo::default());
     let recorder = Recorder::default();
     let drain = Drain::new().connection();
     let serving = serve(Pipe(server), info, &recorder, drain);

@@ -4,8 +4,7 @@ use std::net::IpAddr;
 
 use howdah_config::{json, parse};
 use howdah_control::{
-    Change, Command, Reply, Store, Transport, describe_bundle, guard, list_certificates, print,
-    translate,
+    Bundle, Change, Command, Reply, Store, Transport, guard, list_certificates, print, translate,
 };
 use serde_json::{Map, Value};
 
@@ -117,12 +116,13 @@ pub fn fields(input: &[u8]) {
 
 /// A certificate bundle is refused with a reason or described by what can be shown.
 pub fn bundle(input: &[u8]) {
-    match describe_bundle(input) {
-        Ok(description) => {
+    match Bundle::read(input.to_vec()) {
+        Ok(bundle) => {
+            let description = bundle.description();
             assert!(description["chain"].as_array().is_some_and(|chain| !chain.is_empty()));
             assert!(description["key"].is_string());
-            let text = print(&description);
-            assert_eq!(json::parse(text.as_bytes()), Ok(description));
+            let text = print(description);
+            assert_eq!(json::parse(text.as_bytes()), Ok(description.clone()));
         }
         Err(refusal) => assert_eq!(reply(&refusal.into()), None),
     }

@@ -6,11 +6,14 @@ use howdah_server::http1::target::{Path, Target};
 use howdah_server::limits::Limits;
 use howdah_server::message::Version;
 
-/// A head is read alike however it was cut, says what its bytes say, reads back, and is one for
-/// httparse too, the parser under hyper.
+/// A head is read alike however it was cut, says what its bytes say, reads back, and, if it was
+/// read strictly, is one for httparse too, the parser under hyper. What is taken strictly is
+/// taken leniently, as the same; what is taken leniently is written on as what a strict reader
+/// takes.
 pub fn head(input: &[u8]) {
     let all = Limits { discard_unsafe_fields: false, ..Limits::default() };
-    for limits in [&all, &Limits::default()] {
+    let lenient = Limits { strict: false, ..all.clone() };
+    for limits in [&all, &Limits::default(), &lenient] {
         let parsed = parse_head(input, limits);
         cut(input, limits, &parsed);
         let Parse::Complete(head, end) = parsed else { continue };
@@ -18,6 +21,10 @@ pub fn head(input: &[u8]) {
         read_back(&head, limits);
         if std::ptr::eq(limits, &all) {
             agrees_with_httparse(input, &head, end);
+            let Parse::Complete(again, _) = parse_head(input, &lenient) else {
+                panic!("strictly a head, leniently none");
+            };
+            assert_eq!(format!("{again:?}"), format!("{head:?}"));
         }
     }
 }
@@ -44,7 +51,9 @@ fn sound(head: &Head, limits: &Limits) {
     assert!(!head.target.iter().any(|byte| *byte <= b' ' || *byte == 0x7f));
     let (_, query) = cut_target(&head.target);
     assert_eq!(&head.query[..], query.unwrap_or_default());
-    assert!(head.host.iter().all(|byte| byte.is_ascii_graphic() && !byte.is_ascii_uppercase()));
+    let beyond = |byte: &u8| !limits.strict && *byte >= 0x80;
+    assert!(head.host.iter().all(|byte| byte.is_ascii_graphic() || beyond(byte)));
+    assert!(!head.host.iter().any(u8::is_ascii_uppercase));
     let mut hosts = 0;
     let mut framing = Vec::new();
     for (name, value) in head.fields.iter() {
@@ -57,7 +66,7 @@ fn sound(head: &Head, limits: &Limits) {
             framing.push((name.len() == 17, value));
         }
     }
-    assert!(hosts <= 1 && (hosts == 1 || head.version == Version::Http10));
+    assert!(hosts <= 1 && (hosts == 1 || head.version == Version::Http10 || !limits.strict));
     match (head.body, &framing[..]) {
         (BodyLength::Known(0), []) => {}
         (BodyLength::Known(length), [(false, value)]) => {
@@ -87,8 +96,9 @@ fn read_back(head: &Head, limits: &Limits) {
         }
     }
     text.extend_from_slice(b"\r\n\r\n");
-    if text.len() > limits.max_head {
-        return; // the spaces that were added made it too long
+    let line = text.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    if text.len() > limits.max_head || line.len() >= limits.max_line {
+        return; // the spaces that were added or escaped made it too long
     }
     let Parse::Complete(again, end) = parse_head(&text, limits) else {
         panic!("{} does not read back", text.escape_ascii());
@@ -230,10 +240,17 @@ pub fn content_length(input: &[u8]) {
 }
 
 /// A host that is taken is one for hyper's crate of HTTP types too, holds nothing that is read in
-/// two ways, and is its own host.
+/// two ways, and is its own host. One that is taken only leniently cannot lead elsewhere.
 pub fn authority(input: &[u8]) {
-    let host = howdah_server::http1::authority::host;
-    let Some(range) = host(input) else { return };
+    let host = |input: &[u8]| howdah_server::http1::authority::host(input, true);
+    let lenient = howdah_server::http1::authority::host(input, false);
+    let Some(range) = host(input) else {
+        let found = lenient.map(|range| &input[range]).unwrap_or_default();
+        assert!(!found.iter().any(|byte| *byte <= b' ' || matches!(byte, b'/' | 0x7f)));
+        assert!(!matches!(found, b"." | b"..") && !found.windows(2).any(|pair| pair == b".."));
+        return;
+    };
+    assert_eq!(lenient, Some(range.clone()));
     let (found, rest) = input.split_at(range.end);
     assert_eq!(range.start, 0);
     let rest = rest.strip_prefix(b".").unwrap_or(rest);

@@ -31,6 +31,7 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("config_address", config::address),
     ("config_address_pattern", config::address_pattern),
+    ("config_captures", config::captures),
     ("config_document", config::document),
     ("config_json", config::json),
     ("config_pattern", config::pattern),
@@ -55,6 +56,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("php_script", php::script),
     ("proxy_response", proxy::response),
     ("sys_log", sys::log),
+    ("wire_fastcgi", wire::fastcgi),
     ("wire_frame", wire::frame),
     ("wire_hostile", wire::hostile),
     ("wire_messages", wire::messages),

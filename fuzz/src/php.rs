@@ -68,9 +68,11 @@ pub fn params(input: &[u8]) {
         version: head.version,
         host: head.host,
         fields: head.fields,
-        connection: Arc::new(ConnectionInfo { peer: None, local: None, tls: false }),
+        connection: Arc::new(ConnectionInfo::default()),
         user: None,
         id: 1,
+        error: None,
+        captures: Default::default(),
     };
     let names = names(&request, &script);
     let is_field = |name: &Vec<u8>| name.starts_with(b"HTTP_");
@@ -190,6 +192,7 @@ pub fn answer(input: &[u8]) {
             }
             Some(Kind::Descriptors) => assert_eq!(event, Event::SendDescriptors),
             Some(Kind::Informational) => assert_eq!(event, Event::None),
+            Some(Kind::Status) => assert_eq!(event, Event::SendStatus),
         }
     }
     take(&mut pending, &mut cx, &mut taken);

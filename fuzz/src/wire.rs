@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use howdah_wire::fastcgi::{Answer, Answers, Pairs, Part, Records, put_pair};
 use howdah_wire::frame::{Done, Head, Log};
 use howdah_wire::messages::{FromPrototype, FromSupervisor, ToPrototype, ToSupervisor, ToWorker};
 use howdah_wire::queue::{Claim, Owner, Producer, Work};
@@ -52,6 +53,56 @@ pub fn frame(input: &[u8]) {
             assert_eq!(encoded.len(), payload.len());
         }
     }
+}
+
+/// The first byte says how the rest is cut. Records and answers are the same whatever the cut, and
+/// names and values encode to what they were read from, if that was short.
+pub fn fastcgi(input: &[u8]) {
+    let Some((cut, bytes)) = input.split_first() else { return };
+    let whole = bytes.len().max(1);
+    let cut = usize::from(*cut).clamp(1, whole);
+    assert_eq!(records(bytes, cut), records(bytes, whole));
+    assert_eq!(answers(bytes, cut), answers(bytes, whole));
+    let pairs: Result<Vec<_>, _> = Pairs::new(bytes).collect();
+    if let Ok(pairs) = pairs {
+        let mut encoded = Vec::new();
+        pairs.iter().for_each(|(name, value)| put_pair(name, value, &mut encoded));
+        assert!(encoded.len() <= bytes.len());
+        assert!(Pairs::new(&encoded).eq(pairs.into_iter().map(Ok)));
+    }
+}
+
+/// What records say, up to the first that is none.
+fn records(bytes: &[u8], cut: usize) -> (Vec<u8>, bool) {
+    let (mut reader, mut said) = (Records::default(), Vec::new());
+    for mut input in bytes.chunks(cut) {
+        loop {
+            match reader.next(&mut input) {
+                Ok(Some((_, _, Part::Content(content)))) => said.extend_from_slice(content),
+                Ok(Some((_, _, Part::End(_)))) => said.push(b'.'),
+                Ok(None) => break,
+                Err(_) => return (said, false),
+            }
+        }
+    }
+    (said, true)
+}
+
+/// What answers say, up to the first that is none.
+fn answers(bytes: &[u8], cut: usize) -> (Vec<u8>, Vec<u8>, bool) {
+    let (mut reader, mut out, mut err) = (Answers::new(1), Vec::new(), Vec::new());
+    for mut input in bytes.chunks(cut) {
+        loop {
+            match reader.next(&mut input) {
+                Ok(Some(Answer::Stdout(bytes))) => out.extend_from_slice(bytes),
+                Ok(Some(Answer::Stderr(bytes))) => err.extend_from_slice(bytes),
+                Ok(Some(Answer::End(end))) => out.extend_from_slice(&end.status.to_be_bytes()),
+                Ok(None) => break,
+                Err(_) => return (out, err, false),
+            }
+        }
+    }
+    (out, err, true)
 }
 
 /// A request as a worker gets it: what is decoded encodes to what it was read from.
@@ -288,9 +339,9 @@ pub fn hostile(input: &[u8]) {
                 region.thread_wakes(slot);
             }
             13 => {
-                let sequence = region.going_to_sleep();
+                let sequence = region.going_to_sleep(me);
                 let _ = sequence;
-                region.awake();
+                region.awake(me);
             }
             14 => {
                 reader = Reader::default();
