@@ -13,6 +13,7 @@ pub mod fastcgi;
 pub mod http2;
 pub mod processes;
 pub mod programs;
+pub mod raw;
 pub mod tls;
 
 use std::fmt::Display;

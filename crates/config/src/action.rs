@@ -31,6 +31,11 @@ pub struct Action {
     pub security_headers: bool,
     /// Which other sites may read responses.
     pub cors: Option<Cors>,
+    /// Whether answers of other servers are taken as fast as they come; the server's own setting
+    /// if `None`.
+    pub buffering: Option<bool>,
+    /// Bytes that a request's body may have; what holds for all requests if `None`.
+    pub max_body_size: Option<u64>,
 }
 
 /// What takes a request.
@@ -105,9 +110,22 @@ impl Action {
             error_pages: object.read("error_pages", ErrorPage::read_all)?.unwrap_or_default(),
             cors: object.read("cors", Cors::read)?,
             security_headers: object.boolean("security_headers")?.unwrap_or(false),
+            buffering: object.boolean("buffering")?,
+            max_body_size: object.read("max_body_size", |node| node.size(0))?,
         };
         object.end()?;
         Ok(action)
+    }
+}
+
+impl Action {
+    /// The most that the action, or one that may come in its place, allows the body of a request.
+    pub fn most_body(&self) -> u64 {
+        let fallback = match &self.kind {
+            ActionKind::Share(share) => share.fallback.as_ref().map_or(0, Action::most_body),
+            _ => 0,
+        };
+        self.max_body_size.unwrap_or(0).max(fallback)
     }
 }
 

@@ -28,6 +28,8 @@ pub struct FastCgi {
     pub keepalive: usize,
     /// How long to wait for the server.
     pub timeouts: Timeouts,
+    /// Whether answers are taken as fast as they come, or at the client's pace.
+    pub buffering: bool,
 }
 
 /// Who runs a site.
@@ -79,6 +81,7 @@ impl FastCgi {
             limits: object.read("limits", FastCgiLimits::read)?.unwrap_or_default(),
             keepalive: usize::try_from(keepalive).unwrap_or(0), // in range by the line above
             timeouts: object.read("timeouts", Timeouts::read)?.unwrap_or_default(),
+            buffering: object.boolean("buffering")?.unwrap_or(true),
         };
         object.end()?;
         Ok(fastcgi)

@@ -43,6 +43,8 @@ pub struct Upstream {
     pub headers: Vec<(String, Option<Template>)>,
     /// Which fields tell servers about the client.
     pub forwarded: ForwardedFields,
+    /// Whether responses are taken as fast as they come, or at the client's pace.
+    pub buffering: bool,
 }
 
 /// Which fields tell servers about the client.
@@ -141,6 +143,7 @@ impl Upstream {
             host: None,
             headers: Vec::new(),
             forwarded: ForwardedFields::default(),
+            buffering: true,
         }
     }
 
@@ -172,6 +175,7 @@ impl Upstream {
             host: object.read("host", Template::read)?,
             headers: object.read("headers", read_headers)?.unwrap_or_default(),
             forwarded: object.read("forwarded", ForwardedFields::read)?.unwrap_or_default(),
+            buffering: object.boolean("buffering")?.unwrap_or(default.buffering),
             ..default
         };
         object.end()?;

@@ -162,7 +162,11 @@ impl Handler for Site {
             }
         }
         let decision = std::mem::replace(&mut decided.decision, Decision::Refuse(500, None));
-        let mut response = self.carry_out(&snapshot, decision, exchange).await;
+        let usual = snapshot.config.settings.http.max_body_size;
+        let mut response = match exchange.limit_body(decided.max_body_size.unwrap_or(usual)) {
+            Ok(()) => self.carry_out(&snapshot, decision, decided.buffering, exchange).await,
+            Err(error) => proxy::refuse(error.status()),
+        };
         if let Some(page) = error_pages::page_for(decided.error_pages, &response) {
             let replace = self.replace_page(&router, page, &mut decided, exchange, &mut response);
             Box::pin(replace).await;
@@ -212,6 +216,7 @@ impl Site {
         &self,
         snapshot: &Snapshot,
         decision: Decision,
+        buffering: Option<bool>,
         exchange: &mut Exchange<'_>,
     ) -> Response {
         let shard = &self.shard;
@@ -219,6 +224,7 @@ impl Site {
         let buffer = proxy::Buffer {
             memory: http.body_buffer_size,
             directory: http.body_temp_path.as_deref().unwrap_or(&shard.shared.tmp),
+            responses: buffering,
         };
         match decision {
             Decision::Respond(response) => response,
@@ -261,7 +267,8 @@ impl Site {
                 let by_page = router.act(action, &mut request);
                 let connection = exchange.without_body();
                 let mut asked = Exchange::new(request, exchange.begun, &connection);
-                let carried_out = self.carry_out(router.snapshot, by_page.decision, &mut asked);
+                let Decided { decision, buffering, .. } = by_page;
+                let carried_out = self.carry_out(router.snapshot, decision, buffering, &mut asked);
                 let found = Box::pin(carried_out).await;
                 if !found.own_page {
                     error_pages::replace(response, found, *keep_status);

@@ -82,6 +82,16 @@ impl<'c> Exchange<'c> {
         self.carrier.body_len()
     }
 
+    /// Limits the body to so many bytes; at first it is as long as [`Limits::max_body`] says. An
+    /// error if more is announced.
+    pub fn limit_body(&self, most: u64) -> Result<(), BodyError> {
+        self.carrier.limit_body(most);
+        match self.body_len() {
+            Some(length) if length > most => Err(BodyError::TooLarge),
+            _ => Ok(()),
+        }
+    }
+
     /// The next bytes of the body, never empty; `None` at its end. The first call tells a client
     /// that waits for it to go on (`100 Continue`). After an error the body cannot be read on:
     /// answer with [`BodyError::status`].
@@ -115,6 +125,8 @@ impl<'c> Exchange<'c> {
 pub trait Carrier {
     /// See [`Exchange::body_len`].
     fn body_len(&self) -> Option<u64>;
+    /// See [`Exchange::limit_body`].
+    fn limit_body(&self, most: u64);
     /// See [`Exchange::read_body`].
     fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>>;
     /// Puts an interim response in the line of what is to be sent.
@@ -132,6 +144,8 @@ impl Carrier for WithoutBody<'_> {
     fn body_len(&self) -> Option<u64> {
         Some(0)
     }
+
+    fn limit_body(&self, _: u64) {}
 
     fn poll_body(&self, _: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
         Poll::Ready(Ok(None))

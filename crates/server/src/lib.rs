@@ -10,6 +10,7 @@
 mod access_log;
 mod auth;
 pub mod body;
+mod buffered;
 pub mod compress;
 mod conn;
 pub mod exchange;

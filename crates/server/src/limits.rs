@@ -29,7 +29,8 @@ pub struct Limits {
     pub max_line: usize,
     /// Fields of a request head: 431 above.
     pub max_fields: usize,
-    /// Bytes of a request body: 413 above, before any is read if the length is announced.
+    /// Bytes of a request body: 413 above, before any is read if the length is announced. A
+    /// handler may allow a request less.
     pub max_body: u64,
     /// Whether a request body may come without an announced length (chunked): else 411.
     pub chunked_bodies: bool,

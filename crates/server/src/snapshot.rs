@@ -114,6 +114,10 @@ pub struct Action {
     pub security_headers: bool,
     /// Which other sites may read responses.
     pub cors: Option<config::Cors>,
+    /// Whether answers of other servers are taken as fast as they come.
+    pub buffering: Option<bool>,
+    /// Bytes that a request's body may have.
+    pub max_body_size: Option<u64>,
 }
 
 /// What takes a request.
@@ -297,6 +301,9 @@ impl Snapshot {
     /// What clients may ask of us.
     pub fn limits(&self) -> Limits {
         let http = &self.config.settings.http;
+        // A request is held to what its own action says when that is known.
+        let steps = self.config.routes.iter().flat_map(|route| &route.steps);
+        let most_body = steps.map(|step| step.action.most_body()).max().unwrap_or(0);
         let bytes = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
         Limits {
             header_timeout: http.header_read_timeout,
@@ -306,7 +313,7 @@ impl Snapshot {
             max_head: bytes(http.max_head_size()),
             max_line: bytes(http.large_header_buffer_size),
             max_fields: bytes(http.max_header_fields),
-            max_body: http.max_body_size,
+            max_body: http.max_body_size.max(most_body),
             min_rate: http.min_rate,
             grace: http.min_rate_grace,
             chunked_bodies: http.chunked_transform,
@@ -387,6 +394,8 @@ fn compile_action(action: &config::Action, mime: &Arc<files::mime::MimeTypes>) -
         error_pages: { action.error_pages.iter() }.map(|page| compile_page(page, mime)).collect(),
         security_headers: action.security_headers,
         cors: action.cors.clone(),
+        buffering: action.buffering,
+        max_body_size: action.max_body_size,
         auth: action.access.basic_auth.as_ref().map(|auth| Arc::new(BasicAuth::new(auth))),
     }
 }

@@ -162,6 +162,7 @@ pub(super) const TABLE: &[Shape] = &[
             Key("limits", Kind::Shape("fastcgi_limits"), "Bounds", None),
             Key("keepalive", Integer(0, 10_000), "Idle connections kept to each server", None),
             Key("timeouts", Kind::Shape("timeouts"), "How long to wait for the server", None),
+            Key("buffering", Switch, "Take answers as fast as they come", None),
         ],
     },
     Shape {

@@ -1,7 +1,7 @@
 //! From sockets to actions.
 
 use super::Kind::{Array, Either, Integer, Named, Null, Switch, Text, Texts};
-use super::{COUNT, Key, Kind, SECONDS, Shape};
+use super::{COUNT, Key, Kind, SECONDS, SIZE, Shape};
 use crate::support::Feature;
 
 const FIELDS: Kind = Either(&[Named(&Texts), Array(&Named(&Texts))]);
@@ -222,6 +222,8 @@ pub(super) const TABLE: &[Shape] = &[
             ),
             Key("cors", Kind::Shape("cors"), "Which other sites may read responses", None),
             Key("security_headers", Switch, "Add fields that protect browsers", None),
+            Key("buffering", Switch, "Take answers of other servers as fast as they come", None),
+            Key("max_body_size", SIZE, "Bytes that the body of a request may have", None),
         ],
     },
     Shape {

@@ -40,6 +40,7 @@ pub(super) const TABLE: &[Shape] = &[
                 "\"x-forwarded\", \"forwarded\": fields that tell about the client",
                 None,
             ),
+            Key("buffering", Switch, "Take responses as fast as they come", None),
         ],
     },
     Shape {

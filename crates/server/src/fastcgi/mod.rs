@@ -7,7 +7,8 @@
 //! 3. The request goes out as records (`conversation`): parameters as for a PHP of ours, some set
 //!    by the site.
 //! 4. What comes back before an empty line is the head; it is checked like that of a worker.
-//! 5. The body is taken as fast as the server writes it (`answer`) and sent at the client's pace.
+//! 5. The body (`answer`) is taken as fast as the server writes it and sent at the client's pace
+//!    ([`crate::buffered`]).
 //!
 //! A request is sent a second time only under the conditions of [`crate::proxy`].
 
@@ -20,7 +21,6 @@ pub mod site;
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -31,10 +31,11 @@ use howdah_wire::fastcgi::{
 };
 use howdah_wire::request::Params;
 
-use self::answer::Home;
+use self::answer::{Answer, Home};
 use self::conversation::{Conversation, Part};
 use self::line::Ticket;
 use self::site::Site;
+use crate::buffered::Taking;
 use crate::exchange::Exchange;
 use crate::message::Response;
 use crate::php::body::{CollectError, collect};
@@ -102,7 +103,7 @@ pub async fn run(
         }
     };
     let request = encode(site, script, &content, exchange);
-    let spool: Arc<Path> = buffer.directory.into();
+    let taking = buffer.taking(site.buffering);
     site.upstream.budget.save();
     let wish = wish(&site.upstream, exchange);
     let (mut tried, mut status) = (Vec::new(), 502);
@@ -119,7 +120,7 @@ pub async fn run(
         let Some(server) = busy.server() else { break };
         let attempt = Attempt::new(site, busy.index(), &server.address, exchange);
         let right = Right { _ticket: ticket, busy };
-        match attempt.make(thread, right, &request, &content, &spool, exchange).await {
+        match attempt.make(thread, right, &request, &content, taking, exchange).await {
             Ok(response) => return response,
             Err(Missed { failure, may_repeat, right }) => {
                 attempt.complain(thread, &failure);
@@ -227,7 +228,7 @@ impl Attempt {
         right: Right,
         request: &[u8],
         content: &Content,
-        spool: &Arc<Path>,
+        taking: Taking<'_>,
         exchange: &Exchange<'_>,
     ) -> Result<Response, Missed> {
         let repeatable = content.len() == 0 && is_idempotent(&self.method);
@@ -245,7 +246,7 @@ impl Attempt {
                     self.note(thread, &right, &failure);
                     return Err(Missed::finally(failure));
                 }
-                Ok(head) => return Ok(self.respond(thread, conversation, head, right, spool)),
+                Ok(head) => return Ok(self.respond(thread, conversation, head, right, taking)),
             }
         }
         let connected = tokio::select! {
@@ -263,7 +264,7 @@ impl Attempt {
         };
         let mut conversation = self.conversation(stream, request, content);
         match self.head(thread, &mut conversation, exchange).await {
-            Ok(head) => Ok(self.respond(thread, conversation, head, right, spool)),
+            Ok(head) => Ok(self.respond(thread, conversation, head, right, taking)),
             Err(failure) => {
                 self.note(thread, &right, &failure);
                 let broken =
@@ -311,13 +312,14 @@ impl Attempt {
         conversation: Conversation,
         found: head::Found,
         right: Right,
-        spool: &Arc<Path>,
+        taking: Taking<'_>,
     ) -> Response {
         if right.busy.answered() {
             thread.note(format_args!("\"{}\": {} is back", self.site, self.address));
         }
         let home = Home { thread: Rc::clone(thread), attempt: self.clone(), _right: right };
-        let body = answer::body(conversation, found.rest, found.head.length, home, spool);
+        let answer = Answer::new(conversation, found.rest, found.head.length, home);
+        let body = taking.body(answer, &found.head.fields);
         let response::CheckedHead { status, reason, fields, .. } = found.head;
         Response { reason, fields, ..Response::new(status, body) }
     }

@@ -29,6 +29,8 @@ pub struct Site {
     pub keeps: bool,
     /// How long to wait for a server.
     pub timeouts: Timeouts,
+    /// Whether answers are taken as fast as they come.
+    pub buffering: bool,
 }
 
 impl Site {
@@ -57,6 +59,7 @@ impl Site {
             kept,
             keeps: config.keepalive > 0,
             timeouts: config.timeouts.clone(),
+            buffering: config.buffering,
         })
     }
 

@@ -164,6 +164,10 @@ impl<I: Io> Carrier for Link<'_, I> {
         }
     }
 
+    fn limit_body(&self, most: u64) {
+        self.body.borrow_mut().max = most;
+    }
+
     fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
         let mut body = self.body.borrow_mut();
         let mut core = self.core.borrow_mut();

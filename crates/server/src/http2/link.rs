@@ -28,6 +28,7 @@ struct Body {
     stream: RecvStream,
     /// Bytes given out.
     received: u64,
+    max: u64,
     ended: Option<Result<(), BodyError>>,
     expects_continue: bool,
     timer: Timer,
@@ -47,6 +48,7 @@ impl Link {
         let body = Body {
             stream,
             received: 0,
+            max: limits.max_body,
             ended: None,
             expects_continue,
             timer: Timer::default(),
@@ -70,6 +72,10 @@ impl Carrier for Link {
         self.length
     }
 
+    fn limit_body(&self, most: u64) {
+        self.body.borrow_mut().max = most;
+    }
+
     fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
         let body = &mut *self.body.borrow_mut();
         if let Some(ended) = body.ended {
@@ -85,7 +91,7 @@ impl Carrier for Link {
                     let _ = body.stream.flow_control().release_capacity(bytes.len());
                     body.received += bytes.len() as u64;
                     body.wait.over(&mut body.pace, bytes.len());
-                    if body.received > self.limits.max_body {
+                    if body.received > body.max {
                         break Err(BodyError::TooLarge);
                     }
                     if !bytes.is_empty() {

@@ -1,6 +1,7 @@
-//! The body of an upstream's response, at the pace of the client.
+//! The body of an upstream's response, out of its framing.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -8,11 +9,12 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 
 use super::conversation::Conversation;
-use super::response::{Length, Malformed};
+use super::response::{Head, Length, Malformed};
 use super::thread::ProxyThread;
 use super::upstream::Busy;
 use super::{Attempt, Failure};
 use crate::body::{Body, BodyStream};
+use crate::buffered::{Answer, Taking};
 use crate::http1::framing::{Chunked, Decoded};
 
 /// What is needed to keep the connection when the body has ended.
@@ -28,8 +30,13 @@ pub struct Home {
 }
 
 /// The body that follows a head.
-pub fn body(mut conversation: Conversation, length: Length, home: Home) -> Result<Body, Malformed> {
-    let framing = match length {
+pub fn body(
+    mut conversation: Conversation,
+    head: &Head,
+    home: Home,
+    taking: Taking<'_>,
+) -> Result<Body, Malformed> {
+    let framing = match head.length {
         Length::None(announced) => {
             home.take_back(conversation);
             return Ok(Body::unsent(announced));
@@ -57,7 +64,7 @@ pub fn body(mut conversation: Conversation, length: Length, home: Home) -> Resul
         body.take_back();
         return Ok(Bytes::from(whole).into());
     }
-    Ok(Body::Stream(Box::new(body)))
+    Ok(taking.body(body, &head.fields))
 }
 
 impl Home {
@@ -132,12 +139,20 @@ impl ResponseBody {
         }
     }
 
-    /// The body has ended badly: the connection is closed, and the client's will be cut.
+    /// The body has ended badly.
     fn fail(&mut self, failure: Failure) -> io::Error {
-        if let Some((_, home)) = self.active.take() {
-            home.attempt.complain(&home.thread, &failure);
-        }
+        self.give_up(format_args!("{failure}"));
         io::Error::other("the upstream's response was cut")
+    }
+}
+
+impl Answer for ResponseBody {
+    /// The connection is closed, and the client's will be cut.
+    fn give_up(&mut self, problem: fmt::Arguments<'_>) {
+        if let Some((_, home)) = self.active.take() {
+            let attempt = &home.attempt;
+            home.thread.complain(format_args!("{attempt}: {problem}"));
+        }
     }
 }
 

@@ -6,7 +6,8 @@
 //! 3. The request is written anew for it ([`request`]) and sent over an idle connection or a new
 //!    one ([`transport`], `conversation`).
 //! 4. The head of the response is read strictly ([`response`]). Interim responses are passed on.
-//! 5. The body follows at the client's pace (`body`); then the connection is kept or closed.
+//! 5. The body (`body`) is taken as fast as the server sends it, and sent at the client's pace
+//!    ([`crate::buffered`]); then the connection is kept or closed.
 //!
 //! A request is sent a second time only if that cannot do anything twice: the connection was never
 //! made, or the method is idempotent, there is no body, and no byte of an answer has come. So a
@@ -49,6 +50,7 @@ use self::response::{Head, Malformed};
 use self::thread::ProxyThread;
 use self::transport::Stream;
 use self::upstream::{Busy, Server, Upstream, Wish};
+use crate::buffered::Taking;
 use crate::exchange::Exchange;
 use crate::message::Response;
 use crate::php::body::{CollectError, collect};
@@ -58,13 +60,22 @@ use crate::variables::Source;
 /// Status of a request whose client left before its answer; nginx's number, for the log only.
 pub(crate) const CLIENT_GONE: u16 = 499;
 
-/// Where the bodies of requests wait.
+/// Where the bodies of requests and responses wait.
 #[derive(Debug)]
 pub struct Buffer<'a> {
     /// Bytes kept in memory.
     pub memory: u64,
-    /// Directory for the files of longer ones.
+    /// Directory for the files of longer ones, and of responses.
     pub directory: &'a Path,
+    /// Whether responses are buffered, if the action says so.
+    pub responses: Option<bool>,
+}
+
+impl<'a> Buffer<'a> {
+    /// How responses are taken, where `usual` is what their server's settings say.
+    pub(crate) fn taking(&self, usual: bool) -> Taking<'a> {
+        Taking { buffering: self.responses.unwrap_or(usual), directory: self.directory }
+    }
 }
 
 /// Why an upstream gave no response.
@@ -112,6 +123,7 @@ pub async fn run(
     };
     upstream.budget.save();
     let wish = wish(upstream, exchange);
+    let taking = buffer.taking(upstream.config.buffering);
     let (mut tried, mut status) = (Vec::new(), 502);
     while tried.len() < upstream.tries {
         let chosen = tokio::select! {
@@ -132,7 +144,7 @@ pub async fn run(
         let Some(server) = busy.server() else { break };
         let attempt = Attempt::new(upstream, &server.address, exchange);
         let cookie = stick(upstream, server, &wish);
-        match attempt.make(thread, busy, &content, exchange).await {
+        match attempt.make(thread, busy, &content, taking, exchange).await {
             Ok(response) => {
                 return match cookie {
                     Some(cookie) => response.with("Set-Cookie", cookie),
@@ -193,6 +205,7 @@ impl Attempt {
         thread: &Rc<ProxyThread>,
         busy: Busy,
         content: &Content,
+        taking: Taking<'_>,
         exchange: &Exchange<'_>,
     ) -> Result<Response, (Failure, bool)> {
         let keep = self.upstream.config.keepalive > 0;
@@ -212,7 +225,7 @@ impl Attempt {
                     self.note(thread, &busy, &failure);
                     return Err((failure, repeatable && !answered));
                 }
-                Ok(answer) => return self.respond(thread, busy, answer),
+                Ok(answer) => return self.respond(thread, busy, answer, taking),
             }
         }
         let stream = self.connect(exchange).await.map_err(|failure| {
@@ -221,7 +234,7 @@ impl Attempt {
             (failure, !left)
         })?;
         match self.ask(stream, head, content, exchange).await {
-            Ok(answer) => self.respond(thread, busy, answer),
+            Ok(answer) => self.respond(thread, busy, answer, taking),
             Err((failure, answered)) => {
                 self.note(thread, &busy, &failure);
                 let silent = matches!(
@@ -294,13 +307,14 @@ impl Attempt {
         thread: &Rc<ProxyThread>,
         busy: Busy,
         (conversation, head): (Conversation, Head),
+        taking: Taking<'_>,
     ) -> Result<Response, (Failure, bool)> {
         if busy.answered() {
             thread.note(format_args!("\"{}\": {} is back", self.upstream, self.address));
         }
         let keep = head.keep_alive && self.upstream.config.keepalive > 0;
         let home = Home { thread: Rc::clone(thread), attempt: self.clone(), keep, _busy: busy };
-        let body = body::body(conversation, head.length, home);
+        let body = body::body(conversation, &head, home, taking);
         let body = body.map_err(|malformed| (malformed.into(), false))?;
         let Head { status, reason, fields, dated, .. } = head;
         Ok(Response { reason, fields, adds_date: !dated, ..Response::new(status, body) })

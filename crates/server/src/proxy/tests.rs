@@ -160,7 +160,8 @@ impl Handler for Front {
     }
 
     async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
-        let buffer = Buffer { memory: 20_000, directory: self.directory.path() };
+        let directory = self.directory.path();
+        let buffer = Buffer { memory: 20_000, directory, responses: None };
         run(&self.thread, &self.upstream, &buffer, exchange).await
     }
 

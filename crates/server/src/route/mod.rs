@@ -86,6 +86,11 @@ pub struct Decided<'s> {
     /// Which other sites may read the response, as the last action on the way says that has
     /// `cors`.
     pub cors: Option<&'s Cors>,
+    /// Whether answers of other servers are taken as fast as they come, as the last action on the
+    /// way says that says so.
+    pub buffering: Option<bool>,
+    /// Bytes that the request's body may have, likewise.
+    pub max_body_size: Option<u64>,
     /// The action that waits for a password.
     held: Option<&'s Action>,
     /// How often the request was passed on.
@@ -102,6 +107,8 @@ impl Decided<'_> {
             error_pages: &[],
             security_headers: false,
             cors: None,
+            buffering: None,
+            max_body_size: None,
             held: None,
             passes: 0,
         }
@@ -183,6 +190,8 @@ impl<'s> Router<'s> {
                         decided.error_pages = &action.error_pages;
                     }
                     decided.cors = action.cors.as_ref().or(decided.cors);
+                    decided.buffering = action.buffering.or(decided.buffering);
+                    decided.max_body_size = action.max_body_size.or(decided.max_body_size);
                     if is_denied(action, request) {
                         refuse(403)
                     } else if action.cors.is_some() && cors::is_preflight(request) {
