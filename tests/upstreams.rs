@@ -105,7 +105,7 @@ fn no_get_fails_while_one_server_is_well_and_no_post_is_delivered_twice() {
         (Backend::start("killed"), Backend::start("slow"), Backend::start("flapping"));
     let server = front(
         &[&killed, &slow, &flapping],
-        json!({"upstreams": {"u": {"keepalive": 4, "failures": {"most": 1, "time": 1}}}}),
+        json!({"upstreams": {"u": {"keepalive": 4, "tries": 3, "failures": {"time": 1}}}}),
     );
     slow.trouble.pause.store(30, Relaxed);
     let end = Instant::now() + Duration::from_secs(8);
@@ -159,10 +159,7 @@ fn no_get_fails_while_one_server_is_well_and_no_post_is_delivered_twice() {
 fn health_checks_take_a_server_away_and_bring_it_back() {
     let (one, two) = (Backend::start("one"), Backend::start("two"));
     let health = json!({"uri": "/", "interval": 1, "timeout": 1, "body": "o"});
-    let server = front(
-        &[&one, &two],
-        json!({"upstreams": {"u": {"health": health, "failures": {"most": 0}}}}),
-    );
+    let server = front(&[&one, &two], json!({"upstreams": {"u": {"health": health, "tries": 2}}}));
     let state = |backend: &Backend| {
         let path = format!("/status/upstreams/u/servers/{}/state", backend.address);
         server.control("GET", &path, "").succeeded()

@@ -163,9 +163,10 @@ impl Upstream {
         let default = Upstream::new(name, servers);
         let upstream = Upstream {
             balance: object.read("balance", Balance::read)?.unwrap_or_default(),
-            tries: object.read("tries", |node| small(node, 1, 100))?,
+            // As in Unit: one server a request, in its turn, whatever became of earlier ones.
+            tries: Some(object.read("tries", |node| small(node, 1, 100))?.unwrap_or(1)),
             keepalive: object.read("keepalive", |node| small(node, 0, 10_000))?.unwrap_or(0),
-            failures: object.read("failures", Failures::read)?.unwrap_or_default(),
+            failures: object.read("failures", Failures::read)?.unwrap_or(Failures::NEVER),
             slow_start: object.read("slow_start", seconds)?.filter(set),
             health: object.read("health", Health::read)?,
             sticky: object.read("sticky", read_sticky)?,
@@ -221,6 +222,9 @@ impl ForwardedFields {
 }
 
 impl Failures {
+    /// Failures have no consequences.
+    pub const NEVER: Failures = Failures { most: 0, time: Duration::from_secs(10) };
+
     fn read(node: &Node<'_>) -> Result<Failures, Error> {
         let object = node.object()?;
         let default = Failures::default();

@@ -200,7 +200,7 @@ fn an_upstream_has_servers_with_weights() {
     let weights: Vec<f64> =
         config.upstreams[0].servers.iter().map(|server| server.weight).collect();
     assert_eq!(weights, [1.0, 0.5]);
-    assert_eq!((config.upstreams[0].tries, config.upstreams[0].keepalive), (None, 0));
+    assert_eq!((config.upstreams[0].tries, config.upstreams[0].keepalive), (Some(1), 0));
     let config = read(json!({"upstreams": {"u": {"servers": {}, "tries": 3, "keepalive": 16}}}));
     assert_eq!((config.upstreams[0].tries, config.upstreams[0].keepalive), (Some(3), 16));
     for (upstream, message) in [

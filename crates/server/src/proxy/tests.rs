@@ -249,7 +249,7 @@ fn several(backends: &[&Backend], tries: usize, keepalive: usize) -> Upstream {
     Upstream::new(&config::Upstream {
         tries: Some(tries),
         keepalive,
-        failures: config::Failures { most: 0, ..config::Failures::default() },
+        failures: config::Failures::NEVER,
         ..config::Upstream::new("u", servers.collect())
     })
 }

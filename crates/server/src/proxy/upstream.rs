@@ -112,7 +112,7 @@ impl Upstream {
         let server = config::UpstreamServer::new(address.clone(), 1.0);
         let config = config::Upstream {
             tries: Some(1),
-            failures: config::Failures { most: 0, ..config::Failures::default() },
+            failures: config::Failures::NEVER,
             ..config::Upstream::new("", vec![server])
         };
         Upstream::named(format!("http://{address}"), &config)
