@@ -27,7 +27,7 @@ pub use self::file::LogFile;
 pub use self::lines::Lines;
 
 /// How long a line may wait for others to be written with.
-pub const DELAY: Duration = Duration::from_millis(100);
+pub const DELAY: Duration = Duration::from_millis(10);
 
 /// A compiled access log.
 #[derive(Debug)]
