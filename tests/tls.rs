@@ -3,10 +3,13 @@
 mod harness;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
 use harness::tls::{Authority, get, protocol, send};
 use harness::{Server, Site, free_address};
+use rustls::{ClientConnection, StreamOwned};
 use serde_json::{Value, json};
 
 const FACTS: &str = "$f = []; foreach ($_SERVER as $name => $value) { \
@@ -161,6 +164,32 @@ fn stored_certificates_are_used_and_kept_while_they_are() {
         assert_eq!(get(address, &client, "a.example", "/a.txt").unwrap().text(), "a file");
         assert_eq!(server.control("DELETE", &format!("/certificates/{name}"), "").status, 400);
     }
+}
+
+/// The socket is as most clients leave it: Nagle's algorithm holds the line back until the server has
+/// acknowledged the end of the handshake.
+#[test]
+fn a_request_that_has_begun_when_its_listener_goes_is_answered() {
+    let authority = Authority::new();
+    let server = Site::new().file("a.txt", "a file").controlled().serve();
+    let (chain, key) = authority.issue(&["a.example"]);
+    server.control("PUT", "/certificates/one", chain + &key).succeeded();
+    let address = free_address();
+    let mut document = server.site.document(address);
+    document["listeners"][address.to_string()]["tls"] = json!({"certificate": "one"});
+    server.put("/config", &document);
+    let name = "a.example".try_into().unwrap();
+    let connection = ClientConnection::new(authority.client(None, &[]), name).unwrap();
+    let mut stream = StreamOwned::new(connection, TcpStream::connect(address).unwrap());
+    while stream.conn.is_handshaking() {
+        stream.conn.complete_io(&mut stream.sock).unwrap();
+    }
+    stream.write_all(b"GET /a.txt HTTP/1.1\r\n").unwrap();
+    server.control("DELETE", &format!("/config/listeners/{address}"), "").succeeded();
+    stream.write_all(b"Host: a.example\r\nConnection: close\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
 }
 
 #[test]

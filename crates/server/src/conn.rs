@@ -87,6 +87,7 @@ async fn secure(
     let time = site.limits().header_timeout;
     match Box::pin(tls::handshake(&tls, stream, &drain, time)).await {
         Shaken::Done(stream, facts) => {
+            stream.get_ref().0.acknowledge();
             let handshake = Some(Arc::new(facts));
             let info = Arc::new(ConnectionInfo { tls: true, handshake, ..(*info).clone() });
             if stream.get_ref().1.alpn_protocol() == Some(b"h2") {

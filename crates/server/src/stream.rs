@@ -37,6 +37,15 @@ impl Stream {
         Ok(Stream { socket, unread: None })
     }
 
+    /// Acknowledges at once what came. After a handshake the server may have nothing to send that
+    /// could tell the client so, and until it knows (40 ms as a rule) Nagle's algorithm may keep
+    /// its request back.
+    pub fn acknowledge(&self) {
+        if let Socket::Tcp(stream) = &self.socket {
+            let _ = rustix::net::sockopt::set_tcp_quickack(stream, true);
+        }
+    }
+
     /// Whether the client begins with these bytes. Waits until that is certain or `give_up` is
     /// ready. Nothing that came is lost.
     pub async fn begins_with(&mut self, bytes: &[u8], give_up: impl Future<Output = ()>) -> bool {
