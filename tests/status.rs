@@ -211,3 +211,14 @@ fn scripts_get_the_array_of_fpm_get_status() {
     assert_eq!(server.get("/a.php").status, 200);
     eventually("the status is there", || (server.data("pool") == "site").then_some(()));
 }
+
+#[test]
+fn a_script_may_ask_in_the_first_moment_of_its_worker() {
+    let script = "$status = fpm_get_status(); echo $status['pool'];";
+    let server = Site::script("a.php", script)
+        .with(json!({"applications": {"site": {"limits": {"requests": 1}}}}))
+        .serve();
+    let mut client = server.connect();
+    (0..100).for_each(|n| assert_eq!(client.get("/a.php").text(), "site", "request {n}"));
+    assert!(!server.log().contains("the worker wrote"), "{}", server.log());
+}

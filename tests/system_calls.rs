@@ -129,12 +129,13 @@ fn a_script_takes_five_calls_of_a_router_that_sleeps() {
 }
 
 #[test]
-fn a_script_takes_twelve_calls_of_a_worker_that_sleeps() {
+fn a_script_takes_thirteen_calls_of_a_worker_that_sleeps() {
     let server = warm_server();
     let worker = server.workers()[0];
     let Some(calls) = count(&server, worker, "/hello.php") else { return };
     // To sleep, to wake the router, and for the processor time: futex, write, clock_gettime.
     // For the script: newfstatat, chdir, fchdir. PHP's time limit: setitimer twice, rt_sigaction,
-    // rt_sigprocmask. OPcache's lock: fcntl twice.
-    assert_at_most(&calls, 12);
+    // rt_sigprocmask. OPcache's lock: fcntl twice. Whether something lies in standard error, which
+    // belongs to this request and not to the next one: ioctl.
+    assert_at_most(&calls, 13);
 }

@@ -193,6 +193,7 @@ pub fn answer(input: &[u8]) {
             Some(Kind::Descriptors) => assert_eq!(event, Event::SendDescriptors),
             Some(Kind::Informational) => assert_eq!(event, Event::None),
             Some(Kind::Status) => assert_eq!(event, Event::SendStatus),
+            Some(Kind::Output) => assert_eq!(event, Event::TakeOutput),
         }
     }
     take(&mut pending, &mut cx, &mut taken);

@@ -8,7 +8,7 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
@@ -234,20 +234,25 @@ impl<'a> Exchange<'a> {
     }
 
     fn ask_for_status(&mut self) -> Option<Vec<u8>> {
+        let descriptors = self.ask(Kind::Status, |ticket| ToWorker::Status { ticket })?;
+        let mut file = File::from(descriptors.into_iter().next()?);
+        file.rewind().ok()?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).ok()?;
+        Some(text)
+    }
+
+    /// Asks the router for something and waits for the answer to this request; `None` if it has
+    /// gone.
+    fn ask(&mut self, kind: Kind, answer: fn(u32) -> ToWorker) -> Option<Vec<OwnedFd>> {
         let Claim::Taken(ticket, _) = self.region.claim_of(self.slot) else { return None };
-        self.put(Kind::Status, &[]).ok()?;
+        self.put(kind, &[]).ok()?;
         self.publish();
         let mut buffer = [0; 64];
         loop {
             match receive_within(self.socket, LIVENESS, &mut buffer) {
                 Ok(Received::Packet(len, descriptors)) => match ToWorker::decode(&buffer[..len]) {
-                    Ok(ToWorker::Status { ticket: of }) if of == ticket => {
-                        let mut file = File::from(descriptors.into_iter().next()?);
-                        file.rewind().ok()?;
-                        let mut text = Vec::new();
-                        file.read_to_end(&mut text).ok()?;
-                        return Some(text);
-                    }
+                    Ok(message) if message == answer(ticket) => return Some(descriptors),
                     _ => continue, // for a request that was given up
                 },
                 Ok(Received::Empty) => continue,
@@ -259,8 +264,18 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Ends the request: the slot is the router's again. Returns memory to use again.
-    pub fn done(mut self, done: Done) -> Vec<u8> {
+    /// Has the router take what this request has left in the pipe of its output, before another
+    /// request can write to it.
+    fn hand_over(&mut self, output: BorrowedFd<'_>) {
+        let left = rustix::io::ioctl_fionread(output);
+        if left.is_ok_and(|left| left > 0) && !self.router_gone && !process::is_copy() {
+            let _ = self.ask(Kind::Output, |ticket| ToWorker::OutputTaken { ticket });
+        }
+    }
+
+    /// Ends the request: the slot is the router's again. `output` is the pipe that standard output
+    /// and error lead to. Returns memory to use again.
+    pub fn done(mut self, done: Done, output: Option<BorrowedFd<'_>>) -> Vec<u8> {
         // What the router counts as over must not hold a file of its any more.
         self.body = Body::Inline(&[]);
         if self.stage == Stage::Head {
@@ -269,6 +284,9 @@ impl<'a> Exchange<'a> {
         }
         if self.stage != Stage::Ended {
             self.end();
+        }
+        if let Some(output) = output {
+            self.hand_over(output);
         }
         let mut payload = Vec::new();
         done.put(&mut payload);

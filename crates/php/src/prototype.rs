@@ -12,7 +12,7 @@
 use std::cell::OnceCell;
 use std::ffi::c_int;
 use std::io::ErrorKind;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -64,8 +64,8 @@ struct Prototype {
 enum End {
     /// The supervisor has gone.
     Orphaned,
-    /// This is the new process: a worker with its end of the socket.
-    Worker(Owner, OwnedFd),
+    /// This is the new process: a worker with its end of the socket and where its output goes.
+    Worker(Owner, OwnedFd, Option<OwnedFd>),
 }
 
 /// Runs the prototype to its end.
@@ -194,7 +194,9 @@ impl Prototype {
             });
             match result {
                 Ok(()) => {}
-                Err(End::Worker(owner, socket)) => self.become_worker(owner, socket),
+                Err(End::Worker(owner, socket, output)) => {
+                    self.become_worker(owner, socket, output)
+                }
                 Err(End::Orphaned) => break,
             }
         }
@@ -210,13 +212,15 @@ impl Prototype {
     }
 
     fn receive(&mut self, buffer: &mut [u8]) -> Result<(), End> {
-        let message = match packet::receive(&self.supervisor, buffer) {
-            Ok(Received::Packet(len, _)) => ToPrototype::decode(&buffer[..len]),
+        let (message, descriptors) = match packet::receive(&self.supervisor, buffer) {
+            Ok(Received::Packet(len, descriptors)) => {
+                (ToPrototype::decode(&buffer[..len]), descriptors)
+            }
             Ok(Received::Empty) => return Ok(()),
             Ok(Received::Closed) | Err(_) => return Err(End::Orphaned),
         };
         match message {
-            Ok(ToPrototype::Spawn { worker }) => self.spawn(worker),
+            Ok(ToPrototype::Spawn { worker }) => self.spawn(worker, descriptors.into_iter().next()),
             Ok(ToPrototype::Kill { worker, signal }) => {
                 if let Some((_, pid)) = self.workers.iter().find(|(owner, _)| *owner == worker) {
                     // It may have ended meanwhile: then its death is about to be reported.
@@ -242,9 +246,9 @@ impl Prototype {
         }
     }
 
-    fn spawn(&mut self, worker: Owner) -> Result<(), End> {
+    fn spawn(&mut self, worker: Owner, output: Option<OwnedFd>) -> Result<(), End> {
         match fork() {
-            Ok(Side::Worker(socket)) => Err(End::Worker(worker, socket)),
+            Ok(Side::Worker(socket)) => Err(End::Worker(worker, socket, output)),
             Ok(Side::Prototype(pid, router)) => {
                 self.workers.push((worker, pid));
                 self.tell(&FromPrototype::Started { worker, pid }, Some(&router))
@@ -265,7 +269,7 @@ impl Prototype {
     }
 
     /// Goes on as a worker. What belongs to the prototype alone is closed here.
-    fn become_worker(self, owner: Owner, socket: OwnedFd) -> ! {
+    fn become_worker(self, owner: Owner, socket: OwnedFd, output: Option<OwnedFd>) -> ! {
         let Prototype {
             supervisor,
             child_ended,
@@ -278,6 +282,7 @@ impl Prototype {
         } = self;
         drop((supervisor, child_ended));
         title::set(&format!("howdah: \"{}\" application", spec.name));
+        let output = output.and_then(|pipe| lead_output(&spec, &pipe));
         php.forked();
         // Without, a script that forks would mix up its answer, as it does elsewhere.
         let _ = process::notice_copies();
@@ -295,6 +300,7 @@ impl Prototype {
             upload_directory: &upload_directory,
             roots: Roots::default(),
             uploads: OnceCell::new(),
+            output,
         }
         .run();
         process::exit_now(0)
@@ -325,6 +331,19 @@ impl Prototype {
         let descriptors: Vec<_> = descriptor.iter().map(|fd| fd.as_fd()).collect();
         packet::send(&self.supervisor, &message.encode(), &descriptors).map_err(|_| End::Orphaned)
     }
+}
+
+/// Leads standard output and error into a pipe unless they are files; returns one that is.
+fn lead_output(spec: &ApplicationSpec, pipe: &OwnedFd) -> Option<BorrowedFd<'static>> {
+    let mut led = None;
+    for (file, target) in
+        [(&spec.stdout, rustix::stdio::stdout()), (&spec.stderr, rustix::stdio::stderr())]
+    {
+        if file.is_none() && process::place(pipe, target.as_raw_fd()).is_ok() {
+            led = Some(target);
+        }
+    }
+    led
 }
 
 /// Which side of a fork this is, and what it keeps of the socket pair.

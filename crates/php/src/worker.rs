@@ -2,7 +2,7 @@
 //! served as many as it may, or the router has gone.
 
 use std::cell::OnceCell;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -56,6 +56,8 @@ pub struct Worker<'a> {
     pub roots: Roots,
     /// This worker's own directory there, once a request with a body has come.
     pub uploads: OnceCell<Option<Uploads>>,
+    /// The pipe that standard output, standard error or both lead to.
+    pub output: Option<BorrowedFd<'static>>,
 }
 
 /// Memory that serves one request after the other.
@@ -145,7 +147,7 @@ impl Worker<'_> {
             || self.memory.is_exceeded()
             || process::is_copy();
         let cpu_us = cpu.saturating_sub(before);
-        memory.output = exchange.done(Done { peak_memory, cpu_us, leaving });
+        memory.output = exchange.done(Done { peak_memory, cpu_us, leaving }, self.output);
         if memory.params.capacity() > KEEP_PARAMS {
             memory.params = Vec::new();
         }

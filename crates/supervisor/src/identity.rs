@@ -61,6 +61,22 @@ impl Identity {
     }
 }
 
+impl Identity {
+    /// User and group as the server sees them; `None` where they are its own.
+    pub(crate) fn outside(&self) -> (Option<u32>, Option<u32>) {
+        let map = |ranges: &[Range], id: u32| match ranges.iter().find(|range| range.contains(id)) {
+            Some(range) => range.outside.wrapping_add(id.wrapping_sub(range.inside)),
+            None => id,
+        };
+        let (users, groups) = match &self.maps {
+            Some(maps) => (&maps.users[..], &maps.groups[..]),
+            None => (&[][..], &[][..]),
+        };
+        let user = self.user.as_ref();
+        (user.map(|user| map(users, user.uid)), user.map(|user| map(groups, user.gid)))
+    }
+}
+
 impl Maps {
     fn of(
         spec: &ApplicationSpec,

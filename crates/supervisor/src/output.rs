@@ -7,7 +7,6 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use howdah_sys::log::{Level, Log};
-use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 /// Longest line kept together.
@@ -23,9 +22,7 @@ pub(crate) struct Output {
 impl Output {
     /// A pipe: what reads it, and the end that the application gets.
     pub(crate) fn new() -> std::io::Result<(Self, OwnedFd)> {
-        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-        rustix::fs::fcntl_setfl(&read, rustix::fs::OFlags::NONBLOCK)?;
-        fcntl_setfd(&write, FdFlags::CLOEXEC)?;
+        let (read, write) = pipe()?;
         Ok((Output { pipe: read, line: Vec::new() }, write))
     }
 
@@ -68,6 +65,13 @@ impl Output {
         }
         self.line.clear();
     }
+}
+
+/// A pipe: its reading end, which never blocks, and its writing end.
+pub(crate) fn pipe() -> std::io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::fs::fcntl_setfl(&read, rustix::fs::OFlags::NONBLOCK)?;
+    Ok((read, write))
 }
 
 /// Opens a file that an application's output is appended to.

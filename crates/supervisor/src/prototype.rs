@@ -8,12 +8,13 @@ use std::time::Instant;
 use howdah_sys::{family, packet, signals};
 use howdah_wire::messages::{ApplicationSpec, ToPrototype};
 use howdah_wire::queue::Owner;
+use rustix::fs::{Gid, Uid};
 
 use crate::control_groups::ControlGroups;
 use crate::identity::Identity;
 use crate::launch::New;
 use crate::options::Options;
-use crate::output::Output;
+use crate::output::{self, Output};
 
 /// An application's prototype and what is known of its workers.
 #[derive(Debug)]
@@ -33,13 +34,25 @@ pub(crate) struct Application {
     /// Why it cannot run, as the prototype said.
     pub(crate) failure: Option<String>,
     workers: Workers,
+    /// Who shall be able to open the pipes of its workers' output: `/dev/stderr` is such a way.
+    /// `None` if both outputs are files and there are no pipes.
+    output_of: Option<(Option<u32>, Option<u32>)>,
 }
 
 /// Numbers of workers, and which process has which: none until it is known to run.
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
-    running: BTreeMap<u16, (Owner, Option<u32>)>,
+    running: BTreeMap<u16, Running>,
     incarnations: BTreeMap<u16, u16>,
+}
+
+/// A worker from the moment that it is asked for.
+#[derive(Debug)]
+struct Running {
+    owner: Owner,
+    pid: Option<u32>,
+    /// What its output is read from, until the router has it.
+    output: Option<OwnedFd>,
 }
 
 /// There is no such worker.
@@ -53,28 +66,30 @@ impl Workers {
         let incarnation = self.incarnations.entry(index).or_default();
         *incarnation = incarnation.wrapping_add(1);
         let owner = Owner { index, incarnation: *incarnation };
-        self.running.insert(index, (owner, None));
+        self.running.insert(index, Running { owner, pid: None, output: None });
         Some(owner)
     }
 
-    /// A worker runs as this process.
-    pub(crate) fn set_pid(&mut self, worker: Owner, pid: u32) {
-        if let Some((_, known)) =
-            self.running.get_mut(&worker.index).filter(|(owner, _)| *owner == worker)
-        {
-            *known = Some(pid);
-        }
+    fn get(&mut self, worker: Owner) -> Option<&mut Running> {
+        self.running.get_mut(&worker.index).filter(|running| running.owner == worker)
+    }
+
+    /// A worker runs as this process. Returns what its output is read from.
+    pub(crate) fn set_pid(&mut self, worker: Owner, pid: u32) -> Option<OwnedFd> {
+        let running = self.get(worker)?;
+        running.pid = Some(pid);
+        running.output.take()
     }
 
     /// Whether this worker is the one that runs under its number.
     pub(crate) fn contains(&self, worker: Owner) -> bool {
-        self.running.get(&worker.index).is_some_and(|(owner, _)| *owner == worker)
+        self.running.get(&worker.index).is_some_and(|running| running.owner == worker)
     }
 
     /// A worker has ended, or was not started; `Err` if there is none. Returns its process.
     pub(crate) fn release(&mut self, worker: Owner) -> Result<Option<u32>, Unknown> {
         match self.contains(worker) {
-            true => Ok(self.running.remove(&worker.index).and_then(|(_, pid)| pid)),
+            true => Ok(self.running.remove(&worker.index).and_then(|running| running.pid)),
             false => Err(Unknown),
         }
     }
@@ -117,14 +132,20 @@ impl Application {
                 dismissed: false,
                 failure: None,
                 workers: Workers::default(),
+                output_of: (spec.stdout.is_none() || spec.stderr.is_none())
+                    .then(|| identity.outside()),
             })
         };
         start().map_err(|error| format!("cannot start a process: {error}"))
     }
 
-    /// A worker runs. Returns the id that its process has here; the prototype may know it by
-    /// another one.
-    pub(crate) fn worker_started(&mut self, worker: Owner, known_as: u32) -> Result<u32, Unknown> {
+    /// A worker runs. Returns the id that its process has here, as the prototype may know it by
+    /// another one, and what its output is read from.
+    pub(crate) fn worker_started(
+        &mut self,
+        worker: Owner,
+        known_as: u32,
+    ) -> Result<(u32, Option<OwnedFd>), Unknown> {
         if !self.workers.contains(worker) {
             return Err(Unknown);
         }
@@ -132,17 +153,32 @@ impl Application {
             true => family::child_known_as(self.pid, known_as).unwrap_or(known_as),
             false => known_as,
         };
-        self.workers.set_pid(worker, pid);
-        Ok(pid)
+        Ok((pid, self.workers.set_pid(worker, pid)))
     }
 
     /// Asks for another worker. `Err` says why there can be none.
     pub(crate) fn spawn(&mut self) -> Result<(), String> {
         let worker = self.workers.reserve().ok_or("there are too many workers")?;
-        self.tell(&ToPrototype::Spawn { worker }).map_err(|error| {
+        self.ask_for(worker).map_err(|error| {
             let _ = self.workers.release(worker);
             error.to_string()
         })
+    }
+
+    fn ask_for(&mut self, worker: Owner) -> std::io::Result<()> {
+        let spawn = ToPrototype::Spawn { worker };
+        let Some((user, group)) = self.output_of else { return self.tell(&spawn) };
+        // Made here, so that no worker can ever make reading it block.
+        let (output, theirs) = output::pipe()?;
+        let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));
+        if user.is_some() || group.is_some() {
+            let _ = rustix::fs::fchown(&theirs, user, group);
+        }
+        packet::send(&self.socket, &spawn.encode(), &[theirs.as_fd()])?;
+        if let Some(running) = self.workers.get(worker) {
+            running.output = Some(output);
+        }
+        Ok(())
     }
 
     /// Sends a signal to a worker if it is still this one.

@@ -2,7 +2,8 @@
 //!
 //! Order: any number of [`Kind::Informational`], then one [`Kind::Head`], any number of
 //! [`Kind::Body`], one [`Kind::End`] (the response is complete), and at last one [`Kind::Done`]
-//! (the worker is free). [`Kind::Log`] may come at any time, [`Kind::Descriptors`] only first.
+//! (the worker is free). [`Kind::Log`] may come at any time, [`Kind::Descriptors`] only first,
+//! [`Kind::Output`] when the script is over.
 
 use crate::bytes::{Malformed, Put, Take};
 
@@ -26,6 +27,9 @@ pub enum Kind {
     Descriptors = 7,
     /// The worker waits on its socket for what is known of its application. No payload.
     Status = 8,
+    /// The worker waits on its socket until what lies in its standard output and error has been
+    /// taken: it belongs to this request. No payload.
+    Output = 9,
 }
 
 impl Kind {
@@ -40,6 +44,7 @@ impl Kind {
             6 => Kind::Informational,
             7 => Kind::Descriptors,
             8 => Kind::Status,
+            9 => Kind::Output,
             _ => return None,
         })
     }

@@ -214,7 +214,8 @@ messages! {
             /// Why.
             message: String,
         }
-        /// A worker runs. Descriptor: the router's end of its socket.
+        /// A worker runs. Descriptors: the router's end of its socket, and what its standard output
+        /// and error are read from unless both are files.
         6 Started {
             /// The application.
             application: u32,
@@ -312,7 +313,7 @@ messages! {
             /// To be repeated in the answer.
             number: u32,
         }
-        /// Forks a worker.
+        /// Forks a worker. Descriptor: its standard output and error, unless both are files.
         2 Spawn {
             /// Who it is.
             worker: Owner,
@@ -395,6 +396,11 @@ messages! {
         /// What is known of the application, for a request that has asked for it. Descriptor: a
         /// memfd with JSON.
         2 Status {
+            /// Which request.
+            ticket: u32,
+        }
+        /// The worker's output has been taken.
+        3 OutputTaken {
             /// Which request.
             ticket: u32,
         }

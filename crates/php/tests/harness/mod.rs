@@ -505,7 +505,7 @@ impl Pending {
                 let log = Log::decode(payload).unwrap();
                 answer.log.push((log.severity, String::from_utf8_lossy(log.message).into_owned()));
             }
-            Kind::Status => panic!("only the router knows"),
+            Kind::Status | Kind::Output => panic!("only the router knows"),
             Kind::Descriptors => {
                 let Claim::Taken(ticket, owner) = application.region.claim_of(self.slot) else {
                     panic!("nobody has the slot")

@@ -15,6 +15,7 @@ use howdah_wire::frame::Done;
 use howdah_wire::queue::{Claim, Owner, Producer};
 
 pub use super::instance::{Instance, Key, NotSent, Worker};
+use super::output::Output;
 use super::status::{About, Counts, PoolStatus, ProcessStatus, Slow, Times};
 use super::thread::RequestContext;
 
@@ -135,8 +136,10 @@ impl Queue {
         Ok((requests, workers))
     }
 
-    /// A worker has ended a slot's request: the next ones move up.
-    pub fn finish(&self, instance: &Arc<Instance>, slot: u32, done: Done) {
+    /// A worker has ended a slot's request: the next ones move up. Returns the worker's output if
+    /// something of it has not been logged.
+    pub fn finish(&self, instance: &Arc<Instance>, slot: u32, done: Done) -> Option<Arc<Output>> {
+        let mut output = None;
         let claim = instance.region.claim_of(slot);
         let started = instance.region.slot(slot).map_or(0, |words| words.started.load(Acquire));
         let mut inner = self.lock();
@@ -147,9 +150,11 @@ impl Queue {
             inner.counts.finished(times, done);
             if let Some(worker) = instance.workers().get_mut(&owner) {
                 worker.last.set(&about.context, times, done);
+                output = worker.output.as_ref().filter(|output| output.is_unlogged()).cloned();
             }
         }
         inner.feed();
+        output
     }
 
     /// A slot's request is over without an end: the next ones move up.
@@ -194,6 +199,29 @@ impl Queue {
         let inner = self.lock();
         let (serving, slot) = inner.find(key)?;
         serving.running(slot, clock::monotonic_us()).map(|(_, _, times)| times)
+    }
+
+    /// The request that a worker has; if another one has not been settled yet, the later one.
+    pub(super) fn request_of(
+        &self,
+        instance: &Arc<Instance>,
+        worker: Owner,
+    ) -> Option<(Key, Arc<RequestContext>)> {
+        let inner = self.lock();
+        let mut all = inner.serving.iter().chain(&inner.retired);
+        let serving = all.find(|serving| Arc::ptr_eq(&serving.instance, instance))?;
+        let mut latest: Option<(u32, Key, &About)> = None;
+        for (slot, about) in (0..).zip(&serving.abouts) {
+            if let (Some(about), Some(key), Claim::Taken(ticket, owner)) =
+                (about, instance.key(slot), instance.region.claim_of(slot))
+                && owner == worker
+                // Tickets wrap; what is in one ring lies within half of their range.
+                && latest.is_none_or(|(known, ..)| ticket.wrapping_sub(known) as i32 > 0)
+            {
+                latest = Some((ticket, key, about));
+            }
+        }
+        latest.map(|(_, key, about)| (key, Arc::clone(&about.context)))
     }
 
     /// Requests that have run for longer than this, in microseconds, and were not told before.

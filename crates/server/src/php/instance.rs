@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use howdah_sys::clock;
 use howdah_sys::futex;
@@ -14,6 +14,7 @@ use howdah_wire::messages::ToWorker;
 use howdah_wire::queue::{Claim, Owner};
 use howdah_wire::region::{Geometry, Region};
 
+use super::output::Output;
 use super::status::Last;
 
 /// Which request of which thread: thread, generation and index of its state, never 0.
@@ -64,12 +65,14 @@ pub struct Worker {
     pub since: u64,
     /// What it has done.
     pub last: Last,
+    /// What it writes to its standard output and error, unless both are files.
+    pub output: Option<Arc<Output>>,
 }
 
 impl Worker {
     /// A worker that has just started.
-    pub fn new(pid: u32, socket: OwnedFd) -> Self {
-        Worker { pid, socket, since: clock::wall_seconds(), last: Last::default() }
+    pub fn new(pid: u32, socket: OwnedFd, output: Option<Arc<Output>>) -> Self {
+        Worker { pid, socket, since: clock::wall_seconds(), last: Last::default(), output }
     }
 }
 
@@ -130,8 +133,23 @@ impl Instance {
     /// A worker has ended.
     pub fn remove_worker(&self, owner: Owner) {
         let mut workers = self.workers();
-        workers.remove(&owner);
+        let worker = workers.remove(&owner);
         self.worker_count.store(workers.len() as u32, Relaxed);
+        drop(workers);
+        if let Some(output) = worker.and_then(|worker| worker.output) {
+            output.end();
+        }
+    }
+
+    /// All workers have ended.
+    pub fn remove_workers(&self) {
+        let workers: Vec<_> = self.workers().keys().copied().collect();
+        workers.into_iter().for_each(|worker| self.remove_worker(worker));
+    }
+
+    /// What a worker writes; `Err` if there is no such worker, or its start has not been reported.
+    pub(super) fn output(&self, owner: Owner) -> Result<Option<Arc<Output>>, NotSent> {
+        self.workers().get(&owner).map(|worker| worker.output.clone()).ok_or(NotSent::Unknown)
     }
 
     /// Number of workers.

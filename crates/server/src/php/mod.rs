@@ -9,12 +9,15 @@
 //! 6. [`response`] turns the script's head into a response; the connection sends the body at the
 //!    client's pace.
 //!
+//! What scripts write to standard output and error goes to the log through [`output`].
+//!
 //! [`pool`] decides how many workers there are; [`status`] is what is counted on the way.
 
 pub mod application;
 pub mod body;
 pub mod dispatch;
 pub mod instance;
+pub mod output;
 pub mod params;
 pub mod pending;
 pub mod pool;

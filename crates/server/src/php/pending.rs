@@ -56,6 +56,8 @@ pub enum Event {
     SendDescriptors,
     /// Send the worker what is known of its application.
     SendStatus,
+    /// Take what the request has left in the worker's output.
+    TakeOutput,
     /// The worker is free.
     Done(Done),
 }
@@ -151,6 +153,7 @@ impl Pending {
             Kind::Log => return self.log_frame(&Log::decode(payload).map_err(malformed)?),
             Kind::Descriptors => return Ok(Event::SendDescriptors),
             Kind::Status => return Ok(Event::SendStatus),
+            Kind::Output => return Ok(Event::TakeOutput),
             Kind::Done => {
                 let done = Done::decode(payload).map_err(malformed)?;
                 if !self.ended {

@@ -135,8 +135,8 @@ struct Entry {
     held: bool,
     /// The worker has written nonsense or run too long: nothing more is taken from it.
     distrusted: bool,
-    /// The worker has asked for descriptors and its start has not been reported yet.
-    asks: bool,
+    /// What the worker has asked for while its start had not been reported yet.
+    asks: Option<Event>,
     /// Frames were left in the ring because too much waits for the client.
     stalled: Option<(Arc<Instance>, u32)>,
 }
@@ -200,7 +200,7 @@ impl PhpThread {
             settled: false,
             held: true,
             distrusted: false,
-            asks: false,
+            asks: None,
             stalled: None,
         });
         let key = Key::new(self.thread, slot.generation, index);
@@ -250,11 +250,10 @@ impl PhpThread {
         let attached = self.attached.borrow().get(&number).cloned();
         let Some(attached) = attached else { return };
         for (slot, key, claim) in attached.queue.claims_of(&attached.instance, self.thread) {
-            let asks = |entry: &mut Entry| std::mem::take(&mut entry.asks);
             if matches!(claim, Claim::Taken(_, owner) if owner == worker)
-                && self.with_entry(key, asks) == Some(true)
+                && let Some(Some(event)) = self.with_entry(key, |entry| entry.asks.take())
             {
-                self.send_descriptors(&attached, slot, key);
+                self.on_event(&attached, slot, key, event);
             }
         }
     }
@@ -410,9 +409,12 @@ impl PhpThread {
             }
             Event::SendDescriptors => self.send_descriptors(attached, slot, key),
             Event::SendStatus => self.send_status(attached, slot, key),
+            Event::TakeOutput => self.take_output(attached, slot, key),
             Event::Done(done) => {
                 self.with_entry(key, |entry| entry.settled = true);
-                attached.queue.finish(&attached.instance, slot, done);
+                if let Some(output) = attached.queue.finish(&attached.instance, slot, done) {
+                    output.over(key);
+                }
                 return true;
             }
         }
@@ -430,7 +432,7 @@ impl PhpThread {
             Err(NotSent::Unknown) => {
                 self.with_entry(key, |entry| {
                     entry.pending.descriptors = descriptors;
-                    entry.asks = true;
+                    entry.asks = Some(Event::SendDescriptors);
                 });
             }
             Err(NotSent::Failed(error)) => {
@@ -448,19 +450,45 @@ impl PhpThread {
         };
         let pool = Pool { name: name.to_string(), status: attached.queue.status(true) };
         let json = pool.to_value().to_string();
-        let sent =
-            memory_file(json.as_bytes()).map_err(|error| error.to_string()).and_then(|file| {
-                let message = ToWorker::Status { ticket };
-                attached.instance.send(owner, &message, &[file.as_fd()]).map_err(
-                    |error| match error {
-                        NotSent::Unknown => "its start has not been reported".to_owned(),
-                        NotSent::Failed(error) => error,
-                    },
-                )
-            });
-        // A worker that asks and does not take the answer waits for ever otherwise.
-        if let Err(error) = sent {
-            self.distrust(attached, slot, key, format!("that it takes no answer ({error})"));
+        let file = memory_file(json.as_bytes());
+        let sent = file.map_err(|error| NotSent::Failed(error.to_string())).and_then(|file| {
+            attached.instance.send(owner, &ToWorker::Status { ticket }, &[file.as_fd()])
+        });
+        self.answered(attached, slot, key, Event::SendStatus, sent);
+    }
+
+    /// A script is over: what it has left in the worker's output is its own.
+    fn take_output(&self, attached: &Attached, slot: u32, key: Key) {
+        let Claim::Taken(ticket, owner) = attached.instance.region.claim_of(slot) else { return };
+        let Some(context) = self.with_entry(key, |entry| Arc::clone(&entry.context)) else {
+            return;
+        };
+        let sent = attached.instance.output(owner).and_then(|output| {
+            if let Some(output) = output {
+                output.take(key, context);
+            }
+            attached.instance.send(owner, &ToWorker::OutputTaken { ticket }, &[])
+        });
+        self.answered(attached, slot, key, Event::TakeOutput, sent);
+    }
+
+    /// A worker that asks and does not get, or does not take, the answer waits for ever otherwise.
+    fn answered(
+        &self,
+        attached: &Attached,
+        slot: u32,
+        key: Key,
+        asked: Event,
+        sent: Result<(), NotSent>,
+    ) {
+        match sent {
+            Ok(()) => {}
+            Err(NotSent::Unknown) => {
+                self.with_entry(key, |entry| entry.asks = Some(asked));
+            }
+            Err(NotSent::Failed(error)) => {
+                self.distrust(attached, slot, key, format!("that it takes no answer ({error})"));
+            }
         }
     }
 

@@ -24,6 +24,7 @@ use super::sizing::{Measurement, Sizing};
 use super::spec::spec;
 use super::traces::Traces;
 use crate::php::application::{Instance, Load, Queue, Worker};
+use crate::php::output::{self, Whose};
 use crate::php::pool::{Pool, Running};
 use crate::php::status::manager;
 use crate::php::thread::Ask;
@@ -366,6 +367,9 @@ impl Pools {
 
     fn on_ended(&mut self, number: u32, message: &str) {
         self.traces.on_gone(number, None);
+        if let Some(instance) = self.instance(number) {
+            instance.remove_workers();
+        }
         let preparing = self.preparing.iter().any(|app| app.number() == Some(number));
         // Before the threads settle what the instance had in hand: a request that went to it
         // after that would never be heard of again.
@@ -410,11 +414,21 @@ impl Pools {
     fn on_started(&mut self, number: u32, worker: Owner, pid: u32, descriptors: Vec<OwnedFd>) {
         let (log, shards) = (Arc::clone(&self.shared.log), Arc::clone(&self.shards));
         let Some(app) = self.by_number(number) else { return };
-        let (Some(socket), Some(instance)) = (descriptors.into_iter().next(), &app.instance) else {
+        let mut descriptors = descriptors.into_iter();
+        let (Some(socket), Some(instance)) = (descriptors.next(), &app.instance) else {
             return;
         };
         let _ = rustix::fs::fcntl_setfl(&socket, rustix::fs::OFlags::NONBLOCK);
-        instance.add_worker(worker, Worker::new(pid, socket));
+        let whose = Whose {
+            application: app.config.name.as_str().into(),
+            pid,
+            worker,
+            queue: Arc::clone(&app.queue),
+            instance: Arc::downgrade(instance),
+            log: Arc::clone(&log),
+        };
+        let output = descriptors.next().and_then(|pipe| output::watch(pipe, whose).ok());
+        instance.add_worker(worker, Worker::new(pid, socket, output));
         for shard in shards.iter() {
             shard.order(Order::WorkerStarted { instance: number, worker });
         }

@@ -56,7 +56,7 @@ impl Tree {
     pub(super) fn on_prototype(&mut self, id: Id, buffer: &mut [u8]) {
         for _ in 0..32 {
             let Some(application) = self.applications.get_mut(&id) else { return };
-            let (length, descriptors) = match packet::receive(&application.socket, buffer) {
+            let (length, mut descriptors) = match packet::receive(&application.socket, buffer) {
                 Ok(Received::Packet(length, descriptors)) => (length, descriptors),
                 Ok(Received::Empty) => return,
                 _ => {
@@ -74,9 +74,13 @@ impl Tree {
                     application.failure = Some(message);
                     continue;
                 }
-                Ok(FromPrototype::Started { worker, pid }) => application
-                    .worker_started(worker, pid)
-                    .map(|pid| FromSupervisor::Started { application: id.number, worker, pid }),
+                Ok(FromPrototype::Started { worker, pid }) => {
+                    application.worker_started(worker, pid).map(|(pid, output)| {
+                        descriptors.truncate(1);
+                        descriptors.extend(output);
+                        FromSupervisor::Started { application: id.number, worker, pid }
+                    })
+                }
                 Ok(FromPrototype::NotStarted { worker, message }) => application
                     .worker_ended(worker)
                     .map(|_| FromSupervisor::NotStarted { application: id.number, message }),
