@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::delegation::Delegation;
 use crate::error::{Error, ErrorKind};
 use crate::isolation::Isolation;
 use crate::node::{Node, Shown};
@@ -42,6 +43,8 @@ pub struct Application {
     pub stderr: Option<PathBuf>,
     /// What its processes see of the machine.
     pub isolation: Isolation,
+    /// What answers may leave to the server.
+    pub delegation: Delegation,
 }
 
 /// Bounds of a request, of a process and of the queue.
@@ -108,6 +111,7 @@ impl Application {
             stdout: object.file("stdout")?,
             stderr: object.file("stderr")?,
             isolation: object.read("isolation", Isolation::read)?.unwrap_or_default(),
+            delegation: Delegation::read(&object)?,
         };
         object.end()?;
         Ok(application)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::address::Address;
+use crate::delegation::Delegation;
 use crate::error::Error;
 use crate::node::Node;
 use crate::php::PhpTarget;
@@ -30,6 +31,8 @@ pub struct FastCgi {
     pub timeouts: Timeouts,
     /// Whether answers are taken as fast as they come, or at the client's pace.
     pub buffering: bool,
+    /// What answers may leave to the server.
+    pub delegation: Delegation,
 }
 
 /// Who runs a site.
@@ -82,6 +85,7 @@ impl FastCgi {
             keepalive: usize::try_from(keepalive).unwrap_or(0), // in range by the line above
             timeouts: object.read("timeouts", Timeouts::read)?.unwrap_or_default(),
             buffering: object.boolean("buffering")?.unwrap_or(true),
+            delegation: Delegation::read(&object)?,
         };
         object.end()?;
         Ok(fastcgi)

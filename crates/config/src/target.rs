@@ -78,6 +78,16 @@ impl Target {
         }
     }
 
+    /// Reads a target that is a route.
+    pub(crate) fn read_route(node: &Node<'_>) -> Result<Target, Error> {
+        match Target::read(node, node.string()?)? {
+            target @ Target::Route(_) => Ok(target),
+            _ => Err(node
+                .invalid("must name a route")
+                .with_hint("write \"routes\" or \"routes/NAME\"")),
+        }
+    }
+
     /// Reads the target of a share's `scripts`: an application that runs the script it is given.
     pub(crate) fn read_scripts(node: &Node<'_>) -> Result<Target, Error> {
         let target = Target::read(node, node.string()?)?;

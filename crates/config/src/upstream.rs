@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::address::Address;
+use crate::delegation::Delegation;
 use crate::error::Error;
 use crate::node::Node;
 use crate::template::Template;
@@ -45,6 +46,8 @@ pub struct Upstream {
     pub forwarded: ForwardedFields,
     /// Whether responses are taken as fast as they come, or at the client's pace.
     pub buffering: bool,
+    /// What responses may leave to the server.
+    pub delegation: Delegation,
 }
 
 /// Which fields tell servers about the client.
@@ -144,6 +147,7 @@ impl Upstream {
             headers: Vec::new(),
             forwarded: ForwardedFields::default(),
             buffering: true,
+            delegation: Delegation::default(),
         }
     }
 
@@ -177,6 +181,7 @@ impl Upstream {
             headers: object.read("headers", read_headers)?.unwrap_or_default(),
             forwarded: object.read("forwarded", ForwardedFields::read)?.unwrap_or_default(),
             buffering: object.boolean("buffering")?.unwrap_or(default.buffering),
+            delegation: Delegation::read(&object)?,
             ..default
         };
         object.end()?;

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
+use bytes::Bytes;
 use howdah_config::ResponseHeader;
 use howdah_sys::log::Level;
 
@@ -24,6 +25,7 @@ use crate::message::{Added, ConnectionInfo, Request, Response, ShownAddress};
 use crate::php::dispatch;
 use crate::proxy;
 use crate::respond;
+use crate::route::delegation::{self, By, Left};
 use crate::route::{
     Decided, Decision, Router, cors, error_pages, response_headers, security_headers,
 };
@@ -153,21 +155,18 @@ impl Handler for Site {
             begun: exchange.begun,
         };
         let mut decided = router.decide(&self.listener, &mut exchange.request);
-        while let Decision::Authenticate(auth) = &decided.decision {
-            match auth.check(&exchange.request, router.now.monotonic, router.log).await {
-                Ok(user) => {
-                    exchange.request.user = Some(user);
-                    router.go_on(&mut decided, &mut exchange.request);
-                }
-                Err(response) => decided.decision = Decision::Respond(response),
-            }
-        }
+        authenticate(&router, &mut decided, &mut exchange.request).await;
         let decision = std::mem::replace(&mut decided.decision, Decision::Refuse(500, None));
         let usual = snapshot.config.settings.http.max_body_size;
-        let mut response = match exchange.limit_body(decided.max_body_size.unwrap_or(usual)) {
+        let (mut response, left) = match exchange.limit_body(decided.max_body_size.unwrap_or(usual))
+        {
             Ok(()) => self.carry_out(&snapshot, decision, decided.buffering, exchange).await,
-            Err(error) => proxy::refuse(error.status()),
+            Err(error) => (proxy::refuse(error.status()), None),
         };
+        if let Some(left) = left {
+            let follow = self.follow(&router, left, &mut decided, exchange, &mut response);
+            Box::pin(follow).await;
+        }
         if let Some(page) = error_pages::page_for(decided.error_pages, &response) {
             let replace = self.replace_page(&router, page, &mut decided, exchange, &mut response);
             Box::pin(replace).await;
@@ -212,14 +211,14 @@ impl Site {
         Site::new(&self.shard, &self.listener, false)
     }
 
-    /// Has a decision carried out.
-    async fn carry_out(
+    /// Has a decision carried out. The answer may leave something to us.
+    async fn carry_out<'s>(
         &self,
-        snapshot: &Snapshot,
+        snapshot: &'s Snapshot,
         decision: Decision,
         buffering: Option<bool>,
         exchange: &mut Exchange<'_>,
-    ) -> Response {
+    ) -> (Response, Option<Left<'s>>) {
         let shard = &self.shard;
         let http = &snapshot.config.settings.http;
         let buffer = proxy::Buffer {
@@ -228,22 +227,100 @@ impl Site {
             responses: buffering,
         };
         match decision {
-            Decision::Respond(response) => response,
-            Decision::Refuse(status, allow) => respond::error_allowing(status, allow),
-            Decision::Authenticate(_) => respond::error(401), // who could ask for it has not
+            Decision::Respond(response) => (response, None),
+            Decision::Refuse(status, allow) => (respond::error_allowing(status, allow), None),
+            Decision::Authenticate(_) => (respond::error(401), None), // who could ask for it has not
             Decision::Php(application, script) => {
                 // Boxed: most requests are for files, and need not pay for its size.
                 let run = dispatch::run(shard, snapshot, &application, &script, exchange);
-                Box::pin(run).await
+                let response = Box::pin(run).await;
+                self.left(snapshot, response, By::Application(&application.name), exchange)
             }
             Decision::FastCgi(site, script) => {
                 let run = fastcgi::run(&shard.fastcgi, &site, &script, &buffer, exchange);
-                Box::pin(run).await
+                let response = Box::pin(run).await;
+                self.left(snapshot, response, By::Application(site.name()), exchange)
             }
             Decision::Proxy(upstream) => {
-                Box::pin(proxy::run(&shard.proxy, &upstream, &buffer, exchange)).await
+                let run = proxy::run(&shard.proxy, &upstream, &buffer, exchange);
+                let response = Box::pin(run).await;
+                self.left(snapshot, response, By::Upstream(&upstream.name), exchange)
             }
         }
+    }
+
+    /// What an answer leaves to us, if it may.
+    fn left<'s>(
+        &self,
+        snapshot: &'s Snapshot,
+        mut response: Response,
+        by: By<'_>,
+        exchange: &Exchange<'_>,
+    ) -> (Response, Option<Left<'s>>) {
+        let wishes = delegation::take(&mut response);
+        let left = snapshot.delegations.grant(wishes, by).unwrap_or_else(|problem| {
+            self.complain(exchange, format_args!("the answer has {problem}"));
+            None
+        });
+        (response, left)
+    }
+
+    /// Does what an answer leaves to us, and what the answer to that leaves, and so on.
+    async fn follow<'s>(
+        &self,
+        router: &Router<'s>,
+        left: Left<'s>,
+        decided: &mut Decided<'s>,
+        exchange: &Exchange<'_>,
+        response: &mut Response,
+    ) {
+        let mut next = Some(left);
+        for _ in 0..delegation::MOST {
+            let uri = match next {
+                None => return,
+                Some(Left::Redirect(_, ref uri)) => uri.clone(),
+                Some(Left::File(..)) => Bytes::from_static(b"/"),
+            };
+            let Some(mut request) = delegation::request(&exchange.request, &uri) else {
+                let uri = String::from_utf8_lossy(&uri);
+                self.complain(exchange, format_args!("X-Accel-Redirect has no path: {uri}"));
+                delegation::join(response, respond::error(404));
+                return;
+            };
+            let found;
+            (found, next) = match next {
+                Some(Left::Redirect(target, _)) => {
+                    let mut followed = router.follow(target, &mut request);
+                    authenticate(router, &mut followed, &mut request).await;
+                    let connection = exchange.without_body();
+                    let mut asked = Exchange::new(request, exchange.begun, &connection);
+                    let decision = followed.go_beyond(decided);
+                    let buffering = decided.buffering;
+                    self.carry_out(router.snapshot, decision, buffering, &mut asked).await
+                }
+                Some(Left::File(delegation, file)) => {
+                    let found = delegation.send(&file, &self.shard.files, &request, router.now);
+                    if found.own_page {
+                        let (status, file) = (found.status, String::from_utf8_lossy(&file));
+                        self.complain(exchange, format_args!("X-Sendfile: {status} for {file}"));
+                    }
+                    (found, None)
+                }
+                None => return,
+            };
+            delegation::join(response, found);
+        }
+        if next.is_some() {
+            self.complain(exchange, format_args!("X-Accel-Redirect leads in a circle"));
+            *response = respond::error(500);
+        }
+    }
+
+    fn complain(&self, exchange: &Exchange<'_>, problem: std::fmt::Arguments<'_>) {
+        let request = &exchange.request;
+        let target = String::from_utf8_lossy(&request.target);
+        let line = format_args!("request {}: {target}: {problem}", request.id);
+        self.shard.shared.log.write(Level::Error, line);
     }
 
     /// Puts an error page in place of the server's own, if it can be had.
@@ -270,7 +347,7 @@ impl Site {
                 let mut asked = Exchange::new(request, exchange.begun, &connection);
                 let Decided { decision, buffering, .. } = by_page;
                 let carried_out = self.carry_out(router.snapshot, decision, buffering, &mut asked);
-                let found = Box::pin(carried_out).await;
+                let (found, _) = Box::pin(carried_out).await;
                 if !found.own_page {
                     error_pages::replace(response, found, *keep_status);
                     decided.headers = by_page.headers;
@@ -308,6 +385,19 @@ impl Site {
         let answer = Answer { status: response.status, fields: &fields, added, body_sent: 0 };
         let source = Source { answer: Some(answer), ..Source::of(request, begun) };
         response_headers::apply(changes, response, &source);
+    }
+}
+
+/// Asks for passwords as far as actions on the way want them.
+async fn authenticate<'s>(router: &Router<'s>, decided: &mut Decided<'s>, request: &mut Request) {
+    while let Decision::Authenticate(auth) = &decided.decision {
+        match auth.check(request, router.now.monotonic, router.log).await {
+            Ok(user) => {
+                request.user = Some(user);
+                router.go_on(decided, request);
+            }
+            Err(response) => decided.decision = Decision::Respond(response),
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use crate::limits::Limits;
 use crate::php::application::Queue;
 use crate::php::target::Targets;
 use crate::proxy::upstream::Upstream;
+use crate::route::delegation::Delegations;
 use crate::route::{Index, location};
 use crate::tls::TlsListener;
 
@@ -39,6 +40,8 @@ pub struct Snapshot {
     pub fastcgi: HashMap<String, Arc<Site>>,
     /// Upstreams by name.
     pub upstreams: HashMap<String, Arc<Upstream>>,
+    /// What applications and upstreams may leave to us.
+    pub delegations: Delegations,
     /// Where requests are logged.
     pub access_log: Option<AccessLog>,
 }
@@ -291,9 +294,19 @@ impl Snapshot {
                 Some((site.name.clone(), known.unwrap_or(compiled)))
             })
             .collect();
+        let delegations = Delegations::new(&config, &mime);
         let access_log = config.access_log.as_ref().zip(log);
         let access_log = access_log.map(|(config, file)| AccessLog::new(config, file));
-        Snapshot { config, listeners, routes, applications, fastcgi, upstreams, access_log }
+        Snapshot {
+            config,
+            listeners,
+            routes,
+            applications,
+            fastcgi,
+            upstreams,
+            delegations,
+            access_log,
+        }
     }
 }
 

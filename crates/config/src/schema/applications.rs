@@ -1,6 +1,6 @@
 //! PHP applications.
 
-use super::Kind::{Array, Either, Integer, Named, Switch, Text, Word};
+use super::Kind::{Array, Either, Integer, Named, Switch, Text, Texts, Word};
 use super::{COUNT, Key, Kind, SECONDS, SIZE, Shape};
 use crate::support::Feature;
 
@@ -49,6 +49,13 @@ pub(super) const TABLE: &[Shape] = &[
                 "What its processes see of the machine",
                 None,
             ),
+            Key(
+                "internal_redirect",
+                Text,
+                "Route for the path in X-Accel-Redirect, such as \"routes/files\"",
+                None,
+            ),
+            Key("sendfile", Texts, "Directories of the files that X-Sendfile may name", None),
         ],
     },
     Shape {
@@ -163,6 +170,13 @@ pub(super) const TABLE: &[Shape] = &[
             Key("keepalive", Integer(0, 10_000), "Idle connections kept to each server", None),
             Key("timeouts", Kind::Shape("timeouts"), "How long to wait for the server", None),
             Key("buffering", Switch, "Take answers as fast as they come", None),
+            Key(
+                "internal_redirect",
+                Text,
+                "Route for the path in X-Accel-Redirect, such as \"routes/files\"",
+                None,
+            ),
+            Key("sendfile", Texts, "Directories of the files that X-Sendfile may name", None),
         ],
     },
     Shape {

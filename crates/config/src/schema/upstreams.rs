@@ -41,6 +41,13 @@ pub(super) const TABLE: &[Shape] = &[
                 None,
             ),
             Key("buffering", Switch, "Take responses as fast as they come", None),
+            Key(
+                "internal_redirect",
+                Text,
+                "Route for the path in X-Accel-Redirect, such as \"routes/files\"",
+                None,
+            ),
+            Key("sendfile", Texts, "Directories of the files that X-Sendfile may name", None),
         ],
     },
     Shape {

@@ -63,6 +63,11 @@ impl Site {
         })
     }
 
+    /// Its name in `applications`.
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
     /// Whether another one is configured alike and has the same servers.
     pub fn is_like(&self, other: &Site) -> bool {
         let own = matches!(self.config.servers, config::Servers::One(_));

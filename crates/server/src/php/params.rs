@@ -12,6 +12,7 @@ use howdah_wire::request::Params;
 
 use super::target::Script;
 use crate::message::{Request, ShownAddress};
+use crate::route::delegation;
 use crate::tls::TlsFacts;
 
 /// Value of `SERVER_SOFTWARE` unless the application has another one.
@@ -130,8 +131,10 @@ fn write_fields(params: &mut Params, request: &Request) {
     let fields: Vec<(&[u8], &[u8])> = request.fields.iter().collect();
     for (index, (name, value)) in fields.iter().enumerate() {
         let same = |other: &(&[u8], &[u8])| other.0.eq_ignore_ascii_case(name);
-        if name.eq_ignore_ascii_case(b"proxy") || fields[..index].iter().any(same) {
-            continue; // CVE-2016-5385: HTTP_PROXY would configure HTTP clients of the script
+        // CVE-2016-5385: HTTP_PROXY would configure HTTP clients of the script.
+        let is_refused = name.eq_ignore_ascii_case(b"proxy") || delegation::is_ours(name);
+        if is_refused || fields[..index].iter().any(same) {
+            continue;
         }
         let mut rest = fields[index + 1..].iter().filter(|other| same(other)).peekable();
         if rest.peek().is_none() {

@@ -12,6 +12,7 @@ use super::forwarded;
 use super::hop::Nominated;
 use crate::http1::target::Target;
 use crate::message::Request;
+use crate::route::delegation;
 use crate::variables::Source;
 
 /// Fields of a request that are not passed on, beside those of the connection.
@@ -93,6 +94,7 @@ pub fn head(
         let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
         framed |= is(b"content-length") || is(b"transfer-encoding");
         let ours = NOT_PASSED.iter().any(|other| is(other))
+            || delegation::is_ours(name)
             || (changes.host.is_some() && is(b"host"))
             || changes.replace(name);
         if !ours && !nominated.is_hop_by_hop(name) {
@@ -138,7 +140,11 @@ fn encode(byte: u8, out: &mut Vec<u8>) {
 
 fn target(request: &Request, out: &mut Vec<u8>) -> Option<()> {
     let sent = Target::parse(&request.target).ok();
-    if sent.is_some_and(|sent| sent.path(&request.target) == request.path) {
+    let is_sent = |sent: Target| {
+        sent.path(&request.target) == request.path
+            && request.target.get(sent.query.clone()) == Some(&*request.query)
+    };
+    if sent.is_some_and(is_sent) {
         out.extend_from_slice(&request.target);
         return Some(());
     }

@@ -13,6 +13,7 @@
 //! the cache mostly saves.
 
 pub mod cors;
+pub mod delegation;
 pub mod error_pages;
 mod forwarded;
 mod index;
@@ -97,7 +98,21 @@ pub struct Decided<'s> {
     passes: usize,
 }
 
-impl Decided<'_> {
+impl<'s> Decided<'s> {
+    /// Takes the decision out, for a request that an answer has left to us. What actions on its way
+    /// do to the response counts from now on, and of `before` what holds for all that follows.
+    pub fn go_beyond(self, before: &mut Decided<'s>) -> Decision {
+        before.headers = self.headers;
+        before.compress &= self.compress;
+        if !self.error_pages.is_empty() {
+            before.error_pages = self.error_pages;
+        }
+        before.security_headers |= self.security_headers;
+        before.cors = self.cors.or(before.cors);
+        before.buffering = self.buffering.or(before.buffering);
+        self.decision
+    }
+
     /// Nothing is decided yet.
     fn new() -> Self {
         Decided {
@@ -166,6 +181,14 @@ impl<'s> Router<'s> {
     pub fn act(&self, action: &'s Action, request: &mut Request) -> Decided<'s> {
         let mut decided = Decided::new();
         self.run(Next::Action(action), &mut decided, request);
+        decided
+    }
+
+    /// Decides a request that an answer has left to us.
+    pub fn follow(&self, target: &'s Target, request: &mut Request) -> Decided<'s> {
+        let mut decided = Decided::new();
+        let next = self.target(target, request);
+        self.run(next, &mut decided, request);
         decided
     }
 
