@@ -176,7 +176,7 @@ impl Upstream {
             sticky: object.read("sticky", read_sticky)?,
             queue: object.read("queue", |node| node.count(0))?.unwrap_or(default.queue),
             queue_timeout: object.read("queue_timeout", seconds)?.filter(set),
-            timeouts: object.read("timeouts", Timeouts::read)?.unwrap_or_default(),
+            timeouts: object.read("timeouts", Timeouts::read_http)?.unwrap_or_default(),
             host: object.read("host", Template::read)?,
             headers: object.read("headers", read_headers)?.unwrap_or_default(),
             forwarded: object.read("forwarded", ForwardedFields::read)?.unwrap_or_default(),

@@ -31,4 +31,5 @@ pub mod snapshot;
 pub mod status;
 mod stream;
 pub mod tls;
+pub mod tunnel;
 mod variables;

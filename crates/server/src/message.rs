@@ -15,6 +15,7 @@ use howdah_config::Captures;
 
 use crate::body::Body;
 use crate::tls::TlsFacts;
+use crate::tunnel::Tunnel;
 
 /// A request head after the protocol layer has checked its framing and syntax.
 #[derive(Debug, Clone)]
@@ -230,6 +231,8 @@ pub struct Response {
     pub adds_server: bool,
     /// The connection adds `Date`.
     pub adds_date: bool,
+    /// With status 101: what the connection is from then on.
+    pub tunnel: Option<Box<Tunnel>>,
 }
 
 impl Response {
@@ -245,6 +248,7 @@ impl Response {
             own_page: false,
             adds_server: true,
             adds_date: true,
+            tunnel: None,
         }
     }
 

@@ -26,7 +26,12 @@ pub(super) const TABLE: &[Shape] = &[
             Key("sticky", Kind::Shape("sticky"), "Clients keep their server", None),
             Key("queue", Integer(0, COUNT), "Requests that may wait for a server", None),
             Key("queue_timeout", SECONDS, "Seconds that a request may wait for one", None),
-            Key("timeouts", Kind::Shape("timeouts"), "How long to wait for a server", None),
+            Key(
+                "timeouts",
+                Kind::Shape("upstream_timeouts"),
+                "How long to wait for a server",
+                None,
+            ),
             Key("host", Text, "What servers get as Host", None),
             Key(
                 "headers",
@@ -97,15 +102,23 @@ pub(super) const TABLE: &[Shape] = &[
         required: &["cookie"],
         keys: &[Key("cookie", Text, "Name of the cookie", None)],
     },
+    Shape { name: "timeouts", required: &[], keys: &[CONNECT, SEND, FIRST_BYTE, READ, IDLE] },
     Shape {
-        name: "timeouts",
+        name: "upstream_timeouts",
         required: &[],
         keys: &[
-            Key("connect", SECONDS, "Seconds for a connection", None),
-            Key("send", SECONDS, "Seconds until the server takes more", None),
-            Key("first_byte", SECONDS, "Seconds until its response begins", None),
-            Key("read", SECONDS, "Seconds until more of its response comes", None),
-            Key("idle", SECONDS, "Seconds that an idle connection is kept", None),
+            CONNECT,
+            SEND,
+            FIRST_BYTE,
+            READ,
+            IDLE,
+            Key("tunnel", SECONDS, "Seconds that a WebSocket or the like may be silent", None),
         ],
     },
 ];
+
+const CONNECT: Key = Key("connect", SECONDS, "Seconds for a connection", None);
+const SEND: Key = Key("send", SECONDS, "Seconds until the server takes more", None);
+const FIRST_BYTE: Key = Key("first_byte", SECONDS, "Seconds until its response begins", None);
+const READ: Key = Key("read", SECONDS, "Seconds until more of its response comes", None);
+const IDLE: Key = Key("idle", SECONDS, "Seconds that an idle connection is kept", None);

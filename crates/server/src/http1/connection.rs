@@ -46,6 +46,8 @@ pub(super) struct Core<I> {
     pub timer: Timer,
     /// How the client left, if it did.
     pub gone: Option<Gone>,
+    /// Requests that came so far.
+    pub served: u32,
     pub work: Lent,
 }
 
@@ -110,6 +112,7 @@ impl<I: Io> Core<I> {
             input: Input::default(),
             timer: Timer::default(),
             gone: None,
+            served: 0,
             work: Lent::default(),
         }
     }

@@ -82,6 +82,11 @@ impl Draining {
         self.shared.started.get()
     }
 
+    /// The signal itself.
+    pub(crate) fn signal(&self) -> Drain {
+        Drain(Rc::clone(&self.shared))
+    }
+
     /// As [`Draining::started`]; if not, the task is woken when it is.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> bool {
         if self.started() {

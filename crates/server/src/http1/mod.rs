@@ -10,7 +10,7 @@
 //! 4. Send the response (`respond`, `send`, `file`). Responses to pipelined requests that have
 //!    all come already leave in one write.
 //! 5. Go on with the next request, or end the connection so that the client can still read the
-//!    answer (`linger`).
+//!    answer (`linger`). After a 101 the connection is a tunnel to its end (`tunnel`).
 //!
 //! This module decides nothing about what a request means and writes no log.
 
@@ -42,6 +42,7 @@ mod requests;
 mod respond;
 pub(crate) mod send;
 pub(crate) mod timer;
+mod tunnel;
 mod write;
 
 #[cfg(test)]
@@ -56,6 +57,7 @@ use crate::message::{ConnectionInfo, Response};
 use connection::Core;
 use head::Scanned;
 use timer::after;
+use tunnel::Opened;
 
 /// A connection and those it works for.
 struct Connection<I, H> {
@@ -63,10 +65,10 @@ struct Connection<I, H> {
     info: Arc<ConnectionInfo>,
     handler: H,
     drain: Draining,
-    /// Requests that came so far.
-    served: Cell<u64>,
     /// When the first byte of a head came that did not come at once.
     begun: Cell<Option<Instant>>,
+    /// What the connection is from now on, if it has left HTTP.
+    opened: Cell<Option<Box<Opened>>>,
 }
 
 /// What a connection does next.
@@ -76,6 +78,8 @@ enum Next {
     Wait,
     /// Answer what came: a head, or what will never be one.
     Answer,
+    /// Leave HTTP.
+    Tunnel,
     /// The head did not arrive in time.
     TooLate,
     /// The client has left within a head.
@@ -107,6 +111,7 @@ pub fn serve<I: Io, H: Handler>(
                 Next::Wait => connection.wait().await,
                 // Boxed, so that a connection that waits is small.
                 Next::Answer => Box::pin(connection.answer()).await,
+                Next::Tunnel => Box::pin(connection.tunnel()).await,
                 Next::TooLate => Box::pin(connection.refuse(Refusal::HeadTimeout)).await,
                 Next::Linger => {
                     Box::pin(connection.linger()).await;
@@ -139,14 +144,20 @@ pub async fn refuse<I: Io, H: Handler>(
 
 impl<I: Io, H: Handler> Connection<I, H> {
     fn new(io: I, info: Arc<ConnectionInfo>, handler: H, drain: Draining) -> Self {
-        let core = RefCell::new(Core::new(io));
-        Connection { core, info, handler, drain, served: Cell::new(0), begun: Cell::new(None) }
+        Connection {
+            core: RefCell::new(Core::new(io)),
+            info,
+            handler,
+            drain,
+            begun: Cell::new(None),
+            opened: Cell::new(None),
+        }
     }
 
     /// Waits until there is something to answer.
     async fn wait(&self) -> Next {
         let limits = self.handler.limits();
-        let first = self.served.get() == 0;
+        let first = self.core.borrow().served == 0;
         let mut idle_since = None;
         let (mut look, mut looked) = (pin!(yield_now()), false);
         poll_fn(move |cx| {

@@ -32,6 +32,8 @@ pub enum Refusal {
     LineEnd,
     /// Plain HTTP on a listener that speaks TLS.
     PlainOnTls,
+    /// A tunnel for a protocol other than WebSocket.
+    Protocol,
     /// The request line is not `method SP target SP version`.
     RequestLine,
     /// The request line is longer than allowed.
@@ -61,7 +63,7 @@ impl Refusal {
             Refusal::RequestLineTooLong => 414,
             Refusal::Expectation => 417,
             Refusal::FieldTooLong | Refusal::HeadTooLong | Refusal::TooManyFields => 431,
-            Refusal::UnknownCoding => 501,
+            Refusal::UnknownCoding | Refusal::Protocol => 501,
             Refusal::Version => 505,
             _ => 400,
         }
@@ -85,6 +87,7 @@ impl Refusal {
             Refusal::LengthRequired => "a chunked body is not allowed here",
             Refusal::LineEnd => "a line of the request head does not end in CR LF",
             Refusal::PlainOnTls => "plain HTTP where TLS is spoken",
+            Refusal::Protocol => "a tunnel for a protocol other than WebSocket",
             Refusal::RequestLine => "a malformed request line",
             Refusal::RequestLineTooLong => "the request line is too long",
             Refusal::Target(error) => error.reason(),

@@ -17,6 +17,7 @@ use super::link::{Leftover, Link};
 use super::respond::{Framing, added, put_head};
 use super::send::{Cut, Sender};
 use super::timer::{Pace, Wait};
+use super::tunnel::Opened;
 use super::write::ENOUGH;
 use super::{Connection, Next, Refusal};
 use crate::exchange::{Carrier, Exchange, Finished, Handler, Outcome};
@@ -24,12 +25,12 @@ use crate::limits::Limits;
 use crate::message::{Added, FieldBlock, Response, Version};
 
 /// What became of a response.
-struct Sent {
-    status: u16,
-    fields: FieldBlock,
-    bytes: u64,
-    body: u64,
-    outcome: Outcome,
+pub(super) struct Sent {
+    pub status: u16,
+    pub fields: FieldBlock,
+    pub bytes: u64,
+    pub body: u64,
+    pub outcome: Outcome,
 }
 
 impl<I: Io, H: Handler> Connection<I, H> {
@@ -70,15 +71,24 @@ impl<I: Io, H: Handler> Connection<I, H> {
             Err(refusal) => return self.refuse_head(refusal, &bytes).await,
         };
         drop(bytes);
-        self.served.set(self.served.get() + 1);
+        let served = {
+            let served = &mut self.core.borrow_mut().served;
+            *served = served.saturating_add(1);
+            u64::from(*served)
+        };
         let link = Link::new(&self.core, limits, head.version, head.body, head.expects_continue);
         let (wants_more, head_only) = (head.keep_alive, head.method.as_ref() == b"HEAD");
         let request = head.into_request(Arc::clone(&self.info), self.handler.next_id());
         let mut exchange = Exchange::new(request, begun.into_std(), &link);
-        let response = self.handle(&mut exchange, &link).await;
+        let mut response = self.handle(&mut exchange, &link).await;
 
+        if let Some(tunnel) = response.tunnel.take() {
+            let received = head_len + link.received();
+            let opened = Opened::new(tunnel, exchange.request, begun, received, limits);
+            return self.open(opened, response).await;
+        }
         let leftover = link.leftover();
-        let last = limits.max_requests.is_some_and(|most| self.served.get() >= most);
+        let last = limits.max_requests.is_some_and(|most| served >= most);
         let keep_alive = wants_more
             && !last
             && !response.close
@@ -207,7 +217,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
     }
 
     /// Sends a response, or, if it is small and to `gather` with the next, puts it in the line.
-    async fn respond(
+    pub(super) async fn respond(
         &self,
         response: Response,
         framing: Framing,

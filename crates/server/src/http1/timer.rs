@@ -63,7 +63,7 @@ impl Pace {
 }
 
 /// When somebody's patience ends. A time limit beyond what the clock can tell is none.
-pub(super) fn after(now: Instant, patience: Duration) -> Instant {
+pub(crate) fn after(now: Instant, patience: Duration) -> Instant {
     now.checked_add(patience).unwrap_or_else(|| now + Duration::from_secs(86400 * 365))
 }
 

@@ -1,12 +1,14 @@
 //! Request heads: as the text of HTTP/1, so that one parser reads them all.
 //!
 //! `h2` has refused fields that belong to a connection, and bytes that could end a line. Cookies
-//! that came in pieces are one field again (RFC 9113, 8.2.3).
+//! that came in pieces are one field again (RFC 9113, 8.2.3). A request for a WebSocket becomes the
+//! one that HTTP/1 has for it (RFC 8441, 5).
 
 use bytes::Bytes;
-use http::header::{COOKIE, HOST};
+use http::header::{CONTENT_LENGTH, COOKIE, HOST, SEC_WEBSOCKET_KEY};
 use http::request::Parts;
 
+use super::websocket::Handshake;
 use crate::http1::Refusal;
 use crate::http1::authority;
 use crate::http1::head::Head;
@@ -14,17 +16,26 @@ use crate::limits::Limits;
 use crate::message::Version;
 
 /// Reads a head. The second value is its text, of which a refusal shows the first line.
-pub(super) fn read(parts: &Parts, limits: &Limits) -> (Result<Head, Refusal>, Bytes) {
-    let (text, counted) = write(parts, limits);
+pub(super) fn read(
+    parts: &Parts,
+    websocket: Option<&Handshake>,
+    limits: &Limits,
+) -> (Result<Head, Refusal>, Bytes) {
+    let (text, counted) = write(parts, websocket, limits);
     let text = Bytes::from(text);
     let read = counted.and_then(|()| Head::parse(text.clone(), limits));
     (read.map(|head| Head { version: Version::Http2, ..head }), text)
 }
 
-fn write(parts: &Parts, limits: &Limits) -> (Vec<u8>, Result<(), Refusal>) {
+fn write(
+    parts: &Parts,
+    websocket: Option<&Handshake>,
+    limits: &Limits,
+) -> (Vec<u8>, Result<(), Refusal>) {
+    let method = if websocket.is_some() { "GET" } else { parts.method.as_str() };
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
     let mut text = Vec::with_capacity(512);
-    for part in [parts.method.as_str().as_bytes(), b" ", target.as_bytes(), b" HTTP/1.1\r\n"] {
+    for part in [method.as_bytes(), b" ", target.as_bytes(), b" HTTP/1.1\r\n"] {
         text.extend_from_slice(part);
     }
     let mut put = |name: &[u8], value: &[u8]| {
@@ -41,9 +52,16 @@ fn write(parts: &Parts, limits: &Limits) -> (Vec<u8>, Result<(), Refusal>) {
         true => Err(Refusal::TooManyFields),
         false => hosts_agree(parts, named, limits),
     };
+    if let Some(handshake) = websocket {
+        put(b"connection", b"upgrade");
+        put(b"upgrade", b"websocket");
+        put(b"sec-websocket-key", handshake.key().as_bytes());
+    }
     if counted.is_ok() {
         for (name, value) in &parts.headers {
-            if name != COOKIE && !(name == HOST && named.is_some()) {
+            let is_ours = (name == HOST && named.is_some())
+                || (websocket.is_some() && (name == SEC_WEBSOCKET_KEY || name == CONTENT_LENGTH));
+            if name != COOKIE && !is_ours {
                 put(name.as_str().as_bytes(), value.as_bytes());
             }
         }
@@ -86,7 +104,7 @@ mod tests {
     }
 
     fn head(uri: &str, fields: &[(&str, &str)]) -> Result<Head, Refusal> {
-        read(&parts(uri, fields), &Limits::default()).0
+        read(&parts(uri, fields), None, &Limits::default()).0
     }
 
     #[test]
@@ -134,5 +152,22 @@ mod tests {
         ] {
             assert_eq!(head("https://a/", fields).unwrap_err(), refusal);
         }
+    }
+
+    #[test]
+    fn a_websocket_is_asked_for_as_in_http_1() {
+        let fields = [("sec-websocket-key", "theirs"), ("sec-websocket-version", "13")];
+        let mut parts = parts("https://a/chat?room=1", &fields);
+        parts.method = http::Method::CONNECT;
+        let handshake = Handshake::new();
+        let head = read(&parts, Some(&handshake), &Limits::default()).0.unwrap();
+        assert_eq!((&*head.method, &*head.target), (&b"GET"[..], &b"/chat?room=1"[..]));
+        let field = |name| head.fields.get(name).map(String::from_utf8_lossy);
+        assert_eq!(field("connection").as_deref(), Some("upgrade"));
+        assert_eq!(field("upgrade").as_deref(), Some("websocket"));
+        assert_eq!(field("sec-websocket-version").as_deref(), Some("13"));
+        assert_eq!(head.fields.get_all("sec-websocket-key").count(), 1);
+        assert_eq!(field("sec-websocket-key").as_deref(), Some(handshake.key()));
+        assert_eq!(read(&parts, None, &Limits::default()).0.unwrap_err(), Refusal::Connect);
     }
 }

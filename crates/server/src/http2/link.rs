@@ -59,6 +59,12 @@ impl Link {
         Link { limits: Rc::clone(limits), length, body, respond }
     }
 
+    /// What the client sends is no body.
+    pub fn without_body(self) -> Self {
+        self.body.borrow_mut().ended = Some(Ok(()));
+        self
+    }
+
     /// What the response is sent with, and the number of bytes of the body that were given out.
     /// The rest of the body, if there is one, is given up only when the result is dropped.
     pub fn into_parts(self) -> (SendResponse<Bytes>, RecvStream, u64) {

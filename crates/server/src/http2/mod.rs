@@ -10,7 +10,9 @@
 //!    others: what it has started is counted until it has ended.
 //! 3. A response is sent piece by piece as the client's windows have room (`send`), so that a
 //!    stalled stream holds one piece, and that not longer than `send_timeout`.
-//! 4. A client that gives up far more streams than it lets end is told to calm down and left.
+//! 4. A request for a WebSocket is answered as one of HTTP/1, and its stream is a tunnel from then
+//!    on (`websocket`, `tunnel`).
+//! 5. A client that gives up far more streams than it lets end is told to calm down and left.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -31,6 +33,8 @@ mod io;
 mod link;
 mod send;
 mod stream;
+mod tunnel;
+mod websocket;
 
 use self::io::Watched;
 pub use self::io::{Io, PREFACE};
@@ -79,7 +83,7 @@ pub async fn serve<H: Handler + 'static>(
         ending: false,
     };
     while let Some((request, respond)) = driver.next(&limits, &drain).await {
-        let answer = stream::answer(handler(), Arc::clone(&info), request, respond);
+        let answer = stream::answer(handler(), Arc::clone(&info), request, respond, drain.signal());
         driver.tasks.spawn_local(answer);
         driver.idle = limits.idle_timeout;
     }
@@ -96,7 +100,8 @@ fn builder(limits: &Limits) -> Builder {
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_pending_accept_reset_streams(STREAMS as usize)
-        .max_local_error_reset_streams(Some(STRIKES as usize));
+        .max_local_error_reset_streams(Some(STRIKES as usize))
+        .enable_connect_protocol();
     builder
 }
 

@@ -52,7 +52,7 @@ pub(super) async fn send(
 }
 
 /// The head of a response.
-fn head(response: &Response, added: &Added<'_>) -> Head<()> {
+pub(super) fn head(response: &Response, added: &Added<'_>) -> Head<()> {
     let mut head = Head::new(());
     // HTTP/2 has no way to say a status of less than three digits, and 1xx ends no request.
     let status = StatusCode::from_u16(response.status).ok().filter(|s| !s.is_informational());

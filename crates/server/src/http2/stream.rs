@@ -7,20 +7,26 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::RecvStream;
+use h2::ext::Protocol;
 use h2::server::SendResponse;
 use http::Request as Received;
+use http::header::SEC_WEBSOCKET_ACCEPT;
 use tokio::time::{Instant, timeout};
 
 use super::head;
 use super::link::Link;
 use super::send;
+use super::tunnel::Channel;
+use super::websocket::Handshake;
 use crate::exchange::{Exchange, Finished, Handler, Outcome};
-use crate::http1::Refusal;
 use crate::http1::framing::BodyLength;
 use crate::http1::head::Head;
+use crate::http1::read::Input;
 use crate::http1::send::Cut;
+use crate::http1::{Drain, Refusal};
 use crate::limits::Limits;
-use crate::message::{Added, ConnectionInfo, Request, Response};
+use crate::message::{Added, ConnectionInfo, FieldBlock, Request, Response};
+use crate::tunnel::{Carried, End};
 
 /// How a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,14 +43,20 @@ pub(super) async fn answer<H: Handler>(
     info: Arc<ConnectionInfo>,
     received: Received<RecvStream>,
     respond: SendResponse<Bytes>,
+    drain: Drain,
 ) -> Ended {
     let begun = Instant::now();
     let limits = handler.limits();
     let (parts, body) = received.into_parts();
-    let (read, text) = head::read(&parts, &limits);
+    let protocol = parts.extensions.get().map(Protocol::as_str);
+    let websocket = protocol.map(|_| Handshake::new());
+    let (mut read, text) = head::read(&parts, websocket.as_ref(), &limits);
+    if protocol.is_some_and(|protocol| protocol != "websocket") {
+        read = Err(Refusal::Protocol);
+    }
     drop(parts);
     let length = |head: &Head| match head.body {
-        _ if body.is_end_stream() => Ok(Some(0)),
+        _ if websocket.is_some() || body.is_end_stream() => Ok(Some(0)),
         BodyLength::Known(length) if head.fields.get("content-length").is_some() => {
             Ok(Some(length))
         }
@@ -53,9 +65,12 @@ pub(super) async fn answer<H: Handler>(
     };
     let read = read.and_then(|head| length(&head).map(|length| (head, length)));
     let answer = Answer { handler, info, begun, limits, head_len: text.len() as u64 };
-    match read {
-        Ok((head, length)) => answer.exchange(head, length, body, respond).await,
-        Err(refusal) => answer.refuse(refusal, &text, respond).await,
+    match (read, websocket) {
+        (Ok((head, _)), Some(handshake)) => {
+            answer.websocket(head, &handshake, body, respond, drain).await
+        }
+        (Ok((head, length)), None) => answer.exchange(head, length, body, respond).await,
+        (Err(refusal), _) => answer.refuse(refusal, &text, respond).await,
     }
 }
 
@@ -114,6 +129,51 @@ impl<H: Handler> Answer<H> {
         ended
     }
 
+    /// Answers a request for a WebSocket, and joins the client with who speaks it.
+    async fn websocket(
+        &self,
+        head: Head,
+        handshake: &Handshake,
+        stream: RecvStream,
+        respond: SendResponse<Bytes>,
+        drain: Drain,
+    ) -> Ended {
+        let link = Link::new(stream, respond, &self.limits, Some(0), false).without_body();
+        let request = head.into_request(Arc::clone(&self.info), self.handler.next_id());
+        let mut exchange = Exchange::new(request, self.begun.into_std(), &link);
+        let mut response = self.handler.handle(&mut exchange).await;
+        let Exchange { request, .. } = exchange;
+        let (mut respond, stream, _) = link.into_parts();
+        let asked = Asked { request: Some(&request), ..Asked::default() };
+        let tunnel = match response.tunnel.take() {
+            Some(tunnel) if handshake.is_accepted(&response.fields) => tunnel,
+            Some(_) => return self.send(respond, self.handler.error(502), false, asked).await,
+            // The client would take success for a WebSocket.
+            None if (200..300).contains(&response.status) => {
+                return self.send(respond, self.handler.error(501), false, asked).await;
+            }
+            None => return self.send(respond, response, false, asked).await,
+        };
+        response.status = 200;
+        let added = self.added(&response, None);
+        let mut head = send::head(&response, &added);
+        head.headers_mut().remove(SEC_WEBSOCKET_ACCEPT);
+        let mut carried = Carried { from_client: 0, to_client: 0, end: End::Client };
+        if let Ok(to) = respond.send_response(head, false) {
+            let mut channel = Channel::new(stream, to);
+            let draining = drain.connection();
+            carried = Box::pin(tunnel.run(&mut channel, Input::default(), &draining)).await;
+            channel.end(carried.end);
+        }
+        let outcome = match carried.end {
+            End::Finished | End::Over => Outcome::Complete,
+            End::Client => Outcome::ClientGone,
+            End::Server => Outcome::BodyFailed,
+        };
+        let asked = Asked { body: carried.from_client, ..asked };
+        self.report(&asked, 200, &response.fields, added, carried.to_client, outcome)
+    }
+
     /// Answers a head that cannot be read. Other streams are not concerned.
     async fn refuse(&self, refusal: Refusal, text: &[u8], respond: SendResponse<Bytes>) -> Ended {
         let line = memchr::memchr(b'\r', text).unwrap_or(text.len()).min(self.limits.max_line);
@@ -133,12 +193,7 @@ impl<H: Handler> Answer<H> {
     ) -> Ended {
         let bodiless = matches!(response.status, 204 | 304);
         let length = response.body.len().filter(|_| !bodiless);
-        let added = Added {
-            server: if response.adds_server { &self.limits.server } else { b"" },
-            date: response.adds_date,
-            length,
-            ..Added::default()
-        };
+        let added = self.added(&response, length);
         let (status, fields) = (response.status, response.fields.clone());
         let sends_body = !bodiless && !head_only && length != Some(0);
         let sending = send::send(respond, response, &added, sends_body, &self.limits);
@@ -148,13 +203,34 @@ impl<H: Handler> Answer<H> {
             Err(Cut::Client) => Outcome::ClientGone,
             Err(Cut::Body) => Outcome::BodyFailed,
         };
+        self.report(&asked, status, &fields, added, body_sent, outcome)
+    }
+
+    fn added(&self, response: &Response, length: Option<u64>) -> Added<'_> {
+        Added {
+            server: if response.adds_server { &self.limits.server } else { b"" },
+            date: response.adds_date,
+            length,
+            ..Added::default()
+        }
+    }
+
+    fn report(
+        &self,
+        asked: &Asked<'_>,
+        status: u16,
+        fields: &FieldBlock,
+        added: Added<'_>,
+        body_sent: u64,
+        outcome: Outcome,
+    ) -> Ended {
         self.handler.finished(&Finished {
             connection: &self.info,
             request: asked.request,
             refused_line: asked.refused_line,
             refusal: asked.refusal,
             status,
-            fields: &fields,
+            fields,
             added,
             received: self.head_len + asked.body,
             sent: fields.as_bytes().len() as u64 + body_sent,

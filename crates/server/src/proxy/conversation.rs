@@ -215,6 +215,12 @@ impl Conversation {
         (sent && self.input.is_empty()).then_some(self.stream)
     }
 
+    /// The connection, and what has come on it after the head, if the request was sent in full.
+    pub fn into_parts(self) -> Option<(Stream, Input)> {
+        let sent = matches!(self.upload.state, UploadState::Sent);
+        sent.then_some((self.stream, self.input))
+    }
+
     /// Why there is no response.
     fn ended(&mut self) -> Failure {
         match std::mem::replace(&mut self.upload.state, UploadState::Sent) {

@@ -98,6 +98,7 @@ async fn ask(address: &Address, health: &Health) -> Result<(), String> {
         first_byte: patient,
         read: patient,
         idle: patient,
+        tunnel: patient,
     };
     let nothing = Content::Memory(Bytes::new());
     let mut asked = Conversation::new(stream, question.into_bytes(), nothing, false, &timeouts);

@@ -7,7 +7,9 @@
 //!    one ([`transport`], `conversation`).
 //! 4. The head of the response is read strictly ([`response`]). Interim responses are passed on.
 //! 5. The body (`body`) is taken as fast as the server sends it, and sent at the client's pace
-//!    ([`crate::buffered`]); then the connection is kept or closed.
+//!    ([`crate::buffered`]); then the connection is kept or closed. A server that agrees to another
+//!    protocol (101) is joined with the client (`upgraded`); until then no byte of that protocol
+//!    leaves.
 //!
 //! A request is sent a second time only if that cannot do anything twice: the connection was never
 //! made, or the method is idempotent, there is no body, and no byte of an answer has come. So a
@@ -30,6 +32,7 @@ pub mod request;
 pub mod response;
 pub mod thread;
 pub(crate) mod transport;
+mod upgraded;
 pub mod upstream;
 
 use std::fmt;
@@ -45,16 +48,19 @@ use self::body::Home;
 pub(crate) use self::conversation::Content;
 use self::conversation::Conversation;
 use self::queue::Refused;
-use self::request::Changes;
+use self::request::{Changes, Then};
 use self::response::{Head, Malformed};
 use self::thread::ProxyThread;
 use self::transport::Stream;
+use self::upgraded::Upgraded;
 use self::upstream::{Busy, Server, Upstream, Wish};
+use crate::body::Body;
 use crate::buffered::Taking;
 use crate::exchange::Exchange;
 use crate::message::Response;
 use crate::php::body::{CollectError, collect};
 use crate::respond;
+use crate::tunnel::Tunnel;
 use crate::variables::Source;
 
 /// Status of a request whose client left before its answer; nginx's number, for the log only.
@@ -103,6 +109,8 @@ struct Attempt {
     id: u64,
     method: Bytes,
     target: Bytes,
+    /// The protocols that the client would rather speak.
+    upgrade: Option<Rc<[u8]>>,
 }
 
 /// Passes a request on; the response is there as soon as its head is.
@@ -195,6 +203,10 @@ impl Attempt {
             id: exchange.request.id,
             method: exchange.request.method.clone(),
             target: exchange.request.target.clone(),
+            upgrade: match &exchange.request.error {
+                None => request::upgrade(&exchange.request).map(Rc::from),
+                Some(_) => None, // a page for an error is asked for
+            },
         }
     }
 
@@ -211,10 +223,15 @@ impl Attempt {
         let keep = self.upstream.config.keepalive > 0;
         let source = Source::of(&exchange.request, exchange.begun);
         let changes = Changes::new(&self.upstream.config, &exchange.request, &source);
-        let head = request::head(&exchange.request, &self.address, &changes, content.len(), keep);
+        let then = match (&self.upgrade, keep) {
+            (Some(protocols), _) => Then::Upgrade(protocols),
+            (None, true) => Then::Keep,
+            (None, false) => Then::Close,
+        };
+        let head = request::head(&exchange.request, &self.address, &changes, content.len(), then);
         let head = head.ok_or((Failure::Malformed(Malformed("the path is empty")), false))?;
         let repeatable = content.len() == 0 && request::is_idempotent(&self.method);
-        if keep
+        if then == Then::Keep
             && repeatable
             && let Some(stream) = thread.take(&self.address)
         {
@@ -293,6 +310,9 @@ impl Attempt {
             match head.status {
                 // We have sent the body unasked, and told the client to go on ourselves.
                 100 => {}
+                101 if self.has_asked_for(head.upgrade.as_deref()) => {
+                    return Ok((conversation, head));
+                }
                 101 => return Err((Failure::Upgraded, true)),
                 ..200 => {
                     let _ = exchange.interim(head.status, &head.fields).await;
@@ -312,12 +332,45 @@ impl Attempt {
         if busy.answered() {
             thread.note(format_args!("\"{}\": {} is back", self.upstream, self.address));
         }
+        if let Some(protocol) = &head.upgrade {
+            let protocol = protocol.clone();
+            return self.tunnel(busy, conversation, head, &protocol);
+        }
         let keep = head.keep_alive && self.upstream.config.keepalive > 0;
         let home = Home { thread: Rc::clone(thread), attempt: self.clone(), keep, _busy: busy };
         let body = body::body(conversation, &head, home, taking);
         let body = body.map_err(|malformed| (malformed.into(), false))?;
         let Head { status, reason, fields, dated, .. } = head;
         Ok(Response { reason, fields, adds_date: !dated, ..Response::new(status, body) })
+    }
+
+    /// Whether a server may go on with this protocol.
+    fn has_asked_for(&self, protocol: Option<&[u8]>) -> bool {
+        let offered = self.upgrade.as_ref().zip(protocol);
+        offered.is_some_and(|(offered, protocol)| request::is_offered(protocol, offered))
+    }
+
+    /// The response after which client and server speak another protocol.
+    fn tunnel(
+        &self,
+        busy: Busy,
+        conversation: Conversation,
+        head: Head,
+        protocol: &[u8],
+    ) -> Result<Response, (Failure, bool)> {
+        // One that goes on before it has the whole request has not understood it.
+        let parts = conversation.into_parts().ok_or((Failure::Upgraded, true))?;
+        let far = Box::new(Upgraded::new(parts, busy));
+        let patience = self.upstream.config.timeouts.tunnel;
+        let Head { reason, fields, dated, .. } = head;
+        let response = Response {
+            reason,
+            fields,
+            adds_date: !dated,
+            tunnel: Some(Box::new(Tunnel { far, patience })),
+            ..Response::new(101, Body::Empty)
+        };
+        Ok(response.with("Upgrade", protocol))
     }
 
     fn complain(&self, thread: &ProxyThread, failure: &Failure) {
@@ -369,7 +422,7 @@ impl fmt::Display for Failure {
             Failure::ReadTimeout => f.write_str("the rest of the response did not come in time"),
             Failure::Closed => f.write_str("the connection was closed before the response ended"),
             Failure::Malformed(Malformed(what)) => f.write_str(what),
-            Failure::Upgraded => f.write_str("it switched protocols, which nobody asked for"),
+            Failure::Upgraded => f.write_str("it switched to a protocol that nobody asked for"),
             Failure::ClientGone => f.write_str("the client has left"),
         }
     }

@@ -11,7 +11,7 @@ use howdah_config::{self as config, Address};
 use super::forwarded;
 use super::hop::Nominated;
 use crate::http1::target::Target;
-use crate::message::Request;
+use crate::message::{Request, Version};
 use crate::route::delegation;
 use crate::variables::Source;
 
@@ -65,14 +65,50 @@ fn plain(value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Writes a head for a body of `body` bytes. `keep` asks the upstream to leave the connection open.
-/// `None` if a route has rewritten the path to nothing, which no target can say.
+/// What the upstream is to do with the connection after its response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then<'p> {
+    /// Close it.
+    Close,
+    /// Leave it open.
+    Keep,
+    /// Speak one of these protocols on it, if it will.
+    Upgrade(&'p [u8]),
+}
+
+/// The protocols that a client would rather speak. Those that are HTTP, or carry it, stay out:
+/// requests in a tunnel would pass by all that the configuration says of them.
+pub fn upgrade(request: &Request) -> Option<Vec<u8>> {
+    let is_http = |name: &[u8]| {
+        let starts = |start: &[u8]| {
+            name.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start))
+        };
+        starts(b"h2") || starts(b"h3") || starts(b"http") || starts(b"tls")
+    };
+    let asks = Nominated::of(request.fields.get_all("connection")).has(b"upgrade");
+    if !asks || request.version < Version::Http11 {
+        return None;
+    }
+    let names = request.fields.get_all("upgrade").flat_map(|value| value.split(|b| *b == b','));
+    let names = names.map(<[u8]>::trim_ascii).filter(|name| !name.is_empty() && !is_http(name));
+    let names = names.collect::<Vec<_>>().join(&b", "[..]);
+    (!names.is_empty()).then_some(names)
+}
+
+/// Whether a protocol is among those that were asked for.
+pub fn is_offered(protocol: &[u8], offered: &[u8]) -> bool {
+    let mut offered = offered.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    offered.any(|name| name.eq_ignore_ascii_case(protocol))
+}
+
+/// Writes a head for a body of `body` bytes. `None` if a route has rewritten the path to nothing,
+/// which no target can say.
 pub fn head(
     request: &Request,
     address: &Address,
     changes: &Changes,
     body: u64,
-    keep: bool,
+    then: Then<'_>,
 ) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(512 + request.target.len());
     out.extend_from_slice(&request.method);
@@ -87,7 +123,14 @@ pub fn head(
         }
         None => {}
     }
-    field(&mut out, b"Connection", if keep { b"keep-alive" } else { b"close" });
+    match then {
+        Then::Close => field(&mut out, b"Connection", b"close"),
+        Then::Keep => field(&mut out, b"Connection", b"keep-alive"),
+        Then::Upgrade(protocols) => {
+            field(&mut out, b"Connection", b"upgrade");
+            field(&mut out, b"Upgrade", protocols);
+        }
+    }
     let nominated = Nominated::of(request.fields.get_all("connection"));
     let mut framed = body > 0;
     for (name, value) in request.fields.iter() {

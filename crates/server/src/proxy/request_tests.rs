@@ -3,8 +3,12 @@ use crate::message::Version;
 use crate::route::fixture::request;
 
 fn written(request: &Request, body: u64, keep: bool) -> String {
+    written_for(request, body, if keep { Then::Keep } else { Then::Close })
+}
+
+fn written_for(request: &Request, body: u64, then: Then<'_>) -> String {
     let address = Address::Inet(([127, 0, 0, 1], 8080).into());
-    let head = head(request, &address, &Changes::default(), body, keep).expect("a target");
+    let head = head(request, &address, &Changes::default(), body, then).expect("a target");
     String::from_utf8(head).expect("a head in ASCII")
 }
 
@@ -95,7 +99,7 @@ fn a_rewritten_path_is_encoded_and_keeps_the_query() {
 fn a_path_of_nothing_is_no_target() {
     let request = Request { path: Bytes::new(), ..with(&[]) };
     let address = Address::Abstract("a".to_owned());
-    assert_eq!(head(&request, &address, &Changes::default(), 0, false), None);
+    assert_eq!(head(&request, &address, &Changes::default(), 0, Then::Close), None);
 }
 
 #[test]
@@ -115,8 +119,38 @@ fn an_upstream_changes_host_and_fields() {
     let source = Source::of(&request, std::time::Instant::now());
     let changes = Changes::new(&upstream, &request, &source);
     let address = Address::Inet(([127, 0, 0, 1], 8080).into());
-    let head = head(&request, &address, &changes, 0, false).unwrap();
+    let head = head(&request, &address, &changes, 0, Then::Close).unwrap();
     let expected = "GET /a%0d%0aEvil:%201 HTTP/1.1\r\nHost: backend\r\nConnection: close\r\n\
         x-set: /a%0D%0AEvil: 1\r\n\r\n";
     assert_eq!(String::from_utf8(head).unwrap(), expected);
+}
+
+#[test]
+fn another_protocol_is_asked_for_as_the_client_does() {
+    let asks = |connection, protocols: &str| {
+        let request = with(&[("Host", "a"), ("Connection", connection), ("Upgrade", protocols)]);
+        upgrade(&request).map(|names| {
+            let head = written_for(&request, 0, Then::Upgrade(&names));
+            assert!(head.contains("\r\nConnection: upgrade\r\nUpgrade: "), "{head}");
+            assert_eq!(head.matches("pgrade: ").count(), 1, "{head}");
+            String::from_utf8(names).unwrap()
+        })
+    };
+    assert_eq!(asks("Upgrade", "websocket").as_deref(), Some("websocket"));
+    assert_eq!(asks("keep-alive, UPGRADE", "WebSocket ,,x/1").as_deref(), Some("WebSocket, x/1"));
+    assert_eq!(asks("keep-alive", "websocket"), None);
+    assert_eq!(asks("upgrade", " , "), None);
+    let old = with(&[("Connection", "upgrade"), ("Upgrade", "websocket")]);
+    assert_eq!(upgrade(&Request { version: Version::Http10, ..old }), None);
+}
+
+#[test]
+fn hardening_29_no_tunnel_carries_http() {
+    for name in ["h2c", "H2C", "h2", "h3", "HTTP/2.0", "http/1.1", "TLS/1.0", "h2c, TLS/1.2"] {
+        let request = with(&[("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", name)]);
+        assert_eq!(upgrade(&request), None, "{name}");
+    }
+    let both = with(&[("Connection", "Upgrade"), ("Upgrade", "h2c, websocket")]);
+    assert_eq!(upgrade(&both).as_deref(), Some(&b"websocket"[..]));
+    assert!(is_offered(b"WebSocket", b"a, websocket") && !is_offered(b"h2c", b"websocket"));
 }

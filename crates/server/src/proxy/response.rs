@@ -41,6 +41,8 @@ pub struct Head {
     pub fields: FieldBlock,
     /// `Date` is among them.
     pub dated: bool,
+    /// The protocol that follows a 101, if it is one.
+    pub upgrade: Option<Bytes>,
     /// The body that follows.
     pub length: Length,
     /// The connection may be used for another request after this response.
@@ -141,6 +143,12 @@ pub fn parse(head: &[u8], to_head: bool) -> Result<Head, Malformed> {
         reason: (!reason.is_empty() && reason != crate::http1::reason::phrase(status).as_bytes())
             .then(|| Bytes::copy_from_slice(reason)),
         dated: all(b"date").next().is_some(),
+        upgrade: match status {
+            101 if nominated.has(b"upgrade") => {
+                one(all(b"upgrade"), "two fields Upgrade")?.map(Bytes::copy_from_slice)
+            }
+            _ => None,
+        },
         fields: block(&fields, &nominated),
         keep_alive: persistent && length != Length::Close && (!without_body || quiet),
         length,

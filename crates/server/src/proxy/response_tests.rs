@@ -22,6 +22,7 @@ fn a_head_is_read() {
             reason: Some(Bytes::from_static(b"Gone fishing")),
             fields: FieldBlock::from_lines(Bytes::from_static(fields)),
             dated: true,
+            upgrade: None,
             length: Length::Known(3),
             keep_alive: true,
         })
@@ -152,4 +153,21 @@ fn a_status_line_is_exact() {
     ] {
         assert!(read(&format!("{line}\r\n\r\n")).is_err(), "{line:?}");
     }
+}
+
+#[test]
+fn a_protocol_that_follows_is_named_once_and_as_an_option_of_the_connection() {
+    let protocol = |fields: &str| {
+        let head = read(&format!("HTTP/1.1 101 Switching Protocols\r\n{fields}\r\n\r\n"))?;
+        assert_eq!((head.length, head.fields.get("upgrade")), (Length::None(None), None));
+        Ok(head.upgrade)
+    };
+    let websocket = Some(Bytes::from_static(b"WebSocket"));
+    assert_eq!(protocol("Upgrade: WebSocket\r\nConnection: Upgrade"), Ok(websocket));
+    assert_eq!(protocol("Upgrade: WebSocket"), Ok(None));
+    assert_eq!(protocol("Connection: Upgrade"), Ok(None));
+    let twice = "Upgrade: websocket\r\nUpgrade: x\r\nConnection: upgrade";
+    assert_eq!(protocol(twice), Err(Malformed("two fields Upgrade")));
+    let other = "HTTP/1.1 200 OK\r\nUpgrade: h2\r\nConnection: upgrade\r\n\r\n";
+    assert_eq!(read(other).map(|head| head.upgrade), Ok(None));
 }

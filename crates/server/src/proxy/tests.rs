@@ -22,6 +22,7 @@ mod balancing;
 mod pooling;
 mod responses;
 mod retries;
+mod upgrades;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -183,6 +184,7 @@ fn timeouts() -> Timeouts {
         first_byte: short,
         read: short,
         idle: Duration::from_secs(60),
+        tunnel: short,
     }
 }
 

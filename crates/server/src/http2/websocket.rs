@@ -1,0 +1,77 @@
+//! WebSockets over HTTP/2 (RFC 8441): what HTTP/1's handshake has and HTTP/2's has not.
+
+use aws_lc_rs::rand;
+use sha1::{Digest, Sha1};
+
+use crate::message::FieldBlock;
+
+/// The key that we send in the client's stead, and what must come back for it (RFC 6455, 4.1).
+#[derive(Debug)]
+pub(super) struct Handshake {
+    key: String,
+}
+
+impl Handshake {
+    /// With a key of its own.
+    pub fn new() -> Self {
+        let mut nonce = [0; 16];
+        // It need not be secret: it shows that the server knows what it answers.
+        let _ = rand::fill(&mut nonce);
+        Handshake { key: base64(&nonce) }
+    }
+
+    /// The value of `Sec-WebSocket-Key`.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Whether a server has understood that it is to speak WebSocket.
+    pub fn is_accepted(&self, fields: &FieldBlock) -> bool {
+        const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+        let expected = base64(&Sha1::digest(format!("{}{GUID}", self.key)));
+        fields.get("sec-websocket-accept") == Some(expected.as_bytes())
+    }
+}
+
+/// Base64 with padding (RFC 4648, 4).
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let bits = three.iter().fold(0, |bits, byte| bits << 8 | u32::from(*byte));
+        let bits = bits << (8 * (3 - three.len()));
+        for digit in 0..4 {
+            // Six bits are always an index of the 64 digits.
+            let index = bits >> (18 - 6 * digit) & 63;
+            let is_padding = digit > three.len();
+            out.push(if is_padding { '=' } else { DIGITS[index as usize] as char });
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_must_belong_to_the_key() {
+        // The example of RFC 6455, 1.3.
+        let handshake = Handshake { key: "dGhlIHNhbXBsZSBub25jZQ==".to_owned() };
+        let mut fields = FieldBlock::default();
+        assert!(!handshake.is_accepted(&fields));
+        fields.push("Sec-WebSocket-Accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        assert!(handshake.is_accepted(&fields));
+        let (one, other) = (Handshake::new(), Handshake::new());
+        assert_ne!(one.key, other.key);
+        assert_eq!(one.key.len(), 24);
+        assert!(!one.is_accepted(&fields));
+    }
+
+    #[test]
+    fn base64_is_padded() {
+        for (plain, encoded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v")] {
+            assert_eq!(base64(plain.as_bytes()), encoded);
+        }
+    }
+}
