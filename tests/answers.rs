@@ -119,6 +119,40 @@ fn events_arrive_as_they_are_sent_however_they_are_taken() {
     }
 }
 
+// -- what is changed in heads --
+
+#[test]
+fn clients_see_locations_and_cookies_that_they_can_use() {
+    let backend = Raw::new(|connection| {
+        let address = connection.stream.local_addr().unwrap();
+        while connection.request().is_some() {
+            connection.send(format!(
+                "HTTP/1.1 302 Found\r\nLocation: http://{address}/app/there?a\r\n\
+                 Set-Cookie: a=b; Path=/app/; Domain=inside.example\r\nContent-Length: 0\r\n\r\n"
+            ));
+        }
+    });
+    let from = format!("{}/app/", backend.url());
+    let server = before(
+        &backend,
+        json!({
+            "rewrite_location": {from: "https://$host/"},
+            "cookie_path": {"/app/": "/"},
+            "cookie_domain": {"inside.example": null},
+        }),
+        json!({"routes": [
+            {"match": {"uri": "/usual"}, "action": {"proxy": backend.url()}},
+            {"action": {"pass": "upstreams/other"}},
+        ]}),
+    );
+    let usual = server.get("/usual");
+    assert_eq!(usual.field("Location"), Some("/app/there?a"));
+    assert_eq!(usual.field("Set-Cookie"), Some("a=b; Path=/app/; Domain=inside.example"));
+    let changed = server.get("/");
+    assert_eq!(changed.field("Location"), Some("https://a/there?a"));
+    assert_eq!(changed.field("Set-Cookie"), Some("a=b; Path=/"));
+}
+
 // -- bodies of requests --
 
 #[test]

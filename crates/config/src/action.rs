@@ -82,6 +82,8 @@ pub struct ResponseHeader {
     pub name: String,
     /// The value; `None` takes the field out. Its literal parts have no control characters.
     pub value: Option<Template>,
+    /// Whether that concerns responses of every status, and not only those from 200 to 399.
+    pub always: bool,
 }
 
 /// The keys of which an action has exactly one; `proxy` is last because a version may lack it.
@@ -185,15 +187,26 @@ impl ResponseHeader {
         if FRAMING.contains(&name.to_ascii_lowercase().as_str()) {
             return Err(node.invalid("must not be set, as only the server knows it"));
         }
-        let value = match node.value {
-            serde_json::Value::Null => None,
+        let name = name.to_owned();
+        if !node.value.is_object() {
+            return Ok(ResponseHeader { name, value: Self::read_value(node)?, always: false });
+        }
+        let object = node.object()?;
+        let value = Self::read_value(&object.required("value")?)?;
+        let always = object.boolean("always")?.unwrap_or(false);
+        object.end()?;
+        Ok(ResponseHeader { name, value, always })
+    }
+
+    fn read_value(node: &Node<'_>) -> Result<Option<Template>, Error> {
+        match node.value {
+            serde_json::Value::Null => Ok(None),
             serde_json::Value::String(text) if text.chars().any(char::is_control) => {
-                return Err(node.invalid("must not contain control characters"));
+                Err(node.invalid("must not contain control characters"))
             }
-            serde_json::Value::String(_) => Some(Template::read(node)?),
-            _ => return Err(node.wrong_type("a string, or null to take the field out")),
-        };
-        Ok(ResponseHeader { name: name.to_owned(), value })
+            serde_json::Value::String(_) => Template::read(node).map(Some),
+            _ => Err(node.wrong_type("a string, or null to take the field out")),
+        }
     }
 }
 

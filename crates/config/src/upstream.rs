@@ -6,6 +6,7 @@ use crate::address::Address;
 use crate::delegation::Delegation;
 use crate::error::Error;
 use crate::node::Node;
+use crate::replacement::Replacement;
 use crate::template::Template;
 use crate::timeouts::Timeouts;
 use crate::token::is_token;
@@ -48,6 +49,13 @@ pub struct Upstream {
     pub buffering: bool,
     /// What responses may leave to the server.
     pub delegation: Delegation,
+    /// Beginnings of locations that are replaced, beside the server's own address; if `None`, not
+    /// even that is.
+    pub rewrite_location: Option<Vec<Replacement>>,
+    /// Domains of cookies that are replaced.
+    pub cookie_domain: Vec<Replacement>,
+    /// Beginnings of the paths of cookies that are replaced.
+    pub cookie_path: Vec<Replacement>,
 }
 
 /// Which fields tell servers about the client.
@@ -148,6 +156,9 @@ impl Upstream {
             forwarded: ForwardedFields::default(),
             buffering: true,
             delegation: Delegation::default(),
+            rewrite_location: Some(Vec::new()),
+            cookie_domain: Vec::new(),
+            cookie_path: Vec::new(),
         }
     }
 
@@ -182,6 +193,11 @@ impl Upstream {
             forwarded: object.read("forwarded", ForwardedFields::read)?.unwrap_or_default(),
             buffering: object.boolean("buffering")?.unwrap_or(default.buffering),
             delegation: Delegation::read(&object)?,
+            rewrite_location: object
+                .read("rewrite_location", Replacement::read_locations)?
+                .unwrap_or_else(|| Some(Vec::new())),
+            cookie_domain: object.read("cookie_domain", read_cookies)?.unwrap_or_default(),
+            cookie_path: object.read("cookie_path", read_cookies)?.unwrap_or_default(),
             ..default
         };
         object.end()?;
@@ -329,6 +345,10 @@ fn read_headers(node: &Node<'_>) -> Result<Vec<(String, Option<Template>)>, Erro
         headers.push((name.to_owned(), value));
     }
     Ok(headers)
+}
+
+fn read_cookies(node: &Node<'_>) -> Result<Vec<Replacement>, Error> {
+    Replacement::read_all(node, true)
 }
 
 /// A status, or an array of the lowest and the highest.

@@ -206,7 +206,7 @@ pub(super) const TABLE: &[Shape] = &[
             ),
             Key(
                 "response_headers",
-                Named(&Either(&[Text, Null])),
+                Named(&Either(&[Text, Null, Kind::Shape("response_header")])),
                 "Fields to set in the response, or with null to take out",
                 Some(Feature::ResponseHeaders),
             ),
@@ -224,6 +224,14 @@ pub(super) const TABLE: &[Shape] = &[
             Key("security_headers", Switch, "Add fields that protect browsers", None),
             Key("buffering", Switch, "Take answers of other servers as fast as they come", None),
             Key("max_body_size", SIZE, "Bytes that the body of a request may have", None),
+        ],
+    },
+    Shape {
+        name: "response_header",
+        required: &["value"],
+        keys: &[
+            Key("value", Either(&[Text, Null]), "The value, or null to take it out", None),
+            Key("always", Switch, "Whether errors have it too", None),
         ],
     },
     Shape {

@@ -53,6 +53,24 @@ pub(super) const TABLE: &[Shape] = &[
                 None,
             ),
             Key("sendfile", Texts, "Directories of the files that X-Sendfile may name", None),
+            Key(
+                "rewrite_location",
+                Either(&[Switch, Named(&Text)]),
+                "Whether redirects to a server become redirects to us, and beginnings to replace",
+                None,
+            ),
+            Key(
+                "cookie_domain",
+                Named(&Either(&[Text, Null])),
+                "Domains of cookies to replace, or with null to take out",
+                None,
+            ),
+            Key(
+                "cookie_path",
+                Named(&Either(&[Text, Null])),
+                "Beginnings of the paths of cookies to replace, or with null to take out",
+                None,
+            ),
         ],
     },
     Shape {

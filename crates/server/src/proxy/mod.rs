@@ -6,6 +6,7 @@
 //! 3. The request is written anew for it ([`request`]) and sent over an idle connection or a new
 //!    one ([`transport`], `conversation`).
 //! 4. The head of the response is read strictly ([`response`]). Interim responses are passed on.
+//!    In the final one, addresses become those that clients know (`rewrite`).
 //! 5. The body (`body`) is taken as fast as the server sends it, and sent at the client's pace
 //!    ([`crate::buffered`]); then the connection is kept or closed. A server that agrees to another
 //!    protocol (101) is joined with the client (`upgraded`); until then no byte of that protocol
@@ -30,6 +31,7 @@ mod marks;
 pub mod queue;
 pub mod request;
 pub mod response;
+mod rewrite;
 pub mod thread;
 pub(crate) mod transport;
 mod upgraded;
@@ -153,7 +155,9 @@ pub async fn run(
         let attempt = Attempt::new(upstream, &server.address, exchange);
         let cookie = stick(upstream, server, &wish);
         match attempt.make(thread, busy, &content, taking, exchange).await {
-            Ok(response) => {
+            Ok(mut response) => {
+                let source = Source::of(&exchange.request, exchange.begun);
+                rewrite::apply(&upstream.config, &attempt.address, &source, &mut response);
                 return match cookie {
                     Some(cookie) => response.with("Set-Cookie", cookie),
                     None => response,

@@ -54,7 +54,7 @@ impl Changes {
 }
 
 /// A value that cannot end its field, whatever a client has put into a variable.
-fn plain(value: &[u8]) -> Vec<u8> {
+pub(super) fn plain(value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(value.len());
     for &byte in value.trim_ascii() {
         match byte {

@@ -6,10 +6,12 @@ use howdah_config::ResponseHeader;
 use crate::message::{FieldBlock, Response};
 use crate::variables::Source;
 
-/// Changes the fields of a response. As in Unit that concerns statuses from 200 to 399, and all
-/// values come from the fields as they were before.
+/// Changes the fields of a response. As in Unit that concerns statuses from 200 to 399, unless a
+/// change is for all, and all values come from the fields as they were before.
 pub fn apply(changes: &[ResponseHeader], response: &mut Response, source: &Source<'_>) {
-    if changes.is_empty() || !(200..400).contains(&response.status) {
+    let usual = (200..400).contains(&response.status);
+    let changes: Vec<_> = changes.iter().filter(|change| usual || change.always).collect();
+    if changes.is_empty() {
         return;
     }
     let before = response.fields.as_bytes().len();
@@ -64,6 +66,7 @@ mod tests {
             .map(|(name, value)| ResponseHeader {
                 name: (*name).to_owned(),
                 value: value.map(|value| Template::parse(value).unwrap()),
+                always: *name == "X-Always",
             })
             .collect();
         let mut response = Response::new(status, Body::Empty)
@@ -101,12 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn errors_keep_their_fields() {
+    fn errors_keep_their_fields_but_for_what_is_for_all_statuses() {
         for status in [400, 404, 503] {
-            let response = changed(status, &[("ETag", None), ("X-Foo", Some("a"))], "/");
+            let changes = [("ETag", None), ("X-Foo", Some("a")), ("X-Always", Some("$status"))];
+            let response = changed(status, &changes, "/");
             assert!(
                 response.fields.get("x-foo").is_none() && response.fields.get("etag").is_some()
             );
+            assert_eq!(response.fields.get("x-always"), Some(status.to_string().as_bytes()));
         }
     }
 
