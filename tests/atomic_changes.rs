@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use harness::control::{Answer, ask};
-use harness::{Server, Site, free_address};
+use harness::{Ends, Server, Site, free_address};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -193,6 +193,7 @@ fn a_kill_at_any_moment_leaves_the_old_configuration_or_the_new_one() {
         let over = AtomicBool::new(false);
         let socket = server.site.control_socket();
         let site = std::thread::scope(|scope| {
+            let ended = Ends(&over);
             let writer = scope.spawn(|| {
                 while !over.load(Relaxed) {
                     let number = sent.fetch_add(1, Relaxed) + 1;
@@ -205,7 +206,7 @@ fn a_kill_at_any_moment_leaves_the_old_configuration_or_the_new_one() {
             // Not a multiple of what a change takes.
             std::thread::sleep(Duration::from_micros(3_000 + round * 2_370));
             let (_, site) = server.end(Signal::KILL);
-            over.store(true, Relaxed);
+            drop(ended);
             writer.join().unwrap();
             site
         });

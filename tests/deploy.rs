@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use harness::{Server, Site, eventually};
+use harness::{Ends, Server, Site, eventually};
 use serde_json::json;
 
 /// Says which release each part of a request is of: the script itself, what it includes by its own
@@ -67,6 +67,7 @@ fn a_swapped_link_loses_no_request_and_none_sees_two_releases() {
     let root = server.site.root();
     let (over, answers) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
+        let ended = Ends(&over);
         for target in ["/", "/blog/post", "/version.txt"] {
             let (server, over, answers) = (&server, &over, &answers);
             scope.spawn(move || {
@@ -85,7 +86,7 @@ fn a_swapped_link_loses_no_request_and_none_sees_two_releases() {
             switch(&root, &name);
             std::thread::sleep(Duration::from_millis(50));
         }
-        over.store(true, Ordering::Relaxed);
+        drop(ended);
     });
     assert!(answers.load(Ordering::Relaxed) > 100, "{answers:?} answers");
     for target in ["/", "/version.txt"] {

@@ -7,13 +7,14 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use harness::client::PATIENCE;
 use harness::{Site, eventually, processes};
 use serde_json::{Value, json};
 
 /// Asks the control API.
 fn status(socket: &std::path::Path) -> Value {
     let mut stream = UnixStream::connect(socket).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(b"GET /status HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("the control API answers");
@@ -49,7 +50,7 @@ fn more_connections_than_descriptors_wait_and_the_server_stays_in_control() {
     // Those that have one are served, scripts too.
     let mut first = &clients[0];
     let mut answer = [0; 4096];
-    first.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    first.set_read_timeout(Some(PATIENCE)).unwrap();
     assert!(first.read(&mut answer).unwrap() > 0);
     first.write_all(b"GET /a.php HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let length = first.read(&mut answer).unwrap();

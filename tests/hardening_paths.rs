@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use harness::{Server, Site};
+use harness::{Ends, Server, Site};
 use serde_json::json;
 
 /// What every script and every file that looks like one contains; it is never to be seen.
@@ -195,6 +195,7 @@ fn hardening_05_source_is_not_sent_while_php_is_out_of_order() {
     let end = Instant::now() + Duration::from_secs(2);
     let ending = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let ended = Ends(&ending);
         scope.spawn(|| {
             while !ending.load(Ordering::Relaxed) {
                 for process in server.processes() {
@@ -214,7 +215,7 @@ fn hardening_05_source_is_not_sent_while_php_is_out_of_order() {
                 break;
             }
         }
-        ending.store(true, Ordering::Relaxed);
+        drop(ended);
         assert!(failed > 0, "PHP was out of order");
     });
 }
@@ -391,6 +392,7 @@ fn hardening_20_a_link_that_is_swapped_all_the_time_never_leads_out() {
     let server = site.with(json!({"routes": [{"action": share}], "applications": {}})).serve();
     let ending = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let ended = Ends(&ending);
         scope.spawn(|| {
             let (link, new) = (root.join("link"), root.join("new"));
             while !ending.load(Ordering::Relaxed) {
@@ -407,7 +409,7 @@ fn hardening_20_a_link_that_is_swapped_all_the_time_never_leads_out() {
             assert!(!response.text().contains(SOURCE), "{response:?}");
             sent += u32::from(response.status == 200);
         }
-        ending.store(true, Ordering::Relaxed);
+        drop(ended);
         assert!(sent > 0, "the link was followed where it may be");
     });
 }

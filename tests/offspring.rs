@@ -55,7 +55,7 @@ fn meanwhile(server: &Server, until: impl Fn() -> bool) {
         let asked = Instant::now();
         assert_eq!(server.get("/fine.php").text(), "fine");
         slowest = slowest.max(asked.elapsed());
-        assert!(begun.elapsed() < Duration::from_secs(30), "it does not end");
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does not end");
     }
     println!("slowest answer of the other application: {slowest:?}");
 }

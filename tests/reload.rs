@@ -6,7 +6,7 @@ use std::fs;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use harness::{Server, Site, eventually, programs};
+use harness::{Ends, Server, Site, eventually, programs};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -38,6 +38,7 @@ fn a_signal_has_the_file_read_again_and_no_request_is_lost() {
     let mut kept = server.connect();
     assert_eq!(kept.get("/").status, 200);
     std::thread::scope(|scope| {
+        let ended = Ends(&over);
         let clients: Vec<_> = (0..2)
             .map(|_| {
                 scope.spawn(|| {
@@ -55,7 +56,7 @@ fn a_signal_has_the_file_read_again_and_no_request_is_lost() {
             server.signal(Signal::HUP);
             eventually("the new file counts", || (server.get("/").status == status).then_some(()));
         }
-        over.store(true, Ordering::Relaxed);
+        drop(ended);
         clients.into_iter().for_each(|client| client.join().unwrap());
     });
     assert_eq!(kept.get("/").status, 205);

@@ -24,7 +24,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -401,6 +401,16 @@ impl Drop for Server {
         } else {
             assert!(!log.contains("panicked at"), "the server has panicked:\n{log}");
         }
+    }
+}
+
+/// Tells the threads of a test that it is over when this goes. So they end also when the test fails,
+/// which would wait for them for ever.
+pub struct Ends<'a>(pub &'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
