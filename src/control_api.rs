@@ -360,6 +360,7 @@ fn status_of(report: Report) -> Status {
                     idle: application.idle,
                 },
                 active_requests: application.active,
+                problem: application.problem,
             })
             .collect(),
         upstreams: { report.upstreams.into_iter() }

@@ -34,6 +34,11 @@ pub(super) fn table(status: &Value) -> String {
         }));
         text.push('\n');
         text.push_str(&columns(&rows, &[0]));
+        for (name, application) in applications {
+            if let Some(problem) = application.get("problem").and_then(Value::as_str) {
+                text += &format!("{} has a problem: {}\n", printable(name), printable(problem));
+            }
+        }
     }
     let upstreams = status.get("upstreams").and_then(Value::as_object);
     let servers: Vec<_> = { upstreams.into_iter().flatten() }
@@ -121,6 +126,7 @@ mod tests {
             name: name.into(),
             processes: Processes { running, starting: 0, idle: running - active_requests },
             active_requests,
+            problem: (active_requests == 0).then(|| "its root\nis gone".to_owned()),
         };
         let status = Status {
             modules: vec![Module { version: "8.2.30".into(), path: "/p".into() }],
@@ -146,6 +152,7 @@ Requests     33
 APPLICATION   PROCESSES  IDLE  STARTING  REQUESTS
 blog                 16    11         0         5
 a long\u{fffd} name          1     1         0         0
+a long\u{fffd} name has a problem: its root\u{fffd}is gone
 
 UPSTREAM       SERVER    STATE  ACTIVE  REQUESTS  FAILURES
 app       10.0.0.1:80  failing       2        12         3

@@ -47,6 +47,12 @@ impl<'a> Names<'a> {
         }
     }
 
+    /// Whether a FastCGI server runs this application.
+    pub fn is_elsewhere(&self, name: &str) -> bool {
+        let application = self.application(name, None);
+        application.and_then(|app| app.get("type")).is_some_and(|kind| kind == "fastcgi")
+    }
+
     /// Checks that the document defines what `node` names.
     pub fn check(&self, node: &Node<'_>, target: &Target) -> Result<(), Error> {
         match target {

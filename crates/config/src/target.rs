@@ -71,6 +71,11 @@ impl Target {
     /// Reads the name of an application as a whole.
     pub(crate) fn read_application(node: &Node<'_>) -> Result<String, Error> {
         match Target::read(node, node.string()?)? {
+            Target::Application { name, .. } if node.scope.names.is_elsewhere(&name) => Err(node
+                .invalid(
+                    "must name an application that runs here, and this one is of type \"fastcgi\"",
+                )
+                .with_hint("PHP-FPM's own status page tells: pass its \"pm.status_path\" to it")),
             Target::Application { name, target: None } => Ok(name),
             _ => Err(node
                 .invalid("must name an application as a whole")

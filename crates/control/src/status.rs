@@ -52,6 +52,8 @@ pub struct ApplicationStatus {
     pub processes: Processes,
     /// Requests that wait for it or run in it.
     pub active_requests: u64,
+    /// Why it does not run, or why its processes end; shown only if there is something.
+    pub problem: Option<String>,
 }
 
 /// An upstream.
@@ -145,10 +147,13 @@ fn upstream(status: &UpstreamStatus) -> (String, Value) {
 
 fn application(status: &ApplicationStatus) -> (String, Value) {
     let Processes { running, starting, idle } = status.processes;
-    let value = json!({
+    let mut value = json!({
         "processes": { "running": running, "starting": starting, "idle": idle },
         "requests": { "active": status.active_requests },
     });
+    if let (Some(problem), Value::Object(members)) = (&status.problem, &mut value) {
+        members.insert("problem".to_owned(), problem.as_str().into());
+    }
     (status.name.clone(), value)
 }
 
@@ -166,6 +171,7 @@ mod tests {
                 name: "blog".into(),
                 processes: Processes { running: 4, starting: 1, idle: 3 },
                 active_requests: 1,
+                problem: None,
             }],
             upstreams: Vec::new(),
         }
@@ -185,6 +191,14 @@ mod tests {
             }
         });
         assert_eq!(status().to_value(), expected);
+    }
+
+    #[test]
+    fn an_application_that_does_not_run_says_why() {
+        let mut status = status();
+        status.applications[0].problem = Some("its root is gone".to_owned());
+        let found = Path::read(b"/applications/blog/problem").unwrap();
+        assert_eq!(status.get(&found).body(), &json!("its root is gone"));
     }
 
     #[test]

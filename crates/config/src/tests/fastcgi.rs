@@ -35,6 +35,17 @@ fn everything_can_be_said() {
 }
 
 #[test]
+fn its_status_is_not_known_here() {
+    for kind in ["status", "ping"] {
+        let mut document = application(json!({"type": "fastcgi", "upstream": "fpm", "root": "/"}));
+        document["routes"] = json!([{"action": {kind: "applications/a"}}]);
+        let line = refusal(document);
+        assert!(line.contains(&format!("/routes/0/action/{kind}")), "{line}");
+        assert!(line.contains("of type \"fastcgi\""), "{line}");
+    }
+}
+
+#[test]
 fn what_leads_nowhere_is_refused() {
     for (value, message) in [
         (json!({"type": "fastcgi", "root": "/"}), "\"server\""),

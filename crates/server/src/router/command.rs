@@ -81,6 +81,8 @@ pub struct ApplicationReport {
     pub idle: u64,
     /// Requests that wait or run.
     pub active: u64,
+    /// Why it does not run, or why its workers end.
+    pub problem: Option<String>,
 }
 
 /// How the number of an application's workers came about.

@@ -475,7 +475,7 @@ impl Pools {
         } else if failed {
             app.pool.died(lived, now);
         }
-        if preparing || early || taken {
+        if preparing || early || taken || !failed {
             app.failure = failure;
         }
         if failed && !known {
@@ -514,13 +514,19 @@ impl Pools {
     /// How the number of an application's workers came about.
     pub(super) fn tuning(&self, name: &str) -> Option<Tuning> {
         let app = self.applications.iter().find(|app| app.config.name == name)?;
-        Some(Tuning { problem: app.failure.clone(), ..app.sizing.explain(app.workers()) })
+        Some(Tuning { problem: app.problem(), ..app.sizing.explain(app.workers()) })
     }
 }
 
 impl PooledApplication {
     fn number(&self) -> Option<u32> {
         self.instance.as_ref().map(|instance| instance.number)
+    }
+
+    /// Why it does not run, or why its workers end; not when there is one that has lived for a while.
+    fn problem(&self) -> Option<String> {
+        let well = self.started.values().any(|started| started.elapsed() >= LONG_LIFE);
+        self.failure.clone().filter(|_| !well)
     }
 
     fn initial(&self) -> u32 {
@@ -563,6 +569,7 @@ impl PooledApplication {
             starting: u64::from(self.starting.max(u32::from(loading))),
             idle: running.saturating_sub(u64::from(load.in_slots)),
             active,
+            problem: self.problem(),
         }
     }
 }
