@@ -74,13 +74,19 @@ impl Connection {
     /// Takes a request; `None` if there is no more.
     pub fn request(&mut self) -> Option<String> {
         let head = self.head()?;
+        self.body(&head)?;
+        Some(head)
+    }
+
+    /// Takes the body that follows a head.
+    pub fn body(&mut self, head: &str) -> Option<()> {
         let length = head.split("Content-Length: ").nth(1);
         let length: usize = length.map_or(0, |rest| rest.lines().next().unwrap().parse().unwrap());
         while self.received.len() < length {
             self.receive()?;
         }
         self.received.drain(..length);
-        Some(head)
+        Some(())
     }
 
     /// Takes the head of a request, and nothing of its body.
