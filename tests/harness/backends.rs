@@ -100,8 +100,16 @@ impl Backend {
 
     /// nginx with a document root of its own, which PUT writes to.
     pub fn nginx() -> Backend {
+        Backend::nginx_with(&[], "", "dav_methods PUT DELETE;")
+    }
+
+    /// nginx with files in its directory, options of its socket, and directives of its server.
+    pub fn nginx_with(files: &[(&str, &str)], options: &str, directives: &str) -> Backend {
         let directory = tempfile::tempdir().unwrap();
         let address = free_address();
+        for (name, contents) in files {
+            fs::write(directory.path().join(name), contents).unwrap();
+        }
         let path = directory.path().display();
         fs::create_dir(directory.path().join("www")).unwrap();
         let configuration = format!(
@@ -120,9 +128,9 @@ impl Backend {
                  scgi_temp_path {path}/scgi;
                  client_max_body_size 64m;
                  server {{
-                     listen {address};
+                     listen {address} {options};
                      root {path}/www;
-                     dav_methods PUT DELETE;
+                     {directives}
                  }}
              }}"
         );

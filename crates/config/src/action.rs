@@ -4,13 +4,14 @@ use crate::access::Access;
 use crate::address::Address;
 use crate::cors::Cors;
 use crate::error::Error;
-use crate::error_pages::ErrorPage;
+use crate::error_pages::{ErrorPage, PageSource};
 use crate::node::{Node, Object, Shown, quoted};
 use crate::share::Share;
 use crate::support::Feature;
 use crate::target::{Pass, Target};
 use crate::template::Template;
 use crate::token;
+use crate::upstream_tls::UpstreamTls;
 
 /// What to do with a request.
 #[derive(Debug, Clone)]
@@ -52,7 +53,16 @@ pub enum ActionKind {
     /// `ping`: the answer tells that an application takes requests.
     Ping(Ping),
     /// `proxy`: another HTTP server answers.
-    Proxy(Address),
+    Proxy(Proxy),
+}
+
+/// Another HTTP server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proxy {
+    /// Where it listens.
+    pub address: Address,
+    /// How TLS is spoken with it; `None` for plain HTTP.
+    pub tls: Option<UpstreamTls>,
 }
 
 /// The answer of an application that takes requests.
@@ -128,6 +138,22 @@ impl Action {
             _ => 0,
         };
         self.max_body_size.unwrap_or(0).max(fallback)
+    }
+}
+
+impl Action {
+    /// Whether it, or what it falls back on, passes requests on over TLS.
+    pub(crate) fn speaks_tls(&self) -> bool {
+        let by_kind = match &self.kind {
+            ActionKind::Proxy(proxy) => proxy.tls.is_some(),
+            ActionKind::Share(share) => share.fallback.as_ref().is_some_and(Action::speaks_tls),
+            _ => false,
+        };
+        let by_page = |page: &ErrorPage| match &page.source {
+            PageSource::Action { action, .. } => action.speaks_tls(),
+            PageSource::File(_) => false,
+        };
+        by_kind || self.error_pages.iter().any(by_page)
     }
 }
 
@@ -210,12 +236,19 @@ impl ResponseHeader {
     }
 }
 
-fn read_proxy(node: &Node<'_>) -> Result<Address, Error> {
+fn read_proxy(node: &Node<'_>) -> Result<Proxy, Error> {
     let text = node.string()?;
-    let Some(address) = text.strip_prefix("http://") else {
-        let error =
-            node.invalid(format_args!("must start with \"http://\", but is \"{}\"", Shown(text)));
-        return Err(error.with_hint("write \"http://127.0.0.1:8080\" or \"http://unix:/path\""));
+    let secure = text.strip_prefix("https://");
+    let Some(address) = secure.or_else(|| text.strip_prefix("http://")) else {
+        let message =
+            format!("must start with \"http://\" or \"https://\", but is \"{}\"", Shown(text));
+        let hint = "write \"http://127.0.0.1:8080\" or \"http://unix:/path\"";
+        return Err(node.invalid(message).with_hint(hint));
     };
-    Address::parse(address).map_err(|error| node.invalid(error))
+    let address = Address::parse(address).map_err(|error| node.invalid(error))?;
+    if secure.is_some() && !matches!(address, Address::Inet(_)) {
+        let error = node.invalid("names a unix socket, which no certificate is for");
+        return Err(error.with_hint("pass to an upstream whose \"tls\" has a \"server_name\""));
+    }
+    Ok(Proxy { address, tls: secure.map(|_| UpstreamTls::default()) })
 }

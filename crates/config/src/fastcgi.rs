@@ -123,6 +123,9 @@ fn read_address(node: &Node<'_>) -> Result<Address, Error> {
 fn read_upstream(node: &Node<'_>) -> Result<String, Error> {
     let name = node.string()?.to_owned();
     node.scope.names.check(node, &Target::Upstream(name.clone()))?;
+    if node.scope.names.speaks_tls(&name) {
+        return Err(node.invalid("is an upstream with \"tls\", which FastCGI does not speak"));
+    }
     Ok(name)
 }
 

@@ -52,12 +52,13 @@ mod timeouts;
 mod tls;
 mod token;
 mod upstream;
+mod upstream_tls;
 
 use serde_json::Value;
 
 pub use access::{Access, BasicAuth};
 pub use access_log::{AccessLog, LogFormat};
-pub use action::{Action, ActionKind, Ping, ResponseHeader, Return};
+pub use action::{Action, ActionKind, Ping, Proxy, ResponseHeader, Return};
 pub use address::{Address, AddressError};
 pub use address_pattern::{AddressPattern, AddressPatternError, AddressPatterns};
 pub use application::{Application, Limits, RLIMITS};
@@ -90,6 +91,7 @@ pub use tls::{
     TlsParameters, TlsSession,
 };
 pub use upstream::{Balance, Failures, ForwardedFields, Health, Upstream, UpstreamServer};
+pub use upstream_tls::UpstreamTls;
 
 use crate::names::Names;
 use crate::node::{Node, Scope};
@@ -157,6 +159,21 @@ impl Config {
     /// The route that a [`Target::Route`] names.
     pub fn route(&self, name: Option<&str>) -> Option<&Route> {
         self.routes.iter().find(|route| route.name.as_deref() == name)
+    }
+
+    /// How TLS is spoken with other servers, each time with the place that says so.
+    pub fn upstream_tls(&self) -> Vec<(String, UpstreamTls)> {
+        let mut all: Vec<_> = { self.upstreams.iter() }
+            .filter_map(|upstream| {
+                let place = format!("/upstreams/{}/tls", upstream.name);
+                upstream.tls.clone().map(|tls| (place, tls))
+            })
+            .collect();
+        let mut steps = self.routes.iter().flat_map(|route| &route.steps);
+        if steps.any(|step| step.action.speaks_tls()) {
+            all.push(("\"proxy\" with https".to_owned(), UpstreamTls::default()));
+        }
+        all
     }
 
     /// The application of this name.

@@ -53,6 +53,12 @@ impl<'a> Names<'a> {
         application.and_then(|app| app.get("type")).is_some_and(|kind| kind == "fastcgi")
     }
 
+    /// Whether TLS is spoken with the servers of an upstream.
+    pub fn speaks_tls(&self, upstream: &str) -> bool {
+        let tls = self.named("upstreams").and_then(|upstreams| upstreams.get(upstream)?.get("tls"));
+        tls.is_some_and(|tls| *tls != Value::Bool(false))
+    }
+
     /// Checks that the document defines what `node` names.
     pub fn check(&self, node: &Node<'_>, target: &Target) -> Result<(), Error> {
         match target {

@@ -12,6 +12,7 @@ mod fastcgi;
 mod operation;
 mod routing;
 mod tls;
+mod upstream_tls;
 
 fn read(document: Value) -> Config {
     match Config::read(document, Support::Everything) {

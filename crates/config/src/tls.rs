@@ -31,7 +31,7 @@ pub struct Tls {
 }
 
 /// Where a certificate comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Certificate {
     /// The store behind `/certificates`.
     Stored(String),
@@ -127,7 +127,7 @@ impl Tls {
 }
 
 impl Certificate {
-    fn read(node: &Node<'_>) -> Result<Certificate, Error> {
+    pub(crate) fn read(node: &Node<'_>) -> Result<Certificate, Error> {
         if node.value.is_string() {
             return Ok(Certificate::Stored(node.text()?.to_owned()));
         }
@@ -216,15 +216,18 @@ impl ClientCertificates {
 /// A host name, or `*.` and one.
 fn read_name(node: &Node<'_>) -> Result<String, Error> {
     let name = node.text()?;
-    let host = name.strip_prefix("*.").unwrap_or(name);
+    read_host(node, name.strip_prefix("*.").unwrap_or(name))?;
+    Ok(name.to_ascii_lowercase())
+}
+
+/// Checks that the node, or the part of it that is not a wildcard, is a host name.
+pub(crate) fn read_host(node: &Node<'_>, host: &str) -> Result<(), Error> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if host.bytes().all(fits) && !host.starts_with('.') && !host.ends_with('.') && !host.is_empty()
     {
-        return Ok(name.to_ascii_lowercase());
+        return Ok(());
     }
-    let message = format!(
-        "must be a host name such as \"example.org\" or \"*.example.org\", but is \"{}\"",
-        Shown(name)
-    );
+    let message =
+        format!("must be a host name such as \"example.org\", but is \"{}\"", Shown(node.text()?));
     Err(node.invalid(message))
 }

@@ -10,6 +10,7 @@ use crate::replacement::Replacement;
 use crate::template::Template;
 use crate::timeouts::Timeouts;
 use crate::token::is_token;
+use crate::upstream_tls::UpstreamTls;
 
 /// Servers that share requests.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,6 +46,8 @@ pub struct Upstream {
     pub headers: Vec<(String, Option<Template>)>,
     /// Which fields tell servers about the client.
     pub forwarded: ForwardedFields,
+    /// How TLS is spoken with the servers; `None` for plain HTTP.
+    pub tls: Option<UpstreamTls>,
     /// Whether responses are taken as fast as they come, or at the client's pace.
     pub buffering: bool,
     /// What responses may leave to the server.
@@ -154,6 +157,7 @@ impl Upstream {
             host: None,
             headers: Vec::new(),
             forwarded: ForwardedFields::default(),
+            tls: None,
             buffering: true,
             delegation: Delegation::default(),
             rewrite_location: Some(Vec::new()),
@@ -191,6 +195,7 @@ impl Upstream {
             host: object.read("host", Template::read)?,
             headers: object.read("headers", read_headers)?.unwrap_or_default(),
             forwarded: object.read("forwarded", ForwardedFields::read)?.unwrap_or_default(),
+            tls: object.read("tls", UpstreamTls::read)?.flatten(),
             buffering: object.boolean("buffering")?.unwrap_or(default.buffering),
             delegation: Delegation::read(&object)?,
             rewrite_location: object
@@ -200,6 +205,13 @@ impl Upstream {
             cookie_path: object.read("cookie_path", read_cookies)?.unwrap_or_default(),
             ..default
         };
+        if let (Some(tls), Some(node)) = (&upstream.tls, object.optional("tls")) {
+            let nameless = |server: &UpstreamServer| !matches!(server.address, Address::Inet(_));
+            if tls.server_name.is_none() && tls.verify && upstream.servers.iter().any(nameless) {
+                let error = node.invalid("must have \"server_name\", as a unix socket has no name");
+                return Err(error);
+            }
+        }
         object.end()?;
         Ok(upstream)
     }

@@ -41,7 +41,7 @@ fn snapshot(kind: Kind, steps: usize) -> Snapshot {
         list.join(",")
     );
     let config = howdah_config::parse(document.as_bytes()).expect("a configuration");
-    Snapshot::compile(config, None, None, |_| Arc::new(Queue::new(1)))
+    Snapshot::compile(config, None, None, &Default::default(), |_| Arc::new(Queue::new(1)))
 }
 
 fn request() -> Request {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use howdah_config::{self as config, Config, Part, Pass, Template, Variable};
+use howdah_config::{self as config, Config, Part, Pass, Template, UpstreamTls, Variable};
 
 use bytes::Bytes;
 
@@ -23,7 +23,7 @@ use crate::php::target::Targets;
 use crate::proxy::upstream::Upstream;
 use crate::route::delegation::Delegations;
 use crate::route::{Index, location};
-use crate::tls::TlsListener;
+use crate::tls::{TlsClient, TlsClients, TlsListener};
 
 /// A compiled configuration.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub struct Snapshot {
     pub upstreams: HashMap<String, Arc<Upstream>>,
     /// What applications and upstreams may leave to us.
     pub delegations: Delegations,
+    /// How TLS is spoken with servers.
+    pub tls_clients: TlsClients,
     /// Where requests are logged.
     pub access_log: Option<AccessLog>,
 }
@@ -235,12 +237,13 @@ pub struct NameTemplate {
 impl Snapshot {
     /// Compiles a document, except for the TLS of its listeners. `queue` gives each application
     /// its queue: that of the running application if its settings are the same. What `previous`
-    /// knows of upstreams that are still the same is kept. `log` is the file of the access log;
-    /// without one there is no access log.
+    /// knows of upstreams that are still the same is kept; `clients` speak TLS with them. `log` is
+    /// the file of the access log; without one there is no access log.
     pub fn compile(
         config: Config,
         log: Option<Arc<LogFile>>,
         previous: Option<&Snapshot>,
+        clients: &TlsClients,
         mut queue: impl FnMut(&config::Application) -> Arc<Queue>,
     ) -> Self {
         let mime = Arc::new(mime_types(&config));
@@ -255,7 +258,7 @@ impl Snapshot {
             .map(|route| {
                 let steps = route.steps.iter().map(|step| Step {
                     conditions: step.conditions.clone(),
-                    action: compile_action(&step.action, &mime),
+                    action: compile_action(&step.action, &mime, clients),
                     captures: step.captures,
                 });
                 let index = Index::new(route.steps.iter().map(|step| &step.conditions));
@@ -281,8 +284,13 @@ impl Snapshot {
             .iter()
             .map(|upstream| {
                 let known = previous.and_then(|previous| previous.upstreams.get(&upstream.name));
-                let known = known.filter(|known| known.config == *upstream).map(Arc::clone);
-                let compiled = known.unwrap_or_else(|| Arc::new(Upstream::new(upstream)));
+                let tls = client_of(upstream.tls.as_ref(), clients);
+                let id = |tls: &Option<Arc<TlsClient>>| tls.as_ref().map(|tls| tls.id);
+                let is_same = |known: &&Arc<Upstream>| {
+                    known.config == *upstream && id(&known.tls) == id(&tls)
+                };
+                let known = known.filter(is_same).map(Arc::clone);
+                let compiled = known.unwrap_or_else(|| Arc::new(Upstream::new(upstream, tls)));
                 (upstream.name.clone(), compiled)
             })
             .collect();
@@ -304,6 +312,7 @@ impl Snapshot {
             applications,
             fastcgi,
             upstreams,
+            tls_clients: clients.clone(),
             delegations,
             access_log,
         }
@@ -373,6 +382,11 @@ impl Application {
     }
 }
 
+/// What is ready for these settings. They are made so before a configuration is compiled.
+fn client_of(settings: Option<&UpstreamTls>, clients: &TlsClients) -> Option<Arc<TlsClient>> {
+    settings.and_then(|settings| clients.get(settings)).map(Arc::clone)
+}
+
 fn compile_pass(pass: &Pass) -> CompiledPass {
     match pass {
         Pass::Fixed(target) => CompiledPass::Fixed(target.clone()),
@@ -380,12 +394,17 @@ fn compile_pass(pass: &Pass) -> CompiledPass {
     }
 }
 
-fn compile_action(action: &config::Action, mime: &Arc<files::mime::MimeTypes>) -> Action {
+fn compile_action(
+    action: &config::Action,
+    mime: &Arc<files::mime::MimeTypes>,
+    clients: &TlsClients,
+) -> Action {
     let kind = match &action.kind {
         config::ActionKind::Pass(pass) => ActionKind::Pass(compile_pass(pass)),
         config::ActionKind::Return(answer) => ActionKind::Return(compile_return(answer)),
-        config::ActionKind::Proxy(address) => {
-            ActionKind::Proxy(Arc::new(Upstream::single(address)))
+        config::ActionKind::Proxy(proxy) => {
+            let tls = client_of(proxy.tls.as_ref(), clients);
+            ActionKind::Proxy(Arc::new(Upstream::proxy(proxy, tls)))
         }
         config::ActionKind::Status(application) => ActionKind::Status(application.clone()),
         config::ActionKind::Ping(ping) => ActionKind::Ping(ping.clone()),
@@ -394,7 +413,7 @@ fn compile_action(action: &config::Action, mime: &Arc<files::mime::MimeTypes>) -
             candidates: share.candidates.clone(),
             chroot: share.chroot.clone(),
             scripts: share.scripts.clone(),
-            fallback: share.fallback.as_ref().map(|action| compile_action(action, mime)),
+            fallback: share.fallback.as_ref().map(|action| compile_action(action, mime, clients)),
         })),
     };
     Action {
@@ -404,7 +423,9 @@ fn compile_action(action: &config::Action, mime: &Arc<files::mime::MimeTypes>) -
         compress: action.compress,
         allow: action.access.allow.clone(),
         deny: action.access.deny.clone(),
-        error_pages: { action.error_pages.iter() }.map(|page| compile_page(page, mime)).collect(),
+        error_pages: { action.error_pages.iter() }
+            .map(|page| compile_page(page, mime, clients))
+            .collect(),
         security_headers: action.security_headers,
         cors: action.cors.clone(),
         buffering: action.buffering,
@@ -421,7 +442,11 @@ fn compile_return(answer: &config::Return) -> Return {
     Return { status: answer.status, location, keep_query: answer.keep_query }
 }
 
-fn compile_page(page: &config::ErrorPage, mime: &Arc<files::mime::MimeTypes>) -> ErrorPage {
+fn compile_page(
+    page: &config::ErrorPage,
+    mime: &Arc<files::mime::MimeTypes>,
+    clients: &TlsClients,
+) -> ErrorPage {
     let source = match &page.source {
         config::PageSource::File(file) => {
             let mime = Arc::clone(mime);
@@ -434,7 +459,7 @@ fn compile_page(page: &config::ErrorPage, mime: &Arc<files::mime::MimeTypes>) ->
             PageSource::File { files, path: [b"/", name].concat().into() }
         }
         config::PageSource::Action { action, keep_status } => PageSource::Action {
-            action: Box::new(compile_action(action, mime)),
+            action: Box::new(compile_action(action, mime, clients)),
             keep_status: *keep_status,
         },
     };

@@ -35,6 +35,7 @@ fn probe(name: &str, mut value: Value) -> Value {
         "fastcgi" => json!({"applications": {"a": value}}),
         "fastcgi_limits" => fastcgi("limits", value),
         "timeouts" => fastcgi("timeouts", value),
+        "upstream_tls" => upstream("tls", value),
         "upstream_timeouts" => upstream("timeouts", value),
         "target" => json!({"applications": {"a": {"type": "php", "targets": {"t": value}}}}),
         "options" | "processes" | "limits" => application(name, value),

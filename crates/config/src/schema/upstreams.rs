@@ -45,6 +45,12 @@ pub(super) const TABLE: &[Shape] = &[
                 "\"x-forwarded\", \"forwarded\": fields that tell about the client",
                 None,
             ),
+            Key(
+                "tls",
+                Either(&[Switch, Kind::Shape("upstream_tls")]),
+                "How TLS is spoken with the servers",
+                None,
+            ),
             Key("buffering", Switch, "Take responses as fast as they come", None),
             Key(
                 "internal_redirect",
@@ -81,6 +87,21 @@ pub(super) const TABLE: &[Shape] = &[
             Key("max_connections", Integer(1, COUNT), "Requests that it gets at a time", None),
             Key("backup", Switch, "It is asked only if no other can be", None),
             Key("drain", Switch, "It keeps its clients and gets no others", None),
+        ],
+    },
+    Shape {
+        name: "upstream_tls",
+        required: &[],
+        keys: &[
+            Key("verify", Switch, "Whether their certificates are verified", None),
+            Key("authorities", Text, "File with those who may issue them", None),
+            Key("server_name", Text, "The name that they are for", None),
+            Key(
+                "certificate",
+                Either(&[Text, Kind::Shape("certificate")]),
+                "The certificate that is shown to them",
+                None,
+            ),
         ],
     },
     Shape {

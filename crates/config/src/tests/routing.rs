@@ -172,15 +172,18 @@ fn a_proxy_has_an_address() {
     for (text, address) in [
         ("http://127.0.0.1:8080", Address::Inet(([127, 0, 0, 1], 8080).into())),
         ("http://unix:/run/x", Address::Unix("/run/x".into())),
+        ("https://127.0.0.1:443", Address::Inet(([127, 0, 0, 1], 443).into())),
     ] {
         let ActionKind::Proxy(proxy) = read_action(json!({"proxy": text})).kind else {
             panic!("a proxy")
         };
-        assert_eq!(proxy, address);
+        let tls = text.starts_with("https").then(UpstreamTls::default);
+        assert_eq!(proxy, Proxy { address, tls });
     }
     for (proxy, message) in [
         (json!("127.0.0.1:80"), "must start with \"http://\""),
-        (json!("https://127.0.0.1:80"), "must start with \"http://\""),
+        (json!("ftp://127.0.0.1:80"), "must start with \"http://\" or \"https://\""),
+        (json!("https://unix:/run/x"), "no certificate is for"),
         (json!("http://127.0.0.1"), "must end with a port"),
         (json!("http://127.0.0.1:80/"), "must end with a port"),
         (json!("http://localhost:80"), "is no address"),

@@ -73,9 +73,9 @@ impl Home {
         if self.keep
             && let Some(stream) = conversation.into_idle()
         {
-            let Attempt { upstream, address, .. } = &self.attempt;
+            let Attempt { upstream, server, .. } = &self.attempt;
             let config = &upstream.config;
-            self.thread.keep(address, stream, config.keepalive, config.timeouts.idle);
+            self.thread.keep(&server.place, stream, config.keepalive, config.timeouts.idle);
         }
     }
 }

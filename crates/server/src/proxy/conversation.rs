@@ -17,8 +17,8 @@ use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 
 use super::Failure;
+use super::connection::Connection;
 use super::response::{self, Head, Malformed, Scan};
-use super::transport::Stream;
 use crate::http1::read::Input;
 use crate::http1::timer::Timer;
 use crate::php::body::RequestBody;
@@ -60,7 +60,7 @@ impl From<RequestBody> for Content {
 
 /// See the module.
 pub struct Conversation {
-    stream: Stream,
+    stream: Connection,
     input: Input,
     scan: Scan,
     upload: Upload,
@@ -124,7 +124,7 @@ impl Upload {
 impl Conversation {
     /// Begins; nothing is sent before the first poll. `to_head`: the request is HEAD.
     pub fn new(
-        stream: Stream,
+        stream: Connection,
         head: Vec<u8>,
         content: Content,
         to_head: bool,
@@ -210,13 +210,13 @@ impl Conversation {
     }
 
     /// The connection, if the request was sent in full and nothing is left on it.
-    pub fn into_idle(self) -> Option<Stream> {
+    pub fn into_idle(self) -> Option<Connection> {
         let sent = matches!(self.upload.state, UploadState::Sent);
         (sent && self.input.is_empty()).then_some(self.stream)
     }
 
     /// The connection, and what has come on it after the head, if the request was sent in full.
-    pub fn into_parts(self) -> Option<(Stream, Input)> {
+    pub fn into_parts(self) -> Option<(Connection, Input)> {
         let sent = matches!(self.upload.state, UploadState::Sent);
         sent.then_some((self.stream, self.input))
     }

@@ -8,14 +8,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use howdah_config::{Address, Health, Timeouts};
+use howdah_config::{Health, Timeouts};
 use tokio::time::{sleep, timeout};
 
+use super::connection::Connection;
 use super::conversation::{Content, Conversation};
+use super::request;
 use super::thread::ProxyThread;
-use super::transport::Stream;
-use super::upstream::Upstream;
-use super::{Failure, request};
+use super::upstream::{Server, Upstream};
 
 /// Bytes of a body that are looked at.
 const MOST_BODY: usize = 64 * 1024;
@@ -40,7 +40,7 @@ async fn ask_on(thread: Rc<ProxyThread>, upstream: Weak<Upstream>, index: usize)
         else {
             return;
         };
-        let problem = match timeout(health.timeout, ask(&server.address, health)).await {
+        let problem = match timeout(health.timeout, ask(&upstream, server, health)).await {
             Ok(Ok(())) => None,
             Ok(Err(problem)) => Some(problem),
             Err(_) => Some("no answer came in time".to_owned()),
@@ -85,9 +85,10 @@ impl Row {
 }
 
 /// Asks once. `Err` says what is wrong.
-async fn ask(address: &Address, health: &Health) -> Result<(), String> {
-    let stream = Stream::connect(address).await.map_err(|e| Failure::Connect(e).to_string())?;
-    let host = health.host.clone().unwrap_or_else(|| request::host(address));
+async fn ask(upstream: &Upstream, server: &Server, health: &Health) -> Result<(), String> {
+    let connection = Connection::open(upstream, server).await;
+    let stream = connection.map_err(|failure| failure.to_string())?;
+    let host = health.host.clone().unwrap_or_else(|| request::host(&server.address));
     // HTTP/1.0, so that the body comes as it is.
     let question =
         format!("GET {} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n\r\n", health.uri);

@@ -23,6 +23,7 @@ pub mod balance;
 mod body;
 mod budget;
 pub mod choose;
+mod connection;
 mod conversation;
 mod forwarded;
 pub mod health;
@@ -44,16 +45,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use howdah_config::{self as config, Address, Variable};
+use howdah_config::{self as config, Variable};
 
 use self::body::Home;
+use self::connection::Connection;
 pub(crate) use self::conversation::Content;
 use self::conversation::Conversation;
 use self::queue::Refused;
 use self::request::{Changes, Then};
 use self::response::{Head, Malformed};
 use self::thread::ProxyThread;
-use self::transport::Stream;
 use self::upgraded::Upgraded;
 use self::upstream::{Busy, Server, Upstream, Wish};
 use crate::body::Body;
@@ -92,6 +93,7 @@ pub(crate) enum Failure {
     Refused(Refused),
     Connect(io::Error),
     ConnectTimeout,
+    Tls(String),
     Send(io::Error),
     SendTimeout,
     HeadTimeout,
@@ -107,7 +109,7 @@ pub(crate) enum Failure {
 #[derive(Debug, Clone)]
 struct Attempt {
     upstream: Arc<Upstream>,
-    address: Address,
+    server: Arc<Server>,
     id: u64,
     method: Bytes,
     target: Bytes,
@@ -152,12 +154,12 @@ pub async fn run(
         };
         tried.push(busy.index());
         let Some(server) = busy.server() else { break };
-        let attempt = Attempt::new(upstream, &server.address, exchange);
+        let attempt = Attempt::new(upstream, server, exchange);
         let cookie = stick(upstream, server, &wish);
         match attempt.make(thread, busy, &content, taking, exchange).await {
             Ok(mut response) => {
                 let source = Source::of(&exchange.request, exchange.begun);
-                rewrite::apply(&upstream.config, &attempt.address, &source, &mut response);
+                rewrite::apply(&upstream.config, &attempt.server.address, &source, &mut response);
                 return match cookie {
                     Some(cookie) => response.with("Set-Cookie", cookie),
                     None => response,
@@ -200,10 +202,10 @@ fn stick(upstream: &Upstream, server: &Server, wish: &Wish) -> Option<String> {
 }
 
 impl Attempt {
-    fn new(upstream: &Arc<Upstream>, address: &Address, exchange: &Exchange<'_>) -> Self {
+    fn new(upstream: &Arc<Upstream>, server: &Arc<Server>, exchange: &Exchange<'_>) -> Self {
         Attempt {
             upstream: Arc::clone(upstream),
-            address: address.clone(),
+            server: Arc::clone(server),
             id: exchange.request.id,
             method: exchange.request.method.clone(),
             target: exchange.request.target.clone(),
@@ -232,12 +234,13 @@ impl Attempt {
             (None, true) => Then::Keep,
             (None, false) => Then::Close,
         };
-        let head = request::head(&exchange.request, &self.address, &changes, content.len(), then);
+        let head =
+            request::head(&exchange.request, &self.server.address, &changes, content.len(), then);
         let head = head.ok_or((Failure::Malformed(Malformed("the path is empty")), false))?;
         let repeatable = content.len() == 0 && request::is_idempotent(&self.method);
         if then == Then::Keep
             && repeatable
-            && let Some(stream) = thread.take(&self.address)
+            && let Some(stream) = thread.take(&self.server.place)
         {
             match self.ask(stream, head.clone(), content, exchange).await {
                 // The server has closed the connection as we were going to use it.
@@ -273,19 +276,20 @@ impl Attempt {
             return;
         }
         if let Some(time) = busy.failed() {
-            let (upstream, address, seconds) = (&self.upstream, &self.address, time.as_secs());
+            let (upstream, address, seconds) =
+                (&self.upstream, &self.server.address, time.as_secs());
             thread.note(format_args!("\"{upstream}\": {address} is left alone for {seconds} s"));
         }
     }
 
-    async fn connect(&self, exchange: &Exchange<'_>) -> Result<Stream, Failure> {
+    async fn connect(&self, exchange: &Exchange<'_>) -> Result<Connection, Failure> {
         tokio::select! {
             biased;
             connected = tokio::time::timeout(
                 self.upstream.config.timeouts.connect,
-                Stream::connect(&self.address),
+                Connection::open(&self.upstream, &self.server),
             ) => match connected {
-                Ok(connected) => connected.map_err(Failure::Connect),
+                Ok(connected) => connected,
                 Err(_) => Err(Failure::ConnectTimeout),
             },
             _ = exchange.client_gone() => Err(Failure::ClientGone),
@@ -296,7 +300,7 @@ impl Attempt {
     /// byte of an answer has come.
     async fn ask(
         &self,
-        stream: Stream,
+        stream: Connection,
         head: Vec<u8>,
         content: &Content,
         exchange: &Exchange<'_>,
@@ -334,7 +338,7 @@ impl Attempt {
         taking: Taking<'_>,
     ) -> Result<Response, (Failure, bool)> {
         if busy.answered() {
-            thread.note(format_args!("\"{}\": {} is back", self.upstream, self.address));
+            thread.note(format_args!("\"{}\": {} is back", self.upstream, self.server.address));
         }
         if let Some(protocol) = &head.upgrade {
             let protocol = protocol.clone();
@@ -418,6 +422,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::Refused(refused) => refused.fmt(f),
             Failure::Connect(error) => write!(f, "cannot connect: {error}"),
+            Failure::Tls(problem) => f.write_str(problem),
             Failure::ConnectTimeout => f.write_str("the connection was not accepted in time"),
             Failure::Send(error) => write!(f, "the request was not taken: {error}"),
             Failure::SendTimeout => f.write_str("the request was not taken in time"),
@@ -436,7 +441,8 @@ impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = String::from_utf8_lossy;
         let (method, target) = (text(&self.method), text(&self.target));
-        write!(f, "\"{}\" request {}: {method} {target} ({})", self.upstream, self.id, self.address)
+        let Attempt { upstream, id, server, .. } = self;
+        write!(f, "\"{upstream}\" request {id}: {method} {target} ({})", server.address)
     }
 }
 

@@ -70,7 +70,8 @@ impl Hosts {
         let mut hosts = Vec::new();
         if !matches!(address, Address::Unix(_) | Address::Abstract(_)) {
             let address = address.to_string();
-            hosts.extend(address.strip_suffix(":80").map(|short| short.as_bytes().to_vec()));
+            let short = address.strip_suffix(":80").or_else(|| address.strip_suffix(":443"));
+            hosts.extend(short.map(|short| short.as_bytes().to_vec()));
             hosts.push(address.into_bytes());
         }
         hosts.extend(host.filter(|host| !host.is_empty()));

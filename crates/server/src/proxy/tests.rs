@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use howdah_config::Timeouts;
+use howdah_config::{Address, Timeouts};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{LocalSet, spawn_local};
@@ -248,12 +248,13 @@ fn several(backends: &[&Backend], tries: usize, keepalive: usize) -> Upstream {
     let servers = backends
         .iter()
         .map(|backend| config::UpstreamServer::new(Address::Inet(backend.address), 1.0));
-    Upstream::new(&config::Upstream {
+    let config = config::Upstream {
         tries: Some(tries),
         keepalive,
         failures: config::Failures::NEVER,
         ..config::Upstream::new("u", servers.collect())
-    })
+    };
+    Upstream::new(&config, None)
 }
 
 fn status(reply: &str) -> u16 {

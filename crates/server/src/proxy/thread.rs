@@ -10,13 +10,12 @@ use std::rc::{Rc, Weak};
 use std::sync::{Arc, Weak as ArcWeak};
 use std::time::Duration;
 
-use howdah_config::Address;
 use howdah_sys::log::{Level, Log};
 use tokio::time::Instant;
 
 use super::balance::Balance;
 use super::choose::{Candidate, Choice, choose};
-use super::transport::Stream;
+use super::connection::{Connection, Place};
 use super::upstream::Upstream;
 use crate::fastcgi::line::Lines;
 
@@ -28,7 +27,7 @@ const SWEEP: Duration = Duration::from_secs(1);
 pub struct ProxyThread {
     log: Arc<Log>,
     turns: RefCell<HashMap<Box<str>, Turns>>,
-    idle: RefCell<HashMap<Address, Vec<Idle>>>,
+    idle: RefCell<HashMap<Place, Vec<Idle>>>,
     lines: Lines,
     random: Cell<u64>,
     /// A task looks after the idle connections.
@@ -44,7 +43,7 @@ struct Turns {
 
 #[derive(Debug)]
 struct Idle {
-    stream: Stream,
+    stream: Connection,
     until: Instant,
 }
 
@@ -103,11 +102,11 @@ impl ProxyThread {
     }
 
     /// An idle connection to a server, if there is one.
-    pub fn take(&self, address: &Address) -> Option<Stream> {
+    pub fn take(&self, place: &Place) -> Option<Connection> {
         let mut idle = self.idle.borrow_mut();
-        let list = idle.get_mut(address)?;
+        let list = idle.get_mut(place)?;
         // The last one that was used is the least likely to be closed just now.
-        while let Some(Idle { stream, until }) = list.pop() {
+        while let Some(Idle { mut stream, until }) = list.pop() {
             if Instant::now() < until && stream.is_quiet() {
                 return Some(stream);
             }
@@ -117,12 +116,12 @@ impl ProxyThread {
 
     /// Keeps a connection on which a response has ended, for some time; at most `most` to the same
     /// server.
-    pub fn keep(self: &Rc<Self>, address: &Address, stream: Stream, most: usize, time: Duration) {
+    pub fn keep(self: &Rc<Self>, place: &Place, stream: Connection, most: usize, time: Duration) {
         if most == 0 {
             return;
         }
         let mut idle = self.idle.borrow_mut();
-        let list = idle.entry(address.clone()).or_default();
+        let list = idle.entry(place.clone()).or_default();
         if list.len() >= most {
             list.drain(..=list.len() - most); // the oldest
         }
@@ -137,7 +136,7 @@ impl ProxyThread {
         let now = Instant::now();
         let mut idle = self.idle.borrow_mut();
         idle.retain(|_, list| {
-            list.retain(|idle| now < idle.until && idle.stream.is_quiet());
+            list.retain_mut(|idle| now < idle.until && idle.stream.is_quiet());
             !list.is_empty()
         });
         !idle.is_empty()

@@ -6,13 +6,13 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::transport::Stream;
+use super::connection::Connection;
 use super::upstream::Busy;
 use crate::http1::read::Input;
 
 /// See the module.
 pub struct Upgraded {
-    stream: Stream,
+    stream: Connection,
     /// What came together with the head; nearly always nothing.
     early: Input,
     /// The server has the client until the end.
@@ -21,7 +21,7 @@ pub struct Upgraded {
 
 impl Upgraded {
     /// Begins behind the head.
-    pub fn new((stream, early): (Stream, Input), busy: Busy) -> Self {
+    pub fn new((stream, early): (Connection, Input), busy: Busy) -> Self {
         Upgraded { stream, early, _busy: busy }
     }
 }

@@ -14,9 +14,11 @@ use tokio::time::Instant;
 
 use super::budget::Budget;
 use super::choose::{self, Candidate, Choice, Method};
+use super::connection::Place;
 use super::marks::Marks;
 use super::queue::{Queue, Refused};
 use super::thread::ProxyThread;
+use crate::tls::TlsClient;
 
 /// A server that is back after a failure gets at least this part of its share.
 const LEAST_SHARE: f64 = 0.05;
@@ -29,7 +31,9 @@ pub struct Upstream {
     /// Its part of the configuration.
     pub config: config::Upstream,
     /// The servers in the order of the document.
-    pub servers: Box<[Server]>,
+    pub servers: Box<[Arc<Server>]>,
+    /// How TLS is spoken with them; `None` for plain HTTP.
+    pub tls: Option<Arc<TlsClient>>,
     /// Servers that one request may be tried on.
     pub tries: usize,
     /// Requests that are sent a second time, in relation to all.
@@ -48,6 +52,10 @@ pub struct Upstream {
 pub struct Server {
     /// Where it listens.
     pub address: Address,
+    /// What its connections are kept under.
+    pub place: Place,
+    /// What its certificate must be for, unless the settings say otherwise.
+    pub name: Box<str>,
     /// What clients that belong to it have in their cookie.
     pub sticky: Box<str>,
     config: config::UpstreamServer,
@@ -103,11 +111,21 @@ pub struct Wish {
 
 impl Upstream {
     /// The servers of a member of `upstreams`.
-    pub fn new(config: &config::Upstream) -> Self {
-        Upstream::named(format!("upstreams/{}", config.name), config)
+    pub fn new(config: &config::Upstream, tls: Option<Arc<TlsClient>>) -> Self {
+        Upstream::named(format!("upstreams/{}", config.name), config, tls)
     }
 
-    /// The server of a `proxy`: asked once, over a connection of its own, as Unit does.
+    /// The server of a `proxy`, with plain HTTP or that of its settings.
+    pub fn proxy(proxy: &config::Proxy, tls: Option<Arc<TlsClient>>) -> Self {
+        let mut upstream = Upstream::single(&proxy.address);
+        if tls.is_some() {
+            let config = config::Upstream { tls: proxy.tls.clone(), ..upstream.config };
+            upstream = Upstream::named(format!("https://{}", proxy.address), &config, tls);
+        }
+        upstream
+    }
+
+    /// One server that is asked once, over a connection of its own, as Unit does.
     pub fn single(address: &Address) -> Self {
         let server = config::UpstreamServer::new(address.clone(), 1.0);
         let config = config::Upstream {
@@ -115,14 +133,17 @@ impl Upstream {
             failures: config::Failures::NEVER,
             ..config::Upstream::new("", vec![server])
         };
-        Upstream::named(format!("http://{address}"), &config)
+        Upstream::named(format!("http://{address}"), &config, None)
     }
 
-    fn named(name: String, config: &config::Upstream) -> Self {
+    fn named(name: String, config: &config::Upstream, tls: Option<Arc<TlsClient>>) -> Self {
+        let id = tls.as_ref().map_or(0, |tls| tls.id);
+        let servers = config.servers.iter().map(|server| Arc::new(Server::new(server, id)));
         Upstream {
             name: name.into(),
             config: config.clone(),
-            servers: config.servers.iter().map(Server::new).collect(),
+            servers: servers.collect(),
+            tls,
             tries: config.tries.unwrap_or(config.servers.len()),
             budget: Budget::default(),
             queue: Queue::new(config.queue, config.queue_timeout),
@@ -263,10 +284,17 @@ impl Upstream {
 }
 
 impl Server {
-    fn new(config: &config::UpstreamServer) -> Self {
+    /// `tls` is the number of what it is known by.
+    fn new(config: &config::UpstreamServer, tls: u64) -> Self {
         let key = config.address.to_string().into_bytes();
         Server {
             address: config.address.clone(),
+            place: (config.address.clone(), tls),
+            name: match &config.address {
+                Address::Inet(inet) => inet.ip().to_canonical().to_string().into(),
+                // The settings have a name, or it is not verified.
+                Address::Unix(_) | Address::Abstract(_) => "localhost".into(),
+            },
             sticky: format!("{:016x}", choose::hash(b"sticky", &key)).into(),
             config: config.clone(),
             key: key.into(),
@@ -329,7 +357,7 @@ impl Busy {
     }
 
     /// The server.
-    pub fn server(&self) -> Option<&Server> {
+    pub fn server(&self) -> Option<&Arc<Server>> {
         self.upstream.servers.get(self.index)
     }
 

@@ -34,7 +34,8 @@ impl Routes {
                                   "direct": {{"type": "php", "root": "/www"}}}}}}"#
         );
         let config = howdah_config::parse(document.as_bytes()).unwrap();
-        let snapshot = Snapshot::compile(config, None, None, |_| Arc::new(Queue::new(1)));
+        let snapshot =
+            Snapshot::compile(config, None, None, &Default::default(), |_| Arc::new(Queue::new(1)));
         let (logged, writer) = rustix::pipe::pipe().unwrap();
         Routes {
             snapshot,

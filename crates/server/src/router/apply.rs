@@ -23,6 +23,7 @@ use crate::access_log::LogFile;
 use crate::listener::Socket;
 use crate::shard::{self, Order, Shared};
 use crate::snapshot::Snapshot;
+use crate::tls::TlsClients;
 
 /// Length of a listening socket's queue if none is configured; the kernel cuts it to its own
 /// limit (`net.core.somaxconn`).
@@ -50,6 +51,7 @@ struct Ready {
     sockets: HashMap<String, OwnedFd>,
     log: Option<Arc<LogFile>>,
     tls: TlsListeners,
+    clients: TlsClients,
     /// How many threads get connections.
     threads: usize,
     /// That is a new number, so the sockets are handed out anew.
@@ -193,6 +195,7 @@ impl Parts<'_> {
         all_ready: bool,
     ) -> Result<(), String> {
         ready.tls = self.prepare_tls(current, config).await?;
+        ready.clients = self.prepare_clients(current, config).await?;
         let mut binding = HashSet::new();
         for listener in &config.listeners {
             if current.listeners.contains_key(&listener.name) && !ready.spread {
@@ -256,10 +259,11 @@ impl Parts<'_> {
         ready: Ready,
     ) -> Result<(), String> {
         let pools = &*self.pools;
-        let mut snapshot = Snapshot::compile(config, ready.log, Some(&current), |application| {
-            let queue = pools.queue(application);
-            queue.unwrap_or_else(|| unreachable!("every application is prepared or unchanged"))
-        });
+        let mut snapshot =
+            Snapshot::compile(config, ready.log, Some(&current), &ready.clients, |application| {
+                let queue = pools.queue(application);
+                queue.unwrap_or_else(|| unreachable!("every application is prepared or unchanged"))
+            });
         for (name, tls) in ready.tls {
             snapshot.listeners.entry(name).and_modify(|listener| listener.tls = Some(tls));
         }

@@ -46,6 +46,7 @@ use crate::listener;
 pub use crate::proxy::upstream::ServerReport;
 use crate::shard::{self, Shared};
 use crate::snapshot::Snapshot;
+use crate::tls::TlsClients;
 
 /// Runs the router on the socket that the supervisor has passed. `front` starts what serves the
 /// control API, on the runtime of the control thread. Returns the exit status.
@@ -94,7 +95,9 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
             return wait_for_end(&link).await;
         }
     };
-    let empty = Snapshot::compile(empty_config()?, None, None, |_| unreachable!("no application"));
+    let empty = Snapshot::compile(empty_config()?, None, None, &TlsClients::new(), |_| {
+        unreachable!("no application")
+    });
     // A later configuration may ask for more than the first.
     let threads = shard::wanted(&empty.config).max(shard::wanted(&config));
     let shared = Arc::new(Shared {

@@ -7,13 +7,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use howdah_config::{Config, Listener, Tls};
+use howdah_config::{Certificate, Config, Listener, UpstreamTls};
 use howdah_sys::log::Level;
 
 use super::apply::Parts;
 use crate::shard::Shared;
 use crate::snapshot::Snapshot;
-use crate::tls::{Material, Source, TlsListener, sources};
+use crate::tls::{Material, Source, TlsClient, TlsClients, TlsListener, client_sources, sources};
 
 /// The TLS of listeners, by their names.
 pub(super) type TlsListeners = HashMap<String, Arc<TlsListener>>;
@@ -38,9 +38,14 @@ impl Watch {
             let sources = listener.tls.as_ref().map(sources).unwrap_or_default();
             sources.iter().any(|source| matches!(source, Source::File(_)))
         };
-        if !shared.snapshot.load().config.listeners.iter().any(has_files) {
+        let snapshot = shared.snapshot.load();
+        let has_own =
+            snapshot.tls_clients.keys().any(|settings| watched(settings).next().is_some());
+        if !has_own && !snapshot.config.listeners.iter().any(has_files) {
+            drop(snapshot);
             return std::future::pending().await;
         }
+        drop(snapshot);
         tokio::time::sleep_until(self.due.into()).await;
         self.due = Instant::now() + PERIOD;
     }
@@ -71,7 +76,7 @@ impl Parts<'_> {
         running: Option<&Arc<TlsListener>>,
     ) -> Result<Option<Arc<TlsListener>>, String> {
         let Some(settings) = &listener.tls else { return Ok(None) };
-        let material = self.material(settings).await?;
+        let material = self.material(sources(settings)).await?;
         if let Some(running) = running.filter(|running| running.is_of(settings, &material)) {
             running.renew(&material)?;
             return Ok(Some(Arc::clone(running)));
@@ -79,10 +84,34 @@ impl Parts<'_> {
         TlsListener::new(settings, &material).map(|made| Some(Arc::new(made)))
     }
 
-    /// The texts that a listener needs, as far as they are there.
-    async fn material(&mut self, settings: &Tls) -> Result<Material, String> {
+    /// Makes ready how TLS is spoken with other servers. `Err` names the place, what is wrong and
+    /// what to do.
+    pub(super) async fn prepare_clients(
+        &mut self,
+        current: &Snapshot,
+        config: &Config,
+    ) -> Result<TlsClients, String> {
+        let mut clients = TlsClients::new();
+        for (place, settings) in config.upstream_tls() {
+            if clients.contains_key(&settings) {
+                continue;
+            }
+            let place = |problem: String| format!("{place}: {problem}");
+            let material = self.material(client_sources(&settings)).await.map_err(place)?;
+            let running = current.tls_clients.get(&settings);
+            let client = match running.filter(|running| running.is_of(&settings, &material)) {
+                Some(running) => Arc::clone(running),
+                None => Arc::new(TlsClient::new(&settings, &material).map_err(place)?),
+            };
+            clients.insert(settings, client);
+        }
+        Ok(clients)
+    }
+
+    /// The texts that are needed, as far as they are there.
+    async fn material(&mut self, sources: Vec<Source>) -> Result<Material, String> {
         let mut material = Material::default();
-        for source in sources(settings) {
+        for source in sources {
             let text = match &source {
                 Source::Stored(name) => self.certificates.get(name).map(|pem| pem.to_vec()),
                 Source::File(path) => Some(self.read_file(&path.to_string_lossy()).await?),
@@ -108,7 +137,7 @@ impl Parts<'_> {
             if !sources(settings).iter().any(|source| matches!(source, Source::File(_))) {
                 continue;
             }
-            let renewed = match self.material(settings).await {
+            let renewed = match self.material(sources(settings)).await {
                 Ok(material) if running.is_of(settings, &material) => running.renew(&material),
                 // With other authorities for clients it is another listener.
                 Ok(material) => TlsListener::new(settings, &material).map(|_| {
@@ -130,12 +159,35 @@ impl Parts<'_> {
                 }
             }
         }
+        for (settings, running) in &snapshot.tls_clients {
+            if watched(settings).next().is_none() {
+                continue;
+            }
+            let material = self.material(client_sources(settings)).await;
+            match material.and_then(|material| match running.is_of(settings, &material) {
+                true => Ok(false),
+                false => TlsClient::new(settings, &material).map(|_| true),
+            }) {
+                Ok(is_new) => outdated |= is_new,
+                Err(problem) => {
+                    problems.insert(format!("{problem}; servers are still known by the old one"));
+                }
+            }
+        }
         if outdated && let Err(problem) = self.apply(snapshot.config.clone(), None, false).await {
-            problems.insert(format!("new authorities for clients are not in use: {problem}"));
+            problems.insert(format!("new certificates are not in use: {problem}"));
         }
         for problem in problems.difference(&watch.reported) {
             shared.log.write(Level::Alert, format_args!("{problem}"));
         }
         watch.reported = problems;
     }
+}
+
+/// The files of settings for other servers that are looked at again. Those that the system trusts
+/// change with its packages, and count from the next change of the configuration.
+fn watched(settings: &UpstreamTls) -> impl Iterator<Item = Source> {
+    let own = settings.authorities.is_some();
+    let own = own || matches!(settings.certificate, Some(Certificate::Files { .. }));
+    client_sources(settings).into_iter().filter(move |_| own)
 }

@@ -88,7 +88,7 @@ impl Table {
     }
 }
 
-fn load(certificate: &Certificate, material: &Material) -> Result<CertifiedKey, String> {
+pub(super) fn load(certificate: &Certificate, material: &Material) -> Result<CertifiedKey, String> {
     let (chain, key, ocsp, shown) = match certificate {
         Certificate::Stored(name) => {
             let text = material.get(&Source::Stored(name.clone()))?;

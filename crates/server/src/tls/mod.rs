@@ -1,4 +1,5 @@
-//! TLS on listeners: who the server is, who clients must be, and how they come back.
+//! TLS on listeners: who the server is, who clients must be, and how they come back. And TLS with
+//! other servers (`client`).
 //!
 //! A [`TlsListener`] is made of a listener's settings and of the texts of its certificates
 //! ([`Material`]); nothing here opens a file. It holds one rustls configuration for each rule
@@ -9,6 +10,7 @@
 //! Keys stay in this process and are never part of a message or of a `Debug` text.
 
 mod certificates;
+mod client;
 mod clients;
 mod facts;
 mod handshake;
@@ -25,6 +27,7 @@ use rustls::ServerConfig;
 use rustls::server::WebPkiClientVerifier;
 
 use self::certificates::Certificates;
+pub use self::client::{TlsClient, TlsClients, client_sources};
 use self::clients::Rule;
 pub use self::facts::{ClientFacts, TlsFacts};
 pub use self::handshake::{Shaken, handshake};

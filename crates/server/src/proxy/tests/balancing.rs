@@ -10,7 +10,7 @@ fn upstream(backends: &[&Backend], change: impl FnOnce(&mut config::Upstream)) -
         .map(|backend| config::UpstreamServer::new(Address::Inet(backend.address), 1.0));
     let mut config = config::Upstream::new("u", servers.collect());
     change(&mut config);
-    Upstream::new(&config)
+    Upstream::new(&config, None)
 }
 
 /// An address where nobody listens.
