@@ -1,6 +1,6 @@
 //! Control groups of applications, in the file system of version 2.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -8,6 +8,8 @@ use std::{fs, io};
 #[derive(Debug, Default)]
 pub(crate) struct ControlGroups {
     made: BTreeSet<PathBuf>,
+    /// How many processes of groups the kernel has killed for want of memory, as far as told.
+    killed: BTreeMap<PathBuf, u64>,
 }
 
 impl ControlGroups {
@@ -35,6 +37,42 @@ impl ControlGroups {
         Ok(())
     }
 
+    /// Where the kernel counts the processes that it kills for want of memory in the group of a
+    /// process, which is watched from now on. Counts of version 1 are read too.
+    pub(crate) fn watch(&mut self, pid: u32) -> Option<PathBuf> {
+        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        let counter = groups.lines().find_map(|line| {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let (controllers, path) = (fields.next()?, fields.next()?);
+            let (mount, file) = match controllers {
+                "" => (root()?, "memory.events"),
+                "memory" => ("/sys/fs/cgroup/memory".into(), "memory.oom_control"),
+                _ => return None,
+            };
+            let counter = mount.join(path.trim_matches('/')).join(file);
+            counter.exists().then_some(counter)
+        })?;
+        self.caught_up(&counter);
+        Some(counter)
+    }
+
+    /// What has been counted so far is not told of any process.
+    pub(crate) fn caught_up(&mut self, counter: &Path) {
+        if let Some(count) = count(counter) {
+            self.killed.insert(counter.to_owned(), count);
+        }
+    }
+
+    /// Whether the kernel has killed one more for want of memory: each is told once.
+    pub(crate) fn has_killed(&mut self, counter: &Path) -> bool {
+        let (Some(count), Some(known)) = (count(counter), self.killed.get_mut(counter)) else {
+            return false;
+        };
+        let more = count > *known;
+        *known += u64::from(more);
+        more
+    }
+
     /// Removes what was made here and is not used any more; the kernel refuses to remove the
     /// rest.
     pub(crate) fn tidy(&mut self) {
@@ -49,6 +87,11 @@ impl ControlGroups {
             }
         }
     }
+}
+
+fn count(counter: &Path) -> Option<u64> {
+    let text = fs::read_to_string(counter).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
 /// Where the file system is mounted: alone, or beside those of version 1.
@@ -80,6 +123,28 @@ mod tests {
         assert_eq!(at("/sites/blog/"), Path::new("/sys/fs/cgroup/sites/blog"));
         let at = |own| directory(Path::new("/cg"), own, "a");
         assert_eq!((at("0::/\n"), at("")), (PathBuf::from("/cg/a"), PathBuf::from("/cg/a")));
+    }
+
+    #[test]
+    fn each_death_for_want_of_memory_is_told_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let counter = directory.path().join("memory.events");
+        let set = |count| {
+            let text = format!("low 0\noom 9\noom_kill {count}\noom_group_kill 0\n");
+            fs::write(&counter, text).unwrap();
+        };
+        let mut groups = ControlGroups::default();
+        set(3);
+        assert!(!groups.has_killed(&counter), "nobody watches it");
+        groups.caught_up(&counter);
+        assert!(!groups.has_killed(&counter));
+        set(5);
+        assert_eq!([(); 3].map(|()| groups.has_killed(&counter)), [true, true, false]);
+        set(6);
+        groups.caught_up(&counter);
+        assert!(!groups.has_killed(&counter), "that was somebody else");
+        fs::remove_file(&counter).unwrap();
+        assert!(!groups.has_killed(&counter));
     }
 
     #[test]

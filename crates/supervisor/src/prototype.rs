@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use howdah_sys::{family, packet, signals};
@@ -34,6 +35,8 @@ pub(crate) struct Application {
     /// Why it cannot run, as the prototype said.
     pub(crate) failure: Option<String>,
     workers: Workers,
+    /// Where the kernel counts whom it kills for want of memory.
+    pub(crate) out_of_memory: Option<PathBuf>,
     /// Who shall be able to open the pipes of its workers' output: `/dev/stderr` is such a way.
     /// `None` if both outputs are files and there are no pipes.
     output_of: Option<(Option<u32>, Option<u32>)>,
@@ -117,6 +120,7 @@ impl Application {
             let (ours, theirs) = packet::pair()?;
             let new = New { spec, identity: &identity, executable, socket: theirs, output: writer };
             let pid = new.start(groups)?;
+            let out_of_memory = groups.watch(pid);
             let hello = ToPrototype::Hello { spec: spec.clone() };
             let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
             packet::send(&ours, &hello.encode(), &descriptors)?;
@@ -132,6 +136,7 @@ impl Application {
                 dismissed: false,
                 failure: None,
                 workers: Workers::default(),
+                out_of_memory,
                 output_of: (spec.stdout.is_none() || spec.stderr.is_none())
                     .then(|| identity.outside()),
             })

@@ -298,11 +298,9 @@ impl Tree {
                 Level::Alert,
                 format_args!("router process {pid} exited on signal {signal}; another is started"),
             ),
-            Exit::Status(status) => self.log.write(
+            exit => self.log.write(
                 Level::Alert,
-                format_args!(
-                    "router process {pid} exited with status {status}; another is started"
-                ),
+                format_args!("router process {pid} {exit}; another is started"),
             ),
         }
         self.router_start = Some(self.router_backoff.next_start(router.started, Instant::now()));

@@ -452,6 +452,8 @@ pub enum Exit {
     Status(u8),
     /// A signal killed it.
     Signal(u8),
+    /// The kernel killed it, as memory had run out.
+    OutOfMemory,
 }
 
 impl std::fmt::Display for Exit {
@@ -459,6 +461,9 @@ impl std::fmt::Display for Exit {
         match self {
             Exit::Status(status) => write!(f, "exited with status {status}"),
             Exit::Signal(signal) => write!(f, "was killed by signal {signal}"),
+            Exit::OutOfMemory => f.write_str(
+                "was killed by signal 9: there was no memory left, in its control group or at all",
+            ),
         }
     }
 }
@@ -468,6 +473,7 @@ impl Field for Exit {
         let (kind, value) = match self {
             Exit::Status(status) => (0, *status),
             Exit::Signal(signal) => (1, *signal),
+            Exit::OutOfMemory => (2, 0),
         };
         out.put_u8(kind);
         out.put_u8(value);
@@ -476,6 +482,7 @@ impl Field for Exit {
         match (from.u8()?, from.u8()?) {
             (0, status) => Ok(Exit::Status(status)),
             (1, signal) => Ok(Exit::Signal(signal)),
+            (2, 0) => Ok(Exit::OutOfMemory),
             _ => Err(Malformed),
         }
     }

@@ -2,6 +2,7 @@
 //! they report, and ends what they leave.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::time::Instant;
 
 use howdah_sys::log::Level;
@@ -10,6 +11,7 @@ use howdah_sys::{family, process, signals};
 use howdah_wire::messages::{ApplicationSpec, Exit, FromPrototype, FromSupervisor, MAX_MESSAGE};
 
 use super::{DISMISSAL, Id, Tree};
+use crate::control_groups::ControlGroups;
 use crate::prototype::{Application, Unknown};
 
 impl Tree {
@@ -85,6 +87,8 @@ impl Tree {
                     .worker_ended(worker)
                     .map(|_| FromSupervisor::NotStarted { application: id.number, message }),
                 Ok(FromPrototype::Died { worker, pid, status }) => {
+                    let counter = application.out_of_memory.as_deref();
+                    let status = why(status, counter, &mut self.control_groups);
                     application.worker_ended(worker).map(|known| FromSupervisor::Died {
                         application: id.number,
                         worker,
@@ -96,6 +100,11 @@ impl Tree {
                     Ok(FromSupervisor::Traced { application: id.number, number, stack })
                 }
                 Ok(FromPrototype::Measured { base, memory_limit, workers }) => {
+                    // Its workers' deaths have come before this; what is counted besides is of
+                    // others.
+                    if let Some(counter) = &application.out_of_memory {
+                        self.control_groups.caught_up(counter);
+                    }
                     let application = id.number;
                     Ok(FromSupervisor::Measured { application, base, memory_limit, workers })
                 }
@@ -123,6 +132,7 @@ impl Tree {
         self.on_prototype(id, &mut buffer);
         self.on_output(id);
         let Some(application) = self.applications.remove(&id) else { return };
+        let exit = why(exit, application.out_of_memory.as_deref(), &mut self.control_groups);
         self.end_orphans();
         self.control_groups.tidy();
         let message = application.failure.unwrap_or_else(|| format!("its prototype {exit}"));
@@ -150,5 +160,13 @@ impl Tree {
         if !output.drain(&application.name, &self.log) {
             application.output = None;
         }
+    }
+}
+
+/// How a process of an application ended: signal 9 may have been the kernel's.
+fn why(exit: Exit, counter: Option<&Path>, groups: &mut ControlGroups) -> Exit {
+    match counter {
+        Some(counter) if exit == Exit::Signal(9) && groups.has_killed(counter) => Exit::OutOfMemory,
+        _ => exit,
     }
 }
