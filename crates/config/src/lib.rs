@@ -73,7 +73,7 @@ pub use fastcgi::{FastCgi, FastCgiLimits, Servers};
 pub use fields::FieldPatterns;
 pub use forwarded::Forwarded;
 pub use isolation::{Automount, IdRange, Isolation, Namespaces};
-pub use listener::Listener;
+pub use listener::{Listener, PlainHttp2};
 pub use matching::{Match, Scheme};
 pub use pattern::{Landmarks, Pattern, PatternError, Patterns, Subject};
 pub use php::{PhpOptions, PhpTarget, PhpVersion};

@@ -21,14 +21,26 @@ pub struct Listener {
     pub backlog: Option<u32>,
     /// How the listener speaks TLS; `None` for plain HTTP.
     pub tls: Option<Tls>,
-    /// Whether HTTP/2 is spoken without TLS, with clients that begin with it.
-    pub http2: bool,
+    /// Whether HTTP/2 is spoken without TLS.
+    pub http2: PlainHttp2,
     /// The port that requests without TLS are sent to with https instead of being answered.
     pub redirect_to_https: Option<u16>,
     /// Proxies that are believed about the client's address and scheme.
     pub forwarded: Option<Forwarded>,
     /// Proxies that are believed about the client's address.
     pub client_ip: Option<Forwarded>,
+}
+
+/// Whether HTTP/2 is spoken without TLS.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PlainHttp2 {
+    /// With nobody.
+    #[default]
+    Never,
+    /// With clients that begin with it; with others HTTP/1.1.
+    Offered,
+    /// And nothing else.
+    Only,
 }
 
 impl Listener {
@@ -51,12 +63,15 @@ impl Listener {
         let address = Address::parse(name).map_err(|error| node.invalid(error))?;
         let object = node.object()?;
         let mut tls = object.read("tls", Tls::read)?;
-        let http2 = object.boolean("http2")?;
+        let http2 = object.read("http2", read_http2)?;
         let redirect_to_https = object.read("redirect_to_https", read_redirect)?.flatten();
         if let Some(tls) = &mut tls {
-            tls.http2 = http2.unwrap_or(true);
+            tls.http2 = http2 != Some(PlainHttp2::Never);
+            if let (Some(PlainHttp2::Only), Some(node)) = (http2, object.optional("http2")) {
+                return Err(node.invalid("must be true or false with \"tls\""));
+            }
         }
-        let http2 = http2.unwrap_or(false) && tls.is_none();
+        let http2 = http2.filter(|_| tls.is_none()).unwrap_or_default();
         let pass = match object.read("application", read_application)? {
             None => Pass::read(&object.required("pass")?)?,
             Some(_) if object.optional("pass").is_some() => {
@@ -85,6 +100,17 @@ impl Listener {
             forwarded,
             client_ip,
         })
+    }
+}
+
+/// A switch, or `only`.
+fn read_http2(node: &Node<'_>) -> Result<PlainHttp2, Error> {
+    match (node.value.as_bool(), node.value.as_str()) {
+        (Some(false), _) => Ok(PlainHttp2::Never),
+        (Some(true), _) => Ok(PlainHttp2::Offered),
+        (_, Some("only")) => Ok(PlainHttp2::Only),
+        (_, Some(_)) => Err(node.invalid("must be true, false or \"only\"")),
+        _ => Err(node.wrong_type("true, false or \"only\"")),
     }
 }
 

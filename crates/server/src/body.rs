@@ -62,6 +62,12 @@ pub trait BodyStream {
 
     /// Number of bytes that remain, if known.
     fn len(&self) -> Option<u64>;
+
+    /// Nobody wants the rest: waits until nothing works on it any more. Whoever does not care drops
+    /// it instead.
+    fn poll_over(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
 }
 
 /// The body that an answer to HEAD would have, and its length if that is known.

@@ -9,8 +9,9 @@ use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
-use howdah_config::ResponseHeader;
+use howdah_config::{PlainHttp2, ResponseHeader};
 use howdah_sys::log::Level;
+use tokio::task::spawn_local;
 
 use crate::body::Body;
 use crate::compress;
@@ -40,20 +41,19 @@ pub fn serve(shard: &Rc<Shard>, accepted: Accepted, drain: Draining) {
     let Accepted { stream, info, listener } = accepted;
     let (tls, http2) = match shard.snapshot_for(&listener).listeners.get(&*listener) {
         Some(listener) => (listener.tls.clone(), listener.http2),
-        None => (None, false),
+        None => (None, PlainHttp2::Never),
     };
     let site = Site::new(shard, &listener, true);
     // A task each, so that a plain connection need not have the size of the others.
     match (Stream::new(stream), tls) {
         (Ok(stream), Some(tls)) => {
-            tokio::task::spawn_local(secure(site, tls, stream, info, drain));
+            spawn_local(secure(site, tls, stream, info, drain));
         }
-        (Ok(stream), None) if http2 => {
-            tokio::task::spawn_local(either(site, stream, info, drain));
-        }
-        (Ok(stream), None) => {
-            tokio::task::spawn_local(http1::serve(stream, info, site, drain));
-        }
+        (Ok(stream), None) => match http2 {
+            PlainHttp2::Never => drop(spawn_local(http1::serve(stream, info, site, drain))),
+            PlainHttp2::Offered => drop(spawn_local(either(site, stream, info, drain))),
+            PlainHttp2::Only => drop(spawn_local(only_http2(site, stream, info, drain))),
+        },
         (Err(error), _) => {
             let log = &shard.shared.log;
             log.write(Level::Error, format_args!("cannot serve a connection: {error}"));
@@ -76,6 +76,10 @@ async fn either(site: Site, mut stream: Stream, info: Arc<ConnectionInfo>, drain
     } else {
         http1::serve(stream, info, &site, drain).await;
     }
+}
+
+async fn only_http2(site: Site, stream: Stream, info: Arc<ConnectionInfo>, drain: Draining) {
+    http2::serve(Box::new(stream), info, || site.another(), drain).await;
 }
 
 /// Shakes hands, and serves what comes of it.

@@ -58,7 +58,7 @@ pub struct Listener {
     /// The port that requests without TLS are sent to with https.
     pub redirect_to_https: Option<u16>,
     /// Whether clients without TLS may begin with HTTP/2.
-    pub http2: bool,
+    pub http2: config::PlainHttp2,
     /// Who is believed about the client, in the order in which it is asked.
     pub proxies: Vec<config::Forwarded>,
 }

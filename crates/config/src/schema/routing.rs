@@ -1,6 +1,6 @@
 //! From sockets to actions.
 
-use super::Kind::{Array, Either, Integer, Named, Null, Switch, Text, Texts};
+use super::Kind::{Array, Either, Integer, Named, Null, Switch, Text, Texts, Word};
 use super::{COUNT, Key, Kind, SECONDS, SIZE, Shape};
 use crate::support::Feature;
 
@@ -67,7 +67,12 @@ pub(super) const TABLE: &[Shape] = &[
                 None,
             ),
             Key("tls", Kind::Shape("tls"), "How the listener speaks TLS", None),
-            Key("http2", Switch, "Whether HTTP/2 is spoken; on with TLS, off without", None),
+            Key(
+                "http2",
+                Either(&[Switch, Word(&["only"])]),
+                "Whether HTTP/2 is spoken; on with TLS, off without, where it may be \"only\"",
+                None,
+            ),
             Key(
                 "redirect_to_https",
                 Either(&[Switch, Integer(1, 65535)]),

@@ -121,6 +121,13 @@ impl BodyStream for Compressed {
     fn len(&self) -> Option<u64> {
         None
     }
+
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.source {
+            Source::Stream(stream) => stream.poll_over(cx),
+            Source::Pieces(..) => Poll::Ready(()),
+        }
+    }
 }
 
 impl Source {

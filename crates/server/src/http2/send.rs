@@ -21,18 +21,15 @@ use crate::http1::timer::{Pace, Timer, Wait};
 use crate::limits::Limits;
 use crate::message::{Added, FieldBlock, Response};
 
-/// Bytes of a file that are read at once.
-const READ: usize = 64 * 1024;
-
 /// Sends a response. The number of bytes of the body, and whether it is whole.
 pub(super) async fn send(
     mut respond: SendResponse<Bytes>,
-    response: Response,
+    response: &mut Response,
     added: &Added<'_>,
     sends_body: bool,
     limits: &Rc<Limits>,
 ) -> (u64, Result<(), Cut>) {
-    let head = head(&response, added);
+    let head = head(response, added);
     let stream = match respond.send_response(head, !sends_body) {
         Ok(stream) => stream,
         Err(_) => return (0, Err(Cut::Client)),
@@ -43,7 +40,7 @@ pub(super) async fn send(
     let limits = Rc::clone(limits);
     let (timer, pace, wait) = Default::default();
     let mut sender = Sender { stream, limits, timer, pace, wait, left: added.length, sent: 0 };
-    let result = sender.body(response.body).await;
+    let result = sender.body(&mut response.body).await;
     if result.is_err() {
         // The client must not take a part for the whole.
         sender.stream.send_reset(Reason::INTERNAL_ERROR);
@@ -105,18 +102,21 @@ struct Sender {
 }
 
 impl Sender {
-    async fn body(&mut self, body: Body) -> Result<(), Cut> {
+    async fn body(&mut self, body: &mut Body) -> Result<(), Cut> {
         match body {
             Body::Empty => {}
-            Body::Bytes(bytes) => self.bytes(bytes).await?,
+            Body::Bytes(bytes) => self.bytes(std::mem::take(bytes)).await?,
             Body::Pieces(pieces) => {
-                for piece in pieces {
+                for piece in std::mem::take(pieces) {
                     match piece {
                         Piece::Bytes(bytes) => self.bytes(bytes).await?,
                         Piece::File { file, mut offset, len } => {
                             let end = offset.checked_add(len).ok_or(Cut::Body)?;
                             while offset < end {
-                                let most = usize::try_from(end - offset).unwrap_or(READ).min(READ);
+                                // A stream that cannot send holds nothing of the file.
+                                let want = end.saturating_sub(offset).min(SEND_BUFFER as u64);
+                                let room = poll_fn(|cx| self.poll_room(want as usize, cx)).await?;
+                                let most = room.min(want as usize);
                                 let bytes = file::read(&file, offset, most).await?;
                                 offset += bytes.len() as u64;
                                 self.bytes(bytes).await?;
@@ -125,9 +125,9 @@ impl Sender {
                     }
                 }
             }
-            Body::Stream(mut stream) => {
+            Body::Stream(stream) => {
                 while self.left != Some(0)
-                    && let Some(bytes) = poll_fn(|cx| self.poll_stream(&mut *stream, cx)).await?
+                    && let Some(bytes) = poll_fn(|cx| self.poll_stream(&mut **stream, cx)).await?
                 {
                     self.bytes(bytes).await?;
                 }

@@ -18,6 +18,7 @@ use super::link::Link;
 use super::send;
 use super::tunnel::Channel;
 use super::websocket::Handshake;
+use crate::body::Body;
 use crate::exchange::{Exchange, Finished, Handler, Outcome};
 use crate::http1::framing::BodyLength;
 use crate::http1::head::Head;
@@ -187,7 +188,7 @@ impl<H: Handler> Answer<H> {
     async fn send(
         &self,
         respond: SendResponse<Bytes>,
-        response: Response,
+        mut response: Response,
         head_only: bool,
         asked: Asked<'_>,
     ) -> Ended {
@@ -196,14 +197,20 @@ impl<H: Handler> Answer<H> {
         let added = self.added(&response, length);
         let (status, fields) = (response.status, response.fields.clone());
         let sends_body = !bodiless && !head_only && length != Some(0);
-        let sending = send::send(respond, response, &added, sends_body, &self.limits);
+        let sending = send::send(respond, &mut response, &added, sends_body, &self.limits);
         let (body_sent, result) = sending.await;
         let outcome = match result {
             Ok(()) => Outcome::Complete,
             Err(Cut::Client) => Outcome::ClientGone,
             Err(Cut::Body) => Outcome::BodyFailed,
         };
-        self.report(&asked, status, &fields, added, body_sent, outcome)
+        let ended = self.report(&asked, status, &fields, added, body_sent, outcome);
+        // What was asked for counts until nobody works on it any more, so that a client that gives
+        // up what it has asked for cannot have more done than one that waits.
+        if let (Ended::GivenUp, Body::Stream(stream)) = (ended, &mut response.body) {
+            poll_fn(|cx| stream.poll_over(cx)).await;
+        }
+        ended
     }
 
     fn added(&self, response: &Response, length: Option<u64>) -> Added<'_> {

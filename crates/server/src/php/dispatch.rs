@@ -134,7 +134,9 @@ async fn wait(
                 Next::Failed(Failure::TimedOut) => return refuse(504),
                 Next::Failed(_) => return refuse(502),
             },
-            _ = exchange.client_gone(), if warm => return refuse(CLIENT_GONE),
+            _ = exchange.client_gone(), if warm => {
+                return response::given_up(handle, refuse(CLIENT_GONE));
+            }
             () = overdue => {
                 if application.queue.times(handle.key()).is_none() {
                     return refuse_queue(shard, context, Refused::WaitedTooLong);

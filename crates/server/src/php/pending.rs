@@ -229,12 +229,14 @@ impl Pending {
         self.wait(cx)
     }
 
-    fn wait<T>(&mut self, cx: &mut Context<'_>) -> Poll<T> {
+    /// Is woken with the next thing that happens.
+    pub fn wait<T>(&mut self, cx: &mut Context<'_>) -> Poll<T> {
         self.waker = Some(cx.waker().clone());
         Poll::Pending
     }
 
-    fn wake(&mut self) {
+    /// Wakes who waits.
+    pub fn wake(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }

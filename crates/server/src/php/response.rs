@@ -130,6 +130,13 @@ impl BodyStream for Announced {
     }
 }
 
+/// The response to a client that has given its request up. What sends it can wait until the script
+/// has ended.
+pub fn given_up(handle: Handle, response: Response) -> Response {
+    let body = Body::Stream(Box::new(ScriptBody { handle, remaining: Some(0) }));
+    Response { body, ..response }
+}
+
 /// A body that the script is still writing, or that is too large for memory.
 struct ScriptBody {
     handle: Handle,
@@ -154,6 +161,10 @@ impl BodyStream for ScriptBody {
 
     fn len(&self) -> Option<u64> {
         self.remaining
+    }
+
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.handle.poll_over(cx)
     }
 }
 

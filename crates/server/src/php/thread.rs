@@ -411,7 +411,10 @@ impl PhpThread {
             Event::SendStatus => self.send_status(attached, slot, key),
             Event::TakeOutput => self.take_output(attached, slot, key),
             Event::Done(done) => {
-                self.with_entry(key, |entry| entry.settled = true);
+                self.with_entry(key, |entry| {
+                    entry.settled = true;
+                    entry.pending.wake();
+                });
                 if let Some(output) = attached.queue.finish(&attached.instance, slot, done) {
                     output.over(key);
                 }

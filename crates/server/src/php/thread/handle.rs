@@ -19,12 +19,13 @@ pub struct Handle {
     key: Key,
     /// The queue that it was submitted to.
     pub queue: Option<Arc<Queue>>,
+    given_up: bool,
 }
 
 impl Handle {
     /// For a registered request that is about to be queued.
     pub(super) fn new(thread: Rc<PhpThread>, key: Key) -> Self {
-        Handle { thread, key, queue: None }
+        Handle { thread, key, queue: None, given_up: false }
     }
 
     /// The key to submit under.
@@ -70,16 +71,22 @@ impl Handle {
         }
         polled
     }
-}
 
-fn lost() -> Failure {
-    Failure::Broken("the request is not known any more".to_owned())
-}
+    /// Gives the request up, and waits until no worker has it.
+    pub fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !std::mem::replace(&mut self.given_up, true) {
+            self.give_up();
+        }
+        let settled = self.thread.with_entry(self.key, |entry| match entry.settled {
+            true => Poll::Ready(()),
+            false => entry.pending.wait(cx),
+        });
+        settled.unwrap_or(Poll::Ready(()))
+    }
 
-impl Drop for Handle {
-    fn drop(&mut self) {
+    /// A request that waits is taken back; a worker that has it is told.
+    fn give_up(&self) {
         let settled = self.thread.with_entry(self.key, |entry| {
-            entry.held = false;
             entry.pending.abandon();
             entry.settled
         });
@@ -92,6 +99,17 @@ impl Drop for Handle {
                 self.never_queued();
             }
         }
+    }
+}
+
+fn lost() -> Failure {
+    Failure::Broken("the request is not known any more".to_owned())
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.thread.with_entry(self.key, |entry| entry.held = false);
+        self.give_up();
         self.thread.forget_if_over(self.key);
     }
 }
