@@ -13,16 +13,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use howdah_control::{
-    ApplicationStatus, Bundle, CertificateName, Command, Connections, Done, MAX_BODY, Module, Path,
-    Prepared, Processes, Refusal, Reply, ServerStatus, Status, Store, Transport, UpstreamStatus,
-    guard, translate,
+    Bundle, CertificateName, Command, Done, MAX_BODY, Path, Prepared, Refusal, Reply, Status,
+    Store, Transport, guard, translate,
 };
 use howdah_server::body::Body;
 use howdah_server::exchange::{BodyError, Exchange, Finished, Handler};
 use howdah_server::http1::{self, Drain, Io};
 use howdah_server::limits::Limits;
 use howdah_server::message::{ConnectionInfo, Response};
-use howdah_server::router::{ApplyError, Certificates, Commands, Control, Report, ServerReport};
+use howdah_server::router::{ApplyError, Certificates, Commands, Control};
 use howdah_sys::log::{Level, Log};
 use serde_json::{Map, Value};
 use tokio::net::{TcpListener, UnixListener};
@@ -42,12 +41,21 @@ const SMALL_BODY: u64 = 64 << 10;
 /// How long a body may take.
 const BODY_TIME: Duration = Duration::from_secs(60);
 
-use crate::tuning;
+use crate::{server_status, tuning};
 
 /// Serves the control API for as long as the router runs.
 pub fn start(control: Control) {
-    let Control { listener, address, document, origin, hangups, log, certificates, commands } =
-        control;
+    let Control {
+        listener,
+        address,
+        document,
+        origin,
+        hangups,
+        log,
+        certificates,
+        renewed,
+        commands,
+    } = control;
     let api = Rc::new(Api {
         commands,
         store: RefCell::new(Arc::new(Store::new(document))),
@@ -59,6 +67,7 @@ pub fn start(control: Control) {
             false => Transport::Tcp,
         },
     });
+    tokio::task::spawn_local(show_renewed(Rc::clone(&api), renewed));
     tokio::task::spawn_local(reload_on_signals(Rc::clone(&api), hangups, origin, log));
     let Some(listener) = listener else { return };
     tokio::task::spawn_local(async move {
@@ -92,6 +101,15 @@ async fn reload_on_signals(
                     ),
                 );
             }
+        }
+    }
+}
+
+/// Shows the certificates that the server gets by itself.
+async fn show_renewed(api: Rc<Api>, mut renewed: UnboundedReceiver<(String, Arc<[u8]>)>) {
+    while let Some((name, pem)) = renewed.recv().await {
+        if let Ok(bundle) = Bundle::read(pem.to_vec()) {
+            api.certificates.borrow_mut().insert(name, bundle.description().clone());
         }
     }
 }
@@ -259,6 +277,9 @@ impl Api {
         if self.certificates.borrow().contains_key(&name) {
             return Refusal::CertificateExists.into();
         }
+        if howdah_server::acme::is_reserved(&name) {
+            return Refusal::InvalidCertificateName.into();
+        }
         let description = bundle.description().clone();
         match self.commands.store_certificate(name.clone(), bundle.into_pem()).await {
             Ok(()) => {
@@ -274,7 +295,8 @@ impl Api {
         if !self.certificates.borrow().contains_key(name) {
             return Refusal::NoSuchCertificate.into();
         }
-        if self.store.borrow().uses_certificate(name) {
+        let kept = self.commands.report().await.acme;
+        if self.store.borrow().uses_certificate(name) || kept.iter().any(|one| one.name == name) {
             return Refusal::CertificateInUse.into();
         }
         match self.commands.delete_certificate(name.to_owned()).await {
@@ -297,7 +319,7 @@ impl Api {
     }
 
     async fn status(&self) -> Status {
-        status_of(self.commands.report().await)
+        server_status::of(self.commands.report().await)
     }
 }
 
@@ -327,59 +349,17 @@ async fn aside<T: Send + 'static>(
 /// What the API shows of the certificate bundles. One that was put in the directory by hand, and is
 /// none, is left out.
 fn describe(certificates: &Certificates) -> Map<String, Value> {
-    let described =
-        certificates.iter().filter_map(|(name, pem)| match Bundle::read(pem.to_vec()) {
-            Ok(bundle) => Some((name.to_owned(), bundle.description().clone())),
-            Err(refusal) => {
-                let reply = Reply::from(refusal);
-                eprintln!("howdah: certificate \"{name}\" is not used: {}", reply.body());
-                None
-            }
-        });
+    let is_account = |name: &str| name.starts_with(howdah_server::acme::ACCOUNT_PREFIX);
+    let shown = certificates.iter().filter(|(name, _)| !is_account(name));
+    let described = shown.filter_map(|(name, pem)| match Bundle::read(pem.to_vec()) {
+        Ok(bundle) => Some((name.to_owned(), bundle.description().clone())),
+        Err(refusal) => {
+            let reply = Reply::from(refusal);
+            eprintln!("howdah: certificate \"{name}\" is not used: {}", reply.body());
+            None
+        }
+    });
     described.collect()
-}
-
-fn status_of(report: Report) -> Status {
-    Status {
-        modules: report.php.into_iter().map(|(version, path)| Module { version, path }).collect(),
-        connections: Connections {
-            accepted: report.accepted,
-            active: report.active,
-            idle: report.idle,
-            closed: report.closed,
-        },
-        requests: report.requests,
-        applications: report
-            .applications
-            .into_iter()
-            .map(|application| ApplicationStatus {
-                name: application.name,
-                processes: Processes {
-                    running: application.running,
-                    starting: application.starting,
-                    idle: application.idle,
-                },
-                active_requests: application.active,
-                problem: application.problem,
-            })
-            .collect(),
-        upstreams: { report.upstreams.into_iter() }
-            .map(|(name, servers)| UpstreamStatus {
-                name,
-                servers: servers.into_iter().map(server_status).collect(),
-            })
-            .collect(),
-    }
-}
-
-fn server_status(server: ServerReport) -> ServerStatus {
-    ServerStatus {
-        address: server.address,
-        state: server.state,
-        active: u64::from(server.active),
-        requests: server.requests,
-        failures: server.failures,
-    }
 }
 
 impl Handler for Api {

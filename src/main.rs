@@ -8,6 +8,7 @@ mod control_api;
 mod daemon;
 mod php_programs;
 mod serve;
+mod server_status;
 mod site_access;
 mod tuning;
 mod version;

@@ -60,7 +60,46 @@ pub(super) fn table(status: &Value) -> String {
         text.push('\n');
         text.push_str(&columns(&rows, &[0]));
     }
+    text.push_str(&listeners(status));
+    text.push_str(&certificates(status));
     text
+}
+
+/// The listeners that speak TLS.
+fn listeners(status: &Value) -> String {
+    let listeners = status.get("listeners").and_then(Value::as_object);
+    let headings = ["LISTENER", "HANDSHAKES", "RESUMED", "FAILED"];
+    let mut rows = vec![headings.map(str::to_owned).to_vec()];
+    rows.extend(listeners.into_iter().flatten().map(|(name, listener)| {
+        let numbers = ["handshakes", "resumed", "failed"].map(|key| {
+            let value = listener.pointer(&format!("/tls/{key}")).and_then(Value::as_u64);
+            value.map_or("-".to_owned(), |value| value.to_string())
+        });
+        std::iter::once(printable(name)).chain(numbers).collect()
+    }));
+    if rows.len() > 1 { format!("\n{}", columns(&rows, &[0])) } else { String::new() }
+}
+
+/// Their certificates.
+fn certificates(status: &Value) -> String {
+    let certificates = status.get("certificates").and_then(Value::as_object);
+    let mut rows = vec![["CERTIFICATE", "EXPIRES", "NEXT"].map(str::to_owned).to_vec()];
+    let mut errors = String::new();
+    for (name, certificate) in certificates.into_iter().flatten() {
+        let text = |pointer: &str| certificate.pointer(pointer).and_then(Value::as_str);
+        let failures = certificate.pointer("/renewal/failures").and_then(Value::as_u64);
+        let next = match (certificate.get("renewal"), failures) {
+            (None, _) => "-".to_owned(),
+            (Some(_), Some(1..)) => format!("try again {}", text("/renewal/next").unwrap_or("now")),
+            (Some(_), _) => format!("renew {}", text("/renewal/next").unwrap_or("now")),
+        };
+        let expires = text("/expires").unwrap_or("not there yet");
+        rows.push(vec![printable(name), printable(expires), printable(&next)]);
+        if let Some(error) = text("/renewal/error") {
+            errors += &format!("{}: {}\n", printable(name), printable(error));
+        }
+    }
+    if rows.len() > 1 { format!("\n{}{errors}", columns(&rows, &[0, 1, 2])) } else { errors }
 }
 
 /// The versions of PHP; Unit's shape has one or an array of them.
@@ -115,7 +154,8 @@ const SERVER_COLUMNS: [&str; 4] = ["/state", "/requests/active", "/requests/tota
 #[cfg(test)]
 mod tests {
     use howdah_control::{
-        ApplicationStatus, Connections, Module, Processes, ServerStatus, Status, UpstreamStatus,
+        ApplicationStatus, CertificateStatus, Connections, ListenerStatus, Module, Processes,
+        Renewal, ServerStatus, Status, UpstreamStatus,
     };
 
     use super::*;
@@ -143,6 +183,22 @@ mod tests {
                     failures: 3,
                 }],
             }],
+            listeners: vec![ListenerStatus {
+                name: "*:443".into(),
+                handshakes: 1000,
+                resumed: 7,
+                failed: 1,
+            }],
+            certificates: vec![CertificateStatus {
+                name: "acme:a.org".into(),
+                names: vec!["a.org".into()],
+                expires: None,
+                renewal: Some(Renewal {
+                    next: Some("Sun, 06 Nov 1994 08:49:37 GMT".into()),
+                    failures: 1,
+                    error: Some("no\nway".into()),
+                }),
+            }],
         };
         let expected = "\
 PHP          8.2.30
@@ -156,6 +212,13 @@ a long\u{fffd} name has a problem: its root\u{fffd}is gone
 
 UPSTREAM       SERVER    STATE  ACTIVE  REQUESTS  FAILURES
 app       10.0.0.1:80  failing       2        12         3
+
+LISTENER  HANDSHAKES  RESUMED  FAILED
+*:443           1000        7       1
+
+CERTIFICATE  EXPIRES        NEXT
+acme:a.org   not there yet  try again Sun, 06 Nov 1994 08:49:37 GMT
+acme:a.org: no\u{fffd}way
 ";
         assert_eq!(table(&status.to_value()), expected);
     }

@@ -87,8 +87,9 @@ pub use target::{Pass, Target};
 pub use template::{Part, SslVariable, Template, TemplateError, Variable};
 pub use timeouts::Timeouts;
 pub use tls::{
-    Certificate, CipherSuite, ClientCertificates, KeyExchange, TicketKey, Tickets, Tls,
-    TlsParameters, TlsSession,
+    Acme, AcmeChallenge, AcmeKey, AcmeServer, Certificate, CipherSuite, ClientCertificates,
+    DnsHook, ExternalAccount, KeyExchange, OnDemand, TicketKey, Tickets, Tls, TlsParameters,
+    TlsSession,
 };
 pub use upstream::{Balance, Failures, ForwardedFields, Health, Upstream, UpstreamServer};
 pub use upstream_tls::UpstreamTls;

@@ -6,7 +6,7 @@ use crate::forwarded::Forwarded;
 use crate::node::{Node, Shown};
 use crate::support::Feature;
 use crate::target::{Pass, Target};
-use crate::tls::Tls;
+use crate::tls::{Acme, Tls};
 
 /// A socket and where its requests go.
 #[derive(Debug, Clone)]
@@ -54,6 +54,7 @@ impl Listener {
                 let message = format!("is the same address as \"{}\"", Shown(other));
                 return Err(member.invalid(message));
             }
+            check_acme(&listeners, &listener, &member)?;
             listeners.push(listener);
         }
         Ok(listeners)
@@ -112,6 +113,29 @@ fn read_http2(node: &Node<'_>) -> Result<PlainHttp2, Error> {
         (_, Some(_)) => Err(node.invalid("must be true, false or \"only\"")),
         _ => Err(node.wrong_type("true, false or \"only\"")),
     }
+}
+
+/// What has the same name has the same settings: it is one certificate.
+fn check_acme(others: &[Listener], listener: &Listener, node: &Node<'_>) -> Result<(), Error> {
+    let own = listener.tls.iter().flat_map(|tls| &tls.acme);
+    let others = others.iter().filter_map(|listener| listener.tls.as_ref());
+    let all: Vec<_> = others.flat_map(|tls| &tls.acme).chain(own).collect();
+    for (index, one) in all.iter().enumerate() {
+        let same = |other: &&&Acme| {
+            !one.domains.is_empty() && other.domains.first() == one.domains.first()
+        };
+        if let Some(other) = all.iter().skip(index + 1).find(same)
+            && other != one
+        {
+            let name = one.domains.first().map_or("", String::as_str);
+            let message = format!(
+                "has other settings for the certificate \"{name}\" (tls/acme) than were given before"
+            );
+            let error = node.invalid(message);
+            return Err(error.with_hint("make them the same, or begin with another of the domains"));
+        }
+    }
+    Ok(())
 }
 
 /// A switch, or the port.

@@ -1,6 +1,7 @@
 //! `tls` of a listener: certificates, sessions, client certificates, and what OpenSSL's
 //! `SSL_CONF_cmd` would be told.
 
+mod acme;
 mod cipher;
 mod commands;
 
@@ -8,6 +9,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use acme::{Acme, AcmeChallenge, AcmeKey, AcmeServer, DnsHook, ExternalAccount, OnDemand};
 pub use cipher::{CipherSuite, KeyExchange};
 pub use commands::TlsParameters;
 
@@ -18,8 +20,12 @@ use crate::node::{Node, Shown};
 /// How a listener speaks TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// At least one certificate; the first is for clients that name none of the others.
+    /// The certificates; the first is for clients that name none of the others. At least one,
+    /// unless some are made on demand.
     pub certificates: Vec<Certificate>,
+    /// Certificates that the server gets by itself. Those for configured names stand among
+    /// `certificates` too, behind the others.
+    pub acme: Vec<Acme>,
     /// Versions, cipher suites and the like.
     pub parameters: TlsParameters,
     /// How clients come back without a full handshake.
@@ -35,6 +41,8 @@ pub struct Tls {
 pub enum Certificate {
     /// The store behind `/certificates`.
     Stored(String),
+    /// The same, where it need not be yet: the server gets it by itself.
+    Managed(String),
     /// Files, read again when they change.
     Files {
         /// The chain, the server's own certificate first.
@@ -104,12 +112,23 @@ pub struct ClientCertificates {
 impl Tls {
     pub(crate) fn read(node: &Node<'_>) -> Result<Tls, Error> {
         let object = node.object()?;
-        let certificate = object.required("certificate")?;
-        let certificates = certificate.one_or_many().map(|one| Certificate::read(&one));
-        let certificates = certificates.collect::<Result<Vec<_>, _>>()?;
-        if certificates.is_empty() {
-            return Err(certificate.invalid("must name at least one certificate"));
+        let acme = object.read("acme", |node| {
+            node.one_or_many().map(|one| Acme::read(&one)).collect::<Result<Vec<_>, _>>()
+        })?;
+        let acme = acme.unwrap_or_default();
+        let certificates = object.read("certificate", |node| {
+            let certificates = node.one_or_many().map(|one| Certificate::read(&one));
+            let certificates = certificates.collect::<Result<Vec<_>, _>>()?;
+            match certificates.is_empty() {
+                true => Err(node.invalid("must name at least one certificate")),
+                false => Ok(certificates),
+            }
+        })?;
+        if certificates.is_none() && acme.is_empty() {
+            return Err(object.missing(&["certificate"]));
         }
+        let mut certificates = certificates.unwrap_or_default();
+        certificates.extend(acme.iter().filter_map(Acme::certificate).map(Certificate::Managed));
         let session = object.read("session", TlsSession::read)?;
         let parameters = object.read("conf_commands", TlsParameters::read)?;
         let clients = object.read("client_certificates", |node| {
@@ -122,7 +141,7 @@ impl Tls {
             session.tickets = Tickets::Off;
         }
         let client_certificates = clients.unwrap_or_default();
-        Ok(Tls { certificates, parameters, session, http2: true, client_certificates })
+        Ok(Tls { certificates, acme, parameters, session, http2: true, client_certificates })
     }
 }
 

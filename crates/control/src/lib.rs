@@ -37,7 +37,8 @@ pub use print::print;
 pub use refusal::Refusal;
 pub use reply::{Done, Reply};
 pub use status::{
-    ApplicationStatus, Connections, Module, Processes, ServerStatus, Status, UpstreamStatus,
+    ApplicationStatus, CertificateStatus, Connections, ListenerStatus, Module, Processes, Renewal,
+    ServerStatus, Status, UpstreamStatus,
 };
 pub use store::{Prepared, Store};
 pub use translate::translate;

@@ -19,6 +19,47 @@ pub struct Status {
     pub applications: Vec<ApplicationStatus>,
     /// Upstreams, in the order to show them in; shown only if there are some.
     pub upstreams: Vec<UpstreamStatus>,
+    /// Listeners that speak TLS; shown only if there are some.
+    pub listeners: Vec<ListenerStatus>,
+    /// Their certificates, in the order to show them in; likewise.
+    pub certificates: Vec<CertificateStatus>,
+}
+
+/// A listener that speaks TLS.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListenerStatus {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Handshakes since the start.
+    pub handshakes: u64,
+    /// Those that have taken a session up again.
+    pub resumed: u64,
+    /// Handshakes that have failed.
+    pub failed: u64,
+}
+
+/// A certificate of a listener.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CertificateStatus {
+    /// The name that it is stored under, or its file.
+    pub name: String,
+    /// What it is for.
+    pub names: Vec<String>,
+    /// When it runs out, as HTTP writes dates; `None` if there is none yet.
+    pub expires: Option<String>,
+    /// How it is renewed, if the server does that.
+    pub renewal: Option<Renewal>,
+}
+
+/// How it stands with a certificate that the server gets by itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Renewal {
+    /// When it is tried the next time; `None`: it is tried now.
+    pub next: Option<String>,
+    /// Failures in a row.
+    pub failures: u32,
+    /// What went wrong the last time.
+    pub error: Option<String>,
 }
 
 /// A version of PHP.
@@ -110,6 +151,14 @@ impl Status {
             let upstreams: Map<_, _> = self.upstreams.iter().map(upstream).collect();
             members.insert("upstreams".to_owned(), upstreams.into());
         }
+        if let (false, Value::Object(members)) = (self.listeners.is_empty(), &mut status) {
+            let listeners: Map<_, _> = self.listeners.iter().map(listener).collect();
+            members.insert("listeners".to_owned(), listeners.into());
+        }
+        if let (false, Value::Object(members)) = (self.certificates.is_empty(), &mut status) {
+            let certificates: Map<_, _> = self.certificates.iter().map(certificate).collect();
+            members.insert("certificates".to_owned(), certificates.into());
+        }
         status
     }
 
@@ -130,6 +179,20 @@ impl Status {
             several => json!({ "php": several.iter().map(module).collect::<Vec<_>>() }),
         }
     }
+}
+
+fn listener(status: &ListenerStatus) -> (String, Value) {
+    let ListenerStatus { handshakes, resumed, failed, .. } = status;
+    let tls = json!({ "handshakes": handshakes, "resumed": resumed, "failed": failed });
+    (status.name.clone(), json!({ "tls": tls }))
+}
+
+fn certificate(status: &CertificateStatus) -> (String, Value) {
+    let mut value = json!({ "names": status.names, "expires": status.expires });
+    if let Some(Renewal { next, failures, error }) = &status.renewal {
+        value["renewal"] = json!({ "next": next, "failures": failures, "error": error });
+    }
+    (status.name.clone(), value)
 }
 
 fn upstream(status: &UpstreamStatus) -> (String, Value) {
@@ -173,8 +236,48 @@ mod tests {
                 active_requests: 1,
                 problem: None,
             }],
-            upstreams: Vec::new(),
+            ..Status::default()
         }
+    }
+
+    #[test]
+    fn certificates_show_when_they_run_out_and_what_comes_next() {
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        let renewal = Renewal { next: Some(date.into()), failures: 2, error: Some("no".into()) };
+        let status = Status {
+            listeners: vec![ListenerStatus {
+                name: "*:443".into(),
+                handshakes: 9,
+                resumed: 4,
+                failed: 1,
+            }],
+            certificates: vec![
+                CertificateStatus {
+                    name: "blog".into(),
+                    names: vec!["a.org".into()],
+                    expires: Some(date.into()),
+                    renewal: None,
+                },
+                CertificateStatus {
+                    name: "acme:b.org".into(),
+                    names: vec!["b.org".into()],
+                    expires: None,
+                    renewal: Some(renewal),
+                },
+            ],
+            ..status()
+        };
+        let value = status.to_value();
+        let tls = json!({"*:443": {"tls": {"handshakes": 9, "resumed": 4, "failed": 1}}});
+        assert_eq!(value["listeners"], tls);
+        let expected = json!({
+            "blog": {"names": ["a.org"], "expires": date},
+            "acme:b.org": {
+                "names": ["b.org"], "expires": null,
+                "renewal": {"next": date, "failures": 2, "error": "no"},
+            },
+        });
+        assert_eq!(value["certificates"], expected);
     }
 
     #[test]

@@ -91,9 +91,11 @@ async fn secure(
     drain: Draining,
 ) {
     let time = site.limits().header_timeout;
-    match Box::pin(tls::handshake(&tls, stream, &drain, time)).await {
+    match Box::pin(tls::handshake(&tls, stream, &drain, time, &site.shard.shared.door)).await {
         Shaken::Done(stream, facts) => {
             stream.get_ref().0.acknowledge();
+            tls.counters().handshakes.fetch_add(1, Relaxed);
+            tls.counters().resumed.fetch_add(u64::from(facts.reused), Relaxed);
             let handshake = Some(Arc::new(facts));
             let info = Arc::new(ConnectionInfo { tls: true, handshake, ..(*info).clone() });
             if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
@@ -107,7 +109,9 @@ async fn secure(
             let refusal = Refusal::PlainOnTls;
             http1::refuse(stream, info, &site, drain, &bytes, refusal, response).await;
         }
+        Shaken::Proved => {}
         Shaken::Failed(error) => {
+            tls.counters().failed.fetch_add(1, Relaxed);
             let peer = ShownAddress(info.peer.map(|peer| peer.ip()));
             site.shard.shared.log.write(
                 Level::Info,
@@ -150,6 +154,9 @@ impl Handler for Site {
         }
         let shard = &self.shard;
         let snapshot = shard.snapshot_for(&self.listener);
+        if let Some(proof) = shard.shared.door.answer(&snapshot.config, &exchange.request) {
+            return proof;
+        }
         let router = Router {
             snapshot: &snapshot,
             files: &shard.files,

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod access_log;
+pub mod acme;
 mod auth;
 pub mod body;
 mod buffered;

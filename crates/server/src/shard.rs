@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::access_log::{self, Lines};
+use crate::acme::Door;
 use crate::conn;
 use crate::exchange::Finished;
 use crate::files::{self, Files};
@@ -47,6 +48,8 @@ pub struct Shared {
     pub threads: AtomicUsize,
     /// How many connections may be open.
     pub most_connections: u64,
+    /// Where authorities look for proofs of names.
+    pub door: Arc<Door>,
 }
 
 /// What the control thread tells a router thread.

@@ -26,6 +26,7 @@ mod launch;
 mod options;
 mod output;
 mod place;
+mod programs;
 mod prototype;
 mod rootfs;
 mod router;

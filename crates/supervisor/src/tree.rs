@@ -17,6 +17,7 @@ use crate::backoff::Backoff;
 use crate::certificates::{self, Certificates};
 use crate::control_groups::ControlGroups;
 use crate::options::Options;
+use crate::programs::{self, Programs};
 use crate::prototype::Application;
 use crate::router::{self, Router};
 use crate::sockets::Sockets;
@@ -78,6 +79,7 @@ pub fn run(mut options: Options) -> Result<Ending, String> {
         router_backoff: Backoff::default(),
         router_start: Some(Instant::now()),
         applications: HashMap::new(),
+        programs: Programs::default(),
         control_groups: ControlGroups::default(),
         served: false,
         ending: None,
@@ -106,6 +108,7 @@ struct Tree {
     /// When to start the router, if none runs.
     router_start: Option<Instant>,
     applications: HashMap<Id, Application>,
+    programs: Programs,
     control_groups: ControlGroups,
     /// The router has served once: from then on nothing but a request ends the server.
     served: bool,
@@ -144,6 +147,7 @@ impl Tree {
             let now = Instant::now();
             self.start_router_if_due(now);
             self.stop_applications_if_due(now);
+            self.programs.end_if_due(now);
             if self.is_over(now) {
                 return self.finish();
             }
@@ -172,6 +176,7 @@ impl Tree {
             .values()
             .filter_map(|application| application.deadline)
             .chain(self.router_start)
+            .chain(self.programs.due())
             .chain(self.ending.as_ref().and_then(|end| end.deadline))
             .min();
         let timeout = due.map(|due| {
@@ -211,6 +216,10 @@ impl Tree {
                 self.router_ended(exit);
             } else if let Some(id) = self.application_of(pid) {
                 self.prototype_ended(id, exit);
+            } else if let Some(((router, number), error)) = self.programs.ended(pid, exit) {
+                if self.router.as_ref().is_some_and(|current| current.pid == router) {
+                    self.tell_router(&FromSupervisor::Ran { number, error }, &[]);
+                }
             } else {
                 orphans = true;
             }
@@ -408,6 +417,16 @@ impl Tree {
                 Some(read) => read(),
                 None => Ok(self.document.clone()),
             }),
+            ToSupervisor::Run { number, program, arguments, environment, timeout_ms } => {
+                let timeout = Duration::from_millis(timeout_ms);
+                let run = programs::Run { program, arguments, environment, timeout };
+                let router = self.router.as_ref().map_or(0, |router| router.pid);
+                let started =
+                    self.programs.start(&run, (router, number), &self.log, Instant::now());
+                if let Err(error) = started {
+                    self.tell_router(&FromSupervisor::Ran { number, error }, &[]);
+                }
+            }
             ToSupervisor::Finished {} => {
                 let refused = self.ending.take().and_then(|end| end.refused);
                 let deadline = Some(Instant::now());
@@ -491,6 +510,7 @@ impl Tree {
         if let Some(router) = self.router.take() {
             let _ = signals::send(router.pid, signals::SIGKILL);
         }
+        self.programs.end();
         // The second time they are killed.
         for patience in [DISMISSAL, Duration::from_secs(1)] {
             self.applications.values_mut().for_each(Application::dismiss);

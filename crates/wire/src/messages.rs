@@ -169,6 +169,19 @@ messages! {
         }
         /// Reads the configuration again from where it came at the start; answered as `ReadFile` is.
         16 ReadDocument {}
+        /// Runs a program that changes DNS records; answered with `Ran` when it has ended.
+        17 Run {
+            /// The router's number for it.
+            number: u32,
+            /// As in the configuration.
+            program: String,
+            /// Its arguments.
+            arguments: Vec<String>,
+            /// Its environment, beside the supervisor's.
+            environment: Vec<(String, String)>,
+            /// How long it may take, in milliseconds.
+            timeout_ms: u64,
+        }
     }
 }
 
@@ -284,6 +297,13 @@ messages! {
         }
         /// The configuration is to be read again.
         16 Reload {}
+        /// A program has ended.
+        17 Ran {
+            /// As given to `Run`.
+            number: u32,
+            /// Empty if it has done its work, otherwise what went wrong.
+            error: String,
+        }
         /// Result of `Measure`.
         14 Measured {
             /// The application.

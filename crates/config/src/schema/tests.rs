@@ -21,8 +21,17 @@ fn probe(name: &str, mut value: Value) -> Value {
         "listener" => json!({"listeners": {"*:80": value}, "routes": []}),
         "forwarded" | "client_ip" | "tls" => listener(name, value),
         "certificate" => listener("tls", json!({"certificate": value})),
-        "session" | "client_certificates" => {
+        "session" | "client_certificates" | "acme" => {
             listener("tls", json!({"certificate": "a", name: value}))
+        }
+        "acme_server" => listener("tls", json!({"acme": {"domains": "a.b", "servers": value}})),
+        "acme_external_account" => {
+            let server = json!({"directory": "https://a", "external_account": value});
+            listener("tls", json!({"acme": {"domains": "a.b", "servers": server}}))
+        }
+        "acme_dns" | "acme_on_demand" => {
+            let key = name.trim_start_matches("acme_");
+            listener("tls", json!({"acme": {"domains": "a.b", key: value}}))
         }
         "step" => json!({"routes": [value]}),
         "match" => json!({"routes": [{"match": value, "action": {"return": 200}}]}),
@@ -63,6 +72,11 @@ fn samples(name: &str) -> Vec<Value> {
         "client_ip" => vec![json!({"source": [], "header": "X"})],
         "tls" => vec![json!({"certificate": "a"})],
         "certificate" => vec![json!({"chain": "/a", "key": "/b"})],
+        "acme" => vec![json!({"domains": "a.b"})],
+        "acme_server" => vec![json!({"directory": "https://a"})],
+        "acme_external_account" => vec![json!({"id": "a", "key": "AAAA"})],
+        "acme_dns" => vec![json!({"program": "/a"})],
+        "acme_on_demand" => vec![json!({"ask": "http://a/"})],
         "client_certificates" => vec![json!({"authorities": "/a"})],
         "step" => vec![json!({"action": {"return": 200}})],
         "action" => vec![

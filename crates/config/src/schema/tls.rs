@@ -1,12 +1,15 @@
 //! `tls` of listeners.
 
-use super::Kind::{Array, Either, Integer, Named, Switch, Text, Texts};
+use super::Kind::{Array, Either, Integer, Named, Switch, Text, Texts, Word};
 use super::{Key, Kind, SECONDS, Shape};
+
+/// `challenges` of `acme`.
+const WAYS: Kind = Word(&["http", "tls-alpn", "dns"]);
 
 pub(super) const TABLE: &[Shape] = &[
     Shape {
         name: "tls",
-        required: &["certificate"],
+        required: &[],
         keys: &[
             Key(
                 "certificate",
@@ -16,6 +19,12 @@ pub(super) const TABLE: &[Shape] = &[
                     Array(&Either(&[Text, Kind::Shape("certificate")])),
                 ]),
                 "Names of stored certificates, or their files; the first is for unknown names",
+                None,
+            ),
+            Key(
+                "acme",
+                Either(&[Kind::Shape("acme"), Array(&Kind::Shape("acme"))]),
+                "Certificates that the server gets and renews by itself",
                 None,
             ),
             Key(
@@ -43,6 +52,78 @@ pub(super) const TABLE: &[Shape] = &[
             Key("chain", Text, "File with the certificate and those of its issuers (PEM)", None),
             Key("key", Text, "File with the private key (PEM)", None),
             Key("ocsp", Text, "File with an OCSP response (DER)", None),
+        ],
+    },
+    Shape {
+        name: "acme",
+        required: &[],
+        keys: &[
+            Key("domains", Texts, "The names of the certificate", None),
+            Key("email", Text, "Where the authority can reach somebody", None),
+            Key(
+                "servers",
+                Either(&[
+                    Texts,
+                    Kind::Shape("acme_server"),
+                    Array(&Either(&[Text, Kind::Shape("acme_server")])),
+                ]),
+                "URLs of the authorities' directories; the next one if one fails",
+                None,
+            ),
+            Key(
+                "challenges",
+                Either(&[WAYS, Array(&WAYS)]),
+                "How names are proved, in order of preference",
+                None,
+            ),
+            Key("dns", Kind::Shape("acme_dns"), "The program that changes DNS records", None),
+            Key("key", Word(&["ecdsa", "rsa"]), "The kind of key", None),
+            Key("profile", Text, "The authority's profile of certificates", None),
+            Key(
+                "on_demand",
+                Kind::Shape("acme_on_demand"),
+                "Certificates for names that clients ask for",
+                None,
+            ),
+        ],
+    },
+    Shape {
+        name: "acme_server",
+        required: &["directory"],
+        keys: &[
+            Key("directory", Text, "The URL of the directory", None),
+            Key("ca", Text, "File with those who issue the server's own certificate (PEM)", None),
+            Key(
+                "external_account",
+                Kind::Shape("acme_external_account"),
+                "An account that the authority knows already",
+                None,
+            ),
+        ],
+    },
+    Shape {
+        name: "acme_external_account",
+        required: &["id", "key"],
+        keys: &[
+            Key("id", Text, "The key's identifier", None),
+            Key("key", Text, "The key (HMAC), in base64", None),
+        ],
+    },
+    Shape {
+        name: "acme_dns",
+        required: &["program"],
+        keys: &[
+            Key("program", Text, "The program: present|cleanup RECORD VALUE", None),
+            Key("wait", SECONDS, "Seconds until everybody sees a record", None),
+            Key("timeout", SECONDS, "Seconds that the program may take", None),
+        ],
+    },
+    Shape {
+        name: "acme_on_demand",
+        required: &["ask"],
+        keys: &[
+            Key("ask", Text, "URL that says with 200 which names may have one", None),
+            Key("most", Integer(1, 100_000), "Most names", None),
         ],
     },
     Shape {

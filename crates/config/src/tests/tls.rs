@@ -139,3 +139,81 @@ fn rules_about_clients_have_authorities_and_names() {
         assert!(line.contains(message), "{line}");
     }
 }
+
+fn acme(value: Value) -> Acme {
+    tls(json!({"acme": value})).acme.remove(0)
+}
+
+#[test]
+fn certificates_of_the_servers_own_need_no_more_than_a_name() {
+    let only = acme(json!({"domains": "Example.org"}));
+    assert_eq!(only.domains, ["example.org"]);
+    assert_eq!(only.certificate().as_deref(), Some("acme:example.org"));
+    assert_eq!(only.challenges, [AcmeChallenge::TlsAlpn, AcmeChallenge::Http]);
+    assert_eq!(only.servers[0].directory, Acme::DEFAULT_SERVER);
+    let both = tls(json!({"certificate": "a", "acme": {"domains": ["a.org", "b.org"]}}));
+    let managed = Certificate::Managed("acme:a.org".to_owned());
+    assert_eq!(both.certificates, [Certificate::Stored("a".to_owned()), managed]);
+    let wildcard = acme(json!({"domains": "*.a.org", "dns": {"program": "/p"}}));
+    assert_eq!(wildcard.challenges, [AcmeChallenge::Dns]);
+    let on_demand = json!({"on_demand": {"ask": "http://127.0.0.1:1/ask"}});
+    assert_eq!(tls(json!({"acme": on_demand})).certificates, []);
+}
+
+#[test]
+fn accounts_that_an_authority_knows_are_bound_by_a_key_that_no_message_repeats() {
+    let server = |key: &str| {
+        let account = json!({"id": "kid", "key": key});
+        json!({"domains": "a.org", "servers": [
+            "https://one.example/directory",
+            {"directory": "https://two.example/", "ca": "/ca.pem", "external_account": account},
+        ]})
+    };
+    let read = acme(server("-_-_"));
+    let account = read.servers[1].external_account.as_ref().unwrap();
+    assert_eq!((account.id.as_str(), account.key.len()), ("kid", 3));
+    assert!(!format!("{read:?}").contains("-_-_"));
+    let line = refused(json!({"acme": server("§secret§")}));
+    assert!(
+        line.contains("acme/servers/1/external_account/key") && !line.contains("secret"),
+        "{line}"
+    );
+}
+
+#[test]
+fn what_no_authority_can_give_is_refused() {
+    for (value, message) in [
+        (json!({}), "one of \"domains\" or \"on_demand\" is missing"),
+        (json!({"domains": []}), "is missing"),
+        (json!({"domains": "127.0.0.1"}), "must be a name in DNS"),
+        (json!({"domains": "a..b"}), "must be a name in DNS"),
+        (json!({"domains": "../../etc"}), "must be a host name"),
+        (json!({"domains": format!("{}.org", "a".repeat(64))}), "must be a name in DNS"),
+        (json!({"domains": "*.a.org"}), "only if DNS proves it"),
+        (json!({"domains": "a.org", "challenges": "dns"}), "has no \"dns\""),
+        (json!({"domains": "a.org", "challenges": []}), "at least one way"),
+        (json!({"domains": "a.org", "challenges": "ftp"}), "no way to prove a name"),
+        (json!({"domains": "a.org", "servers": "http://a/"}), "must be a URL"),
+        (json!({"domains": "a.org", "servers": 1}), "the URL of a directory"),
+        (json!({"domains": "a.org", "email": "nobody"}), "must be an address"),
+        (json!({"domains": "a.org", "key": "dsa"}), "is no kind of key"),
+        (json!({"domains": "a.org", "dns": {"program": "hook"}}), "must begin with a slash"),
+        (json!({"on_demand": {"ask": "ftp://a"}}), "must be a URL"),
+    ] {
+        let line = refused(json!({"acme": value}));
+        assert!(line.contains(message), "{line}");
+    }
+}
+
+#[test]
+fn listeners_agree_about_a_certificate_that_they_share() {
+    let document = |second: Value| {
+        let listener = |acme: Value| json!({"pass": "routes", "tls": {"acme": acme}});
+        let first = listener(json!({"domains": ["a.org", "b.org"]}));
+        json!({"listeners": {"127.0.0.1:443": first, "[::1]:443": listener(second)}, "routes": []})
+    };
+    assert_eq!(read(document(json!({"domains": ["a.org", "b.org"]}))).listeners.len(), 2);
+    assert_eq!(read(document(json!({"domains": ["b.org"]}))).listeners.len(), 2);
+    let line = refusal(document(json!({"domains": ["a.org"]})));
+    assert!(line.contains("other settings for the certificate \"a.org\""), "{line}");
+}

@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use super::certificates::Certificates;
 use super::link::Link;
 use super::pools::Pools;
+use super::programs::Programs;
 use super::tls::TlsListeners;
 use crate::access_log::LogFile;
 use crate::listener::Socket;
@@ -66,6 +67,7 @@ pub(super) struct Parts<'a> {
     pub(super) pools: &'a mut Pools,
     /// For listeners that name some; a bundle that they name stays until none does.
     pub(super) certificates: &'a mut Certificates,
+    pub(super) programs: &'a Programs,
 }
 
 impl Parts<'_> {
@@ -128,7 +130,8 @@ impl Parts<'_> {
         pem: Vec<u8>,
     ) -> Result<(), String> {
         self.store(ToSupervisor::StoreCertificate { name: name.clone() }, Some(&pem)).await?;
-        self.certificates.insert(name, pem.into());
+        self.certificates.insert(name.clone(), pem.into());
+        self.renew_stored(&name).await;
         Ok(())
     }
 
@@ -161,6 +164,7 @@ impl Parts<'_> {
             FromSupervisor::Reopened {}
                 | FromSupervisor::LogOpened { .. }
                 | FromSupervisor::Reload {}
+                | FromSupervisor::Ran { .. }
         ) {
             self.link.postpone(message, descriptors);
             return Ok(());

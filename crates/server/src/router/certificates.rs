@@ -38,11 +38,11 @@ impl Certificates {
         self.0.iter().map(|(name, pem)| (name.as_str(), &**pem))
     }
 
-    pub(super) fn insert(&mut self, name: String, pem: Arc<[u8]>) {
+    pub(crate) fn insert(&mut self, name: String, pem: Arc<[u8]>) {
         self.0.insert(name, pem);
     }
 
-    pub(super) fn remove(&mut self, name: &str) {
+    pub(crate) fn remove(&mut self, name: &str) {
         self.0.remove(name);
     }
 }

@@ -12,10 +12,12 @@ use tokio::sync::oneshot;
 
 use super::apply::{ApplyError, Parts};
 use super::certificates::Certificates;
+use crate::acme::{AcmeReport, Board, Run};
 use crate::php::sizing::{Decision, Measured};
 use crate::proxy::upstream::ServerReport;
 use crate::shard::{self, Shared};
 use crate::status::Pool;
+use crate::tls::InUse;
 
 /// What the front of the control API is started with.
 #[derive(Debug)]
@@ -34,6 +36,8 @@ pub struct Control {
     pub log: Arc<Log>,
     /// The certificate bundles that are stored.
     pub certificates: Certificates,
+    /// Has a name and a text for each certificate that the server has got by itself.
+    pub renewed: UnboundedReceiver<(String, Arc<[u8]>)>,
     /// To carry commands out.
     pub commands: Commands,
 }
@@ -45,6 +49,7 @@ pub struct Commands {
     shared: Arc<Shared>,
     shards: Arc<[shard::Handle]>,
     php: Arc<[(String, String)]>,
+    board: Board,
 }
 
 /// What the server does at this moment.
@@ -66,6 +71,25 @@ pub struct Report {
     pub applications: Vec<ApplicationReport>,
     /// Upstreams with their servers, by name.
     pub upstreams: Vec<(String, Vec<ServerReport>)>,
+    /// Certificates that the server gets by itself.
+    pub acme: Vec<AcmeReport>,
+    /// Listeners that speak TLS, by name.
+    pub tls: Vec<TlsReport>,
+}
+
+/// How a listener speaks TLS.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsReport {
+    /// The listener's name.
+    pub name: String,
+    /// Handshakes since the start.
+    pub handshakes: u64,
+    /// Those that have taken a session up again.
+    pub resumed: u64,
+    /// Handshakes that have failed.
+    pub failed: u64,
+    /// Its configured certificates.
+    pub certificates: Vec<InUse>,
 }
 
 /// What an application does at this moment.
@@ -114,6 +138,9 @@ pub(super) enum Job {
     StoreCertificate { name: String, pem: Secret, done: oneshot::Sender<Result<(), String>> },
     DeleteCertificate { name: String, done: oneshot::Sender<Result<(), String>> },
     ReadDocument { done: oneshot::Sender<Result<Vec<u8>, String>> },
+    UseCertificate { name: String, done: oneshot::Sender<()> },
+    ReadFile { path: String, done: oneshot::Sender<Result<Vec<u8>, String>> },
+    Run { run: Run, done: oneshot::Sender<Result<(), String>> },
 }
 
 /// A text that no log shows.
@@ -130,9 +157,10 @@ pub(super) fn channel(
     shared: Arc<Shared>,
     shards: Arc<[shard::Handle]>,
     php: Vec<(String, String)>,
+    board: Board,
 ) -> (Commands, UnboundedReceiver<Job>) {
     let (jobs, receiver) = unbounded_channel();
-    (Commands { jobs, shared, shards, php: php.into() }, receiver)
+    (Commands { jobs, shared, shards, php: php.into(), board }, receiver)
 }
 
 const GONE: &str = "the server is being stopped";
@@ -176,6 +204,27 @@ impl Commands {
         outcome.await.unwrap_or_else(|_| Err(GONE.to_owned()))
     }
 
+    /// Gives listeners a stored certificate that was made on demand.
+    pub(crate) async fn use_certificate(&self, name: String) {
+        let (done, outcome) = oneshot::channel();
+        let _ = self.jobs.send(Job::UseCertificate { name, done });
+        let _ = outcome.await;
+    }
+
+    /// Reads a file with certificates. `Err` says why it cannot be read.
+    pub(crate) async fn read_file(&self, path: String) -> Result<Vec<u8>, String> {
+        let (done, outcome) = oneshot::channel();
+        let _ = self.jobs.send(Job::ReadFile { path, done });
+        outcome.await.unwrap_or_else(|_| Err(GONE.to_owned()))
+    }
+
+    /// Has a program of the user's run to its end. `Err` says why it has not done its work.
+    pub(crate) async fn run(&self, run: Run) -> Result<(), String> {
+        let (done, outcome) = oneshot::channel();
+        let _ = self.jobs.send(Job::Run { run, done });
+        outcome.await.unwrap_or_else(|_| Err(GONE.to_owned()))
+    }
+
     /// Deletes a certificate bundle that no listener uses. `Err` says why it is still there.
     pub async fn delete_certificate(&self, name: String) -> Result<(), String> {
         let (done, outcome) = oneshot::channel();
@@ -190,6 +239,24 @@ impl Commands {
         let named = applications.filter(|found| name.is_none_or(|name| found.name == name));
         let found = named.filter_map(|found| snapshot.applications.get(&found.name));
         found.map(|application| Pool::of(application, true)).collect()
+    }
+
+    /// How the listeners speak TLS.
+    fn tls(&self) -> Vec<TlsReport> {
+        let snapshot = self.shared.snapshot.load();
+        let names = snapshot.config.listeners.iter().map(|listener| &listener.name);
+        let found = names.filter_map(|name| {
+            let tls = snapshot.listeners.get(name)?.tls.as_ref()?;
+            let counters = tls.counters();
+            Some(TlsReport {
+                name: name.clone(),
+                handshakes: counters.handshakes.load(Relaxed),
+                resumed: counters.resumed.load(Relaxed),
+                failed: counters.failed.load(Relaxed),
+                certificates: tls.in_use(),
+            })
+        });
+        found.collect()
     }
 
     /// Says what the server does at this moment.
@@ -208,6 +275,8 @@ impl Commands {
             report.requests += counters.requests.load(Relaxed);
         }
         let snapshot = self.shared.snapshot.load();
+        report.acme = self.board.all();
+        report.tls = self.tls();
         report.upstreams = { snapshot.config.upstreams.iter() }
             .filter_map(|config| snapshot.upstreams.get_key_value(&config.name))
             .map(|(name, upstream)| (name.clone(), upstream.report()))
@@ -242,6 +311,16 @@ impl Job {
                 let mut parts = parts;
                 let _ = done.send(parts.read_document().await);
             }
+            Job::UseCertificate { name, done } => {
+                let mut parts = parts;
+                parts.renew_stored(&name).await;
+                let _ = done.send(());
+            }
+            Job::ReadFile { path, done } => {
+                let mut parts = parts;
+                let _ = done.send(parts.read_file(&path).await);
+            }
+            Job::Run { run, done } => parts.programs.run(parts.link, run, done),
         }
     }
 }

@@ -13,6 +13,7 @@ mod ending;
 mod link;
 mod machine;
 mod pools;
+mod programs;
 mod read;
 mod sizing;
 mod spec;
@@ -37,11 +38,13 @@ use tokio::sync::mpsc::unbounded_channel;
 pub use self::apply::ApplyError;
 use self::apply::Parts;
 pub use self::certificates::Certificates;
-pub use self::command::{ApplicationReport, Commands, Control, Report, Tuning};
+pub use self::command::{ApplicationReport, Commands, Control, Report, TlsReport, Tuning};
 use self::ending::Ending;
 use self::link::Link;
 use self::pools::Pools;
+use self::programs::Programs;
 use self::tls::Watch;
+use crate::acme::{Board, Door, Keeper};
 use crate::listener;
 pub use crate::proxy::upstream::ServerReport;
 use crate::shard::{self, Shared};
@@ -100,16 +103,19 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
     });
     // A later configuration may ask for more than the first.
     let threads = shard::wanted(&empty.config).max(shard::wanted(&config));
+    let (door, wanted) = Door::new();
     let shared = Arc::new(Shared {
         most_connections: listener::most_connections(),
         snapshot: ArcSwap::from_pointee(empty),
         log: Arc::clone(&log),
         tmp: Path::new(&hello.tmp).into(),
         threads: AtomicUsize::new(0),
+        door,
     });
     let (ask, mut asked) = unbounded_channel();
     let shards = shard::start(threads as u32, &shared, &ask)?;
     let mut pools = Pools::new(Arc::clone(&shared), Arc::clone(&shards));
+    let programs = Programs::default();
     let has_control = hello.control.is_some();
     let mut document = config.document.clone();
     let parts = Parts {
@@ -118,6 +124,7 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
         shards: &shards,
         pools: &mut pools,
         certificates: &mut certificates,
+        programs: &programs,
     };
     match parts.apply(config, None, !has_control).await {
         Ok(()) => {}
@@ -133,9 +140,20 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
         }
     }
     link.send(&ToSupervisor::Serving {})?;
+    let board = Board::default();
     let (commands, mut jobs) =
-        command::channel(Arc::clone(&shared), Arc::clone(&shards), hello.php);
+        command::channel(Arc::clone(&shared), Arc::clone(&shards), hello.php, board.clone());
     let (hangup, hangups) = unbounded_channel();
+    let (renewal, renewed) = unbounded_channel();
+    let mut keeper = Keeper::new(
+        Arc::clone(&shared.door),
+        commands.clone(),
+        Arc::clone(&log),
+        board,
+        certificates.clone(),
+        renewal,
+        wanted,
+    );
     front(Control {
         listener: hello.control,
         address: hello.address,
@@ -144,11 +162,13 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
         hangups,
         log,
         certificates: certificates.clone(),
+        renewed,
         commands,
     });
     let mut watch = Watch::new();
     loop {
         let due = pools.tick(&link)?;
+        keeper.follow(&shared.snapshot.load_full());
         tokio::select! {
             message = link.receive() => {
                 let Some((message, descriptors)) = message? else { return Ok(()) };
@@ -158,6 +178,10 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
                 }
                 if message == (FromSupervisor::Reload {}) {
                     let _ = hangup.send(());
+                    continue;
+                }
+                if let FromSupervisor::Ran { number, error } = message {
+                    programs.ended(number, error);
                     continue;
                 }
                 hear(&link, &shared, &mut pools, message, descriptors)?;
@@ -170,6 +194,7 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
                     shards: &shards,
                     pools: &mut pools,
                     certificates: &mut certificates,
+                    programs: &programs,
                 };
                 job.run(parts).await;
             }
@@ -180,6 +205,7 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
                     shards: &shards,
                     pools: &mut pools,
                     certificates: &mut certificates,
+                    programs: &programs,
                 };
                 parts.renew_tls(&mut watch).await;
             }

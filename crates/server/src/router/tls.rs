@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use howdah_config::{Certificate, Config, Listener, UpstreamTls};
+use howdah_config::{Acme, Certificate, Config, Listener, UpstreamTls};
 use howdah_sys::log::Level;
 
 use super::apply::Parts;
@@ -76,12 +76,19 @@ impl Parts<'_> {
         running: Option<&Arc<TlsListener>>,
     ) -> Result<Option<Arc<TlsListener>>, String> {
         let Some(settings) = &listener.tls else { return Ok(None) };
+        for ca in settings.acme.iter().flat_map(|acme| &acme.servers).filter_map(|s| s.ca.as_ref())
+        {
+            self.read_file(&ca.to_string_lossy()).await?; // it is read again when it is needed
+        }
         let material = self.material(sources(settings)).await?;
-        if let Some(running) = running.filter(|running| running.is_of(settings, &material)) {
+        if let Some(running) = running
+            && running.is_of(settings, &material)
+        {
             running.renew(&material)?;
             return Ok(Some(Arc::clone(running)));
         }
-        TlsListener::new(settings, &material).map(|made| Some(Arc::new(made)))
+        let made = TlsListener::new(settings, &material)?;
+        Ok(Some(Arc::new(made.in_place_of(running))))
     }
 
     /// Makes ready how TLS is spoken with other servers. `Err` names the place, what is wrong and
@@ -121,6 +128,36 @@ impl Parts<'_> {
             }
         }
         Ok(material)
+    }
+
+    /// Gives the listeners that use it a certificate that has changed in the store.
+    pub(super) async fn renew_stored(&mut self, name: &str) {
+        let shared = Arc::clone(self.shared);
+        let snapshot = shared.snapshot.load_full();
+        for listener in &snapshot.config.listeners {
+            let running = snapshot.listeners.get(&listener.name);
+            let running = running.and_then(|running| running.tls.as_ref());
+            let (Some(running), Some(settings)) = (running, &listener.tls) else { continue };
+            let is_used = sources(settings).contains(&Source::Stored(name.to_owned()));
+            let on_demand = settings.acme.iter().any(|acme| acme.on_demand.is_some());
+            let renewed = match self.certificates.get(name).cloned() {
+                _ if is_used => match self.material(sources(settings)).await {
+                    Ok(material) => running.renew(&material).map(|_| ()),
+                    Err(problem) => Err(problem),
+                },
+                Some(pem) if on_demand && name.starts_with(Acme::PREFIX) => running.add(&pem),
+                _ => Ok(()),
+            };
+            if let Err(problem) = renewed {
+                shared.log.write(
+                    Level::Alert,
+                    format_args!(
+                        "listener {}: {problem}; the old certificates stay",
+                        listener.name
+                    ),
+                );
+            }
+        }
     }
 
     /// Takes what has changed in the files of listeners. What cannot be read or does not fit

@@ -52,7 +52,9 @@ pub fn client_sources(settings: &UpstreamTls) -> Vec<Source> {
     }
     match &settings.certificate {
         None => {}
-        Some(Certificate::Stored(name)) => sources.push(Source::Stored(name.clone())),
+        Some(Certificate::Stored(name) | Certificate::Managed(name)) => {
+            sources.push(Source::Stored(name.clone()));
+        }
         Some(Certificate::Files { chain, key, .. }) => {
             sources.extend([chain, key].into_iter().cloned().map(Source::File));
         }

@@ -1,7 +1,8 @@
 //! A client's hello, the choice of what counts for it, and the rest of the handshake.
 //!
 //! 1. Read what comes first. If that is no TLS, it is most likely plain HTTP: the caller answers.
-//! 2. With the hello complete, choose the configuration by the name in it.
+//! 2. With the hello complete, choose the configuration by the name in it. Authorities that want a
+//!    name proved get the proof and nothing else.
 //! 3. Complete the handshake.
 //!
 //! All of it must happen within the time that the head of a request may take. A connection that
@@ -14,12 +15,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use rustls::ServerConfig;
 use rustls::server::{Accepted, AcceptedAlert, Acceptor};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::server::{StartHandshake, TlsStream};
 
 use super::{TlsFacts, TlsListener};
+use crate::acme::{Door, proof};
 use crate::http1::Draining;
 
 /// What came of a handshake.
@@ -28,6 +31,8 @@ pub enum Shaken<S> {
     Done(Box<TlsStream<S>>, TlsFacts),
     /// The client does not speak TLS; this is what it has sent.
     Plain(S, Vec<u8>),
+    /// An authority has seen the proof of a name; that was all.
+    Proved,
     /// Nothing that can be gone on with. The client was told, if it was still there.
     Failed(io::Error),
 }
@@ -44,6 +49,7 @@ pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
     drain: &Draining,
     time: Duration,
+    door: &Door,
 ) -> Shaken<S> {
     let begun = Instant::now();
     let deadline = begun.checked_add(time).unwrap_or(begun + Duration::from_secs(86400));
@@ -54,6 +60,21 @@ pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
         Err(error) => return Shaken::Failed(error),
     };
     let name = accepted.client_hello().server_name().unwrap_or_default().to_ascii_lowercase();
+    let protocols = accepted.client_hello().alpn().map(|offered| offered.collect::<Vec<_>>());
+    if protocols.is_some_and(|offered| offered == [proof::PROTOCOL]) {
+        return prove(*accepted, stream, door.proof(&name), deadline).await;
+    }
+    if let Some(acme) = listener.wants(&name) {
+        let _ = timeout_at(deadline, door.want(acme, &name)).await;
+    }
+    if !listener.has_certificates() {
+        let untold = io::Error::other("there is no certificate yet");
+        // As other servers do, and not with a certificate that nobody vouches for.
+        let shaking = StartHandshake::from_parts(*accepted, stream);
+        let shaking = shaking.into_stream(Arc::clone(listener.config(None)));
+        let _ = timeout_at(deadline, shaking).await;
+        return Shaken::Failed(untold);
+    }
     let rule = listener.rule(&name);
     let rest = StartHandshake::from_parts(*accepted, stream);
     let rest = rest.into_stream(Arc::clone(listener.config(rule)));
@@ -61,6 +82,26 @@ pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
         Ok(stream) => {
             let facts = TlsFacts::of(stream.get_ref().1, Arc::clone(listener), rule);
             Shaken::Done(Box::new(stream), facts)
+        }
+        Err(error) => Shaken::Failed(error),
+    }
+}
+
+/// Shows an authority the proof of a name (RFC 8737, 3), if there is one.
+async fn prove<S: AsyncRead + AsyncWrite + Unpin>(
+    accepted: Accepted,
+    stream: S,
+    proof: Option<Arc<ServerConfig>>,
+    deadline: Instant,
+) -> Shaken<S> {
+    let Some(proof) = proof else {
+        return Shaken::Failed(io::Error::other("a proof is asked for that is not there"));
+    };
+    let shaking = StartHandshake::from_parts(accepted, stream).into_stream(proof);
+    match timeout_at(deadline, shaking).await.unwrap_or_else(|_| Err(late())) {
+        Ok(mut stream) => {
+            let _ = timeout_at(deadline, stream.shutdown()).await;
+            Shaken::Proved
         }
         Err(error) => Shaken::Failed(error),
     }

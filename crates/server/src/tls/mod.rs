@@ -21,12 +21,15 @@ mod tickets;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use howdah_config::{self as config, Certificate};
 use rustls::ServerConfig;
 use rustls::server::WebPkiClientVerifier;
 
 use self::certificates::Certificates;
+pub use self::certificates::InUse;
+pub(crate) use self::certificates::{certified, names};
 pub use self::client::{TlsClient, TlsClients, client_sources};
 use self::clients::Rule;
 pub use self::facts::{ClientFacts, TlsFacts};
@@ -55,6 +58,18 @@ pub struct TlsListener {
     rules: Vec<Rule>,
     /// For names that no rule is for.
     plain: Arc<ServerConfig>,
+    counters: Arc<Counters>,
+}
+
+/// What became of the connections of a listener; that goes on when its settings change.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Handshakes that were completed, those with a session taken up again included.
+    pub handshakes: AtomicU64,
+    /// Those with a session taken up again.
+    pub resumed: AtomicU64,
+    /// Handshakes that failed.
+    pub failed: AtomicU64,
 }
 
 impl Material {
@@ -71,6 +86,10 @@ impl Material {
             Source::File(path) => format!("{} was not read", path.display()),
         })
     }
+
+    fn find(&self, source: &Source) -> Option<&[u8]> {
+        self.0.get(source).map(Vec::as_slice)
+    }
 }
 
 /// All texts that a listener needs.
@@ -78,7 +97,9 @@ pub fn sources(settings: &config::Tls) -> Vec<Source> {
     let mut sources = Vec::new();
     for certificate in &settings.certificates {
         match certificate {
-            Certificate::Stored(name) => sources.push(Source::Stored(name.clone())),
+            Certificate::Stored(name) | Certificate::Managed(name) => {
+                sources.push(Source::Stored(name.clone()));
+            }
             Certificate::Files { chain, key, ocsp } => {
                 sources.extend([chain, key].into_iter().chain(ocsp).cloned().map(Source::File));
             }
@@ -101,7 +122,29 @@ impl TlsListener {
         });
         let rules = rules.collect::<Result<Vec<_>, String>>()?;
         let plain = server_config(settings, &certificates, None, b"")?;
-        Ok(TlsListener { settings: settings.clone(), certificates, rules, plain })
+        let (settings, counters) = (settings.clone(), Arc::default());
+        Ok(TlsListener { settings, certificates, rules, plain, counters })
+    }
+
+    /// Takes the place of another.
+    pub fn in_place_of(self, other: Option<&Arc<TlsListener>>) -> Self {
+        let counters = other.map(|other| Arc::clone(&other.counters));
+        TlsListener { counters: counters.unwrap_or_default(), ..self }
+    }
+
+    /// Whether there is anything to show.
+    fn has_certificates(&self) -> bool {
+        !self.certificates.is_empty()
+    }
+
+    /// What became of its connections.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The configured certificates that are in use.
+    pub fn in_use(&self) -> Vec<InUse> {
+        self.certificates.in_use()
     }
 
     /// Whether it was made of these settings and of these authorities for clients, so that only
@@ -118,6 +161,23 @@ impl TlsListener {
     /// Takes certificates that have changed. Returns whether any has. Sessions go on.
     pub fn renew(&self, material: &Material) -> Result<bool, String> {
         self.certificates.renew(&self.settings, material)
+    }
+
+    /// Takes a certificate that was made on demand.
+    pub(crate) fn add(&self, pem: &[u8]) -> Result<(), String> {
+        self.certificates.add(certified(pem)?, self.most_on_demand())
+    }
+
+    /// The settings by which a name gets a certificate on demand, if it has none yet.
+    pub(crate) fn wants(&self, name: &str) -> Option<&config::Acme> {
+        let mut all = self.settings.acme.iter();
+        let acme = all.find(|acme| acme.on_demand.is_some())?;
+        (!name.is_empty() && !self.certificates.has(name)).then_some(acme)
+    }
+
+    fn most_on_demand(&self) -> usize {
+        let all = self.settings.acme.iter().filter_map(|acme| acme.on_demand.as_ref());
+        all.map(|on_demand| on_demand.most as usize).sum()
     }
 
     /// The number of the rule for a name, in lower case; `None` if there is none.

@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio_rustls::TlsConnector;
 
 use super::*;
+use crate::acme::Door;
 use crate::http1::Drain;
 
 /// An authority, and what it has issued.
@@ -85,11 +86,25 @@ fn client(authority: &Authority, bundle: Option<&str>) -> Arc<ClientConfig> {
     })
 }
 
+/// Where proofs are shown that nobody needs.
+fn door() -> Arc<Door> {
+    Door::new().0
+}
+
 /// What the server has seen, and which certificate the client got.
 type Seen = Result<(TlsFacts, CertificateDer<'static>), String>;
 
 /// Shakes hands, and lets the client read what comes behind, such as tickets.
 async fn shake(listener: &Arc<TlsListener>, client: &Arc<ClientConfig>, name: &str) -> Seen {
+    shake_at(listener, client, name, &door()).await
+}
+
+async fn shake_at(
+    listener: &Arc<TlsListener>,
+    client: &Arc<ClientConfig>,
+    name: &str,
+    door: &Door,
+) -> Seen {
     let (ours, theirs) = duplex(1 << 16);
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let connecting = async {
@@ -102,13 +117,14 @@ async fn shake(listener: &Arc<TlsListener>, client: &Arc<ClientConfig>, name: &s
     let drain = Drain::new();
     let accepting = async {
         let draining = drain.connection();
-        match handshake(listener, ours, &draining, Duration::from_secs(5)).await {
+        match handshake(listener, ours, &draining, Duration::from_secs(5), door).await {
             Shaken::Done(mut stream, facts) => {
                 let _ = stream.read_u8().await;
                 let _ = stream.shutdown().await;
                 Ok(facts)
             }
             Shaken::Plain(..) => Err("plain".to_owned()),
+            Shaken::Proved => Err("proved".to_owned()),
             Shaken::Failed(error) => Err(error.to_string()),
         }
     };
@@ -317,7 +333,7 @@ async fn sent(listener: &Arc<TlsListener>, bytes: &[u8]) -> Shaken<DuplexStream>
     let (ours, mut theirs) = duplex(1 << 16);
     theirs.write_all(bytes).await.unwrap();
     let drain = Drain::new();
-    handshake(listener, ours, &drain.connection(), Duration::from_millis(300)).await
+    handshake(listener, ours, &drain.connection(), Duration::from_millis(300), &door()).await
 }
 
 #[tokio::test]
@@ -338,4 +354,148 @@ async fn hardening_35_a_handshake_that_goes_nowhere_ends_in_time() {
         let Shaken::Failed(error) = sent(&listener, bytes).await else { panic!() };
         assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
     }
+}
+
+/// A client that trusts everybody, as authorities do that look for a proof, and offers these.
+fn looking(protocols: &[&str]) -> Arc<ClientConfig> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
+    let builder = builder.with_safe_default_protocol_versions().unwrap();
+    let trusting = Arc::new(Trusting(provider));
+    let mut config =
+        builder.dangerous().with_custom_certificate_verifier(trusting).with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    Arc::new(config)
+}
+
+#[derive(Debug)]
+struct Trusting(Arc<rustls::crypto::CryptoProvider>);
+
+impl rustls::client::danger::ServerCertVerifier for Trusting {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: rustls::pki_types::UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+
+    // The library does not know the critical extension that makes the certificate a proof.
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// The certificate that a name is proved with, as an authority sees it.
+async fn proof_of(
+    listener: &Arc<TlsListener>,
+    door: &Door,
+    name: &str,
+) -> Option<CertificateDer<'static>> {
+    let (ours, theirs) = duplex(1 << 16);
+    let drain = Drain::new();
+    let draining = drain.connection();
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let connecting = async {
+        let connector = TlsConnector::from(looking(&["acme-tls/1"]));
+        let mut stream = connector.connect(name, theirs).await.ok()?;
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"acme-tls/1"[..]));
+        let mut rest = Vec::new();
+        let _ = stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await;
+        stream.read_to_end(&mut rest).await.unwrap();
+        assert!(rest.is_empty(), "the connection is for the proof alone");
+        Some(stream.get_ref().1.peer_certificates()?.first()?.clone().into_owned())
+    };
+    let accepting = handshake(listener, ours, &draining, Duration::from_secs(10), door);
+    let (seen, shaken) = tokio::join!(connecting, accepting);
+    assert_eq!(seen.is_some(), matches!(shaken, Shaken::Proved));
+    seen
+}
+
+#[tokio::test]
+async fn hardening_47_a_name_is_proved_to_who_asks_for_the_proof_and_only_while_it_is_needed() {
+    let authority = Authority::new();
+    let server = authority.issue(&["a.example"]);
+    let acme = json!({"certificate": "a", "acme": {"domains": "b.example"}});
+    let listener = listener(acme, &[("a", &server)]);
+    let door = door();
+    assert!(proof_of(&listener, &door, "b.example").await.is_none());
+    let shown = door.show_handshake("b.example", &[7; 32]).unwrap();
+    let proof = proof_of(&listener, &door, "b.example").await.unwrap();
+    use x509_parser::prelude::FromDer;
+    let (_, parsed) = x509_parser::certificate::X509Certificate::from_der(&proof).unwrap();
+    let identifier =
+        parsed.extensions().iter().find(|e| e.oid.to_id_string() == "1.3.6.1.5.5.7.1.31");
+    let identifier = identifier.unwrap();
+    assert!(identifier.critical && identifier.value == [&[4, 32][..], &[7; 32]].concat());
+    assert_eq!(names(&proof), ["b.example"]);
+    // Whoever does not ask for it gets what everybody gets, and other names are not proved.
+    let seen = shake_at(&listener, &client(&authority, None), "a.example", &door).await.unwrap();
+    assert_ne!(seen.1, proof);
+    assert!(proof_of(&listener, &door, "a.example").await.is_none());
+    let mixed = looking(&["acme-tls/1", "http/1.1"]);
+    let seen = shake_at(&listener, &mixed, "b.example", &door).await.unwrap();
+    assert_ne!(seen.1, proof);
+    drop(shown);
+    assert!(proof_of(&listener, &door, "b.example").await.is_none());
+}
+
+#[tokio::test]
+async fn without_a_certificate_nothing_is_shown_until_there_is_one() {
+    let authority = Authority::new();
+    let settings = settings(json!({"acme": {"domains": "a.example"}}));
+    let listener = Arc::new(TlsListener::new(&settings, &material(&[])).unwrap());
+    let client = client(&authority, None);
+    assert!(shake(&listener, &client, "a.example").await.is_err());
+    assert_eq!(listener.in_use(), []);
+    let server = authority.issue(&["a.example"]);
+    let there = material(&[("acme:a.example", &server)]);
+    assert_eq!(listener.renew(&there), Ok(true));
+    assert_eq!(shown(&listener, &client, "a.example").await, "a.example");
+    assert_eq!(listener.renew(&there), Ok(false));
+    let in_use = listener.in_use();
+    assert_eq!(
+        (in_use[0].name.as_str(), in_use[0].names.as_slice()),
+        ("acme:a.example", &["a.example".to_owned()][..])
+    );
+}
+
+#[tokio::test]
+async fn certificates_on_demand_are_for_their_names_and_have_a_limit() {
+    let authority = Authority::new();
+    let on_demand = json!({"ask": "http://127.0.0.1:1/", "most": 2});
+    let tls = json!({"certificate": "a", "acme": {"on_demand": on_demand}});
+    let own = authority.issue(&["a.example"]);
+    let listener = listener(tls, &[("a", &own)]);
+    let client = client(&authority, None);
+    assert!(listener.wants("a.example").is_none() && listener.wants("").is_none());
+    for name in ["b.example", "c.example", "b.example"] {
+        listener.add(authority.issue(&[name]).as_bytes()).unwrap();
+        assert!(listener.wants(name).is_none());
+        assert_eq!(shown(&listener, &client, name).await, name);
+    }
+    assert!(listener.wants("d.example").is_some());
+    assert!(listener.add(authority.issue(&["d.example"]).as_bytes()).is_err());
+    assert_eq!(shown(&listener, &client, "a.example").await, "a.example");
 }

@@ -1,0 +1,296 @@
+//! `acme` of a listener's `tls`: certificates that the server gets and renews by itself (RFC 8555).
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::read_name;
+use crate::base64;
+use crate::error::Error;
+use crate::node::{Node, Shown};
+
+/// One certificate that is kept, or those that are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Acme {
+    /// The names of the certificate, in lower case, the first one first; none if certificates are
+    /// made only on demand.
+    pub domains: Vec<String>,
+    /// Where the authority can reach somebody.
+    pub email: Option<String>,
+    /// The authorities, in the order in which they are tried.
+    pub servers: Vec<AcmeServer>,
+    /// How names are proved, in order of preference.
+    pub challenges: Vec<AcmeChallenge>,
+    /// The program that changes DNS records.
+    pub dns: Option<DnsHook>,
+    /// The kind of key.
+    pub key: AcmeKey,
+    /// The authority's profile of certificates.
+    pub profile: Option<String>,
+    /// Certificates for names that clients ask for.
+    pub on_demand: Option<OnDemand>,
+}
+
+/// An authority.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AcmeServer {
+    /// The URL of its directory.
+    pub directory: String,
+    /// A file with those whom its own certificate must come from; `None` for the system's.
+    pub ca: Option<PathBuf>,
+    /// An account that the authority knows already.
+    pub external_account: Option<ExternalAccount>,
+}
+
+/// External account binding (RFC 8555, 7.3.4).
+#[derive(Clone, PartialEq, Eq)]
+pub struct ExternalAccount {
+    /// The key's name.
+    pub id: String,
+    /// The key.
+    pub key: Vec<u8>,
+}
+
+/// Whoever writes this to a log does not write the key.
+impl fmt::Debug for ExternalAccount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExternalAccount").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// How a name is proved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AcmeChallenge {
+    /// A file on port 80 (RFC 8555, 8.3).
+    Http,
+    /// A handshake on port 443 (RFC 8737).
+    TlsAlpn,
+    /// A DNS record (RFC 8555, 8.4).
+    Dns,
+}
+
+/// The program that makes and removes DNS records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnsHook {
+    /// The program.
+    pub program: PathBuf,
+    /// How long records take until everybody sees them.
+    pub wait: Duration,
+    /// How long the program may take.
+    pub timeout: Duration,
+}
+
+/// A kind of key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AcmeKey {
+    /// ECDSA with P-256.
+    Ecdsa,
+    /// RSA with 2048 bits.
+    Rsa,
+}
+
+/// Certificates for names that are not configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnDemand {
+    /// The URL that is asked whether a name may have one: `?domain=NAME` is appended.
+    pub ask: String,
+    /// Most names.
+    pub most: u32,
+}
+
+impl Acme {
+    /// Let's Encrypt.
+    pub const DEFAULT_SERVER: &str = "https://acme-v02.api.letsencrypt.org/directory";
+
+    /// What the names of stored certificates begin with.
+    pub const PREFIX: &str = "acme:";
+
+    /// The name that the certificate is stored under; `None` if there is none but on demand.
+    pub fn certificate(&self) -> Option<String> {
+        self.domains.first().map(|domain| Acme::certificate_for(domain))
+    }
+
+    /// The name that a certificate for a domain and others is stored under.
+    pub fn certificate_for(domain: &str) -> String {
+        format!("{}{domain}", Acme::PREFIX)
+    }
+
+    pub(super) fn read(node: &Node<'_>) -> Result<Acme, Error> {
+        let object = node.object()?;
+        let domains = object.read("domains", |node| {
+            node.strings()?.map(|name| read_domain(&name)).collect::<Result<Vec<_>, _>>()
+        })?;
+        let on_demand = object.read("on_demand", OnDemand::read)?;
+        let email = object.read("email", read_email)?;
+        let servers = object.read("servers", |node| {
+            node.one_or_many().map(|one| AcmeServer::read(&one)).collect::<Result<Vec<_>, _>>()
+        })?;
+        let dns = object.read("dns", DnsHook::read)?;
+        let challenges = object.read("challenges", |node| {
+            node.strings()?.map(|one| AcmeChallenge::read(&one)).collect::<Result<Vec<_>, _>>()
+        })?;
+        let key = object.read("key", AcmeKey::read)?.unwrap_or(AcmeKey::Ecdsa);
+        let profile = object.text("profile")?;
+        let domains = domains.unwrap_or_default();
+        if domains.is_empty() && on_demand.is_none() {
+            return Err(object.missing(&["domains", "on_demand"]));
+        }
+        let challenges = match (challenges, &dns) {
+            (Some(given), _) if given.is_empty() => {
+                return Err(node.invalid("must have at least one way in \"challenges\""));
+            }
+            (Some(given), None) if given.contains(&AcmeChallenge::Dns) => {
+                let error = node.invalid("proves names by DNS, but has no \"dns\"");
+                return Err(error.with_hint("name the program that changes the records in \"dns\""));
+            }
+            (Some(given), _) => given,
+            (None, Some(_)) => vec![AcmeChallenge::Dns],
+            (None, None) => vec![AcmeChallenge::TlsAlpn, AcmeChallenge::Http],
+        };
+        let wildcard = domains.iter().find(|name| name.starts_with('*'));
+        if let (Some(name), false) = (wildcard, challenges.contains(&AcmeChallenge::Dns)) {
+            let message = format!("has \"{name}\", which authorities give only if DNS proves it");
+            let error = node.invalid(message);
+            return Err(error.with_hint("name the program that changes DNS records in \"dns\""));
+        }
+        object.end()?;
+        let default = || AcmeServer {
+            directory: Acme::DEFAULT_SERVER.to_owned(),
+            ca: None,
+            external_account: None,
+        };
+        let servers = servers.filter(|servers| !servers.is_empty());
+        let servers = servers.unwrap_or_else(|| vec![default()]);
+        Ok(Acme { domains, email, servers, challenges, dns, key, profile, on_demand })
+    }
+}
+
+impl AcmeServer {
+    fn read(node: &Node<'_>) -> Result<AcmeServer, Error> {
+        if node.value.is_string() {
+            let directory = read_url(node, &["https://"])?;
+            return Ok(AcmeServer { directory, ca: None, external_account: None });
+        }
+        if !node.value.is_object() {
+            return Err(node.wrong_type("the URL of a directory or an object with it"));
+        }
+        let object = node.object()?;
+        let directory = read_url(&object.required("directory")?, &["https://"])?;
+        let ca = object.file("ca")?;
+        let external_account = object.read("external_account", ExternalAccount::read)?;
+        object.end()?;
+        Ok(AcmeServer { directory, ca, external_account })
+    }
+}
+
+impl ExternalAccount {
+    fn read(node: &Node<'_>) -> Result<ExternalAccount, Error> {
+        let object = node.object()?;
+        let id = object.required("id")?.text()?.to_owned();
+        let key = object.required("key")?;
+        // The message does not repeat the key: it goes to logs.
+        let digits = key.value.as_str().map(|text| text.replace('-', "+").replace('_', "/"));
+        let decoded = digits.and_then(|text| base64::decode(text.as_bytes()));
+        let decoded = decoded.filter(|key| !key.is_empty());
+        let decoded = decoded.ok_or_else(|| key.invalid("must be a key in base64"))?;
+        object.end()?;
+        Ok(ExternalAccount { id, key: decoded })
+    }
+}
+
+impl AcmeChallenge {
+    fn read(node: &Node<'_>) -> Result<AcmeChallenge, Error> {
+        match node.string()? {
+            "http" => Ok(AcmeChallenge::Http),
+            "tls-alpn" => Ok(AcmeChallenge::TlsAlpn),
+            "dns" => Ok(AcmeChallenge::Dns),
+            _ => {
+                let error = node.invalid("is no way to prove a name");
+                Err(error.with_hint("write \"http\", \"tls-alpn\" or \"dns\""))
+            }
+        }
+    }
+}
+
+impl AcmeKey {
+    fn read(node: &Node<'_>) -> Result<AcmeKey, Error> {
+        match node.string()? {
+            "ecdsa" => Ok(AcmeKey::Ecdsa),
+            "rsa" => Ok(AcmeKey::Rsa),
+            _ => {
+                let error = node.invalid("is no kind of key");
+                Err(error.with_hint("write \"ecdsa\" or \"rsa\""))
+            }
+        }
+    }
+}
+
+impl DnsHook {
+    fn read(node: &Node<'_>) -> Result<DnsHook, Error> {
+        let object = node.object()?;
+        let program = object.required("program")?;
+        let path = program.file()?;
+        if !path.is_absolute() {
+            return Err(program.invalid("must begin with a slash"));
+        }
+        let wait = object.read("wait", |node| node.seconds(0))?.unwrap_or(Duration::from_secs(30));
+        let timeout = object.read("timeout", |node| node.seconds(1))?;
+        object.end()?;
+        let timeout = timeout.unwrap_or(Duration::from_secs(120));
+        Ok(DnsHook { program: path, wait, timeout })
+    }
+}
+
+impl OnDemand {
+    fn read(node: &Node<'_>) -> Result<OnDemand, Error> {
+        let object = node.object()?;
+        let ask = read_url(&object.required("ask")?, &["http://", "https://"])?;
+        let most = object.read("most", |node| node.integer(1..=100_000))?;
+        let most = most.and_then(|most| u32::try_from(most).ok()).unwrap_or(1000);
+        object.end()?;
+        Ok(OnDemand { ask, most })
+    }
+}
+
+fn read_domain(node: &Node<'_>) -> Result<String, Error> {
+    let name = read_name(node)?;
+    let host = name.strip_prefix("*.").unwrap_or(&name);
+    // Where the name of the file comes from; a name in DNS has 253 at most.
+    let fits = |label: &str| {
+        (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    if name.len() <= 240 && host.split('.').all(fits) && !is_address(host) {
+        return Ok(name);
+    }
+    let message = format!("must be a name in DNS, but is \"{}\"", Shown(&name));
+    Err(node.invalid(message))
+}
+
+fn is_address(host: &str) -> bool {
+    host.parse::<std::net::Ipv4Addr>().is_ok()
+}
+
+fn read_email(node: &Node<'_>) -> Result<String, Error> {
+    let email = node.text()?;
+    let parts = email.split_once('@');
+    let is_plain = email.bytes().all(|byte| byte.is_ascii_graphic());
+    match parts {
+        Some((user, host)) if is_plain && !user.is_empty() && host.contains('.') => {
+            Ok(email.to_owned())
+        }
+        _ => Err(node.invalid("must be an address such as \"somebody@example.org\"")),
+    }
+}
+
+fn read_url(node: &Node<'_>, schemes: &[&str]) -> Result<String, Error> {
+    let url = node.text()?;
+    let rest = schemes.iter().find_map(|scheme| url.strip_prefix(scheme));
+    let is_plain = url.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
+    match rest {
+        Some(rest) if is_plain && !rest.is_empty() && !rest.starts_with('/') => Ok(url.to_owned()),
+        _ => {
+            let message = format!("must be a URL, but is \"{}\"", Shown(url));
+            Err(node.invalid(message).with_hint(format!("it begins with {}", schemes.join(" or "))))
+        }
+    }
+}

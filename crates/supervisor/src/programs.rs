@@ -1,0 +1,238 @@
+//! Programs that change DNS records, so that names can be proved (ACME, DNS-01).
+//!
+//! They run as who started the server, since they need what gives access to the DNS. The router
+//! says which program, and has no rights of its own: so it must be a program that nobody but this
+//! user or root can have put there or can change, its arguments are a word, a name in DNS and a
+//! text in base64url, and it has its time.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use howdah_sys::log::Log;
+use howdah_sys::{process, signals};
+use howdah_wire::messages::Exit;
+
+/// Most programs at once.
+const MOST: usize = 16;
+/// Most time, whatever the router says.
+const MOST_TIME: Duration = Duration::from_secs(3600);
+
+/// What the router wants to have run.
+pub(crate) struct Run {
+    pub(crate) program: String,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) environment: Vec<(String, String)>,
+    pub(crate) timeout: Duration,
+}
+
+/// Programs that run, by process id.
+#[derive(Default)]
+pub(crate) struct Programs(HashMap<u32, Running>);
+
+struct Running {
+    /// Process id of the router that wanted it, and its number for it.
+    asked: (u32, u32),
+    deadline: Instant,
+    is_late: bool,
+}
+
+impl Programs {
+    /// Starts a program. `asked` is the router and its number.
+    pub(crate) fn start(
+        &mut self,
+        run: &Run,
+        asked: (u32, u32),
+        log: &Log,
+        now: Instant,
+    ) -> Result<(), String> {
+        if self.0.len() >= MOST {
+            return Err("too many programs run at once".to_owned());
+        }
+        check(run)?;
+        let program = trusted(Path::new(&run.program)).map_err(|error| error.to_string())?;
+        let output = log.handle().map_err(|error| error.to_string())?;
+        match process::fork().map_err(|error| error.to_string())? {
+            process::Forked::Parent(pid) => {
+                let deadline = now + run.timeout.min(MOST_TIME);
+                self.0.insert(pid, Running { asked, deadline, is_late: false });
+                Ok(())
+            }
+            process::Forked::Child => {
+                signals::reset();
+                process::close_on_exec_from(3);
+                let error = process::standard_streams(output.as_fd(), output.as_fd())
+                    .and_then(|()| Ok(rustix::process::setsid()?))
+                    .err();
+                let error = error.unwrap_or_else(|| become_program(&program, run));
+                eprintln!("howdah: {}: {error}", run.program);
+                process::exit_now(127);
+            }
+        }
+    }
+
+    /// A process has ended: who asked for it and what came of it, if it was one of these.
+    pub(crate) fn ended(&mut self, pid: u32, exit: Exit) -> Option<((u32, u32), String)> {
+        let running = self.0.remove(&pid)?;
+        let problem = match exit {
+            _ if running.is_late => "it took too long".to_owned(),
+            Exit::Status(0) => String::new(),
+            exit => format!("it {exit}; what it said is in the log"),
+        };
+        Some((running.asked, problem))
+    }
+
+    /// Ends those whose time is over.
+    pub(crate) fn end_if_due(&mut self, now: Instant) {
+        for (pid, running) in &mut self.0 {
+            if !running.is_late && running.deadline <= now {
+                running.is_late = true;
+                kill(*pid);
+            }
+        }
+    }
+
+    /// When the next one's time is over.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.0.values().filter(|running| !running.is_late).map(|running| running.deadline).min()
+    }
+
+    /// Ends all.
+    pub(crate) fn end(&self) {
+        self.0.keys().for_each(|pid| kill(*pid));
+    }
+}
+
+/// With all that it has started: it leads a session of its own.
+fn kill(pid: u32) {
+    let raw = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(group) = raw {
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+    let _ = signals::send(pid, signals::SIGKILL);
+}
+
+fn become_program(program: &Path, run: &Run) -> io::Error {
+    let environment = run.environment.iter().map(|(name, value)| (name, value));
+    Command::new(program).args(&run.arguments).envs(environment).current_dir("/").exec()
+}
+
+/// Whether the arguments are such as this is for.
+fn check(run: &Run) -> Result<(), String> {
+    let fits = |text: &String, more: &[u8]| {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || more.contains(&byte);
+        text.len() <= 300 && !text.starts_with('-') && text.bytes().all(fits)
+    };
+    let [what, record, value] = run.arguments.as_slice() else {
+        return Err("it gets other arguments".to_owned());
+    };
+    let mut values = run.environment.iter();
+    let is_known = matches!(what.as_str(), "present" | "cleanup")
+        && fits(record, b"-_.")
+        && record.starts_with("_acme-challenge.")
+        // A digest may begin with a dash.
+        && fits(&format!("x{value}"), b"-_")
+        && values.all(|(name, value)| name.starts_with("CERTBOT_") && fits(&format!("x{value}"), b"-_."));
+    if is_known { Ok(()) } else { Err("it gets other arguments".to_owned()) }
+}
+
+/// The program without links, if nobody but root and this user can change it, or what it is in.
+fn trusted(program: &Path) -> io::Result<PathBuf> {
+    let refuse =
+        |path: &Path, problem: &str| io::Error::other(format!("{} {problem}", path.display()));
+    if !program.is_absolute() {
+        return Err(refuse(program, "does not begin with a slash"));
+    }
+    let real = fs::canonicalize(program)?;
+    let own = rustix::process::geteuid().as_raw();
+    for (depth, path) in real.ancestors().enumerate() {
+        let found = fs::metadata(path)?;
+        let (mode, is_program) = (found.mode(), depth == 0);
+        if is_program && (!found.is_file() || mode & 0o111 == 0) {
+            return Err(refuse(path, "is no program"));
+        }
+        if found.uid() != 0 && found.uid() != own {
+            return Err(refuse(path, "belongs to another user, who could change what is run"));
+        }
+        // In a directory such as /tmp nobody can replace what belongs to others.
+        let is_sticky = !is_program && mode & 0o1000 != 0;
+        if mode & 0o022 != 0 && !is_sticky {
+            return Err(refuse(
+                path,
+                "can be changed by other users; take that right away from them",
+            ));
+        }
+    }
+    Ok(real)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn run(arguments: &[&str]) -> Run {
+        Run {
+            program: "/bin/true".to_owned(),
+            arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
+            environment: vec![("CERTBOT_DOMAIN".to_owned(), "a.org".to_owned())],
+            timeout: Duration::from_secs(1),
+        }
+    }
+
+    #[test]
+    fn hardening_47_the_router_cannot_choose_what_a_program_is_told() {
+        let record = "_acme-challenge.a.org.";
+        assert_eq!(check(&run(&["present", record, "-b_64"])), Ok(()));
+        assert_eq!(check(&run(&["cleanup", record, "b64"])), Ok(()));
+        for bad in [
+            &["-c", "rm", "x"][..],
+            &["present", record],
+            &["present", record, "x", "y"],
+            &["present", "a.org.", "x"],
+            &["present", "_acme-challenge.a org", "x"],
+            &["present", "_acme-challenge./etc", "x"],
+            &["present", record, "x;y"],
+            &["present", record, &"x".repeat(400)],
+        ] {
+            assert!(check(&run(bad)).is_err(), "{bad:?}");
+        }
+        let mut other = run(&["present", record, "x"]);
+        other.environment = vec![("LD_PRELOAD".to_owned(), "x".to_owned())];
+        assert!(check(&other).is_err());
+    }
+
+    #[test]
+    fn hardening_47_a_program_that_others_can_change_is_not_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("hook");
+        fs::write(&path, "#!/bin/sh\n").unwrap();
+        let mode = |path: &Path, mode: u32| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(directory.path(), 0o755);
+        mode(&path, 0o644);
+        assert!(trusted(&path).unwrap_err().to_string().contains("is no program"));
+        mode(&path, 0o755);
+        assert_eq!(trusted(&path).unwrap(), fs::canonicalize(&path).unwrap());
+        for bad in [0o775, 0o757] {
+            mode(&path, bad);
+            assert!(trusted(&path).unwrap_err().to_string().contains("can be changed"));
+        }
+        mode(&path, 0o755);
+        mode(directory.path(), 0o777);
+        assert!(trusted(&path).unwrap_err().to_string().contains("can be changed"));
+        mode(directory.path(), 0o755);
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert_eq!(trusted(&link).unwrap(), fs::canonicalize(&path).unwrap());
+        assert!(trusted(Path::new("hook")).is_err() && trusted(directory.path()).is_err());
+    }
+}

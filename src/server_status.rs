@@ -1,0 +1,95 @@
+//! What the running server reports of itself, for `/status`.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use howdah_control::{
+    ApplicationStatus, CertificateStatus, Connections, ListenerStatus, Module, Processes, Renewal,
+    ServerStatus, Status, UpstreamStatus,
+};
+use howdah_server::acme::AcmeReport;
+use howdah_server::router::{Report, ServerReport, TlsReport};
+
+/// In the control API's terms.
+pub(crate) fn of(report: Report) -> Status {
+    Status {
+        modules: report.php.into_iter().map(|(version, path)| Module { version, path }).collect(),
+        connections: Connections {
+            accepted: report.accepted,
+            active: report.active,
+            idle: report.idle,
+            closed: report.closed,
+        },
+        requests: report.requests,
+        applications: report
+            .applications
+            .into_iter()
+            .map(|application| ApplicationStatus {
+                name: application.name,
+                processes: Processes {
+                    running: application.running,
+                    starting: application.starting,
+                    idle: application.idle,
+                },
+                active_requests: application.active,
+                problem: application.problem,
+            })
+            .collect(),
+        upstreams: { report.upstreams.into_iter() }
+            .map(|(name, servers)| UpstreamStatus {
+                name,
+                servers: servers.into_iter().map(server).collect(),
+            })
+            .collect(),
+        certificates: certificates(&report.tls, report.acme),
+        listeners: { report.tls.into_iter() }
+            .map(|TlsReport { name, handshakes, resumed, failed, .. }| ListenerStatus {
+                name,
+                handshakes,
+                resumed,
+                failed,
+            })
+            .collect(),
+    }
+}
+
+/// The certificates that listeners use, and those that the server gets by itself.
+fn certificates(tls: &[TlsReport], acme: Vec<AcmeReport>) -> Vec<CertificateStatus> {
+    let mut all: Vec<CertificateStatus> = Vec::new();
+    for one in tls.iter().flat_map(|listener| &listener.certificates) {
+        if all.iter().all(|known| known.name != one.name) {
+            let expires = UNIX_EPOCH + Duration::from_secs(one.expires);
+            let (name, names) = (one.name.clone(), one.names.clone());
+            all.push(CertificateStatus { name, names, expires: date(expires), renewal: None });
+        }
+    }
+    for one in acme {
+        let (next, failures, error) = (one.next.and_then(date), one.failures, one.error);
+        let renewal = Some(Renewal { next, failures, error });
+        match all.iter_mut().find(|known| known.name == one.name) {
+            Some(known) => known.renewal = renewal,
+            None => all.push(CertificateStatus {
+                name: one.name,
+                names: one.domains,
+                expires: one.expires.and_then(date),
+                renewal,
+            }),
+        }
+    }
+    all
+}
+
+/// As HTTP writes dates, of which there is none after the year 9999.
+fn date(time: SystemTime) -> Option<String> {
+    let seconds = time.duration_since(UNIX_EPOCH).ok()?.as_secs();
+    (seconds < 253_402_300_800).then(|| httpdate::fmt_http_date(time))
+}
+
+fn server(server: ServerReport) -> ServerStatus {
+    ServerStatus {
+        address: server.address,
+        state: server.state,
+        active: u64::from(server.active),
+        requests: server.requests,
+        failures: server.failures,
+    }
+}
