@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 
+import behind
 import clients
 import machine
 import servers
@@ -62,12 +63,12 @@ def stacks(place_for, names, options, directory, progress):
     return rows
 
 
-def connect(port):
+def connect(port, request=REQUEST, end=b"Hello, world!"):
     """A connection that has had one answer and stays open."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=20)
-    connection.sendall(REQUEST)
+    connection.sendall(request)
     received = b""
-    while not received.endswith(b"Hello, world!"):
+    while not received.endswith(end):
         piece = connection.recv(4096)
         if not piece:
             raise OSError("the server closes the connection after its first answer")
@@ -75,7 +76,7 @@ def connect(port):
     return connection
 
 
-def for_each_connection(server, count):
+def for_each_connection(server, count, *ask):
     """Bytes by which the server grows for each idle connection that is kept; none if it keeps none.
 
     Only the processes that talk to clients count, where they can be told apart.
@@ -83,14 +84,14 @@ def for_each_connection(server, count):
     def size():
         return memory(server.front_pids() or server.pids(), "Pss_Anon")
     # The first ones grow tables that stay.
-    for connection in [connect(server.port) for _ in range(64)]:
+    for connection in [connect(server.port, *ask) for _ in range(64)]:
         connection.close()
     time.sleep(1)
     before = size()
     held = []
     try:
         while len(held) < count:
-            held.append(connect(server.port))
+            held.append(connect(server.port, *ask))
         # What idles for a moment may be put away.
         time.sleep(3)
         return (size() - before) / count
@@ -99,6 +100,26 @@ def for_each_connection(server, count):
     finally:
         for connection in held:
             connection.close()
+
+
+# WebSockets that idle at once; each has two connections, to the client and to the back end.
+SOCKETS = 1000
+
+
+def websockets(place_for, names, progress):
+    """Bytes by which servers grow for each idle WebSocket that they pass on."""
+    found = {}
+    for name in ("howdah", "nginx-unix"):
+        if name not in names:
+            continue
+        progress.step(f"WebSockets: {name}", 0)
+        server = servers.start(name, place_for())
+        try:
+            found[name] = for_each_connection(server, SOCKETS, behind.HANDSHAKE, b"\r\n\r\n")
+        finally:
+            server.stop()
+        progress.step(f"WebSockets: {name}")
+    return found
 
 
 IDLE_SECONDS = 5

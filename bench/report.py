@@ -1,6 +1,7 @@
 """What a run says: from the data to Markdown and plots. No I/O."""
 
 import figures
+import memory
 import plot
 import servers
 from tables import count, markdown, mebibytes, micro, milli, times
@@ -11,6 +12,7 @@ GROUPS = {
     "files": "Files",
     "php": "PHP",
     "crowd": "1,000 connections, 4 PHP processes",
+    "behind": "Requests that are passed on",
     "wordpress": "WordPress",
     "ab": "Files, by ab",
 }
@@ -28,6 +30,7 @@ def make(data):
     parts += sweep_part(data, pictures)
     parts += memory_part(data, pictures)
     parts += pools_part(data, pictures)
+    parts += websockets_part(data)
     return "\n".join(parts), pictures
 
 
@@ -186,6 +189,18 @@ def memory_part(data, pictures):
            f"to clients; and bytes for each of {number:,} kept connections that idle. Servers that bind connections to "
            "processes have 72 of them here, the others 8.\n")
     yield markdown(["server", "start", "load", "after", "front, start", "front, after", "bytes/connection"], rows)
+
+
+def websockets_part(data):
+    """Memory for idle WebSockets."""
+    found = data.get("websockets")
+    if not found:
+        return
+    rows = [[servers.title_of(name), "–" if each is None else f"{each:,.0f}"] for name, each in found.items()]
+    yield "## Idle WebSockets\n"
+    yield (f"Bytes by which the processes that talk to clients grow for each of {memory.SOCKETS:,} WebSockets that are passed "
+           "on to another server and idle. The kernel's memory for the two sockets of each is not in it.\n")
+    yield markdown(["server", "bytes/WebSocket"], rows)
 
 
 def pools_part(data, pictures):

@@ -16,6 +16,8 @@ from pathlib import Path
 import machine
 from processes import Process, Unusable, answers, free_port, memory, processor_time, title, tree
 
+# Idle connections to another server that each thread or process keeps.
+KEPT = 64
 MODULES = Path("/usr/lib/apache2/modules")
 FPM = Path("/usr/sbin/php-fpm8.2")
 
@@ -29,6 +31,8 @@ class Place:
     ini: Path
     setup: object
     programs: dict
+    # What requests are passed on to, if they are.
+    behind: object = None
 
 
 class Server:
@@ -117,6 +121,12 @@ class Howdah(Server):
             "applications": {"site": application},
             "settings": {"listen_threads": machine.processors()},
         }
+        if behind := self.place.behind:
+            document["routes"] = [{"match": {"uri": "*.php"}, "action": {"pass": "applications/site"}},
+                                  {"match": {"uri": "/sockets"}, "action": {"proxy": f"http://127.0.0.1:{behind.sockets}"}},
+                                  {"action": {"pass": "upstreams/origin"}}]
+            document["applications"] = {"site": {"type": "fastcgi", "server": f"unix:{behind.fpm}", "root": str(self.place.root)}}
+            document["upstreams"] = {"origin": {"servers": {f"127.0.0.1:{behind.origin}": {}}, "keepalive": KEPT}}
         user = machine.plain_user()
         self.run("howdah", [self.place.programs["howdah"], "serve", "--config",
                             self.write("howdah.json", json.dumps(document, indent=4)),
@@ -187,12 +197,14 @@ http {{
         server {upstream};
         {keep}
     }}
+    {origin}
     server {{
         listen 127.0.0.1:{port} backlog=4096;
         server_name 127.0.0.1;
         root {root};
         index index.php index.html;
         {fallback}
+        {passed}
         location ~ \\.php$ {{
             include /etc/nginx/fastcgi_params;
             fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
@@ -207,6 +219,25 @@ http {{
 """
 
 
+NGINX_ORIGIN = """upstream origin {{
+        server 127.0.0.1:{port};
+        keepalive {kept};
+        keepalive_requests 1000000000;
+    }}"""
+NGINX_PASSED = """location / {{
+            proxy_pass http://origin;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_set_header Host $http_host;
+        }}
+        location = /sockets {{
+            proxy_pass http://127.0.0.1:{sockets};
+            proxy_http_version 1.1;
+            proxy_set_header Upgrade $http_upgrade;
+            proxy_set_header Connection "Upgrade";
+        }}"""
+
+
 class Nginx(Server):
     """nginx in front of PHP-FPM."""
 
@@ -218,12 +249,16 @@ class Nginx(Server):
     pool = None
 
     def start(self):
-        if self.socket == "unix":
+        behind = self.place.behind
+        if behind:
+            upstream = f"unix:{behind.fpm}"
+        elif self.socket == "unix":
             listen = f"{self.directory}/fpm.sock"
             upstream = f"unix:{listen}"
         else:
             listen = upstream = f"127.0.0.1:{free_port()}"
-        start_fpm(self, listen, self.children() if self.keep else self.place.setup.workers, self.backlog, self.pool)
+        if not behind:
+            start_fpm(self, listen, self.children() if self.keep else self.place.setup.workers, self.backlog, self.pool)
         user = machine.plain_user()
         wordpress = self.place.setup.wordpress
         text = NGINX_CONFIGURATION.format(
@@ -231,6 +266,8 @@ class Nginx(Server):
             port=self.port, root=self.place.root, upstream=upstream,
             keep=f"keepalive {max(self.place.setup.bound, 1)};" if self.keep else "",
             kept="fastcgi_keep_conn on;" if self.keep else "",
+            origin=NGINX_ORIGIN.format(port=behind.origin, kept=KEPT) if behind else "",
+            passed=NGINX_PASSED.format(sockets=behind.sockets) if behind else "",
             fallback="location / { try_files $uri $uri/ /index.php?$args; }" if wordpress else "")
         self.run("nginx", ["/usr/sbin/nginx", "-e", self.directory / "error.log", "-c", self.write("nginx.conf", text)])
 

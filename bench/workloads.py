@@ -6,6 +6,7 @@ from dataclasses import dataclass
 SWEEP = (1, 20, 50, 64, 100, 200, 400, 1000)
 FILE_SERVERS = ("howdah", "howdah-again", "nginx-unix", "apache", "lighttpd", "unit", "frankenphp")
 PHP_SERVERS = ("howdah", "howdah-again", "nginx-unix", "nginx-kept", "apache", "lighttpd", "unit", "frankenphp")
+FRONT_SERVERS = ("howdah", "howdah-again", "nginx-unix")
 CROWD_SERVERS = ("howdah", "howdah-again", "nginx-unix", "nginx-unix-511", "nginx-tcp", "apache", "lighttpd", "unit",
                  "frankenphp")
 
@@ -22,11 +23,17 @@ class Setup:
     bound: int
     # Needs MariaDB and an installed WordPress.
     wordpress: bool = False
+    # Requests are passed on: for files to another nginx, for scripts to a PHP-FPM that all share.
+    behind: bool = False
+    # Connections that this PHP-FPM lets wait; its own default if 0.
+    backlog: int = 0
 
 
 MAIN = Setup("main", 8, 64)
 CROWD = Setup("crowd", 4, 0)
 WORDPRESS = Setup("wordpress", 8, 64, wordpress=True)
+BEHIND = Setup("behind", 8, 0, behind=True)
+BACKLOG = Setup("backlog", 4, 0, behind=True, backlog=128)
 
 
 @dataclass(frozen=True)
@@ -99,6 +106,15 @@ def crowd():
                    stretch=3)
 
 
+def behind():
+    """Requests that are passed on, and more of them than a small backlog holds."""
+    yield Workload("proxy-13", "behind", "13 bytes from another nginx, over kept connections", "/small.txt", BEHIND,
+                   servers=FRONT_SERVERS)
+    yield Workload("fastcgi-13", "behind", "13 bytes from PHP-FPM, by FastCGI", "/hello.php", BEHIND, servers=FRONT_SERVERS)
+    yield Workload("backlog", "behind", "1,000 clients at once, PHP-FPM with 4 processes and a backlog of 128", "/wait5.php",
+                   BACKLOG, "h2load", 1000, servers=FRONT_SERVERS, requests=4000, ideal=5.0)
+
+
 def wordpress(addresses):
     """WordPress's front page, and a walk through the site in random order."""
     yield Workload("wordpress-front", "wordpress", "WordPress, front page", "/", WORDPRESS, connections=50)
@@ -108,11 +124,11 @@ def wordpress(addresses):
 
 def all_workloads(addresses=("/",)):
     """Everything, in the order of the report."""
-    return [*files(), *php(), *crowd(), *wordpress(addresses), *sweep()]
+    return [*files(), *php(), *crowd(), *behind(), *wordpress(addresses), *sweep()]
 
 
 # What is not a row of requests, but can be chosen like one.
-OTHERS = ("memory", "pools")
+OTHERS = ("memory", "pools", "websockets")
 
 
 def chosen(patterns, quick, workloads):
