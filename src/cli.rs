@@ -19,6 +19,8 @@ Try it:
   howdah serve                      serve the site in the current directory
   howdah serve /var/www/blog        WordPress, Laravel, Symfony or plain files: it looks
   howdah serve --listen 0.0.0.0:80  on another address
+  howdah serve --domain example.org over https, with a certificate of Let's Encrypt
+  howdah serve --tls                over https, for development
   howdah serve --config site.json   a configuration in NGINX Unit's grammar
   howdah check site.json            say whether a configuration is valid
   howdah status                     what the running server does
@@ -99,7 +101,8 @@ pub struct Serve {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "listen", "workers"])]
     pub config: Option<PathBuf>,
     /// Address to listen on, such as 127.0.0.1:8080, *:80, [::1]:80 or unix:/run/site.sock; may
-    /// be given several times [default: 127.0.0.1:8080]
+    /// be given several times [default: 127.0.0.1:8080; with --tls 127.0.0.1:8443, with --domain
+    /// *:80 and *:443]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<String>,
     /// Number of PHP workers [default: chosen from processors and memory]
@@ -108,9 +111,23 @@ pub struct Serve {
     /// Address of the control API, such as unix:/run/howdah/control.sock
     #[arg(long, value_name = "ADDRESS")]
     pub control: Option<String>,
-    /// Directory where the configuration is kept between runs
-    #[arg(long, value_name = "DIR", alias = "statedir", conflicts_with_all = ["dir", "config"])]
+    /// Directory where certificates are kept between runs, and the configuration, unless it comes
+    /// from DIR or --config [default for certificates: /var/lib/howdah or ~/.local/state/howdah]
+    #[arg(long, value_name = "DIR", alias = "statedir")]
     pub state: Option<PathBuf>,
+    /// Serve over https for development, with a certificate of this machine's own
+    #[arg(long, conflicts_with = "config")]
+    pub tls: bool,
+    /// Serve this name over https with a certificate of Let's Encrypt, whose terms you agree to; may
+    /// be given several times. With --tls, a name for the machine's own certificate
+    #[arg(long, value_name = "NAME", conflicts_with = "config")]
+    pub domain: Vec<String>,
+    /// Where the authority can reach somebody
+    #[arg(long, value_name = "ADDRESS", requires = "domain")]
+    pub email: Option<String>,
+    /// Directory of another authority than Let's Encrypt (ACME)
+    #[arg(long, value_name = "URL", requires = "domain")]
+    pub acme: Option<String>,
     /// File that holds the process id while the server runs
     #[arg(long, value_name = "FILE")]
     pub pid: Option<PathBuf>,

@@ -6,6 +6,8 @@ mod cli;
 mod control;
 mod control_api;
 mod daemon;
+mod https;
+mod local_tls;
 mod php_programs;
 mod serve;
 mod server_status;

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use howdah_config::{Config, detect};
 use howdah_supervisor::{self as supervisor, Ending, Options, ReadAgain};
@@ -10,7 +11,8 @@ use howdah_sys::credentials::{self, Credentials};
 
 use crate::cli::Serve;
 use crate::control::DEFAULT_CONTROL;
-use crate::{check, daemon, php_programs, site_access};
+use crate::local_tls::Local;
+use crate::{check, daemon, https, php_programs, site_access};
 
 /// Users that are tried if root names none: those that distributions serve sites as.
 const DEFAULT_USERS: [&str; 4] = ["www-data", "apache", "http", "nobody"];
@@ -26,18 +28,24 @@ struct Plan {
     origin: String,
     explanation: Vec<String>,
     site: Option<PathBuf>,
+    /// Certificates of this machine's own.
+    local: Option<Local>,
 }
 
 /// Runs the server until it ends.
 pub fn run(mut arguments: Serve) -> Result<(), String> {
     like_unitd(&mut arguments);
     arguments.control.as_deref().map_or(Ok(()), check_control)?;
-    let plan = plan(&arguments)?;
+    let mut plan = plan(&arguments)?;
+    if let Some(local) = &plan.local {
+        local.prepare(SystemTime::now())?;
+        plan.explanation.extend(local.explain());
+    }
     let config = match howdah_config::parse(&plan.document) {
         Ok(config) => Some(config),
         // What was stored came through the control API; if it is not understood any more (after
         // a downgrade), an empty server that says so is better than none.
-        Err(error) if arguments.state.is_some() => {
+        Err(error) if keeps_document(&arguments) => {
             eprintln!("howdah: {}: {error}", plan.origin);
             None
         }
@@ -60,7 +68,9 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
         document: if config.is_some() { plan.document } else { b"{}".to_vec() },
         origin: plan.origin,
         read_again: read_again(&arguments)?,
-        state: absolute(&arguments.state)?,
+        state: absolute(&arguments.state)?.filter(|_| keeps_document(&arguments)),
+        certificates: certificates(&arguments, config.as_ref())?,
+        upkeep: upkeep(plan.local),
         pid: absolute(&arguments.pid)?,
         log: absolute(&arguments.log)?,
         tmp: temporary(&arguments)?,
@@ -87,9 +97,37 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
     }
 }
 
+/// Whether the configuration is the one that is kept, which the control API changes.
+fn keeps_document(arguments: &Serve) -> bool {
+    let is_https = arguments.tls || !arguments.domain.is_empty();
+    let is_given = arguments.dir.is_some() || arguments.config.is_some() || is_https;
+    arguments.state.is_some() && !is_given
+}
+
+/// The directory for certificates, if there is one or there will be something to keep.
+fn certificates(arguments: &Serve, config: Option<&Config>) -> Result<Option<PathBuf>, String> {
+    let listeners = config.map(|config| config.listeners.as_slice()).unwrap_or_default();
+    let mut all = listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    match arguments.state.is_some() || all.any(|tls| !tls.acme.is_empty()) {
+        true => https::state(arguments.state.as_deref(), credentials::is_root()).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// Makes a certificate of this machine's own anew in time.
+fn upkeep(local: Option<Local>) -> Option<Box<dyn FnMut()>> {
+    let local = local?;
+    Some(Box::new(move || {
+        if let Err(problem) = local.prepare(SystemTime::now()) {
+            eprintln!("howdah: {problem}");
+        }
+    }))
+}
+
 /// Options alone mean what they mean to unitd: its defaults, and the background.
 fn like_unitd(arguments: &mut Serve) {
-    let has_site = arguments.dir.is_some() || arguments.config.is_some();
+    let is_https = arguments.tls || !arguments.domain.is_empty();
+    let has_site = arguments.dir.is_some() || arguments.config.is_some() || is_https;
     if !arguments.like_unitd || has_site || !arguments.listen.is_empty() {
         return;
     }
@@ -121,23 +159,35 @@ fn check_control(address: &str) -> Result<(), String> {
 fn plan(arguments: &Serve) -> Result<Plan, String> {
     if let Some(path) = &arguments.config {
         let origin = path.display().to_string();
-        return Ok(Plan { document: check::read(path)?, origin, explanation: vec![], site: None });
+        let (document, explanation) = (check::read(path)?, Vec::new());
+        return Ok(Plan { document, origin, explanation, site: None, local: None });
     }
-    if arguments.dir.is_none() && (arguments.state.is_some() || arguments.control.is_some()) {
+    let is_https = arguments.tls || !arguments.domain.is_empty();
+    let is_told = arguments.state.is_some() || arguments.control.is_some();
+    if arguments.dir.is_none() && is_told && !is_https {
         return stored(arguments.state.as_deref());
     }
     let directory = arguments.dir.clone().unwrap_or_else(|| PathBuf::from("."));
     let site = detect::detect(&directory).map_err(|error| error.to_string())?;
     let listen = match arguments.listen.as_slice() {
-        [] => vec!["127.0.0.1:8080".to_owned()],
+        [] => https::addresses(arguments),
         listen => listen.to_vec(),
     };
-    let document = site.document(&listen, arguments.workers);
+    let mut document = site.document(&listen, arguments.workers);
+    let local = match arguments.tls {
+        true => {
+            let state = https::state(arguments.state.as_deref(), credentials::is_root())?;
+            Some(Local::new(&state, &arguments.domain))
+        }
+        false => None,
+    };
+    https::secure(&mut document, arguments, local.as_ref());
     Ok(Plan {
         document: document.to_string().into_bytes(),
         origin: directory.display().to_string(),
         explanation: site.explain(),
         site: Some(directory),
+        local,
     })
 }
 
@@ -151,8 +201,9 @@ fn read_again(arguments: &Serve) -> Result<Option<ReadAgain>, String> {
     let absolute = |path: &Option<PathBuf>| {
         path.as_ref().map(std::path::absolute).transpose().map_err(|error| error.to_string())
     };
+    let is_https = arguments.tls || !arguments.domain.is_empty();
     let dir = match (&arguments.config, &arguments.state, &arguments.dir) {
-        (None, None, None) => Some(PathBuf::from(".")),
+        (None, state, None) if state.is_none() || is_https => Some(PathBuf::from(".")),
         (_, _, dir) => dir.clone(),
     };
     let arguments = Serve {
@@ -161,9 +212,17 @@ fn read_again(arguments: &Serve) -> Result<Option<ReadAgain>, String> {
         state: absolute(&arguments.state)?,
         listen: arguments.listen.clone(),
         workers: arguments.workers,
+        tls: arguments.tls,
+        domain: arguments.domain.clone(),
+        email: arguments.email.clone(),
+        acme: arguments.acme.clone(),
         ..Serve::default()
     };
-    Ok(Some(Box::new(move || plan(&arguments).map(|plan| plan.document))))
+    Ok(Some(Box::new(move || {
+        let plan = plan(&arguments)?;
+        plan.local.as_ref().map_or(Ok(()), |local| local.prepare(SystemTime::now()))?;
+        Ok(plan.document)
+    })))
 }
 
 fn stored(state: Option<&Path>) -> Result<Plan, String> {
@@ -178,6 +237,7 @@ fn stored(state: Option<&Path>) -> Result<Plan, String> {
         origin: "the stored configuration".to_owned(),
         explanation: Vec::new(),
         site: None,
+        local: None,
     })
 }
 

@@ -40,12 +40,7 @@ impl Authority {
 
     /// A client that trusts it and offers these protocols.
     pub fn client(&self, own: Option<&(String, String)>, protocols: &[&str]) -> Arc<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.0.der().clone()).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider);
-        let builder = builder.with_safe_default_protocol_versions().unwrap();
-        let builder = builder.with_root_certificates(roots);
+        let builder = builder(self.0.der().clone());
         let mut config = match own {
             None => builder.with_no_client_auth(),
             Some((chain, key)) => {
@@ -57,6 +52,22 @@ impl Authority {
         config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         Arc::new(config)
     }
+}
+
+/// A client that trusts an authority with this certificate, PEM.
+pub fn trusting(authority: &str) -> Arc<ClientConfig> {
+    let authority = CertificateDer::from_pem_slice(authority.as_bytes()).unwrap();
+    Arc::new(builder(authority).with_no_client_auth())
+}
+
+fn builder(
+    authority: CertificateDer<'static>,
+) -> rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert> {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider);
+    builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots)
 }
 
 impl Default for Authority {
@@ -93,6 +104,17 @@ pub fn send(
 
 /// The protocol that is agreed on (ALPN).
 pub fn protocol(address: SocketAddr, client: &Arc<ClientConfig>, name: &str) -> Option<String> {
+    let connection = shaken(address, client, name);
+    connection.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned())
+}
+
+/// The certificate that a name gets.
+pub fn certificate(address: SocketAddr, client: &Arc<ClientConfig>, name: &str) -> Vec<u8> {
+    let connection = shaken(address, client, name);
+    connection.peer_certificates().unwrap()[0].to_vec()
+}
+
+fn shaken(address: SocketAddr, client: &Arc<ClientConfig>, name: &str) -> ClientConnection {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let name = ServerName::try_from(name.to_owned()).unwrap();
@@ -100,7 +122,7 @@ pub fn protocol(address: SocketAddr, client: &Arc<ClientConfig>, name: &str) -> 
     while connection.is_handshaking() {
         connection.complete_io(&mut stream).unwrap();
     }
-    connection.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned())
+    connection
 }
 
 /// Asks for a target of a host.

@@ -20,6 +20,10 @@ pub struct Options {
     pub read_again: Option<ReadAgain>,
     /// Directory where the configuration is kept; `None`: changes are lost at the end.
     pub state: Option<PathBuf>,
+    /// Directory where certificates are kept; `None`: they are lost at the end.
+    pub certificates: Option<PathBuf>,
+    /// Called from time to time.
+    pub upkeep: Option<Box<dyn FnMut()>>,
     /// File that holds the process id while the server runs.
     pub pid: Option<PathBuf>,
     /// Log file; `None`: standard error.
@@ -73,6 +77,8 @@ mod tests {
             origin: String::new(),
             read_again: None,
             state: None,
+            certificates: None,
+            upkeep: None,
             pid: None,
             log: None,
             tmp: PathBuf::new(),

@@ -38,6 +38,9 @@ const DISMISSAL: Duration = Duration::from_millis(500);
 /// Longest configuration that is stored, in bytes. The control API accepts no more than a part of it.
 const MAX_DOCUMENT: u64 = 256 << 20;
 
+/// How often things are kept up that change with the calendar.
+const UPKEEP: Duration = Duration::from_secs(3600);
+
 /// How long a fast end may take.
 const FAST_END: Duration = Duration::from_secs(2);
 
@@ -68,7 +71,7 @@ pub fn run(mut options: Options) -> Result<Ending, String> {
             .map_err(|error| format!("cannot write the PID file {}: {error}", path.display()))?;
     }
     let document = std::mem::take(&mut options.document);
-    let certificates = Certificates::load(options.state.as_deref(), &log);
+    let certificates = Certificates::load(options.certificates.as_deref(), &log);
     let mut tree = Tree {
         options,
         log,
@@ -80,6 +83,7 @@ pub fn run(mut options: Options) -> Result<Ending, String> {
         router_start: Some(Instant::now()),
         applications: HashMap::new(),
         programs: Programs::default(),
+        next_upkeep: Instant::now() + UPKEEP,
         control_groups: ControlGroups::default(),
         served: false,
         ending: None,
@@ -109,6 +113,7 @@ struct Tree {
     router_start: Option<Instant>,
     applications: HashMap<Id, Application>,
     programs: Programs,
+    next_upkeep: Instant,
     control_groups: ControlGroups,
     /// The router has served once: from then on nothing but a request ends the server.
     served: bool,
@@ -148,6 +153,7 @@ impl Tree {
             self.start_router_if_due(now);
             self.stop_applications_if_due(now);
             self.programs.end_if_due(now);
+            self.keep_up_if_due(now);
             if self.is_over(now) {
                 return self.finish();
             }
@@ -177,6 +183,7 @@ impl Tree {
             .filter_map(|application| application.deadline)
             .chain(self.router_start)
             .chain(self.programs.due())
+            .chain(self.options.upkeep.is_some().then_some(self.next_upkeep))
             .chain(self.ending.as_ref().and_then(|end| end.deadline))
             .min();
         let timeout = due.map(|due| {
@@ -188,6 +195,13 @@ impl Tree {
         let _ = poll(&mut polled, timeout.as_ref());
         let ready = polled.iter().map(|fd| !fd.revents().is_empty());
         sources.iter().zip(ready).filter(|(_, ready)| *ready).map(|((s, _), _)| *s).collect()
+    }
+
+    fn keep_up_if_due(&mut self, now: Instant) {
+        if let Some(upkeep) = self.options.upkeep.as_mut().filter(|_| self.next_upkeep <= now) {
+            upkeep();
+            self.next_upkeep = now + UPKEEP;
+        }
     }
 
     // -- signals --
