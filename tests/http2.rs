@@ -388,3 +388,50 @@ fn a_listener_may_speak_http_2_alone() {
     let answer = other.everything();
     assert!(!String::from_utf8_lossy(&answer).contains("a file"), "{answer:?}");
 }
+
+#[test]
+fn what_is_more_urgent_is_sent_first() {
+    let server = site(json!({}));
+    // Windows of which neither end is in sight.
+    let mut client = Http2::connect(server.address, &[(4, 1 << 30)]);
+    client.send(frame(kind::WINDOW_UPDATE, 0, 0, &(1u32 << 30).to_be_bytes()));
+    for pair in 0..5 {
+        let (late, early) = (4 * pair + 1, 4 * pair + 3);
+        let ask = |stream, priority| {
+            let head = request("GET", "/large.bin", &[("priority", priority)]);
+            frame(kind::HEADERS, END_STREAM | END_HEADERS, stream, &head)
+        };
+        client.send([ask(late, "u=6"), ask(early, "u=1, i")].concat());
+        let (mut of_late, mut is_early_whole) = (0, false);
+        while of_late < 3 << 20 {
+            let frame = client.frame().expect("both are answered");
+            if frame.kind != kind::DATA {
+                continue;
+            }
+            if frame.stream == late {
+                of_late += frame.payload.len();
+            }
+            if frame.stream == early && frame.flags & END_STREAM != 0 {
+                is_early_whole = true;
+                // What was on its way when the second request came.
+                assert!(of_late < 1 << 20, "{of_late} bytes of the other one have come before");
+            }
+        }
+        assert!(is_early_whole, "the less urgent one was sent first");
+    }
+}
+
+#[test]
+fn an_urgent_stream_whose_window_is_shut_holds_up_nobody() {
+    let server = site(json!({}));
+    // SETTINGS_INITIAL_WINDOW_SIZE: a little
+    let mut client = Http2::connect(server.address, &[(4, 1000)]);
+    let head = request("GET", "/large.bin", &[("priority", "u=0")]);
+    client.send(frame(kind::HEADERS, END_STREAM | END_HEADERS, 1, &head));
+    for stream in [3, 5] {
+        let head = request("GET", "/a.txt", &[("priority", "u=7")]);
+        client.send(frame(kind::HEADERS, END_STREAM | END_HEADERS, stream, &head));
+        let answer = client.answer(stream);
+        assert!(answer.is_ok() && answer.body == b"a file", "{answer:?}");
+    }
+}

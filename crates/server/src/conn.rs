@@ -11,6 +11,7 @@ use std::time::{Instant, SystemTime};
 use bytes::Bytes;
 use howdah_config::{PlainHttp2, ResponseHeader};
 use howdah_sys::log::Level;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_local;
 
 use crate::body::Body;
@@ -35,6 +36,9 @@ use crate::snapshot::{ErrorPage, PageSource, Snapshot};
 use crate::stream::Stream;
 use crate::tls::{self, Shaken, TlsListener};
 use crate::variables::{Answer, Source};
+
+/// Bytes that are read and dropped of a client that speaks another protocol.
+const MOST_UNREAD: u64 = 64 * 1024;
 
 /// Serves a connection to its end, as a task of this thread; then it is counted as closed.
 pub fn serve(shard: &Rc<Shard>, accepted: Accepted, drain: Draining) {
@@ -63,6 +67,27 @@ pub fn serve(shard: &Rc<Shard>, accepted: Accepted, drain: Draining) {
 
 /// Serves the protocol that the client begins with.
 async fn either(site: Site, mut stream: Stream, info: Arc<ConnectionInfo>, drain: Draining) {
+    if begins_with_http2(&site, &mut stream, &drain).await {
+        http2::serve(Box::new(stream), info, || site.another(), drain).await;
+    } else {
+        http1::serve(stream, info, &site, drain).await;
+    }
+}
+
+/// Serves HTTP/2, and ends connections that begin otherwise.
+async fn only_http2(site: Site, mut stream: Stream, info: Arc<ConnectionInfo>, drain: Draining) {
+    if begins_with_http2(&site, &mut stream, &drain).await {
+        http2::serve(Box::new(stream), info, || site.another(), drain).await;
+        return;
+    }
+    // To close it with something unread would be a reset.
+    let _ = stream.shutdown().await;
+    let (mut rest, mut nowhere) = (stream.take(MOST_UNREAD), tokio::io::sink());
+    let rest = tokio::io::copy(&mut rest, &mut nowhere);
+    let _ = tokio::time::timeout(site.limits().header_timeout, rest).await;
+}
+
+async fn begins_with_http2(site: &Site, stream: &mut Stream, drain: &Draining) -> bool {
     let patience = tokio::time::sleep(site.limits().header_timeout);
     let drained = poll_fn(|cx| if drain.poll(cx) { Poll::Ready(()) } else { Poll::Pending });
     let give_up = async {
@@ -71,15 +96,7 @@ async fn either(site: Site, mut stream: Stream, info: Arc<ConnectionInfo>, drain
             () = drained => {}
         }
     };
-    if stream.begins_with(http2::PREFACE, give_up).await {
-        http2::serve(Box::new(stream), info, || site.another(), drain).await;
-    } else {
-        http1::serve(stream, info, &site, drain).await;
-    }
-}
-
-async fn only_http2(site: Site, stream: Stream, info: Arc<ConnectionInfo>, drain: Draining) {
-    http2::serve(Box::new(stream), info, || site.another(), drain).await;
+    stream.begins_with(http2::PREFACE, give_up).await
 }
 
 /// Shakes hands, and serves what comes of it.

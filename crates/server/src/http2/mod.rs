@@ -10,6 +10,7 @@
 //!    others: what it has started is counted until it has ended.
 //! 3. A response is sent piece by piece as the client's windows have room (`send`), so that a
 //!    stalled stream holds one piece, and that not longer than `send_timeout`.
+//!    Of several streams the most urgent sends first (`turns`).
 //! 4. A request for a WebSocket is answered as one of HTTP/1, and its stream is a tunnel from then
 //!    on (`websocket`, `tunnel`).
 //! 5. A client that gives up far more streams than it lets end is told to calm down and left.
@@ -34,11 +35,13 @@ mod link;
 mod send;
 mod stream;
 mod tunnel;
+mod turns;
 mod websocket;
 
 use self::io::Watched;
 pub use self::io::{Io, PREFACE};
 use self::stream::Ended;
+use self::turns::Turns;
 use crate::exchange::Handler;
 use crate::http1::Draining;
 use crate::http1::timer::Timer;
@@ -72,6 +75,7 @@ pub async fn serve<H: Handler + 'static>(
     let blocked = Rc::new(Cell::new(None));
     let handshake = builder(&limits).handshake(Watched::new(io, Rc::clone(&blocked)));
     let Ok(Ok(connection)) = timeout(limits.header_timeout, handshake).await else { return };
+    let turns = Turns::new(Rc::clone(&blocked));
     let mut driver = Driver {
         connection,
         tasks: JoinSet::new(),
@@ -83,8 +87,13 @@ pub async fn serve<H: Handler + 'static>(
         ending: false,
     };
     while let Some((request, respond)) = driver.next(&limits, &drain).await {
-        let answer = stream::answer(handler(), Arc::clone(&info), request, respond, drain.signal());
-        driver.tasks.spawn_local(answer);
+        let connection = stream::Connection {
+            handler: handler(),
+            info: Arc::clone(&info),
+            turns: Rc::clone(&turns),
+            drain: drain.signal(),
+        };
+        driver.tasks.spawn_local(stream::answer(connection, request, respond));
         driver.idle = limits.idle_timeout;
     }
     // Handlers go on to their end, and learn that the client has left.

@@ -13,6 +13,7 @@ use http::{Response as Head, StatusCode};
 use tokio::task::coop::consume_budget;
 
 use super::SEND_BUFFER;
+use super::turns::Turn;
 use crate::body::{Body, BodyStream, Piece};
 use crate::http1::date;
 use crate::http1::file;
@@ -21,25 +22,25 @@ use crate::http1::timer::{Pace, Timer, Wait};
 use crate::limits::Limits;
 use crate::message::{Added, FieldBlock, Response};
 
-/// Sends a response. The number of bytes of the body, and whether it is whole.
+/// Sends a response, its body when it has its `turn`; without one it has none. The number of bytes
+/// of the body, and whether it is whole.
 pub(super) async fn send(
     mut respond: SendResponse<Bytes>,
     response: &mut Response,
     added: &Added<'_>,
-    sends_body: bool,
+    turn: Option<Turn>,
     limits: &Rc<Limits>,
 ) -> (u64, Result<(), Cut>) {
     let head = head(response, added);
-    let stream = match respond.send_response(head, !sends_body) {
+    let stream = match respond.send_response(head, turn.is_none()) {
         Ok(stream) => stream,
         Err(_) => return (0, Err(Cut::Client)),
     };
-    if !sends_body {
-        return (0, Ok(()));
-    }
+    let Some(turn) = turn else { return (0, Ok(())) };
     let limits = Rc::clone(limits);
     let (timer, pace, wait) = Default::default();
-    let mut sender = Sender { stream, limits, timer, pace, wait, left: added.length, sent: 0 };
+    let mut sender =
+        Sender { stream, turn, limits, timer, pace, wait, left: added.length, sent: 0 };
     let result = sender.body(&mut response.body).await;
     if result.is_err() {
         // The client must not take a part for the whole.
@@ -92,6 +93,7 @@ fn put(headers: &mut HeaderMap, name: &[u8], value: &[u8]) {
 
 struct Sender {
     stream: SendStream<Bytes>,
+    turn: Turn,
     limits: Rc<Limits>,
     timer: Timer,
     pace: Pace,
@@ -107,6 +109,7 @@ impl Sender {
             Body::Empty => {}
             Body::Bytes(bytes) => self.bytes(std::mem::take(bytes)).await?,
             Body::Pieces(pieces) => {
+                self.turn.begin();
                 for piece in std::mem::take(pieces) {
                     match piece {
                         Piece::Bytes(bytes) => self.bytes(bytes).await?,
@@ -117,6 +120,7 @@ impl Sender {
                                 let want = end.saturating_sub(offset).min(SEND_BUFFER as u64);
                                 let room = poll_fn(|cx| self.poll_room(want as usize, cx)).await?;
                                 let most = room.min(want as usize);
+                                self.turn.stuck(true); // should the disk be slow
                                 let bytes = file::read(&file, offset, most).await?;
                                 offset += bytes.len() as u64;
                                 self.bytes(bytes).await?;
@@ -130,6 +134,7 @@ impl Sender {
                     && let Some(bytes) = poll_fn(|cx| self.poll_stream(&mut **stream, cx)).await?
                 {
                     self.bytes(bytes).await?;
+                    self.turn.pause();
                 }
             }
         }
@@ -146,6 +151,7 @@ impl Sender {
             // More than was announced is no part of the response.
             bytes.truncate(usize::try_from(left).unwrap_or(usize::MAX));
         }
+        self.turn.begin();
         while !bytes.is_empty() {
             let want = bytes.len().min(SEND_BUFFER);
             let room = poll_fn(|cx| self.poll_room(want, cx)).await?;
@@ -164,10 +170,14 @@ impl Sender {
 
     /// Waits for room in the client's windows and in the buffer, within the limits for sending.
     fn poll_room(&mut self, want: usize, cx: &mut Context<'_>) -> Poll<Result<usize, Cut>> {
+        if self.turn.poll(cx).is_pending() {
+            return self.stream.poll_reset(cx).map(|_| Err(Cut::Client));
+        }
         self.stream.reserve_capacity(want);
         loop {
             let room = self.stream.capacity();
             if room > 0 {
+                self.turn.stuck(false);
                 return Poll::Ready(Ok(room));
             }
             match self.stream.poll_capacity(cx) {
@@ -176,6 +186,7 @@ impl Sender {
                 Poll::Pending => break,
             }
         }
+        self.turn.stuck(true);
         let (pace, limits) = (self.pace, &self.limits);
         let patience = || pace.patience(limits.send_timeout, limits.min_rate, limits.grace);
         let deadline = self.wait.deadline(patience);

@@ -17,6 +17,7 @@ use super::head;
 use super::link::Link;
 use super::send;
 use super::tunnel::Channel;
+use super::turns::{Priority, Turn, Turns};
 use super::websocket::Handshake;
 use crate::body::Body;
 use crate::exchange::{Exchange, Finished, Handler, Outcome};
@@ -38,14 +39,21 @@ pub(super) enum Ended {
     GivenUp,
 }
 
+/// What a stream has of its connection.
+pub(super) struct Connection<H> {
+    pub handler: H,
+    pub info: Arc<ConnectionInfo>,
+    pub turns: Rc<Turns>,
+    pub drain: Drain,
+}
+
 /// Answers the request of a stream.
 pub(super) async fn answer<H: Handler>(
-    handler: H,
-    info: Arc<ConnectionInfo>,
+    connection: Connection<H>,
     received: Received<RecvStream>,
     respond: SendResponse<Bytes>,
-    drain: Drain,
 ) -> Ended {
+    let Connection { handler, info, turns, drain } = connection;
     let begun = Instant::now();
     let limits = handler.limits();
     let (parts, body) = received.into_parts();
@@ -55,6 +63,8 @@ pub(super) async fn answer<H: Handler>(
     if protocol.is_some_and(|protocol| protocol != "websocket") {
         read = Err(Refusal::Protocol);
     }
+    let priority = parts.headers.get_all("priority").iter().map(|value| value.as_bytes());
+    let priority = Priority::read(priority);
     drop(parts);
     let length = |head: &Head| match head.body {
         _ if websocket.is_some() || body.is_end_stream() => Ok(Some(0)),
@@ -65,7 +75,8 @@ pub(super) async fn answer<H: Handler>(
         _ => Err(Refusal::LengthRequired),
     };
     let read = read.and_then(|head| length(&head).map(|length| (head, length)));
-    let answer = Answer { handler, info, begun, limits, head_len: text.len() as u64 };
+    let head_len = text.len() as u64;
+    let answer = Answer { handler, info, begun, limits, turns, priority, head_len };
     match (read, websocket) {
         (Ok((head, _)), Some(handshake)) => {
             answer.websocket(head, &handshake, body, respond, drain).await
@@ -80,6 +91,8 @@ struct Answer<H> {
     info: Arc<ConnectionInfo>,
     begun: Instant,
     limits: Rc<Limits>,
+    turns: Rc<Turns>,
+    priority: Priority,
     head_len: u64,
 }
 
@@ -197,7 +210,9 @@ impl<H: Handler> Answer<H> {
         let added = self.added(&response, length);
         let (status, fields) = (response.status, response.fields.clone());
         let sends_body = !bodiless && !head_only && length != Some(0);
-        let sending = send::send(respond, &mut response, &added, sends_body, &self.limits);
+        let turn = Turn::new(&self.turns, respond.stream_id().into(), self.priority);
+        let body = sends_body.then_some(turn);
+        let sending = send::send(respond, &mut response, &added, body, &self.limits);
         let (body_sent, result) = sending.await;
         let outcome = match result {
             Ok(()) => Outcome::Complete,

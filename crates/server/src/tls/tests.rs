@@ -499,3 +499,23 @@ async fn certificates_on_demand_are_for_their_names_and_have_a_limit() {
     assert!(listener.add(authority.issue(&["d.example"]).as_bytes()).is_err());
     assert_eq!(shown(&listener, &client, "a.example").await, "a.example");
 }
+
+#[tokio::test]
+async fn hardening_46_nothing_is_read_before_the_handshake_is_over() {
+    let authority = Authority::new();
+    let server = authority.issue(&["a.example"]);
+    let session = json!({"tickets": true});
+    let tls = json!({"certificate": "a", "session": session});
+    let listener = listener(tls, &[("a", &server)]);
+    assert_eq!(listener.config(None).max_early_data_size, 0, "0-RTT could be sent twice");
+    let mut eager = ClientConfig::clone(&client(&authority, None));
+    eager.enable_early_data = true;
+    let eager = Arc::new(eager);
+    for reused in [false, true] {
+        let seen = shake(&listener, &eager, "a.example").await.unwrap();
+        assert_eq!(seen.0.reused, reused);
+    }
+    let name = "a.example".try_into().unwrap();
+    let mut again = rustls::ClientConnection::new(Arc::clone(&eager), name).unwrap();
+    assert!(again.early_data().is_none(), "the session that was kept allows none");
+}
