@@ -197,3 +197,17 @@ fn what_the_first_request_of_a_new_worker_writes_is_its_own_too() {
     }
     assert_eq!(found.len(), 100);
 }
+
+#[test]
+fn what_an_application_has_a_file_for_goes_there() {
+    let script = "file_put_contents('php://stderr', \"to the file\\n\");
+        exec('echo to the file too >&2');
+        file_put_contents('php://stdout', \"to the log\\n\");";
+    let site = Site::script("a.php", script);
+    let file = site.data().join("stderr");
+    let server = site.with(json!({"applications": {"site": {"stderr": file}}})).serve();
+    assert_eq!(server.get("/a.php").status, 200);
+    let log = server.wait_for_log("to the log");
+    assert!(log.contains("GET /a.php (") && !log.contains("to the file"), "{log}");
+    assert_eq!(server.data("stderr"), "to the file\nto the file too\n");
+}
