@@ -340,8 +340,7 @@ pub fn hostile(input: &[u8]) {
             }
             13 => {
                 let sequence = region.going_to_sleep(me);
-                let _ = sequence;
-                region.awake(me);
+                let _ = (sequence, region.awake(me));
             }
             14 => {
                 reader = Reader::default();

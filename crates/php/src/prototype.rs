@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use howdah_sys::packet::{self, Received};
 use howdah_sys::process::{self, Forked};
 use howdah_sys::shm::Mapping;
-use howdah_sys::{family, handlers, peek, signals, title};
+use howdah_sys::{family, futex, handlers, peek, signals, title};
 use howdah_wire::messages::{ApplicationSpec, Exit, FromPrototype, MAX_MESSAGE, ToPrototype};
 use howdah_wire::queue::Owner;
 use howdah_wire::region::Region;
@@ -316,7 +316,9 @@ impl Prototype {
                 continue;
             };
             let (worker, _) = self.workers.swap_remove(index);
-            self.region.ended(worker);
+            if self.region.ended(worker) {
+                futex::wake(self.region.wake_word(), 1);
+            }
             uploads::remove(&self.upload_directory, pid);
             let status = match exit {
                 process::Exit::Status(status) => Exit::Status(status),

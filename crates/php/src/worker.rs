@@ -113,7 +113,9 @@ impl Worker<'_> {
             futex::wait(self.region.wake_word(), sequence, Some(LIVENESS));
             work = self.region.take(self.owner);
         }
-        self.region.awake(self.owner);
+        if self.region.awake(self.owner) {
+            futex::wake(self.region.wake_word(), 1);
+        }
         (work != Work::Idle || !peer_closed(&self.socket)).then_some(work)
     }
 

@@ -6,6 +6,11 @@
 //! ring position, so that a request is taken exactly once, a worker's death leaves no doubt about
 //! which request it had, and a stale look at an old ring position cannot succeed.
 //!
+//! Sleeping workers are called one at a time: whoever publishes a request calls one unless one is
+//! on its way already, and who has come calls the next if there is more to do. So as many wake as
+//! find work, also where the processors are too busy to let them run at once, and while the queue
+//! holds something and workers sleep, one of them is on its way.
+//!
 //! Functions return whether somebody must be woken; the caller makes the system call.
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -243,8 +248,10 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
     }
 
     /// A worker has ended, perhaps while it slept. Called before another process gets its number.
-    pub fn ended(&self, worker: Owner) {
-        self.awake(worker);
+    /// Returns whether another one must be woken in its place, as [`Region::awake`] does.
+    #[must_use = "another worker may have to be woken"]
+    pub fn ended(&self, worker: Owner) -> bool {
+        self.awake(worker)
     }
 
     /// Asks all workers to leave when nothing is queued any more.
@@ -259,7 +266,14 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
     }
 
     fn call_worker(&self) -> bool {
-        if self.sleepers().iter().all(|sleepers| sleepers.load(SeqCst) == 0) {
+        let none_sleeps = || self.sleepers().iter().all(|sleepers| sleepers.load(SeqCst) == 0);
+        if none_sleeps() || self.calling().swap(1, SeqCst) != 0 {
+            return false;
+        }
+        if none_sleeps() {
+            // The one that slept a moment ago has ended its sleep, and perhaps the call before
+            // this one; nobody would end this one.
+            self.calling().store(0, SeqCst);
             return false;
         }
         self.wake_word().fetch_add(1, SeqCst);
@@ -323,8 +337,8 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
     }
 
     /// Worker side: announces that this worker is going to wait on [`Region::wake_word`] for a
-    /// value other than the one returned. Look for work once more before waiting, and call
-    /// [`Region::awake`] afterwards.
+    /// value other than the one returned. Look for work once more before waiting, and once more
+    /// after it; then call [`Region::awake`].
     pub fn going_to_sleep(&self, me: Owner) -> u32 {
         let sequence = self.wake_word().load(SeqCst) as u32;
         if let Some((sleepers, bit)) = self.sleeper(me) {
@@ -333,11 +347,17 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         sequence
     }
 
-    /// Worker side: ends what [`Region::going_to_sleep`] announced.
-    pub fn awake(&self, me: Owner) {
+    /// Worker side: ends what [`Region::going_to_sleep`] announced. Returns whether another one
+    /// must be woken through [`Region::wake_word`], because there is more to do.
+    #[must_use = "another worker may have to be woken"]
+    pub fn awake(&self, me: Owner) -> bool {
         if let Some((sleepers, bit)) = self.sleeper(me) {
             sleepers.fetch_and(!bit, SeqCst);
         }
+        // In this order: what is published before is seen here, and what is published afterwards
+        // calls somebody itself.
+        self.calling().store(0, SeqCst);
+        self.tail().load(SeqCst) != self.head().load(SeqCst) && self.call_worker()
     }
 
     fn sleeper(&self, worker: Owner) -> Option<(&AtomicU64, u64)> {
@@ -484,10 +504,36 @@ mod tests {
         assert!(!is_called(), "nobody sleeps");
         region.going_to_sleep(ME);
         region.going_to_sleep(last);
-        region.ended(ME);
-        assert!(is_called(), "the other one still sleeps");
-        region.ended(last);
+        assert!(region.ended(ME), "the other one sleeps, and a request waits");
+        assert!(!region.ended(last));
         assert!(!is_called());
+    }
+
+    #[test]
+    fn sleeping_workers_are_called_one_after_the_other() {
+        let region = region(100);
+        let mut producer = Producer::new(&region);
+        let mut is_called = || {
+            let slot = producer.take_slot().unwrap();
+            assert!(region.stage(slot, 0, b"request"));
+            producer.publish(&region, slot).unwrap().1
+        };
+        let workers = [0, 70, 99].map(|index| Owner { index, incarnation: 1 });
+        for worker in workers {
+            region.going_to_sleep(worker);
+        }
+        assert!(is_called());
+        assert!(!is_called() && !is_called(), "one is on its way");
+        let come = |worker| {
+            assert!(matches!(region.take(worker), Work::Request { .. }));
+            region.awake(worker)
+        };
+        assert!(come(workers[0]), "two requests wait");
+        assert!(come(workers[1]), "one waits");
+        assert!(!come(workers[2]), "none waits");
+        assert!(!is_called(), "none sleeps");
+        region.going_to_sleep(workers[1]);
+        assert!(!region.awake(workers[1]), "a request waits, but nobody sleeps");
     }
 
     #[test]

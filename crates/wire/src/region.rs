@@ -5,7 +5,7 @@
 //! sides get from the supervisor's messages and never from the region itself.
 //!
 //! ```text
-//! head line      producer's tail │ consumers' head │ wake sequence │ retire, closing, shed
+//! head line      producer's tail │ consumers' head │ wake sequence, calling │ retire, closing, shed
 //! sleepers       one bit per worker: whether it sleeps
 //! entries        ring of slot numbers, twice as many as there are slots
 //! threads        per router thread: sleeping flag, then one dirty bit per slot
@@ -90,6 +90,7 @@ struct Layout {
 const TAIL: usize = 0;
 const HEAD: usize = LINE;
 const WAKE: usize = 2 * LINE;
+const CALLING: usize = 2 * LINE + 1;
 const RETIRE: usize = 3 * LINE;
 const CLOSING: usize = 3 * LINE + 1;
 const SHED: usize = 3 * LINE + 2;
@@ -182,6 +183,11 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
     /// Counts up when idle workers are woken; they wait on its low half.
     pub fn wake_word(&self) -> &AtomicU64 {
         self.word(WAKE)
+    }
+
+    /// Not 0 from the moment a sleeping worker is called until one has come.
+    pub(crate) fn calling(&self) -> &AtomicU64 {
+        self.word(CALLING)
     }
 
     /// One bit for each worker, set while it sleeps. There are at least twice as many as workers.

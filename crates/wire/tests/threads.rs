@@ -41,7 +41,9 @@ fn next_request(region: &Region<Mapping>, me: Owner) -> Option<(u32, u32)> {
                 let in_time = work == Work::Idle || asleep.elapsed() < LOST;
                 assert!(in_time, "work came and nobody said so");
             }
-            region.awake(me);
+            if region.awake(me) {
+                futex::wake(region.wake_word(), 1);
+            }
         }
         match work {
             Work::Request { slot, ticket, thread: 0 } => return Some((slot, ticket)),

@@ -5,6 +5,7 @@
 //! word about that is a hint that a worker could have changed, the key is not.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
@@ -79,6 +80,36 @@ struct Inner {
     last_request: Option<Instant>,
     served: u64,
     counts: Counts,
+    /// A worker of this instance must be woken.
+    wake: Option<Arc<Instance>>,
+}
+
+/// The inner queue for as long as this thread has it. Whoever is to be woken is woken afterwards:
+/// nobody waits for that system call.
+struct Locked<'a>(Option<MutexGuard<'a, Inner>>);
+
+impl Deref for Locked<'_> {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        self.0.as_ref().expect("held until it is dropped")
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Inner {
+        self.0.as_mut().expect("held until it is dropped")
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let wake = self.wake.take();
+        self.0 = None;
+        if let Some(instance) = wake {
+            futex::wake(instance.region.wake_word(), 1);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -106,8 +137,8 @@ impl Queue {
         Queue { limit, asked, most, inner: Mutex::new(inner) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(|e| e.into_inner())
+    fn lock(&self) -> Locked<'_> {
+        Locked(Some(self.inner.lock().unwrap_or_else(|e| e.into_inner())))
     }
 
     /// Queues an encoded request behind all others. Returns how many there are then, and how many
@@ -411,7 +442,6 @@ impl Inner {
         let Some(serving) = &mut self.serving else { return };
         let instance = Arc::clone(&serving.instance);
         let region = &instance.region;
-        let mut wake = 0;
         while serving.has_room()
             && let Some(next) = self.waiting.front()
         {
@@ -420,7 +450,8 @@ impl Inner {
             debug_assert!(staged, "requests are built to fit");
             serving.instance.keys[slot as usize].store(next.key.0, Release);
             match serving.producer.publish(region, slot) {
-                Ok((_, sleeping)) => wake += u32::from(sleeping),
+                Ok((_, true)) => self.wake = Some(Arc::clone(&instance)),
+                Ok((_, false)) => {}
                 Err(_) => {
                     serving.instance.keys[slot as usize].store(0, Release);
                     serving.producer.release(region, slot);
@@ -431,9 +462,6 @@ impl Inner {
             self.peak = self.peak.max(serving.in_slots);
             let taken = self.waiting.pop_front();
             serving.abouts[slot as usize] = taken.map(|waiting| waiting.about);
-        }
-        if wake > 0 {
-            futex::wake(region.wake_word(), wake);
         }
     }
 
