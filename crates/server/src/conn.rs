@@ -49,19 +49,14 @@ pub fn serve(shard: &Rc<Shard>, accepted: Accepted, drain: Draining) {
     };
     let site = Site::new(shard, &listener, true);
     // A task each, so that a plain connection need not have the size of the others.
-    match (Stream::new(stream), tls) {
-        (Ok(stream), Some(tls)) => {
-            spawn_local(secure(site, tls, stream, info, drain));
-        }
-        (Ok(stream), None) => match http2 {
+    let stream = Stream::new(stream);
+    match tls {
+        Some(tls) => drop(spawn_local(secure(site, tls, stream, info, drain))),
+        None => match http2 {
             PlainHttp2::Never => drop(spawn_local(http1::serve(stream, info, site, drain))),
             PlainHttp2::Offered => drop(spawn_local(either(site, stream, info, drain))),
             PlainHttp2::Only => drop(spawn_local(only_http2(site, stream, info, drain))),
         },
-        (Err(error), _) => {
-            let log = &shard.shared.log;
-            log.write(Level::Error, format_args!("cannot serve a connection: {error}"));
-        }
     }
 }
 

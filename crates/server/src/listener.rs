@@ -4,7 +4,8 @@
 //! though another one has fewer hands it over, so that few connections are spread as evenly as
 //! many.
 
-use std::net::SocketAddr;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use howdah_sys::log::Level;
 use howdah_sys::reactor;
+use rustix::net::sockopt::set_tcp_nodelay;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use tokio::io::Interest;
 
@@ -23,18 +25,31 @@ use crate::shard::{Order, Shard};
 #[derive(Debug)]
 pub struct Socket {
     fd: OwnedFd,
-    is_unix: bool,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Unix,
+    /// With the address that its connections have here, if that is the same for all.
+    Tcp(Option<SocketAddr>),
 }
 
 impl Socket {
     /// From the descriptor that the supervisor sent for an address.
     pub fn new(address: &str, fd: OwnedFd) -> Self {
-        Socket { fd, is_unix: address.starts_with("unix:") }
+        if address.starts_with("unix:") {
+            return Socket { fd, kind: Kind::Unix };
+        }
+        // Connections inherit this.
+        let _ = set_tcp_nodelay(&fd, true);
+        let local = address.parse().ok().filter(|local: &SocketAddr| !local.ip().is_unspecified());
+        Socket { fd, kind: Kind::Tcp(local) }
     }
 
     /// Another handle of the same socket, for another thread.
     pub fn try_clone(&self) -> std::io::Result<Self> {
-        Ok(Socket { fd: self.fd.try_clone()?, is_unix: self.is_unix })
+        Ok(Socket { fd: self.fd.try_clone()?, kind: self.kind })
     }
 }
 
@@ -61,10 +76,35 @@ pub enum AcceptedStream {
     Unix(std::os::unix::net::UnixStream),
 }
 
+impl AcceptedStream {
+    /// Reads what is there; the socket does not block.
+    pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            AcceptedStream::Tcp(stream) => Read::read(&mut &*stream, buffer),
+            AcceptedStream::Unix(stream) => Read::read(&mut &*stream, buffer),
+        }
+    }
+
+    /// Writes what there is room for; the socket does not block.
+    pub fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            AcceptedStream::Tcp(stream) => (&mut &*stream).write_vectored(slices),
+            AcceptedStream::Unix(stream) => (&mut &*stream).write_vectored(slices),
+        }
+    }
+
+    /// Nothing more will be written.
+    pub fn shutdown(&self) -> io::Result<()> {
+        match self {
+            AcceptedStream::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            AcceptedStream::Unix(stream) => stream.shutdown(Shutdown::Write),
+        }
+    }
+}
+
 /// Accepts connections for as long as the task lives.
 pub async fn accept(shard: Rc<Shard>, name: Arc<str>, socket: Socket) {
-    let open = if socket.is_unix { unix } else { tcp };
-    let result = accept_from(&shard, &name, socket.fd, open).await;
+    let result = accept_from(&shard, &name, socket).await;
     if let Err(error) = result {
         shard.shared.log.write(Level::Alert, format_args!("listener {name}: {error}"));
     }
@@ -72,14 +112,10 @@ pub async fn accept(shard: Rc<Shard>, name: Arc<str>, socket: Socket) {
 
 /// Accepts without registering the new connection with this thread's reactor, since another
 /// thread may get it.
-async fn accept_from(
-    shard: &Rc<Shard>,
-    name: &Arc<str>,
-    socket: OwnedFd,
-    open: fn(OwnedFd, Option<SocketAddr>) -> (AcceptedStream, ConnectionInfo),
-) -> std::io::Result<()> {
+async fn accept_from(shard: &Rc<Shard>, name: &Arc<str>, socket: Socket) -> std::io::Result<()> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = reactor::readable(socket)?;
+    let kind = socket.kind;
+    let socket = reactor::readable(socket.fd)?;
     loop {
         wait_for_room(shard, name).await;
         let accepted =
@@ -87,7 +123,10 @@ async fn accept_from(
         match accepted {
             Ok((fd, peer)) => {
                 let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-                let (stream, info) = open(fd, peer);
+                let (stream, info) = match kind {
+                    Kind::Unix => (AcceptedStream::Unix(fd.into()), ConnectionInfo::default()),
+                    Kind::Tcp(local) => tcp(fd, peer, local),
+                };
                 place(shard, name, stream, info);
             }
             Err(error) => pause(shard, name, &error).await,
@@ -95,19 +134,18 @@ async fn accept_from(
     }
 }
 
-fn tcp(fd: OwnedFd, peer: Option<SocketAddr>) -> (AcceptedStream, ConnectionInfo) {
+fn tcp(
+    fd: OwnedFd,
+    peer: Option<SocketAddr>,
+    local: Option<SocketAddr>,
+) -> (AcceptedStream, ConnectionInfo) {
     let stream = std::net::TcpStream::from(fd);
-    let _ = stream.set_nodelay(true);
     // Without an address it must not pass for a unix socket, which conditions may trust.
     let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
-    let local = Some(stream.local_addr().unwrap_or(nobody));
-    let info =
-        ConnectionInfo { peer: Some(peer.unwrap_or(nobody)), local, ..ConnectionInfo::default() };
+    let local = local.or_else(|| stream.local_addr().ok()).unwrap_or(nobody);
+    let peer = peer.unwrap_or(nobody);
+    let info = ConnectionInfo { peer: Some(peer), local: Some(local), ..ConnectionInfo::default() };
     (AcceptedStream::Tcp(stream), info)
-}
-
-fn unix(fd: OwnedFd, _: Option<SocketAddr>) -> (AcceptedStream, ConnectionInfo) {
-    (AcceptedStream::Unix(fd.into()), ConnectionInfo::default())
 }
 
 /// How many connections may be open: each is an open file, and so is what they ask for, the control
@@ -150,14 +188,17 @@ async fn pause(shard: &Rc<Shard>, name: &Arc<str>, error: &std::io::Error) {
     tokio::time::sleep(Duration::from_millis(500)).await;
 }
 
-/// Serves a connection on the thread that has fewest.
+/// Serves a connection on this thread, unless another one has clearly fewer: to hand it over costs
+/// a system call and wakes the other thread.
 fn place(shard: &Rc<Shard>, name: &Arc<str>, stream: AcceptedStream, info: ConnectionInfo) {
     let accepted = Accepted { stream, info: Arc::new(info), listener: Arc::clone(name) };
     let serving = shard.handles.iter().take(shard.shared.threads.load(Relaxed));
     let least = serving.min_by_key(|handle| handle.counters().open());
     // Counted here, so that no more are accepted than there may be before it is served.
     match least {
-        Some(least) if least.counters().open() < shard.counters.open() => {
+        Some(least)
+            if least.counters().open() + shard.counters.open() / 8 < shard.counters.open() =>
+        {
             least.counters().accepted.fetch_add(1, Relaxed);
             least.order(Order::Connection(accepted));
         }

@@ -7,6 +7,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use rustix::net::sockopt::set_tcp_quickack;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -23,27 +24,33 @@ pub struct Stream {
 
 #[derive(Debug)]
 enum Socket {
+    /// Not watched by the runtime yet, which is two system calls and a round through its reactor:
+    /// often the request has come with the connection, and the answer is the end of it.
+    Fresh(AcceptedStream),
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// It could not be watched.
+    Lost,
 }
 
+/// The first read of a socket is at most so long.
+const FIRST_READ: usize = 4096;
+
 impl Stream {
-    /// Binds an accepted socket to this thread's runtime.
-    pub fn new(accepted: AcceptedStream) -> io::Result<Self> {
-        let socket = match accepted {
-            AcceptedStream::Tcp(stream) => Socket::Tcp(TcpStream::from_std(stream)?),
-            AcceptedStream::Unix(stream) => Socket::Unix(UnixStream::from_std(stream)?),
-        };
-        Ok(Stream { socket, unread: None })
+    /// From an accepted socket, which this thread's runtime watches from when it must be waited for.
+    pub fn new(accepted: AcceptedStream) -> Self {
+        Stream { socket: Socket::Fresh(accepted), unread: None }
     }
 
     /// Acknowledges at once what came. After a handshake the server may have nothing to send that
     /// could tell the client so, and until it knows (40 ms as a rule) Nagle's algorithm may keep
     /// its request back.
     pub fn acknowledge(&self) {
-        if let Socket::Tcp(stream) = &self.socket {
-            let _ = rustix::net::sockopt::set_tcp_quickack(stream, true);
-        }
+        let _ = match &self.socket {
+            Socket::Fresh(AcceptedStream::Tcp(stream)) => set_tcp_quickack(stream, true),
+            Socket::Tcp(stream) => set_tcp_quickack(stream, true),
+            _ => Ok(()),
+        };
     }
 
     /// Whether the client begins with these bytes. Waits until that is certain or `give_up` is
@@ -66,11 +73,49 @@ impl Stream {
     }
 }
 
+impl Socket {
+    /// Does with a fresh socket what can be done at once; afterwards, and if it must be waited for,
+    /// the runtime watches it. `None`: go on with [`Socket::watched`].
+    fn at_once<T>(
+        &mut self,
+        act: impl FnOnce(&AcceptedStream) -> io::Result<T>,
+    ) -> Option<Poll<io::Result<T>>> {
+        let Socket::Fresh(stream) = self else { return None };
+        match act(stream) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.watch().err().map(|error| Poll::Ready(Err(error)))
+            }
+            result => Some(Poll::Ready(result)),
+        }
+    }
+
+    /// Has the runtime watch it from now on.
+    fn watch(&mut self) -> io::Result<()> {
+        *self = match std::mem::replace(self, Socket::Lost) {
+            Socket::Fresh(AcceptedStream::Tcp(stream)) => Socket::Tcp(TcpStream::from_std(stream)?),
+            Socket::Fresh(AcceptedStream::Unix(stream)) => {
+                Socket::Unix(UnixStream::from_std(stream)?)
+            }
+            watched => watched,
+        };
+        Ok(())
+    }
+}
+
+fn lost<T>() -> Poll<io::Result<T>> {
+    Poll::Ready(Err(io::ErrorKind::NotConnected.into()))
+}
+
 impl Io for Stream {
-    fn tcp(&self) -> Option<&TcpStream> {
+    fn is_tcp(&self) -> bool {
+        matches!(self.socket, Socket::Tcp(_) | Socket::Fresh(AcceptedStream::Tcp(_)))
+    }
+
+    fn tcp(&mut self) -> Option<&TcpStream> {
+        self.socket.watch().ok()?;
         match &self.socket {
             Socket::Tcp(stream) => Some(stream),
-            Socket::Unix(_) => None,
+            _ => None,
         }
     }
 }
@@ -90,9 +135,15 @@ impl AsyncRead for Stream {
             }
             return Poll::Ready(Ok(()));
         }
+        let mut first = [0; FIRST_READ];
+        let room = buffer.remaining().min(FIRST_READ);
+        if let Some(done) = this.socket.at_once(|stream| stream.read(&mut first[..room])) {
+            return done.map_ok(|count| buffer.put_slice(&first[..count]));
+        }
         match &mut this.socket {
             Socket::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
             Socket::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Socket::Fresh(_) | Socket::Lost => lost(),
         }
     }
 }
@@ -103,9 +154,14 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().socket {
+        let socket = &mut self.get_mut().socket;
+        if let Some(done) = socket.at_once(|stream| stream.write(&[IoSlice::new(bytes)])) {
+            return done;
+        }
+        match socket {
             Socket::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             Socket::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Socket::Fresh(_) | Socket::Lost => lost(),
         }
     }
 
@@ -114,9 +170,14 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().socket {
+        let socket = &mut self.get_mut().socket;
+        if let Some(done) = socket.at_once(|stream| stream.write(slices)) {
+            return done;
+        }
+        match socket {
             Socket::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
             Socket::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Socket::Fresh(_) | Socket::Lost => lost(),
         }
     }
 
@@ -124,17 +185,16 @@ impl AsyncWrite for Stream {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().socket {
-            Socket::Tcp(stream) => Pin::new(stream).poll_flush(cx),
-            Socket::Unix(stream) => Pin::new(stream).poll_flush(cx),
-        }
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(())) // nothing is kept back
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().socket {
+            Socket::Fresh(stream) => Poll::Ready(stream.shutdown()),
             Socket::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Socket::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            Socket::Lost => lost(),
         }
     }
 }

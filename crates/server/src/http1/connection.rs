@@ -22,15 +22,24 @@ use crate::limits::Limits;
 
 /// What a connection runs over.
 pub trait Io: AsyncRead + AsyncWrite + Unpin {
+    /// Whether there is [a socket](Io::tcp).
+    fn is_tcp(&self) -> bool {
+        false
+    }
+
     /// The socket, if what is written to it is what the client gets: then files are sent from the
     /// kernel, and the socket is closed without a farewell.
-    fn tcp(&self) -> Option<&TcpStream> {
+    fn tcp(&mut self) -> Option<&TcpStream> {
         None
     }
 }
 
 impl Io for TcpStream {
-    fn tcp(&self) -> Option<&TcpStream> {
+    fn is_tcp(&self) -> bool {
+        true
+    }
+
+    fn tcp(&mut self) -> Option<&TcpStream> {
         Some(self)
     }
 }

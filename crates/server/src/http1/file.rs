@@ -45,7 +45,7 @@ pub(super) async fn send<I: Io>(
     len: u64,
 ) -> Result<(), Cut> {
     let end = offset.checked_add(len).ok_or(Cut::Body)?;
-    let in_kernel = len >= SENDFILE && sender.core.borrow().io.tcp().is_some();
+    let in_kernel = len >= SENDFILE && sender.core.borrow().io.is_tcp();
     while offset < end {
         let left = end - offset;
         let moved = if in_kernel {

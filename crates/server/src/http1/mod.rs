@@ -212,7 +212,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
 
     /// Closes the connection. Plain TCP needs no farewell: the kernel sends it.
     async fn close(&self) {
-        if self.core.borrow().io.tcp().is_some() {
+        if self.core.borrow().io.is_tcp() {
             return;
         }
         let limits = self.handler.limits();
