@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use howdah_sys::log::Level;
-use howdah_sys::reactor;
+use howdah_sys::{reactor, sockets};
 use rustix::net::sockopt::set_tcp_nodelay;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use tokio::io::Interest;
@@ -41,8 +41,9 @@ impl Socket {
         if address.starts_with("unix:") {
             return Socket { fd, kind: Kind::Unix };
         }
-        // Connections inherit this.
+        // Connections inherit the first; the second spares them the reactor. Both can be done without.
         let _ = set_tcp_nodelay(&fd, true);
+        let _ = sockets::defer_accept(&fd);
         let local = address.parse().ok().filter(|local: &SocketAddr| !local.ip().is_unspecified());
         Socket { fd, kind: Kind::Tcp(local) }
     }

@@ -11,6 +11,7 @@
 //! - [`credentials`]: users and groups.
 //! - [`signals`]: signals as a readable descriptor.
 //! - [`handlers`]: signals that shall do nothing.
+//! - [`sockets`]: what listening sockets are asked for.
 //! - [`log`], [`clock`]: the server's log and its time stamps.
 //! - `reactor`: descriptors in tokio's reactor, for the router alone (a feature, so that the
 //!   other processes do not carry tokio).
@@ -40,6 +41,8 @@ pub mod reactor;
 pub mod shm;
 #[allow(unsafe_code)]
 pub mod signals;
+#[allow(unsafe_code)]
+pub mod sockets;
 #[allow(unsafe_code)]
 pub mod title;
 #[allow(unsafe_code)]
