@@ -111,13 +111,17 @@ impl Upload {
 }
 
 impl Conversation {
-    /// Begins; nothing is sent before the first poll. `request`: its records up to the body.
+    /// Begins, on a connection that the runtime has just been given. `request`: its records up to
+    /// the body.
     pub fn new(stream: Stream, request: Vec<u8>, content: Content, timeouts: &Timeouts) -> Self {
+        let mut upload = Upload::new(request, content);
+        let sent = stream.send_at_once(&upload.piece);
+        upload.piece.advance(sent.min(upload.piece.len()));
         Conversation {
             stream,
             input: Input::default(),
             answers: Answers::new(REQUEST),
-            upload: Upload::new(request, content),
+            upload,
             timeouts: timeouts.clone(),
             timer: Timer::default(),
             deadline: None,

@@ -103,6 +103,7 @@ pub async fn run(
         }
     };
     let request = encode(site, script, &content, exchange);
+    thread.asks();
     let taking = buffer.taking(site.buffering);
     site.upstream.budget.save();
     let wish = wish(&site.upstream, exchange);

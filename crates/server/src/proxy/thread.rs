@@ -32,6 +32,8 @@ pub struct ProxyThread {
     random: Cell<u64>,
     /// A task looks after the idle connections.
     sweeping: Cell<bool>,
+    /// A server was asked since it looked.
+    asked: Cell<bool>,
 }
 
 /// The turns of an upstream of one configuration.
@@ -59,6 +61,7 @@ impl ProxyThread {
             lines: Lines::default(),
             random: Cell::new(seed),
             sweeping: Cell::new(false),
+            asked: Cell::new(false),
         })
     }
 
@@ -126,12 +129,23 @@ impl ProxyThread {
             list.drain(..=list.len() - most); // the oldest
         }
         list.push(Idle { stream, until: Instant::now() + time });
+        self.start_sweeping();
+    }
+
+    /// A server is about to be asked. While servers are, some timer always ends within a second:
+    /// for each that is set for later, as for an answer, the runtime need not wake itself.
+    pub fn asks(self: &Rc<Self>) {
+        self.asked.set(true);
+        self.start_sweeping();
+    }
+
+    fn start_sweeping(self: &Rc<Self>) {
         if !self.sweeping.replace(true) {
             tokio::task::spawn_local(sweep(Rc::downgrade(self)));
         }
     }
 
-    /// Closes connections that cannot be used. Whether some are left.
+    /// Closes connections that cannot be used. Whether to look again.
     fn sweep(&self) -> bool {
         let now = Instant::now();
         let mut idle = self.idle.borrow_mut();
@@ -139,7 +153,7 @@ impl ProxyThread {
             list.retain_mut(|idle| now < idle.until && idle.stream.is_quiet());
             !list.is_empty()
         });
-        !idle.is_empty()
+        self.asked.replace(false) || !idle.is_empty()
     }
 }
 

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use howdah_config::Address;
+use rustix::net::SendFlags;
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -48,10 +49,20 @@ impl Stream {
             Address::Unix(path) => SockAddr::unix(path)?,
             Address::Abstract(name) => SockAddr::unix(format!("\0{name}"))?,
         };
-        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-        socket.set_nonblocking(true)?;
+        let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
         socket.connect(&name)?;
         Ok(Stream::Unix(UnixStream::from_std(socket.into())?))
+    }
+
+    /// Sends what the kernel takes at once, and tells how much that is. The runtime learns only later
+    /// that a new connection can be written to. A failure shows when more is sent.
+    pub fn send_at_once(&self, bytes: &[u8]) -> usize {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let sent = match self {
+            Stream::Tcp(stream) => rustix::net::send(stream, bytes, flags),
+            Stream::Unix(stream) => rustix::net::send(stream, bytes, flags),
+        };
+        sent.unwrap_or(0)
     }
 
     /// Whether an idle connection can be used: still open, and nothing came that nobody asked for.
