@@ -56,6 +56,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("php_script", php::script),
     ("proxy_response", proxy::response),
     ("sys_log", sys::log),
+    ("wire_dns", wire::dns),
     ("wire_fastcgi", wire::fastcgi),
     ("wire_frame", wire::frame),
     ("wire_hostile", wire::hostile),

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use howdah_wire::dns;
 use howdah_wire::fastcgi::{Answer, Answers, Pairs, Part, Records, put_pair};
 use howdah_wire::frame::{Done, Head, Log};
 use howdah_wire::messages::{FromPrototype, FromSupervisor, ToPrototype, ToSupervisor, ToWorker};
@@ -27,6 +28,20 @@ pub fn messages(input: &[u8]) {
     if let Ok(encoded) = encoded {
         assert_eq!(encoded, packet);
     }
+}
+
+/// The start of an answer to one question, and the rest of it. What is taken for an answer holds no
+/// more addresses than the message has room for, and belongs to no other question.
+pub fn dns(input: &[u8]) {
+    let Some(mut message) = dns::question(7, "a.example", dns::Kind::A) else { return };
+    message.splice(2..8, [0x81, 0x80, 0, 1, 0, 4]);
+    message.extend_from_slice(input);
+    if let Ok(answer) = dns::answer(&message, 7, "A.Example", dns::Kind::A) {
+        assert!(answer.addresses.len() <= message.len() / 4);
+    }
+    assert!(dns::answer(&message, 8, "a.example", dns::Kind::A).is_err());
+    assert!(dns::answer(&message, 7, "b.example", dns::Kind::A).is_err());
+    assert!(dns::answer(&message, 7, "a.example", dns::Kind::Aaaa).is_err());
 }
 
 /// The first byte says what the payload is of. What is decoded encodes to what it was read from.

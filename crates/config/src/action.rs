@@ -142,18 +142,20 @@ impl Action {
 }
 
 impl Action {
-    /// Whether it, or what it falls back on, passes requests on over TLS.
-    pub(crate) fn speaks_tls(&self) -> bool {
-        let by_kind = match &self.kind {
-            ActionKind::Proxy(proxy) => proxy.tls.is_some(),
-            ActionKind::Share(share) => share.fallback.as_ref().is_some_and(Action::speaks_tls),
-            _ => false,
-        };
-        let by_page = |page: &ErrorPage| match &page.source {
-            PageSource::Action { action, .. } => action.speaks_tls(),
-            PageSource::File(_) => false,
-        };
-        by_kind || self.error_pages.iter().any(by_page)
+    /// Adds the servers that it, or what it falls back on, passes requests on to.
+    pub(crate) fn proxies<'a>(&'a self, all: &mut Vec<&'a Proxy>) {
+        match &self.kind {
+            ActionKind::Proxy(proxy) => all.push(proxy),
+            ActionKind::Share(share) => {
+                share.fallback.iter().for_each(|action| action.proxies(all));
+            }
+            _ => {}
+        }
+        for page in &self.error_pages {
+            if let PageSource::Action { action, .. } = &page.source {
+                action.proxies(all);
+            }
+        }
     }
 }
 
@@ -245,8 +247,8 @@ fn read_proxy(node: &Node<'_>) -> Result<Proxy, Error> {
         let hint = "write \"http://127.0.0.1:8080\" or \"http://unix:/path\"";
         return Err(node.invalid(message).with_hint(hint));
     };
-    let address = Address::parse(address).map_err(|error| node.invalid(error))?;
-    if secure.is_some() && !matches!(address, Address::Inet(_)) {
+    let address = Address::parse_server(address).map_err(|error| node.invalid(error))?;
+    if secure.is_some() && matches!(address, Address::Unix(_) | Address::Abstract(_)) {
         let error = node.invalid("names a unix socket, which no certificate is for");
         return Err(error.with_hint("pass to an upstream whose \"tls\" has a \"server_name\""));
     }

@@ -13,6 +13,9 @@ pub enum Address {
     Unix(PathBuf),
     /// `unix:@site`: a name in Linux's abstract namespace, kept without the `@`.
     Abstract(String),
+    /// `backend.example:8080`: a name that has to be looked up, in lower case, and a port. Only to
+    /// connect to.
+    Name(String, u16),
 }
 
 /// Why a string is no address.
@@ -24,6 +27,8 @@ pub enum AddressError {
     Port,
     /// Longer than a socket address can hold, or with a null character.
     UnixName,
+    /// None of the known forms, nor a name.
+    ServerForm,
 }
 
 impl Address {
@@ -53,6 +58,19 @@ impl Address {
         Ok(Address::Inet(SocketAddr::from((host, port))))
     }
 
+    /// Reads the address of a server to connect to, which may be a name.
+    pub fn parse_server(text: &str) -> Result<Address, AddressError> {
+        match Address::parse(text) {
+            Err(AddressError::Form) => {}
+            read => return read,
+        }
+        let (host, port) = text.rsplit_once(':').ok_or(AddressError::ServerForm)?;
+        if !is_host(host) {
+            return Err(AddressError::ServerForm);
+        }
+        Ok(Address::Name(host.to_ascii_lowercase(), parse_port(port)?))
+    }
+
     fn parse_unix(name: &str) -> Result<Address, AddressError> {
         /// Of the 108 bytes of `sun_path`, one ends a file name or starts an abstract one.
         const LONGEST: usize = 107;
@@ -71,6 +89,18 @@ impl Address {
             false => Address::Unix(Path::new(name).to_owned()),
         })
     }
+}
+
+/// A name that can be looked up. Underscores are for names of containers.
+fn is_host(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let is_label = |label: &str| (1..64).contains(&label.len()) && label.bytes().all(fits);
+    // What ends with a number would be an address.
+    let last = name.rsplit('.').next().unwrap_or_default();
+    name.len() < 254
+        && name.split('.').all(is_label)
+        && !last.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn parse_port(text: &str) -> Result<u16, AddressError> {
@@ -93,6 +123,7 @@ impl fmt::Display for Address {
             Address::Inet(inet) => inet.fmt(f),
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
             Address::Abstract(name) => write!(f, "unix:@{name}"),
+            Address::Name(name, port) => write!(f, "{name}:{port}"),
         }
     }
 }
@@ -102,6 +133,10 @@ impl fmt::Display for AddressError {
         f.write_str(match self {
             AddressError::Form => {
                 "is no address; write \"127.0.0.1:8080\", \"[::1]:8080\", \"*:8080\", \
+                 \"unix:/path\" or \"unix:@name\""
+            }
+            AddressError::ServerForm => {
+                "is no address; write \"127.0.0.1:8080\", \"[::1]:8080\", \"backend.example:8080\", \
                  \"unix:/path\" or \"unix:@name\""
             }
             AddressError::Port => "must end with a port between 1 and 65535, as in \"*:8080\"",
@@ -158,5 +193,46 @@ mod tests {
         let longest = format!("unix:/{}", "x".repeat(106));
         assert!(Address::parse(&longest).is_ok());
         assert_eq!(Address::parse(&format!("{longest}x")), Err(UnixName));
+    }
+
+    #[test]
+    fn a_server_may_have_a_name() {
+        for (text, name, port) in [
+            ("localhost:80", "localhost", 80),
+            ("My_Service.Example.:8080", "my_service.example.", 8080),
+            ("10.example:1", "10.example", 1),
+        ] {
+            let address = Address::parse_server(text).expect(text);
+            assert_eq!(address, Address::Name(name.to_owned(), port));
+            assert_eq!(Address::parse(text), Err(AddressError::Form), "{text}: not to listen on");
+        }
+        for text in ["127.0.0.1:80", "[::1]:80", "unix:/x", "unix:@x"] {
+            assert_eq!(Address::parse_server(text), Address::parse(text));
+        }
+    }
+
+    #[test]
+    fn hardening_38_what_a_request_could_have_a_part_in_is_no_name() {
+        for text in [
+            "",
+            "$host:80",
+            "${host}:80",
+            "a$uri:80",
+            "a b:80",
+            "user@host:80",
+            "host/path:80",
+            "256.0.0.1:80",
+            "1.2.3:80",
+            "a..b:80",
+            ".a:80",
+            "unix:",
+            "http://a:80",
+            "host",
+            "host:80/",
+        ] {
+            assert!(Address::parse_server(text).is_err(), "{text}");
+        }
+        assert_eq!(Address::parse_server("host:0"), Err(AddressError::Port));
+        assert!(Address::parse_server(&format!("{}:80", "a.".repeat(128))).is_err());
     }
 }

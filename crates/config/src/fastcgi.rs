@@ -117,7 +117,7 @@ impl FastCgiLimits {
 }
 
 fn read_address(node: &Node<'_>) -> Result<Address, Error> {
-    Address::parse(node.string()?).map_err(|error| node.invalid(error))
+    Address::parse_server(node.string()?).map_err(|error| node.invalid(error))
 }
 
 fn read_upstream(node: &Node<'_>) -> Result<String, Error> {

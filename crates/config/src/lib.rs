@@ -170,9 +170,34 @@ impl Config {
                 upstream.tls.clone().map(|tls| (place, tls))
             })
             .collect();
-        let mut steps = self.routes.iter().flat_map(|route| &route.steps);
-        if steps.any(|step| step.action.speaks_tls()) {
+        if self.proxies().iter().any(|proxy| proxy.tls.is_some()) {
             all.push(("\"proxy\" with https".to_owned(), UpstreamTls::default()));
+        }
+        all
+    }
+
+    /// The names of servers that have to be looked up.
+    pub fn server_names(&self) -> Vec<String> {
+        let upstreams = self.upstreams.iter().flat_map(|upstream| &upstream.servers);
+        let upstreams = upstreams.map(|server| &server.address);
+        let proxies = self.proxies().into_iter().map(|proxy| &proxy.address);
+        let fastcgi = self.fastcgi.iter().filter_map(|site| match &site.servers {
+            Servers::One(address) => Some(address),
+            Servers::Upstream(_) => None,
+        });
+        let all = upstreams.chain(proxies).chain(fastcgi);
+        all.filter_map(|address| match address {
+            Address::Name(name, _) => Some(name.clone()),
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// The servers of all actions.
+    fn proxies(&self) -> Vec<&Proxy> {
+        let mut all = Vec::new();
+        for step in self.routes.iter().flat_map(|route| &route.steps) {
+            step.action.proxies(&mut all);
         }
         all
     }

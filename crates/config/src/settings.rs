@@ -1,5 +1,6 @@
 //! `settings`: what holds for all listeners.
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use crate::support::Feature;
 pub struct Settings {
     /// Threads that serve connections; as many as the machine has processors if `None`.
     pub listen_threads: Option<u32>,
+    /// Servers that are asked for addresses of names; those of the machine if there are none.
+    pub resolver: Vec<SocketAddr>,
     /// HTTP.
     pub http: HttpSettings,
 }
@@ -126,11 +129,25 @@ impl Settings {
                 Feature::ListenThreads,
                 |threads| threads.count(1),
             )?,
+            resolver: object.read("resolver", read_resolver)?.unwrap_or_default(),
             http: object.read("http", HttpSettings::read)?.unwrap_or_default(),
         };
         object.end()?;
         Ok(settings)
     }
+}
+
+/// An address or several, of the port for DNS unless they have another.
+fn read_resolver(node: &Node<'_>) -> Result<Vec<SocketAddr>, Error> {
+    let read = |node: Node<'_>| {
+        let text = node.string()?;
+        if let Ok(ip) = text.parse::<IpAddr>() {
+            return Ok(SocketAddr::new(ip, 53));
+        }
+        text.parse()
+            .map_err(|_| node.invalid("is no address of a server").with_hint("write \"10.0.0.53\""))
+    };
+    node.one_or_many().map(read).collect()
 }
 
 impl HttpSettings {

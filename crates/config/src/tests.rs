@@ -9,6 +9,7 @@ use serde_json::json;
 use super::*;
 
 mod fastcgi;
+mod names;
 mod operation;
 mod routing;
 mod tls;

@@ -128,6 +128,8 @@ pub struct Health {
 pub struct UpstreamServer {
     /// Its address.
     pub address: Address,
+    /// The address as the document has it, if that is a name under which this one was found.
+    pub named: Option<Address>,
     /// Its share of the requests in relation to the others, from 0 to 1,000,000; none if 0.
     pub weight: f64,
     /// Requests that it gets at a time.
@@ -206,7 +208,9 @@ impl Upstream {
             ..default
         };
         if let (Some(tls), Some(node)) = (&upstream.tls, object.optional("tls")) {
-            let nameless = |server: &UpstreamServer| !matches!(server.address, Address::Inet(_));
+            let nameless = |server: &UpstreamServer| {
+                matches!(server.address, Address::Unix(_) | Address::Abstract(_))
+            };
             if tls.server_name.is_none() && tls.verify && upstream.servers.iter().any(nameless) {
                 let error = node.invalid("must have \"server_name\", as a unix socket has no name");
                 return Err(error);
@@ -296,14 +300,22 @@ impl Health {
 impl UpstreamServer {
     /// A server with its share and no other wish.
     pub fn new(address: Address, weight: f64) -> UpstreamServer {
-        UpstreamServer { address, weight, max_connections: None, backup: false, drain: false }
+        UpstreamServer {
+            address,
+            named: None,
+            weight,
+            max_connections: None,
+            backup: false,
+            drain: false,
+        }
     }
 
     fn read(address: &str, node: &Node<'_>) -> Result<UpstreamServer, Error> {
-        let address = Address::parse(address).map_err(|error| node.invalid(error))?;
+        let address = Address::parse_server(address).map_err(|error| node.invalid(error))?;
         let object = node.object()?;
         let server = UpstreamServer {
             address,
+            named: None,
             weight: object.read("weight", read_weight)?.unwrap_or(1.0),
             max_connections: object.read("max_connections", |node| node.count(1))?,
             backup: object.boolean("backup")?.unwrap_or(false),

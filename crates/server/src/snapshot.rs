@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use howdah_config::{self as config, Config, Part, Pass, Template, UpstreamTls, Variable};
+use howdah_config::{self as config, Config, Part, Pass, Template, Variable};
 
 use bytes::Bytes;
 
@@ -20,6 +20,7 @@ use crate::files;
 use crate::limits::Limits;
 use crate::php::application::Queue;
 use crate::php::target::Targets;
+use crate::proxy::known::Known;
 use crate::proxy::upstream::Upstream;
 use crate::route::delegation::Delegations;
 use crate::route::{Index, location};
@@ -237,13 +238,13 @@ pub struct NameTemplate {
 impl Snapshot {
     /// Compiles a document, except for the TLS of its listeners. `queue` gives each application
     /// its queue: that of the running application if its settings are the same. What `previous`
-    /// knows of upstreams that are still the same is kept; `clients` speak TLS with them. `log` is
+    /// knows of upstreams that are still the same is kept; `known` is what is known of them. `log` is
     /// the file of the access log; without one there is no access log.
     pub fn compile(
         config: Config,
         log: Option<Arc<LogFile>>,
         previous: Option<&Snapshot>,
-        clients: &TlsClients,
+        known: &Known,
         mut queue: impl FnMut(&config::Application) -> Arc<Queue>,
     ) -> Self {
         let mime = Arc::new(mime_types(&config));
@@ -258,7 +259,7 @@ impl Snapshot {
             .map(|route| {
                 let steps = route.steps.iter().map(|step| Step {
                     conditions: step.conditions.clone(),
-                    action: compile_action(&step.action, &mime, clients),
+                    action: compile_action(&step.action, &mime, known),
                     captures: step.captures,
                 });
                 let index = Index::new(route.steps.iter().map(|step| &step.conditions));
@@ -283,23 +284,24 @@ impl Snapshot {
             .upstreams
             .iter()
             .map(|upstream| {
-                let known = previous.and_then(|previous| previous.upstreams.get(&upstream.name));
-                let tls = client_of(upstream.tls.as_ref(), clients);
+                let running = previous.and_then(|previous| previous.upstreams.get(&upstream.name));
+                let (upstream, tls) =
+                    (known.resolved(upstream), known.client(upstream.tls.as_ref()));
                 let id = |tls: &Option<Arc<TlsClient>>| tls.as_ref().map(|tls| tls.id);
-                let is_same = |known: &&Arc<Upstream>| {
-                    known.config == *upstream && id(&known.tls) == id(&tls)
+                let is_same = |running: &&Arc<Upstream>| {
+                    running.config == upstream && id(&running.tls) == id(&tls)
                 };
-                let known = known.filter(is_same).map(Arc::clone);
-                let compiled = known.unwrap_or_else(|| Arc::new(Upstream::new(upstream, tls)));
+                let running = running.filter(is_same).map(Arc::clone);
+                let compiled = running.unwrap_or_else(|| Arc::new(Upstream::new(&upstream, tls)));
                 (upstream.name.clone(), compiled)
             })
             .collect();
         let fastcgi = { config.fastcgi.iter() }
             .filter_map(|site| {
-                let compiled = Arc::new(Site::new(site, |name| upstreams.get(name).cloned())?);
-                let known = previous.and_then(|previous| previous.fastcgi.get(&site.name));
-                let known = known.filter(|known| known.is_like(&compiled)).map(Arc::clone);
-                Some((site.name.clone(), known.unwrap_or(compiled)))
+                let compiled = Site::new(site, known, |name| upstreams.get(name).cloned())?;
+                let running = previous.and_then(|previous| previous.fastcgi.get(&site.name));
+                let running = running.filter(|running| running.is_like(&compiled)).map(Arc::clone);
+                Some((site.name.clone(), running.unwrap_or_else(|| Arc::new(compiled))))
             })
             .collect();
         let delegations = Delegations::new(&config, &mime);
@@ -312,7 +314,7 @@ impl Snapshot {
             applications,
             fastcgi,
             upstreams,
-            tls_clients: clients.clone(),
+            tls_clients: known.clients.clone(),
             delegations,
             access_log,
         }
@@ -382,11 +384,6 @@ impl Application {
     }
 }
 
-/// What is ready for these settings. They are made so before a configuration is compiled.
-fn client_of(settings: Option<&UpstreamTls>, clients: &TlsClients) -> Option<Arc<TlsClient>> {
-    settings.and_then(|settings| clients.get(settings)).map(Arc::clone)
-}
-
 fn compile_pass(pass: &Pass) -> CompiledPass {
     match pass {
         Pass::Fixed(target) => CompiledPass::Fixed(target.clone()),
@@ -397,14 +394,15 @@ fn compile_pass(pass: &Pass) -> CompiledPass {
 fn compile_action(
     action: &config::Action,
     mime: &Arc<files::mime::MimeTypes>,
-    clients: &TlsClients,
+    known: &Known,
 ) -> Action {
     let kind = match &action.kind {
         config::ActionKind::Pass(pass) => ActionKind::Pass(compile_pass(pass)),
         config::ActionKind::Return(answer) => ActionKind::Return(compile_return(answer)),
         config::ActionKind::Proxy(proxy) => {
-            let tls = client_of(proxy.tls.as_ref(), clients);
-            ActionKind::Proxy(Arc::new(Upstream::proxy(proxy, tls)))
+            let tls = known.client(proxy.tls.as_ref());
+            let addresses = known.addresses(&proxy.address);
+            ActionKind::Proxy(Arc::new(Upstream::proxy(proxy, &addresses, tls)))
         }
         config::ActionKind::Status(application) => ActionKind::Status(application.clone()),
         config::ActionKind::Ping(ping) => ActionKind::Ping(ping.clone()),
@@ -413,7 +411,7 @@ fn compile_action(
             candidates: share.candidates.clone(),
             chroot: share.chroot.clone(),
             scripts: share.scripts.clone(),
-            fallback: share.fallback.as_ref().map(|action| compile_action(action, mime, clients)),
+            fallback: share.fallback.as_ref().map(|action| compile_action(action, mime, known)),
         })),
     };
     Action {
@@ -424,7 +422,7 @@ fn compile_action(
         allow: action.access.allow.clone(),
         deny: action.access.deny.clone(),
         error_pages: { action.error_pages.iter() }
-            .map(|page| compile_page(page, mime, clients))
+            .map(|page| compile_page(page, mime, known))
             .collect(),
         security_headers: action.security_headers,
         cors: action.cors.clone(),
@@ -445,7 +443,7 @@ fn compile_return(answer: &config::Return) -> Return {
 fn compile_page(
     page: &config::ErrorPage,
     mime: &Arc<files::mime::MimeTypes>,
-    clients: &TlsClients,
+    known: &Known,
 ) -> ErrorPage {
     let source = match &page.source {
         config::PageSource::File(file) => {
@@ -459,7 +457,7 @@ fn compile_page(
             PageSource::File { files, path: [b"/", name].concat().into() }
         }
         config::PageSource::Action { action, keep_status } => PageSource::Action {
-            action: Box::new(compile_action(action, mime, clients)),
+            action: Box::new(compile_action(action, mime, known)),
             keep_status: *keep_status,
         },
     };

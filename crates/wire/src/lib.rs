@@ -4,6 +4,7 @@
 //! - [`queue`]: requests from the router to whichever worker is idle.
 //! - [`stream`]: what a worker answers, back to the router thread that asked.
 //! - [`fastcgi`]: records of FastCGI, for other servers of PHP.
+//! - [`dns`]: questions for the addresses of names, and their answers.
 //! - [`frame`]: the pieces that such an answer consists of.
 //! - [`request`]: a request as a worker gets it.
 //! - [`messages`]: router, supervisor and prototypes among each other.
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bytes;
+pub mod dns;
 pub mod fastcgi;
 pub mod frame;
 pub mod messages;

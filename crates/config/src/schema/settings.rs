@@ -15,6 +15,7 @@ pub(super) const TABLE: &[Shape] = &[
                 "Threads that serve connections",
                 Some(Feature::ListenThreads),
             ),
+            Key("resolver", Texts, "Servers that are asked for addresses of names", None),
             Key("http", Kind::Shape("http"), "Times, sizes and switches of HTTP", None),
         ],
     },

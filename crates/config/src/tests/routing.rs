@@ -172,6 +172,7 @@ fn a_proxy_has_an_address() {
     for (text, address) in [
         ("http://127.0.0.1:8080", Address::Inet(([127, 0, 0, 1], 8080).into())),
         ("http://unix:/run/x", Address::Unix("/run/x".into())),
+        ("http://Backend.example:80", Address::Name("backend.example".to_owned(), 80)),
         ("https://127.0.0.1:443", Address::Inet(([127, 0, 0, 1], 443).into())),
     ] {
         let ActionKind::Proxy(proxy) = read_action(json!({"proxy": text})).kind else {
@@ -186,7 +187,9 @@ fn a_proxy_has_an_address() {
         (json!("https://unix:/run/x"), "no certificate is for"),
         (json!("http://127.0.0.1"), "must end with a port"),
         (json!("http://127.0.0.1:80/"), "must end with a port"),
-        (json!("http://localhost:80"), "is no address"),
+        (json!("http://$host:80"), "is no address"),
+        (json!("http://${arg_to}.example:80"), "is no address"),
+        (json!("http://user@localhost:80"), "is no address"),
         (json!([]), "must be a string"),
     ] {
         let line = refusal(action(json!({"proxy": proxy})));

@@ -8,6 +8,7 @@ use howdah_config::{self as config, Template, Timeouts};
 use super::kept::Kept;
 use super::line::Gate;
 use crate::php::target::{Script, Targets};
+use crate::proxy::known::Known;
 use crate::proxy::upstream::Upstream;
 
 /// A site that a FastCGI server runs.
@@ -37,10 +38,13 @@ impl Site {
     /// Compiles an application; `upstream` finds the members of `upstreams`.
     pub fn new(
         config: &config::FastCgi,
+        known: &Known,
         upstream: impl FnOnce(&str) -> Option<Arc<Upstream>>,
     ) -> Option<Site> {
         let upstream = match &config.servers {
-            config::Servers::One(address) => Arc::new(Upstream::single(address)),
+            config::Servers::One(address) => {
+                Arc::new(Upstream::of(address, &known.addresses(address)))
+            }
             config::Servers::Upstream(name) => upstream(name)?,
         };
         let kept = Kept::new(upstream.servers.len(), config.keepalive, &config.timeouts);
@@ -70,8 +74,11 @@ impl Site {
 
     /// Whether another one is configured alike and has the same servers.
     pub fn is_like(&self, other: &Site) -> bool {
-        let own = matches!(self.config.servers, config::Servers::One(_));
-        self.config == other.config && (own || Arc::ptr_eq(&self.upstream, &other.upstream))
+        let same_servers = match self.config.servers {
+            config::Servers::One(_) => self.upstream.config == other.upstream.config,
+            config::Servers::Upstream(_) => Arc::ptr_eq(&self.upstream, &other.upstream),
+        };
+        self.config == other.config && same_servers
     }
 
     /// Whether a script is one that a target runs for every path.

@@ -88,7 +88,7 @@ impl Row {
 async fn ask(upstream: &Upstream, server: &Server, health: &Health) -> Result<(), String> {
     let connection = Connection::open(upstream, server).await;
     let stream = connection.map_err(|failure| failure.to_string())?;
-    let host = health.host.clone().unwrap_or_else(|| request::host(&server.address));
+    let host = health.host.clone().unwrap_or_else(|| request::host(&server.origin));
     // HTTP/1.0, so that the body comes as it is.
     let question =
         format!("GET {} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n\r\n", health.uri);

@@ -17,7 +17,8 @@
 //! request that must not be repeated never goes over an idle connection, which the server may
 //! close at the same moment.
 //!
-//! Servers are those of the configuration and nothing else: no part of a request makes an address.
+//! Servers are those of the configuration and nothing else: no part of a request makes an address,
+//! or a name that is looked up.
 
 pub mod balance;
 mod body;
@@ -28,6 +29,7 @@ mod conversation;
 mod forwarded;
 pub mod health;
 mod hop;
+pub mod known;
 mod marks;
 pub mod queue;
 pub mod request;
@@ -159,7 +161,7 @@ pub async fn run(
         match attempt.make(thread, busy, &content, taking, exchange).await {
             Ok(mut response) => {
                 let source = Source::of(&exchange.request, exchange.begun);
-                rewrite::apply(&upstream.config, &attempt.server.address, &source, &mut response);
+                rewrite::apply(&upstream.config, &attempt.server.origin, &source, &mut response);
                 return match cookie {
                     Some(cookie) => response.with("Set-Cookie", cookie),
                     None => response,
@@ -235,7 +237,7 @@ impl Attempt {
             (None, false) => Then::Close,
         };
         let head =
-            request::head(&exchange.request, &self.server.address, &changes, content.len(), then);
+            request::head(&exchange.request, &self.server.origin, &changes, content.len(), then);
         let head = head.ok_or((Failure::Malformed(Malformed("the path is empty")), false))?;
         let repeatable = content.len() == 0 && request::is_idempotent(&self.method);
         if then == Then::Keep

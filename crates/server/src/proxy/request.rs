@@ -158,6 +158,7 @@ pub fn head(
 pub fn host(address: &Address) -> String {
     match address {
         Address::Inet(inet) => inet.to_string(),
+        Address::Name(name, port) => format!("{}:{port}", name.strip_suffix('.').unwrap_or(name)),
         Address::Unix(_) | Address::Abstract(_) => "localhost".to_owned(),
     }
 }

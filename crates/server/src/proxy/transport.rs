@@ -46,6 +46,7 @@ impl Stream {
                 stream.set_nodelay(true)?;
                 return Ok(Stream::Tcp(stream));
             }
+            Address::Name(..) => return Err(io::Error::other("its name has no address")),
             Address::Unix(path) => SockAddr::unix(path)?,
             Address::Abstract(name) => SockAddr::unix(format!("\0{name}"))?,
         };

@@ -54,6 +54,8 @@ pub struct Server {
     pub address: Address,
     /// What its connections are kept under.
     pub place: Place,
+    /// The address as the document has it.
+    pub origin: Address,
     /// What its certificate must be for, unless the settings say otherwise.
     pub name: Box<str>,
     /// What clients that belong to it have in their cookie.
@@ -83,7 +85,8 @@ struct State {
 pub struct ServerReport {
     /// Where it listens.
     pub address: String,
-    /// `up`, `failing` (left alone after failures), `ill` (health checks) or `drained`.
+    /// `up`, `failing` (left alone after failures), `ill` (health checks), `drained`, or `unknown`
+    /// if it has a name that has no address.
     pub state: &'static str,
     /// Requests that it has.
     pub active: u32,
@@ -115,23 +118,42 @@ impl Upstream {
         Upstream::named(format!("upstreams/{}", config.name), config, tls)
     }
 
-    /// The server of a `proxy`, with plain HTTP or that of its settings.
-    pub fn proxy(proxy: &config::Proxy, tls: Option<Arc<TlsClient>>) -> Self {
-        let mut upstream = Upstream::single(&proxy.address);
-        if tls.is_some() {
-            let config = config::Upstream { tls: proxy.tls.clone(), ..upstream.config };
-            upstream = Upstream::named(format!("https://{}", proxy.address), &config, tls);
+    /// The server of a `proxy`, at these addresses.
+    pub fn proxy(
+        proxy: &config::Proxy,
+        addresses: &[Address],
+        tls: Option<Arc<TlsClient>>,
+    ) -> Self {
+        let plain = Upstream::of(&proxy.address, addresses);
+        if proxy.tls.is_none() {
+            return plain;
         }
-        upstream
+        let config = config::Upstream { tls: proxy.tls.clone(), ..plain.config };
+        Upstream::named(format!("https://{}", proxy.address), &config, tls)
     }
 
     /// One server that is asked once, over a connection of its own, as Unit does.
     pub fn single(address: &Address) -> Self {
-        let server = config::UpstreamServer::new(address.clone(), 1.0);
-        let config = config::Upstream {
-            tries: Some(1),
-            failures: config::Failures::NEVER,
-            ..config::Upstream::new("", vec![server])
+        Upstream::of(address, std::slice::from_ref(address))
+    }
+
+    /// One server as [`Upstream::single`], or, if it has a name, at the addresses of this: each may
+    /// be tried, and one that fails is left alone.
+    pub fn of(address: &Address, addresses: &[Address]) -> Self {
+        let servers = addresses.iter().map(|one| config::UpstreamServer {
+            named: (one != address).then(|| address.clone()),
+            ..config::UpstreamServer::new(one.clone(), 1.0)
+        });
+        let usual = config::Upstream::new("", servers.collect());
+        let config = match addresses {
+            [] | [_] => {
+                config::Upstream { tries: Some(1), failures: config::Failures::NEVER, ..usual }
+            }
+            several => config::Upstream {
+                tries: Some(several.len()),
+                failures: config::Failures { most: 1, time: Duration::from_secs(10) },
+                ..usual
+            },
         };
         Upstream::named(format!("http://{address}"), &config, None)
     }
@@ -290,7 +312,9 @@ impl Server {
         Server {
             address: config.address.clone(),
             place: (config.address.clone(), tls),
-            name: match &config.address {
+            origin: config.named.clone().unwrap_or_else(|| config.address.clone()),
+            name: match config.named.as_ref().unwrap_or(&config.address) {
+                Address::Name(name, _) => name.strip_suffix('.').unwrap_or(name).into(),
                 Address::Inet(inet) => inet.ip().to_canonical().to_string().into(),
                 // The settings have a name, or it is not verified.
                 Address::Unix(_) | Address::Abstract(_) => "localhost".into(),
@@ -329,6 +353,7 @@ impl Server {
         ServerReport {
             address: self.address.to_string(),
             state: match () {
+                () if matches!(self.address, Address::Name(..)) => "unknown",
                 () if self.state.ill.load(Relaxed) => "ill",
                 () if self.is_marked(now) => "failing",
                 () if self.config.drain => "drained",

@@ -11,20 +11,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use howdah_config::Config;
+use howdah_sys::log::Level;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 use rustix::fs::{MemfdFlags, memfd_create};
 use tokio::sync::oneshot;
 
 use super::certificates::Certificates;
 use super::link::Link;
+use super::names::Names;
 use super::pools::Pools;
 use super::programs::Programs;
 use super::tls::TlsListeners;
 use crate::access_log::LogFile;
 use crate::listener::Socket;
+use crate::proxy::known::Known;
 use crate::shard::{self, Order, Shared};
-use crate::snapshot::Snapshot;
-use crate::tls::TlsClients;
+use crate::snapshot::{Listener, Snapshot};
 
 /// Length of a listening socket's queue if none is configured; the kernel cuts it to its own
 /// limit (`net.core.somaxconn`).
@@ -52,7 +54,7 @@ struct Ready {
     sockets: HashMap<String, OwnedFd>,
     log: Option<Arc<LogFile>>,
     tls: TlsListeners,
-    clients: TlsClients,
+    known: Known,
     /// How many threads get connections.
     threads: usize,
     /// That is a new number, so the sockets are handed out anew.
@@ -68,6 +70,8 @@ pub(super) struct Parts<'a> {
     /// For listeners that name some; a bundle that they name stays until none does.
     pub(super) certificates: &'a mut Certificates,
     pub(super) programs: &'a Programs,
+    /// For servers that are named.
+    pub(super) names: &'a mut Names,
 }
 
 impl Parts<'_> {
@@ -100,6 +104,27 @@ impl Parts<'_> {
                 }
                 Err(problem)
             }
+        }
+    }
+
+    /// Has the running configuration take the addresses that names have now. Nothing else of it
+    /// changes.
+    pub(super) async fn rename(mut self) {
+        let current = self.shared.snapshot.load_full();
+        let tls = |(name, listener): (&String, &Listener)| {
+            listener.tls.as_ref().map(|tls| (name.clone(), Arc::clone(tls)))
+        };
+        let ready = Ready {
+            log: current.access_log.as_ref().map(|log| Arc::clone(log.file())),
+            tls: current.listeners.iter().filter_map(tls).collect(),
+            known: Known { clients: current.tls_clients.clone(), names: self.names.table() },
+            threads: self.shared.threads.load(Relaxed),
+            ..Ready::default()
+        };
+        let config = current.config.clone();
+        if let Err(problem) = self.commit(current, config, ready).await {
+            let message = format_args!("new addresses of servers are not in use: {problem}");
+            self.shared.log.write(Level::Alert, message);
         }
     }
 
@@ -199,7 +224,8 @@ impl Parts<'_> {
         all_ready: bool,
     ) -> Result<(), String> {
         ready.tls = self.prepare_tls(current, config).await?;
-        ready.clients = self.prepare_clients(current, config).await?;
+        ready.known.clients = self.prepare_clients(current, config).await?;
+        ready.known.names = self.names.prepare(config).await;
         let mut binding = HashSet::new();
         for listener in &config.listeners {
             if current.listeners.contains_key(&listener.name) && !ready.spread {
@@ -264,7 +290,7 @@ impl Parts<'_> {
     ) -> Result<(), String> {
         let pools = &*self.pools;
         let mut snapshot =
-            Snapshot::compile(config, ready.log, Some(&current), &ready.clients, |application| {
+            Snapshot::compile(config, ready.log, Some(&current), &ready.known, |application| {
                 let queue = pools.queue(application);
                 queue.unwrap_or_else(|| unreachable!("every application is prepared or unchanged"))
             });
@@ -299,6 +325,7 @@ impl Parts<'_> {
             self.unlisten(name).await?;
         }
         self.pools.keep_only(&snapshot);
+        self.names.keep_only(&snapshot.config);
         Ok(())
     }
 

@@ -12,6 +12,7 @@ mod command;
 mod ending;
 mod link;
 mod machine;
+mod names;
 mod pools;
 mod programs;
 mod read;
@@ -41,15 +42,16 @@ pub use self::certificates::Certificates;
 pub use self::command::{ApplicationReport, Commands, Control, Report, TlsReport, Tuning};
 use self::ending::Ending;
 use self::link::Link;
+use self::names::Names;
 use self::pools::Pools;
 use self::programs::Programs;
 use self::tls::Watch;
 use crate::acme::{Board, Door, Keeper};
 use crate::listener;
+use crate::proxy::known::Known;
 pub use crate::proxy::upstream::ServerReport;
 use crate::shard::{self, Shared};
 use crate::snapshot::Snapshot;
-use crate::tls::TlsClients;
 
 /// Runs the router on the socket that the supervisor has passed. `front` starts what serves the
 /// control API, on the runtime of the control thread. Returns the exit status.
@@ -98,7 +100,7 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
             return wait_for_end(&link).await;
         }
     };
-    let empty = Snapshot::compile(empty_config()?, None, None, &TlsClients::new(), |_| {
+    let empty = Snapshot::compile(empty_config()?, None, None, &Known::default(), |_| {
         unreachable!("no application")
     });
     // A later configuration may ask for more than the first.
@@ -116,6 +118,7 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
     let shards = shard::start(threads as u32, &shared, &ask)?;
     let mut pools = Pools::new(Arc::clone(&shared), Arc::clone(&shards));
     let programs = Programs::default();
+    let mut names = Names::new(Arc::clone(&log));
     let has_control = hello.control.is_some();
     let mut document = config.document.clone();
     let parts = Parts {
@@ -125,6 +128,7 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
         pools: &mut pools,
         certificates: &mut certificates,
         programs: &programs,
+        names: &mut names,
     };
     match parts.apply(config, None, !has_control).await {
         Ok(()) => {}
@@ -195,8 +199,21 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
                     pools: &mut pools,
                     certificates: &mut certificates,
                     programs: &programs,
+                    names: &mut names,
                 };
                 job.run(parts).await;
+            }
+            () = names.changed() => {
+                let parts = Parts {
+                    link: &link,
+                    shared: &shared,
+                    shards: &shards,
+                    pools: &mut pools,
+                    certificates: &mut certificates,
+                    programs: &programs,
+                    names: &mut names,
+                };
+                parts.rename().await;
             }
             () = watch.wait(&shared) => {
                 let parts = Parts {
@@ -206,6 +223,7 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
                     pools: &mut pools,
                     certificates: &mut certificates,
                     programs: &programs,
+                    names: &mut names,
                 };
                 parts.renew_tls(&mut watch).await;
             }

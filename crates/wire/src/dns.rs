@@ -1,0 +1,321 @@
+//! Questions to a DNS server for the addresses of a name, and its answers (RFC 1035).
+//!
+//! Whoever can send a datagram can forge an answer: one that does not repeat number and question is
+//! nobody's. Names are followed through aliases within the one answer, and never twice.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Bytes of a name.
+const LONGEST: usize = 255;
+/// Aliases that lead to an address.
+const MOST_ALIASES: usize = 16;
+/// Class of the Internet.
+const INTERNET: u16 = 1;
+const ALIAS: u16 = 5;
+
+/// Kind of an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// IPv4.
+    A,
+    /// IPv6.
+    Aaaa,
+}
+
+/// What a server says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Answer {
+    /// The addresses.
+    pub addresses: Vec<IpAddr>,
+    /// For how many seconds that holds.
+    pub ttl: u32,
+    /// There is more than fits into a datagram.
+    pub is_cut: bool,
+    /// 0, or 3 if there is no such name; others are failures of the server.
+    pub code: u8,
+}
+
+/// The message is no answer to the question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotOurs;
+
+impl Kind {
+    fn number(self) -> u16 {
+        match self {
+            Kind::A => 1,
+            Kind::Aaaa => 28,
+        }
+    }
+}
+
+/// A question; `None` if the name is none.
+pub fn question(number: u16, name: &str, kind: Kind) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(64);
+    out.extend_from_slice(&number.to_be_bytes());
+    out.extend_from_slice(&[1, 0, 0, 1, 0, 0, 0, 0, 0, 0]); // with recursion; one question
+    out.extend_from_slice(&encoded(name)?);
+    out.extend_from_slice(&kind.number().to_be_bytes());
+    out.extend_from_slice(&INTERNET.to_be_bytes());
+    Some(out)
+}
+
+/// Reads the answer to a question.
+pub fn answer(message: &[u8], number: u16, name: &str, kind: Kind) -> Result<Answer, NotOurs> {
+    let mut reader = Reader { message, at: 0 };
+    let wanted = encoded(name).ok_or(NotOurs)?;
+    let (id, flags, questions) = (reader.u16()?, reader.u16()?, reader.u16()?);
+    let answers = reader.u16()?;
+    reader.skip(4)?;
+    let is_answer = flags & 0x8000 != 0 && flags & 0x7800 == 0;
+    if id != number || !is_answer || questions != 1 {
+        return Err(NotOurs);
+    }
+    let asked = (reader.name()?, reader.u16()?, reader.u16()?);
+    if asked != (wanted.clone(), kind.number(), INTERNET) {
+        return Err(NotOurs);
+    }
+    let mut found = Answer {
+        code: (flags & 15) as u8,
+        is_cut: flags & 0x0200 != 0,
+        ttl: u32::MAX,
+        ..Answer::default()
+    };
+    let mut records = Vec::new();
+    for _ in 0..answers {
+        match reader.record() {
+            Ok(record) => records.push(record),
+            // What was cut off is asked for again.
+            Err(NotOurs) if found.is_cut => break,
+            Err(NotOurs) => return Err(NotOurs),
+        }
+    }
+    let mut name = wanted;
+    for _ in 0..MOST_ALIASES {
+        let own = || records.iter().filter(|record| record.owner == name);
+        for record in own().filter(|record| record.kind == kind.number()) {
+            found.addresses.extend(record.address());
+            found.ttl = found.ttl.min(record.ttl);
+        }
+        let alias = own().find(|record| record.kind == ALIAS);
+        let Some(alias) = alias.filter(|_| found.addresses.is_empty()) else { break };
+        found.ttl = found.ttl.min(alias.ttl);
+        let mut target = Reader { message, at: alias.at };
+        name = target.name()?;
+    }
+    if found.addresses.is_empty() {
+        found.ttl = 0;
+    }
+    Ok(found)
+}
+
+/// A name as messages have it, in lower case.
+fn encoded(name: &str) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(name.len() + 2);
+    for label in name.strip_suffix('.').unwrap_or(name).split('.') {
+        let length = u8::try_from(label.len()).ok().filter(|length| (1..64).contains(length))?;
+        out.push(length);
+        out.extend(label.bytes().map(|byte| byte.to_ascii_lowercase()));
+    }
+    out.push(0);
+    (out.len() <= LONGEST).then_some(out)
+}
+
+struct Record<'m> {
+    owner: Vec<u8>,
+    kind: u16,
+    ttl: u32,
+    data: &'m [u8],
+    /// Where the data is.
+    at: usize,
+}
+
+impl Record<'_> {
+    fn address(&self) -> Option<IpAddr> {
+        match *self.data {
+            [a, b, c, d] => Some(Ipv4Addr::new(a, b, c, d).into()),
+            _ => <[u8; 16]>::try_from(self.data).ok().map(|octets| Ipv6Addr::from(octets).into()),
+        }
+    }
+}
+
+struct Reader<'m> {
+    message: &'m [u8],
+    at: usize,
+}
+
+impl<'m> Reader<'m> {
+    fn take(&mut self, count: usize) -> Result<&'m [u8], NotOurs> {
+        let end = self.at.checked_add(count).ok_or(NotOurs)?;
+        let taken = self.message.get(self.at..end).ok_or(NotOurs)?;
+        self.at = end;
+        Ok(taken)
+    }
+
+    fn skip(&mut self, count: usize) -> Result<(), NotOurs> {
+        self.take(count).map(|_| ())
+    }
+
+    fn u16(&mut self) -> Result<u16, NotOurs> {
+        self.take(2)?.try_into().map(u16::from_be_bytes).map_err(|_| NotOurs)
+    }
+
+    fn u32(&mut self) -> Result<u32, NotOurs> {
+        self.take(4)?.try_into().map(u32::from_be_bytes).map_err(|_| NotOurs)
+    }
+
+    fn u8(&mut self) -> Result<u8, NotOurs> {
+        self.take(1)?.first().copied().ok_or(NotOurs)
+    }
+
+    /// A name without its compression, in lower case. References lead back, each further than the
+    /// one before, so that they end.
+    fn name(&mut self) -> Result<Vec<u8>, NotOurs> {
+        let mut name = Vec::new();
+        let mut after = None;
+        let mut first = self.at;
+        loop {
+            let length = self.u8()?;
+            match length {
+                0 => break,
+                1..64 => {
+                    name.push(length);
+                    let label = self.take(usize::from(length))?;
+                    name.extend(label.iter().map(u8::to_ascii_lowercase));
+                }
+                192.. => {
+                    let to = usize::from(length & 63) << 8 | usize::from(self.u8()?);
+                    after.get_or_insert(self.at);
+                    if to >= first {
+                        return Err(NotOurs);
+                    }
+                    (self.at, first) = (to, to);
+                }
+                _ => return Err(NotOurs),
+            }
+            if name.len() >= LONGEST {
+                return Err(NotOurs);
+            }
+        }
+        name.push(0);
+        self.at = after.unwrap_or(self.at);
+        Ok(name)
+    }
+
+    fn record(&mut self) -> Result<Record<'m>, NotOurs> {
+        let owner = self.name()?;
+        let (kind, class, ttl) = (self.u16()?, self.u16()?, self.u32()?);
+        let length = usize::from(self.u16()?);
+        let at = self.at;
+        let data = self.take(length)?;
+        // A record of another class is of no kind that we know.
+        let kind = if class == INTERNET { kind } else { 0 };
+        // RFC 2181, 8: a time with the highest bit is none.
+        let ttl = if ttl > i32::MAX as u32 { 0 } else { ttl };
+        Ok(Record { owner, kind, ttl, data, at })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NAME: &str = "Back.example";
+
+    /// The question with this many answers, which follow as they are.
+    fn reply(flags: u16, answers: u16, records: &[u8]) -> Vec<u8> {
+        let mut message = question(7, NAME, Kind::A).unwrap();
+        message[2..4].copy_from_slice(&flags.to_be_bytes());
+        message[6..8].copy_from_slice(&answers.to_be_bytes());
+        message.extend_from_slice(records);
+        message
+    }
+
+    fn record(owner: &[u8], kind: u16, ttl: u32, data: &[u8]) -> Vec<u8> {
+        let mut out = owner.to_vec();
+        out.extend_from_slice(&kind.to_be_bytes());
+        out.extend_from_slice(&INTERNET.to_be_bytes());
+        out.extend_from_slice(&ttl.to_be_bytes());
+        out.extend_from_slice(&(data.len() as u16).to_be_bytes());
+        out.extend_from_slice(data);
+        out
+    }
+
+    /// A reference to the question's name.
+    const ASKED: &[u8] = &[0xc0, 12];
+
+    fn read(message: &[u8]) -> Result<Answer, NotOurs> {
+        answer(message, 7, NAME, Kind::A)
+    }
+
+    #[test]
+    fn addresses_are_found_through_aliases() {
+        let direct = [
+            record(ASKED, 1, 60, &[10, 0, 0, 1]),
+            record(ASKED, 1, 30, &[10, 0, 0, 2]),
+            record(ASKED, 28, 5, &[0; 16]),
+        ];
+        let found = read(&reply(0x8180, 3, &direct.concat())).unwrap();
+        assert_eq!(found.addresses, [IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2])]);
+        assert_eq!((found.ttl, found.code, found.is_cut), (30, 0, false));
+        let (real, other) = (b"\x04real\x00", b"\x05other\x00");
+        let aliased = [
+            record(real, 1, 60, &[10, 0, 0, 3]),
+            record(other, 1, 60, &[6, 6, 6, 6]),
+            record(ASKED, ALIAS, 9, b"\x04REAL\x00"),
+        ];
+        let found = read(&reply(0x8180, 3, &aliased.concat())).unwrap();
+        assert_eq!((found.addresses, found.ttl), (vec![IpAddr::from([10, 0, 0, 3])], 9));
+        let round = [record(ASKED, ALIAS, 9, ASKED)];
+        assert!(read(&reply(0x8180, 1, &round.concat())).unwrap().addresses.is_empty());
+    }
+
+    #[test]
+    fn hardening_38_what_does_not_repeat_number_and_question_is_nobodys() {
+        let good = reply(0x8180, 1, &record(ASKED, 1, 60, &[10, 0, 0, 1]));
+        assert!(read(&good).is_ok());
+        assert_eq!(answer(&good, 8, NAME, Kind::A), Err(NotOurs));
+        assert_eq!(answer(&good, 7, "other.example", Kind::A), Err(NotOurs));
+        assert_eq!(answer(&good, 7, NAME, Kind::Aaaa), Err(NotOurs));
+        assert_eq!(read(&reply(0x0100, 0, &[])), Err(NotOurs), "a question");
+        assert_eq!(read(&good[..good.len() - 1]), Err(NotOurs));
+        assert_eq!(read(&question(7, NAME, Kind::A).unwrap()[..12]), Err(NotOurs));
+    }
+
+    #[test]
+    fn hardening_38_references_that_lead_on_or_round_are_refused() {
+        let owner = question(7, NAME, Kind::A).unwrap().len() as u8;
+        for reference in [[0xc0, owner], [0xc0, owner + 1], [0xff, 0xff]] {
+            let records = record(&reference, 1, 60, &[10, 0, 0, 1]);
+            assert_eq!(read(&reply(0x8180, 1, &records)), Err(NotOurs));
+        }
+    }
+
+    #[test]
+    fn a_cut_answer_and_failures_are_told() {
+        let cut = reply(0x8380, 9, &record(ASKED, 1, 60, &[10, 0, 0, 1]));
+        assert!(read(&cut).unwrap().is_cut);
+        assert_eq!(read(&reply(0x8183, 0, &[])).unwrap().code, 3);
+        assert_eq!(read(&reply(0x8182, 0, &[])).unwrap().code, 2);
+    }
+
+    #[test]
+    fn a_name_has_labels_of_1_to_63_bytes() {
+        let long = format!("{}.example", "x".repeat(63));
+        assert!(question(1, &long, Kind::A).is_some() && question(1, "a.b.", Kind::A).is_some());
+        for name in ["", ".", "a..b", ".a", &format!("{}.b", "x".repeat(64)), &"a.".repeat(200)] {
+            assert_eq!(question(1, name, Kind::A), None, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_message_is_too_much(mut message in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let start = reply(0x8180, 3, &[]);
+            let common = message.len().min(start.len());
+            message[..common].copy_from_slice(&start[..common]);
+            let _ = read(&message);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! A DNS server that says what a test tells it to.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::free_address;
+
+/// The server; ended when it is dropped. Answers hold for a second.
+pub struct Dns {
+    /// Where it listens.
+    pub address: SocketAddr,
+    records: Arc<Mutex<HashMap<String, Vec<Ipv4Addr>>>>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Dns {
+    /// Knows nothing yet. If there is a `forger`, its address comes before each answer, in messages
+    /// that are none.
+    pub fn start(forger: Option<Ipv4Addr>) -> Dns {
+        let socket = UdpSocket::bind(free_address()).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let dns = Dns {
+            address: socket.local_addr().unwrap(),
+            records: Arc::default(),
+            is_over: Arc::default(),
+        };
+        let (records, is_over) = (Arc::clone(&dns.records), Arc::clone(&dns.is_over));
+        std::thread::spawn(move || {
+            let mut buffer = [0; 512];
+            while !is_over.load(Relaxed) {
+                let Ok((length, peer)) = socket.recv_from(&mut buffer) else { continue };
+                let question = &buffer[..length];
+                if let Some(forger) = forger {
+                    let mut number = question.to_vec();
+                    number[1] ^= 1;
+                    let mut name = question.to_vec();
+                    name[13] ^= 1;
+                    for forged in [number, name] {
+                        let _ = socket.send_to(&answer(&forged, &[forger]), peer);
+                    }
+                }
+                let known = records.lock().unwrap().get(&name(question)).cloned();
+                let _ = socket.send_to(&answer(question, &known.unwrap_or_default()), peer);
+            }
+        });
+        dns
+    }
+
+    /// Gives a name addresses.
+    pub fn set(&self, name: &str, addresses: &[IpAddr]) {
+        let v4 = addresses.iter().filter_map(|address| match address {
+            IpAddr::V4(v4) => Some(*v4),
+            IpAddr::V6(_) => None,
+        });
+        self.records.lock().unwrap().insert(name.to_owned(), v4.collect());
+    }
+}
+
+impl Drop for Dns {
+    fn drop(&mut self) {
+        self.is_over.store(true, Relaxed);
+    }
+}
+
+/// The name that is asked for.
+fn name(question: &[u8]) -> String {
+    let mut labels = Vec::new();
+    let mut rest = &question[12..];
+    while rest[0] > 0 {
+        let (label, more) = rest[1..].split_at(usize::from(rest[0]));
+        labels.push(String::from_utf8_lossy(label).into_owned());
+        rest = more;
+    }
+    labels.join(".")
+}
+
+/// Addresses for a question, or, if there are none, that there is no such name.
+fn answer(question: &[u8], addresses: &[Ipv4Addr]) -> Vec<u8> {
+    let is_v4 = question[question.len() - 4..] == [0, 1, 0, 1];
+    let addresses = if is_v4 { addresses } else { &[] };
+    let mut out = question.to_vec();
+    out[2..4].copy_from_slice(if addresses.is_empty() { &[0x81, 0x83] } else { &[0x81, 0x80] });
+    out[7] = addresses.len() as u8;
+    for address in addresses {
+        out.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4]);
+        out.extend_from_slice(&address.octets());
+    }
+    out
+}
