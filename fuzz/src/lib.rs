@@ -61,6 +61,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("wire_frame", wire::frame),
     ("wire_hostile", wire::hostile),
     ("wire_messages", wire::messages),
+    ("wire_proxy_protocol", wire::proxy_protocol),
     ("wire_queue", wire::queue),
     ("wire_request", wire::request),
     ("wire_stream", wire::stream),

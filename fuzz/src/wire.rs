@@ -8,6 +8,7 @@ use howdah_wire::dns;
 use howdah_wire::fastcgi::{Answer, Answers, Pairs, Part, Records, put_pair};
 use howdah_wire::frame::{Done, Head, Log};
 use howdah_wire::messages::{FromPrototype, FromSupervisor, ToPrototype, ToSupervisor, ToWorker};
+use howdah_wire::proxy_protocol::{Header, LONGEST, Version};
 use howdah_wire::queue::{Claim, Owner, Producer, Work};
 use howdah_wire::region::{Geometry, Region};
 use howdah_wire::request::{FIXED, Fixed, Params, decode_params};
@@ -42,6 +43,22 @@ pub fn dns(input: &[u8]) {
     assert!(dns::answer(&message, 8, "a.example", dns::Kind::A).is_err());
     assert!(dns::answer(&message, 7, "b.example", dns::Kind::A).is_err());
     assert!(dns::answer(&message, 7, "a.example", dns::Kind::Aaaa).is_err());
+}
+
+/// The start of a connection. A header is read the same with anything behind it, needs all of its
+/// bytes, and what it says can be written so that it is read back.
+pub fn proxy_protocol(input: &[u8]) {
+    let Ok(Some((header, length))) = Header::read(input) else { return };
+    assert!(length <= LONGEST && length <= input.len());
+    assert_eq!(Header::read(&input[..length]), Ok(Some((header, length))));
+    assert_eq!(Header::read(&input[..length - 1]), Ok(None));
+    for version in [Version::V1, Version::V2] {
+        let mut written = Vec::new();
+        header.write(version, &mut written);
+        let Ok(Some((again, all))) = Header::read(&written) else { panic!("{header:?}") };
+        let port = |header: Header| header.addresses.map(|(from, to)| (from.port(), to.port()));
+        assert_eq!((port(again), all), (port(header), written.len()));
+    }
 }
 
 /// The first byte says what the payload is of. What is decoded encodes to what it was read from.

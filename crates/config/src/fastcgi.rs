@@ -123,8 +123,9 @@ fn read_address(node: &Node<'_>) -> Result<Address, Error> {
 fn read_upstream(node: &Node<'_>) -> Result<String, Error> {
     let name = node.string()?.to_owned();
     node.scope.names.check(node, &Target::Upstream(name.clone()))?;
-    if node.scope.names.speaks_tls(&name) {
-        return Err(node.invalid("is an upstream with \"tls\", which FastCGI does not speak"));
+    if let Some(key) = node.scope.names.is_for_http(&name) {
+        let reason = format_args!("is an upstream with \"{key}\", which FastCGI does not speak");
+        return Err(node.invalid(reason));
     }
     Ok(name)
 }

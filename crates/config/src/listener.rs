@@ -1,6 +1,7 @@
 //! `listeners`: the sockets that accept connections.
 
 use crate::address::Address;
+use crate::address_pattern::AddressPatterns;
 use crate::error::Error;
 use crate::forwarded::Forwarded;
 use crate::node::{Node, Shown};
@@ -29,6 +30,8 @@ pub struct Listener {
     pub forwarded: Option<Forwarded>,
     /// Proxies that are believed about the client's address.
     pub client_ip: Option<Forwarded>,
+    /// Balancers whose connections begin with the PROXY protocol.
+    pub proxy_protocol: Option<AddressPatterns>,
 }
 
 /// Whether HTTP/2 is spoken without TLS.
@@ -88,6 +91,7 @@ impl Listener {
         let forwarded = object.read_gated("forwarded", Feature::Forwarded, Forwarded::read)?;
         let client_ip =
             object.read_gated("client_ip", Feature::Forwarded, Forwarded::read_client_ip)?;
+        let proxy_protocol = object.read("proxy_protocol", read_proxy_protocol)?;
         object.end()?;
         let (name, backlog) = (name.to_owned(), backlog.flatten());
         Ok(Listener {
@@ -100,6 +104,7 @@ impl Listener {
             redirect_to_https,
             forwarded,
             client_ip,
+            proxy_protocol,
         })
     }
 }
@@ -136,6 +141,13 @@ fn check_acme(others: &[Listener], listener: &Listener, node: &Node<'_>) -> Resu
         }
     }
     Ok(())
+}
+
+fn read_proxy_protocol(node: &Node<'_>) -> Result<AddressPatterns, Error> {
+    let object = node.object()?;
+    let source = AddressPatterns::read(&object.required("source")?)?;
+    object.end()?;
+    Ok(source)
 }
 
 /// A switch, or the port.

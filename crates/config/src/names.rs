@@ -53,10 +53,12 @@ impl<'a> Names<'a> {
         application.and_then(|app| app.get("type")).is_some_and(|kind| kind == "fastcgi")
     }
 
-    /// Whether TLS is spoken with the servers of an upstream.
-    pub fn speaks_tls(&self, upstream: &str) -> bool {
-        let tls = self.named("upstreams").and_then(|upstreams| upstreams.get(upstream)?.get("tls"));
-        tls.is_some_and(|tls| *tls != Value::Bool(false))
+    /// What an upstream has that only HTTP servers understand.
+    pub fn is_for_http(&self, upstream: &str) -> Option<&'static str> {
+        let upstream = self.named("upstreams")?.get(upstream)?;
+        let tls = upstream.get("tls").is_some_and(|tls| *tls != Value::Bool(false));
+        let proxy_protocol = upstream.get("proxy_protocol").map(|_| "proxy_protocol");
+        if tls { Some("tls") } else { proxy_protocol }
     }
 
     /// Checks that the document defines what `node` names.

@@ -48,6 +48,8 @@ pub struct Upstream {
     pub forwarded: ForwardedFields,
     /// How TLS is spoken with the servers; `None` for plain HTTP.
     pub tls: Option<UpstreamTls>,
+    /// The version of the PROXY protocol that each connection begins with, 1 or 2.
+    pub proxy_protocol: Option<u8>,
     /// Whether responses are taken as fast as they come, or at the client's pace.
     pub buffering: bool,
     /// What responses may leave to the server.
@@ -160,6 +162,7 @@ impl Upstream {
             headers: Vec::new(),
             forwarded: ForwardedFields::default(),
             tls: None,
+            proxy_protocol: None,
             buffering: true,
             delegation: Delegation::default(),
             rewrite_location: Some(Vec::new()),
@@ -198,6 +201,9 @@ impl Upstream {
             headers: object.read("headers", read_headers)?.unwrap_or_default(),
             forwarded: object.read("forwarded", ForwardedFields::read)?.unwrap_or_default(),
             tls: object.read("tls", UpstreamTls::read)?.flatten(),
+            proxy_protocol: object
+                .read("proxy_protocol", |node| node.integer(1..=2))?
+                .and_then(|version| u8::try_from(version).ok()),
             buffering: object.boolean("buffering")?.unwrap_or(default.buffering),
             delegation: Delegation::read(&object)?,
             rewrite_location: object
@@ -207,6 +213,12 @@ impl Upstream {
             cookie_path: object.read("cookie_path", read_cookies)?.unwrap_or_default(),
             ..default
         };
+        if let (Some(_), true, Some(node)) =
+            (upstream.proxy_protocol, upstream.keepalive > 0, object.optional("keepalive"))
+        {
+            let reason = "cannot go with \"proxy_protocol\", as a connection belongs to one client";
+            return Err(node.invalid(reason));
+        }
         if let (Some(tls), Some(node)) = (&upstream.tls, object.optional("tls")) {
             let nameless = |server: &UpstreamServer| {
                 matches!(server.address, Address::Unix(_) | Address::Abstract(_))

@@ -13,6 +13,7 @@ use howdah_config::{PlainHttp2, ResponseHeader};
 use howdah_sys::log::Level;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_local;
+use tokio::time::timeout;
 
 use crate::body::Body;
 use crate::compress;
@@ -32,7 +33,7 @@ use crate::route::{
     Decided, Decision, Router, cors, error_pages, response_headers, security_headers,
 };
 use crate::shard::Shard;
-use crate::snapshot::{ErrorPage, PageSource, Snapshot};
+use crate::snapshot::{ErrorPage, Listener, PageSource, Snapshot};
 use crate::stream::Stream;
 use crate::tls::{self, Shaken, TlsListener};
 use crate::variables::{Answer, Source};
@@ -43,20 +44,67 @@ const MOST_UNREAD: u64 = 64 * 1024;
 /// Serves a connection to its end, as a task of this thread; then it is counted as closed.
 pub fn serve(shard: &Rc<Shard>, accepted: Accepted, drain: Draining) {
     let Accepted { stream, info, listener } = accepted;
-    let (tls, http2) = match shard.snapshot_for(&listener).listeners.get(&*listener) {
-        Some(listener) => (listener.tls.clone(), listener.http2),
-        None => (None, PlainHttp2::Never),
+    let (way, is_told) = match shard.snapshot_for(&listener).listeners.get(&*listener) {
+        Some(listener) => {
+            let balancers = listener.balancers.as_ref();
+            let is_told = balancers.is_some_and(|balancers| balancers.matches(info.peer));
+            (Way::of(listener), is_told)
+        }
+        None => (Way::Plain(PlainHttp2::Never), false),
     };
     let site = Site::new(shard, &listener, true);
-    // A task each, so that a plain connection need not have the size of the others.
     let stream = Stream::new(stream);
-    match tls {
-        Some(tls) => drop(spawn_local(secure(site, tls, stream, info, drain))),
-        None => match http2 {
-            PlainHttp2::Never => drop(spawn_local(http1::serve(stream, info, site, drain))),
-            PlainHttp2::Offered => drop(spawn_local(either(site, stream, info, drain))),
-            PlainHttp2::Only => drop(spawn_local(only_http2(site, stream, info, drain))),
-        },
+    // A task each, so that a plain connection need not have the size of the others.
+    drop(match way {
+        way if is_told => spawn_local(told(site, way, stream, info, drain)),
+        Way::Tls(tls) => spawn_local(secure(site, tls, stream, info, drain)),
+        Way::Plain(PlainHttp2::Never) => spawn_local(http1::serve(stream, info, site, drain)),
+        Way::Plain(PlainHttp2::Offered) => spawn_local(either(site, stream, info, drain)),
+        Way::Plain(PlainHttp2::Only) => spawn_local(only_http2(site, stream, info, drain)),
+    });
+}
+
+/// What is spoken on a connection.
+enum Way {
+    Tls(Arc<TlsListener>),
+    Plain(PlainHttp2),
+}
+
+impl Way {
+    fn of(listener: &Listener) -> Way {
+        match &listener.tls {
+            Some(tls) => Way::Tls(Arc::clone(tls)),
+            None => Way::Plain(listener.http2),
+        }
+    }
+}
+
+/// Hears from a balancer whose connection it is, and serves the client.
+async fn told(
+    site: Site,
+    way: Way,
+    mut stream: Stream,
+    mut info: Arc<ConnectionInfo>,
+    drain: Draining,
+) {
+    let said = timeout(site.limits().header_timeout, stream.told()).await.ok().flatten();
+    let Some(header) = said else {
+        let peer = ShownAddress(info.peer.map(|peer| peer.ip()));
+        site.shard.shared.log.write(
+            Level::Info,
+            format_args!("listener {}: {peer}: no header of the PROXY protocol", site.listener),
+        );
+        return;
+    };
+    if let Some((client, target)) = header.addresses {
+        let told = ConnectionInfo { peer: Some(client), local: Some(target), ..(*info).clone() };
+        info = Arc::new(ConnectionInfo { tls: header.tls, ..told });
+    }
+    match way {
+        Way::Tls(tls) => secure(site, tls, stream, info, drain).await,
+        Way::Plain(PlainHttp2::Never) => http1::serve(stream, info, site, drain).await,
+        Way::Plain(PlainHttp2::Offered) => either(site, stream, info, drain).await,
+        Way::Plain(PlainHttp2::Only) => only_http2(site, stream, info, drain).await,
     }
 }
 

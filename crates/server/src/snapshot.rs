@@ -60,6 +60,8 @@ pub struct Listener {
     pub redirect_to_https: Option<u16>,
     /// Whether clients without TLS may begin with HTTP/2.
     pub http2: config::PlainHttp2,
+    /// Whose connections begin with the PROXY protocol.
+    pub balancers: Option<config::AddressPatterns>,
     /// Who is believed about the client, in the order in which it is asked.
     pub proxies: Vec<config::Forwarded>,
 }
@@ -360,6 +362,7 @@ impl Listener {
             tls: None,
             http2: listener.http2,
             redirect_to_https: listener.redirect_to_https,
+            balancers: listener.proxy_protocol.clone(),
             proxies: proxies.into_iter().flatten().cloned().collect(),
         }
     }

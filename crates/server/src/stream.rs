@@ -7,6 +7,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use howdah_wire::proxy_protocol::{self, Header};
 use rustix::net::sockopt::set_tcp_quickack;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -53,6 +54,25 @@ impl Stream {
         };
     }
 
+    /// Reads what a balancer says of the connection. `None` if it says nothing that can be
+    /// understood.
+    pub async fn told(&mut self) -> Option<Header> {
+        let mut came = Vec::new();
+        let (header, length) = loop {
+            match Header::read(&came) {
+                Ok(Some(found)) => break found,
+                Ok(None) if came.len() < proxy_protocol::LONGEST => {}
+                _ => return None,
+            }
+            let room = (proxy_protocol::LONGEST - came.len()) as u64;
+            let read = pin!((&mut *self).take(room).read_buf(&mut came)).await;
+            read.ok().filter(|count| *count > 0)?;
+        };
+        let rest = came.split_off(length);
+        self.unread = (!rest.is_empty()).then(|| Box::new(rest.into()));
+        Some(header)
+    }
+
     /// Whether the client begins with these bytes. Waits until that is certain or `give_up` is
     /// ready. Nothing that came is lost.
     pub async fn begins_with(&mut self, bytes: &[u8], give_up: impl Future<Output = ()>) -> bool {
@@ -68,6 +88,8 @@ impl Stream {
             }
         }
         let begins = came == bytes;
+        // Before what was read ahead earlier.
+        came.extend(self.unread.take().into_iter().flat_map(|rest| *rest));
         self.unread = (!came.is_empty()).then(|| Box::new(came.into()));
         begins
     }

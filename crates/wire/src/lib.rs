@@ -6,6 +6,7 @@
 //! - [`fastcgi`]: records of FastCGI, for other servers of PHP.
 //! - [`dns`]: questions for the addresses of names, and their answers.
 //! - [`frame`]: the pieces that such an answer consists of.
+//! - [`proxy_protocol`]: what balancers say of a connection.
 //! - [`request`]: a request as a worker gets it.
 //! - [`messages`]: router, supervisor and prototypes among each other.
 //!
@@ -19,6 +20,7 @@ pub mod dns;
 pub mod fastcgi;
 pub mod frame;
 pub mod messages;
+pub mod proxy_protocol;
 pub mod queue;
 pub mod region;
 pub mod request;

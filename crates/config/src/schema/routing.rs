@@ -91,7 +91,18 @@ pub(super) const TABLE: &[Shape] = &[
                 "Unit's older form of \"forwarded\"",
                 Some(Feature::Forwarded),
             ),
+            Key(
+                "proxy_protocol",
+                Kind::Shape("proxy_protocol"),
+                "Balancers whose connections begin with the PROXY protocol",
+                None,
+            ),
         ],
+    },
+    Shape {
+        name: "proxy_protocol",
+        required: &["source"],
+        keys: &[Key("source", Texts, "Addresses of the balancers", None)],
     },
     Shape {
         name: "forwarded",

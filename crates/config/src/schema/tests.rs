@@ -19,7 +19,7 @@ fn probe(name: &str, mut value: Value) -> Value {
     match name {
         "document" => value,
         "listener" => json!({"listeners": {"*:80": value}, "routes": []}),
-        "forwarded" | "client_ip" | "tls" => listener(name, value),
+        "forwarded" | "client_ip" | "tls" | "proxy_protocol" => listener(name, value),
         "certificate" => listener("tls", json!({"certificate": value})),
         "session" | "client_certificates" | "acme" => {
             listener("tls", json!({"certificate": "a", name: value}))
@@ -69,6 +69,7 @@ fn samples(name: &str) -> Vec<Value> {
     match name {
         "listener" => vec![json!({"pass": "routes"})],
         "forwarded" => vec![json!({"source": [], "client_ip": "X"})],
+        "proxy_protocol" => vec![json!({"source": []})],
         "client_ip" => vec![json!({"source": [], "header": "X"})],
         "tls" => vec![json!({"certificate": "a"})],
         "certificate" => vec![json!({"chain": "/a", "key": "/b"})],

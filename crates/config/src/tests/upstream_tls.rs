@@ -60,3 +60,29 @@ fn the_document_knows_all_that_has_to_be_made_ready() {
     let plain = read(json!({"routes": [{"action": {"proxy": "http://127.0.0.1:80"}}]}));
     assert!(plain.upstream_tls().is_empty());
 }
+
+#[test]
+fn the_proxy_protocol_is_for_connections_of_one_client() {
+    let upstream = |value: Value| {
+        let mut upstream = json!({"servers": {"127.0.0.1:80": {}}});
+        upstream.as_object_mut().unwrap().extend(value.as_object().unwrap().clone());
+        json!({"upstreams": {"u": upstream}})
+    };
+    let config = read(upstream(json!({"proxy_protocol": 2})));
+    assert_eq!(config.upstreams[0].proxy_protocol, Some(2));
+    for (value, message) in [
+        (json!({"proxy_protocol": 3}), "must be between 1 and 2"),
+        (json!({"proxy_protocol": 1, "keepalive": 1}), "belongs to one client"),
+    ] {
+        let line = refusal(upstream(value));
+        assert!(line.contains(message), "{line}");
+    }
+    let listener = |value: Value| json!({"listeners": {"*:80": {"pass": "routes", "proxy_protocol": value}}, "routes": []});
+    let config = read(listener(json!({"source": "10.0.0.0/8"})));
+    let balancers = config.listeners[0].proxy_protocol.as_ref().unwrap();
+    assert!(balancers.matches(Some(([10, 1, 1, 1], 5).into())) && !balancers.matches(None));
+    for (value, message) in [(json!(true), "must be an object"), (json!({}), "\"source\"")] {
+        let line = refusal(listener(value));
+        assert!(line.contains(message), "{line}");
+    }
+}

@@ -1,16 +1,19 @@
-//! A connection to a server, with TLS or without.
+//! A connection to a server, with TLS or without. Before anything else the server may be told whose
+//! it is (the PROXY protocol).
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use howdah_config::Address;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use howdah_wire::proxy_protocol::{Header, Version};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
 use super::Failure;
 use super::transport::Stream;
 use super::upstream::{Server, Upstream};
+use crate::message::ConnectionInfo;
 
 /// See the module.
 #[derive(Debug)]
@@ -27,9 +30,21 @@ pub enum Connection {
 pub type Place = (Address, u64);
 
 impl Connection {
-    /// Connects to a server. The caller limits the time.
-    pub(crate) async fn open(upstream: &Upstream, server: &Server) -> Result<Connection, Failure> {
-        let stream = Stream::connect(&server.address).await.map_err(Failure::Connect)?;
+    /// Connects to a server for a client, if it is for one. The caller limits the time.
+    pub(crate) async fn open(
+        upstream: &Upstream,
+        server: &Server,
+        client: Option<&ConnectionInfo>,
+    ) -> Result<Connection, Failure> {
+        let mut stream = Stream::connect(&server.address).await.map_err(Failure::Connect)?;
+        if let Some(version) = upstream.config.proxy_protocol {
+            let addresses = client.and_then(|client| client.peer.zip(client.local));
+            let header = Header { addresses, tls: false };
+            let version = if version == 1 { Version::V1 } else { Version::V2 };
+            let mut said = Vec::with_capacity(128);
+            header.write(version, &mut said);
+            stream.write_all(&said).await.map_err(Failure::Send)?;
+        }
         let tls = match (&upstream.config.tls, &upstream.tls) {
             (None, _) => return Ok(Connection::Plain(stream)),
             (Some(_), Some(tls)) => tls,

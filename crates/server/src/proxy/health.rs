@@ -86,7 +86,7 @@ impl Row {
 
 /// Asks once. `Err` says what is wrong.
 async fn ask(upstream: &Upstream, server: &Server, health: &Health) -> Result<(), String> {
-    let connection = Connection::open(upstream, server).await;
+    let connection = Connection::open(upstream, server, None).await;
     let stream = connection.map_err(|failure| failure.to_string())?;
     let host = health.host.clone().unwrap_or_else(|| request::host(&server.origin));
     // HTTP/1.0, so that the body comes as it is.

@@ -289,7 +289,7 @@ impl Attempt {
             biased;
             connected = tokio::time::timeout(
                 self.upstream.config.timeouts.connect,
-                Connection::open(&self.upstream, &self.server),
+                Connection::open(&self.upstream, &self.server, Some(&exchange.request.connection)),
             ) => match connected {
                 Ok(connected) => connected,
                 Err(_) => Err(Failure::ConnectTimeout),
