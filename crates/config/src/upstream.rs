@@ -48,6 +48,8 @@ pub struct Upstream {
     pub forwarded: ForwardedFields,
     /// How TLS is spoken with the servers; `None` for plain HTTP.
     pub tls: Option<UpstreamTls>,
+    /// Whether servers get the trailers of requests, and so bodies in chunks.
+    pub request_trailers: bool,
     /// The version of the PROXY protocol that each connection begins with, 1 or 2.
     pub proxy_protocol: Option<u8>,
     /// Whether responses are taken as fast as they come, or at the client's pace.
@@ -162,6 +164,7 @@ impl Upstream {
             headers: Vec::new(),
             forwarded: ForwardedFields::default(),
             tls: None,
+            request_trailers: false,
             proxy_protocol: None,
             buffering: true,
             delegation: Delegation::default(),
@@ -201,6 +204,7 @@ impl Upstream {
             headers: object.read("headers", read_headers)?.unwrap_or_default(),
             forwarded: object.read("forwarded", ForwardedFields::read)?.unwrap_or_default(),
             tls: object.read("tls", UpstreamTls::read)?.flatten(),
+            request_trailers: object.boolean("request_trailers")?.unwrap_or(false),
             proxy_protocol: object
                 .read("proxy_protocol", |node| node.integer(1..=2))?
                 .and_then(|version| u8::try_from(version).ok()),

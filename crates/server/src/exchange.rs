@@ -99,6 +99,12 @@ impl<'c> Exchange<'c> {
         poll_fn(|cx| self.carrier.poll_body(cx)).await
     }
 
+    /// The lines of the body's trailer, once the body has been read to its end. Who sends them says
+    /// what they are: they are never fields of the request.
+    pub fn trailer(&self) -> Bytes {
+        self.carrier.trailer()
+    }
+
     /// Sends an interim response (1xx except 101), `fields` with it. A client that does not know
     /// interim responses (HTTP/1.0) gets none, which is no error.
     pub async fn interim(&self, status: u16, fields: &FieldBlock) -> io::Result<()> {
@@ -129,6 +135,10 @@ pub trait Carrier {
     fn limit_body(&self, most: u64);
     /// See [`Exchange::read_body`].
     fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>>;
+    /// See [`Exchange::trailer`].
+    fn trailer(&self) -> Bytes {
+        Bytes::new()
+    }
     /// Puts an interim response in the line of what is to be sent.
     fn queue_interim(&self, status: u16, fields: &FieldBlock) -> io::Result<()>;
     /// Sends what is in the line.

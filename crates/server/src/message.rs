@@ -6,8 +6,10 @@
 //! (`Date`, `Server`, `Content-Length`, `Transfer-Encoding`, `Connection`) are never in the
 //! block: the connection writes them.
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -231,8 +233,8 @@ pub struct Response {
     pub adds_server: bool,
     /// The connection adds `Date`.
     pub adds_date: bool,
-    /// With status 101: what the connection is from then on.
-    pub tunnel: Option<Box<Tunnel>>,
+    /// What follows it, if anything does.
+    pub after: Option<Box<After>>,
 }
 
 impl Response {
@@ -248,7 +250,26 @@ impl Response {
             own_page: false,
             adds_server: true,
             adds_date: true,
-            tunnel: None,
+            after: None,
+        }
+    }
+
+    /// The lines that follow the body, if the client takes any.
+    pub fn trailer(&self) -> Option<&Trailer> {
+        match self.after.as_deref() {
+            Some(After::Trailer(trailer)) => Some(trailer),
+            Some(After::Tunnel(_)) | None => None,
+        }
+    }
+
+    /// Takes what the connection is from then on, if the response says that it is.
+    pub fn take_tunnel(&mut self) -> Option<Tunnel> {
+        match *self.after.take()? {
+            After::Tunnel(tunnel) => Some(tunnel),
+            trailer => {
+                self.after = Some(Box::new(trailer));
+                None
+            }
         }
     }
 
@@ -256,6 +277,32 @@ impl Response {
     pub fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.fields.push(name, value);
         self
+    }
+}
+
+/// What follows a response.
+#[derive(Debug)]
+pub enum After {
+    /// Lines behind the body.
+    Trailer(Trailer),
+    /// With status 101: what the connection is from then on.
+    Tunnel(Tunnel),
+}
+
+/// The lines of a trailer, which are known when a body has ended.
+#[derive(Debug, Clone, Default)]
+pub struct Trailer(Rc<OnceCell<Bytes>>);
+
+impl Trailer {
+    /// Sets the lines, which are well formed, once.
+    pub fn set(&self, lines: Bytes) {
+        debug_assert!(lines.is_empty() || lines.ends_with(b"\r\n"));
+        let _ = self.0.set(lines);
+    }
+
+    /// The lines; none if there are none, or not yet.
+    pub fn lines(&self) -> Bytes {
+        self.0.get().cloned().unwrap_or_default()
     }
 }
 

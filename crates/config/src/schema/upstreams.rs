@@ -45,6 +45,7 @@ pub(super) const TABLE: &[Shape] = &[
                 "\"x-forwarded\", \"forwarded\": fields that tell about the client",
                 None,
             ),
+            Key("request_trailers", Switch, "Whether they get trailers of requests", None),
             Key("proxy_protocol", Integer(1, 2), "Version that begins each connection", None),
             Key(
                 "tls",

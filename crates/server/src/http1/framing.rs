@@ -24,7 +24,7 @@ pub fn content_length(value: &[u8]) -> Option<u64> {
 }
 
 /// Takes a chunked body apart (RFC 9112, 7.1). Chunk extensions and trailer fields are checked,
-/// counted and dropped.
+/// counted and dropped, the latter unless they are asked for.
 #[derive(Debug, Clone)]
 pub struct Chunked {
     state: State,
@@ -32,6 +32,8 @@ pub struct Chunked {
     size: u64,
     /// Bytes of extensions and trailers that may still come.
     spare: u32,
+    /// The lines of the trailer so far, if they are to be kept.
+    trailer: Option<Vec<u8>>,
 }
 
 /// What the decoder found at the start of its input.
@@ -89,6 +91,13 @@ enum State {
     Done,
 }
 
+impl State {
+    /// Whether the byte that led here belongs to a line of the trailer.
+    fn is_in_trailer(self) -> bool {
+        matches!(self, State::TrailerName | State::TrailerValue | State::TrailerLf)
+    }
+}
+
 impl Chunked {
     /// Bytes that extensions and trailers of one body may take.
     const SPARE: u32 = 8 * 1024;
@@ -97,7 +106,17 @@ impl Chunked {
 
     /// At the start of a body.
     pub fn new() -> Self {
-        Chunked { state: State::Size(0), size: 0, spare: Self::SPARE }
+        Chunked { state: State::Size(0), size: 0, spare: Self::SPARE, trailer: None }
+    }
+
+    /// At the start of a body whose trailer is kept.
+    pub fn with_trailer() -> Self {
+        Chunked { trailer: Some(Vec::new()), ..Self::new() }
+    }
+
+    /// The lines of the trailer, each with its end.
+    pub fn trailer(&self) -> &[u8] {
+        self.trailer.as_deref().unwrap_or_default()
     }
 
     /// Whether the body has ended.
@@ -122,8 +141,14 @@ impl Chunked {
                 }
                 return Ok(Decoded::Data { skip: at, len });
             }
+            let ends_line = self.state == State::TrailerLf;
             self.step(byte)?;
             at += 1;
+            if let Some(lines) = &mut self.trailer
+                && (ends_line || self.state.is_in_trailer())
+            {
+                lines.push(byte);
+            }
             if self.state == State::Done {
                 return Ok(Decoded::End(at));
             }

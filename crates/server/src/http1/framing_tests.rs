@@ -103,3 +103,27 @@ proptest! {
         prop_assert_eq!(decode(&input, &cuts), Ok(Some((body, len))));
     }
 }
+
+#[test]
+fn the_lines_of_a_trailer_are_kept_if_they_are_asked_for() {
+    let body = b"3;a=b\r\nabc\r\n0;c\r\nX-Sum: 1\r\nX-Empty:\r\n\r\nGET /";
+    for step in 1..=body.len() {
+        let (mut kept, mut dropped) = (Chunked::with_trailer(), Chunked::new());
+        for chunked in [&mut kept, &mut dropped] {
+            let (mut at, mut given) = (0, 0);
+            while !chunked.is_done() {
+                given = (given + step).min(body.len());
+                loop {
+                    match chunked.decode(&body[at..given]).unwrap() {
+                        Decoded::Data { skip, len } => at += skip + len,
+                        Decoded::NeedMore => break at = given,
+                        Decoded::End(len) => break at += len,
+                    }
+                }
+            }
+            assert_eq!(&body[at..], b"GET /");
+        }
+        assert_eq!(kept.trailer(), b"X-Sum: 1\r\nX-Empty:\r\n");
+        assert_eq!(dropped.trailer(), b"");
+    }
+}

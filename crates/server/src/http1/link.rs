@@ -65,7 +65,7 @@ impl<'c, I: Io> Link<'c, I> {
     ) -> Self {
         let rest = match announced {
             BodyLength::Known(length) => Rest::Known(length),
-            BodyLength::Chunked => Rest::Chunked(Chunked::new()),
+            BodyLength::Chunked => Rest::Chunked(Chunked::with_trailer()),
         };
         let body = BodyReader {
             announced,
@@ -202,6 +202,13 @@ impl<I: Io> Carrier for Link<'_, I> {
         };
         body.fail(error);
         Poll::Ready(Err(error))
+    }
+
+    fn trailer(&self) -> Bytes {
+        match &self.body.borrow().rest {
+            Rest::Chunked(chunked) => Bytes::copy_from_slice(chunked.trailer()),
+            Rest::Known(_) | Rest::Failed(_) => Bytes::new(),
+        }
     }
 
     fn queue_interim(&self, status: u16, fields: &FieldBlock) -> io::Result<()> {

@@ -82,7 +82,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
         let mut exchange = Exchange::new(request, begun.into_std(), &link);
         let mut response = self.handle(&mut exchange, &link).await;
 
-        if let Some(tunnel) = response.tunnel.take() {
+        if let Some(tunnel) = response.take_tunnel() {
             let received = head_len + link.received();
             let opened = Opened::new(tunnel, exchange.request, begun, received, limits);
             return self.open(opened, response).await;
@@ -233,8 +233,10 @@ impl<I: Io, H: Handler> Connection<I, H> {
             put_head(&mut core.work.out, &response, added);
             before
         };
+        let trailer = response.trailer().cloned();
         let Response { status, fields, body, .. } = response;
         let mut sender = self.sender(limits);
+        sender.trailer = trailer;
         let mut result = Ok(());
         if framing.sends_body() {
             result = sender.send(body, framing).await;
@@ -266,7 +268,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
     }
 
     fn sender<'s>(&'s self, limits: &'s Limits) -> Sender<'s, I> {
-        Sender { core: &self.core, limits, sent: 0 }
+        Sender { core: &self.core, limits, sent: 0, trailer: None }
     }
 }
 

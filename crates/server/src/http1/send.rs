@@ -13,6 +13,7 @@ use super::respond::{Framing, put_chunk_size};
 use super::write::{COPY, ENOUGH};
 use crate::body::{Body, BodyStream, Piece};
 use crate::limits::Limits;
+use crate::message::Trailer;
 
 /// Why a body was not sent whole. Either way the connection ends, so that nobody takes a part
 /// for the whole.
@@ -36,6 +37,8 @@ pub(super) struct Sender<'c, I> {
     pub limits: &'c Limits,
     /// Bytes of the body that were handed over.
     pub sent: u64,
+    /// What follows the last chunk.
+    pub trailer: Option<Trailer>,
 }
 
 impl<I: Io> Sender<'_, I> {
@@ -44,6 +47,11 @@ impl<I: Io> Sender<'_, I> {
         match body {
             Body::Empty => Ok(()),
             Body::Bytes(bytes) => match framing {
+                Framing::Chunked(_) if self.trailer.is_some() => {
+                    self.chunk(bytes, b"\r\n").await?;
+                    self.last_chunk();
+                    Ok(())
+                }
                 Framing::Chunked(_) => self.chunk(bytes, b"\r\n0\r\n\r\n").await,
                 _ => self.bytes(bytes).await,
             },
@@ -113,9 +121,18 @@ impl<I: Io> Sender<'_, I> {
             }
         }
         if chunked {
-            self.core.borrow_mut().work.out.put(b"0\r\n\r\n");
+            self.last_chunk();
         }
         Ok(())
+    }
+
+    /// Ends the chunks.
+    fn last_chunk(&self) {
+        let lines = self.trailer.as_ref().map(Trailer::lines).unwrap_or_default();
+        let out = &mut self.core.borrow_mut().work.out;
+        for part in [b"0\r\n", &lines[..], b"\r\n"] {
+            out.put(part);
+        }
     }
 
     /// Hands over one chunk, which must not be empty, and what comes after it.

@@ -20,7 +20,7 @@ use crate::tunnel::{End, Tunnel};
 
 /// A tunnel, and what is to be reported at its end.
 pub(super) struct Opened {
-    tunnel: Option<Box<Tunnel>>,
+    tunnel: Option<Tunnel>,
     request: Request,
     begun: Instant,
     received: u64,
@@ -32,7 +32,7 @@ pub(super) struct Opened {
 
 impl Opened {
     pub fn new(
-        tunnel: Box<Tunnel>,
+        tunnel: Tunnel,
         request: Request,
         begun: Instant,
         received: u64,

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use h2::RecvStream;
 use h2::server::SendResponse;
-use http::Response;
+use http::{HeaderMap, Response};
 
 use super::send::put_fields;
 use crate::exchange::{BodyError, Carrier, Gone};
@@ -30,6 +30,7 @@ struct Body {
     received: u64,
     max: u64,
     ended: Option<Result<(), BodyError>>,
+    trailer: Bytes,
     expects_continue: bool,
     timer: Timer,
     pace: Pace,
@@ -50,6 +51,7 @@ impl Link {
             received: 0,
             max: limits.max_body,
             ended: None,
+            trailer: Bytes::new(),
             expects_continue,
             timer: Timer::default(),
             pace: Pace::default(),
@@ -103,24 +105,34 @@ impl Carrier for Link {
                     if !bytes.is_empty() {
                         return Poll::Ready(Ok(Some(bytes)));
                     }
+                    continue;
                 }
                 Poll::Ready(Some(Err(error))) if error.is_library() => {
                     break Err(BodyError::Malformed);
                 }
                 Poll::Ready(Some(Err(_))) => break Err(BodyError::Closed),
-                Poll::Ready(None) => break Ok(()),
-                Poll::Pending => {
-                    let (pace, limits) = (body.pace, &self.limits);
-                    let patience =
-                        || pace.patience(limits.body_timeout, limits.min_rate, limits.grace);
-                    let deadline = body.wait.deadline(patience);
-                    ready!(body.timer.poll(cx, deadline));
-                    break Err(BodyError::Timeout);
-                }
+                Poll::Ready(None) => match body.stream.poll_trailers(cx) {
+                    Poll::Ready(Ok(fields)) => {
+                        body.trailer = lines(fields.unwrap_or_default());
+                        break Ok(());
+                    }
+                    Poll::Ready(Err(_)) => break Err(BodyError::Closed),
+                    Poll::Pending => {}
+                },
+                Poll::Pending => {}
             }
+            let (pace, limits) = (body.pace, &self.limits);
+            let patience = || pace.patience(limits.body_timeout, limits.min_rate, limits.grace);
+            let deadline = body.wait.deadline(patience);
+            ready!(body.timer.poll(cx, deadline));
+            break Err(BodyError::Timeout);
         };
         body.ended = Some(ended);
         Poll::Ready(ended.map(|()| None))
+    }
+
+    fn trailer(&self) -> Bytes {
+        self.body.borrow().trailer.clone()
     }
 
     fn queue_interim(&self, status: u16, fields: &FieldBlock) -> io::Result<()> {
@@ -146,4 +158,15 @@ impl Carrier for Link {
     fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Gone> {
         self.respond.borrow_mut().poll_reset(cx).map(|_| Gone::Reset)
     }
+}
+
+/// Fields as lines.
+fn lines(fields: HeaderMap) -> Bytes {
+    let mut lines = Vec::new();
+    for (name, value) in &fields {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            lines.extend_from_slice(part);
+        }
+    }
+    lines.into()
 }

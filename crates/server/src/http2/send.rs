@@ -20,7 +20,7 @@ use crate::http1::file;
 use crate::http1::send::Cut;
 use crate::http1::timer::{Pace, Timer, Wait};
 use crate::limits::Limits;
-use crate::message::{Added, FieldBlock, Response};
+use crate::message::{Added, FieldBlock, Response, Trailer};
 
 /// Sends a response, its body when it has its `turn`; without one it has none. The number of bytes
 /// of the body, and whether it is whole.
@@ -39,8 +39,8 @@ pub(super) async fn send(
     let Some(turn) = turn else { return (0, Ok(())) };
     let limits = Rc::clone(limits);
     let (timer, pace, wait) = Default::default();
-    let mut sender =
-        Sender { stream, turn, limits, timer, pace, wait, left: added.length, sent: 0 };
+    let (left, trailer) = (added.length, response.trailer().cloned());
+    let mut sender = Sender { stream, turn, limits, timer, pace, wait, left, sent: 0, trailer };
     let result = sender.body(&mut response.body).await;
     if result.is_err() {
         // The client must not take a part for the whole.
@@ -101,6 +101,8 @@ struct Sender {
     /// Bytes that were announced and not sent; `None` if only the end will tell.
     left: Option<u64>,
     sent: u64,
+    /// What follows the body.
+    trailer: Option<Trailer>,
 }
 
 impl Sender {
@@ -141,8 +143,22 @@ impl Sender {
         match self.left {
             Some(0) => Ok(()), // the last piece has ended it
             Some(_) => Err(Cut::Body),
-            None => self.stream.send_data(Bytes::new(), true).map_err(|_| Cut::Client),
+            None => self.end(),
         }
+    }
+
+    /// Ends the stream behind a body whose length was not announced.
+    fn end(&mut self) -> Result<(), Cut> {
+        let lines = self.trailer.as_ref().map(Trailer::lines).unwrap_or_default();
+        let ended = match lines.is_empty() {
+            true => self.stream.send_data(Bytes::new(), true),
+            false => {
+                let mut fields = HeaderMap::new();
+                put_fields(&mut fields, &FieldBlock::from_lines(lines));
+                self.stream.send_trailers(fields)
+            }
+        };
+        ended.map_err(|_| Cut::Client)
     }
 
     /// Sends bytes as the windows have room; with the last that were announced the stream ends.

@@ -159,7 +159,7 @@ impl<H: Handler> Answer<H> {
         let Exchange { request, .. } = exchange;
         let (mut respond, stream, _) = link.into_parts();
         let asked = Asked { request: Some(&request), ..Asked::default() };
-        let tunnel = match response.tunnel.take() {
+        let tunnel = match response.take_tunnel() {
             Some(tunnel) if handshake.is_accepted(&response.fields) => tunnel,
             Some(_) => return self.send(respond, self.handler.error(502), false, asked).await,
             // The client would take success for a WebSocket.
@@ -206,7 +206,9 @@ impl<H: Handler> Answer<H> {
         asked: Asked<'_>,
     ) -> Ended {
         let bodiless = matches!(response.status, 204 | 304);
-        let length = response.body.len().filter(|_| !bodiless);
+        // Behind an announced length there is no trailer.
+        let trailer = response.trailer().is_some_and(|trailer| !trailer.lines().is_empty());
+        let length = response.body.len().filter(|_| !bodiless && !trailer);
         let added = self.added(&response, length);
         let (status, fields) = (response.status, response.fields.clone());
         let sends_body = !bodiless && !head_only && length != Some(0);

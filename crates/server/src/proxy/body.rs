@@ -12,10 +12,11 @@ use super::conversation::Conversation;
 use super::response::{Head, Length, Malformed};
 use super::thread::ProxyThread;
 use super::upstream::Busy;
-use super::{Attempt, Failure};
+use super::{Attempt, Failure, hop};
 use crate::body::{Body, BodyStream};
 use crate::buffered::{Answer, Taking};
 use crate::http1::framing::{Chunked, Decoded};
+use crate::message::Trailer;
 
 /// What is needed to keep the connection when the body has ended.
 pub struct Home {
@@ -35,6 +36,7 @@ pub fn body(
     head: &Head,
     home: Home,
     taking: Taking<'_>,
+    trailer: Option<&Trailer>,
 ) -> Result<Body, Malformed> {
     let framing = match head.length {
         Length::None(announced) => {
@@ -51,11 +53,13 @@ pub fn body(
             }
             Framing::Known(len)
         }
+        Length::Chunked if trailer.is_some() => Framing::Chunked(Chunked::with_trailer()),
         Length::Chunked => Framing::Chunked(Chunked::new()),
         Length::Close => Framing::Close,
     };
     let active = Some((conversation, home));
-    let mut body = ResponseBody { active, framing, pieces: VecDeque::new() };
+    let mut body =
+        ResponseBody { active, framing, pieces: VecDeque::new(), trailer: trailer.cloned() };
     // Nonsense that came along with the head can still be answered with an error.
     if let Framing::Chunked(_) = body.framing
         && body.decode()?
@@ -86,6 +90,8 @@ struct ResponseBody {
     framing: Framing,
     /// Taken out of the chunks already.
     pieces: VecDeque<Bytes>,
+    /// Where the trailer is wanted.
+    trailer: Option<Trailer>,
 }
 
 enum Framing {
@@ -124,6 +130,9 @@ impl ResponseBody {
                     }
                     Ok(Decoded::End(len)) => {
                         input.skip(len);
+                        if let Some(trailer) = &self.trailer {
+                            trailer.set(hop::trailer(chunked.trailer(), |_| false).into());
+                        }
                         return Ok(true);
                     }
                     Err(_) => return Err(Malformed("the chunks of the body are no chunks")),

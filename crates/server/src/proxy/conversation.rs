@@ -81,6 +81,8 @@ struct Upload {
     content: Content,
     /// Bytes of the content that are sent or in `piece`.
     at: u64,
+    /// Goes last.
+    tail: Bytes,
     state: UploadState,
 }
 
@@ -99,14 +101,15 @@ impl Upload {
             head.extend_from_slice(bytes);
             at = bytes.len() as u64;
         }
-        Upload { piece: head.into(), content, at, state: UploadState::Going }
+        Upload { piece: head.into(), content, at, tail: Bytes::new(), state: UploadState::Going }
     }
 
     /// Makes the next piece; false if there is none.
     fn refill(&mut self) -> io::Result<bool> {
         let rest = self.content.len().saturating_sub(self.at);
         if rest == 0 {
-            return Ok(false);
+            self.piece = std::mem::take(&mut self.tail);
+            return Ok(!self.piece.is_empty());
         }
         self.piece = match &self.content {
             Content::Memory(bytes) => bytes.clone(), // more than was joined to the head: all of it
@@ -142,6 +145,18 @@ impl Conversation {
             answered: false,
             to_head,
         }
+    }
+
+    /// The content is one chunk, and these lines are its trailer. To be called before the first
+    /// poll, after a head that says so.
+    pub fn end_with(&mut self, trailer: &[u8]) {
+        let size = format!("{:x}\r\n", self.upload.content.len());
+        // What was joined to the head goes behind the size.
+        let joined = usize::try_from(self.upload.at).unwrap_or(0);
+        let head = self.upload.piece.len() - joined.min(self.upload.piece.len());
+        let (head, content) = self.upload.piece.split_at(head);
+        self.upload.piece = [head, size.as_bytes(), content].concat().into();
+        self.upload.tail = [b"\r\n0\r\n", trailer, b"\r\n"].concat().into();
     }
 
     /// The next head, interim or final. The body, if it is final, follows in [`Self::input`].

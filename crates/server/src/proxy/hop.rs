@@ -60,3 +60,56 @@ impl<'a> Nominated<'a> {
         self.0.iter().any(is) && !is_forwarded && !END_TO_END.iter().any(is)
     }
 }
+
+/// Fields that must be known before the body, or say who asks: a trailer never has them
+/// (RFC 9110, 6.5.1).
+const NOT_IN_TRAILERS: [&[u8]; 12] = [
+    b"accept-encoding",
+    b"age",
+    b"date",
+    b"expect",
+    b"expires",
+    b"max-forwards",
+    b"pragma",
+    b"proxy-authenticate",
+    b"proxy-authorization",
+    b"retry-after",
+    b"server",
+    b"vary",
+];
+
+/// The lines of a trailer that are passed on, but for those that `leaves_out` names.
+pub fn trailer(lines: &[u8], leaves_out: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    let nothing = Nominated(Vec::new());
+    let mut out = Vec::new();
+    for line in lines.split_inclusive(|byte| *byte == b'\n') {
+        let Some(name) = line.split(|byte| *byte == b':').next() else { continue };
+        let is = |other: &&[u8]| name.eq_ignore_ascii_case(other);
+        let starts = |start: &[u8]| {
+            name.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start))
+        };
+        let is_of_head = nothing.is_hop_by_hop(name)
+            || END_TO_END.iter().any(is)
+            || NOT_IN_TRAILERS.iter().any(is)
+            || [&b"x-forwarded-"[..], b"x-accel-", b"if-"].iter().any(|start| starts(start));
+        if !is_of_head && !leaves_out(name) {
+            out.extend_from_slice(line);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trailer_has_nothing_that_belongs_to_a_head() {
+        let lines = b"X-Sum: 1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\nHost: a\r\n\
+            x-forwarded-for: 6.6.6.6\r\nAuthorization: x\r\nSet-Cookie: a\r\nTrailer: b\r\n\
+            X-Accel-Redirect: /a\r\nIf-Match: a\r\nX-Own: 2\r\nGrpc-Status: 0\r\n";
+        let passed = trailer(lines, |name| name.eq_ignore_ascii_case(b"x-own"));
+        assert_eq!(String::from_utf8_lossy(&passed), "X-Sum: 1\r\nGrpc-Status: 0\r\n");
+        assert!(trailer(b"", |_| false).is_empty());
+    }
+}

@@ -54,7 +54,7 @@ use self::connection::Connection;
 pub(crate) use self::conversation::Content;
 use self::conversation::Conversation;
 use self::queue::Refused;
-use self::request::{Changes, Then};
+use self::request::{Changes, Framed, Then};
 use self::response::{Head, Malformed};
 use self::thread::ProxyThread;
 use self::upgraded::Upgraded;
@@ -62,7 +62,7 @@ use self::upstream::{Busy, Server, Upstream, Wish};
 use crate::body::Body;
 use crate::buffered::Taking;
 use crate::exchange::Exchange;
-use crate::message::Response;
+use crate::message::{After, Response, Trailer};
 use crate::php::body::{CollectError, collect};
 use crate::respond;
 use crate::tunnel::Tunnel;
@@ -117,6 +117,16 @@ struct Attempt {
     target: Bytes,
     /// The protocols that the client would rather speak.
     upgrade: Option<Rc<[u8]>>,
+    /// The client takes trailers.
+    takes_trailers: bool,
+}
+
+/// A request as a server gets it.
+struct Said<'c> {
+    head: Vec<u8>,
+    content: &'c Content,
+    /// Its lines, if there are any: then the body is one chunk.
+    trailer: Vec<u8>,
 }
 
 /// Passes a request on; the response is there as soon as its head is.
@@ -215,6 +225,7 @@ impl Attempt {
                 None => request::upgrade(&exchange.request).map(Rc::from),
                 Some(_) => None, // a page for an error is asked for
             },
+            takes_trailers: request::takes_trailers(&exchange.request),
         }
     }
 
@@ -236,15 +247,24 @@ impl Attempt {
             (None, true) => Then::Keep,
             (None, false) => Then::Close,
         };
-        let head =
-            request::head(&exchange.request, &self.server.origin, &changes, content.len(), then);
+        let trailer = match content.len() {
+            0 => Vec::new(), // nothing that a trailer could follow
+            _ if !self.upstream.config.request_trailers => Vec::new(),
+            _ => request::trailer(&exchange.trailer(), &changes),
+        };
+        let framed = match trailer.is_empty() {
+            true => Framed::Length(content.len()),
+            false => Framed::Chunk,
+        };
+        let head = request::head(&exchange.request, &self.server.origin, &changes, framed, then);
         let head = head.ok_or((Failure::Malformed(Malformed("the path is empty")), false))?;
+        let said = Said { head, content, trailer };
         let repeatable = content.len() == 0 && request::is_idempotent(&self.method);
         if then == Then::Keep
             && repeatable
             && let Some(stream) = thread.take(&self.server.place)
         {
-            match self.ask(stream, head.clone(), content, exchange).await {
+            match self.ask(stream, &said, exchange).await {
                 // The server has closed the connection as we were going to use it.
                 Err((Failure::Closed | Failure::Read(_) | Failure::Send(_), false)) => {}
                 Err((failure, answered)) => {
@@ -259,7 +279,7 @@ impl Attempt {
             let left = matches!(failure, Failure::ClientGone);
             (failure, !left)
         })?;
-        match self.ask(stream, head, content, exchange).await {
+        match self.ask(stream, &said, exchange).await {
             Ok(answer) => self.respond(thread, busy, answer, taking),
             Err((failure, answered)) => {
                 self.note(thread, &busy, &failure);
@@ -303,13 +323,16 @@ impl Attempt {
     async fn ask(
         &self,
         stream: Connection,
-        head: Vec<u8>,
-        content: &Content,
+        said: &Said<'_>,
         exchange: &Exchange<'_>,
     ) -> Result<(Conversation, Head), (Failure, bool)> {
         let to_head = self.method.as_ref() == b"HEAD";
         let timeouts = &self.upstream.config.timeouts;
-        let mut conversation = Conversation::new(stream, head, content.clone(), to_head, timeouts);
+        let (head, content) = (said.head.clone(), said.content.clone());
+        let mut conversation = Conversation::new(stream, head, content, to_head, timeouts);
+        if !said.trailer.is_empty() {
+            conversation.end_with(&said.trailer);
+        }
         loop {
             let next = tokio::select! {
                 biased;
@@ -347,11 +370,16 @@ impl Attempt {
             return self.tunnel(busy, conversation, head, &protocol);
         }
         let keep = head.keep_alive && self.upstream.config.keepalive > 0;
+        let trailer = self.takes_trailers.then(Trailer::default);
         let home = Home { thread: Rc::clone(thread), attempt: self.clone(), keep, _busy: busy };
-        let body = body::body(conversation, &head, home, taking);
+        let body = body::body(conversation, &head, home, taking, trailer.as_ref());
         let body = body.map_err(|malformed| (malformed.into(), false))?;
         let Head { status, reason, fields, dated, .. } = head;
-        Ok(Response { reason, fields, adds_date: !dated, ..Response::new(status, body) })
+        // One that is there already is sent behind chunks.
+        let chunked = trailer.as_ref().is_some_and(|trailer| !trailer.lines().is_empty());
+        let response = Response::new(status, body);
+        let after = trailer.map(|trailer| Box::new(After::Trailer(trailer)));
+        Ok(Response { reason, fields, adds_date: !dated, chunked, after, ..response })
     }
 
     /// Whether a server may go on with this protocol.
@@ -377,7 +405,7 @@ impl Attempt {
             reason,
             fields,
             adds_date: !dated,
-            tunnel: Some(Box::new(Tunnel { far, patience })),
+            after: Some(Box::new(After::Tunnel(Tunnel { far, patience }))),
             ..Response::new(101, Body::Empty)
         };
         Ok(response.with("Upgrade", protocol))

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use howdah_config::{self as config, Address};
 
 use super::forwarded;
-use super::hop::Nominated;
+use super::hop::{self, Nominated};
 use crate::http1::target::Target;
 use crate::message::{Request, Version};
 use crate::route::delegation;
@@ -101,13 +101,35 @@ pub fn is_offered(protocol: &[u8], offered: &[u8]) -> bool {
     offered.any(|name| name.eq_ignore_ascii_case(protocol))
 }
 
-/// Writes a head for a body of `body` bytes. `None` if a route has rewritten the path to nothing,
+/// Whether the client takes trailers (RFC 9110, 10.1.4).
+pub fn takes_trailers(request: &Request) -> bool {
+    let codings = request.fields.get_all("te").flat_map(|value| value.split(|b| *b == b','));
+    let mut names = codings.filter_map(|coding| coding.split(|b| *b == b';').next());
+    request.version > Version::Http10
+        && names.any(|name| name.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+}
+
+/// The lines of a request's trailer that an upstream gets.
+pub fn trailer(lines: &[u8], changes: &Changes) -> Vec<u8> {
+    hop::trailer(lines, |name| changes.replace(name))
+}
+
+/// How the body is framed, with its number of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framed {
+    /// By its length.
+    Length(u64),
+    /// As one chunk, since a trailer follows.
+    Chunk,
+}
+
+/// Writes a head for a body. `None` if a route has rewritten the path to nothing,
 /// which no target can say.
 pub fn head(
     request: &Request,
     address: &Address,
     changes: &Changes,
-    body: u64,
+    body: Framed,
     then: Then<'_>,
 ) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(512 + request.target.len());
@@ -132,7 +154,7 @@ pub fn head(
         }
     }
     let nominated = Nominated::of(request.fields.get_all("connection"));
-    let mut framed = body > 0;
+    let mut framed = !matches!(body, Framed::Length(0));
     for (name, value) in request.fields.iter() {
         let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
         framed |= is(b"content-length") || is(b"transfer-encoding");
@@ -148,7 +170,12 @@ pub fn head(
         field(&mut out, name.as_bytes(), value);
     }
     if framed {
-        field(&mut out, b"Content-Length", body.to_string().as_bytes());
+        match body {
+            Framed::Length(body) => {
+                field(&mut out, b"Content-Length", body.to_string().as_bytes());
+            }
+            Framed::Chunk => field(&mut out, b"Transfer-Encoding", b"chunked"),
+        }
     }
     out.extend_from_slice(b"\r\n");
     Some(out)

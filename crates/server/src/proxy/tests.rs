@@ -20,8 +20,10 @@ use crate::message::ConnectionInfo;
 
 mod balancing;
 mod pooling;
+mod raw;
 mod responses;
 mod retries;
+mod trailers;
 mod upgrades;
 
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,64 +1,11 @@
 //! Connections that leave HTTP.
 
-use tokio::io::AsyncBufReadExt;
-use tokio::io::BufReader;
-
+use super::raw::{client, end, exactly, head, listening, patient, server};
 use super::*;
 
 const ASK: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
 const AGREED: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\nX-A: b\r\n\r\n";
-
-/// A listening socket, and a proxy in front of it.
-async fn listening(timeouts: Timeouts) -> (TcpListener, Proxy) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = Address::Inet(listener.local_addr().unwrap());
-    (listener, Proxy::new(Upstream::single(&address), timeouts).await)
-}
-
-/// Timeouts that do not matter.
-fn patient() -> Timeouts {
-    Timeouts {
-        connect: PATIENCE,
-        send: PATIENCE,
-        first_byte: PATIENCE,
-        read: PATIENCE,
-        idle: PATIENCE,
-        tunnel: PATIENCE * 6,
-    }
-}
-
-async fn head(stream: &mut BufReader<TcpStream>) -> String {
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        let read = timeout(PATIENCE, stream.read_line(&mut head)).await.expect("a head comes");
-        assert_ne!(read.unwrap(), 0, "the connection ends within a head: {head}");
-    }
-    head
-}
-
-async fn exactly(stream: &mut BufReader<TcpStream>, expected: &str) {
-    let mut bytes = vec![0; expected.len()];
-    let read = timeout(PATIENCE, stream.read_exact(&mut bytes)).await.expect("bytes come");
-    read.unwrap();
-    assert_eq!(String::from_utf8_lossy(&bytes), expected);
-}
-
-async fn end(stream: &mut BufReader<TcpStream>) {
-    let read = timeout(PATIENCE, stream.read_u8()).await.expect("the connection ends");
-    assert!(read.is_err(), "{read:?}");
-}
-
-async fn client(proxy: &Proxy, bytes: &str) -> BufReader<TcpStream> {
-    let mut stream = TcpStream::connect(proxy.address).await.unwrap();
-    stream.write_all(bytes.as_bytes()).await.unwrap();
-    BufReader::new(stream)
-}
-
-async fn server(listener: &TcpListener) -> BufReader<TcpStream> {
-    let accepted = timeout(PATIENCE, listener.accept()).await.expect("the proxy connects");
-    BufReader::new(accepted.unwrap().0)
-}
 
 #[test]
 fn hardening_29_no_byte_of_another_protocol_leaves_before_it_is_agreed_to() {

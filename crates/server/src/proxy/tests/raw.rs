@@ -1,0 +1,61 @@
+//! Both ends of the proxy, byte for byte and step by step.
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use super::*;
+
+/// A listening socket, and a proxy in front of it.
+pub async fn listening(timeouts: Timeouts) -> (TcpListener, Proxy) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = Address::Inet(listener.local_addr().unwrap());
+    (listener, Proxy::new(Upstream::single(&address), timeouts).await)
+}
+
+/// Timeouts that do not matter.
+pub fn patient() -> Timeouts {
+    Timeouts {
+        connect: PATIENCE,
+        send: PATIENCE,
+        first_byte: PATIENCE,
+        read: PATIENCE,
+        idle: PATIENCE,
+        tunnel: PATIENCE * 6,
+    }
+}
+
+/// A head, byte for byte.
+pub async fn head(stream: &mut BufReader<TcpStream>) -> String {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        let read = timeout(PATIENCE, stream.read_line(&mut head)).await.expect("a head comes");
+        assert_ne!(read.unwrap(), 0, "the connection ends within a head: {head}");
+    }
+    head
+}
+
+/// These bytes and no others.
+pub async fn exactly(stream: &mut BufReader<TcpStream>, expected: &str) {
+    let mut bytes = vec![0; expected.len()];
+    let read = timeout(PATIENCE, stream.read_exact(&mut bytes)).await.expect("bytes come");
+    read.unwrap();
+    assert_eq!(String::from_utf8_lossy(&bytes), expected);
+}
+
+/// The connection has ended.
+pub async fn end(stream: &mut BufReader<TcpStream>) {
+    let read = timeout(PATIENCE, stream.read_u8()).await.expect("the connection ends");
+    assert!(read.is_err(), "{read:?}");
+}
+
+/// A client that has sent these bytes.
+pub async fn client(proxy: &Proxy, bytes: &str) -> BufReader<TcpStream> {
+    let mut stream = TcpStream::connect(proxy.address).await.unwrap();
+    stream.write_all(bytes.as_bytes()).await.unwrap();
+    BufReader::new(stream)
+}
+
+/// The connection that the proxy makes.
+pub async fn server(listener: &TcpListener) -> BufReader<TcpStream> {
+    let accepted = timeout(PATIENCE, listener.accept()).await.expect("the proxy connects");
+    BufReader::new(accepted.unwrap().0)
+}
