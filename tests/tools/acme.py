@@ -451,10 +451,20 @@ def a_router_that_dies_keeps_its_certificates(machine):
     eventually("it is served again", lambda: machine.has("a.test") == first)
 
 
+def a_certificate_that_cannot_be_stored_is_used(machine):
+    machine.pebble()
+    (machine.directory / "state/certs").write_text("no directory")
+    machine.serve(machine.acme("a.test"))
+    machine.arrives("a.test")
+    assert "it cannot be stored, and is lost at the next start" in machine.log.read_text()
+    assert machine.status("a.test")["expires"]
+
+
 CASES = [
     certificates_arrive_by_every_way,
     a_restart_orders_nothing,
     a_router_that_dies_keeps_its_certificates,
+    a_certificate_that_cannot_be_stored_is_used,
     half_of_all_nonces_are_refused_and_the_authority_sleeps,
     renewals_under_load_cost_no_handshake,
     an_authority_that_is_down_stops_nothing,

@@ -52,8 +52,7 @@ impl Accounts {
                 let (account, credentials) = create(acme, server, &client).await?;
                 let text =
                     serde_json::to_vec(&credentials).map_err(|e| Failure::own(e.to_string()))?;
-                // Without it the next start would need another account; authorities count them.
-                office.store(&name, text).await.map_err(Failure::own)?;
+                office.keep(&name, text).await;
                 account
             }
             None => return Ok(None),

@@ -223,11 +223,13 @@ impl Office {
         self.stored(name).and_then(|pem| Made::read(&pem).ok())
     }
 
-    /// Stores a text.
-    pub async fn store(&self, name: &str, text: Vec<u8>) -> Result<(), String> {
+    /// Uses a text and stores it. If it cannot be stored, it is used until the end.
+    pub async fn keep(&self, name: &str, text: Vec<u8>) {
         self.certificates.borrow_mut().insert(name.to_owned(), text.as_slice().into());
-        let stored = self.commands.store_certificate(name.to_owned(), text).await;
-        stored.map_err(|problem| format!("it cannot be stored: {problem}"))
+        if let Err(problem) = self.commands.keep_certificate(name.to_owned(), text).await {
+            let line = format!("it cannot be stored, and is lost at the next start: {problem}");
+            self.say(Level::Alert, name, &line);
+        }
     }
 
     /// What is stored under a name is of no use.
@@ -388,7 +390,10 @@ impl Task {
                 let replaces = made.filter(|_| advice.issuer == Some(index));
                 let ordered = self.order(index, way, replaces.map(|made| &made.leaf));
                 let failure = match tokio::time::timeout(ATTEMPT, ordered).await {
-                    Ok(Ok((bundle, made))) => return self.take(bundle, &made, host).await,
+                    Ok(Ok((bundle, made))) => {
+                        self.take(bundle, &made, host).await;
+                        return Ok(());
+                    }
                     Ok(Err(failure)) => failure,
                     Err(_) => Failure::own("it takes too long".to_owned()),
                 };
@@ -462,14 +467,13 @@ impl Task {
     }
 
     /// Stores a certificate; the listeners take it.
-    async fn take(&self, bundle: Vec<u8>, made: &Made, host: &str) -> Result<(), String> {
+    async fn take(&self, bundle: Vec<u8>, made: &Made, host: &str) {
         let text: Arc<[u8]> = bundle.as_slice().into();
-        self.office.store(&self.name, bundle).await?;
+        self.office.keep(&self.name, bundle).await;
         let _ = self.office.renewed.send((self.name.clone(), text));
         let until = httpdate::fmt_http_date(made.validity.until);
         let line = format!("{host} has made it; it counts until {until}");
         self.office.say(Level::Notice, &self.name, &line);
-        Ok(())
     }
 
     fn report(

@@ -155,9 +155,22 @@ impl Parts<'_> {
         pem: Vec<u8>,
     ) -> Result<(), String> {
         self.store(ToSupervisor::StoreCertificate { name: name.clone() }, Some(&pem)).await?;
+        self.certificates.insert(name, pem.into());
+        Ok(())
+    }
+
+    /// Uses a certificate that the server has got by itself, and stores it. `Err` says why it is
+    /// not stored; it is in use all the same.
+    pub(super) async fn keep_certificate(
+        mut self,
+        name: String,
+        pem: Vec<u8>,
+    ) -> Result<(), String> {
+        let store = ToSupervisor::StoreCertificate { name: name.clone() };
+        let stored = self.store(store, Some(&pem)).await;
         self.certificates.insert(name.clone(), pem.into());
         self.renew_stored(&name).await;
-        Ok(())
+        stored
     }
 
     /// Deletes a certificate bundle.

@@ -136,6 +136,7 @@ pub(super) enum Job {
     Restart { name: String, done: oneshot::Sender<Result<(), String>> },
     Tune { name: String, done: oneshot::Sender<Option<Tuning>> },
     StoreCertificate { name: String, pem: Secret, done: oneshot::Sender<Result<(), String>> },
+    KeepCertificate { name: String, pem: Secret, done: oneshot::Sender<Result<(), String>> },
     DeleteCertificate { name: String, done: oneshot::Sender<Result<(), String>> },
     ReadDocument { done: oneshot::Sender<Result<Vec<u8>, String>> },
     UseCertificate { name: String, done: oneshot::Sender<()> },
@@ -201,6 +202,14 @@ impl Commands {
     pub async fn store_certificate(&self, name: String, pem: Vec<u8>) -> Result<(), String> {
         let (done, outcome) = oneshot::channel();
         let _ = self.jobs.send(Job::StoreCertificate { name, pem: Secret(pem), done });
+        outcome.await.unwrap_or_else(|_| Err(GONE.to_owned()))
+    }
+
+    /// Uses and stores a certificate, or an account, that the server has got by itself. `Err` says
+    /// why it is not stored; it is used all the same.
+    pub(crate) async fn keep_certificate(&self, name: String, pem: Vec<u8>) -> Result<(), String> {
+        let (done, outcome) = oneshot::channel();
+        let _ = self.jobs.send(Job::KeepCertificate { name, pem: Secret(pem), done });
         outcome.await.unwrap_or_else(|_| Err(GONE.to_owned()))
     }
 
@@ -303,6 +312,9 @@ impl Job {
             }
             Job::StoreCertificate { name, pem: Secret(pem), done } => {
                 let _ = done.send(parts.store_certificate(name, pem).await);
+            }
+            Job::KeepCertificate { name, pem: Secret(pem), done } => {
+                let _ = done.send(parts.keep_certificate(name, pem).await);
             }
             Job::DeleteCertificate { name, done } => {
                 let _ = done.send(parts.delete_certificate(name).await);
