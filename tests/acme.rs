@@ -38,15 +38,17 @@ fn hardening_47_an_authority_that_cannot_be_reached_stops_nothing() {
         let shown = certificate(&server, "a.example");
         shown["renewal"]["error"].is_string().then_some(shown)
     });
-    assert_eq!(shown["renewal"]["failures"], 1);
+    assert!(shown["renewal"]["failures"].as_u64() >= Some(1), "{shown}");
     assert!(shown["expires"].is_null() && shown["renewal"]["next"].is_string(), "{shown}");
     assert!(shown["renewal"]["error"].as_str().unwrap().contains("127.0.0.1"), "{shown}");
     server.wait_for_log("certificate acme:a.example: 127.0.0.1:1: ");
     // Nothing is shown that nobody vouches for.
     let client = Authority::new().client(None, &[]);
     assert!(get(secure, &client, "a.example", "/").is_err());
-    let status = server.control("GET", "/status", "").succeeded();
-    assert_eq!(status["listeners"][secure.to_string()]["tls"]["failed"], 1, "{status}");
+    eventually("the failed handshake is counted", || {
+        let status = server.control("GET", "/status", "").succeeded();
+        (status["listeners"][secure.to_string()]["tls"]["failed"] == 1).then_some(())
+    });
     assert_eq!(server.get("/").text(), "PHP: /");
 }
 
