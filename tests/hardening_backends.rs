@@ -21,10 +21,15 @@ const SHORT: u32 = 3;
 
 /// Passes everything on over kept connections, one at a time, so that each is used again if it may.
 fn http(backend: &Raw, first_byte: u32) -> Server {
+    http_taking(backend, first_byte, true)
+}
+
+fn http_taking(backend: &Raw, first_byte: u32, buffering: bool) -> Server {
     let servers = json!({backend.address.to_string(): {"max_connections": 1}});
     let timeouts = timeouts(first_byte);
     let upstream = json!({
         "servers": servers, "keepalive": 4, "timeouts": timeouts, "failures": {"most": 0},
+        "buffering": buffering,
     });
     Site::new()
         .with(json!({
@@ -37,11 +42,16 @@ fn http(backend: &Raw, first_byte: u32) -> Server {
 
 /// Likewise for a FastCGI server.
 fn fastcgi(backend: &Raw, first_byte: u32) -> Server {
+    fastcgi_taking(backend, first_byte, true)
+}
+
+fn fastcgi_taking(backend: &Raw, first_byte: u32, buffering: bool) -> Server {
     let site = Site::new();
     let timeouts = timeouts(first_byte);
     let application = json!({
         "type": "fastcgi", "server": backend.address.to_string(), "root": "/nowhere",
         "script": "index.php", "keepalive": 1, "timeouts": timeouts,
+        "buffering": buffering,
     });
     site.with(json!({"applications": null}))
         .with(json!({
@@ -235,9 +245,11 @@ fn hardening_30_a_body_of_another_length_than_announced_reaches_nobody_else() {
         (format!("{chunked}4\r\nbody\r\n"), "body", true),
         (format!("{chunked}400\r\nbody"), "body", true),
     ] {
-        for deed in [says(&answer), stays(&answer)] {
+        for (deed, buffering) in
+            [(says(&answer), true), (says(&answer), false), (stays(&answer), true)]
+        {
             let raw = backend(&deed, |connection| connection.send(GOOD));
-            let server = http(&raw, PATIENT);
+            let server = http_taking(&raw, PATIENT, buffering);
             let mut other = server.connect();
             assert_eq!(other.get("/good").text(), "good");
             let response = server.get("/bad");
@@ -422,9 +434,11 @@ fn hardening_30_a_fastcgi_body_of_another_length_reaches_nobody_else() {
         (stdout("\r\nbody"), "body", true),
         ([stdout("\r\nbody"), vec![9; 8]].concat(), "body", true),
     ] {
-        for deed in [says(&answer), GoesOn(answer.clone())] {
+        for (deed, buffering) in
+            [(says(&answer), true), (says(&answer), false), (GoesOn(answer.clone()), true)]
+        {
             let raw = backend(&deed, good_record);
-            let server = fastcgi(&raw, PATIENT);
+            let server = fastcgi_taking(&raw, PATIENT, buffering);
             let mut other = server.connect();
             assert_eq!(other.get("/good").text(), "good");
             let response = server.get("/bad");
