@@ -278,8 +278,9 @@ fn the_router_is_started_again_and_serves() {
         processes::signal(router, Signal::KILL);
         eventually("it serves again", || {
             let mut client = server.connect();
-            client.try_send("GET /fine.php HTTP/1.1\r\nHost: a\r\n\r\n").ok()?;
-            (client.next_response()?.text() == "fine").then_some(())
+            // The old one may still have taken the connection, and die within its answer.
+            client.try_send("GET /fine.php HTTP/1.0\r\n\r\n").ok()?;
+            client.everything().ends_with(b"fine").then_some(())
         });
         assert_ne!(server.router(), router);
         assert_eq!(server.get("/static.txt").text(), "static");

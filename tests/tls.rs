@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
+use harness::client::PATIENCE;
 use harness::tls::{Authority, get, protocol, send};
 use harness::{Server, Site, free_address};
 use rustls::{ClientConnection, StreamOwned};
@@ -18,6 +19,10 @@ const FACTS: &str = "$f = []; foreach ($_SERVER as $name => $value) { \
 
 /// A site whose certificate and key are files that only who started the server may read.
 fn secure(authority: &Authority, tls: Value) -> Server {
+    secure_with(authority, tls, json!({}))
+}
+
+fn secure_with(authority: &Authority, tls: Value, http: Value) -> Server {
     let site = Site::script("facts.php", FACTS).file("a.txt", "a file");
     let directory = site.data();
     let (chain, key) = authority.issue(&["a.example", "b.example"]);
@@ -32,7 +37,7 @@ fn secure(authority: &Authority, tls: Value) -> Server {
         clients["authorities"] = json!(directory.join("ca.pem"));
     }
     let address = free_address().to_string();
-    let changes = json!({"listeners": {&address: {"tls": settings}}});
+    let changes = json!({"listeners": {&address: {"tls": settings}}, "settings": {"http": http}});
     site.with(changes).serve_at(&address)
 }
 
@@ -90,6 +95,34 @@ fn scripts_learn_who_the_client_is() {
     assert!(get(server.address, &without, "a.example", "/a.txt").is_err());
     let open = get(server.address, &without, "b.example", "/a.txt").unwrap();
     assert_eq!(open.status, 200);
+}
+
+#[test]
+fn hardening_35_slow_handshakes_hold_up_nobody_and_are_cut() {
+    let authority = Authority::new();
+    let server = secure_with(&authority, json!({}), json!({"header_read_timeout": 5}));
+    // The beginning of a hello, as TLS has it in a record and as a half of one.
+    let beginnings: [&[u8]; 3] = [&[], &[22], &[22, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3]];
+    let slow: Vec<_> = (0..200)
+        .map(|n| {
+            let mut stream = TcpStream::connect(server.address).unwrap();
+            stream.write_all(beginnings[n % 3]).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream
+        })
+        .collect();
+    let client = authority.client(None, &[]);
+    for _ in 0..20 {
+        let file = get(server.address, &client, "a.example", "/a.txt").unwrap();
+        assert_eq!(file.status, 200);
+    }
+    for (n, mut stream) in slow.into_iter().enumerate() {
+        let mut rest = Vec::new();
+        // An alert may come first.
+        let ended = stream.read_to_end(&mut rest);
+        let reset = |error: std::io::Error| error.kind() == std::io::ErrorKind::ConnectionReset;
+        assert!(ended.map_or_else(reset, |_| true), "connection {n} stays");
+    }
 }
 
 #[test]
