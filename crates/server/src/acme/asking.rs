@@ -3,7 +3,7 @@
 //! Anybody can send any name. So a name must be one in DNS, whoever decides is asked about few
 //! names at once, a refusal is remembered for a while, and there is a limit to the names.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,8 @@ use super::client::Client;
 const AT_ONCE: usize = 8;
 /// How long a refusal counts.
 const REFUSED: Duration = Duration::from_secs(60);
+/// How often the log is told why names are turned away.
+const QUIET: Duration = Duration::from_secs(60);
 /// Refusals that are remembered.
 const MOST_REFUSED: usize = 10_000;
 
@@ -23,11 +25,27 @@ const MOST_REFUSED: usize = 10_000;
 pub(super) struct Asking {
     places: Semaphore,
     refused: RefCell<HashMap<String, Instant>>,
+    /// When the log was last told why names are turned away.
+    told: Cell<Option<Instant>>,
 }
 
 impl Asking {
     pub fn new() -> Self {
-        Asking { places: Semaphore::new(AT_ONCE), refused: RefCell::default() }
+        Asking {
+            places: Semaphore::new(AT_ONCE),
+            refused: RefCell::default(),
+            told: Cell::default(),
+        }
+    }
+
+    /// Whether it is time to tell the log why names are turned away: strangers send as many as
+    /// they like.
+    pub fn may_tell(&self, now: Instant) -> bool {
+        let is_due = self.told.get().is_none_or(|told| now.duration_since(told) >= QUIET);
+        if is_due {
+            self.told.set(Some(now));
+        }
+        is_due
     }
 
     /// Whether a name was refused a moment ago.
@@ -114,6 +132,14 @@ mod tests {
         ] {
             assert!(!is_name(name), "{name}");
         }
+    }
+
+    #[test]
+    fn hardening_47_strangers_do_not_fill_the_log_with_names() {
+        let (asking, now) = (Asking::new(), Instant::now());
+        let told = (0..600u32)
+            .filter(|second| asking.may_tell(now + Duration::from_secs(u64::from(*second))));
+        assert_eq!(told.count(), 10);
     }
 
     #[test]

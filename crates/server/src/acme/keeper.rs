@@ -194,7 +194,9 @@ async fn want(office: Rc<Office>, wanted: Wanted) {
         };
         if let Some(problem) = problem {
             office.asking.refuse(&name, Duration::from_secs(5), Instant::now());
-            office.say(Level::Error, &stored, &problem);
+            if office.asking.may_tell(Instant::now()) {
+                office.say(Level::Error, &stored, &problem);
+            }
             return;
         }
         // Others may have asked for it meanwhile.
