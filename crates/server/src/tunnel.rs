@@ -5,8 +5,8 @@
 //! one side has sent and the other has not taken yet. While both are silent there is no buffer.
 //!
 //! When one side has said all it has to say, the other learns so and may go on for a while. A
-//! tunnel ends when both have, when either breaks, when it was silent for too long, and some time
-//! after the server was told to end.
+//! tunnel ends when both have, when either breaks, when it was silent for too long or one side
+//! takes nothing, and some time after the server was told to end.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -22,11 +22,17 @@ use crate::http1::Draining;
 use crate::http1::read::Input;
 use crate::http1::timer::{Timer, after};
 
-/// How long the second side may be silent when the first has finished.
-const HALF: Duration = Duration::from_secs(60);
+/// How long a tunnel may go on without a byte that is about to end.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    /// While one side has finished, or takes nothing of what waits for it.
+    uneasy: Duration,
+    /// When its connection is to end.
+    farewell: Duration,
+}
 
-/// How long a tunnel may stay when its connection is to end.
-const FAREWELL: Duration = Duration::from_secs(10);
+const BOUNDS: Bounds =
+    Bounds { uneasy: Duration::from_secs(60), farewell: Duration::from_secs(10) };
 
 /// The far side.
 pub trait Far: AsyncRead + AsyncWrite + Unpin {}
@@ -100,7 +106,7 @@ impl Tunnel {
         early: Input,
         drain: &Draining,
     ) -> Carried {
-        self.run_within(client, early, drain, FAREWELL).await
+        self.run_within(client, early, drain, BOUNDS).await
     }
 
     async fn run_within<C: AsyncRead + AsyncWrite + Unpin>(
@@ -108,15 +114,16 @@ impl Tunnel {
         client: &mut C,
         early: Input,
         drain: &Draining,
-        leave: Duration,
+        bounds: Bounds,
     ) -> Carried {
         let Tunnel { mut far, patience } = self;
         let mut up = Way { input: early, ..Way::default() };
         let mut down = Way::default();
         let (mut timer, mut silent_since) = (Timer::default(), Instant::now());
-        let mut farewell = None;
+        let (mut farewell, mut is_uneasy) = (None, false);
         let end = poll_fn(|cx| {
             let before = (up.moved, down.moved);
+            let was_uneasy = is_uneasy;
             let there = up.poll(client, &mut far, cx);
             let back = down.poll(&mut far, client, cx);
             let ends = match (there, back) {
@@ -132,14 +139,15 @@ impl Tunnel {
             if let Some(end) = ends {
                 return Poll::Ready(end);
             }
-            if before != (up.moved, down.moved) {
+            is_uneasy = up.is_uneasy() || down.is_uneasy();
+            // Whoever finishes after a long silence leaves the other its time all the same.
+            if before != (up.moved, down.moved) || is_uneasy != was_uneasy {
                 silent_since = Instant::now();
             }
-            let is_half = up.state == State::Ended || down.state == State::Ended;
-            let mut deadline =
-                after(silent_since, if is_half { HALF.min(patience) } else { patience });
+            let patience = if is_uneasy { bounds.uneasy.min(patience) } else { patience };
+            let mut deadline = after(silent_since, patience);
             if drain.poll(cx) {
-                let farewell = farewell.get_or_insert_with(|| Instant::now() + leave);
+                let farewell = farewell.get_or_insert_with(|| Instant::now() + bounds.farewell);
                 deadline = deadline.min(*farewell);
             }
             timer.poll(cx, deadline).map(|()| End::Over)
@@ -150,6 +158,11 @@ impl Tunnel {
 }
 
 impl Way {
+    /// Whether it has ended, or waits for who should take what it has.
+    fn is_uneasy(&self) -> bool {
+        self.state == State::Ended || !self.input.is_empty()
+    }
+
     /// Moves what there is to move. Ready at the end.
     fn poll<F, T>(
         &mut self,
@@ -216,18 +229,20 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(300);
     const SHORT: Duration = Duration::from_millis(50);
+    const AT_ONCE: Bounds = Bounds { uneasy: SHORT, farewell: SHORT };
 
     /// A client and a server with a tunnel between them.
     fn tunnel(
         drain: &Drain,
         patience: Duration,
+        bounds: Bounds,
     ) -> (DuplexStream, DuplexStream, JoinHandle<Carried>) {
         let (client, mut near) = duplex(1000);
         let (server, far) = duplex(1000);
         let draining = drain.connection();
         let tunnel = Tunnel { far: Box::new(far), patience };
         let carried = spawn_local(async move {
-            tunnel.run_within(&mut near, Input::default(), &draining, SHORT).await
+            tunnel.run_within(&mut near, Input::default(), &draining, bounds).await
         });
         (client, server, carried)
     }
@@ -244,7 +259,7 @@ mod tests {
     #[test]
     fn bytes_go_both_ways_until_both_sides_have_finished() {
         with(|| async {
-            let (mut client, mut server, carried) = tunnel(&Drain::new(), LONG);
+            let (mut client, mut server, carried) = tunnel(&Drain::new(), LONG, BOUNDS);
             client.write_all(b"ping").await.unwrap();
             let mut four = [0; 4];
             server.read_exact(&mut four).await.unwrap();
@@ -266,7 +281,7 @@ mod tests {
     #[test]
     fn one_that_takes_nothing_stops_the_other() {
         with(|| async {
-            let (mut client, _server, _carried) = tunnel(&Drain::new(), LONG);
+            let (mut client, _server, _carried) = tunnel(&Drain::new(), LONG, BOUNDS);
             let mut written = 0;
             while let Ok(taken) = timeout(SHORT, client.write(&[0; 1000])).await {
                 written += taken.unwrap();
@@ -278,11 +293,39 @@ mod tests {
     #[test]
     fn silence_ends_a_tunnel() {
         with(|| async {
-            let (_client, _server, carried) = tunnel(&Drain::new(), SHORT);
+            let (_client, _server, carried) = tunnel(&Drain::new(), SHORT, BOUNDS);
             assert_eq!(end(carried).await.end, End::Over);
-            let (mut client, _server, carried) = tunnel(&Drain::new(), SHORT);
+        });
+    }
+
+    #[test]
+    fn one_side_alone_and_one_that_takes_nothing_have_less_time() {
+        with(|| async {
+            let (mut client, _server, carried) = tunnel(&Drain::new(), LONG, AT_ONCE);
             client.shutdown().await.unwrap();
-            assert_eq!(end(carried).await.end, End::Over, "also of the half that is left");
+            assert_eq!(end(carried).await.end, End::Over);
+            let (mut client, _server, carried) = tunnel(&Drain::new(), LONG, AT_ONCE);
+            let flood =
+                spawn_local(async move { while client.write_all(&[0; 1000]).await.is_ok() {} });
+            assert_eq!(end(carried).await.end, End::Over);
+            flood.await.unwrap();
+        });
+    }
+
+    #[test]
+    fn a_side_that_finishes_after_a_long_silence_leaves_the_other_its_time() {
+        with(|| async {
+            let uneasy = Duration::from_secs(3);
+            let bounds = Bounds { uneasy, ..BOUNDS };
+            let (mut client, mut server, carried) = tunnel(&Drain::new(), LONG, bounds);
+            tokio::time::sleep(uneasy + SHORT).await;
+            client.shutdown().await.unwrap();
+            assert!(server.read_u8().await.is_err(), "it learns so");
+            server.write_all(b"bye").await.unwrap();
+            drop(server);
+            let mut rest = Vec::new();
+            client.read_to_end(&mut rest).await.unwrap();
+            assert_eq!((rest.as_slice(), end(carried).await.end), (&b"bye"[..], End::Finished));
         });
     }
 
@@ -291,7 +334,7 @@ mod tests {
         with(|| async {
             let patience = Duration::from_secs(1);
             loop {
-                let (mut client, mut server, carried) = tunnel(&Drain::new(), patience);
+                let (mut client, mut server, carried) = tunnel(&Drain::new(), patience, BOUNDS);
                 let begun = Instant::now();
                 let (mut last, mut longest) = (begun, Duration::ZERO);
                 while begun.elapsed() < patience * 2 && !carried.is_finished() {
@@ -314,7 +357,7 @@ mod tests {
     fn a_server_that_is_to_end_does_not_wait_for_tunnels_for_long() {
         with(|| async {
             let drain = Drain::new();
-            let (_client, _server, carried) = tunnel(&drain, LONG);
+            let (_client, _server, carried) = tunnel(&drain, LONG, AT_ONCE);
             drain.start();
             assert_eq!(end(carried).await.end, End::Over);
         });
