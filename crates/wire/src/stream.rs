@@ -167,6 +167,12 @@ impl Reader {
 }
 
 impl<M: AsRef<[AtomicU64]>> Region<M> {
+    /// Router side: whether some slot has been marked dirty.
+    pub fn is_dirty(&self, thread: u32) -> bool {
+        self.dirty(u64::from(thread))
+            .is_some_and(|dirty| dirty.iter().any(|word| word.load(Relaxed) != 0))
+    }
+
     /// Router side, before a thread waits for events: from now on workers write its eventfd.
     /// `true` if some slot is dirty already; then do not wait.
     pub fn thread_sleeps(&self, thread: u32) -> bool {

@@ -6,6 +6,7 @@
 
 mod handle;
 mod limits;
+mod linger;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -108,6 +109,7 @@ pub struct PhpThread {
     dirty: RefCell<Vec<(Rc<Attached>, u32)>>,
     drainer: RefCell<Option<Waker>>,
     limits: limits::Watch,
+    linger: linger::Linger,
 }
 
 #[derive(Debug)]
@@ -155,6 +157,7 @@ impl PhpThread {
             dirty: RefCell::default(),
             drainer: RefCell::default(),
             limits: limits::Watch::default(),
+            linger: linger::Linger::default(),
         })
     }
 
@@ -185,6 +188,7 @@ impl PhpThread {
         timeout: Option<Duration>,
     ) -> Handle {
         self.limits.begin(timeout);
+        self.linger.begin();
         let mut entries = self.entries.borrow_mut();
         let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
             entries.push(Slot::default());
@@ -223,6 +227,7 @@ impl PhpThread {
             let entry = self.entries.borrow_mut()[key.index()].entry.take();
             self.free.borrow_mut().push(key.index() as u32);
             self.limits.end(entry.as_ref().and_then(|entry| entry.limit.timeout));
+            self.linger.end();
             drop(entry);
         }
     }
@@ -519,6 +524,9 @@ impl PhpThread {
     /// something to take already, the drainer runs instead.
     pub fn before_wait(&self) {
         let attached = self.attached.borrow();
+        self.linger.until(|| {
+            attached.values().any(|attached| attached.instance.region.is_dirty(self.thread))
+        });
         let mut dirty = false;
         for attached in attached.values() {
             dirty |= attached.instance.region.thread_sleeps(self.thread);
