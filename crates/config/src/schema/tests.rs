@@ -151,3 +151,25 @@ fn the_published_schema_is_current() {
         "it is not; run `howdah schema > docs/howdah.schema.json`"
     );
 }
+
+/// As `key`, `path/key`, `path.key` or "key" in one of the pages about the document.
+#[test]
+fn every_key_is_described() {
+    let pages = ["configuration.md", "tls.md"].map(|page| {
+        let path = format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(path).expect("the pages are in docs/")
+    });
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let describes = |page: &String, key: &str| {
+        page.match_indices(key).any(|(at, _)| {
+            let (before, after) = (&page.as_bytes()[..at], &page.as_bytes()[at + key.len()..]);
+            before.last().is_some_and(|byte| b"`\"./".contains(byte))
+                && after.first().is_some_and(|byte| !is_word(*byte))
+        })
+    };
+    let missing: Vec<_> = table()
+        .flat_map(|shape| shape.keys.iter().map(move |key| (shape.name, key.0)))
+        .filter(|(_, key)| !pages.iter().any(|page| describes(page, key)))
+        .collect();
+    assert!(missing.is_empty(), "no word about {missing:?}");
+}
