@@ -205,6 +205,13 @@ TABLE = (
         ("script value-control",), {"field x-control": None}, topic=RESPONSES,
     ),
     Intended(
+        "`X-Accel-…` and `X-Sendfile…` reach no client",
+        "The document says whose answers may name a path or a file (`internal_redirect`, `sendfile`). Without that "
+        "the fields mean nothing, and would only tell clients about the machine.",
+        ("script accel-redirect", "script sendfile"),
+        {"field x-accel-redirect": None, "field x-sendfile": None}, topic=RESPONSES,
+    ),
+    Intended(
         "Reason phrases are those of RFC 9110 unless the script gives one",
         "They mean nothing to programs; 413 has a new name, and `Status: 404` gets its usual one.",
         ("script code-413", "script status-404"), {"reason": ("Content Too Large", "Not Found")}, topic=RESPONSES,
