@@ -90,8 +90,8 @@ enum Next {
     Linger,
 }
 
-/// How long a connection may take for its first request when all connections are to end: it was
-/// accepted, and its request may be on the way.
+/// How long a connection of a unix socket may take for its first request when all connections are to
+/// end: it was accepted, and its request may be on the way.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
 /// Serves a connection to its end.
@@ -196,8 +196,12 @@ impl<I: Io, H: Handler> Connection<I, H> {
                 if !first {
                     return Poll::Ready(Next::Close);
                 }
-                // Over TLS the client had the time of a handshake.
-                let grace = if self.info.tls { Duration::ZERO } else { FIRST_REQUEST };
+                // A TCP client had the time that the kernel waits for its first bytes, and over TLS
+                // that of a handshake.
+                let grace = match self.info.tls || self.info.peer.is_some() {
+                    true => Duration::ZERO,
+                    false => FIRST_REQUEST,
+                };
                 deadline = deadline.min(since + grace);
             }
             match core.timer.poll(cx, deadline) {

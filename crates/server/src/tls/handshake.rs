@@ -40,9 +40,6 @@ pub enum Shaken<S> {
 /// The first byte of a handshake record (RFC 8446, 5.1).
 const HANDSHAKE: u8 = 22;
 
-/// How long a connection may take to begin when all connections are to end.
-const FIRST_BYTE: Duration = Duration::from_secs(1);
-
 /// Shakes hands. `time` is what all of it may take.
 pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     listener: &Arc<TlsListener>,
@@ -53,7 +50,7 @@ pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> Shaken<S> {
     let begun = Instant::now();
     let deadline = begun.checked_add(time).unwrap_or(begun + Duration::from_secs(86400));
-    let hello = timeout_at(deadline, hello(&mut stream, drain, begun)).await;
+    let hello = timeout_at(deadline, hello(&mut stream, drain)).await;
     let accepted = match hello.unwrap_or_else(|_| Err(late())) {
         Ok(Hello::Tls(accepted)) => accepted,
         Ok(Hello::Plain(bytes)) => return Shaken::Plain(stream, bytes),
@@ -115,7 +112,6 @@ enum Hello {
 async fn hello<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     drain: &Draining,
-    begun: Instant,
 ) -> io::Result<Hello> {
     let mut acceptor = Acceptor::default();
     let mut buffer = Vec::with_capacity(4096);
@@ -123,7 +119,7 @@ async fn hello<S: AsyncRead + AsyncWrite + Unpin>(
     loop {
         buffer.clear();
         let count = match first {
-            true => first_read(stream, &mut buffer, drain, begun).await?,
+            true => first_read(stream, &mut buffer, drain).await?,
             false => stream.read_buf(&mut buffer).await?,
         };
         if count == 0 {
@@ -153,20 +149,19 @@ async fn hello<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// Reads the first bytes, unless the listener goes.
+/// Reads the first bytes, unless they have not come and the listener goes. The kernel has waited for
+/// them long enough.
 async fn first_read<S: AsyncRead + Unpin>(
     stream: &mut S,
     buffer: &mut Vec<u8>,
     drain: &Draining,
-    begun: Instant,
 ) -> io::Result<usize> {
     let mut read = pin!(stream.read_buf(buffer));
-    let mut grace = pin!(tokio::time::sleep_until(begun + FIRST_BYTE));
     poll_fn(|cx| {
         if let Poll::Ready(result) = read.as_mut().poll(cx) {
             return Poll::Ready(result);
         }
-        if drain.poll(cx) && grace.as_mut().poll(cx).is_ready() {
+        if drain.poll(cx) {
             return Poll::Ready(Ok(0));
         }
         Poll::Pending
