@@ -193,7 +193,10 @@ fn a_prototype_that_dies_is_started_again_and_what_waits_is_served() {
     in_hand(21);
     processes::signal(server.prototype(), Signal::KILL);
     let begun = Instant::now();
-    assert_eq!(running.response().status, 503, "it ran, and is lost");
+    assert_eq!(running.response().status, 502, "it ran, and is lost");
+    let log = server.log();
+    let lost = log.lines().find(|line| line.contains("us=60000000")).expect("it is named");
+    assert!(lost.contains("prototype was killed by signal 9"), "{lost}");
     for (n, client) in waiting.iter_mut().enumerate() {
         let response = client.response();
         assert_eq!(response.status, 200, "request {n}: {response:?}");

@@ -350,7 +350,7 @@ impl Shard {
                     }
                 }
                 Order::Detach { instance, reason } => {
-                    self.php.detach(instance, &Failure::Stopped(reason));
+                    self.php.detach(instance, &reason);
                 }
                 Order::WorkerStarted { instance, worker } => {
                     self.php.worker_started(instance, worker);

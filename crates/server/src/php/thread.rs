@@ -244,10 +244,10 @@ impl PhpThread {
         Ok(())
     }
 
-    /// An instance has ended: what it had in hand has failed.
-    pub fn detach(&self, number: u32, failure: &Failure) {
+    /// An instance has ended, and its workers with it: what they had in hand has failed.
+    pub fn detach(&self, number: u32, how: &str) {
         let Some(attached) = self.attached.borrow_mut().remove(&number) else { return };
-        self.settle(&attached, failure, |_, _| true);
+        self.settle(&attached, &Failure::Died(how.to_owned()), |_, _| true);
     }
 
     /// A worker has been reported; it may have taken a request before.
