@@ -291,6 +291,31 @@ fn the_router_is_started_again_and_serves() {
 }
 
 #[test]
+fn connections_wait_for_the_next_router() {
+    let server = site().workers(1).serve();
+    let router = server.router();
+    // Nobody starts the next one until these clients have come.
+    server.signal(Signal::STOP);
+    processes::signal(router, Signal::KILL);
+    eventually("the router is gone", || (!processes::is_alive(router)).then_some(()));
+    let mut clients: Vec<_> = (0..20)
+        .map(|n| {
+            let mut client = server.connect();
+            let target = if n % 2 == 0 { "/fine.php" } else { "/static.txt" };
+            client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            client
+        })
+        .collect();
+    server.signal(Signal::CONT);
+    let begun = Instant::now();
+    for (n, client) in clients.iter_mut().enumerate() {
+        let response = client.response();
+        assert_eq!(response.status, 200, "client {n}: {response:?}");
+    }
+    println!("all that waited was served after {:?}", begun.elapsed());
+}
+
+#[test]
 fn the_prototype_is_started_again_and_requests_wait_for_it() {
     let server = site().workers(2).serve();
     assert_eq!(server.get("/fine.php").text(), "fine");

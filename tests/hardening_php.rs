@@ -5,15 +5,90 @@
 mod harness;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use harness::client::PATIENCE;
 use harness::{Server, Site, eventually, processes};
 use rustix::process::Signal;
 use serde_json::json;
 
 const FORM: &str = "application/x-www-form-urlencoded";
 const MULTIPART: &str = "multipart/form-data; boundary=B";
+
+// -- 11: the way into PHP --
+
+#[test]
+fn hardening_11_who_speaks_fastcgi_to_the_server_sets_nothing_of_php() {
+    // Where PHP-FPM's own socket can be reached, these records run any code.
+    let site = Site::script("a.php", "echo ini_get('auto_prepend_file'), '|', getenv('DATA');");
+    let socket = site.data().join("site.sock");
+    let script = site.root().join("a.php");
+    let listeners = json!({format!("unix:{}", socket.display()): {"pass": "applications/site"}});
+    let control = format!("unix:{}", site.control_socket().display());
+    let server =
+        site.with(json!({"listeners": listeners})).argument("--control").argument(&control).serve();
+    let mut parameters = Vec::new();
+    for (name, value) in [
+        ("SCRIPT_FILENAME", script.to_str().unwrap()),
+        ("REQUEST_METHOD", "GET"),
+        ("PHP_ADMIN_VALUE", "auto_prepend_file = /etc/passwd"),
+    ] {
+        parameters.extend([name.len() as u8, value.len() as u8]);
+        parameters.extend(name.bytes().chain(value.bytes()));
+    }
+    let record = |kind: u8, content: &[u8]| {
+        let length = (content.len() as u16).to_be_bytes();
+        [&[1, kind, 0, 1, length[0], length[1], 0, 0], content].concat()
+    };
+    let begin = record(1, &[0, 1, 0, 0, 0, 0, 0, 0]);
+    let request = [begin, record(4, &parameters), record(4, &[]), record(5, &[])].concat();
+    let mut client = server.connect();
+    client.send(&request);
+    client.finish_sending();
+    let answers = [
+        client.everything(),
+        spoken(&socket, &request),
+        spoken(&server.site.control_socket(), &request),
+    ];
+    for answer in answers {
+        let text = String::from_utf8_lossy(&answer);
+        assert!(text.is_empty() || text.starts_with("HTTP/1.1 400 "), "{text}");
+        assert!(!text.contains("root:"), "{text}");
+    }
+    // Nor has a worker a socket of its own that somebody could speak to.
+    let listening = fs::read_to_string("/proc/net/unix").unwrap();
+    for pid in server.workers().into_iter().chain([server.prototype()]) {
+        for (_, target) in processes::descriptors(pid) {
+            let Some(inode) = target.strip_prefix("socket:[") else { continue };
+            let inode = inode.trim_end_matches(']');
+            let own =
+                listening.lines().filter(|line| line.split_whitespace().nth(6) == Some(inode));
+            for line in own {
+                // Neither accepts connections (__SO_ACCEPTCON) nor has a name.
+                let fields: Vec<_> = line.split_whitespace().collect();
+                assert_eq!((fields[3], fields.len()), ("00000000", 7), "{line}");
+            }
+        }
+    }
+    let data = server.site.data().display().to_string();
+    assert_eq!(server.get("/a.php").text(), format!("|{data}"), "nothing has changed");
+}
+
+/// All that is answered to some bytes.
+fn spoken(socket: &Path, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(bytes).unwrap();
+    let _ = stream.shutdown(Shutdown::Write);
+    let mut answer = Vec::new();
+    // What was not read may reset the connection.
+    let _ = stream.read_to_end(&mut answer);
+    answer
+}
 
 // -- 14, 15: log and pages --
 
