@@ -105,6 +105,28 @@ fn an_automatic_pool_grows_for_scripts_that_wait_and_can_be_asked_why() {
 }
 
 #[test]
+fn scripts_that_compute_for_long_leave_a_worker_for_others() {
+    let code =
+        "if (isset($_GET['long'])) while (!file_exists(getenv('DATA') . '/go')) clearstatcache();
+        echo getmypid();";
+    let site = Site::script("a.php", code);
+    let site = site.with(json!({"applications": {"site": {"processes": "auto"}}}));
+    let server = asked(site).serve();
+    let processors = std::thread::available_parallelism().unwrap().get();
+    let mut long: Vec<_> = (0..processors)
+        .map(|_| {
+            let mut client = server.connect();
+            client.send("GET /a.php?long HTTP/1.1\r\nHost: a\r\n\r\n");
+            client
+        })
+        .collect();
+    eventually("all run", || (server.running_workers().len() == processors).then_some(()));
+    assert_eq!(server.get("/a.php").status, 200, "it does not wait for them");
+    std::fs::write(server.site.data().join("go"), "").unwrap();
+    long.iter_mut().for_each(|client| assert_eq!(client.response().status, 200));
+}
+
+#[test]
 fn a_configured_pool_can_be_asked_what_it_costs() {
     let server = site(json!(2)).serve();
     let tuning = eventually("it was measured", || {

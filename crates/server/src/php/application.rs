@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use howdah_sys::clock;
 use howdah_sys::futex;
@@ -253,6 +253,14 @@ impl Queue {
             }
         }
         latest.map(|(_, key, about)| (key, Arc::clone(&about.context)))
+    }
+
+    /// How many requests have run for at least this.
+    pub fn longer_than(&self, least: Duration) -> u32 {
+        let (inner, now) = (self.lock(), clock::monotonic_us());
+        let Some(serving) = &inner.serving else { return 0 };
+        let running = (0..).zip(&serving.abouts).filter_map(|(slot, _)| serving.running(slot, now));
+        running.filter(|(_, _, times)| u128::from(times.ran) >= least.as_micros()).count() as u32
     }
 
     /// Requests that have run for longer than this, in microseconds, and were not told before.

@@ -2,7 +2,7 @@
 //!
 //! - A worker's cost is the most that one has cost in the last ten to twenty minutes: what has
 //!   happened will happen again.
-//! - The room for workers is the median of some samples: memory is measured a moment after the
+//! - The room for workers is the median of the last samples: memory is measured a moment after the
 //!   workers were, and scripts take and give back much in a moment.
 //! - How much workers wait is learnt only while requests wait for workers, as then a worker is
 //!   never idle.
@@ -18,9 +18,9 @@ use super::{Measured, Share};
 /// How long costs are remembered: at least once this, at most twice.
 const MEMORY: Duration = Duration::from_secs(600);
 /// How many samples the room for workers is the median of.
-const ROOMS: usize = 5;
-/// Weight of a new sample of how much workers wait.
-const WEIGHT: f64 = 0.3;
+const LATELY: usize = 5;
+/// How much workers wait is the mean of about so many seconds of load.
+const MEAN: f64 = 3.0;
 /// PHP's own `memory_limit` by default, for an application that has none.
 const USUAL_LIMIT: u64 = 128 << 20;
 /// What a worker takes beyond what `memory_limit` bounds.
@@ -50,6 +50,8 @@ pub struct Activity {
     pub workers: u32,
     /// Requests wait although all workers have one.
     pub saturated: bool,
+    /// Requests that have run for [`LONG`](super::LONG).
+    pub long: u32,
     /// Requests answered since the start.
     pub served: u64,
 }
@@ -60,10 +62,11 @@ pub struct Meter {
     surroundings: Surroundings,
     activity: Activity,
     cost: Option<Cost>,
-    rooms: VecDeque<u64>,
+    /// Of the last samples: room for workers, and requests that had run for long.
+    lately: VecDeque<(u64, u32)>,
     last: HashMap<Owner, Usage>,
     last_at: Option<Instant>,
-    share: Option<Share>,
+    load: Option<Load>,
     known: u32,
     limit: u64,
     /// Bytes of the prototype, and of all its workers, by their share in what they share.
@@ -80,17 +83,44 @@ struct Cost {
     before: u64,
 }
 
+/// Seconds while requests waited, the later ones counting for more.
+#[derive(Debug, Clone, Copy, Default)]
+struct Load {
+    /// Of workers: on a processor, waiting for one, and all.
+    on: f64,
+    delayed: f64,
+    all: f64,
+    /// Of the processors: idle, and all for which that is known.
+    idle: f64,
+    known: f64,
+}
+
+impl Load {
+    fn share(self) -> Share {
+        let part = |of: f64, all: f64| (of / all.max(1e-6)).clamp(0.001, 1.0);
+        Share {
+            on: part(self.on, self.all - self.delayed),
+            wanted: part(self.on + self.delayed, self.all),
+        }
+    }
+
+    fn idle(self) -> Option<f64> {
+        (self.known > 0.0).then(|| (self.idle / self.known).clamp(0.0, 1.0))
+    }
+}
+
 impl Meter {
     /// Nothing is known but the machine.
     pub fn new(surroundings: Surroundings) -> Self {
+        let room = surroundings.available.saturating_sub(surroundings.promised);
         Meter {
-            activity: Activity { workers: 0, saturated: false, served: 0 },
+            activity: Activity { workers: 0, saturated: false, long: 0, served: 0 },
             cost: None,
-            rooms: VecDeque::from([surroundings.available.saturating_sub(surroundings.promised)]),
+            lately: VecDeque::from([(room, 0)]),
             surroundings,
             last: HashMap::new(),
             last_at: None,
-            share: None,
+            load: None,
             known: 0,
             limit: USUAL_LIMIT,
             base: 0,
@@ -102,8 +132,8 @@ impl Meter {
     /// For new processes of the same application: what workers cost is a good guess, what there
     /// is room for is not.
     pub fn renewed(&self, surroundings: Surroundings) -> Self {
-        let (cost, share, limit) = (self.cost, self.share, self.limit);
-        Meter { cost, share, limit, ..Meter::new(surroundings) }
+        let (cost, load, limit) = (self.cost, self.load, self.limit);
+        Meter { cost, load, limit, ..Meter::new(surroundings) }
     }
 
     /// Takes a sample: of each worker what it cost, or of some if they are many.
@@ -116,7 +146,7 @@ impl Meter {
         activity: Activity,
         now: Instant,
     ) {
-        self.learn_waiting(usages, activity, now);
+        self.learn_waiting(usages, surroundings.idle, activity, now);
         (self.surroundings, self.base) = (surroundings, base);
         self.limit = memory_limit.unwrap_or(USUAL_LIMIT).max(1 << 20);
         let all = |value: fn(&Usage) -> u64| -> u64 {
@@ -128,9 +158,9 @@ impl Meter {
         (self.pss, self.private) = (all(|usage| usage.pss), all(|usage| usage.private));
         self.learn_cost(usages, activity, now);
         let free = surroundings.available.saturating_sub(surroundings.promised);
-        self.rooms.push_back(free.saturating_add(self.private));
-        if self.rooms.len() > ROOMS {
-            self.rooms.pop_front();
+        self.lately.push_back((free.saturating_add(self.private), activity.long));
+        if self.lately.len() > LATELY {
+            self.lately.pop_front();
         }
         self.last = usages.iter().map(|usage| (usage.worker, usage.clone())).collect();
         self.last_at = Some(now);
@@ -154,37 +184,45 @@ impl Meter {
         cost.now = cost.now.max(peak);
     }
 
-    fn learn_waiting(&mut self, usages: &[Usage], activity: Activity, now: Instant) {
+    fn learn_waiting(
+        &mut self,
+        usages: &[Usage],
+        idle: Option<f64>,
+        activity: Activity,
+        now: Instant,
+    ) {
         let Some(last_at) = self.last_at else { return };
         if !(activity.saturated && self.activity.saturated) {
             return;
         }
-        let span = now.saturating_duration_since(last_at).as_micros() as u64;
-        let (mut on, mut delayed, mut all) = (0u64, 0u64, 0u64);
+        let span = now.saturating_duration_since(last_at).as_secs_f64();
+        let seconds = |now: u64, before: u64| now.saturating_sub(before) as f64 / 1e6;
+        let mut new = Load::default();
         for usage in usages {
             let Some(before) = self.last.get(&usage.worker) else { continue };
-            on = on.saturating_add(usage.cpu_us.saturating_sub(before.cpu_us));
-            delayed = delayed.saturating_add(usage.delay_us.saturating_sub(before.delay_us));
-            all = all.saturating_add(span);
+            new.on += seconds(usage.cpu_us, before.cpu_us);
+            new.delayed += seconds(usage.delay_us, before.delay_us);
+            new.all += span;
         }
-        if all == 0 {
+        if new.all == 0.0 {
             return;
         }
-        let part = |of: u64, all: u64| (of as f64 / all.max(1) as f64).clamp(0.001, 1.0);
-        let new = Share {
-            on: part(on, all.saturating_sub(delayed)),
-            wanted: part(on.saturating_add(delayed), all),
-        };
-        let known = self.share.unwrap_or(new);
-        self.share = Some(Share {
-            on: known.on + (new.on - known.on) * WEIGHT,
-            wanted: known.wanted + (new.wanted - known.wanted) * WEIGHT,
+        (new.idle, new.known) = idle.map_or((0.0, 0.0), |idle| (idle * span, span));
+        let known = self.load.unwrap_or_default();
+        let fades = (-span / MEAN).exp();
+        let mean = |known: f64, new: f64| known * fades + new;
+        self.load = Some(Load {
+            on: mean(known.on, new.on),
+            delayed: mean(known.delayed, new.delayed),
+            all: mean(known.all, new.all),
+            idle: mean(known.idle, new.idle),
+            known: mean(known.known, new.known),
         });
     }
 
     /// What sizing goes by.
     pub fn measured(&self) -> Measured {
-        let mut rooms: Vec<_> = self.rooms.iter().copied().collect();
+        let mut rooms: Vec<_> = self.lately.iter().map(|(room, _)| *room).collect();
         rooms.sort_unstable();
         Measured {
             processors: self.surroundings.processors,
@@ -193,10 +231,11 @@ impl Meter {
             pressure: self.surroundings.pressure,
             workers: self.activity.workers,
             known: self.known,
+            long: self.lately.iter().map(|(_, long)| *long).max().unwrap_or(0),
             cost: self.cost.map(|cost| cost.now.max(cost.before)),
             worst: self.limit.saturating_add(BESIDES),
-            share: self.share,
-            idle: self.surroundings.idle,
+            share: self.load.map(Load::share),
+            idle: self.load.and_then(Load::idle).or(self.surroundings.idle),
         }
     }
 
@@ -215,7 +254,7 @@ impl Meter {
 
     /// Whether it is not known yet how much workers wait.
     pub fn knows_little(&self) -> bool {
-        self.share.is_none()
+        self.load.is_none()
     }
 
     /// When the last sample was taken.
@@ -247,7 +286,7 @@ mod tests {
     }
 
     fn busy(workers: u32, saturated: bool) -> Activity {
-        Activity { workers, saturated, served: 100 }
+        Activity { workers, saturated, long: 0, served: 100 }
     }
 
     #[test]
@@ -270,7 +309,7 @@ mod tests {
     #[test]
     fn workers_that_have_had_no_request_say_nothing_about_the_cost() {
         let mut meter = Meter::new(surroundings(500 * MIB));
-        let activity = Activity { workers: 1, saturated: false, served: 0 };
+        let activity = Activity { workers: 1, saturated: false, long: 0, served: 0 };
         let usages = [usage(0, MIB, MIB, 10, 0)];
         meter.sample(
             MIB,
@@ -313,6 +352,19 @@ mod tests {
         let later = Instant::now() + Duration::from_secs(60);
         meter.sample(0, None, &other, surroundings(0), busy(1, true), later);
         assert_eq!(meter.measured().share, Some(share), "another process");
+    }
+
+    #[test]
+    fn requests_that_run_for_long_count_until_some_samples_have_none() {
+        let (start, mut meter) = (Instant::now(), Meter::new(surroundings(500 * MIB)));
+        let mut seen = Vec::new();
+        for (second, long) in [0, 1, 3, 0, 0, 1, 0, 0, 0, 0, 0].into_iter().enumerate() {
+            let now = start + Duration::from_secs(second as u64);
+            let activity = Activity { long, ..busy(4, true) };
+            meter.sample(0, None, &[], surroundings(500 * MIB), activity, now);
+            seen.push(meter.measured().long);
+        }
+        assert_eq!(seen, [0, 1, 3, 3, 3, 3, 3, 1, 1, 1, 0]);
     }
 
     #[test]

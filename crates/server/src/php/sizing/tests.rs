@@ -11,6 +11,7 @@ fn measured() -> Measured {
         pressure: Some(0.0),
         workers: 8,
         known: 8,
+        long: 0,
         cost: Some(30 * MIB),
         worst: 140 * MIB,
         share: Some(Share { on: 0.5, wanted: 0.6 }),
@@ -28,10 +29,21 @@ fn sized(change: impl FnOnce(&mut Measured)) -> (u32, Limit) {
 #[test]
 fn there_are_as_many_workers_as_wait_and_some_more() {
     let waiting = |on| sized(|m| (m.share, m.known) = (Some(Share { on, wanted: 1.0 }), 64));
-    assert_eq!(waiting(1.0), (8, Limit::Processors), "one script must not stop all others");
+    assert_eq!(waiting(1.0), (4, Limit::Processors), "more would only take turns");
+    assert_eq!(waiting(0.95), (5, Limit::Processors));
     assert_eq!(waiting(0.75), (8, Limit::Processors));
     assert_eq!(waiting(0.5), (14, Limit::Processors));
     assert_eq!(waiting(0.1), (54, Limit::Processors));
+}
+
+#[test]
+fn one_script_that_computes_for_long_does_not_stop_all_others() {
+    let with = |long, on| {
+        sized(|m| (m.share, m.known, m.long) = (Some(Share { on, wanted: on }), 64, long)).0
+    };
+    assert_eq!([0, 1, 2, 4, 9].map(|long| with(long, 1.0)), [4, 5, 6, 8, 8]);
+    assert_eq!([0, 9].map(|long| with(long, 0.1)), [54, 54], "these wait anyway");
+    assert_eq!(sized(|m| (m.share, m.long) = (None, 1)).0, 5);
 }
 
 #[test]
@@ -40,7 +52,7 @@ fn workers_that_turn_out_to_be_too_many_for_the_processors_end() {
         let share = Some(Share { on, wanted: on });
         size(&Measured { share, ..measured() }).tolerated
     };
-    assert_eq!((tolerated(1.0), tolerated(0.5)), (16, 28), "with some ease");
+    assert_eq!((tolerated(1.0), tolerated(0.5)), (5, 17), "with some ease");
     let unknown = size(&Measured { share: None, ..measured() });
     assert!(unknown.tolerated > 20, "{unknown:?}");
 }
@@ -57,7 +69,7 @@ fn before_anything_is_known_memory_must_do_for_the_worst() {
     assert_eq!(unknown(512 * MIB), (3, Limit::Memory));
     assert_eq!(unknown(64 * MIB), (1, Limit::Memory), "one always");
     assert_eq!(unknown(0), (1, Limit::Memory));
-    assert_eq!(unknown(24 << 30), (8, Limit::Processors));
+    assert_eq!(unknown(24 << 30), (4, Limit::Processors));
 }
 
 #[test]
@@ -107,13 +119,23 @@ fn a_machine_that_frees_memory_with_effort_gets_no_more_workers_and_then_fewer()
 
 #[test]
 fn workers_that_wait_for_a_database_on_busy_processors_do_not_multiply() {
+    // What comes of it when there are as many workers each time as were found right before.
     let waiting = |idle, on, wanted| {
-        sized(|m| (m.share, m.idle, m.known) = (Some(Share { on, wanted }), idle, 64)).0
+        (0..20).fold(8, |workers, _| {
+            let share = Some(Share { on, wanted });
+            sized(|m| (m.workers, m.share, m.idle, m.known) = (workers, share, idle, 64)).0
+        })
     };
     assert_eq!(waiting(Some(0.5), 0.1, 0.2), 54, "they wait for another machine");
     assert_eq!(waiting(None, 0.1, 0.2), 54);
     assert_eq!(waiting(Some(0.0), 0.3, 0.8), 8, "more would only wait longer for a processor");
-    assert_eq!(waiting(Some(0.0), 0.01, 0.1), 54, "others keep the processors busy");
+    let few = |workers, idle| {
+        let share = Some(Share { on: 0.94, wanted: 0.95 });
+        sized(|m| (m.processors, m.workers, m.share, m.idle) = (2, workers, share, Some(idle))).0
+    };
+    assert_eq!((few(2, 0.01), few(2, 0.07)), (2, 3), "one more is of use if there is idle time");
+    assert_eq!((few(3, 0.01), few(4, 0.01)), (3, 3), "and stays when it has taken that");
+    assert_eq!(waiting(Some(0.0), 0.1, 0.2), 54, "others keep the processors busy");
 }
 
 #[test]

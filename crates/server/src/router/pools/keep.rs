@@ -7,6 +7,7 @@ use howdah_sys::log::Level;
 use howdah_wire::messages::ToSupervisor;
 
 use super::{GRACE, PooledApplication, Pools};
+use crate::php::sizing;
 use crate::php::sizing::meter::{Activity, Surroundings};
 use crate::php::status::manager;
 use crate::router::link::Link;
@@ -36,6 +37,7 @@ impl Pools {
         let activity = Activity {
             workers: running.workers,
             saturated: running.waiting > 0,
+            long: app.queue.longer_than(sizing::LONG),
             served: load.served,
         };
         app.sizing.on_measured(measurement, surroundings, activity, Instant::now());
