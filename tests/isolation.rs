@@ -375,6 +375,32 @@ fn hardening_50_an_isolated_worker_has_no_capability_in_its_namespace_either() {
 }
 
 #[test]
+fn scripts_run_only_where_the_document_lets_them() {
+    let code = "<?php echo include 'library/b.php';";
+    let site = Site::new()
+        .file("a.php", code)
+        .file("library/b.php", "<?php return 'ran';")
+        .file("uploads/c.php", "<?php echo 'ran';")
+        .file("uploads/index.php", "<?php echo 'ran';");
+    let root = site.root();
+    std::os::unix::fs::symlink("uploads/c.php", root.join("link.php")).unwrap();
+    let not = |name: &str| format!("!{}", root.join(name).display());
+    let directories = json!([root, not("uploads"), not("library")]);
+    let server =
+        site.with(json!({"applications": {"site": {"script_directories": directories}}})).serve();
+    assert_eq!(server.get("/a.php").text(), "ran", "what it includes is its own business");
+    for target in ["/uploads/c.php", "/uploads/", "/link.php", "/library/b.php", "/uploads/c.php/x"]
+    {
+        let response = server.get(target);
+        assert_eq!((response.status, response.text().contains("ran")), (403, false), "{target}");
+    }
+    assert_eq!(server.get("/uploads/none.php").status, 404);
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("GET /link.php")).unwrap();
+    assert!(line.contains("not in script_directories"), "{line}");
+}
+
+#[test]
 fn programs_may_have_more_rights_only_where_the_document_says_so() {
     if !is_root() {
         return;

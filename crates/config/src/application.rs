@@ -7,7 +7,7 @@ use crate::delegation::Delegation;
 use crate::error::{Error, ErrorKind};
 use crate::isolation::Isolation;
 use crate::node::{Node, Shown};
-use crate::php::{PhpOptions, PhpTarget, PhpVersion};
+use crate::php::{PhpOptions, PhpTarget, PhpVersion, ScriptDirectories};
 use crate::processes::Processes;
 use crate::support::Feature;
 
@@ -29,6 +29,8 @@ pub struct Application {
     pub limits: Limits,
     /// Environment variables, in document order.
     pub environment: Vec<(String, String)>,
+    /// Directories that scripts may run from.
+    pub script_directories: ScriptDirectories,
     /// What scripts find in `SERVER_SOFTWARE`; `None`: the server's name and version.
     pub server_software: Option<String>,
     /// The user whose rights it has; the server's own if `None`.
@@ -104,6 +106,9 @@ impl Application {
             processes: object.read("processes", Processes::read)?.unwrap_or(Processes::Automatic),
             limits: object.read("limits", Limits::read)?.unwrap_or_default(),
             environment: object.read("environment", read_environment)?.unwrap_or_default(),
+            script_directories: object
+                .read("script_directories", ScriptDirectories::read)?
+                .unwrap_or_default(),
             server_software: object.text("server_software")?,
             user: object.text("user")?,
             group: object.text("group")?,

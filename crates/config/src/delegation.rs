@@ -1,7 +1,7 @@
 //! What the answers of an application or upstream may leave to the server: `internal_redirect` and
 //! `sendfile`.
 
-use std::path::{Component, PathBuf};
+use std::path::PathBuf;
 
 use crate::error::Error;
 use crate::node::{Node, Object};
@@ -27,16 +27,5 @@ impl Delegation {
 }
 
 fn read_directories(node: &Node<'_>) -> Result<Vec<PathBuf>, Error> {
-    node.strings()?.map(|directory| read_directory(&directory)).collect()
-}
-
-fn read_directory(node: &Node<'_>) -> Result<PathBuf, Error> {
-    let directory = node.file()?;
-    // Written anew, without slashes that mean nothing.
-    let normal: PathBuf = directory.components().collect();
-    let sound = normal.is_absolute() && !normal.components().any(|c| c == Component::ParentDir);
-    match sound {
-        true => Ok(normal),
-        false => Err(node.invalid("must be a directory that starts with \"/\", without \"..\"")),
-    }
+    node.strings()?.map(|directory| directory.directory(directory.text()?)).collect()
 }

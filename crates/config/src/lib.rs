@@ -76,7 +76,7 @@ pub use isolation::{Automount, IdRange, Isolation, Namespaces};
 pub use listener::{Listener, PlainHttp2};
 pub use matching::{Match, Scheme};
 pub use pattern::{Landmarks, Pattern, PatternError, Patterns, Subject};
-pub use php::{PhpOptions, PhpTarget, PhpVersion};
+pub use php::{PhpOptions, PhpTarget, PhpVersion, ScriptDirectories};
 pub use processes::{Dynamic, Processes};
 pub use replacement::Replacement;
 pub use route::{Route, Step};

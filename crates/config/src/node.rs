@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::fmt::{self, Write};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Component, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -119,6 +119,18 @@ impl<'a> Node<'a> {
 
     pub fn file(&self) -> Result<PathBuf, Error> {
         self.text().map(PathBuf::from)
+    }
+
+    /// An absolute directory that this text names, without slashes that mean nothing.
+    pub fn directory(&self, text: &str) -> Result<PathBuf, Error> {
+        let normal: PathBuf = std::path::Path::new(text).components().collect();
+        let sound = normal.is_absolute() && !normal.components().any(|c| c == Component::ParentDir);
+        match sound {
+            true => Ok(normal),
+            false => {
+                Err(self.invalid("must be a directory that starts with \"/\", without \"..\""))
+            }
+        }
     }
 
     pub fn boolean(&self) -> Result<bool, Error> {

@@ -30,6 +30,15 @@ pub struct PhpTarget {
     pub index: String,
 }
 
+/// Directories that scripts may run from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ScriptDirectories {
+    /// Scripts must be below one of these; anywhere if there are none. Absolute, without `..`.
+    pub allowed: Vec<PathBuf>,
+    /// They must not be below one of these, likewise.
+    pub forbidden: Vec<PathBuf>,
+}
+
 /// Settings of PHP.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PhpOptions {
@@ -118,6 +127,20 @@ impl PhpTarget {
             script: object.text("script")?,
             index: object.text("index")?.unwrap_or_else(|| "index.php".to_owned()),
         })
+    }
+}
+
+impl ScriptDirectories {
+    pub(crate) fn read(node: &Node<'_>) -> Result<ScriptDirectories, Error> {
+        let mut directories = ScriptDirectories::default();
+        for directory in node.strings()? {
+            let text = directory.text()?;
+            match text.strip_prefix('!') {
+                None => directories.allowed.push(directory.directory(text)?),
+                Some(text) => directories.forbidden.push(directory.directory(text)?),
+            }
+        }
+        Ok(directories)
     }
 }
 

@@ -360,6 +360,7 @@ fn an_application_takes_all_its_keys() {
         "limits": {"timeout": 10, "requests": 1000, "shm": 1000, "queue": 50, "queue_timeout": 2, "slow": 5, "slow_log": "/var/log/slow.log"},
         "environment": {"B": "2", "A": ""},
         "user": "www-data", "group": "www-data", "working_directory": "/www",
+        "script_directories": ["/www//blog/", "!/www/blog/uploads"],
         "stdout": "/var/log/out.log", "stderr": "/var/log/err.log",
     }));
     assert!(site.version.accepts(8, 2, 30));
@@ -375,6 +376,8 @@ fn an_application_takes_all_its_keys() {
     assert_eq!(site.limits.slow_log, Some("/var/log/slow.log".into()));
     assert_eq!(site.environment[0], ("B".to_owned(), "2".to_owned()));
     assert_eq!(site.user.as_deref(), Some("www-data"));
+    assert_eq!(site.script_directories.allowed, [PathBuf::from("/www/blog")]);
+    assert_eq!(site.script_directories.forbidden, [PathBuf::from("/www/blog/uploads")]);
 }
 
 #[test]
@@ -456,6 +459,10 @@ fn broken_applications_are_refused() {
             "\"PHP\" is not a type of application; write \"php\"",
         ),
         (json!({"type": 8, "root": "/"}), "\"type\" must be a string"),
+        (
+            json!({"type": "php", "root": "/", "script_directories": ["/a", "!b"]}),
+            "must be a directory that starts with \"/\", without \"..\"",
+        ),
     ] {
         let line = refused_application(application);
         assert!(line.contains(message), "{line}");

@@ -10,6 +10,7 @@
 //! - [`trace`]: where the script of a worker is, read from outside.
 //! - [`parameters`]: a request in the form that C reads.
 //! - [`document_root`]: where it leads while a request runs.
+//! - [`script_directories`]: which scripts may run at all.
 //! - [`body`]: where the request's body comes from.
 //! - [`memory`]: how much a worker has for itself, and when that is too much.
 //! - [`uploads`]: where uploaded files lie, and who removes them.
@@ -26,6 +27,7 @@ mod ffi;
 mod memory;
 mod parameters;
 mod prototype;
+mod script_directories;
 mod settings;
 mod trace;
 mod uploads;

@@ -29,6 +29,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::document_root::Roots;
 use crate::ffi::Php;
 use crate::memory::MemoryLimit;
+use crate::script_directories::ScriptDirectories;
 use crate::worker::Worker;
 use crate::{settings, trace, uploads, usage};
 
@@ -299,6 +300,7 @@ impl Prototype {
             memory,
             upload_directory: &upload_directory,
             roots: Roots::default(),
+            script_directories: ScriptDirectories::new(&spec),
             uploads: OnceCell::new(),
             output,
         }

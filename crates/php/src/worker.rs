@@ -24,6 +24,7 @@ use crate::exchange::{Exchange, Gone};
 use crate::ffi::Php;
 use crate::memory::MemoryLimit;
 use crate::parameters::{self, Resolved, Unusable};
+use crate::script_directories::ScriptDirectories;
 use crate::uploads::Uploads;
 
 /// How long to sleep before looking whether the router is still there.
@@ -54,6 +55,8 @@ pub struct Worker<'a> {
     pub upload_directory: &'a Path,
     /// Where document roots lead.
     pub roots: Roots,
+    /// Where scripts may run.
+    pub script_directories: ScriptDirectories<'a>,
     /// This worker's own directory there, once a request with a body has come.
     pub uploads: OnceCell<Option<Uploads>>,
     /// The pipe that standard output, standard error or both lead to.
@@ -183,6 +186,10 @@ impl Worker<'_> {
         } else {
             rest
         };
+        if self.script_directories.allow(encoded, fixed.params) == Ok(false) {
+            exchange.log(3, b"Access to the script denied: not in script_directories");
+            return Err(Refused::Status(403));
+        }
         let now_us = clock::monotonic_us();
         let resolved = Resolved::new(encoded, fixed.params, &self.roots, now_us);
         let decoded = resolved.as_ref().map_err(|unusable| *unusable);

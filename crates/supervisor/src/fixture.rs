@@ -16,6 +16,8 @@ pub(crate) fn spec() -> ApplicationSpec {
         ini_file: None,
         ini_admin: Vec::new(),
         ini_user: Vec::new(),
+        script_directories: Vec::new(),
+        no_script_directories: Vec::new(),
         stdout: None,
         stderr: None,
         requests: 0,

@@ -37,6 +37,12 @@ pub(super) const TABLE: &[Shape] = &[
             ),
             Key("limits", Kind::Shape("limits"), "Bounds", None),
             Key("environment", Named(&Text), "Environment variables", None),
+            Key(
+                "script_directories",
+                Texts,
+                "Directories that scripts may run from; with ! in front, must not run from",
+                None,
+            ),
             Key("server_software", Text, "Value of SERVER_SOFTWARE", None),
             Key("user", Text, "Whose rights it has", None),
             Key("group", Text, "Likewise", None),

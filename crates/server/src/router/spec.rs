@@ -25,6 +25,8 @@ pub(super) fn spec(config: &config::Application, geometry: Geometry) -> Applicat
         ini_file: config.options.file.as_ref().map(path),
         ini_admin: config.options.admin.clone(),
         ini_user: config.options.user.clone(),
+        script_directories: config.script_directories.allowed.iter().map(path).collect(),
+        no_script_directories: config.script_directories.forbidden.iter().map(path).collect(),
         stdout: config.stdout.as_ref().map(path),
         stderr: config.stderr.as_ref().map(path),
         requests: config.limits.requests.map_or(0, u64::from),

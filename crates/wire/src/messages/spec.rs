@@ -74,6 +74,10 @@ record! {
         ini_admin: Vec<(String, String)>,
         /// Settings that scripts can change.
         ini_user: Vec<(String, String)>,
+        /// Directories that scripts must be below, if there are any.
+        script_directories: Vec<String>,
+        /// Directories that they must not be below.
+        no_script_directories: Vec<String>,
         /// File for standard output; `None`: the server's log.
         stdout: Option<String>,
         /// File for standard error; `None`: the server's log.
