@@ -89,6 +89,29 @@ def read_ab(text, directory=None):
                    int(number(r"^Non-2xx responses:\s+(\d+)", text, 0)), errors)
 
 
+def handshakes(url, workload, seconds, threads, _directory):
+    """An ab for each processor, each request with a handshake of its own: wrk takes up its sessions again."""
+    one = (f"ab -q -r -f TLS1.3 -c {max(workload.connections // threads, 1)} -t {max(round(seconds), 1)} -n 10000000 -s 30 "
+           f"{url} & ")
+    return ["sh", "-c", one * threads + "wait"]
+
+
+def read_handshakes(text, _directory=None):
+    """What several ab print, summed up."""
+    parts = text.split("Concurrency Level:")[1:]
+    found = [read_ab(part) for part in parts]
+    if not found:
+        raise Unreadable(text[-600:])
+    sums = {name: sum(one[name] for one in found) for name in ("requests", "non_2xx", "errors")}
+    return outcome(seconds=max(one["seconds"] for one in found), **sums)
+
+
+def http2(url, workload, seconds, threads, _directory):
+    """h2load for a time over HTTP/2, with several requests on the way on each connection."""
+    return ["h2load", "-t", str(min(threads, workload.connections)), "-c", str(workload.connections),
+            "-m", str(workload.streams), "-D", str(max(round(seconds), 1)), url]
+
+
 def h2load(url, workload, _seconds, _threads, _directory):
     """h2load for a number of requests over connections that are all there from the beginning."""
     return ["h2load", "--h1", "-c", str(workload.connections), "-n", str(workload.requests), url]
@@ -148,7 +171,8 @@ def read_siege(text, _directory=None):
                    0, int(found["failed_transactions"]))
 
 
-CLIENTS = {"wrk": (wrk, read_wrk), "ab": (ab, read_ab), "h2load": (h2load, read_h2load), "siege": (siege, read_siege)}
+CLIENTS = {"wrk": (wrk, read_wrk), "ab": (ab, read_ab), "handshakes": (handshakes, read_handshakes),
+           "h2load": (h2load, read_h2load), "http2": (http2, read_h2load), "siege": (siege, read_siege)}
 
 
 def received(text):

@@ -9,7 +9,7 @@ from pathlib import Path
 from processes import Unusable
 
 ROOT = Path(__file__).resolve().parent.parent
-CLIENTS = ("wrk", "apache2-utils", "siege", "nghttp2-client", "iproute2")
+CLIENTS = ("wrk", "apache2-utils", "siege", "nghttp2-client", "iproute2", "openssl")
 WORDPRESS = ("wordpress", "wordpress-theme-twentytwentythree", "mariadb-server-core", "php8.2-cli",
              "php8.2-mysql", "php8.2-xml", "php8.2-mbstring", "php8.2-gd", "php8.2-curl")
 HOWDAH = ("libphp8.2-embed", "php8.2-opcache")

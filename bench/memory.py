@@ -13,7 +13,7 @@ import clients
 import machine
 import servers
 import workloads
-from processes import memory, title
+from processes import memory, title, trusting
 from workloads import Workload
 
 REQUEST = b"GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -63,9 +63,11 @@ def stacks(place_for, names, options, directory, progress):
     return rows
 
 
-def connect(port, request=REQUEST, end=b"Hello, world!"):
-    """A connection that has had one answer and stays open."""
+def connect(port, request=REQUEST, end=b"Hello, world!", context=None):
+    """A connection that has had one answer and stays open; over TLS if there is a context for it."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=20)
+    if context:
+        connection = context.wrap_socket(connection)
     connection.sendall(request)
     received = b""
     while not received.endswith(end):
@@ -76,7 +78,7 @@ def connect(port, request=REQUEST, end=b"Hello, world!"):
     return connection
 
 
-def for_each_connection(server, count, *ask):
+def for_each_connection(server, count, *ask, **how):
     """Bytes by which the server grows for each idle connection that is kept; none if it keeps none.
 
     Only the processes that talk to clients count, where they can be told apart.
@@ -84,14 +86,14 @@ def for_each_connection(server, count, *ask):
     def size():
         return memory(server.front_pids() or server.pids(), "Pss_Anon")
     # The first ones grow tables that stay.
-    for connection in [connect(server.port, *ask) for _ in range(64)]:
+    for connection in [connect(server.port, *ask, **how) for _ in range(64)]:
         connection.close()
     time.sleep(1)
     before = size()
     held = []
     try:
         while len(held) < count:
-            held.append(connect(server.port, *ask))
+            held.append(connect(server.port, *ask, **how))
         # What idles for a moment may be put away.
         time.sleep(3)
         return (size() - before) / count
@@ -106,19 +108,33 @@ def for_each_connection(server, count, *ask):
 SOCKETS = 1000
 
 
+# Idle connections with TLS.
+SECURE = 2000
+
+
 def websockets(place_for, names, progress):
     """Bytes by which servers grow for each idle WebSocket that they pass on."""
+    return held("WebSockets", place_for, names, progress, SOCKETS, behind.HANDSHAKE, b"\r\n\r\n")
+
+
+def secure(place_for, names, progress):
+    """Bytes by which servers grow for each idle connection with TLS."""
+    return held("TLS connections", place_for, names, progress, SECURE, context=trusting())
+
+
+def held(what, place_for, names, progress, count, *ask, **how):
+    """Bytes by which servers grow for each of so many connections, each server alone."""
     found = {}
     for name in ("howdah", "nginx-unix"):
         if name not in names:
             continue
-        progress.step(f"WebSockets: {name}", 0)
+        progress.step(f"{what}: {name}", 0)
         server = servers.start(name, place_for())
         try:
-            found[name] = for_each_connection(server, SOCKETS, behind.HANDSHAKE, b"\r\n\r\n")
+            found[name] = for_each_connection(server, count, *ask, **how)
         finally:
             server.stop()
-        progress.step(f"WebSockets: {name}")
+        progress.step(f"{what}: {name}")
     return found
 
 

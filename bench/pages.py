@@ -1,4 +1,6 @@
-"""The site that is served: files of three sizes, and scripts from trivial to busy."""
+"""The site that is served: files of three sizes, scripts from trivial to busy, and a certificate for it."""
+
+import subprocess
 
 TEMPLATE = r"""<?php
 // A page as template engines make it: records are sorted, grouped, escaped and formatted.
@@ -88,4 +90,12 @@ def make(directory):
     settings = directory / "php"
     settings.mkdir()
     (settings / "php.ini").write_text(PHP_INI)
+    certify(settings)
     return root, settings / "php.ini"
+
+
+def certify(directory):
+    """Makes a certificate with an ECDSA key (P-256), and its key."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "7",
+                    "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+                    "-keyout", directory / "key.pem", "-out", directory / "certificate.pem"], check=True, capture_output=True)

@@ -4,6 +4,7 @@ import http.client
 import os
 import re
 import signal
+import ssl
 import socket
 import subprocess
 import time
@@ -70,9 +71,19 @@ class Process:
         self.child.wait()
 
 
-def fetch(port, path, headers=None, timeout=30):
+def trusting():
+    """TLS with a server whose certificate was made for the run."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def fetch(port, path, headers=None, timeout=30, tls=False):
     """Status and body of one request."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+    if tls:
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=timeout, context=trusting())
+    else:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
     try:
         connection.request("GET", path, headers=headers or {})
         response = connection.getresponse()
@@ -81,10 +92,10 @@ def fetch(port, path, headers=None, timeout=30):
         connection.close()
 
 
-def answers(port):
+def answers(port, tls=False):
     """Whether HTTP comes from a port."""
     try:
-        return fetch(port, "/small.txt")[0] > 0
+        return fetch(port, "/small.txt", tls=tls)[0] > 0
     except (OSError, http.client.HTTPException):
         return False
 

@@ -13,9 +13,12 @@ GROUPS = {
     "php": "PHP",
     "crowd": "1,000 connections, 4 PHP processes",
     "behind": "Requests that are passed on",
+    "tls": "TLS and HTTP/2",
     "wordpress": "WordPress",
     "ab": "Files, by ab",
 }
+# Clients that are not called as their program.
+PROGRAMS = {"handshakes": "ab (one for each processor)", "http2": "h2load"}
 METRIC_NAMES = {"rate": "requests/s", "cpu": "processor time a request", "p99": "p99"}
 
 
@@ -31,6 +34,7 @@ def make(data):
     parts += memory_part(data, pictures)
     parts += pools_part(data, pictures)
     parts += websockets_part(data)
+    parts += tls_memory_part(data)
     return "\n".join(parts), pictures
 
 
@@ -121,7 +125,7 @@ def workload_part(one):
     columns = ["server", "requests/s", "Howdah is", "CPU µs/request", "p50 ms", "p99 ms", "failed", "starved"]
     if one["ideal"]:
         columns.append("of ideal time")
-    said = f"{one['client']}, {one['connections']} connection{'s' if one['connections'] > 1 else ''}, {one['workers']} PHP processes"
+    said = f"{PROGRAMS.get(one['client'], one['client'])}, {one['connections']} connection{'s' if one['connections'] > 1 else ''}, {one['workers']} PHP processes"
     notes = []
     if one["discarded"]:
         notes.append(f"disturbed rounds discarded: {one['discarded']}")
@@ -201,6 +205,18 @@ def websockets_part(data):
     yield (f"Bytes by which the processes that talk to clients grow for each of {memory.SOCKETS:,} WebSockets that are passed "
            "on to another server and idle. The kernel's memory for the two sockets of each is not in it.\n")
     yield markdown(["server", "bytes/WebSocket"], rows)
+
+
+def tls_memory_part(data):
+    """Memory for idle connections with TLS."""
+    found = data.get("tls-memory")
+    if not found:
+        return
+    rows = [[servers.title_of(name), "–" if each is None else f"{each:,.0f}"] for name, each in found.items()]
+    yield "## Idle connections with TLS\n"
+    yield (f"Bytes by which the processes that talk to clients grow for each of {memory.SECURE:,} connections that have had an "
+           "answer over TLS 1.3 and idle. Sessions that the server remembers are in it.\n")
+    yield markdown(["server", "bytes/connection"], rows)
 
 
 def pools_part(data, pictures):

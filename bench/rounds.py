@@ -65,7 +65,7 @@ def attempt_once(workload, port, server, seconds, directory, shared=()):
     `shared` are processes that work for every server, such as a database: theirs and no stranger's time.
     """
     command, read = clients.CLIENTS[workload.client]
-    line = command(f"http://127.0.0.1:{port}{workload.path}", workload, seconds, machine.processors(), directory)
+    line = command(f"{workload.scheme}://127.0.0.1:{port}{workload.path}", workload, seconds, machine.processors(), directory)
     cpu = server.cpu() if server else 0.0
     busy, ours = machine_busy_time(), time.process_time() + children_time() + processor_time(shared)
     begun = time.monotonic()
@@ -150,7 +150,7 @@ def check_answers(workloads, running):
                     continue
                 server = running[name]
                 try:
-                    status, body = fetch(server.port, path)
+                    status, body = fetch(server.port, path, tls=workload.setup.tls)
                 except (OSError, http.client.HTTPException) as problem:
                     raise Unusable(f"{name} does not answer {path}: {problem}") from problem
                 if status != 200 or not body:

@@ -18,6 +18,8 @@ from processes import Process, Unusable, answers, free_port, memory, processor_t
 
 # Idle connections to another server that each thread or process keeps.
 KEPT = 64
+# TLS sessions that Howdah remembers; nginx keeps as many in its 10 MB.
+SESSIONS = 40000
 MODULES = Path("/usr/lib/apache2/modules")
 FPM = Path("/usr/sbin/php-fpm8.2")
 
@@ -33,6 +35,16 @@ class Place:
     programs: dict
     # What requests are passed on to, if they are.
     behind: object = None
+
+    @property
+    def certificate(self):
+        """The certificate that was made for the run; its key is beside it."""
+        return self.ini.parent / "certificate.pem"
+
+    @property
+    def key(self):
+        """The key of the certificate."""
+        return self.ini.parent / "key.pem"
 
 
 class Server:
@@ -50,7 +62,7 @@ class Server:
         self.processes = []
         try:
             self.start()
-            self.processes[-1].wait_for(lambda: answers(self.port), f"answer on port {self.port}")
+            self.processes[-1].wait_for(lambda: answers(self.port, place.setup.tls), f"answer on port {self.port}")
         except BaseException:
             self.stop()
             raise
@@ -121,6 +133,11 @@ class Howdah(Server):
             "applications": {"site": application},
             "settings": {"listen_threads": machine.processors()},
         }
+        if self.place.setup.tls:
+            # nginx's defaults: sessions are remembered, and clients get tickets.
+            document["listeners"][f"127.0.0.1:{self.port}"]["tls"] = {
+                "certificate": {"chain": str(self.place.certificate), "key": str(self.place.key)},
+                "session": {"cache_size": SESSIONS, "tickets": True}}
         if behind := self.place.behind:
             document["routes"] = [{"match": {"uri": "*.php"}, "action": {"pass": "applications/site"}},
                                   {"match": {"uri": "/sockets"}, "action": {"proxy": f"http://127.0.0.1:{behind.sockets}"}},
@@ -199,8 +216,9 @@ http {{
     }}
     {origin}
     server {{
-        listen 127.0.0.1:{port} backlog=4096;
+        listen 127.0.0.1:{port} {spoken}backlog=4096;
         server_name 127.0.0.1;
+        {tls}
         root {root};
         index index.php index.html;
         {fallback}
@@ -219,6 +237,11 @@ http {{
 """
 
 
+NGINX_TLS = """ssl_certificate {certificate};
+        ssl_certificate_key {key};
+        ssl_protocols TLSv1.2 TLSv1.3;
+        ssl_ecdh_curve X25519:prime256v1;
+        ssl_session_cache shared:tls:10m;"""
 NGINX_ORIGIN = """upstream origin {{
         server 127.0.0.1:{port};
         keepalive {kept};
@@ -263,7 +286,8 @@ class Nginx(Server):
         wordpress = self.place.setup.wordpress
         text = NGINX_CONFIGURATION.format(
             user=f"user {user};" if user else "", processors=machine.processors(), directory=self.directory,
-            port=self.port, root=self.place.root, upstream=upstream,
+            port=self.port, root=self.place.root, upstream=upstream, spoken="ssl http2 " if self.place.setup.tls else "",
+            tls=NGINX_TLS.format(certificate=self.place.certificate, key=self.place.key) if self.place.setup.tls else "",
             keep=f"keepalive {max(self.place.setup.bound, 1)};" if self.keep else "",
             kept="fastcgi_keep_conn on;" if self.keep else "",
             origin=NGINX_ORIGIN.format(port=behind.origin, kept=KEPT) if behind else "",

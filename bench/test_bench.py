@@ -88,7 +88,7 @@ class Reading(unittest.TestCase):
         self.assertEqual((found["non_2xx"], found["errors"], found["timeouts"]), (0, 0, 0))
 
     def test_a_client_that_cannot_connect_is_no_result(self):
-        for read in (clients.read_wrk, clients.read_ab, clients.read_h2load, clients.read_siege):
+        for read in (read for _, read in clients.CLIENTS.values()):
             with self.assertRaises(clients.Unreadable):
                 read("unable to connect to 127.0.0.1:18998 Connection refused\n")
 
@@ -104,6 +104,10 @@ class Reading(unittest.TestCase):
             found = clients.read_ab(AB, Path(name))
             self.assertEqual((found["p50"], found["p99"]), (0.000512, 0.002))
             self.assertFalse(path.exists(), "the next measurement must not find it")
+
+    def test_what_several_ab_say_is_summed_up(self):
+        found = clients.read_handshakes(AB + AB.replace("0.038", "0.040"))
+        self.assertEqual((found["requests"], found["non_2xx"], found["errors"], found["seconds"]), (100, 10, 10, 0.04))
 
     def test_h2load_tells_bad_answers_from_missing_ones(self):
         found = clients.read_h2load(H2LOAD)
@@ -215,12 +219,13 @@ class Writing(unittest.TestCase):
         pool = {"pool": "Howdah, 8", "result": result(), "before": (2**20, 8), "load": (2**20, 8), "after": (2**20, 8)}
         text, pictures = report.make({
             "machine": {"processors": "2"}, "versions": {"howdah": "howdah 1"}, "started": "today", "options": {"rounds": 3, "seconds": 1},
-            "workloads": found, "memory": {"howdah": one, "apache": {**one, "connection": None}}, "pools": [pool]})
+            "workloads": found, "memory": {"howdah": one, "apache": {**one, "connection": None}}, "pools": [pool], "tls-memory": {"howdah": 11065.4, "nginx-unix": None}})
         for name, picture in pictures.items():
             ElementTree.fromstring(picture)
             self.assertIn(f"](benchmarks/{name})", text)
         self.assertIn("| 13-byte file, keep-alive | 1.10–1.10 | 0.83 × | 0.77 × |", text)
         self.assertIn("Not measured: Apache + mod_php.", text)
+        self.assertIn("| Howdah | 11,065 |\n| nginx + FPM, unix socket | – |", text)
         page = tables.page("Report", f"# Report\n\n{text}", pictures)
         self.assertEqual(page.count("<svg"), len(pictures))
 

@@ -27,6 +27,8 @@ class Setup:
     behind: bool = False
     # Connections that this PHP-FPM lets wait; its own default if 0.
     backlog: int = 0
+    # Clients speak TLS.
+    tls: bool = False
 
 
 MAIN = Setup("main", 8, 64)
@@ -34,6 +36,7 @@ CROWD = Setup("crowd", 4, 0)
 WORDPRESS = Setup("wordpress", 8, 64, wordpress=True)
 BEHIND = Setup("behind", 8, 0, behind=True)
 BACKLOG = Setup("backlog", 4, 0, behind=True, backlog=128)
+TLS = Setup("tls", 8, 0, tls=True)
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,13 @@ class Workload:
     same: bool = True
     # Part of `--quick`.
     quick: bool = False
+    # Requests that a connection has on the way at once.
+    streams: int = 1
+
+    @property
+    def scheme(self):
+        """That of its address."""
+        return "https" if self.setup.tls else "http"
 
 
 def files():
@@ -115,6 +125,19 @@ def behind():
                    BACKLOG, "h2load", 1000, servers=FRONT_SERVERS, requests=4000, ideal=5.0)
 
 
+def tls():
+    """Handshakes, and what TLS and HTTP/2 cost afterwards."""
+    yield Workload("tls-handshake", "tls", "TLS 1.3, new connection and full handshake each", "/small.txt", TLS, "handshakes",
+                   keep_alive=False, servers=FRONT_SERVERS)
+    yield Workload("tls-13", "tls", "13-byte file over TLS, keep-alive", "/small.txt", TLS, servers=FRONT_SERVERS)
+    yield Workload("tls-php-13", "tls", "13 bytes from PHP over TLS, keep-alive", "/hello.php", TLS, servers=FRONT_SERVERS)
+    yield Workload("tls-1m", "tls", "1 MB file over TLS, keep-alive", "/large.bin", TLS, servers=FRONT_SERVERS)
+    yield Workload("http2-13", "tls", "13-byte file over HTTP/2, 100 streams a connection", "/small.txt", TLS, "http2", 16,
+                   streams=100, servers=FRONT_SERVERS)
+    yield Workload("http2-php-13", "tls", "13 bytes from PHP over HTTP/2, 100 streams a connection", "/hello.php", TLS, "http2",
+                   16, streams=100, servers=FRONT_SERVERS)
+
+
 def wordpress(addresses):
     """WordPress's front page, and a walk through the site in random order."""
     yield Workload("wordpress-front", "wordpress", "WordPress, front page", "/", WORDPRESS, connections=50)
@@ -124,11 +147,11 @@ def wordpress(addresses):
 
 def all_workloads(addresses=("/",)):
     """Everything, in the order of the report."""
-    return [*files(), *php(), *crowd(), *behind(), *wordpress(addresses), *sweep()]
+    return [*files(), *php(), *crowd(), *behind(), *tls(), *wordpress(addresses), *sweep()]
 
 
 # What is not a row of requests, but can be chosen like one.
-OTHERS = ("memory", "pools", "websockets")
+OTHERS = ("memory", "pools", "websockets", "tls-memory")
 
 
 def chosen(patterns, quick, workloads):
@@ -179,6 +202,10 @@ AIMS = (
     Aim("phpinfo", "rate", NGINX, 1.35, "1.35 × nginx + PHP-FPM"),
     Aim("phpinfo", "rate", UNIT, 1.0, "Unit"),
     Aim("page", "rate", EVERY, 1.0, "every peer"),
+    Aim("tls-handshake", "rate", NGINX, 1.0, "nginx"),
+    Aim("tls-13", "rate", NGINX, 1.2, "1.2 × nginx"),
+    Aim("tls-1m", "rate", NGINX, 1.0, "nginx"),
+    Aim("http2-13", "rate", NGINX, 1.2, "1.2 × nginx"),
     Aim("wordpress-front", "rate", EVERY, 1.0, "every peer"),
     Aim("wordpress-front", "p99", NGINX, 1.0, "nginx + PHP-FPM's p99"),
 )
