@@ -224,6 +224,7 @@ fn hardening_40_floods_of_small_frames_cost_no_memory_and_keep_nobody_waiting() 
         ("PING", frame(kind::PING, 0, 0, &[7; 8])),
         ("SETTINGS", frame(kind::SETTINGS, 0, 0, &[])),
         ("PRIORITY", frame(kind::PRIORITY, 0, 3, &[0, 0, 0, 1, 5])),
+        ("PRIORITY_UPDATE", frame(kind::PRIORITY_UPDATE, 0, 0, &[0, 0, 0, 3, b'u', b'=', b'0'])),
         ("empty DATA", frame(kind::DATA, 0, 1, &[])),
         ("small DATA", frame(kind::DATA, 0, 1, b"x")),
         ("WINDOW_UPDATE", frame(kind::WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1])),
@@ -419,6 +420,26 @@ fn what_is_more_urgent_is_sent_first() {
         }
         assert!(is_early_whole, "the less urgent one was sent first");
     }
+}
+
+/// RFC 9218, 7.1: it may be ignored, as every frame of a type that is not known (RFC 9113, 5.5).
+#[test]
+fn a_priority_that_is_changed_later_does_no_harm() {
+    let server = site(json!({}));
+    let mut client = Http2::connect(server.address, &[]);
+    let update = |stream: u32, value: &[u8]| {
+        let payload = [&stream.to_be_bytes()[..], value].concat();
+        frame(kind::PRIORITY_UPDATE, 0, 0, &payload)
+    };
+    // Of a stream that is not there yet, of none, of one that has ended, and of no sense.
+    client.send(update(1, b"u=0"));
+    client.get(1, "/a.txt");
+    assert!(client.answer(1).is_ok());
+    let odd = [update(0, b"u=0"), update(1, b"u=7, i"), update(3, &[0xff; 3])];
+    client.send([odd.concat(), frame(kind::PRIORITY_UPDATE, 0xff, 5, b"")].concat());
+    client.get(3, "/a.txt");
+    let answer = client.answer(3);
+    assert!(answer.is_ok() && answer.body == b"a file", "{answer:?}");
 }
 
 #[test]

@@ -6,10 +6,11 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 
 use harness::client::PATIENCE;
 use harness::tls::{Authority, get, protocol, send};
-use harness::{Server, Site, free_address};
+use harness::{Server, Site, eventually, free_address};
 use rustls::{ClientConnection, StreamOwned};
 use serde_json::{Value, json};
 
@@ -157,6 +158,33 @@ fn hardening_45_authorities_that_cannot_be_read_stop_the_start() {
         !output.status.success() && problem.contains("missing.pem cannot be read"),
         "{problem}"
     );
+}
+
+/// Handshakes within a connection cost the server far more than the client. TLS 1.3 has none.
+#[test]
+fn hardening_46_a_client_that_asks_for_another_handshake_is_refused() {
+    let authority = Authority::new();
+    let server = secure(&authority, json!({}));
+    let address = server.address.to_string();
+    let mut client = Command::new("openssl")
+        .args(["s_client", "-tls1_2", "-servername", "a.example", "-connect", &address])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    client.stdin.as_mut().unwrap().write_all(b"R\n").unwrap();
+    // It would go on if the server had agreed.
+    eventually("the client gives up", || client.try_wait().unwrap());
+    let (mut said, mut complained) = (String::new(), String::new());
+    client.stdout.unwrap().read_to_string(&mut said).unwrap();
+    client.stderr.unwrap().read_to_string(&mut complained).unwrap();
+    assert!(said.contains("Protocol  : TLSv1.2"), "{said}");
+    assert!(complained.contains("RENEGOTIATING"), "{complained}");
+    assert!(complained.contains("no renegotiation"), "{complained}");
+    let client = authority.client(None, &[]);
+    let file = get(server.address, &client, "a.example", "/a.txt").unwrap();
+    assert_eq!(file.status, 200);
 }
 
 #[test]

@@ -167,7 +167,8 @@ async fn secure(
         Shaken::Plain(stream, bytes) => {
             let response = respond::explained(400, "TLS is spoken here: ask for https, not http");
             let refusal = Refusal::PlainOnTls;
-            http1::refuse(stream, info, &site, drain, &bytes, refusal, response).await;
+            let refused = http1::refuse(stream, info, &site, drain, &bytes, refusal, response);
+            Box::pin(refused).await;
         }
         Shaken::Proved => {}
         Shaken::Failed(error) => {
@@ -483,6 +484,8 @@ impl Drop for Site {
 
 #[cfg(test)]
 mod tests {
+    use tokio_rustls::server::TlsStream;
+
     use super::*;
 
     fn size<A, B, C, D, F: Future>(_: impl Fn(A, B, C, D) -> F) -> usize {
@@ -494,5 +497,14 @@ mod tests {
         // The runtime adds 104 bytes, and rounds up to a multiple of 128.
         let size = size(http1::serve::<Stream, Site>);
         assert!(size <= 280, "{size} bytes");
+    }
+
+    #[test]
+    fn a_connection_with_tls_has_little_beside_the_library_s_state() {
+        fn size<A, B, C, D, E, F: Future>(_: impl Fn(A, B, C, D, E) -> F) -> usize {
+            size_of::<F>()
+        }
+        let (size, state) = (size(secure), size_of::<TlsStream<Stream>>());
+        assert!(size <= state + 640, "{size} bytes, {state} of them are the library's");
     }
 }

@@ -157,10 +157,14 @@ impl AsyncRead for Stream {
             }
             return Poll::Ready(Ok(()));
         }
-        let mut first = [0; FIRST_READ];
-        let room = buffer.remaining().min(FIRST_READ);
-        if let Some(done) = this.socket.at_once(|stream| stream.read(&mut first[..room])) {
-            return done.map_ok(|count| buffer.put_slice(&first[..count]));
+        if let Some(done) = this.socket.at_once(|stream| {
+            let mut first = [0; FIRST_READ];
+            let room = buffer.remaining().min(FIRST_READ);
+            let count = stream.read(&mut first[..room])?;
+            buffer.put_slice(&first[..count]);
+            Ok(())
+        }) {
+            return done;
         }
         match &mut this.socket {
             Socket::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
@@ -192,6 +196,10 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        // As TLS has it, mostly; for the kernel it is less to do.
+        if let [slice] = slices {
+            return self.poll_write(cx, slice);
+        }
         let socket = &mut self.get_mut().socket;
         if let Some(done) = socket.at_once(|stream| stream.write(slices)) {
             return done;

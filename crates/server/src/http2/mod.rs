@@ -5,9 +5,9 @@
 //!
 //! 1. A request becomes the text of an HTTP/1 head and is read by the same parser (`head`), so
 //!    that limits, checks and what handlers see are the same.
-//! 2. Each stream is answered by a task of its own (`stream`), through the same [`Handler`]. There
-//!    are never more of them than [`STREAMS`], also if the client gives streams up and opens
-//!    others: what it has started is counted until it has ended.
+//! 2. Each stream is answered through the same [`Handler`] (`stream`), by a task of its own if it has to
+//!    wait for anything (`answers`). There are never more of them than [`STREAMS`], also if the client
+//!    gives streams up and opens others: what it has started is counted until it has ended.
 //! 3. A response is sent piece by piece as the client's windows have room (`send`), so that a
 //!    stalled stream holds one piece, and that not longer than `send_timeout`.
 //!    Of several streams the most urgent sends first (`turns`).
@@ -26,9 +26,10 @@ use bytes::Bytes;
 use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use http::Request;
-use tokio::task::JoinSet;
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 
+mod answers;
 mod head;
 mod io;
 mod link;
@@ -38,6 +39,7 @@ mod tunnel;
 mod turns;
 mod websocket;
 
+use self::answers::Answers;
 use self::io::Watched;
 pub use self::io::{Io, PREFACE};
 use self::stream::Ended;
@@ -65,7 +67,18 @@ const STRIKES: u32 = 100;
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Serves a connection to its end. `handler` makes a handler for each stream.
-pub async fn serve<H: Handler + 'static>(
+///
+/// Boxed, so that a connection that could have spoken HTTP/2 and does not is a small task.
+pub fn serve<H: Handler + 'static>(
+    io: Box<dyn Io>,
+    info: Arc<ConnectionInfo>,
+    handler: impl Fn() -> H,
+    drain: Draining,
+) -> impl Future<Output = ()> {
+    Box::pin(run(io, info, handler, drain))
+}
+
+async fn run<H: Handler + 'static>(
     io: Box<dyn Io>,
     info: Arc<ConnectionInfo>,
     handler: impl Fn() -> H,
@@ -78,7 +91,8 @@ pub async fn serve<H: Handler + 'static>(
     let turns = Turns::new(Rc::clone(&blocked));
     let mut driver = Driver {
         connection,
-        tasks: JoinSet::new(),
+        came: Vec::new(),
+        over: false,
         timer: Timer::default(),
         blocked,
         idle: limits.header_timeout.min(limits.idle_timeout),
@@ -86,18 +100,26 @@ pub async fn serve<H: Handler + 'static>(
         strikes: 0,
         ending: false,
     };
-    while let Some((request, respond)) = driver.next(&limits, &drain).await {
-        let connection = stream::Connection {
-            handler: handler(),
-            info: Arc::clone(&info),
-            turns: Rc::clone(&turns),
-            drain: drain.signal(),
-        };
-        driver.tasks.spawn_local(stream::answer(connection, request, respond));
+    let mut answers = Answers::default();
+    while driver.next(&mut answers, &limits, &drain).await {
+        poll_fn(|cx| {
+            for (request, respond) in driver.came.drain(..) {
+                let connection = stream::Connection {
+                    handler: handler(),
+                    info: Arc::clone(&info),
+                    turns: Rc::clone(&turns),
+                    drain: drain.signal(),
+                };
+                answers.begin(stream::answer(connection, request, respond), cx);
+            }
+            Poll::Ready(())
+        })
+        .await;
+        answers.rest();
         driver.idle = limits.idle_timeout;
     }
     // Handlers go on to their end, and learn that the client has left.
-    driver.tasks.detach_all();
+    answers.detach();
 }
 
 fn builder(limits: &Limits) -> Builder {
@@ -117,7 +139,10 @@ fn builder(limits: &Limits) -> Builder {
 /// What a connection does between two requests.
 struct Driver {
     connection: Connection<Watched, Bytes>,
-    tasks: JoinSet<Ended>,
+    /// Requests that are to be answered now.
+    came: Vec<Accepted>,
+    /// No more will come.
+    over: bool,
     timer: Timer,
     /// Since when the client takes nothing of what is to be sent.
     blocked: Rc<Cell<Option<Instant>>>,
@@ -131,28 +156,42 @@ struct Driver {
 type Accepted = (Request<RecvStream>, SendResponse<Bytes>);
 
 impl Driver {
-    /// The next request; `None` at the end of the connection.
-    async fn next(&mut self, limits: &Limits, drain: &Draining) -> Option<Accepted> {
-        poll_fn(|cx| {
-            while let Poll::Ready(Some(ended)) = self.tasks.poll_join_next(cx) {
-                self.count(ended.unwrap_or(Ended::GivenUp));
+    /// Waits for requests, those that come together at once: their answers leave together then.
+    /// `false` at the end of the connection.
+    async fn next<F>(&mut self, answers: &mut Answers<F>, limits: &Limits, drain: &Draining) -> bool
+    where
+        F: Future<Output = Ended> + 'static,
+    {
+        if self.over {
+            return false;
+        }
+        let mut waited = false;
+        let goes_on = poll_fn(|cx| {
+            while let Some(ended) = answers.poll_ended(cx) {
+                self.count(ended);
             }
             if drain.poll(cx) && !self.ending {
                 self.end();
             }
             // What drives the connection takes no requests while there are too many.
-            let next = match self.tasks.len() < STREAMS as usize {
-                true => self.connection.poll_accept(cx),
-                false => self.connection.poll_closed(cx).map(|_| None),
+            let next = loop {
+                let next = match answers.waiting() + self.came.len() < STREAMS as usize {
+                    true => self.connection.poll_accept(cx),
+                    false => self.connection.poll_closed(cx).map(|_| None),
+                };
+                match next {
+                    Poll::Ready(Some(Ok(accepted))) => self.came.push(accepted),
+                    next => break next,
+                }
             };
-            match next {
-                Poll::Ready(Some(Ok(accepted))) => return Poll::Ready(Some(accepted)),
-                Poll::Ready(_) => return Poll::Ready(None),
-                Poll::Pending => {}
+            self.over = next.is_ready();
+            if self.over || !self.came.is_empty() {
+                return Poll::Ready(!self.came.is_empty());
             }
+            waited = true;
             loop {
                 let blocked = self.blocked.get().map(|since| since + limits.send_timeout);
-                let idle = self.tasks.is_empty().then(|| self.idle_since + self.idle);
+                let idle = answers.is_empty().then(|| self.idle_since + self.idle);
                 let Some(deadline) = blocked.into_iter().chain(idle).min() else {
                     return Poll::Pending;
                 };
@@ -160,13 +199,17 @@ impl Driver {
                     return Poll::Pending;
                 }
                 if self.ending || Some(deadline) == blocked {
-                    return Poll::Ready(None);
+                    return Poll::Ready(false);
                 }
                 self.end();
                 cx.waker().wake_by_ref(); // to have the client told
             }
         })
-        .await
+        .await;
+        if goes_on && !waited {
+            yield_now().await; // other connections have their turn
+        }
+        goes_on
     }
 
     /// Takes no more streams, and ends with the last one.

@@ -178,8 +178,9 @@ impl Sender {
             self.stream.send_data(piece, ends).map_err(|_| Cut::Client)?;
             self.sent += count as u64;
             self.wait.over(&mut self.pace, count);
-            // Other streams and connections have their turn.
-            consume_budget().await;
+            if !bytes.is_empty() {
+                consume_budget().await; // other streams and connections have their turn
+            }
         }
         Ok(())
     }
