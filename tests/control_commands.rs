@@ -4,7 +4,7 @@
 mod harness;
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::{Command, Output, Stdio};
 
 use harness::{Server, Site, programs};
@@ -125,6 +125,52 @@ fn applications_are_shown_and_restarted() {
         server.running_workers().iter().all(|pid| !before.contains(pid)).then_some(())
     });
     assert_eq!(printed(&run(&server, &["reload"])), "Reload done.\n");
+}
+
+#[test]
+fn what_an_application_does_and_why_is_printed() {
+    let server = serving();
+    assert_eq!(server.get("/index.php").text(), "1");
+    let status = printed(&run(&server, &["status", "site"]));
+    for line in ["pool:                 site\n", "process manager:      static\n"] {
+        assert!(status.contains(line), "{status}");
+    }
+    let worker = server.workers()[0].to_string();
+    assert!(status.lines().any(|line| line.starts_with(&worker)), "{status}");
+    let tuning = printed(&run(&server, &["tune", "site"]));
+    assert!(tuning.starts_with("site: always 2 processes, as configured; 2 now\n"), "{tuning}");
+    assert!(tuning.contains("For PHP-FPM (www.conf)\n  pm = static\n"), "{tuning}");
+    for command in ["status", "tune"] {
+        assert!(complaint(&run(&server, &[command, "shop"]), 1).contains("shop"));
+    }
+}
+
+#[test]
+fn top_shows_applications_in_a_terminal_until_q_is_pressed() {
+    let server = serving();
+    assert!(complaint(&run(&server, &["top"]), 1).contains("needs a terminal"));
+    let control = server.site.control_socket();
+    let top = format!("{} top --control unix:{}", programs::howdah().display(), control.display());
+    // It gives a program a terminal of its own.
+    let mut child = Command::new("script")
+        .args(["--quiet", "--flush", "--return", "--command", &top, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut screen = Vec::new();
+    let mut output = child.stdout.take().unwrap();
+    // Until it clears what is below its last line.
+    while !String::from_utf8_lossy(&screen).contains("\x1b[J") {
+        let mut some = [0; 4096];
+        let length = output.read(&mut some).unwrap();
+        assert!(length > 0, "{}", String::from_utf8_lossy(&screen));
+        screen.extend_from_slice(&some[..length]);
+    }
+    child.stdin.take().unwrap().write_all(b"q").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let screen = String::from_utf8_lossy(&screen);
+    assert!(screen.contains("howdah top (q quits)") && screen.contains("site"), "{screen}");
 }
 
 #[test]

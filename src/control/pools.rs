@@ -57,7 +57,7 @@ pub(super) fn screen(
     let sum = |key: &str| pools.iter().map(|(_, pool)| number(pool, key)).sum::<u64>();
     let mut lines = vec![
         format!(
-            "howdah top  {clock}  {} of {} processes active, {} requests waiting  (q quits)",
+            "howdah top (q quits)  {clock}  {} of {} processes active, {} waiting",
             sum("active-processes"),
             sum("total-processes"),
             sum("listen-queue"),
@@ -224,10 +224,7 @@ PID  STATE      TIME  REQUESTS    MEMORY  REQUEST
         let look =
             |accepted, seconds| Look { pools: pools(accepted), at: Duration::from_secs(seconds) };
         let lines = screen(&look(110, 4), Some(&look(10, 2)), "12:00:00", (72, 40));
-        assert_eq!(
-            lines[0],
-            "howdah top  12:00:00  2 of 3 processes active, 3 requests waiting  (q qu"
-        );
+        assert_eq!(lines[0], "howdah top (q quits)  12:00:00  2 of 3 processes active, 3 waiting");
         assert_eq!(
             lines[3],
             "blog         auto          2     1     8        3   2.5 s     50     1  36.0 MiB"
