@@ -4,12 +4,11 @@ mod harness;
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use harness::control::{Answer, ask};
+use harness::disk::SmallDisk;
 use harness::{Ends, Server, Site, free_address};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -115,32 +114,10 @@ fn an_application_that_cannot_start_changes_nothing() {
     assert_eq!(workers.len(), 2, "those of applications that were not started have gone");
 }
 
-/// A small file system, until it is dropped.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn mount(at: &Path) -> Option<SmallDisk> {
-        fs::create_dir(at).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=64k,mode=0700", "tmpfs"]).arg(at);
-        let output = mount.output().ok()?;
-        output.status.success().then(|| SmallDisk(at.to_owned()))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn a_full_disk_changes_nothing() {
     let site = Site::new().file("index.php", "<?php echo 'before';").controlled();
-    let Some(disk) = SmallDisk::mount(&site.state()) else {
-        eprintln!("skipped: a small file system cannot be mounted here");
-        return;
-    };
+    let Some(disk) = SmallDisk::mount(&site.state(), "0700") else { return };
     let server = site.serve();
     server.put("/config", &server.site.document(server.address));
     let before = Before::of(&server);

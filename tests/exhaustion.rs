@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use harness::client::PATIENCE;
+use harness::disk::SmallDisk;
 use harness::{Site, eventually, processes};
 use serde_json::{Value, json};
 
@@ -96,6 +97,39 @@ fn a_worker_that_leaks_is_replaced_between_requests_and_no_request_fails() {
         (now.len() == 2 && now != before).then_some(())
     });
     assert!(!server.log().contains("[error]"), "it is no error: {}", server.log());
+}
+
+#[test]
+fn a_full_disk_costs_what_needs_it_and_nothing_else() {
+    let code =
+        "echo strlen(file_get_contents('php://input')), str_repeat('x', (int) ($_GET['n'] ?? 0));";
+    let site = Site::script("a.php", code).file("b.txt", "static").workers(2);
+    // Where bodies and answers go that are too large for memory.
+    let Some(disk) = SmallDisk::mount(&site.data().with_file_name("tmp"), "0777") else { return };
+    let server = site.serve();
+    let fine = || {
+        assert_eq!(server.get("/b.txt").text(), "static");
+        assert_eq!(server.post("/a.php", "text/plain", "small").text(), "5");
+    };
+    fine();
+    for round in 1..=3 {
+        let refused = server.post("/a.php", "text/plain", "x".repeat(200_000));
+        assert_eq!(refused.status, 507, "{refused:?}");
+        fine();
+        // More than the kernel takes for a client that does not read.
+        let mut slow = server.connect();
+        slow.send("GET /a.php?n=30000000 HTTP/1.1\r\nHost: a\r\n\r\n");
+        eventually("neither can be kept", || {
+            (server.log().matches("No space left on device").count() == 2 * round).then_some(())
+        });
+        fine();
+        let response = slow.response();
+        assert!(response.cut, "it is not taken for whole: {} bytes", response.body.len());
+    }
+    assert_eq!(server.post("/a.php", "text/plain", "x".repeat(30_000)).text(), "30000", "it fits");
+    assert_eq!(server.workers().len(), 2);
+    drop(server);
+    drop(disk);
 }
 
 #[test]

@@ -9,6 +9,7 @@
 pub mod backends;
 pub mod client;
 pub mod control;
+pub mod disk;
 pub mod dns;
 pub mod echo;
 pub mod fastcgi;
