@@ -9,7 +9,7 @@ use std::io;
 use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Size of a read.
@@ -77,7 +77,11 @@ impl Input {
 
     /// Drops the first `len` bytes, or all if there are fewer.
     pub fn skip(&mut self, len: usize) {
-        drop(self.take(len));
+        if len >= self.bytes.len() {
+            self.clear();
+        } else {
+            self.bytes.advance(len); // to split it would share it, which is an allocation
+        }
     }
 
     /// Drops all.
