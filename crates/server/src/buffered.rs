@@ -49,20 +49,35 @@ impl Taking<'_> {
     }
 }
 
-fn buffer(answer: impl Answer, directory: &Path) -> Body {
+fn buffer(mut answer: impl Answer, directory: &Path) -> Body {
     let remaining = answer.len();
+    // Most answers are there with their head, and in one piece.
+    let mut cx = Context::from_waker(Waker::noop());
+    let first = answer.poll_next(&mut cx);
+    let second = match &first {
+        Poll::Ready(Some(Ok(_))) => answer.poll_next(&mut cx),
+        _ => Poll::Pending,
+    };
+    let come = match (first, second) {
+        (Poll::Ready(Some(Ok(whole))), Poll::Ready(None))
+            if remaining.is_none_or(|length| length == whole.len() as u64) =>
+        {
+            return whole.into();
+        }
+        (first, second) => [first, second],
+    };
     let spool = Spool::new(directory.into());
     let store = Rc::new(RefCell::new(Store { spool, end: None, client: None, reader: None }));
     let mut reader = Reader { answer, store: Rc::clone(&store) };
-    // Most answers are there with their head.
-    let mut cx = Context::from_waker(Waker::noop());
-    let task = match reader.poll(&mut cx) {
-        Poll::Ready(()) => None,
-        Poll::Pending => Some(
-            spawn_local(async move { std::future::poll_fn(|cx| reader.poll(cx)).await })
-                .abort_handle(),
-        ),
-    };
+    let waits = matches!(come, [Poll::Pending, _] | [Poll::Ready(Some(Ok(_))), Poll::Pending]);
+    let mut is_over = come.into_iter().any(|part| match part {
+        Poll::Ready(part) => reader.take(part),
+        Poll::Pending => false,
+    });
+    is_over = is_over || (!waits && reader.poll(&mut cx).is_ready());
+    let task = (!is_over).then(|| {
+        spawn_local(async move { std::future::poll_fn(|cx| reader.poll(cx)).await }).abort_handle()
+    });
     let whole = match &mut *store.borrow_mut() {
         Store { end: Some(Ok(())), spool, .. } => spool.take_all(),
         _ => None,
@@ -121,26 +136,31 @@ impl<A: Answer> Reader<A> {
                 }
             }
             let Poll::Ready(part) = self.answer.poll_next(cx) else { return Poll::Pending };
-            let mut store = self.store.borrow_mut();
-            match part {
-                Some(Ok(bytes)) => match store.spool.push(bytes) {
-                    Ok(()) => store.wake(),
-                    Err(error) => {
-                        self.answer.give_up(format_args!("the answer cannot be kept: {error}"));
-                        store.end(Err(error.kind()));
-                        return Poll::Ready(());
-                    }
-                },
-                None => {
-                    store.end(Ok(()));
-                    return Poll::Ready(());
-                }
-                Some(Err(error)) => {
-                    store.end(Err(error.kind()));
-                    return Poll::Ready(());
-                }
+            if self.take(part) {
+                return Poll::Ready(());
             }
         }
+    }
+
+    /// Takes a part. Whether the answer is over.
+    fn take(&mut self, part: Option<io::Result<Bytes>>) -> bool {
+        let mut store = self.store.borrow_mut();
+        let end = match part {
+            Some(Ok(bytes)) => match store.spool.push(bytes) {
+                Ok(()) => {
+                    store.wake();
+                    return false;
+                }
+                Err(error) => {
+                    self.answer.give_up(format_args!("the answer cannot be kept: {error}"));
+                    Err(error.kind())
+                }
+            },
+            None => Ok(()),
+            Some(Err(error)) => Err(error.kind()),
+        };
+        store.end(end);
+        true
     }
 }
 

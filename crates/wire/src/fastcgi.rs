@@ -12,7 +12,7 @@ mod answers;
 mod pairs;
 
 pub use self::answers::{Answer, Answers};
-pub use self::pairs::{Pairs, put_pair};
+pub use self::pairs::{Pairs, put_pair, put_params};
 
 use crate::bytes::Malformed;
 

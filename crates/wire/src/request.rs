@@ -32,6 +32,11 @@ pub struct Params {
 }
 
 impl Params {
+    /// No parameters, with memory for so many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Params { bytes: Vec::with_capacity(bytes), count: 0 }
+    }
+
     /// No parameters; keeps the memory of an earlier use.
     pub fn clear(&mut self) {
         self.bytes.clear();

@@ -42,11 +42,13 @@ impl Answer {
     /// The answer has ended well: the connection may serve again.
     fn take_back(&mut self) {
         let Some((conversation, home)) = self.active.take() else { return };
-        let Attempt { site, server, .. } = &home.attempt;
+        let Attempt { site, index, .. } = &home.attempt;
+        let (idle, timer) = conversation.into_idle();
+        home.thread.return_timer(timer);
         if site.keeps
-            && let Some(stream) = conversation.into_idle()
+            && let Some(stream) = idle
         {
-            site.keep(*server, stream);
+            site.keep(*index, stream);
         }
     }
 

@@ -55,6 +55,10 @@ pub struct Conversation {
 
 /// What is still to be sent.
 struct Upload {
+    /// Goes first, with as much of the content as was joined to it.
+    head: Vec<u8>,
+    /// Bytes of the head that are sent.
+    head_sent: usize,
     /// Goes next.
     piece: Bytes,
     content: Content,
@@ -79,14 +83,40 @@ impl Upload {
             put_end_of_stream(Kind::Stdin, REQUEST, &mut request);
             at = bytes.len() as u64;
         }
-        Upload { piece: request.into(), content, at, state: UploadState::Going }
+        Upload {
+            head: request,
+            head_sent: 0,
+            piece: Bytes::new(),
+            content,
+            at,
+            state: UploadState::Going,
+        }
     }
 
-    /// Makes the next record; false if there is none.
-    fn refill(&mut self) -> io::Result<bool> {
+    /// What is to be sent next; nothing at the end.
+    fn next(&mut self) -> io::Result<&[u8]> {
+        if self.head_sent < self.head.len() {
+            return Ok(&self.head[self.head_sent..]);
+        }
+        if self.piece.is_empty() {
+            self.refill()?;
+        }
+        Ok(&self.piece)
+    }
+
+    /// So many bytes of that were sent.
+    fn advance(&mut self, sent: usize) {
+        match self.head_sent < self.head.len() {
+            true => self.head_sent += sent,
+            false => self.piece.advance(sent.min(self.piece.len())),
+        }
+    }
+
+    /// Makes the next record, if there is one.
+    fn refill(&mut self) -> io::Result<()> {
         let rest = self.content.len().saturating_sub(self.at);
         if rest == 0 {
-            return Ok(false);
+            return Ok(());
         }
         let len = rest.min(MOST_CONTENT as u64) as u16;
         let mut record = header(Kind::Stdin, REQUEST, len).to_vec();
@@ -106,24 +136,29 @@ impl Upload {
             put_end_of_stream(Kind::Stdin, REQUEST, &mut record);
         }
         self.piece = record.into();
-        Ok(true)
+        Ok(())
     }
 }
 
 impl Conversation {
     /// Begins, on a connection that the runtime has just been given. `request`: its records up to
     /// the body.
-    pub fn new(stream: Stream, request: Vec<u8>, content: Content, timeouts: &Timeouts) -> Self {
+    pub fn new(
+        stream: Stream,
+        request: Vec<u8>,
+        content: Content,
+        timeouts: &Timeouts,
+        timer: Timer,
+    ) -> Self {
         let mut upload = Upload::new(request, content);
-        let sent = stream.send_at_once(&upload.piece);
-        upload.piece.advance(sent.min(upload.piece.len()));
+        upload.head_sent = stream.send_at_once(&upload.head);
         Conversation {
             stream,
             input: Input::default(),
             answers: Answers::new(REQUEST),
             upload,
             timeouts: timeouts.clone(),
-            timer: Timer::default(),
+            timer,
             deadline: None,
             log: MOST_LOG,
             answered: false,
@@ -201,19 +236,20 @@ impl Conversation {
                 };
             }
         };
-        let bytes = self.input.take(taken);
+        let len = part.unwrap_or(0);
+        self.input.skip(taken - len);
         Ok(part.map(|len| {
-            let content = bytes.slice(bytes.len().saturating_sub(len)..);
+            let content = self.input.take(len);
             if is_log { Part::Log(content) } else { Part::Output(content) }
         }))
     }
 
-    /// The connection, if the request was sent in full and nothing is left on it.
-    pub fn into_idle(mut self) -> Option<Stream> {
+    /// The connection, if the request was sent in full and nothing is left on it; and the timer.
+    pub fn into_idle(mut self) -> (Option<Stream>, Timer) {
         let mut rest = self.input.as_bytes();
         let quiet = matches!(self.answers.next(&mut rest), Ok(None)) && rest.is_empty();
         let sent = matches!(self.upload.state, UploadState::Sent);
-        (quiet && sent && self.answers.is_between()).then_some(self.stream)
+        ((quiet && sent && self.answers.is_between()).then_some(self.stream), self.timer)
     }
 
     /// Why there is no more.
@@ -240,14 +276,15 @@ impl Conversation {
 
     /// Writes once. `false` if everything is sent.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        if self.upload.piece.is_empty() && !self.upload.refill()? {
+        let next = self.upload.next()?;
+        if next.is_empty() {
             return Poll::Ready(Ok(false));
         }
-        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.upload.piece))?;
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, next))?;
         if written == 0 {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
-        self.upload.piece.advance(written.min(self.upload.piece.len()));
+        self.upload.advance(written);
         Poll::Ready(Ok(true))
     }
 }

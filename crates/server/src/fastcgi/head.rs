@@ -35,14 +35,13 @@ pub struct Scan {
 
 impl Scan {
     /// Takes more output.
-    pub fn push(&mut self, bytes: Bytes) -> Result<Option<Found>, Malformed> {
-        if self.bytes.is_empty() {
-            self.bytes = bytes.into();
-        } else {
+    pub fn push(&mut self, mut bytes: Bytes) -> Result<Option<Found>, Malformed> {
+        // Mostly all of the head comes at once.
+        if !self.bytes.is_empty() {
             self.bytes.extend_from_slice(&bytes);
+            bytes = std::mem::take(&mut self.bytes).freeze();
         }
-        let bytes = &self.bytes[..];
-        let end = match bytes {
+        let end = match &bytes[..] {
             [b'\n', ..] => Some(1),
             [b'\r', b'\n', ..] => Some(2),
             _ => memchr_iter(b'\n', bytes.get(self.at..).unwrap_or_default())
@@ -58,16 +57,18 @@ impl Scan {
         }
         // The last two bytes may be part of the end.
         self.at = bytes.len().saturating_sub(2);
-        let Some(end) = end else { return Ok(None) };
-        let lines = self.bytes.split_to(end).freeze();
-        let rest = std::mem::take(&mut self.bytes).freeze();
-        Ok(Some(Found { head: parse(&lines)?, rest }))
+        let Some(end) = end else {
+            self.bytes = bytes.into();
+            return Ok(None);
+        };
+        let lines = bytes.split_to(end);
+        Ok(Some(Found { head: parse(&lines)?, rest: bytes }))
     }
 }
 
 /// Reads the lines of a head, with the empty one at its end.
 pub fn parse(lines: &Bytes) -> Result<CheckedHead, Malformed> {
-    let mut head = ScriptHead { status: 200, reason: Bytes::new(), lines: Vec::new() };
+    let mut head = ScriptHead { status: 200, reason: Bytes::new(), lines: Vec::with_capacity(8) };
     let (mut status, mut location) = (None, false);
     for line in lines.split(|byte| *byte == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);

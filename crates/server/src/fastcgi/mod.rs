@@ -17,18 +17,17 @@ mod conversation;
 pub mod head;
 pub mod kept;
 pub mod line;
+pub mod scripts;
 pub mod site;
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
-use howdah_config::Address;
-use howdah_wire::fastcgi::{
-    Kind, MOST_CONTENT, Role, put_begin, put_end_of_stream, put_pair, put_stream,
-};
+use howdah_wire::fastcgi::{Role, put_begin, put_params};
 use howdah_wire::request::Params;
 
 use self::answer::{Answer, Home};
@@ -45,7 +44,7 @@ use crate::proxy::request::is_idempotent;
 use crate::proxy::response::Malformed;
 use crate::proxy::thread::ProxyThread;
 use crate::proxy::transport::Stream;
-use crate::proxy::upstream::Busy;
+use crate::proxy::upstream::{Busy, Server};
 use crate::proxy::{Buffer, CLIENT_GONE, Content, Failure, refuse, wish};
 use crate::respond;
 use crate::variables::Source;
@@ -54,14 +53,16 @@ use crate::variables::Source;
 const REQUEST: u16 = 1;
 /// Bytes of a body that leave in one write with the parameters.
 const JOINED: usize = 64 * 1024;
+/// Bytes that the parameters of most requests do not exceed.
+const USUAL_PARAMS: usize = 2048;
 
 /// A request on its way to a server; for the log, and for keeping the connection.
 #[derive(Debug, Clone)]
 struct Attempt {
     site: Arc<Site>,
     /// Number of the server in the upstream.
-    server: usize,
-    address: Address,
+    index: usize,
+    server: Arc<Server>,
     id: u64,
     method: Bytes,
     target: Bytes,
@@ -75,7 +76,7 @@ pub async fn run(
     buffer: &Buffer<'_>,
     exchange: &mut Exchange<'_>,
 ) -> Response {
-    if let Some(status) = is_missing(site, script) {
+    if let Some(status) = is_missing(thread, site, script) {
         return respond::error(status);
     }
     let id = exchange.request.id;
@@ -102,7 +103,6 @@ pub async fn run(
             return refuse(503);
         }
     };
-    let request = encode(site, script, &content, exchange);
     thread.asks();
     let taking = buffer.taking(site.buffering);
     site.upstream.budget.save();
@@ -119,9 +119,9 @@ pub async fn run(
         };
         tried.push(busy.index());
         let Some(server) = busy.server() else { break };
-        let attempt = Attempt::new(site, busy.index(), &server.address, exchange);
+        let attempt = Attempt::new(site, busy.index(), server, exchange);
         let right = Right { _ticket: ticket, busy };
-        match attempt.make(thread, right, &request, &content, taking, exchange).await {
+        match attempt.make(thread, right, script, &content, taking, exchange).await {
             Ok(response) => return response,
             Err(Missed { failure, may_repeat, right }) => {
                 attempt.complain(thread, &failure);
@@ -144,7 +144,7 @@ pub async fn run(
 /// php-cgi would run anything. And where the server's files are ours too, the script must be a
 /// file, because PHP may otherwise take a part of the path for it (`cgi.fix_pathinfo`:
 /// `/picture.jpg/x.php` runs the picture).
-fn is_missing(site: &Site, script: &Script) -> Option<u16> {
+fn is_missing(thread: &ProxyThread, site: &Site, script: &Script) -> Option<u16> {
     let name = script.file.as_os_str().as_bytes();
     if site.is_fixed(script) {
         return None;
@@ -152,8 +152,15 @@ fn is_missing(site: &Site, script: &Script) -> Option<u16> {
     if !name.ends_with(b".php") {
         return Some(404);
     }
+    let now = Instant::now();
+    if thread.scripts().has(&script.file, now) {
+        return None;
+    }
     match std::fs::metadata(&script.file) {
-        Ok(metadata) if metadata.is_file() => None,
+        Ok(metadata) if metadata.is_file() => {
+            thread.scripts().found(&script.file, now);
+            None
+        }
         Ok(_) => Some(404),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => None,
         // Another machine's files, or those of a chroot, are not here.
@@ -164,7 +171,7 @@ fn is_missing(site: &Site, script: &Script) -> Option<u16> {
 /// The records of a request up to its body, and the body if it is short.
 fn encode(site: &Site, script: &Script, content: &Content, exchange: &Exchange<'_>) -> Vec<u8> {
     let request = &exchange.request;
-    let mut params = Params::default();
+    let mut params = Params::with_capacity(USUAL_PARAMS);
     params::write(&mut params, request, script, None, content.len());
     let source = Source::of(request, exchange.begun);
     let own: Vec<(&[u8], Vec<u8>)> = { site.params.iter() }
@@ -174,18 +181,7 @@ fn encode(site: &Site, script: &Script, content: &Content, exchange: &Exchange<'
     let added = own.iter().filter(|(_, value)| !value.is_empty());
     let mut out = Vec::with_capacity(params.as_bytes().len() + 64);
     put_begin(Role::Responder, site.keeps, REQUEST, &mut out);
-    // PHP wants whole pairs in each record.
-    let mut pairs = Vec::with_capacity(params.as_bytes().len() + 64);
-    for (name, value) in usual.chain(added.map(|(name, value)| (*name, &value[..]))) {
-        let full = pairs.len();
-        put_pair(name, value, &mut pairs);
-        if pairs.len() > MOST_CONTENT {
-            put_stream(Kind::Params, REQUEST, pairs.get(..full).unwrap_or_default(), &mut out);
-            pairs.drain(..full);
-        }
-    }
-    put_stream(Kind::Params, REQUEST, &pairs, &mut out);
-    put_end_of_stream(Kind::Params, REQUEST, &mut out);
+    put_params(REQUEST, usual.chain(added.map(|(name, value)| (*name, &value[..]))), &mut out);
     out
 }
 
@@ -211,11 +207,11 @@ impl Missed {
 }
 
 impl Attempt {
-    fn new(site: &Arc<Site>, server: usize, address: &Address, exchange: &Exchange<'_>) -> Self {
+    fn new(site: &Arc<Site>, index: usize, server: &Arc<Server>, exchange: &Exchange<'_>) -> Self {
         Attempt {
             site: Arc::clone(site),
-            server,
-            address: address.clone(),
+            index,
+            server: Arc::clone(server),
             id: exchange.request.id,
             method: exchange.request.method.clone(),
             target: exchange.request.target.clone(),
@@ -227,7 +223,7 @@ impl Attempt {
         &self,
         thread: &Rc<ProxyThread>,
         right: Right,
-        request: &[u8],
+        script: &Script,
         content: &Content,
         taking: Taking<'_>,
         exchange: &Exchange<'_>,
@@ -235,10 +231,11 @@ impl Attempt {
         let repeatable = content.len() == 0 && is_idempotent(&self.method);
         // A server may close an idle connection just when a request is on its way. One that must
         // not be repeated gets a new connection, and the process of an idle one to take it.
-        if let Some(stream) = self.site.kept.take(self.server)
+        if let Some(stream) = self.site.kept.take(self.index)
             && repeatable
         {
-            let mut conversation = self.conversation(stream, request, content);
+            let request = encode(&self.site, script, content, exchange);
+            let mut conversation = self.conversation(thread, stream, request, content);
             match self.head(thread, &mut conversation, exchange).await {
                 // The server has closed the connection as we were going to use it.
                 Err(Failure::Closed | Failure::Read(_) | Failure::Send(_))
@@ -252,7 +249,7 @@ impl Attempt {
         }
         let connected = tokio::select! {
             biased;
-            connected = thread.lines().connect(&self.address, &self.site) => connected,
+            connected = thread.lines().connect(&self.server.address, &self.site) => connected,
             _ = exchange.client_gone() => return Err(Missed::finally(Failure::ClientGone)),
         };
         let stream = match connected {
@@ -263,7 +260,8 @@ impl Attempt {
                 return Err(Missed { failure, may_repeat, right: Some(right) });
             }
         };
-        let mut conversation = self.conversation(stream, request, content);
+        let request = encode(&self.site, script, content, exchange);
+        let mut conversation = self.conversation(thread, stream, request, content);
         match self.head(thread, &mut conversation, exchange).await {
             Ok(head) => Ok(self.respond(thread, conversation, head, right, taking)),
             Err(failure) => {
@@ -276,8 +274,15 @@ impl Attempt {
         }
     }
 
-    fn conversation(&self, stream: Stream, request: &[u8], content: &Content) -> Conversation {
-        Conversation::new(stream, request.to_vec(), content.clone(), &self.site.timeouts)
+    fn conversation(
+        &self,
+        thread: &ProxyThread,
+        stream: Stream,
+        request: Vec<u8>,
+        content: &Content,
+    ) -> Conversation {
+        let (content, timer) = (content.clone(), thread.timer());
+        Conversation::new(stream, request, content, &self.site.timeouts, timer)
     }
 
     /// Waits for the head of the answer.
@@ -316,7 +321,7 @@ impl Attempt {
         taking: Taking<'_>,
     ) -> Response {
         if right.busy.answered() {
-            thread.note(format_args!("\"{}\": {} is back", self.site, self.address));
+            thread.note(format_args!("\"{}\": {} is back", self.site, self.server.address));
         }
         let home = Home { thread: Rc::clone(thread), attempt: self.clone(), _right: right };
         let answer = Answer::new(conversation, found.rest, found.head.length, home);
@@ -331,7 +336,7 @@ impl Attempt {
             return;
         }
         if let Some(time) = right.busy.failed() {
-            let (site, address, seconds) = (&self.site, &self.address, time.as_secs());
+            let (site, address, seconds) = (&self.site, &self.server.address, time.as_secs());
             thread.note(format_args!("\"{site}\": {address} is left alone for {seconds} s"));
         }
     }
@@ -353,7 +358,8 @@ impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = String::from_utf8_lossy;
         let (method, target) = (text(&self.method), text(&self.target));
-        write!(f, "\"{}\" request {}: {method} {target} ({})", self.site, self.id, self.address)
+        let (site, id, address) = (&self.site, self.id, &self.server.address);
+        write!(f, "\"{site}\" request {id}: {method} {target} ({address})")
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The timer of a connection.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Timer {
     sleep: Option<Pin<Box<Sleep>>>,
 }

@@ -4,8 +4,7 @@
 //! Nothing a client sends can take the name of a parameter that the server sets: fields become
 //! `HTTP_…`, and their names hold letters, digits and hyphens only.
 
-use std::fmt::Write;
-use std::net::IpAddr;
+use std::fmt::{Display, Write};
 use std::os::unix::ffi::OsStrExt;
 
 use howdah_wire::request::Params;
@@ -18,6 +17,9 @@ use crate::tls::TlsFacts;
 /// Value of `SERVER_SOFTWARE` unless the application has another one.
 const SOFTWARE: &str = concat!("Howdah/", env!("CARGO_PKG_VERSION"));
 
+/// Bytes of an IPv6 address, the longest number or address that is written.
+const LONGEST_TEXT: usize = 45;
+
 /// Writes the parameters of a request. `software` is the application's value of
 /// `SERVER_SOFTWARE`, `body_len` the length of the body as received.
 pub fn write(
@@ -27,8 +29,8 @@ pub fn write(
     software: Option<&str>,
     body_len: u64,
 ) {
-    let mut text = String::new();
-    let mut number = |params: &mut Params, name: &str, value: u64| {
+    let mut text = String::with_capacity(LONGEST_TEXT);
+    let mut shown = |params: &mut Params, name: &str, value: &dyn Display| {
         text.clear();
         let _ = write!(text, "{value}");
         params.push(name.as_bytes(), text.as_bytes());
@@ -47,7 +49,7 @@ pub fn write(
     params.push(b"REQUEST_METHOD", &request.method);
     params.push(b"CONTENT_TYPE", request.fields.get("content-type").unwrap_or_default());
     if has_body(request, body_len) {
-        number(params, "CONTENT_LENGTH", body_len);
+        shown(params, "CONTENT_LENGTH", &body_len);
     } else {
         params.push(b"CONTENT_LENGTH", b"");
     }
@@ -69,13 +71,13 @@ pub fn write(
     }
     params.push(b"GATEWAY_INTERFACE", b"CGI/1.1");
     params.push(b"SERVER_SOFTWARE", software.unwrap_or(SOFTWARE).as_bytes());
-    address(params, "REMOTE_ADDR", connection.peer.map(|peer| peer.ip()));
-    number(params, "REMOTE_PORT", connection.peer.map_or(0, |peer| u64::from(peer.port())));
+    shown(params, "REMOTE_ADDR", &ShownAddress(connection.peer.map(|peer| peer.ip())));
+    shown(params, "REMOTE_PORT", &connection.peer.map_or(0, |peer| peer.port()));
     let local = connection.local.map(|local| local.ip());
-    address(params, "SERVER_ADDR", local);
-    number(params, "SERVER_PORT", connection.local.map_or(80, |local| u64::from(local.port())));
+    shown(params, "SERVER_ADDR", &ShownAddress(local));
+    shown(params, "SERVER_PORT", &connection.local.map_or(80, |local| local.port()));
     match local {
-        Some(ip) if request.host.is_empty() => address(params, "SERVER_NAME", Some(ip)),
+        Some(_) if request.host.is_empty() => shown(params, "SERVER_NAME", &ShownAddress(local)),
         _ => params.push(b"SERVER_NAME", &request.host),
     }
     if let Some(user) = &request.user {
@@ -84,11 +86,8 @@ pub fn write(
     }
     // PHP refuses to run under some configurations without it; its being set by the server is
     // what proves that no client called the interpreter directly.
-    number(
-        params,
-        "REDIRECT_STATUS",
-        request.error.as_ref().map_or(200, |error| error.status.into()),
-    );
+    let status = request.error.as_ref().map_or(200, |error| error.status);
+    shown(params, "REDIRECT_STATUS", &status);
     if let Some(error) = &request.error {
         params.push(b"REDIRECT_URL", &error.path);
     }
@@ -120,10 +119,6 @@ fn has_body(request: &Request, body_len: u64) -> bool {
     body_len > 0
         || request.fields.get("content-length").is_some()
         || request.fields.get("transfer-encoding").is_some()
-}
-
-fn address(params: &mut Params, name: &str, ip: Option<IpAddr>) {
-    params.push(name.as_bytes(), ShownAddress(ip).to_string().as_bytes());
 }
 
 /// Header fields as `HTTP_…`; several fields of one name are joined, as RFC 9110, 5.2 allows.

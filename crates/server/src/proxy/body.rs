@@ -74,8 +74,10 @@ pub fn body(
 impl Home {
     /// Keeps a connection on which nothing is left, or closes it.
     fn take_back(&self, conversation: Conversation) {
+        let (idle, timer) = conversation.into_idle();
+        self.thread.return_timer(timer);
         if self.keep
-            && let Some(stream) = conversation.into_idle()
+            && let Some(stream) = idle
         {
             let Attempt { upstream, server, .. } = &self.attempt;
             let config = &upstream.config;

@@ -76,6 +76,10 @@ pub struct Conversation {
 
 /// What is still to be sent.
 struct Upload {
+    /// Goes first, with as much of the content as was joined to it.
+    head: Vec<u8>,
+    /// Bytes of the head that are sent.
+    head_sent: usize,
     /// Goes next.
     piece: Bytes,
     content: Content,
@@ -101,15 +105,42 @@ impl Upload {
             head.extend_from_slice(bytes);
             at = bytes.len() as u64;
         }
-        Upload { piece: head.into(), content, at, tail: Bytes::new(), state: UploadState::Going }
+        Upload {
+            head,
+            head_sent: 0,
+            piece: Bytes::new(),
+            content,
+            at,
+            tail: Bytes::new(),
+            state: UploadState::Going,
+        }
     }
 
-    /// Makes the next piece; false if there is none.
-    fn refill(&mut self) -> io::Result<bool> {
+    /// What is to be sent next; nothing at the end.
+    fn next(&mut self) -> io::Result<&[u8]> {
+        if self.head_sent < self.head.len() {
+            return Ok(&self.head[self.head_sent..]);
+        }
+        if self.piece.is_empty() {
+            self.refill()?;
+        }
+        Ok(&self.piece)
+    }
+
+    /// So many bytes of that were sent.
+    fn advance(&mut self, sent: usize) {
+        match self.head_sent < self.head.len() {
+            true => self.head_sent += sent,
+            false => self.piece.advance(sent.min(self.piece.len())),
+        }
+    }
+
+    /// Makes the next piece, which is empty at the end.
+    fn refill(&mut self) -> io::Result<()> {
         let rest = self.content.len().saturating_sub(self.at);
         if rest == 0 {
             self.piece = std::mem::take(&mut self.tail);
-            return Ok(!self.piece.is_empty());
+            return Ok(());
         }
         self.piece = match &self.content {
             Content::Memory(bytes) => bytes.clone(), // more than was joined to the head: all of it
@@ -120,7 +151,7 @@ impl Upload {
             }
         };
         self.at += self.piece.len() as u64;
-        Ok(true)
+        Ok(())
     }
 }
 
@@ -132,6 +163,7 @@ impl Conversation {
         content: Content,
         to_head: bool,
         timeouts: &Timeouts,
+        timer: Timer,
     ) -> Self {
         Conversation {
             stream,
@@ -139,7 +171,7 @@ impl Conversation {
             scan: Scan::default(),
             upload: Upload::new(head, content),
             timeouts: timeouts.clone(),
-            timer: Timer::default(),
+            timer,
             deadline: None,
             interim: 0,
             answered: false,
@@ -153,9 +185,8 @@ impl Conversation {
         let size = format!("{:x}\r\n", self.upload.content.len());
         // What was joined to the head goes behind the size.
         let joined = usize::try_from(self.upload.at).unwrap_or(0);
-        let head = self.upload.piece.len() - joined.min(self.upload.piece.len());
-        let (head, content) = self.upload.piece.split_at(head);
-        self.upload.piece = [head, size.as_bytes(), content].concat().into();
+        let head = self.upload.head.len().saturating_sub(joined);
+        self.upload.head.splice(head..head, size.into_bytes());
         self.upload.tail = [b"\r\n0\r\n", trailer, b"\r\n"].concat().into();
     }
 
@@ -168,7 +199,9 @@ impl Conversation {
             };
             if let Some(len) = found {
                 self.scan = Scan::default();
-                let head = response::parse(&self.input.take(len), self.to_head)?;
+                let bytes = self.input.as_bytes().get(..len).unwrap_or_default();
+                let head = response::parse(bytes, self.to_head)?;
+                self.input.skip(len);
                 if head.status < 200 {
                     self.interim += 1;
                     if self.interim > MOST_INTERIM {
@@ -224,10 +257,10 @@ impl Conversation {
         self.answered
     }
 
-    /// The connection, if the request was sent in full and nothing is left on it.
-    pub fn into_idle(self) -> Option<Connection> {
+    /// The connection, if the request was sent in full and nothing is left on it; and the timer.
+    pub fn into_idle(self) -> (Option<Connection>, Timer) {
         let sent = matches!(self.upload.state, UploadState::Sent);
-        (sent && self.input.is_empty()).then_some(self.stream)
+        ((sent && self.input.is_empty()).then_some(self.stream), self.timer)
     }
 
     /// The connection, and what has come on it after the head, if the request was sent in full.
@@ -260,14 +293,15 @@ impl Conversation {
 
     /// Writes once. `false` if everything is sent.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        if self.upload.piece.is_empty() && !self.upload.refill()? {
+        let next = self.upload.next()?;
+        if next.is_empty() {
             return Poll::Ready(Ok(false));
         }
-        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.upload.piece))?;
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, next))?;
         if written == 0 {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
-        self.upload.piece.advance(written.min(self.upload.piece.len()));
+        self.upload.advance(written);
         Poll::Ready(Ok(true))
     }
 

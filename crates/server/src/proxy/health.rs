@@ -16,6 +16,7 @@ use super::conversation::{Content, Conversation};
 use super::request;
 use super::thread::ProxyThread;
 use super::upstream::{Server, Upstream};
+use crate::http1::timer::Timer;
 
 /// Bytes of a body that are looked at.
 const MOST_BODY: usize = 64 * 1024;
@@ -102,7 +103,8 @@ async fn ask(upstream: &Upstream, server: &Server, health: &Health) -> Result<()
         tunnel: patient,
     };
     let nothing = Content::Memory(Bytes::new());
-    let mut asked = Conversation::new(stream, question.into_bytes(), nothing, false, &timeouts);
+    let (question, timer) = (question.into_bytes(), Timer::default());
+    let mut asked = Conversation::new(stream, question, nothing, false, &timeouts, timer);
     let head = loop {
         let head = std::future::poll_fn(|cx| asked.poll_head(cx)).await;
         let head = head.map_err(|failure| failure.to_string())?;

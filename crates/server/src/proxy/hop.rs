@@ -33,19 +33,24 @@ const END_TO_END: [&[u8]; 16] = [
     b"www-authenticate",
 ];
 
-/// The names in a message's `Connection` fields.
-pub struct Nominated<'a>(Vec<&'a [u8]>);
+/// The names in a message's `Connection` fields: mostly one, or none.
+#[derive(Default)]
+pub struct Nominated<'a> {
+    first: Option<&'a [u8]>,
+    others: Vec<&'a [u8]>,
+}
 
 impl<'a> Nominated<'a> {
     /// From the values of these fields.
     pub fn of(values: impl Iterator<Item = &'a [u8]>) -> Self {
         let names = values.flat_map(|value| value.split(|byte| *byte == b','));
-        Nominated(names.map(<[u8]>::trim_ascii).filter(|name| !name.is_empty()).collect())
+        let mut names = names.map(<[u8]>::trim_ascii).filter(|name| !name.is_empty());
+        Nominated { first: names.next(), others: names.collect() }
     }
 
     /// Whether an option is among them.
     pub fn has(&self, option: &[u8]) -> bool {
-        self.0.iter().any(|name| name.eq_ignore_ascii_case(option))
+        self.first.iter().chain(&self.others).any(|name| name.eq_ignore_ascii_case(option))
     }
 
     /// Whether a field is not to be passed on.
@@ -57,7 +62,7 @@ impl<'a> Nominated<'a> {
         let forwarded = b"x-forwarded-";
         let is_forwarded =
             name.get(..forwarded.len()).is_some_and(|start| start.eq_ignore_ascii_case(forwarded));
-        self.0.iter().any(is) && !is_forwarded && !END_TO_END.iter().any(is)
+        self.has(name) && !is_forwarded && !END_TO_END.iter().any(is)
     }
 }
 
@@ -80,7 +85,7 @@ const NOT_IN_TRAILERS: [&[u8]; 12] = [
 
 /// The lines of a trailer that are passed on, but for those that `leaves_out` names.
 pub fn trailer(lines: &[u8], leaves_out: impl Fn(&[u8]) -> bool) -> Vec<u8> {
-    let nothing = Nominated(Vec::new());
+    let nothing = Nominated::default();
     let mut out = Vec::new();
     for line in lines.split_inclusive(|byte| *byte == b'\n') {
         let Some(name) = line.split(|byte| *byte == b':').next() else { continue };

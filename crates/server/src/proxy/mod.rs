@@ -122,9 +122,8 @@ struct Attempt {
 }
 
 /// A request as a server gets it.
-struct Said<'c> {
+struct Said {
     head: Vec<u8>,
-    content: &'c Content,
     /// Its lines, if there are any: then the body is one chunk.
     trailer: Vec<u8>,
 }
@@ -229,16 +228,8 @@ impl Attempt {
         }
     }
 
-    /// Asks one server, over an idle connection if there is one. A failure comes with whether
-    /// another server may be asked.
-    async fn make(
-        &self,
-        thread: &Rc<ProxyThread>,
-        busy: Busy,
-        content: &Content,
-        taking: Taking<'_>,
-        exchange: &Exchange<'_>,
-    ) -> Result<Response, (Failure, bool)> {
+    /// What the server gets. `None` if the request has no path.
+    fn say(&self, content: &Content, exchange: &Exchange<'_>) -> Option<Said> {
         let keep = self.upstream.config.keepalive > 0;
         let source = Source::of(&exchange.request, exchange.begun);
         let changes = Changes::new(&self.upstream.config, &exchange.request, &source);
@@ -257,16 +248,33 @@ impl Attempt {
             false => Framed::Chunk,
         };
         let head = request::head(&exchange.request, &self.server.origin, &changes, framed, then);
-        let head = head.ok_or((Failure::Malformed(Malformed("the path is empty")), false))?;
-        let said = Said { head, content, trailer };
+        Some(Said { head: head?, trailer })
+    }
+
+    /// Asks one server, over an idle connection if there is one. A failure comes with whether
+    /// another server may be asked.
+    async fn make(
+        &self,
+        thread: &Rc<ProxyThread>,
+        busy: Busy,
+        content: &Content,
+        taking: Taking<'_>,
+        exchange: &Exchange<'_>,
+    ) -> Result<Response, (Failure, bool)> {
+        const NO_PATH: (Failure, bool) =
+            (Failure::Malformed(Malformed("the path is empty")), false);
+        let keeps = self.upstream.config.keepalive > 0 && self.upgrade.is_none();
+        let mut said = self.say(content, exchange).ok_or(NO_PATH)?;
         let repeatable = content.len() == 0 && request::is_idempotent(&self.method);
-        if then == Then::Keep
+        if keeps
             && repeatable
             && let Some(stream) = thread.take(&self.server.place)
         {
-            match self.ask(stream, &said, exchange).await {
+            match self.ask(thread, stream, said, content, exchange).await {
                 // The server has closed the connection as we were going to use it.
-                Err((Failure::Closed | Failure::Read(_) | Failure::Send(_), false)) => {}
+                Err((Failure::Closed | Failure::Read(_) | Failure::Send(_), false)) => {
+                    said = self.say(content, exchange).ok_or(NO_PATH)?;
+                }
                 Err((failure, answered)) => {
                     self.note(thread, &busy, &failure);
                     return Err((failure, repeatable && !answered));
@@ -279,7 +287,7 @@ impl Attempt {
             let left = matches!(failure, Failure::ClientGone);
             (failure, !left)
         })?;
-        match self.ask(stream, &said, exchange).await {
+        match self.ask(thread, stream, said, content, exchange).await {
             Ok(answer) => self.respond(thread, busy, answer, taking),
             Err((failure, answered)) => {
                 self.note(thread, &busy, &failure);
@@ -322,16 +330,18 @@ impl Attempt {
     /// byte of an answer has come.
     async fn ask(
         &self,
+        thread: &ProxyThread,
         stream: Connection,
-        said: &Said<'_>,
+        Said { head, trailer }: Said,
+        content: &Content,
         exchange: &Exchange<'_>,
     ) -> Result<(Conversation, Head), (Failure, bool)> {
         let to_head = self.method.as_ref() == b"HEAD";
         let timeouts = &self.upstream.config.timeouts;
-        let (head, content) = (said.head.clone(), said.content.clone());
-        let mut conversation = Conversation::new(stream, head, content, to_head, timeouts);
-        if !said.trailer.is_empty() {
-            conversation.end_with(&said.trailer);
+        let (content, timer) = (content.clone(), thread.timer());
+        let mut conversation = Conversation::new(stream, head, content, to_head, timeouts, timer);
+        if !trailer.is_empty() {
+            conversation.end_with(&trailer);
         }
         loop {
             let next = tokio::select! {

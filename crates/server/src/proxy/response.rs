@@ -16,6 +16,8 @@ use crate::message::FieldBlock;
 pub const MOST_BYTES: usize = 64 * 1024;
 /// Fields of a head.
 const MOST_FIELDS: usize = 500;
+/// Fields that most heads do not exceed.
+const USUAL_FIELDS: usize = 16;
 
 /// Where a response's body ends (RFC 9112, 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +96,7 @@ pub fn parse(head: &[u8], to_head: bool) -> Result<Head, Malformed> {
     let mut lines = Lines { rest: head, bare: false };
     let line = lines.next().unwrap_or_default();
     let (old, status, reason) = status_line(line)?;
-    let mut fields: Vec<(&[u8], &[u8])> = Vec::new();
+    let mut fields: Vec<(&[u8], &[u8])> = Vec::with_capacity(USUAL_FIELDS);
     loop {
         match lines.next() {
             Some(b"") => break,
@@ -138,33 +140,37 @@ pub fn parse(head: &[u8], to_head: bool) -> Result<Head, Malformed> {
         (true, Length::Known(length)) => Length::None(Some(length)),
         (true, _) => Length::None(None),
     };
+    let dated = all(b"date").next().is_some();
+    let upgrade = match status {
+        101 if nominated.has(b"upgrade") => {
+            one(all(b"upgrade"), "two fields Upgrade")?.map(Bytes::copy_from_slice)
+        }
+        _ => None,
+    };
     Ok(Head {
         status,
         reason: (!reason.is_empty() && reason != crate::http1::reason::phrase(status).as_bytes())
             .then(|| Bytes::copy_from_slice(reason)),
-        dated: all(b"date").next().is_some(),
-        upgrade: match status {
-            101 if nominated.has(b"upgrade") => {
-                one(all(b"upgrade"), "two fields Upgrade")?.map(Bytes::copy_from_slice)
-            }
-            _ => None,
-        },
-        fields: block(&fields, &nominated),
+        dated,
+        upgrade,
+        fields: block(fields, &nominated),
         keep_alive: persistent && length != Length::Close && (!without_body || quiet),
         length,
     })
 }
 
 /// The fields that are passed on. `Server` is ours to say, as in Unit.
-fn block(fields: &[(&[u8], &[u8])], nominated: &Nominated<'_>) -> FieldBlock {
+fn block(mut fields: Vec<(&[u8], &[u8])>, nominated: &Nominated<'_>) -> FieldBlock {
     const NOT_PASSED: [&[u8]; 2] = [b"content-length", b"server"];
-    let mut lines = Vec::new();
-    for (name, value) in fields {
+    fields.retain(|(name, _)| {
         let own = NOT_PASSED.iter().any(|other| name.eq_ignore_ascii_case(other));
-        if !own && !nominated.is_hop_by_hop(name) {
-            for part in [name, &b": "[..], value, b"\r\n"] {
-                lines.extend_from_slice(part);
-            }
+        !own && !nominated.is_hop_by_hop(name)
+    });
+    let len = fields.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
+    let mut lines = Vec::with_capacity(len);
+    for (name, value) in fields {
+        for part in [name, &b": "[..], value, b"\r\n"] {
+            lines.extend_from_slice(part);
         }
     }
     FieldBlock::from_lines(lines.into())
@@ -207,10 +213,10 @@ fn status_line(line: &[u8]) -> Result<(bool, u16, &[u8]), Malformed> {
 /// Name and value of a field line.
 fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     const NO_FIELD: Malformed = Malformed("a line of the head is no field");
-    let colon = memchr(b':', line).ok_or(NO_FIELD)?;
-    let (name, value) = line.split_at_checked(colon).ok_or(NO_FIELD)?;
-    let value = value.get(1..).unwrap_or_default();
-    if name.is_empty() || !name.iter().all(|byte| is_token(*byte)) {
+    let end = line.iter().position(|byte| !is_token(*byte)).ok_or(NO_FIELD)?;
+    let (name, value) = line.split_at_checked(end).ok_or(NO_FIELD)?;
+    let value = value.strip_prefix(b":").ok_or(NO_FIELD)?;
+    if name.is_empty() {
         return Err(NO_FIELD);
     }
     if !value.iter().all(is_text) {

@@ -18,9 +18,13 @@ use super::choose::{Candidate, Choice, choose};
 use super::connection::{Connection, Place};
 use super::upstream::Upstream;
 use crate::fastcgi::line::Lines;
+use crate::fastcgi::scripts::Scripts;
+use crate::http1::timer::Timer;
 
 /// How often idle connections are looked at.
 const SWEEP: Duration = Duration::from_secs(1);
+/// Timers that are kept.
+const MOST_TIMERS: usize = 64;
 
 /// Upstreams on one thread.
 #[derive(Debug)]
@@ -28,7 +32,10 @@ pub struct ProxyThread {
     log: Arc<Log>,
     turns: RefCell<HashMap<Box<str>, Turns>>,
     idle: RefCell<HashMap<Place, Vec<Idle>>>,
+    /// Timers of conversations that are over. One that runs already costs nothing to take up again.
+    timers: RefCell<Vec<Timer>>,
     lines: Lines,
+    scripts: Scripts,
     random: Cell<u64>,
     /// A task looks after the idle connections.
     sweeping: Cell<bool>,
@@ -58,7 +65,9 @@ impl ProxyThread {
             log,
             turns: RefCell::default(),
             idle: RefCell::default(),
+            timers: RefCell::default(),
             lines: Lines::default(),
+            scripts: Scripts::default(),
             random: Cell::new(seed),
             sweeping: Cell::new(false),
             asked: Cell::new(false),
@@ -99,9 +108,27 @@ impl ProxyThread {
         mixed ^ (mixed >> 31)
     }
 
+    /// A timer for a conversation.
+    pub(crate) fn timer(&self) -> Timer {
+        self.timers.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Takes the timer of a conversation that is over.
+    pub(crate) fn return_timer(&self, timer: Timer) {
+        let mut timers = self.timers.borrow_mut();
+        if timers.len() < MOST_TIMERS {
+            timers.push(timer);
+        }
+    }
+
     /// Requests that wait for room in a server's backlog.
     pub fn lines(&self) -> &Lines {
         &self.lines
+    }
+
+    /// Scripts of FastCGI servers that are there.
+    pub fn scripts(&self) -> &Scripts {
+        &self.scripts
     }
 
     /// An idle connection to a server, if there is one.

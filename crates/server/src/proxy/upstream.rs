@@ -215,6 +215,11 @@ impl Upstream {
         if let Some(index) = self.stuck_to(tried, wish, now) {
             return Choice::Server(index);
         }
+        if let [server] = &*self.servers {
+            let mut only = server.candidate(now, wish);
+            only.open &= tried.is_empty();
+            return choose::choose(&[only], Method::LeastConnections); // all methods agree
+        }
         let mut slow = false;
         let mut candidates: Vec<_> = { self.servers.iter().enumerate() }
             .map(|(index, server)| {

@@ -1,5 +1,6 @@
 //! Names and values: the content of the stream of parameters (FastCGI Specification, 3.4).
 
+use super::{HEADER, Kind, MOST_CONTENT, header, put_end_of_stream, put_stream};
 use crate::bytes::{Malformed, Take};
 
 /// Appends a name and its value. Each may have up to 2 GiB; whoever calls has bounded them far
@@ -16,6 +17,50 @@ pub fn put_pair(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     }
     out.extend_from_slice(name);
     out.extend_from_slice(value);
+}
+
+/// Appends a whole stream of parameters, and its end. Each record has whole pairs, as PHP wants them;
+/// only a pair that is longer than a record is cut.
+pub fn put_params<'a>(
+    id: u16,
+    pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    out: &mut Vec<u8>,
+) {
+    let mut start = out.len();
+    for (name, value) in pairs {
+        if out.len() == start {
+            out.extend_from_slice(&header(Kind::Params, id, 0)); // its length follows
+        }
+        let before = out.len();
+        put_pair(name, value, out);
+        if out.len() - start > HEADER + MOST_CONTENT {
+            let pair = out.split_off(before);
+            end_record(start, out);
+            start = out.len();
+            if pair.len() > MOST_CONTENT {
+                put_stream(Kind::Params, id, &pair, out);
+                start = out.len();
+            } else {
+                out.extend_from_slice(&header(Kind::Params, id, 0));
+                out.extend_from_slice(&pair);
+            }
+        }
+    }
+    end_record(start, out);
+    put_end_of_stream(Kind::Params, id, out);
+}
+
+/// Ends the record that begins at `start`, and has at most [`MOST_CONTENT`] bytes of content. One
+/// without content would be the end of its stream, and is taken back.
+fn end_record(start: usize, out: &mut Vec<u8>) {
+    match u16::try_from(out.len().saturating_sub(start + HEADER)) {
+        Ok(len) if len > 0 => {
+            if let Some(length) = out.get_mut(start + 4..start + 6) {
+                length.copy_from_slice(&len.to_be_bytes());
+            }
+        }
+        _ => out.truncate(start),
+    }
 }
 
 /// Decodes names and values one by one. After an error there is nothing more.

@@ -94,6 +94,27 @@ fn hardening_10_no_length_makes_a_body_into_records_of_its_own() {
 }
 
 #[test]
+fn records_of_parameters_have_whole_pairs_that_fit_into_one() {
+    let values = [0, 1, 30_000, 30_000, 65_000, 65_529, 65_530, 65_531, 70_000, 5, 140_000, 2]
+        .map(|len| vec![b'v'; len]);
+    for count in 0..=values.len() {
+        let pairs = || values[..count].iter().map(|value| (&b"N"[..], &value[..]));
+        let mut out = Vec::new();
+        put_params(1, pairs(), &mut out);
+        let records = records(&out, 4096).unwrap();
+        let (last, parts) = records.split_last().unwrap();
+        assert!(last.2.is_empty() && parts.iter().all(|(_, _, part)| !part.is_empty()));
+        assert!(records.iter().all(|(kind, id, _)| (*kind, *id) == (Kind::Params as u8, 1)));
+        let whole: Vec<u8> = parts.iter().flat_map(|(_, _, part)| part).copied().collect();
+        let read: Result<Vec<_>, _> = Pairs::new(&whole).collect();
+        assert_eq!(read, Ok(pairs().collect()));
+        let cut = parts.iter().filter(|(_, _, part)| Pairs::new(part).any(|pair| pair.is_err()));
+        let long = values[..count].iter().filter(|value| value.len() > MOST_CONTENT - 6);
+        assert!(long.count() > 0 || cut.count() == 0);
+    }
+}
+
+#[test]
 fn hardening_10_a_length_beyond_the_stream_is_an_error() {
     for bytes in [
         &b"\x01"[..],
