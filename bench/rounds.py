@@ -16,6 +16,9 @@ import machine
 from processes import Unusable, fetch, machine_busy_time, processor_time
 
 WARM_UP = 1.0
+# Seconds that servers get to finish what clients left behind, how often they are looked at, and the share of
+# one processor below which they count as idle.
+SETTLE, SETTLE_STEP, SETTLED = 60.0, 0.2, 0.2
 
 
 def children_time():
@@ -49,6 +52,24 @@ def watch(process, port, seconds):
     if not until(0.95):
         return None
     return clients.starved(before, sockets(port))
+
+
+def settle(servers, shared):
+    """Waits until nobody works any more on what clients that have left asked for.
+
+    Few servers notice that a client is gone before they answer it, so a queue of slow pages outlives its client
+    and would be worked on at the expense of the server that is measured next.
+    """
+    def used():
+        return sum(server.cpu() for server in servers) + processor_time(shared)
+    end = time.monotonic() + SETTLE
+    before = used()
+    while time.monotonic() < end:
+        time.sleep(SETTLE_STEP)
+        after = used()
+        if after - before <= SETTLED * SETTLE_STEP:
+            return
+        before = after
 
 
 def once(*arguments):
@@ -101,6 +122,7 @@ def run(workload, running, options, directory, progress, shared=()):
     wanted, processors = options.rounds, machine.processors()
     failures = {}
     for name in names:
+        settle(running.values(), shared)
         try:
             once(workload, running[name].port, running[name], min(WARM_UP, options.seconds), directory, shared)
         except (clients.Unreadable, subprocess.TimeoutExpired) as problem:
@@ -112,6 +134,7 @@ def run(workload, running, options, directory, progress, shared=()):
         one = {}
         for name in names[turn:] + names[:turn]:
             progress.step(f"{workload.title}: {name}, round {len(rounds) + 1}", 0)
+            settle(running.values(), shared)
             try:
                 one[name] = once(workload, running[name].port, running[name], seconds, directory, shared)
             except (clients.Unreadable, subprocess.TimeoutExpired) as problem:
