@@ -1,8 +1,8 @@
 //! One request in hand: what PHP reads from it, and its answer as frames in the slot's ring.
 //!
 //! Small pieces of output are collected; everything is shown to the router when the script
-//! flushes, when half of the ring is filled, and at the end. Where the ring is full the worker
-//! waits for the router, which takes answers at the worker's speed and not at the client's.
+//! flushes, when three quarters of the ring are filled, and at the end. Where the ring is full the
+//! worker waits for the router, which takes answers at the worker's speed and not at the client's.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -26,6 +26,8 @@ use crate::worker::{peer_closed, receive_within};
 
 /// What small pieces of output are collected into.
 const COLLECT: usize = 16 * 1024;
+/// Pieces from this size on, such as those of PHP's `output_buffering`, are not copied once more.
+const LARGE: usize = 2 * 1024;
 /// How long to wait for room in the ring before looking whether the router is still there.
 const LIVENESS: Duration = Duration::from_secs(1);
 
@@ -123,15 +125,14 @@ impl<'a> Exchange<'a> {
         if self.aborted() {
             return Err(Gone);
         }
-        if self.collected.len() + data.len() <= COLLECT {
+        if data.len() < LARGE {
+            if self.collected.len() + data.len() > COLLECT {
+                self.put_collected()?;
+            }
             self.collected.extend_from_slice(data);
             return Ok(());
         }
         self.put_collected()?;
-        if data.len() < COLLECT / 2 {
-            self.collected.extend_from_slice(data);
-            return Ok(());
-        }
         self.need_head()?;
         data.chunks(Writer::max_payload(self.region)).try_for_each(|c| self.put(Kind::Body, c))
     }
@@ -341,7 +342,7 @@ impl<'a> Exchange<'a> {
             self.publish();
             self.wait_for_room(payload.len());
         }
-        if self.writer.unpublished() > u64::from(self.region.geometry().response_bytes) / 2 {
+        if self.writer.unpublished() > u64::from(self.region.geometry().response_bytes) / 4 * 3 {
             self.publish();
         }
         Ok(())

@@ -318,8 +318,8 @@ impl Prototype {
                 continue;
             };
             let (worker, _) = self.workers.swap_remove(index);
-            if self.region.ended(worker) {
-                futex::wake(self.region.wake_word(), 1);
+            if let Some(call) = self.region.ended(worker) {
+                futex::wake_in(self.region.wake_word(), call.wake_set());
             }
             uploads::remove(&self.upload_directory, pid);
             let status = match exit {

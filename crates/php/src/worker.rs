@@ -113,11 +113,12 @@ impl Worker<'_> {
         // Whoever publishes from now on wakes this worker; what was published before shows here.
         let mut work = self.region.take(self.owner);
         if work == Work::Idle {
-            futex::wait(self.region.wake_word(), sequence, Some(LIVENESS));
+            let word = self.region.wake_word();
+            futex::wait_in(word, sequence, self.owner.wait_set(), Some(LIVENESS));
             work = self.region.take(self.owner);
         }
-        if self.region.awake(self.owner) {
-            futex::wake(self.region.wake_word(), 1);
+        if let Some(call) = self.region.awake(self.owner) {
+            futex::wake_in(self.region.wake_word(), call.wake_set());
         }
         (work != Work::Idle || !peer_closed(&self.socket)).then_some(work)
     }

@@ -1,10 +1,13 @@
 //! Waiting on the low half of a 64-bit word that processes share.
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::thread::futex;
+
+use crate::clock;
 
 fn low_half(word: &AtomicU64) -> &AtomicU32 {
     const { assert!(cfg!(target_endian = "little"), "the low half must come first") };
@@ -18,15 +21,27 @@ fn low_half(word: &AtomicU64) -> &AtomicU32 {
 /// Waits until somebody wakes the word, its low half is no longer `expected`, the time is over
 /// or a signal came. The caller looks again whatever the reason was.
 pub fn wait(word: &AtomicU64, expected: u32, timeout: Option<Duration>) {
-    let timeout = timeout.map(|t| futex::Timespec {
-        tv_sec: t.as_secs() as i64,
-        tv_nsec: i64::from(t.subsec_nanos()),
+    wait_in(word, expected, NonZeroU32::MAX, timeout);
+}
+
+/// Like [`wait`], as a waiter of these sets: [`wake_in`] finds it if it names one of them.
+pub fn wait_in(word: &AtomicU64, expected: u32, sets: NonZeroU32, timeout: Option<Duration>) {
+    // With sets the kernel wants the time of the end.
+    let end = timeout.map(|timeout| {
+        let end = Duration::from_micros(clock::monotonic_us()) + timeout;
+        futex::Timespec { tv_sec: end.as_secs() as i64, tv_nsec: i64::from(end.subsec_nanos()) }
     });
-    let result = futex::wait(low_half(word), futex::Flags::empty(), expected, timeout.as_ref());
+    let flags = futex::Flags::empty();
+    let result = futex::wait_bitset(low_half(word), flags, expected, end.as_ref(), sets);
     debug_assert!(matches!(result, Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT)));
 }
 
 /// Wakes up to `count` waiters.
 pub fn wake(word: &AtomicU64, count: u32) {
     let _ = futex::wake(low_half(word), futex::Flags::empty(), count);
+}
+
+/// Wakes one waiter of these sets.
+pub fn wake_in(word: &AtomicU64, sets: NonZeroU32) {
+    let _ = futex::wake_bitset(low_half(word), futex::Flags::empty(), 1, sets);
 }

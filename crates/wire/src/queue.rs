@@ -9,10 +9,13 @@
 //! Sleeping workers are called one at a time: whoever publishes a request calls one unless one is
 //! on its way already, and who has come calls the next if there is more to do. So as many wake as
 //! find work, also where the processors are too busy to let them run at once, and while the queue
-//! holds something and workers sleep, one of them is on its way.
+//! holds something and workers sleep, one of them is on its way. It is the first of those that
+//! sleep, so that as few workers as possible do the work there is: their code and data are in the
+//! processors' caches, and the others can be spared.
 //!
-//! Functions return whether somebody must be woken; the caller makes the system call.
+//! Functions return who must be woken; the caller makes the system call.
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::region::{Region, load_bytes, store_bytes};
@@ -29,6 +32,29 @@ pub struct Owner {
 impl Owner {
     /// Numbers from here on mark queue states.
     pub const LIMIT: u16 = 0xfff0;
+
+    /// What this worker waits for on [`Region::wake_word`]: the bit set of `FUTEX_WAIT_BITSET`.
+    pub fn wait_set(self) -> NonZeroU32 {
+        set_of(u32::from(self.index))
+    }
+}
+
+/// A sleeping worker must be woken: one that waits on [`Region::wake_word`] for this bit set, which
+/// it may share with others that would do as well.
+#[must_use = "requests wait until the worker is woken"]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call(NonZeroU32);
+
+impl Call {
+    /// The bit set of `FUTEX_WAKE_BITSET`.
+    pub fn wake_set(self) -> NonZeroU32 {
+        self.0
+    }
+}
+
+/// A worker's bit.
+fn set_of(index: u32) -> NonZeroU32 {
+    NonZeroU32::new(1 << (index % u32::BITS)).expect("it is one bit")
 }
 
 /// State of a slot, as held in its claim word: the low half of the ring position it was
@@ -125,13 +151,13 @@ impl Producer {
         }
     }
 
-    /// Makes a staged request visible to workers. Returns its ticket and whether a sleeping
-    /// worker must be woken through [`Region::wake_word`].
+    /// Makes a staged request visible to workers. Returns its ticket and which sleeping worker
+    /// must be woken, if any.
     pub fn publish<M: AsRef<[AtomicU64]>>(
         &mut self,
         region: &Region<M>,
         slot: u32,
-    ) -> Result<(u32, bool), Full> {
+    ) -> Result<(u32, Option<Call>), Full> {
         let Some(words) = region.slot(slot) else { return Err(Full) };
         if self.waiting(region) >= region.entries() {
             // Workers that are busy pass nothing, and idle ones do not look before they are told
@@ -248,9 +274,8 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
     }
 
     /// A worker has ended, perhaps while it slept. Called before another process gets its number.
-    /// Returns whether another one must be woken in its place, as [`Region::awake`] does.
-    #[must_use = "another worker may have to be woken"]
-    pub fn ended(&self, worker: Owner) -> bool {
+    /// Returns which one must be woken in its place, as [`Region::awake`] does.
+    pub fn ended(&self, worker: Owner) -> Option<Call> {
         self.awake(worker)
     }
 
@@ -265,19 +290,26 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         self.closing().load(Acquire) != 0
     }
 
-    fn call_worker(&self) -> bool {
-        let none_sleeps = || self.sleepers().iter().all(|sleepers| sleepers.load(SeqCst) == 0);
-        if none_sleeps() || self.calling().swap(1, SeqCst) != 0 {
-            return false;
+    fn call_worker(&self) -> Option<Call> {
+        self.first_sleeper()?;
+        if self.calling().swap(1, SeqCst) != 0 {
+            return None;
         }
-        if none_sleeps() {
+        let Some(first) = self.first_sleeper() else {
             // The one that slept a moment ago has ended its sleep, and perhaps the call before
             // this one; nobody would end this one.
             self.calling().store(0, SeqCst);
-            return false;
-        }
+            return None;
+        };
         self.wake_word().fetch_add(1, SeqCst);
-        true
+        Some(Call(set_of(first)))
+    }
+
+    /// Number of a worker that sleeps.
+    fn first_sleeper(&self) -> Option<u32> {
+        let words = self.sleepers().iter().map(|sleepers| sleepers.load(SeqCst));
+        let (index, word) = words.enumerate().find(|(_, word)| *word != 0)?;
+        Some(index as u32 * u64::BITS + word.trailing_zeros())
     }
 }
 
@@ -337,7 +369,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
     }
 
     /// Worker side: announces that this worker is going to wait on [`Region::wake_word`] for a
-    /// value other than the one returned. Look for work once more before waiting, and once more
+    /// value other than the one returned, with its [`Owner::wait_set`]. Look for work once more before waiting, and once more
     /// after it; then call [`Region::awake`].
     pub fn going_to_sleep(&self, me: Owner) -> u32 {
         let sequence = self.wake_word().load(SeqCst) as u32;
@@ -347,17 +379,19 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         sequence
     }
 
-    /// Worker side: ends what [`Region::going_to_sleep`] announced. Returns whether another one
-    /// must be woken through [`Region::wake_word`], because there is more to do.
-    #[must_use = "another worker may have to be woken"]
-    pub fn awake(&self, me: Owner) -> bool {
+    /// Worker side: ends what [`Region::going_to_sleep`] announced. Returns which one must be woken
+    /// as well, because there is more to do.
+    pub fn awake(&self, me: Owner) -> Option<Call> {
         if let Some((sleepers, bit)) = self.sleeper(me) {
             sleepers.fetch_and(!bit, SeqCst);
         }
         // In this order: what is published before is seen here, and what is published afterwards
         // calls somebody itself.
         self.calling().store(0, SeqCst);
-        self.tail().load(SeqCst) != self.head().load(SeqCst) && self.call_worker()
+        if self.tail().load(SeqCst) == self.head().load(SeqCst) {
+            return None;
+        }
+        self.call_worker()
     }
 
     fn sleeper(&self, worker: Owner) -> Option<(&AtomicU64, u64)> {
@@ -499,13 +533,14 @@ mod tests {
         let mut is_called = || {
             let slot = producer.take_slot().unwrap();
             assert!(region.stage(slot, 0, b"request"));
-            producer.publish(&region, slot).unwrap().1
+            producer.publish(&region, slot).unwrap().1.is_some()
         };
         assert!(!is_called(), "nobody sleeps");
         region.going_to_sleep(ME);
         region.going_to_sleep(last);
-        assert!(region.ended(ME), "the other one sleeps, and a request waits");
-        assert!(!region.ended(last));
+        let other = Some(Call(last.wait_set()));
+        assert_eq!(region.ended(ME), other, "the other one sleeps, and a request waits");
+        assert_eq!(region.ended(last), None);
         assert!(!is_called());
     }
 
@@ -513,27 +548,28 @@ mod tests {
     fn sleeping_workers_are_called_one_after_the_other() {
         let region = region(100);
         let mut producer = Producer::new(&region);
-        let mut is_called = || {
+        let mut called = || {
             let slot = producer.take_slot().unwrap();
             assert!(region.stage(slot, 0, b"request"));
             producer.publish(&region, slot).unwrap().1
         };
-        let workers = [0, 70, 99].map(|index| Owner { index, incarnation: 1 });
-        for worker in workers {
+        let workers = [3, 70, 99].map(|index| Owner { index, incarnation: 1 });
+        for worker in workers.into_iter().rev() {
             region.going_to_sleep(worker);
         }
-        assert!(is_called());
-        assert!(!is_called() && !is_called(), "one is on its way");
+        let call = |worker: Owner| Some(Call(worker.wait_set()));
+        assert_eq!(called(), call(workers[0]), "the first one");
+        assert_eq!((called(), called()), (None, None), "one is on its way");
         let come = |worker| {
             assert!(matches!(region.take(worker), Work::Request { .. }));
             region.awake(worker)
         };
-        assert!(come(workers[0]), "two requests wait");
-        assert!(come(workers[1]), "one waits");
-        assert!(!come(workers[2]), "none waits");
-        assert!(!is_called(), "none sleeps");
+        assert_eq!(come(workers[0]), call(workers[1]), "two requests wait");
+        assert_eq!(come(workers[1]), call(workers[2]), "one waits");
+        assert_eq!(come(workers[2]), None, "none waits");
+        assert_eq!(called(), None, "none sleeps");
         region.going_to_sleep(workers[1]);
-        assert!(!region.awake(workers[1]), "a request waits, but nobody sleeps");
+        assert_eq!(region.awake(workers[1]), None, "a request waits, but nobody sleeps");
     }
 
     #[test]

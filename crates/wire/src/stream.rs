@@ -103,6 +103,17 @@ impl Writer {
     }
 }
 
+/// A frame that waits to be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame {
+    /// Its kind.
+    pub kind: u8,
+    /// Bytes of its payload.
+    pub len: usize,
+    /// Bytes that are there behind it.
+    pub behind: usize,
+}
+
 /// The router's side of a slot's response.
 #[derive(Debug, Default)]
 pub struct Reader {
@@ -112,17 +123,15 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Takes the next frame: its kind, with the payload appended to `out`. `None` if there is no
-    /// complete frame yet.
+    /// Looks at the next frame, which stays. `None` if there is no complete frame yet.
     ///
     /// Between two calls of [`Reader::release`] there are no more frames than the ring holds: a
     /// worker that overwrites what it was not told is free cannot keep the reader busy.
-    pub fn next<M: AsRef<[AtomicU64]>>(
-        &mut self,
+    pub fn peek<M: AsRef<[AtomicU64]>>(
+        &self,
         region: &Region<M>,
         slot: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<Option<u8>, Corrupt> {
+    ) -> Result<Option<Frame>, Corrupt> {
         let Some(words) = region.slot(slot) else { return Err(Corrupt("no such slot")) };
         let capacity = u64::from(region.geometry().response_bytes);
         let written = words.written.load(Acquire);
@@ -137,19 +146,42 @@ impl Reader {
             return Err(Corrupt("more than the ring holds"));
         }
         let area = region.response_area(slot);
-        let at = |position: u64| (position % capacity / 8) as usize;
-        let header = area[at(self.consumed)].load(Relaxed);
+        let header = area[(self.consumed % capacity / 8) as usize].load(Relaxed);
         let len = (header >> 32) as usize;
         let need = 8 + (len as u64).next_multiple_of(8);
-        if need > available {
+        let Some(behind) = available.checked_sub(need) else {
             return Err(Corrupt("a frame longer than what was written"));
-        }
-        let start = at(self.consumed + 8);
-        let first = len.min((area.len() - start) * 8);
+        };
+        Ok(Some(Frame { kind: header as u8, len, behind: behind as usize }))
+    }
+
+    /// Takes a frame that [`Reader::peek`] has just shown, and appends its payload to `out`.
+    pub fn take<M: AsRef<[AtomicU64]>>(
+        &mut self,
+        region: &Region<M>,
+        slot: u32,
+        frame: Frame,
+        out: &mut Vec<u8>,
+    ) {
+        let capacity = u64::from(region.geometry().response_bytes);
+        let area = region.response_area(slot);
+        let start = ((self.consumed + 8) % capacity / 8) as usize;
+        let first = frame.len.min((area.len() - start) * 8);
         load_bytes(&area[start..], first, out);
-        load_bytes(area, len - first, out);
-        self.consumed += need;
-        Ok(Some(header as u8))
+        load_bytes(area, frame.len - first, out);
+        self.consumed += 8 + (frame.len as u64).next_multiple_of(8);
+    }
+
+    /// Takes the next frame: its kind, with the payload appended to `out`.
+    pub fn next<M: AsRef<[AtomicU64]>>(
+        &mut self,
+        region: &Region<M>,
+        slot: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<u8>, Corrupt> {
+        let Some(frame) = self.peek(region, slot)? else { return Ok(None) };
+        self.take(region, slot, frame, out);
+        Ok(Some(frame.kind))
     }
 
     /// Tells the worker how much was taken. `true` if it waits for room and must be woken

@@ -36,13 +36,13 @@ fn next_request(region: &Region<Mapping>, me: Owner) -> Option<(u32, u32)> {
             work = region.take(me);
             if work == Work::Idle {
                 let asleep = Instant::now();
-                futex::wait(region.wake_word(), sequence, Some(LOST));
+                futex::wait_in(region.wake_word(), sequence, me.wait_set(), Some(LOST));
                 work = region.take(me);
                 let in_time = work == Work::Idle || asleep.elapsed() < LOST;
                 assert!(in_time, "work came and nobody said so");
             }
-            if region.awake(me) {
-                futex::wake(region.wake_word(), 1);
+            if let Some(call) = region.awake(me) {
+                futex::wake_in(region.wake_word(), call.wake_set());
             }
         }
         match work {
@@ -69,10 +69,10 @@ impl Router {
                 if let Some(slot) = producer.take_slot() {
                     assert!(self.region.stage(slot, 0, &number.to_le_bytes()));
                     match producer.publish(&self.region, slot) {
-                        Ok((ticket, wake)) => {
+                        Ok((ticket, call)) => {
                             drop(producer);
-                            if wake {
-                                futex::wake(self.region.wake_word(), 1);
+                            if let Some(call) = call {
+                                futex::wake_in(self.region.wake_word(), call.wake_set());
                             }
                             return (slot, ticket);
                         }

@@ -240,9 +240,9 @@ impl Application {
     pub fn publish(&mut self, encoded: &[u8], files: Vec<OwnedFd>) -> Pending {
         let slot = self.producer.take_slot().expect("a free slot");
         assert!(self.region.stage(slot, 0, encoded), "{} bytes do not fit", encoded.len());
-        let (ticket, wake) = self.producer.publish(&self.region, slot).unwrap();
-        if wake {
-            futex::wake(self.region.wake_word(), 1);
+        let (ticket, call) = self.producer.publish(&self.region, slot).unwrap();
+        if let Some(call) = call {
+            futex::wake_in(self.region.wake_word(), call.wake_set());
         }
         Pending { slot, ticket, reader: Reader::default(), files, answer: Answer::default() }
     }

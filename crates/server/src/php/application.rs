@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use howdah_sys::clock;
 use howdah_sys::futex;
 use howdah_wire::frame::Done;
-use howdah_wire::queue::{Claim, Owner, Producer};
+use howdah_wire::queue::{Call, Claim, Owner, Producer};
 
 pub use super::instance::{Instance, Key, NotSent, Worker};
 use super::output::Output;
@@ -81,7 +81,7 @@ struct Inner {
     served: u64,
     counts: Counts,
     /// A worker of this instance must be woken.
-    wake: Option<Arc<Instance>>,
+    wake: Option<(Arc<Instance>, Call)>,
 }
 
 /// The inner queue for as long as this thread has it. Whoever is to be woken is woken afterwards:
@@ -106,8 +106,8 @@ impl Drop for Locked<'_> {
     fn drop(&mut self) {
         let wake = self.wake.take();
         self.0 = None;
-        if let Some(instance) = wake {
-            futex::wake(instance.region.wake_word(), 1);
+        if let Some((instance, call)) = wake {
+            futex::wake_in(instance.region.wake_word(), call.wake_set());
         }
     }
 }
@@ -458,8 +458,8 @@ impl Inner {
             debug_assert!(staged, "requests are built to fit");
             serving.instance.keys[slot as usize].store(next.key.0, Release);
             match serving.producer.publish(region, slot) {
-                Ok((_, true)) => self.wake = Some(Arc::clone(&instance)),
-                Ok((_, false)) => {}
+                Ok((_, Some(call))) => self.wake = Some((Arc::clone(&instance), call)),
+                Ok((_, None)) => {}
                 Err(_) => {
                     serving.instance.keys[slot as usize].store(0, Release);
                     serving.producer.release(region, slot);

@@ -134,14 +134,7 @@ impl Pending {
                 self.wake();
             }
             Kind::Body => {
-                if self.ended || !(self.head.is_some() || self.head_taken) {
-                    return Err("a body without a head".to_owned());
-                }
-                if !self.abandoned {
-                    let pushed = self.body.push(Bytes::copy_from_slice(payload));
-                    pushed.map_err(|error| format!("the answer cannot be kept: {error}"))?;
-                    self.wake();
-                }
+                return self.body(payload.len(), 0, |out| out.extend_from_slice(payload));
             }
             Kind::End => {
                 if !(self.head.is_some() || self.head_taken) {
@@ -162,6 +155,37 @@ impl Pending {
                 return Ok(Event::Done(done));
             }
         }
+        Ok(Event::None)
+    }
+
+    /// Takes a part of the body: `len` bytes that `take` appends to what it is given. As many as
+    /// `behind` says are likely to follow at once.
+    pub fn body(
+        &mut self,
+        len: usize,
+        behind: usize,
+        take: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Event, String> {
+        if self.ended || !(self.head.is_some() || self.head_taken) {
+            return Err("a body without a head".to_owned());
+        }
+        if self.abandoned {
+            take(&mut Vec::with_capacity(len)); // to get past it
+            return Ok(Event::None);
+        }
+        let kept = match self.body.room(len, behind) {
+            Some(room) => {
+                take(room);
+                Ok(())
+            }
+            None => {
+                let mut part = Vec::with_capacity(len);
+                take(&mut part);
+                self.body.push(part.into())
+            }
+        };
+        kept.map_err(|error| format!("the answer cannot be kept: {error}"))?;
+        self.wake();
         Ok(Event::None)
     }
 

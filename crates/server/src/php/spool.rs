@@ -22,7 +22,10 @@ const PIECE: usize = 64 * 1024;
 pub struct Spool {
     directory: Arc<Path>,
     memory: VecDeque<Bytes>,
+    /// Bytes in `memory`.
     memory_len: usize,
+    /// What small parts are gathered in; behind `memory`.
+    gathered: Vec<u8>,
     file: Option<Spilled>,
 }
 
@@ -36,7 +39,8 @@ struct Spilled {
 impl Spool {
     /// Files go to `directory`.
     pub fn new(directory: Arc<Path>) -> Self {
-        Spool { directory, memory: VecDeque::new(), memory_len: 0, file: None }
+        let (memory, gathered) = (VecDeque::new(), Vec::new());
+        Spool { directory, memory, memory_len: 0, gathered, file: None }
     }
 
     /// Adds bytes at the end. Once something went to the file, what follows goes there too,
@@ -45,8 +49,8 @@ impl Spool {
         if bytes.is_empty() {
             return Ok(());
         }
-        let fits = self.memory_len + bytes.len() <= MEMORY || self.memory.is_empty();
-        if self.file.is_none() && fits {
+        if self.fits(bytes.len()) {
+            self.end_gathering();
             self.memory_len += bytes.len();
             self.memory.push_back(bytes);
             return Ok(());
@@ -60,8 +64,34 @@ impl Spool {
         Ok(())
     }
 
+    /// Where to append `len` bytes in place of [`Spool::push`], if they may stay in memory. Other
+    /// parts leave as they came; what is appended here leaves together. As much as `more` says is
+    /// likely to follow.
+    pub fn room(&mut self, len: usize, more: usize) -> Option<&mut Vec<u8>> {
+        if !self.fits(len) {
+            return None;
+        }
+        self.gathered.reserve(len + more.min(MEMORY));
+        Some(&mut self.gathered)
+    }
+
+    fn fits(&self, len: usize) -> bool {
+        let waiting = self.memory_len + self.gathered.len();
+        self.file.is_none() && (waiting == 0 || waiting + len <= MEMORY)
+    }
+
+    fn end_gathering(&mut self) {
+        if !self.gathered.is_empty() {
+            self.memory_len += self.gathered.len();
+            self.memory.push_back(std::mem::take(&mut self.gathered).into());
+        }
+    }
+
     /// Takes bytes from the front.
     pub fn pop(&mut self) -> io::Result<Option<Bytes>> {
+        if self.memory.is_empty() {
+            self.end_gathering();
+        }
         if let Some(bytes) = self.memory.pop_front() {
             self.memory_len -= bytes.len();
             return Ok(Some(bytes));
@@ -81,13 +111,14 @@ impl Spool {
     pub fn clear(&mut self) {
         self.memory.clear();
         self.memory_len = 0;
+        self.gathered = Vec::new();
         self.file = None;
     }
 
     /// Bytes that wait.
     pub fn len(&self) -> u64 {
         let file = self.file.as_ref().map_or(0, |spilled| spilled.written - spilled.read);
-        self.memory_len as u64 + file
+        (self.memory_len + self.gathered.len()) as u64 + file
     }
 
     /// Whether nothing waits.
@@ -100,6 +131,7 @@ impl Spool {
         if self.file.is_some() {
             return None;
         }
+        self.end_gathering();
         self.memory_len = 0;
         if self.memory.len() <= 1 {
             return Some(self.memory.pop_front().unwrap_or_default());
@@ -139,7 +171,10 @@ mod tests {
         for round in 0..200u32 {
             let bytes: Vec<u8> = (0..(round * 37) % 9000).map(|i| (i ^ round) as u8).collect();
             expected.extend_from_slice(&bytes);
-            spool.push(bytes.into()).unwrap();
+            match spool.room(bytes.len(), 99).filter(|_| round % 2 == 0) {
+                Some(room) => room.extend_from_slice(&bytes),
+                None => spool.push(bytes.into()).unwrap(),
+            }
             if round % 3 == 0 {
                 got.extend(spool.pop().unwrap().into_iter().flatten());
             }

@@ -21,6 +21,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use howdah_sys::log::{Level, Log};
 use howdah_sys::{futex, reactor};
+use howdah_wire::frame::Kind;
 use howdah_wire::messages::ToWorker;
 use howdah_wire::queue::{Claim, Owner};
 use howdah_wire::stream::Reader;
@@ -364,11 +365,17 @@ impl PhpThread {
                     entry.stalled = Some((Arc::clone(&attached.instance), slot));
                     return Ok(None);
                 }
-                let frame = entry.reader.next(&attached.instance.region, slot, &mut buffer);
-                match frame.map_err(|corrupt| corrupt.0.to_owned())? {
-                    None => Ok(None),
-                    Some(kind) => entry.pending.frame(kind, &buffer).map(Some),
-                }
+                let (reader, region) = (&mut entry.reader, &attached.instance.region);
+                let frame = reader.peek(region, slot).map_err(|corrupt| corrupt.0.to_owned())?;
+                let Some(frame) = frame else { return Ok(None) };
+                let event = if frame.kind == Kind::Body as u8 {
+                    let take = |out: &mut Vec<u8>| reader.take(region, slot, frame, out);
+                    entry.pending.body(frame.len, frame.behind, take)
+                } else {
+                    reader.take(region, slot, frame, &mut buffer);
+                    entry.pending.frame(frame.kind, &buffer)
+                };
+                event.map(Some)
             });
             match step {
                 None | Some(Ok(None)) => more = false,
