@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use howdah_sys::packet::{self, Received};
 use howdah_sys::process::{self, Forked};
 use howdah_sys::shm::Mapping;
-use howdah_sys::{family, futex, handlers, peek, signals, title};
+use howdah_sys::{family, futex, handlers, memory, peek, signals, title};
 use howdah_wire::messages::{ApplicationSpec, Exit, FromPrototype, MAX_MESSAGE, ToPrototype};
 use howdah_wire::queue::Owner;
 use howdah_wire::region::Region;
@@ -91,6 +91,7 @@ pub fn run() -> ExitCode {
             let workers = Vec::new();
             let upload_directory = php.upload_directory();
             uploads::remove_abandoned(&upload_directory);
+            memory::forget_start();
             Prototype {
                 supervisor,
                 child_ended,

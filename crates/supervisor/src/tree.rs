@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use howdah_sys::log::{Level, Log};
 use howdah_sys::packet::{self, Received};
-use howdah_sys::{family, process, signals};
+use howdah_sys::{family, memory, process, signals};
 use howdah_wire::messages::{Exit, FromSupervisor, MAX_MESSAGE, ToSupervisor};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -414,6 +414,7 @@ impl Tree {
             }
             ToSupervisor::Serving {} => {
                 self.served = true;
+                memory::forget_start();
                 if let Some(on_serving) = self.options.on_serving.take() {
                     on_serving();
                 }

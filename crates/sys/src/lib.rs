@@ -28,6 +28,8 @@ pub mod futex;
 pub mod handlers;
 pub mod log;
 #[allow(unsafe_code)]
+pub mod memory;
+#[allow(unsafe_code)]
 pub mod namespaces;
 pub mod packet;
 #[allow(unsafe_code)]

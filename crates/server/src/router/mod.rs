@@ -32,7 +32,7 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use howdah_config::Config;
 use howdah_sys::log::{Level, Log};
-use howdah_sys::process;
+use howdah_sys::{memory, process};
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -170,6 +170,7 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
         commands,
     });
     let mut watch = Watch::new();
+    memory::forget_start();
     loop {
         let due = pools.tick(&link)?;
         keeper.follow(&shared.snapshot.load_full());

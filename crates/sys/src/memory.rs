@@ -1,0 +1,93 @@
+//! Memory that holds nothing but what stands in files.
+
+use std::ffi::c_void;
+
+use rustix::mm::{Advice, madvise};
+
+/// Gives back the memory of programs and libraries that this process has mapped and not changed.
+/// What it needs of them again it gets from the kernel's cache, a few pages at a time. So what was
+/// needed only to start does not count for ever.
+///
+/// To be called where no other thread loads a library.
+pub fn forget_start() {
+    let Ok(mappings) = std::fs::read_to_string("/proc/self/smaps") else { return };
+    for (start, end) in unchanged(&mappings) {
+        // SAFETY: the mapping is private, of a file, and cannot be written; no page of it is a copy
+        // of this process's own (relocations). So what is read there afterwards is what is read
+        // there now.
+        let _: Result<(), _> =
+            unsafe { madvise(start as *mut c_void, end - start, Advice::LinuxDontNeed) };
+    }
+}
+
+/// Start and end of the mappings of files that cannot be written and have no page of their own.
+fn unchanged(smaps: &str) -> Vec<(usize, usize)> {
+    let mut found: Vec<(usize, usize)> = Vec::new();
+    let mut candidate = false;
+    for line in smaps.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let Some(first) = words.next() else { continue };
+        if let Some(key) = first.strip_suffix(':') {
+            let changed = matches!(key, "Anonymous" | "Swap") && words.next() != Some("0");
+            if changed && candidate {
+                found.pop();
+                candidate = false;
+            }
+            continue;
+        }
+        let range = first.split_once('-').and_then(|(start, end)| {
+            let address = |text| usize::from_str_radix(text, 16).ok();
+            Some((address(start)?, address(end)?))
+        });
+        let read_only = words.next().is_some_and(|access| {
+            access.starts_with('r') && !access.contains('w') && access.ends_with('p')
+        });
+        let of_a_file = words.nth(3).is_some_and(|path| path.starts_with('/'));
+        candidate = read_only && of_a_file;
+        found.extend(range.filter(|_| candidate));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMAPS: &str = "\
+1000-3000 r-xp 00001000 fe:00 77                         /usr/bin/program
+Size:                  8 kB
+Anonymous:             0 kB
+Swap:                  0 kB
+VmFlags: rd ex mr mw me
+3000-4000 r--p 00003000 fe:00 77                         /usr/bin/program
+Anonymous:             4 kB
+Swap:                  0 kB
+4000-5000 r--p 00004000 fe:00 77                         /usr/bin/program
+Anonymous:             0 kB
+Swap:                  4 kB
+5000-6000 rw-p 00005000 fe:00 77                         /usr/bin/program
+Anonymous:             0 kB
+Swap:                  0 kB
+6000-7000 r--s 00000000 fe:00 78                         /some/cache
+Anonymous:             0 kB
+7000-8000 r--p 00000000 00:00 0                          [vvar]
+Anonymous:             0 kB
+8000-9000 r--p 00000000 00:00 0
+Anonymous:             0 kB
+9000-a000 r--p 00000000 fe:00 79                         /usr/lib/lib c.so (deleted)
+Anonymous:             0 kB
+";
+
+    #[test]
+    fn only_what_comes_back_as_it_was_is_given_back() {
+        assert_eq!(unchanged(SMAPS), [(0x1000, 0x3000), (0x9000, 0xa000)]);
+        assert_eq!(unchanged("nonsense\n\n-: 4\nzz-1 r--p 0 0 0 /x"), []);
+    }
+
+    #[test]
+    fn the_process_goes_on_as_before() {
+        forget_start();
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        assert!(!unchanged(&smaps).is_empty(), "there was something to give back:\n{smaps}");
+    }
+}
