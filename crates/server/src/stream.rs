@@ -11,6 +11,7 @@ use howdah_wire::proxy_protocol::{self, Header};
 use rustix::net::sockopt::set_tcp_quickack;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::task::coop;
 
 use crate::http1::Io;
 use crate::listener::AcceptedStream;
@@ -96,13 +97,17 @@ impl Stream {
 }
 
 impl Socket {
-    /// Does with a fresh socket what can be done at once; afterwards, and if it must be waited for,
-    /// the runtime watches it. `None`: go on with [`Socket::watched`].
+    /// Does with a fresh socket what can be done at once; if it must be waited for, the runtime watches
+    /// it from then on. `None`: go on with what is watched.
     fn at_once<T>(
         &mut self,
+        cx: &mut Context<'_>,
         act: impl FnOnce(&AcceptedStream) -> io::Result<T>,
     ) -> Option<Poll<io::Result<T>>> {
         let Socket::Fresh(stream) = self else { return None };
+        // As with watched ones: a client that never pauses must not keep others waiting.
+        let Poll::Ready(turn) = coop::poll_proceed(cx) else { return Some(Poll::Pending) };
+        turn.made_progress();
         match act(stream) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.watch().err().map(|error| Poll::Ready(Err(error)))
@@ -157,7 +162,7 @@ impl AsyncRead for Stream {
             }
             return Poll::Ready(Ok(()));
         }
-        if let Some(done) = this.socket.at_once(|stream| {
+        if let Some(done) = this.socket.at_once(cx, |stream| {
             let mut first = [0; FIRST_READ];
             let room = buffer.remaining().min(FIRST_READ);
             let count = stream.read(&mut first[..room])?;
@@ -181,7 +186,7 @@ impl AsyncWrite for Stream {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let socket = &mut self.get_mut().socket;
-        if let Some(done) = socket.at_once(|stream| stream.write(&[IoSlice::new(bytes)])) {
+        if let Some(done) = socket.at_once(cx, |stream| stream.write(&[IoSlice::new(bytes)])) {
             return done;
         }
         match socket {
@@ -201,7 +206,7 @@ impl AsyncWrite for Stream {
             return self.poll_write(cx, slice);
         }
         let socket = &mut self.get_mut().socket;
-        if let Some(done) = socket.at_once(|stream| stream.write(slices)) {
+        if let Some(done) = socket.at_once(cx, |stream| stream.write(slices)) {
             return done;
         }
         match socket {
@@ -226,5 +231,36 @@ impl AsyncWrite for Stream {
             Socket::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
             Socket::Lost => lost(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::Write;
+
+    use super::*;
+
+    /// A connection that was never found without data was not watched, and its thread did nothing else
+    /// while it was flooded.
+    #[tokio::test]
+    async fn hardening_40_a_client_that_never_pauses_lets_others_have_their_turn() {
+        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        theirs.write_all(&[b'x'; 10_000]).unwrap();
+        let mut stream = Stream::new(AcceptedStream::Unix(ours));
+        let taken = poll_fn(|cx| {
+            let mut taken = 0;
+            loop {
+                let mut room = [0; 16];
+                let mut buffer = ReadBuf::new(&mut room);
+                if Pin::new(&mut stream).poll_read(cx, &mut buffer).is_pending() {
+                    return Poll::Ready(taken);
+                }
+                taken += buffer.filled().len();
+            }
+        })
+        .await;
+        assert!(taken > 0 && taken < 10_000, "{taken} bytes in one turn");
     }
 }

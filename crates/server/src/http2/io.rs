@@ -4,9 +4,10 @@ use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::coop;
 use tokio::time::Instant;
 
 /// What a connection runs over. One type for all, so that there is one copy of the protocol.
@@ -16,6 +17,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Io for T {}
 
 /// What a client begins with (RFC 9113, 3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// A read counts as so much of the 128 that a task may do in a turn: there is room for a thousand small
+/// frames in it, and who sends nothing else must not have others wait for milliseconds.
+const READ_COSTS: usize = 8;
 
 /// Notes since when nothing could be written.
 pub(super) struct Watched {
@@ -43,6 +48,9 @@ impl AsyncRead for Watched {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        for _ in 0..READ_COSTS {
+            ready!(coop::poll_proceed(cx)).made_progress();
+        }
         Pin::new(&mut self.io).poll_read(cx, buffer)
     }
 }
