@@ -16,7 +16,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 BUILD_PACKAGES := gcc libc6-dev php8.2-dev libphp8.2-embed
 DEMO_PACKAGES := php8.2-opcache php8.2-sqlite3 php8.2-mbstring php8.2-gd
 TEST_PACKAGES := apache2 ca-certificates php8.2-cgi php8.2-curl php8.2-fpm php8.2-mysql spawn-fcgi \
-	libapache2-mod-php8.2 nginx media-types openssl python3 procps strace
+	libapache2-mod-php8.2 nginx nodejs media-types openssl python3 procps strace
 LINT_PACKAGES := shellcheck php8.2-cli python3
 
 .PHONY: help run build test test-setup test-rust test-tools test-demo test-differential lint e2e \

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use harness::client::Client;
-use harness::fastcgi::{FastCgi, Socket, cgi, fpm};
+use harness::fastcgi::{FastCgi, Socket, cgi, cgi_at, fpm};
 use harness::{Server, Site};
 use serde_json::{Value, json};
 
@@ -275,4 +275,60 @@ fn kept_connections_starve_nobody() {
             });
         }
     });
+}
+
+#[test]
+fn php_cgi_takes_uploads_and_keeps_sessions_over_both_sockets() {
+    let code = "session_save_path(__DIR__ . '/../data'); session_start();
+        $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1; $file = $_FILES['f'] ?? null;
+        echo $_SESSION['n'], ' ', $file['name'] ?? '-', ' ', $file['error'] ?? '-', ' ',
+            $file ? md5_file($file['tmp_name']) : '-', ' ', $_POST['a'] ?? '-';";
+    let file = b"\0\x01\xff\r\n--".repeat(200_000);
+    let mut form = b"--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nx y\r\n--b\r\n\
+        Content-Disposition: form-data; name=\"f\"; filename=\"f.bin\"\r\n\r\n"
+        .to_vec();
+    form.extend_from_slice(&file);
+    form.extend_from_slice(b"\r\n--b--\r\n");
+    for socket in [Socket::Unix(128), Socket::Tcp] {
+        let fastcgi = cgi_at(&socket, 2, 0);
+        let server = serve(Site::script("a.php", code), &fastcgi, json!({}));
+        let first = server.get("/a.php");
+        assert_eq!(first.text(), "1 - - - -");
+        let cookie = first.field("Set-Cookie").and_then(|set| set.split(';').next()).unwrap();
+        let length = form.len();
+        let mut client = server.connect();
+        client.send(format!(
+            "POST /a.php HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\nContent-Length: {length}\r\n\
+             Content-Type: multipart/form-data; boundary=b\r\n\r\n"
+        ));
+        let again = client.send(&form).response();
+        assert_eq!(again.text(), format!("2 f.bin 0 e73b7af8efc3df77eca265930cd5e321 x y"));
+    }
+}
+
+#[test]
+fn processes_of_php_cgi_that_end_are_lost_with_nothing_but_their_own_request() {
+    let code = "if (isset($_GET['die'])) { posix_kill(getmypid(), 9); sleep(60); }
+        if (isset($_GET['fatal'])) { ini_set('display_errors', '0'); none(); }
+        echo getmypid();";
+    for keepalive in [0, 2] {
+        // Each of them ends after three requests.
+        let fastcgi = cgi_at(&Socket::Unix(128), 2, 3);
+        let changes = json!({"applications": {"site": {"keepalive": keepalive}}});
+        let server = serve(Site::script("a.php", code), &fastcgi, changes);
+        let mut client = server.connect();
+        let mut processes = std::collections::BTreeSet::new();
+        for _ in 0..24 {
+            let response = client.get("/a.php");
+            assert_eq!(response.status, 200, "keepalive {keepalive}: {response:?}");
+            processes.insert(response.text());
+        }
+        assert!(processes.len() >= 8, "{processes:?}");
+        for _ in 0..3 {
+            assert_eq!(client.get("/a.php?fatal").status, 500);
+            assert_eq!(server.get("/a.php?die").status, 502);
+            let response = client.get("/a.php");
+            assert_eq!(response.status, 200, "keepalive {keepalive}: {response:?}");
+        }
+    }
 }

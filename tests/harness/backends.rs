@@ -1,4 +1,5 @@
-//! Servers behind a proxy: a real nginx, and a small one that tells what reached it.
+//! Servers behind a proxy: a real nginx, a small one that tells what reached it, and those that a
+//! test has a program for.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -89,13 +90,19 @@ http.server.ThreadingHTTPServer((sys.argv[1], int(sys.argv[2])), Handler).serve_
 impl Backend {
     /// A server of Python's that tells what reached it, or answers `/text`, `/chunks` and so on.
     pub fn python() -> Backend {
+        Backend::program(&["python3", "-I"], PYTHON, &[])
+    }
+
+    /// What an interpreter makes of a program, which gets host and port as its first arguments.
+    pub fn program(interpreter: &[&str], text: &str, arguments: &[&str]) -> Backend {
         let directory = tempfile::tempdir().unwrap();
-        let program = directory.path().join("backend.py");
-        fs::write(&program, PYTHON).unwrap();
+        let program = directory.path().join("program");
+        fs::write(&program, text).unwrap();
         let address = free_address();
-        let mut command = Command::new("python3");
-        command.arg("-I").arg(program).arg(address.ip().to_string());
-        Backend::start(command.arg(address.port().to_string()), address, directory)
+        let mut command = Command::new(interpreter[0]);
+        command.args(&interpreter[1..]).arg(program).arg(address.ip().to_string());
+        command.arg(address.port().to_string()).args(arguments);
+        Backend::start(&mut command, address, directory)
     }
 
     /// nginx with a document root of its own, which PUT writes to.

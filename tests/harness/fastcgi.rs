@@ -49,13 +49,27 @@ pub fn fpm(socket: &Socket, processes: u32, settings: &str) -> FastCgi {
 
 /// php-cgi with a number of processes, on a TCP port that spawn-fcgi opens.
 pub fn cgi(processes: u32) -> FastCgi {
+    cgi_at(&Socket::Tcp, processes, 0)
+}
+
+/// As [`cgi`], on a socket of any kind; each process ends after so many requests, if not 0.
+pub fn cgi_at(socket: &Socket, processes: u32, requests: u32) -> FastCgi {
     let directory = directory();
-    let (address, _) = addresses(&Socket::Tcp, "");
-    let (host, port) = address.rsplit_once(':').unwrap();
+    let (address, _) = addresses(socket, &directory.path().join("socket").display().to_string());
     let mut command = Command::new("spawn-fcgi");
-    command.args(["-n", "-a", host, "-p", port, "--"]);
-    command.arg(program(&["php-cgi8.2", "php-cgi"]));
+    command.arg("-n");
+    match (socket, address.strip_prefix("unix:"), address.rsplit_once(':')) {
+        (Socket::Unix(backlog), Some(path), _) => {
+            command.args(["-s", path, "-M", "0666", "-b", &backlog.to_string()])
+        }
+        (_, _, Some((host, port))) => command.args(["-a", host, "-p", port]),
+        _ => unreachable!("an address has a port"),
+    };
+    command.arg("--").arg(program(&["php-cgi8.2", "php-cgi"]));
     command.env("PHP_FCGI_CHILDREN", processes.to_string());
+    if requests > 0 {
+        command.env("PHP_FCGI_MAX_REQUESTS", requests.to_string());
+    }
     start(command, directory, address)
 }
 
