@@ -16,7 +16,7 @@ PACKAGES = (
     "wordpress", "wordpress-theme-twentytwentythree", "dokuwiki", "adminer",
     # what they need of PHP; libphp8.2-embed is what Howdah runs it with
     "libphp8.2-embed", "php8.2-mysql", "php8.2-gd", "php8.2-xml", "php8.2-mbstring",
-    "php8.2-curl", "php8.2-opcache",
+    "php8.2-curl", "php8.2-opcache", "php8.2-fpm",
     # what they are compared with, their database, and the browser
     "apache2", "libapache2-mod-php8.2", "mariadb-server-core", "chromium",
 )

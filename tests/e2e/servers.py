@@ -1,4 +1,4 @@
-"""The servers of a run: MariaDB, Apache with mod_php, and Howdah."""
+"""The servers of a run: MariaDB, Apache with mod_php, PHP-FPM, and Howdah."""
 
 import json
 import subprocess
@@ -114,6 +114,29 @@ class Apache:
         self.process = Process("apache2", ["/usr/sbin/apache2", "-f", configuration, "-DFOREGROUND"],
                                directory / "error.log")
         self.process.wait_for_http(self.port)
+
+    def stop(self):
+        """Ends it."""
+        self.process.stop()
+
+
+class Fpm:
+    """PHP-FPM 8.2, on a unix socket at `address`."""
+
+    def __init__(self, directory):
+        directory.mkdir()
+        directory.chmod(0o755)
+        listen = directory / "socket"
+        self.address = f"unix:{listen}"
+        owner = machine.plain_user()
+        configuration = directory / "fpm.conf"
+        configuration.write_text("\n".join([
+            "[global]", f"error_log = {directory}/error.log", "[www]",
+            *([f"user = {owner}"] if owner else []), f"listen = {listen}", "listen.mode = 0666",
+            "pm = static", "pm.max_children = 2", ""]))
+        self.process = Process("php-fpm8.2", ["/usr/sbin/php-fpm8.2", "--nodaemonize",
+                                              "--fpm-config", configuration], directory / "log")
+        self.process.wait_for(listen.exists, "socket")
 
     def stop(self):
         """Ends it."""

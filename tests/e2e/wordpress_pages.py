@@ -3,6 +3,7 @@
 import json
 from urllib.parse import urlencode
 
+import servers
 from compare import Accepted, Comparison, Mask, Request, crawl, fetch
 from report import Failure, equal
 
@@ -106,7 +107,34 @@ def compare(site):
     step("other methods, forms and conditional requests",
          lambda: [text for request in other_requests(comparison)
                   for text in comparison.compare(request)[0]])
+    if site.session.howdah:
+        with site.step("wordpress: pages, assets and forms through PHP-FPM as with Apache"):
+            through_fpm(site, oracle, cookies)
     site.session.note_accepted(comparison)
+
+
+def through_fpm(site, oracle, cookies):
+    """A few pages of each kind, with PHP-FPM behind Howdah and a connection kept to it."""
+    directory = site.session.directory / "wordpress"
+    fpm = site.session.own(servers.Fpm(directory / "fpm"))
+    front = {"share": f"{site.root}$uri", "index": ["index.php"], "scripts": "applications/blog/direct",
+             "fallback": {"pass": "applications/blog/front"}}
+    targets = {"direct": {"root": str(site.root)},
+               "front": {"root": str(site.root), "script": "index.php"}}
+    blog = {"type": "fastcgi", "server": fpm.address, "keepalive": 1, "targets": targets}
+    server = site.session.own(servers.Howdah(
+        site.session.howdah, directory / "before-fpm", site.root, lambda address: {
+            "listeners": {address: {"pass": "routes"}}, "routes": [{"action": front}],
+            "applications": {"blog": blog}}))
+    comparison = Comparison(server, oracle, site.own, MASKS, ACCEPTED)
+    paths = ("/", "/a-howdah-crosses-the-dunes/", "/wp-login.php", "/wp-includes/css/dashicons.min.css",
+             "/feed/", "/wp-json/wp/v2/posts", "/no/such/page/", "/wp-admin/")
+    requests = [*map(Request, paths), Request("/wp-admin/profile.php", headers=(("Cookie", cookies),)),
+                *other_requests(comparison)]
+    found = [text for request in requests for text in comparison.compare(request)[0]]
+    site.session.report.note(f"answers compared: {comparison.summary()}")
+    if found:
+        raise Failure("\n".join(found))
 
 
 def wanted_by_visitor(path, page):
