@@ -255,6 +255,29 @@ fn quit_lets_requests_finish_and_ends_with_0() {
 }
 
 #[test]
+fn quit_serves_what_waits_to_be_accepted() {
+    // More than a thread accepts in one turn.
+    const CLIENTS: usize = 600;
+    let mut server = Site::new().file("a.txt", "answered").with(json!({})).serve();
+    let router = server.router();
+    processes::signal(router, Signal::STOP);
+    let mut clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let mut client = server.connect();
+            client.send("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+            client
+        })
+        .collect();
+    server.signal(Signal::QUIT);
+    processes::signal(router, Signal::CONT);
+    for (n, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.response().text(), "answered", "request {n}");
+        assert!(client.is_closed());
+    }
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
 fn quit_lets_a_script_finish_whose_answer_is_complete() {
     let code = format!(
         "echo 'early'; fastcgi_finish_request(); {WAITS}

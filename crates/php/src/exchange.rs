@@ -1,8 +1,10 @@
 //! One request in hand: what PHP reads from it, and its answer as frames in the slot's ring.
 //!
 //! Small pieces of output are collected; everything is shown to the router when the script
-//! flushes, when three quarters of the ring are filled, and at the end. Where the ring is full the
-//! worker waits for the router, which takes answers at the worker's speed and not at the client's.
+//! flushes, when the ring is full, and at the end: so the router gets an answer that fits the ring
+//! as a whole, and knows its length. Of a longer one it takes a part while the worker writes the
+//! next. Where the ring is full the worker waits for the router, which takes answers at the worker's
+//! speed and not at the client's.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -342,7 +344,8 @@ impl<'a> Exchange<'a> {
             self.publish();
             self.wait_for_room(payload.len());
         }
-        if self.writer.unpublished() > u64::from(self.region.geometry().response_bytes) / 4 * 3 {
+        let half = u64::from(self.region.geometry().response_bytes) / 2;
+        if self.writer.has_published() && self.writer.unpublished() > half {
             self.publish();
         }
         Ok(())

@@ -17,6 +17,7 @@ use howdah_sys::{reactor, sockets};
 use rustix::net::sockopt::set_tcp_nodelay;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use tokio::io::Interest;
+use tokio::sync::Notify;
 
 use crate::message::ConnectionInfo;
 use crate::shard::{Order, Shard};
@@ -53,6 +54,9 @@ impl Socket {
         Ok(Socket { fd: self.fd.try_clone()?, kind: self.kind })
     }
 }
+
+/// Connections that a thread accepts at most when it has been told to accept no more.
+const LAST: usize = 4096;
 
 /// How often to look whether a connection has ended, while there are as many as there may be.
 const FULL_LOOK: Duration = Duration::from_millis(20);
@@ -103,9 +107,9 @@ impl AcceptedStream {
     }
 }
 
-/// Accepts connections for as long as the task lives.
-pub async fn accept(shard: Rc<Shard>, name: Arc<str>, socket: Socket) {
-    let result = accept_from(&shard, &name, socket).await;
+/// Accepts connections until `stop` is notified. What clients have sent before is served.
+pub async fn accept(shard: Rc<Shard>, name: Arc<str>, socket: Socket, stop: Rc<Notify>) {
+    let result = accept_from(&shard, &name, socket, &stop).await;
     if let Err(error) = result {
         shard.shared.log.write(Level::Alert, format_args!("listener {name}: {error}"));
     }
@@ -113,26 +117,46 @@ pub async fn accept(shard: Rc<Shard>, name: Arc<str>, socket: Socket) {
 
 /// Accepts without registering the new connection with this thread's reactor, since another
 /// thread may get it.
-async fn accept_from(shard: &Rc<Shard>, name: &Arc<str>, socket: Socket) -> std::io::Result<()> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+async fn accept_from(
+    shard: &Rc<Shard>,
+    name: &Arc<str>,
+    socket: Socket,
+    stop: &Notify,
+) -> std::io::Result<()> {
     let kind = socket.kind;
     let socket = reactor::readable(socket.fd)?;
+    let accept = |socket: &OwnedFd| {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (fd, peer) = acceptfrom_with(socket, flags)?;
+        let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+        Ok(match kind {
+            Kind::Unix => (AcceptedStream::Unix(fd.into()), ConnectionInfo::default()),
+            Kind::Tcp(local) => tcp(fd, peer, local),
+        })
+    };
+    let stopped = stop.notified();
+    tokio::pin!(stopped);
     loop {
-        wait_for_room(shard, name).await;
-        let accepted =
-            socket.async_io(Interest::READABLE, |socket| Ok(acceptfrom_with(socket, flags)?)).await;
+        let accepted = async {
+            wait_for_room(shard, name).await;
+            socket.async_io(Interest::READABLE, accept).await
+        };
+        let accepted = tokio::select! {
+            accepted = accepted => accepted,
+            () = &mut stopped => break,
+        };
         match accepted {
-            Ok((fd, peer)) => {
-                let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-                let (stream, info) = match kind {
-                    Kind::Unix => (AcceptedStream::Unix(fd.into()), ConnectionInfo::default()),
-                    Kind::Tcp(local) => tcp(fd, peer, local),
-                };
-                place(shard, name, stream, info);
-            }
+            Ok((stream, info)) => place(shard, name, stream, info),
             Err(error) => pause(shard, name, &error).await,
         }
     }
+    // With the socket the kernel would reset what waits in its backlog. Here, as other threads may
+    // have ended.
+    for _ in 0..LAST {
+        let Ok((stream, info)) = accept(socket.get_ref()) else { break };
+        serve(shard, Accepted { stream, info: Arc::new(info), listener: Arc::clone(name) });
+    }
+    Ok(())
 }
 
 fn tcp(
@@ -203,9 +227,11 @@ fn place(shard: &Rc<Shard>, name: &Arc<str>, stream: AcceptedStream, info: Conne
             least.counters().accepted.fetch_add(1, Relaxed);
             least.order(Order::Connection(accepted));
         }
-        _ => {
-            shard.counters.accepted.fetch_add(1, Relaxed);
-            shard.serve(accepted);
-        }
+        _ => serve(shard, accepted),
     }
+}
+
+fn serve(shard: &Rc<Shard>, accepted: Accepted) {
+    shard.counters.accepted.fetch_add(1, Relaxed);
+    shard.serve(accepted);
 }

@@ -15,7 +15,7 @@ use howdah_sys::log::{Level, Log};
 use howdah_wire::queue::Owner;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::access_log::{self, Lines};
@@ -208,8 +208,22 @@ pub struct Shard {
 #[derive(Default)]
 struct Listening {
     /// Accepts connections, unless that is left to other threads.
-    task: Option<JoinHandle<()>>,
+    task: Option<Accepting>,
     drain: Drain,
+}
+
+/// A task that accepts connections until it is told to stop.
+struct Accepting {
+    task: JoinHandle<()>,
+    stop: Rc<Notify>,
+}
+
+impl Accepting {
+    /// Accepts no more; the socket is closed when this returns.
+    async fn stop(self) {
+        self.stop.notify_one();
+        let _ = self.task.await;
+    }
 }
 
 /// A listener that has been removed while connections were open.
@@ -364,11 +378,14 @@ impl Shard {
                     }
                 }
                 Order::Quit { graceful, finished } => {
-                    let drains = self.close_listeners();
+                    let (drains, accepting) = self.close_listeners();
                     if graceful {
                         drains.iter().for_each(Drain::start);
                         let shard = Rc::clone(&self);
                         tokio::task::spawn_local(async move {
+                            for accepting in accepting {
+                                accepting.stop().await;
+                            }
                             for drain in drains {
                                 drain.emptied().await;
                             }
@@ -389,16 +406,17 @@ impl Shard {
         let mut listening = self.listening.borrow_mut();
         let listening = listening.entry(Arc::clone(&name)).or_default();
         listening.task.get_or_insert_with(|| {
-            tokio::task::spawn_local(listener::accept(Rc::clone(self), name, socket))
+            let stop = Rc::new(Notify::new());
+            let accept = listener::accept(Rc::clone(self), name, socket, Rc::clone(&stop));
+            Accepting { task: tokio::task::spawn_local(accept), stop }
         });
     }
 
     /// Accepts no more connections; the socket is closed when this returns.
     async fn pause(&self, name: &str) {
         let task = self.listening.borrow_mut().get_mut(name).and_then(|found| found.task.take());
-        if let Some(task) = task {
-            task.abort();
-            let _ = task.await;
+        if let Some(accepting) = task {
+            accepting.stop().await;
         }
     }
 
@@ -417,17 +435,15 @@ impl Shard {
         });
     }
 
-    /// Stops accepting; returns what lets the connections end.
-    fn close_listeners(&self) -> Vec<Drain> {
-        let mut drains = vec![self.drain.clone()];
+    /// What lets the connections end, and what still accepts others.
+    fn close_listeners(&self) -> (Vec<Drain>, Vec<Accepting>) {
+        let (mut drains, mut tasks) = (vec![self.drain.clone()], Vec::new());
         for (_, listening) in self.listening.borrow_mut().drain() {
-            if let Some(task) = listening.task {
-                task.abort();
-            }
+            tasks.extend(listening.task);
             drains.push(listening.drain);
         }
         drains.extend(self.removed.borrow().values().map(|removed| removed.drain.clone()));
-        drains
+        (drains, tasks)
     }
 
     /// The signal that a connection of this listener ends by.

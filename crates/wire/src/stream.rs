@@ -67,6 +67,11 @@ impl Writer {
         self.written - self.published
     }
 
+    /// Whether the router thread has been shown anything.
+    pub fn has_published(&self) -> bool {
+        self.published > 0
+    }
+
     /// Shows everything written to the router thread. `true` if that thread sleeps and its
     /// eventfd must be written.
     pub fn publish<M: AsRef<[AtomicU64]>>(&mut self, region: &Region<M>) -> bool {

@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags};
 /// Bytes kept in memory for one response; as much as nginx's eight buffers of 4 or 8 KiB and
 /// what a connection's socket buffer takes beside.
 pub const MEMORY: usize = 128 * 1024;
-/// Bytes read from the file at once.
+/// Bytes taken from memory or read from the file at once.
 const PIECE: usize = 64 * 1024;
 
 /// A queue of bytes.
@@ -71,13 +71,17 @@ impl Spool {
         if !self.fits(len) {
             return None;
         }
-        self.gathered.reserve(len + more.min(MEMORY));
+        let more = more.min(MEMORY.saturating_sub(self.in_memory() + len));
+        self.gathered.reserve_exact(len + more);
         Some(&mut self.gathered)
     }
 
     fn fits(&self, len: usize) -> bool {
-        let waiting = self.memory_len + self.gathered.len();
-        self.file.is_none() && (waiting == 0 || waiting + len <= MEMORY)
+        self.file.is_none() && (self.in_memory() == 0 || self.in_memory() + len <= MEMORY)
+    }
+
+    fn in_memory(&self) -> usize {
+        self.memory_len + self.gathered.len()
     }
 
     fn end_gathering(&mut self) {
@@ -92,7 +96,12 @@ impl Spool {
         if self.memory.is_empty() {
             self.end_gathering();
         }
-        if let Some(bytes) = self.memory.pop_front() {
+        if let Some(front) = self.memory.front_mut() {
+            // In parts, so that little of it is counted no more while the client takes it.
+            let bytes = front.split_to(front.len().min(PIECE));
+            if front.is_empty() {
+                self.memory.pop_front();
+            }
             self.memory_len -= bytes.len();
             return Ok(Some(bytes));
         }
@@ -118,7 +127,7 @@ impl Spool {
     /// Bytes that wait.
     pub fn len(&self) -> u64 {
         let file = self.file.as_ref().map_or(0, |spilled| spilled.written - spilled.read);
-        (self.memory_len + self.gathered.len()) as u64 + file
+        self.in_memory() as u64 + file
     }
 
     /// Whether nothing waits.
