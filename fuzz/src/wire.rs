@@ -248,7 +248,7 @@ pub fn queue(input: &[u8]) {
                 assert!(region.stage(slot, 0, &request));
                 match producer.publish(&region, slot) {
                     Ok((ticket, wake)) => {
-                        assert!(!wake, "nobody sleeps");
+                        assert_eq!(wake, None, "nobody sleeps");
                         assert_eq!(region.claim_of(slot), Claim::Queued(ticket));
                         queued.push_back((slot, ticket, request));
                     }
