@@ -9,7 +9,7 @@
 //! It has one thread for its whole life: a fork copies only the calling thread, and locks that
 //! others hold would stay held in the workers.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::ffi::c_int;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 
+use howdah_sys::look::Looks;
 use howdah_sys::packet::{self, Received};
 use howdah_sys::process::{self, Forked};
 use howdah_sys::shm::Mapping;
@@ -304,6 +305,8 @@ impl Prototype {
             script_directories: ScriptDirectories::new(&spec),
             uploads: OnceCell::new(),
             output,
+            alone: Cell::new(false),
+            looks: Looks::default(),
         }
         .run();
         process::exit_now(0)

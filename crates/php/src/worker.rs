@@ -1,12 +1,13 @@
 //! A worker: takes requests from the shared queue, one at a time, until it is asked to leave, has
 //! served as many as it may, or the router has gone.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use howdah_sys::look::Looks;
 use howdah_sys::packet::{self, Received};
 use howdah_sys::shm::Mapping;
 use howdah_sys::{clock, futex, process};
@@ -61,6 +62,10 @@ pub struct Worker<'a> {
     pub uploads: OnceCell<Option<Uploads>>,
     /// The pipe that standard output, standard error or both lead to.
     pub output: Option<BorrowedFd<'static>>,
+    /// No other request was in the server when the last one came.
+    pub alone: Cell<bool>,
+    /// How it went to look for the next one in that case.
+    pub looks: Looks,
 }
 
 /// Memory that serves one request after the other.
@@ -86,7 +91,7 @@ impl Worker<'_> {
         let mut served = 0;
         let mut cpu = cpu_time_us();
         loop {
-            match self.next_work() {
+            match self.next_work(&mut cpu) {
                 Some(Work::Request { slot, ticket, thread }) => {
                     if let Some(words) = self.region.slot(slot) {
                         words.started.store(clock::monotonic_us(), Ordering::Release);
@@ -103,10 +108,20 @@ impl Worker<'_> {
         }
     }
 
-    /// Waits for work; `None` if the router has gone.
-    fn next_work(&self) -> Option<Work> {
+    /// Waits for work; `None` if the router has gone. Processor time that this takes is added to
+    /// `cpu`, from where the next request's is counted.
+    fn next_work(&self, cpu: &mut u64) -> Option<Work> {
         let work = self.region.take(self.owner);
         if work != Work::Idle {
+            return Some(work);
+        }
+        if self.alone.take() && self.looks.are_due() && self.region.stay_awake() {
+            let looked = self.looks.until(|| self.region.has_entries());
+            *cpu += looked.as_micros() as u64;
+            let work = self.region.take(self.owner);
+            if let Some(call) = self.region.awake(self.owner) {
+                futex::wake_in(self.region.wake_word(), call.wake_set());
+            }
             return Some(work);
         }
         let sequence = self.region.going_to_sleep(self.owner);
@@ -178,6 +193,7 @@ impl Worker<'_> {
             malformed(exchange, "its encoding is broken");
             return Err(Refused::Status(500));
         };
+        self.alone.set(fixed.flags & flags::ALONE != 0);
         let mut files = self.descriptors(fixed.flags, ticket, exchange)?.into_iter();
         let encoded = if fixed.flags & flags::PARAMS_FILE != 0 {
             read_params(files.next(), fixed.params_len, params).ok_or_else(|| {

@@ -15,6 +15,7 @@
 //! - [`log`], [`clock`]: the server's log and its time stamps.
 //! - `reactor`: descriptors in tokio's reactor, for the router alone (a feature, so that the
 //!   other processes do not carry tokio).
+//! - [`look`]: a moment of waiting without sleep.
 //! - [`title`]: what `ps` shows.
 #![deny(unsafe_code)]
 
@@ -27,6 +28,7 @@ pub mod futex;
 #[allow(unsafe_code)]
 pub mod handlers;
 pub mod log;
+pub mod look;
 #[allow(unsafe_code)]
 pub mod memory;
 #[allow(unsafe_code)]

@@ -368,6 +368,17 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         Work::Idle
     }
 
+    /// Worker side: this worker looks for the next request in place of sleeping, so nobody needs to
+    /// be called for it; [`Region::awake`] ends it. `false` if another one is on its way.
+    pub fn stay_awake(&self) -> bool {
+        self.calling().swap(1, SeqCst) == 0
+    }
+
+    /// Worker side: whether a request may be waiting.
+    pub fn has_entries(&self) -> bool {
+        self.tail().load(Relaxed) != self.head().load(Relaxed)
+    }
+
     /// Worker side: announces that this worker is going to wait on [`Region::wake_word`] for a
     /// value other than the one returned, with its [`Owner::wait_set`]. Look for work once more before waiting, and once more
     /// after it; then call [`Region::awake`].
@@ -379,7 +390,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         sequence
     }
 
-    /// Worker side: ends what [`Region::going_to_sleep`] announced. Returns which one must be woken
+    /// Worker side: ends what [`Region::going_to_sleep`] or [`Region::stay_awake`] announced. Returns which one must be woken
     /// as well, because there is more to do.
     pub fn awake(&self, me: Owner) -> Option<Call> {
         if let Some((sleepers, bit)) = self.sleeper(me) {

@@ -190,3 +190,32 @@ fn hardening_13_nonsense_in_the_tail_makes_no_endless_loop() {
     let (slot, ticket) = publish(&region, &mut producer).expect("the producer knows better");
     assert_eq!(region.take(ME), Work::Request { slot, ticket, thread: 0 });
 }
+
+#[test]
+fn nobody_is_called_for_what_a_worker_looks_for_that_stays_awake() {
+    let region = region(4);
+    let mut producer = Producer::new(&region);
+    let asleep = Owner { index: 1, incarnation: 1 };
+    region.going_to_sleep(asleep);
+    assert!(region.stay_awake());
+    assert!(!region.stay_awake(), "one is enough");
+    assert!(!region.has_entries());
+    for _ in 0..2 {
+        let slot = producer.take_slot().unwrap();
+        assert!(region.stage(slot, 0, b"request"));
+        assert_eq!(producer.publish(&region, slot).unwrap().1, None);
+    }
+    assert!(region.has_entries());
+    assert!(matches!(region.take(ME), Work::Request { .. }));
+    let call = region.awake(ME).expect("there is more to do");
+    assert_eq!(call.wake_set(), asleep.wait_set());
+    // It ends while it looks.
+    assert!(matches!(region.take(asleep), Work::Request { .. }));
+    assert_eq!(region.awake(asleep), None);
+    assert!(region.stay_awake());
+    region.going_to_sleep(asleep);
+    assert_eq!(region.ended(ME), None);
+    let slot = producer.take_slot().unwrap();
+    assert!(region.stage(slot, 0, b"request"));
+    assert!(producer.publish(&region, slot).unwrap().1.is_some());
+}

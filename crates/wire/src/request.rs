@@ -12,13 +12,15 @@
 
 use crate::bytes::{Malformed, Put, Take};
 
-/// Which descriptors follow over the worker's socket.
+/// Which descriptors follow over the worker's socket, and what the router knows of the load.
 pub mod flags {
     /// The body is in a file, passed as a descriptor.
     pub const BODY_FILE: u32 = 1;
     /// The parameters are in a file, passed as a descriptor before that of the body; the slot
     /// holds only the fixed part.
     pub const PARAMS_FILE: u32 = 2;
+    /// No other request is in the server: the next one may come before it is worth to sleep.
+    pub const ALONE: u32 = 4;
 }
 
 /// Bytes before the parameters.

@@ -17,6 +17,7 @@ use super::params;
 use super::pending::{Failure, Next, Pending};
 use super::response;
 use super::target::Script;
+use super::thread::linger;
 use super::thread::{Ask, Handle, RequestContext};
 use crate::exchange::Exchange;
 use crate::message::Response;
@@ -175,7 +176,7 @@ fn encode(
     let software = application.config.server_software.as_deref();
     params::write(&mut params, &exchange.request, script, software, length);
     let mut descriptors = Vec::new();
-    let mut flags = 0;
+    let mut flags = if linger::is_quiet() { flags::ALONE } else { 0 };
     let room = SLOT.checked_sub(FIXED + params.as_bytes().len());
     if room.is_none() {
         flags |= flags::PARAMS_FILE;

@@ -6,7 +6,7 @@
 
 mod handle;
 mod limits;
-mod linger;
+pub(super) mod linger;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
