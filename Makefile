@@ -19,7 +19,7 @@ TEST_PACKAGES := apache2 ca-certificates php8.2-cgi php8.2-curl php8.2-fpm php8.
 	libapache2-mod-php8.2 nginx nodejs media-types openssl python3 procps strace
 LINT_PACKAGES := shellcheck php8.2-cli python3
 
-.PHONY: help run build test test-setup test-rust test-tools test-demo test-differential lint e2e \
+.PHONY: help run run-setup build test test-setup test-rust test-tools test-demo test-differential lint e2e \
 	bench fuzz clean cargo
 .NOTPARALLEL:
 
@@ -33,9 +33,12 @@ help:
 	@echo 'make build    the optimised programs, in $(TARGET_DIR)/release'
 	@echo 'make clean    remove what was built; the data of the demo stays'
 
-run: build
-	@tools/require.sh $(DEMO_PACKAGES)
+run: run-setup build
 	@tools/run-demo.sh $(RELEASE) $(LISTEN)
+
+# Everything at once: whoever has built for minutes is not to hear of more packages then.
+run-setup: cargo
+	@tools/require.sh $(BUILD_PACKAGES) $(DEMO_PACKAGES)
 
 build: cargo
 	@tools/require.sh $(BUILD_PACKAGES)
