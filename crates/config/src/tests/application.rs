@@ -1,0 +1,148 @@
+//! PHP applications: roots, targets, processes, limits.
+
+use super::*;
+
+#[test]
+fn an_application_has_defaults() {
+    let site = read_application(json!({"type": "php", "root": "/www"}));
+    assert_eq!(site.name, "site");
+    assert_eq!(site.version, PhpVersion::default());
+    assert_eq!(site.targets.len(), 1);
+    assert_eq!(site.targets[0].root, PathBuf::from("/www"));
+    assert_eq!(
+        (site.targets[0].script.as_deref(), site.targets[0].index.as_str()),
+        (None, "index.php")
+    );
+    assert_eq!(site.processes, Processes::Automatic);
+    assert_eq!(site.limits, Limits::default());
+    assert_eq!(site.options, PhpOptions::default());
+}
+
+#[test]
+fn an_application_takes_all_its_keys() {
+    let site = read_application(json!({
+        "type": "php 8.2",
+        "targets": {"z": {"root": "/z", "script": "/front.php"}, "a": {"root": "/a", "index": "i.php"}},
+        "options": {"file": "/etc/php.ini", "admin": {"memory_limit": "256M"}, "user": {"display_errors": "0"}},
+        "processes": {"max": 10, "spare": 5, "idle_timeout": 20},
+        "limits": {"timeout": 10, "requests": 1000, "shm": 1000, "queue": 50, "queue_timeout": 2, "slow": 5, "slow_log": "/var/log/slow.log"},
+        "environment": {"B": "2", "A": ""},
+        "user": "www-data", "group": "www-data", "working_directory": "/www",
+        "script_directories": ["/www//blog/", "!/www/blog/uploads"],
+        "stdout": "/var/log/out.log", "stderr": "/var/log/err.log",
+    }));
+    assert!(site.version.accepts(8, 2, 30));
+    let names: Vec<_> = site.targets.iter().map(|target| target.name.as_deref()).collect();
+    assert_eq!(names, [Some("z"), Some("a")], "in the order written");
+    assert_eq!(site.options.admin, [("memory_limit".to_owned(), "256M".to_owned())]);
+    let idle_timeout = Some(Duration::from_secs(20));
+    let range = Dynamic { max: 10, spare: 5, idle_timeout, ..Dynamic::default() };
+    assert_eq!(site.processes, Processes::Dynamic(range));
+    assert_eq!(site.limits.timeout, Some(Duration::from_secs(10)));
+    assert_eq!((site.limits.queue, site.limits.queue_timeout), (50, Some(Duration::from_secs(2))));
+    assert_eq!(site.limits.slow, Some(Duration::from_secs(5)));
+    assert_eq!(site.limits.slow_log, Some("/var/log/slow.log".into()));
+    assert_eq!(site.environment[0], ("B".to_owned(), "2".to_owned()));
+    assert_eq!(site.user.as_deref(), Some("www-data"));
+    assert_eq!(site.script_directories.allowed, [PathBuf::from("/www/blog")]);
+    assert_eq!(site.script_directories.forbidden, [PathBuf::from("/www/blog/uploads")]);
+}
+
+#[test]
+fn processes_are_a_number_or_a_range() {
+    let processes = |value: Value| {
+        read_application(json!({"type": "php", "root": "/", "processes": value})).processes
+    };
+    assert_eq!(processes(json!(4)), Processes::Static(4));
+    assert_eq!(processes(json!("auto")), Processes::Automatic);
+    let idle_timeout = Some(Duration::from_secs(15));
+    let range =
+        Dynamic { max: 1, start: 0, spare: 0, max_spare: None, idle_timeout, spawn_rate: 32 };
+    assert_eq!(processes(json!({"spare": 0})), Processes::Dynamic(range));
+    let as_for_fpm = json!({"max": 50, "start": 10, "spare": 5, "max_spare": 20, "spawn_rate": 8});
+    let range = Dynamic {
+        max: 50,
+        start: 10,
+        spare: 5,
+        max_spare: Some(20),
+        idle_timeout: None,
+        spawn_rate: 8,
+    };
+    assert_eq!(processes(as_for_fpm), Processes::Dynamic(range));
+    for (value, message) in [
+        (json!(0), "must be between 1 and"),
+        (json!(-1), "must be between 1 and"),
+        (json!(4_294_967_296_i64), "must be between 1 and"),
+        (json!("4"), "must be an integer, an object or \"auto\", but is the string \"4\""),
+        (json!({"max": 0}), "/applications/site/processes/max: \"max\" must be between 1"),
+        (json!({"spare": 2}), "has a \"spare\" of 2, which is more than its \"max\" of 1"),
+        (
+            json!({"max": 3, "start": 4}),
+            "has a \"start\" of 4, which is more than its \"max\" of 3",
+        ),
+        (json!({"max": 3, "max_spare": 4}), "has a \"max_spare\" of 4, which is more than"),
+        (json!({"max": 3, "spare": 2, "max_spare": 1}), "which is less than its \"spare\" of 2"),
+        (json!({"spawn_rate": 0}), "must be between 1 and"),
+        (json!({"idle_timeout": -1}), "must be between 0 and 2147483"),
+        (json!({"idle": 1}), "unknown key \"idle\""),
+    ] {
+        let line = refused_application(json!({"type": "php", "root": "/", "processes": value}));
+        assert!(line.contains(message), "{line}");
+    }
+}
+
+#[test]
+fn limits_of_zero_are_no_limits() {
+    let site = read_application(
+        json!({"type": "php", "root": "/", "limits": {"timeout": 0, "requests": 0}}),
+    );
+    assert_eq!((site.limits.timeout, site.limits.requests), (None, None));
+}
+
+#[test]
+fn broken_applications_are_refused() {
+    for (application, message) in [
+        (json!({"root": "/"}), "/applications/site: \"type\" is missing"),
+        (json!({"type": "php"}), "/applications/site: \"root\" is missing"),
+        (json!({"type": "php", "root": ""}), "\"root\" must not be empty"),
+        (
+            json!({"type": "php", "root": "/", "targets": {"a": {"root": "/"}}}),
+            "must not stand beside \"targets\"",
+        ),
+        (json!({"type": "php", "targets": {}}), "\"targets\" must have at least one member"),
+        (json!({"type": "php", "targets": {"": {"root": "/"}}}), "must have a name"),
+        (
+            json!({"type": "php", "targets": {"a": {}}}),
+            "/applications/site/targets/a: \"root\" is missing",
+        ),
+        (json!({"type": "php", "root": "/", "environment": {"A=B": ""}}), "neither \"=\" nor"),
+        (json!({"type": "php", "root": "/", "environment": {"A": 1}}), "\"A\" must be a string"),
+        (
+            json!({"type": "php", "root": "/", "options": {"admin": {"x": 1}}}),
+            "must be a string, also where PHP",
+        ),
+        (json!({"type": "php 8.x", "root": "/"}), "has no usable version in \"php 8.x\""),
+        (
+            json!({"type": "PHP", "root": "/"}),
+            "\"PHP\" is not a type of application; write \"php\"",
+        ),
+        (json!({"type": 8, "root": "/"}), "\"type\" must be a string"),
+        (
+            json!({"type": "php", "root": "/", "script_directories": ["/a", "!b"]}),
+            "must be a directory that starts with \"/\", without \"..\"",
+        ),
+    ] {
+        let line = refused_application(application);
+        assert!(line.contains(message), "{line}");
+    }
+}
+
+#[test]
+fn other_languages_are_sent_behind_a_proxy() {
+    for name in
+        ["python", "python 3.11", "ruby", "go", "external", "java 17", "node", "perl", "wasm"]
+    {
+        let line = refused_application(json!({"type": name, "path": "/app"}));
+        assert!(line.ends_with("Howdah runs PHP; put this back end behind \"proxy\""), "{line}");
+    }
+}
