@@ -14,12 +14,13 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+
+use crate::tls::authorities;
 
 /// How long an answer may take.
 const TIME: Duration = Duration::from_secs(30);
@@ -27,14 +28,6 @@ const TIME: Duration = Duration::from_secs(30);
 const MOST: usize = 1 << 20;
 /// Longest head of an answer.
 const MOST_HEAD: usize = 64 << 10;
-
-/// Where distributions keep the certificates that all programs trust.
-const SYSTEM: [&str; 4] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -48,7 +41,9 @@ impl Client {
     /// `ca` is the text of a file with those who are trusted (PEM); `None` for the system's.
     pub fn new(ca: Option<&[u8]>) -> Result<Client, String> {
         let roots = match ca {
-            Some(text) => roots(text).map_err(|problem| format!("ca: {problem}"))?,
+            Some(text) => authorities::certificates(text)
+                .and_then(authorities::users)
+                .map_err(|problem| format!("ca: {problem}"))?,
             None => system()?,
         };
         Client::trusting(roots)
@@ -194,20 +189,11 @@ fn delay(value: &str, now: SystemTime) -> Option<Duration> {
 }
 
 fn system() -> Result<RootCertStore, String> {
-    let text = SYSTEM.iter().find_map(|path| std::fs::read(path).ok());
-    let text =
-        text.ok_or("the certificates of the system are not there; install ca-certificates")?;
-    roots(&text)
-}
-
-fn roots(text: &[u8]) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    let certificates = CertificateDer::pem_slice_iter(text).filter_map(Result::ok);
-    let (added, _) = roots.add_parsable_certificates(certificates);
-    match added {
-        0 => Err("there is no certificate in PEM form in it".to_owned()),
-        _ => Ok(roots),
-    }
+    let path = authorities::system_file();
+    let refuse =
+        |problem: String| format!("{}: {problem}; install ca-certificates", path.display());
+    let text = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
+    authorities::system(&text).map_err(refuse)
 }
 
 const AGENT: &str = concat!("Howdah/", env!("CARGO_PKG_VERSION"));

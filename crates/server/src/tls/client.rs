@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -16,7 +16,6 @@ use aws_lc_rs::digest::{Context, SHA256};
 use howdah_config::{Certificate, UpstreamTls};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::SingleCertAndKey;
 use rustls::{
@@ -26,10 +25,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::{Material, Source, certificates};
-
-/// Where Debian and others keep the certificates that they trust.
-const SYSTEM: &str = "/etc/ssl/certs/ca-certificates.crt";
+use super::{Material, Source, authorities, certificates};
 
 /// The clients of a configuration, by their settings.
 pub type TlsClients = HashMap<UpstreamTls, Arc<TlsClient>>;
@@ -48,7 +44,7 @@ pub struct TlsClient {
 pub fn client_sources(settings: &UpstreamTls) -> Vec<Source> {
     let mut sources = Vec::new();
     if settings.verify {
-        sources.push(Source::File(authorities(settings)));
+        sources.push(Source::File(trusted(settings)));
     }
     match &settings.certificate {
         None => {}
@@ -62,8 +58,9 @@ pub fn client_sources(settings: &UpstreamTls) -> Vec<Source> {
     sources
 }
 
-fn authorities(settings: &UpstreamTls) -> PathBuf {
-    settings.authorities.clone().unwrap_or_else(|| Path::new(SYSTEM).to_owned())
+/// The file with those who are trusted.
+fn trusted(settings: &UpstreamTls) -> PathBuf {
+    settings.authorities.clone().unwrap_or_else(|| authorities::system_file().to_owned())
 }
 
 impl TlsClient {
@@ -128,7 +125,7 @@ impl TlsClient {
         let problem = match problem {
             // An issuer that is known by name, but with another key, is somebody else.
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                format!("is from nobody in {}", authorities(&self.settings).display())
+                format!("is from nobody in {}", trusted(&self.settings).display())
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 format!("is not for \"{name}\"")
@@ -145,25 +142,15 @@ impl TlsClient {
     }
 }
 
-/// Those who are trusted. Of a file of the user's each certificate must be one; the system's may
-/// have some that no library reads.
+/// Those who are trusted.
 fn roots(settings: &UpstreamTls, material: &Material) -> Result<RootCertStore, String> {
-    let path = authorities(settings);
-    let refuse = |problem: &str| format!("{}: {problem}", path.display());
+    let path = trusted(settings);
     let text = material.get(&Source::File(path.clone()))?;
-    let all = CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>();
-    let all = all.map_err(|_| refuse("there is broken PEM in it"))?;
-    let mut roots = RootCertStore::empty();
-    for (index, certificate) in all.into_iter().enumerate() {
-        let added = roots.add(certificate);
-        if let (Err(error), Some(_)) = (added, &settings.authorities) {
-            return Err(refuse(&format!("certificate {}: {error}", index + 1)));
-        }
-    }
-    match roots.is_empty() {
-        true => Err(refuse("there is no certificate in PEM form in it")),
-        false => Ok(roots),
-    }
+    let roots = match &settings.authorities {
+        Some(_) => authorities::certificates(text).and_then(authorities::users),
+        None => authorities::system(text),
+    };
+    roots.map_err(|problem| format!("{}: {problem}", path.display()))
 }
 
 fn digest(settings: &UpstreamTls, material: &Material) -> Result<Vec<u8>, String> {

@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use howdah_config::ClientCertificates;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
+use rustls::ServerConfig;
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
 
-use super::Verifier;
+use super::{Verifier, authorities};
 
 /// A rule, ready for handshakes.
 #[derive(Debug)]
@@ -21,36 +19,26 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// `authorities` is the text of the file; a rule without a certificate that can be read is
+    /// `text` is that of the file; a rule without a certificate that can be read is
     /// refused, as it would let in nobody or everybody. `config` gets the verifier, and bytes
     /// that stand for the rule.
     pub fn new(
         rule: &ClientCertificates,
-        authorities: &[u8],
+        text: &[u8],
         config: impl FnOnce(Verifier, &[u8]) -> Result<Arc<ServerConfig>, String>,
     ) -> Result<Self, String> {
         let refuse = |problem: String| format!("{}: {problem}", rule.authorities.display());
-        let certificates = CertificateDer::pem_slice_iter(authorities)
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|_| refuse("there is broken PEM in it".to_owned()))?;
-        if certificates.is_empty() {
-            return Err(refuse("there is no certificate in PEM form in it".to_owned()));
-        }
-        let mut roots = RootCertStore::empty();
+        let certificates = authorities::certificates(text).map_err(refuse)?;
         let mut binding = Context::new(&SHA256);
         binding.update(&[u8::from(rule.optional)]);
-        for (index, certificate) in certificates.into_iter().enumerate() {
-            binding.update(&certificate);
-            roots
-                .add(certificate)
-                .map_err(|error| refuse(format!("certificate {}: {error}", index + 1)))?;
-        }
+        certificates.iter().for_each(|certificate| binding.update(certificate));
+        let roots = authorities::users(certificates).map_err(refuse)?;
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
         let verifier = if rule.optional { verifier.allow_unauthenticated() } else { verifier };
         let verifier = verifier.build().map_err(|error| refuse(error.to_string()))?;
         let config = config(verifier, binding.finish().as_ref())?;
-        Ok(Rule { names: rule.names.clone(), authorities: authorities.to_vec(), config })
+        Ok(Rule { names: rule.names.clone(), authorities: text.to_vec(), config })
     }
 
     /// Whether it was made of this file.

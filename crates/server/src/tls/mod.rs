@@ -9,6 +9,7 @@
 //!
 //! Keys stay in this process and are never part of a message or of a `Debug` text.
 
+pub(crate) mod authorities;
 mod certificates;
 mod client;
 mod clients;
