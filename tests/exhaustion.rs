@@ -105,8 +105,10 @@ fn a_full_disk_costs_what_needs_it_and_nothing_else() {
         "echo strlen(file_get_contents('php://input')), str_repeat('x', (int) ($_GET['n'] ?? 0));";
     let site = Site::script("a.php", code).file("b.txt", "static").workers(2);
     // Where bodies and answers go that are too large for memory.
-    let Some(disk) = SmallDisk::mount(&site.data().with_file_name("tmp"), "0777") else { return };
+    let directory = site.data().with_file_name("tmp");
+    let Some(disk) = SmallDisk::mount(&directory, "0777") else { return };
     let server = site.serve();
+    let workers = server.workers();
     let fine = || {
         assert_eq!(server.get("/b.txt").text(), "static");
         assert_eq!(server.post("/a.php", "text/plain", "small").text(), "5");
@@ -127,7 +129,12 @@ fn a_full_disk_costs_what_needs_it_and_nothing_else() {
         assert!(response.cut, "it is not taken for whole: {} bytes", response.body.len());
     }
     assert_eq!(server.post("/a.php", "text/plain", "x".repeat(30_000)).text(), "30000", "it fits");
-    assert_eq!(server.workers().len(), 2);
+    assert_eq!(server.workers(), workers, "it is no fault of theirs");
+    let log = server.log();
+    let told = format!("in {}: No space left on device", directory.display());
+    for line in log.lines().filter(|line| line.contains("cannot be kept")) {
+        assert!(line.contains(&told) && line.contains("make room there, or choose"), "{line}");
+    }
     drop(server);
     drop(disk);
 }

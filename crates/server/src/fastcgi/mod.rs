@@ -87,7 +87,7 @@ pub async fn run(
         Ok(body) => Content::from(body),
         Err(CollectError::Client(error)) => return refuse(error.status()),
         Err(CollectError::Disk(error)) => {
-            complain(format_args!("no room: {error}"));
+            complain(format_args!("the body cannot be kept: {error}"));
             return refuse(507);
         }
     };

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-use super::spool::temporary;
+use super::spool::{temporary, trouble};
 use crate::exchange::{BodyError, Exchange};
 
 /// A complete body.
@@ -52,6 +52,7 @@ pub async fn collect(
     if exchange.body_len() == Some(0) {
         return Ok(RequestBody::Memory(Bytes::new()));
     }
+    let disk = |error| CollectError::Disk(trouble(directory, &error));
     let mut first = Vec::new();
     let mut file: Option<(File, u64)> = None;
     if exchange.body_len().is_some_and(|len| len > memory) {
@@ -60,13 +61,13 @@ pub async fn collect(
     while let Some(bytes) = exchange.read_body().await.map_err(CollectError::Client)? {
         if file.is_none() && first.len() as u64 + bytes.len() as u64 > memory {
             let spilled = temporary(directory).map_err(CollectError::Disk)?;
-            spilled.write_all_at(&first, 0).map_err(CollectError::Disk)?;
+            spilled.write_all_at(&first, 0).map_err(disk)?;
             file = Some((spilled, first.len() as u64));
         }
         match &mut file {
             None => first.extend_from_slice(&bytes),
             Some((file, len)) => {
-                file.write_all_at(&bytes, *len).map_err(CollectError::Disk)?;
+                file.write_all_at(&bytes, *len).map_err(disk)?;
                 *len += bytes.len() as u64;
             }
         }

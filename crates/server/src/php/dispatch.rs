@@ -68,7 +68,8 @@ pub async fn run(
     let (request, descriptors) = match encode(exchange, application, script, body) {
         Ok(encoded) => encoded,
         Err(error) => {
-            shard.php.log().write(Level::Error, format_args!("{context}: {error}"));
+            let problem = format_args!("{context}: no memory to hand it to a worker: {error}");
+            shard.php.log().write(Level::Error, problem);
             return refuse(507);
         }
     };
@@ -133,6 +134,7 @@ async fn wait(
                 }
                 Next::Failed(Failure::Stopped(_)) => return refuse(503),
                 Next::Failed(Failure::TimedOut) => return refuse(504),
+                Next::Failed(Failure::Unkept) => return refuse(507),
                 Next::Failed(_) => return refuse(502),
             },
             _ = exchange.client_gone(), if warm => {

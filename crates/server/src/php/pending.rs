@@ -37,8 +37,10 @@ pub struct ScriptHead {
 pub enum Failure {
     /// The worker has died; how, for the log.
     Died(String),
-    /// The worker wrote something that is no answer, or the spool could not take it.
+    /// The worker wrote something that is no answer.
     Broken(String),
+    /// What the client has not taken yet could not be kept.
+    Unkept,
     /// The application has ended or cannot start.
     Stopped(String),
     /// The script took longer than it may.
@@ -58,6 +60,8 @@ pub enum Event {
     SendStatus,
     /// Take what the request has left in the worker's output.
     TakeOutput,
+    /// Tell why the answer cannot be kept. It has failed; the worker has done nothing wrong.
+    Unkept(String),
     /// The worker is free.
     Done(Done),
 }
@@ -184,9 +188,15 @@ impl Pending {
                 self.body.push(part.into())
             }
         };
-        kept.map_err(|error| format!("the answer cannot be kept: {error}"))?;
-        self.wake();
-        Ok(Event::None)
+        let Err(problem) = kept else {
+            self.wake();
+            return Ok(Event::None);
+        };
+        // What it goes on to write is thrown away, and nothing of it is taken for the whole.
+        (self.head, self.head_taken) = (None, true);
+        self.fail(Failure::Unkept);
+        self.abandon();
+        Ok(Event::Unkept(problem.to_string()))
     }
 
     fn log_frame(&mut self, log: &Log<'_>) -> Result<Event, String> {
@@ -234,7 +244,7 @@ impl Pending {
 
     /// The whole body, if it is complete and in memory.
     pub fn whole_body(&mut self) -> Option<Bytes> {
-        if self.ended { self.body.take_all() } else { None }
+        if self.ended && self.failure.is_none() { self.body.take_all() } else { None }
     }
 
     /// The next bytes of the body; `None` at its end.
@@ -244,11 +254,11 @@ impl Pending {
             Ok(None) => {}
             Err(error) => return Poll::Ready(Some(Err(Failure::Broken(error.to_string())))),
         }
-        if self.ended {
-            return Poll::Ready(None);
-        }
         if let Some(failure) = &self.failure {
             return Poll::Ready(Some(Err(failure.clone())));
+        }
+        if self.ended {
+            return Poll::Ready(None);
         }
         self.wait(cx)
     }
@@ -312,6 +322,36 @@ mod tests {
         let mut twice = pending();
         twice.frame(Kind::Head as u8, &head()).unwrap();
         assert!(twice.frame(Kind::Head as u8, &head()).is_err());
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_kept_fails_and_what_follows_is_thrown_away() {
+        let part = vec![b'x'; 100_000];
+        let mut done = Vec::new();
+        Done::default().put(&mut done);
+        let mut cx = Context::from_waker(Waker::noop());
+        for begun in [true, false] {
+            let mut pending = Pending::new(Path::new("/nonexistent").into(), Vec::new());
+            pending.frame(Kind::Head as u8, &head()).unwrap();
+            if begun {
+                assert!(matches!(pending.poll_head(&mut cx), Poll::Ready(Next::Head(_))));
+            }
+            assert_eq!(pending.frame(Kind::Body as u8, &part), Ok(Event::None));
+            let Ok(Event::Unkept(problem)) = pending.frame(Kind::Body as u8, &part) else {
+                panic!("it cannot be kept")
+            };
+            assert!(problem.contains("in /nonexistent") && problem.contains("--tmp"), "{problem}");
+            assert_eq!(pending.frame(Kind::Body as u8, &part), Ok(Event::None));
+            assert_eq!(pending.frame(Kind::End as u8, b""), Ok(Event::None));
+            assert_eq!(pending.frame(Kind::Done as u8, &done), Ok(Event::Done(Done::default())));
+            assert_eq!(pending.whole_body(), None);
+            let body = pending.poll_body(&mut cx);
+            assert!(matches!(body, Poll::Ready(Some(Err(Failure::Unkept)))), "{body:?}");
+            if !begun {
+                let next = pending.poll_head(&mut cx);
+                assert!(matches!(next, Poll::Ready(Next::Failed(Failure::Unkept))), "{next:?}");
+            }
+        }
     }
 
     #[test]

@@ -154,6 +154,7 @@ impl BodyStream for ScriptBody {
                 Failure::Died(how) | Failure::Broken(how) | Failure::Stopped(how) => {
                     io::Error::other(how)
                 }
+                Failure::Unkept => io::ErrorKind::StorageFull.into(),
                 Failure::TimedOut => io::ErrorKind::TimedOut.into(),
             }))
         })

@@ -59,7 +59,8 @@ impl Spool {
             Some(spilled) => spilled,
             none => none.insert(Spilled { file: temporary(&self.directory)?, read: 0, written: 0 }),
         };
-        spilled.file.write_all_at(&bytes, spilled.written)?;
+        let kept = spilled.file.write_all_at(&bytes, spilled.written);
+        kept.map_err(|error| trouble(&self.directory, &error))?;
         spilled.written += bytes.len() as u64;
         Ok(())
     }
@@ -161,11 +162,20 @@ pub fn temporary(directory: &Path) -> io::Result<File> {
             let fd = rustix::fs::memfd_create("howdah-spool", rustix::fs::MemfdFlags::CLOEXEC)?;
             Ok(fd.into())
         }
-        Err(error) => Err(io::Error::new(
-            io::Error::from(error).kind(),
-            format!("no temporary file in {}: {error}", directory.display()),
-        )),
+        Err(error) => Err(trouble(directory, &error.into())),
     }
+}
+
+/// What has happened to a temporary file in `directory`, and what helps.
+pub fn trouble(directory: &Path, error: &io::Error) -> io::Error {
+    let advice = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room there",
+        io::ErrorKind::PermissionDenied => "let the server's user write there",
+        _ => "see to it",
+    };
+    let place = directory.display();
+    let other = "or choose another directory with --tmp or settings/http/body_temp_path";
+    io::Error::new(error.kind(), format!("temporary file in {place}: {error}; {advice}, {other}"))
 }
 
 #[cfg(test)]

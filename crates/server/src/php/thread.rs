@@ -422,6 +422,12 @@ impl PhpThread {
             Event::SendDescriptors => self.send_descriptors(attached, slot, key),
             Event::SendStatus => self.send_status(attached, slot, key),
             Event::TakeOutput => self.take_output(attached, slot, key),
+            Event::Unkept(problem) => {
+                if let Some(context) = self.with_entry(key, |entry| entry.context.clone()) {
+                    let problem = format_args!("{context}: the answer cannot be kept: {problem}");
+                    self.log.write(Level::Error, problem);
+                }
+            }
             Event::Done(done) => {
                 self.with_entry(key, |entry| {
                     entry.settled = true;

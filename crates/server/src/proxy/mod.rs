@@ -140,7 +140,9 @@ pub async fn run(
         Err(CollectError::Client(error)) => return refuse(error.status()),
         Err(CollectError::Disk(error)) => {
             let id = exchange.request.id;
-            thread.complain(format_args!("\"{upstream}\" request {id}: no room: {error}"));
+            thread.complain(format_args!(
+                "\"{upstream}\" request {id}: the body cannot be kept: {error}"
+            ));
             return refuse(507);
         }
     };
