@@ -290,11 +290,14 @@ impl Snapshot {
                 let (upstream, tls) =
                     (known.resolved(upstream), known.client(upstream.tls.as_ref()));
                 let id = |tls: &Option<Arc<TlsClient>>| tls.as_ref().map(|tls| tls.id);
-                let is_same = |running: &&Arc<Upstream>| {
+                let is_same = |running: &Arc<Upstream>| {
                     running.config == upstream && id(&running.tls) == id(&tls)
                 };
-                let running = running.filter(is_same).map(Arc::clone);
-                let compiled = running.unwrap_or_else(|| Arc::new(Upstream::new(&upstream, tls)));
+                let compiled = match running {
+                    Some(running) if is_same(running) => Arc::clone(running),
+                    Some(running) => Arc::new(Upstream::new(&upstream, tls).after(running)),
+                    None => Arc::new(Upstream::new(&upstream, tls)),
+                };
                 (upstream.name.clone(), compiled)
             })
             .collect();

@@ -1,7 +1,8 @@
 //! Servers that requests are passed to, compiled from the configuration, and what is known of them.
 //!
 //! All threads share what is known: how many requests a server has, whether it fails. A
-//! configuration that leaves an upstream as it was leaves this as it was too.
+//! configuration that leaves an upstream as it was leaves this as it was too. Of one that has changed,
+//! or whose names have other addresses now, the servers that stay keep what is known of them.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -39,8 +40,9 @@ pub struct Upstream {
     /// Requests that are sent a second time, in relation to all.
     pub budget: Budget,
     queue: Queue,
-    /// A server has room again.
-    room: Notify,
+    /// A server has room again; for the one before and the one after as well, as they may have
+    /// the same servers.
+    room: Arc<Notify>,
     /// Health checks have begun.
     watched: AtomicBool,
     /// The moment that times count from.
@@ -62,7 +64,7 @@ pub struct Server {
     pub sticky: Box<str>,
     config: config::UpstreamServer,
     key: Box<[u8]>,
-    state: State,
+    state: Arc<State>,
 }
 
 /// What is known of a server.
@@ -169,10 +171,29 @@ impl Upstream {
             tries: config.tries.unwrap_or(config.servers.len()),
             budget: Budget::default(),
             queue: Queue::new(config.queue, config.queue_timeout),
-            room: Notify::new(),
+            room: Arc::default(),
             watched: AtomicBool::new(false),
             begun: Instant::now(),
         }
+    }
+
+    /// Takes over what the one before knows of servers that both have.
+    pub fn after(mut self, before: &Upstream) -> Self {
+        // Whether one is ill means something for the same checks only.
+        if self.config.health != before.config.health {
+            return self;
+        }
+        (self.begun, self.room) = (before.begun, Arc::clone(&before.room));
+        let mut known: Vec<_> = before.servers.iter().collect();
+        for server in self.servers.iter_mut().filter_map(Arc::get_mut) {
+            let is_same =
+                |old: &&Arc<Server>| (&old.place, &old.origin) == (&server.place, &server.origin);
+            // Each but once: a document may name a server twice.
+            if let Some(at) = known.iter().position(is_same) {
+                server.state = Arc::clone(&known.swap_remove(at).state);
+            }
+        }
+        self
     }
 
     /// A server for a request, but for those that were `tried`; waits until one has room. `None`
@@ -300,7 +321,15 @@ impl Upstream {
     fn is_back(&self, server: &Server) {
         let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         server.state.back.store(now.max(1), Relaxed);
-        self.room.notify_one();
+        self.has_room();
+    }
+
+    /// Who waits may ask again: one, but all if some of them have other servers than the rest.
+    fn has_room(&self) {
+        match Arc::strong_count(&self.room) {
+            1 => self.room.notify_one(),
+            _ => self.room.notify_waiters(),
+        }
     }
 
     /// What a status page says.
@@ -327,7 +356,7 @@ impl Server {
             sticky: format!("{:016x}", choose::hash(b"sticky", &key)).into(),
             config: config.clone(),
             key: key.into(),
-            state: State::default(),
+            state: Arc::default(),
         }
     }
 
@@ -425,8 +454,8 @@ impl Drop for Busy {
         if let Some(server) = self.server() {
             server.state.active.fetch_sub(1, Relaxed);
         }
-        if self.upstream.queue.waiting() > 0 {
-            self.upstream.room.notify_one();
+        if self.upstream.queue.waiting() > 0 || Arc::strong_count(&self.upstream.room) > 1 {
+            self.upstream.has_room();
         }
     }
 }

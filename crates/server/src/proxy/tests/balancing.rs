@@ -142,3 +142,64 @@ fn a_drained_server_gets_nothing_new() {
         assert_eq!((one.requests(), two.requests()), (0, 4));
     });
 }
+
+#[test]
+fn servers_that_stay_keep_what_is_known_of_them() {
+    with(|| async {
+        let upstream = |ports: &[u16]| {
+            let servers = ports.iter().map(|port| config::UpstreamServer {
+                max_connections: Some(1),
+                ..config::UpstreamServer::new(Address::Inet(([127, 0, 0, 1], *port).into()), 1.0)
+            });
+            let usual = config::Upstream::new("u", servers.collect());
+            Upstream::new(&config::Upstream { queue: 1, ..usual }, None)
+        };
+        let log = tempfile::tempfile().unwrap();
+        let thread = ProxyThread::new(Arc::new(howdah_sys::log::Log::new(log.into())));
+        let wish = Wish::default();
+        let before = Arc::new(upstream(&[1, 2]));
+        let failing = before.server(&thread, &[1], &wish).await.unwrap().unwrap();
+        assert!(failing.failed().is_some());
+        drop(failing);
+        let busy = before.server(&thread, &[0], &wish).await.unwrap().unwrap();
+        // A name has other addresses now, of which two have stayed.
+        let after = Arc::new(upstream(&[3, 2, 1]).after(&before));
+        let states: Vec<_> =
+            after.report().iter().map(|s| (s.state, s.active, s.requests, s.failures)).collect();
+        assert_eq!(states, [("up", 0, 0, 0), ("up", 1, 1, 0), ("failing", 0, 1, 1)]);
+        // What the one before has at a server counts, and who waits hears of its end.
+        let waiting = spawn_local(async move {
+            let chosen = after.server(&thread, &[0, 2], &Wish::default()).await;
+            chosen.unwrap().unwrap().index()
+        });
+        sleep(Duration::from_millis(20)).await;
+        assert!(!waiting.is_finished());
+        drop(busy);
+        assert_eq!(timeout(PATIENCE, waiting).await.expect("nobody tells it").unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_server_is_ill_for_the_same_checks_only() {
+    let server = config::UpstreamServer::new(Address::Inet(([127, 0, 0, 1], 1).into()), 1.0);
+    let plain = config::Upstream::new("u", vec![server]);
+    let checked = |uri: &str| {
+        let health = config::Health {
+            uri: uri.to_owned(),
+            host: None,
+            interval: PATIENCE,
+            timeout: PATIENCE,
+            status: (200, 399),
+            body: None,
+            rise: 1,
+            fall: 1,
+        };
+        Upstream::new(&config::Upstream { health: Some(health), ..plain.clone() }, None)
+    };
+    let before = checked("/a");
+    before.checked(&before.servers[0], false);
+    let state = |upstream: Upstream| upstream.after(&before).report()[0].state;
+    assert_eq!(state(checked("/a")), "ill");
+    assert_eq!(state(checked("/b")), "up");
+    assert_eq!(state(Upstream::new(&plain, None)), "up", "nobody would find it well again");
+}
