@@ -1,8 +1,10 @@
 //! What the user typed.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -160,7 +162,10 @@ pub struct Serve {
 /// Parses the command line; ends the process on `--help` and on mistakes.
 pub fn parse() -> Command {
     let (arguments, like_unitd) = as_serve(std::env::args_os().collect());
-    let cli = Cli::parse_from(arguments);
+    let cli = Cli::try_parse_from(arguments).unwrap_or_else(|mut error| {
+        advise(&mut error);
+        error.exit()
+    });
     match cli.command {
         _ if cli.version => Command::Version,
         Some(Sub::Serve(mut serve)) => {
@@ -179,6 +184,17 @@ pub fn parse() -> Command {
         Some(Sub::Completions { shell }) => Command::Completions(shell),
         Some(Sub::Schema) => Command::Schema,
         Some(Sub::Version) | None => Command::Version,
+    }
+}
+
+/// Who names a directory and no command wants it served.
+fn advise(error: &mut clap::Error) {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return;
+    };
+    if Path::new(word).is_dir() {
+        let tip = StyledStr::from(format!("to serve this directory: howdah serve {word}"));
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
     }
 }
 
@@ -214,7 +230,7 @@ fn as_serve(mut arguments: Vec<OsString>) -> (Vec<OsString>, bool) {
 }
 
 /// The commands that talk to a running server.
-const CONTROL_COMMANDS: [&str; 4] = ["config", "status", "restart", "reload"];
+const CONTROL_COMMANDS: [&str; 6] = ["config", "status", "top", "tune", "restart", "reload"];
 
 #[cfg(test)]
 mod tests {
@@ -257,6 +273,12 @@ mod tests {
             }
         }
         assert!(serve("howdah --control unix:/s --user status").like_unitd);
+        // Each that has the option, also those that are yet to come.
+        for command in Cli::command().get_subcommands() {
+            let has_option = command.get_arguments().any(|a| a.get_long() == Some("control"));
+            let talks = has_option && command.get_name() != "serve";
+            assert_eq!(CONTROL_COMMANDS.contains(&command.get_name()), talks, "{command}");
+        }
     }
 
     #[test]

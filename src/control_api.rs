@@ -314,7 +314,12 @@ impl Api {
         let pools = pools.iter().map(|pool| (pool.name.clone(), pool.to_value()));
         match path.find(&Value::Object(pools.collect())) {
             Some(value) => Reply::value(value.clone()),
-            None => Refusal::NoSuchValue.into(),
+            None => match path.steps() {
+                [name] if !self.store.borrow().has_application(name) => {
+                    Refusal::NoSuchApplication { name: name.clone() }.into()
+                }
+                _ => Refusal::NoSuchValue.into(),
+            },
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use howdah_config::{Config, detect};
+use howdah_config::{Address, Config, detect};
 use howdah_supervisor::{self as supervisor, Ending, Options, ReadAgain};
 use howdah_sys::credentials::{self, Credentials};
 
@@ -169,6 +169,9 @@ fn plan(arguments: &Serve) -> Result<Plan, String> {
     }
     let directory = arguments.dir.clone().unwrap_or_else(|| PathBuf::from("."));
     let site = detect::detect(&directory).map_err(|error| error.to_string())?;
+    for address in &arguments.listen {
+        Address::parse(address).map_err(|error| format!("--listen: {error}"))?;
+    }
     let listen = match arguments.listen.as_slice() {
         [] => https::addresses(arguments),
         listen => listen.to_vec(),

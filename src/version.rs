@@ -7,7 +7,7 @@ use crate::php_programs;
 /// Version, build, features, and the versions of PHP that were found.
 pub fn text() -> String {
     let mut text = format!(
-        "howdah {} ({}, {})\nfeatures: embedded PHP, HTTP/1.1\n",
+        "howdah {} ({}, {})\nfeatures: PHP, FastCGI, HTTP/1.1, HTTP/2, TLS, ACME, reverse proxy\n",
         env!("CARGO_PKG_VERSION"),
         std::env::consts::ARCH,
         if cfg!(debug_assertions) { "debug build" } else { "release build" },

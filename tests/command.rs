@@ -135,7 +135,19 @@ fn what_cannot_be_served_is_said_in_one_line() {
     assert!(text.contains("/no/such/log"), "{text}");
     let text =
         complaint(&howdah(&["serve", "--listen", "nonsense", &closed.display().to_string()]));
-    assert!(text.contains("nonsense"), "{text}");
+    assert!(text.starts_with("howdah: --listen: \"nonsense\" is no address"), "{text}");
+}
+
+#[test]
+fn a_directory_in_the_place_of_a_command_is_told_how_it_is_served() {
+    let site = Site::script("a.php", "echo 1;");
+    let directory = site.root().display().to_string();
+    let output = howdah(&[&directory]);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains(&format!("howdah serve {directory}")), "{text}");
+    let text = String::from_utf8_lossy(&howdah(&["srve"]).stderr).into_owned();
+    assert!(text.contains("'serve'") && !text.contains("directory"), "{text}");
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl Client {
         let unreachable = |error: io::Error| {
             let advice = match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                    "no server answers there; is one running, with this --control address?"
+                    "no server answers there; start it with --control ADDRESS, and name the same here"
                 }
                 io::ErrorKind::PermissionDenied => {
                     "permission denied; the control API belongs to the user who started the server"

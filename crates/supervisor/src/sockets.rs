@@ -28,7 +28,7 @@ impl Sockets {
     ) -> Result<BorrowedFd<'_>, String> {
         if !self.open.contains_key(address) {
             let socket = listen(address, backlog, mode)
-                .map_err(|error| format!("{address}: {}", explain(&error)))?;
+                .map_err(|error| format!("{address}: {}", explain(address, &error)))?;
             self.open.insert(address.to_owned(), socket);
         }
         Ok(self.open[address].as_fd())
@@ -64,15 +64,29 @@ fn remove_socket(place: &Place) -> io::Result<()> {
     }
 }
 
-fn explain(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
+fn explain(address: &str, error: &io::Error) -> String {
+    let file = address.strip_prefix("unix:").filter(|name| !name.starts_with('@'));
+    let directory = file.and_then(|file| Path::new(file).parent()).map(|directory| match directory
+        .as_os_str()
+        .is_empty()
+    {
+        true => "this directory".to_owned(),
+        false => directory.display().to_string(),
+    });
+    match (error.kind(), directory) {
+        (io::ErrorKind::AddrInUse, _) => {
             "another program listens there; stop it or choose another address".to_owned()
         }
-        io::ErrorKind::PermissionDenied => {
+        (io::ErrorKind::NotFound, Some(directory)) => {
+            format!("{directory} does not exist; make it, or choose another directory")
+        }
+        (io::ErrorKind::PermissionDenied, Some(directory)) => {
+            format!("not permitted to make a socket in {directory}; choose another directory")
+        }
+        (io::ErrorKind::PermissionDenied, None) => {
             "not permitted; ports below 1024 need root, or choose another address".to_owned()
         }
-        io::ErrorKind::AddrNotAvailable => {
+        (io::ErrorKind::AddrNotAvailable, _) => {
             "no network interface of this machine has this address".to_owned()
         }
         _ => error.to_string(),
@@ -155,6 +169,17 @@ mod tests {
         let address = taken.local_addr().unwrap().to_string();
         let error = Sockets::default().bind(&address, 1, 0o666).unwrap_err();
         assert!(error.starts_with(&address) && error.contains("another program"), "{error}");
+    }
+
+    #[test]
+    fn a_socket_file_that_cannot_be_made_is_explained_by_its_directory() {
+        let refusal = |address| Sockets::default().bind(address, 1, 0o600).unwrap_err();
+        let error = refusal("unix:/nonexistent/s");
+        assert!(error.starts_with("unix:/nonexistent/s: /nonexistent does not exist"), "{error}");
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        assert!(explain("unix:/run/s", &denied).contains("a socket in /run;"));
+        assert!(explain("unix:s", &denied).contains("a socket in this directory;"));
+        assert!(explain("*:80", &denied).contains("need root"));
     }
 
     #[test]
