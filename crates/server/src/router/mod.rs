@@ -121,16 +121,21 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
     let mut names = Names::new(Arc::clone(&log));
     let has_control = hello.control.is_some();
     let mut document = config.document.clone();
-    let parts = Parts {
-        link: &link,
-        shared: &shared,
-        shards: &shards,
-        pools: &mut pools,
-        certificates: &mut certificates,
-        programs: &programs,
-        names: &mut names,
-    };
-    match parts.apply(config, None, !has_control).await {
+    // What takes part in a change, lent anew for each.
+    macro_rules! parts {
+        () => {
+            Parts {
+                link: &link,
+                shared: &shared,
+                shards: &shards,
+                pools: &mut pools,
+                certificates: &mut certificates,
+                programs: &programs,
+                names: &mut names,
+            }
+        };
+    }
+    match parts!().apply(config, None, !has_control).await {
         Ok(()) => {}
         // Somebody can mend it through the control API, if that is there.
         Err(problem) if has_control => {
@@ -192,42 +197,9 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
                 hear(&link, &shared, &mut pools, message, descriptors)?;
             }
             Some(ask) = asked.recv() => pools.on_ask(&link, ask)?,
-            Some(job) = jobs.recv() => {
-                let parts = Parts {
-                    link: &link,
-                    shared: &shared,
-                    shards: &shards,
-                    pools: &mut pools,
-                    certificates: &mut certificates,
-                    programs: &programs,
-                    names: &mut names,
-                };
-                job.run(parts).await;
-            }
-            () = names.changed() => {
-                let parts = Parts {
-                    link: &link,
-                    shared: &shared,
-                    shards: &shards,
-                    pools: &mut pools,
-                    certificates: &mut certificates,
-                    programs: &programs,
-                    names: &mut names,
-                };
-                parts.rename().await;
-            }
-            () = watch.wait(&shared) => {
-                let parts = Parts {
-                    link: &link,
-                    shared: &shared,
-                    shards: &shards,
-                    pools: &mut pools,
-                    certificates: &mut certificates,
-                    programs: &programs,
-                    names: &mut names,
-                };
-                parts.renew_tls(&mut watch).await;
-            }
+            Some(job) = jobs.recv() => job.run(parts!()).await,
+            () = names.changed() => parts!().rename().await,
+            () = watch.wait(&shared) => parts!().renew_tls(&mut watch).await,
             () = sleep_until(due) => {}
         }
     }
