@@ -170,7 +170,7 @@ fn plan(arguments: &Serve) -> Result<Plan, String> {
     let directory = arguments.dir.clone().unwrap_or_else(|| PathBuf::from("."));
     let site = detect::detect(&directory).map_err(|error| error.to_string())?;
     for address in &arguments.listen {
-        Address::parse(address).map_err(|error| format!("--listen: {error}"))?;
+        Address::parse(address).map_err(|error| format!("--listen: \"{address}\" {error}"))?;
     }
     let listen = match arguments.listen.as_slice() {
         [] => https::addresses(arguments),

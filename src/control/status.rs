@@ -143,7 +143,7 @@ pub(super) fn printable(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-const HEADINGS: [&str; 5] = ["APPLICATION", "PROCESSES", "IDLE", "STARTING", "REQUESTS"];
+const HEADINGS: [&str; 5] = ["APPLICATION", "PROCESSES", "IDLE", "STARTING", "ACTIVE REQUESTS"];
 const COLUMNS: [&str; 4] =
     ["/processes/running", "/processes/idle", "/processes/starting", "/requests/active"];
 
@@ -205,9 +205,9 @@ PHP          8.2.30
 Connections  3 open (1 active, 2 idle), 10 accepted, 7 closed
 Requests     33
 
-APPLICATION   PROCESSES  IDLE  STARTING  REQUESTS
-blog                 16    11         0         5
-a long\u{fffd} name          1     1         0         0
+APPLICATION   PROCESSES  IDLE  STARTING  ACTIVE REQUESTS
+blog                 16    11         0                5
+a long\u{fffd} name          1     1         0                0
 a long\u{fffd} name has a problem: its root\u{fffd}is gone
 
 UPSTREAM       SERVER    STATE  ACTIVE  REQUESTS  FAILURES
