@@ -199,6 +199,8 @@ fn count(workers: u64) -> u32 {
 }
 
 #[cfg(test)]
+mod recorded;
+#[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;

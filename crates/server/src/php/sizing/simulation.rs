@@ -1,5 +1,6 @@
 //! A machine in a test: workers that take memory and processors as scripts do, sized as the server
-//! sizes them, and compared with every fixed number.
+//! sizes them, and compared with every fixed number. The load is that of recorded days of real
+//! sites ([`recorded`](super::recorded)); made up is what they have not, each time to show one thing.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use howdah_wire::messages::Usage;
 use howdah_wire::queue::Owner;
 
 use super::meter::{Activity, Meter, Surroundings};
+use super::recorded::{Day, HUNDRED_MIB, WORDPRESS_SITE};
 use super::*;
 use crate::php::pool::{Pool, Running, Wanted};
 use howdah_config::Processes;
@@ -21,24 +23,33 @@ const PROCESSORS: f64 = 2.0;
 /// What each worker beyond the processors costs all that compute, as they empty each other's
 /// caches: a little more than was measured with WordPress.
 const CROWDING: f64 = 0.07;
-/// What a worker takes that has had no request, and what it keeps of those that it had.
+/// What a worker takes that has had no request.
 const FRESH: f64 = 3.0 * MIB;
-const KEEPS: f64 = 10.0 * MIB;
 
-/// A kind of script.
-#[derive(Clone, Copy)]
-struct Script {
+/// A kind of script, which computes first, and then waits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Script {
     /// Milliseconds on a processor.
-    cpu: f64,
-    /// Milliseconds of waiting, for another machine.
-    wait: f64,
+    pub cpu: f64,
+    /// Milliseconds on a processor of a database on the same machine, for which the worker waits.
+    pub database: f64,
+    /// Milliseconds of waiting for another machine, or a disk.
+    pub wait: f64,
     /// MiB at its peak, in the middle of its time.
-    memory: f64,
+    pub peak: f64,
+    /// MiB that its worker keeps after it.
+    pub kept: f64,
 }
 
-const WORDPRESS: Script = Script { cpu: 40.0, wait: 15.0, memory: 18.0 };
-const HUNDRED: Script = Script { cpu: 80.0, wait: 0.0, memory: 106.0 };
-const WAITS: Script = Script { cpu: 20.0, wait: 380.0, memory: 12.0 };
+impl Script {
+    fn all(&self) -> f64 {
+        self.cpu + self.database + self.wait
+    }
+}
+
+const WORDPRESS: Script = Script { cpu: 40.0, database: 0.0, wait: 15.0, peak: 18.0, kept: 10.0 };
+const HUNDRED: Script = Script { cpu: 80.0, database: 0.0, wait: 0.0, peak: 106.0, kept: 10.0 };
+const WAITS: Script = Script { cpu: 20.0, database: 0.0, wait: 380.0, peak: 12.0, kept: 10.0 };
 
 #[derive(Clone, Copy, Default)]
 struct Worker {
@@ -58,11 +69,31 @@ impl Worker {
         match self.work {
             // A third of the time everything is in memory.
             Some((left, all, script)) if left < all * 0.66 && left > all * 0.33 => {
-                (script.memory * MIB).max(self.kept)
+                (script.peak * MIB).max(self.kept)
             }
             _ => self.kept,
         }
     }
+
+    fn stage(&self) -> Stage {
+        let Some((left, all, script)) = self.work else { return Stage::Waits };
+        match left / all * script.all() {
+            left if left > script.database + script.wait => Stage::Computes,
+            left if left > script.wait => Stage::Database,
+            _ => Stage::Waits,
+        }
+    }
+}
+
+/// What a worker does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Stage {
+    /// Is on a processor, or waits for one.
+    Computes,
+    /// Waits for the database, which is on a processor.
+    Database,
+    /// Waits for something else.
+    Waits,
 }
 
 /// What came of it.
@@ -74,13 +105,15 @@ struct Outcome {
     workers: u32,
 }
 
-struct Machine {
+struct Machine<'a> {
     memory: f64,
-    /// Requests that wait when the time is `at` seconds, of which kind.
-    clients: fn(f64) -> (u32, Script),
+    clients: &'a Clients<'a>,
 }
 
-impl Machine {
+/// Requests that there are when the time is `at` seconds, waiting or served, and of which kind.
+type Clients<'a> = dyn Fn(f64) -> (u32, Script) + 'a;
+
+impl Machine<'_> {
     /// Runs for some seconds with a fixed number of workers, or with the automatic one.
     fn run(&self, seconds: f64, fixed: Option<u32>) -> Outcome {
         let start = Instant::now();
@@ -96,7 +129,7 @@ impl Machine {
             let used: f64 = workers.iter().map(Worker::memory).sum();
             outcome.peak = outcome.peak.max(used + OTHERS);
             let busy = workers.iter().filter(|w| w.work.is_some()).count() as u32;
-            let on = workers.iter().filter(|w| computes(w)).count() as f64;
+            let on = workers.iter().filter(|w| w.stage() != Stage::Waits).count() as f64;
             (idle, steps) = (idle + (1.0 - on / PROCESSORS).max(0.0), steps + 1.0);
             if clients > 0 {
                 last_request = Some(now);
@@ -144,28 +177,36 @@ impl Machine {
 
     /// One step of all workers.
     fn work(&self, workers: &mut [Worker], clients: u32, script: Script, outcome: &mut Outcome) {
-        let computing = workers.iter().filter(|worker| computes(worker)).count() as f64;
+        let count = |what| workers.iter().filter(|w| w.stage() == what).count() as f64;
+        let (computing, asking) = (count(Stage::Computes), count(Stage::Database));
         let crowding = 1.0 + CROWDING * (computing - PROCESSORS).clamp(0.0, PROCESSORS);
-        let speed = (PROCESSORS / computing.max(1.0)).min(1.0) / crowding;
+        // A database has slept, and Linux lets who has slept go first.
+        let database = (PROCESSORS / asking.max(1.0)).min(1.0);
+        let left = (PROCESSORS - asking).max(0.0);
+        let speed = (left / computing.max(1.0)).min(1.0) / crowding;
         let step = STEP.as_secs_f64() * 1000.0;
         let mut busy = workers.iter().filter(|worker| worker.work.is_some()).count() as u32;
         for (at, worker) in workers.iter_mut().enumerate() {
             if worker.work.is_none() && busy < clients {
                 busy += 1;
                 // No two requests are alike.
-                let all = (script.cpu + script.wait)
-                    * (0.8 + 0.05 * ((at * 7 + outcome.served as usize) % 9) as f64);
+                let all =
+                    script.all() * (0.8 + 0.05 * ((at * 7 + outcome.served as usize) % 9) as f64);
                 worker.work = Some((all - std::mem::take(&mut worker.spare), all, script));
             }
-            let on_processor = computes(worker);
+            let stage = worker.stage();
             let Some((left, _, script)) = &mut worker.work else { continue };
-            let progress = if on_processor { step * speed } else { step };
+            let progress = match stage {
+                Stage::Computes => step * speed,
+                Stage::Database => step * database,
+                Stage::Waits => step,
+            };
             *left -= progress;
-            if on_processor {
+            if stage == Stage::Computes {
                 worker.cpu += progress;
                 worker.delay += step - progress;
             }
-            let (left, keeps) = (*left, KEEPS.min(script.memory * MIB));
+            let (left, keeps) = (*left, script.kept.min(script.peak) * MIB);
             worker.peak = worker.peak.max(worker.memory());
             if left <= 0.0 {
                 worker.spare = -left;
@@ -199,13 +240,6 @@ impl Machine {
     }
 }
 
-/// Whether a worker is not at the end of its request, where it waits.
-fn computes(worker: &Worker) -> bool {
-    worker
-        .work
-        .is_some_and(|(left, all, script)| left > all * script.wait / (script.cpu + script.wait))
-}
-
 fn usages(workers: &mut [Worker]) -> Vec<Usage> {
     let usage = |worker: &mut Worker| {
         let private = worker.memory() as u64;
@@ -217,7 +251,7 @@ fn usages(workers: &mut [Worker]) -> Vec<Usage> {
     workers.iter_mut().map(usage).collect()
 }
 
-fn good_and_safe(name: &str, mib: f64, seconds: f64, clients: fn(f64) -> (u32, Script)) -> Outcome {
+fn good_and_safe(name: &str, mib: f64, seconds: f64, clients: &Clients<'_>) -> Outcome {
     let machine = Machine { memory: mib * MIB, clients };
     let (count, best) = machine.best(seconds);
     let automatic = machine.run(seconds, None);
@@ -233,27 +267,46 @@ fn good_and_safe(name: &str, mib: f64, seconds: f64, clients: fn(f64) -> (u32, S
     automatic
 }
 
+/// Days that were recorded are followed up and down on machines of all sizes.
+fn follows_the_recorded_day(name: &str, text: &str) {
+    let day = Day::read(text);
+    for mib in [256.0, 512.0, 1024.0] {
+        let outcome = good_and_safe(name, mib, day.seconds(), &|at| day.at(at));
+        assert_eq!(outcome.workers, 0, "{name}, {mib} MiB: the last quarter of a minute was quiet");
+    }
+}
+
+#[test]
+fn a_recorded_day_of_wordpress_is_served_as_well_as_by_the_best_fixed_number() {
+    follows_the_recorded_day("WordPress", WORDPRESS_SITE);
+}
+
+#[test]
+fn a_recorded_day_of_a_script_of_100_mib_is_served_as_well_as_by_the_best_fixed_number() {
+    follows_the_recorded_day("100 MiB", HUNDRED_MIB);
+}
+
 #[test]
 fn a_crowd_of_wordpress_visitors_is_served_as_well_as_by_the_best_fixed_number() {
     for mib in [256.0, 512.0, 1024.0] {
-        good_and_safe("WordPress", mib, 30.0, |_| (64, WORDPRESS));
+        good_and_safe("WordPress", mib, 30.0, &|_| (64, WORDPRESS));
     }
 }
 
 #[test]
 fn scripts_of_a_hundred_mib_are_served_as_well_as_by_the_best_fixed_number() {
     for mib in [256.0, 512.0, 1024.0] {
-        let outcome = good_and_safe("100 MiB", mib, 30.0, |_| (32, HUNDRED));
+        let outcome = good_and_safe("100 MiB", mib, 30.0, &|_| (32, HUNDRED));
         assert_eq!(outcome.workers, 2, "{mib}");
     }
 }
 
 #[test]
 fn scripts_that_wait_get_many_workers() {
-    let outcome = good_and_safe("waiting", 1024.0, 90.0, |_| (100, WAITS));
+    let outcome = good_and_safe("waiting", 1024.0, 90.0, &|_| (100, WAITS));
     assert!(outcome.workers >= 30, "{outcome:?}");
     // Where a script that takes its whole limit is half of the memory, room for it comes first.
-    let small = Machine { memory: 256.0 * MIB, clients: |_| (100, WAITS) }.run(30.0, None);
+    let small = Machine { memory: 256.0 * MIB, clients: &|_| (100, WAITS) }.run(30.0, None);
     assert!((5..12).contains(&small.workers), "{small:?}");
 }
 
@@ -265,7 +318,7 @@ fn a_job_that_takes_much_memory_finds_room_among_light_requests() {
         _ => (40, WORDPRESS),
     };
     for mib in [256.0, 512.0, 1024.0] {
-        let machine = Machine { memory: mib * MIB, clients: mixed };
+        let machine = Machine { memory: mib * MIB, clients: &mixed };
         let outcome = machine.run(120.0, None);
         assert!(outcome.peak <= machine.memory, "{mib}: {:.0}", outcome.peak / MIB);
     }
@@ -280,15 +333,15 @@ const SHOP: [u32; 48] = [
 #[test]
 fn a_day_is_followed_up_and_down() {
     let day = |at: f64| (SHOP[(at as usize).min(47)], WORDPRESS);
-    good_and_safe("a day", 512.0, 48.0, day);
+    good_and_safe("a day", 512.0, 48.0, &day);
     let after = |at: f64| (SHOP.get(at as usize).copied().unwrap_or(0), WORDPRESS);
-    let outcome = Machine { memory: 512.0 * MIB, clients: after }.run(80.0, None);
+    let outcome = Machine { memory: 512.0 * MIB, clients: &after }.run(80.0, None);
     assert_eq!(outcome.workers, 0, "nobody came any more");
 }
 
 #[test]
 fn the_number_is_steady_under_a_steady_load() {
-    let machine = Machine { memory: 512.0 * MIB, clients: |_| (64, WORDPRESS) };
+    let machine = Machine { memory: 512.0 * MIB, clients: &|_| (64, WORDPRESS) };
     let seen: HashMap<u32, ()> =
         (10..40).map(|seconds| (machine.run(f64::from(seconds), None).workers, ())).collect();
     assert!(seen.len() <= 2, "{seen:?}");

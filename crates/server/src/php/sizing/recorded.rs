@@ -1,0 +1,47 @@
+//! Recorded days of real sites: how many requests there were, and what each cost. Made with
+//! `bench/sizing --record`; the files say how and where.
+
+use super::simulation::Script;
+
+/// WordPress with its database on the same machine.
+pub const WORDPRESS_SITE: &str = include_str!("recorded/wordpress.csv");
+/// A script that takes 100 MiB.
+pub const HUNDRED_MIB: &str = include_str!("recorded/hundred.csv");
+
+/// A day.
+#[derive(Debug)]
+pub struct Day {
+    /// From when on, in seconds, and what.
+    moments: Vec<(f64, u32, Script)>,
+}
+
+impl Day {
+    /// From a file of `bench/sizing --record`.
+    pub fn read(text: &str) -> Self {
+        let mut lines = text.lines().filter(|line| !line.starts_with('#'));
+        let columns = lines.next().expect("the names of the columns");
+        assert_eq!(columns, "seconds,clients,cpu,database,wait,peak,kept,workers");
+        Day { moments: lines.map(moment).collect() }
+    }
+
+    /// How many seconds it has.
+    pub fn seconds(&self) -> f64 {
+        self.moments.last().map_or(0.0, |(at, ..)| *at)
+    }
+
+    /// Requests that waited or were served at that time, and what they were like.
+    pub fn at(&self, seconds: f64) -> (u32, Script) {
+        let later = self.moments.partition_point(|(at, ..)| *at <= seconds);
+        let (_, clients, script) = self.moments[later.saturating_sub(1)];
+        (clients, script)
+    }
+}
+
+/// A line. How many workers the server had then does not matter here.
+fn moment(line: &str) -> (f64, u32, Script) {
+    let numbers: Vec<f64> = line.split(',').map(|number| number.parse().expect(line)).collect();
+    let &[at, clients, cpu, database, wait, peak, kept, _workers] = &numbers[..] else {
+        panic!("{line}")
+    };
+    (at, clients as u32, Script { cpu, database, wait, peak, kept })
+}
