@@ -1,9 +1,10 @@
 //! Compiles the C side against the headers of one PHP and links it to that PHP's library.
 //!
-//! The program must load `libphp8.2.so` and not `libphp.so`, which is what the library calls
-//! itself on Debian and which leads to any PHP where several are installed. The name that a
+//! The program must load Debian's `libphp8.2.so` and not `libphp.so`, which is what the library
+//! calls itself there and which leads to any PHP where several are installed. The name that a
 //! linker records is the one in the library that it reads; so it reads a library made here, which
-//! has the wanted name and the same symbols, and nothing in it.
+//! has the wanted name and the same symbols, and nothing in it. A PHP that was built into a place of
+//! its own has `libphp.so` alone there; of that the program records the directory as well.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -20,6 +21,9 @@ const SOURCES: [&str; 6] = [
     "shim/layout.c",
 ];
 
+/// Where the system looks for libraries without being told.
+const SYSTEM: [&str; 3] = ["/usr/lib", "/usr/local/lib", "/usr/lib64"];
+
 fn main() {
     println!("cargo:rerun-if-env-changed=PHP_CONFIG");
     println!("cargo:rerun-if-changed=shim");
@@ -34,8 +38,12 @@ fn main() {
     let objects = build.compile_intermediates();
     build.clone().compile("howdah_shim");
 
-    let stub = make_stub(&php, &out.join("stub"), &objects);
+    let library = php.library();
+    let stub = make_stub(&library, &out.join("stub"), &objects);
     println!("cargo:rustc-link-arg={}", stub.display());
+    if let Some(directory) = library.parent().filter(|one| !SYSTEM.iter().any(|s| one == s)) {
+        println!("cargo:rustc-link-arg=-Wl,-rpath,{}", directory.display());
+    }
     println!("cargo:rustc-link-arg=-Wl,-z,relro,-z,now");
 }
 
@@ -46,6 +54,7 @@ fn fail(message: &str) -> ! {
 
 struct Php {
     version: String,
+    prefix: PathBuf,
     includes: Vec<String>,
 }
 
@@ -67,20 +76,24 @@ impl Php {
             fail(&format!("`{config} --version` says \"{full}\", which is no version of PHP"));
         };
         let includes = ask("--includes").split_whitespace().map(str::to_owned).collect();
-        Php { version: format!("{major}.{minor}"), includes }
+        Php { version: format!("{major}.{minor}"), prefix: ask("--prefix").into(), includes }
     }
 
     /// The library itself, to know which symbols it has.
     fn library(&self) -> PathBuf {
         let name = format!("libphp{}.so", self.version);
         let given = env::var_os("PHP_LIBRARY").map(PathBuf::from);
-        let places = ["/usr/lib", "/usr/local/lib", "/usr/lib64"].map(|p| Path::new(p).join(&name));
+        let own = self.prefix.join("lib");
+        // In the system's own place that may be any PHP's.
+        let unversioned = (own != Path::new("/usr/lib")).then(|| own.join("libphp.so"));
+        let places = SYSTEM.map(|directory| Path::new(directory).join(&name));
+        let places = [own.join(&name)].into_iter().chain(unversioned).chain(places);
         println!("cargo:rerun-if-env-changed=PHP_LIBRARY");
         match given.into_iter().chain(places).find(|path| path.exists()) {
             Some(path) => path,
             None => fail(&format!(
-                "{name} was not found: install PHP's embed library \
-                 (on Debian: apt install libphp{}-embed), or set PHP_LIBRARY",
+                "{name} was not found: install PHP's embed library (on Debian: apt install \
+                 libphp{}-embed), build PHP with --enable-embed, or set PHP_LIBRARY",
                 self.version
             )),
         }
@@ -101,15 +114,15 @@ fn symbols(arguments: &[&str], file: &Path) -> Vec<(char, String)> {
     output.lines().filter_map(parse).collect()
 }
 
-/// Makes a library of the wanted name that has what our objects take from PHP.
-fn make_stub(php: &Php, directory: &Path, objects: &[PathBuf]) -> PathBuf {
+/// Makes a library of the same name that has what our objects take from PHP's.
+fn make_stub(php: &Path, directory: &Path, objects: &[PathBuf]) -> PathBuf {
     let wanted: BTreeSet<String> = objects
         .iter()
         .flat_map(|object| symbols(&["--undefined-only"], object))
         .map(|(_, name)| name)
         .collect();
     let mut source = String::new();
-    for (kind, name) in symbols(&["--dynamic", "--defined-only"], &php.library()) {
+    for (kind, name) in symbols(&["--dynamic", "--defined-only"], php) {
         if wanted.contains(&name) {
             let _ = match kind {
                 'T' | 'W' | 'i' => writeln!(source, "void {name}(void) {{}}"),
@@ -118,8 +131,8 @@ fn make_stub(php: &Php, directory: &Path, objects: &[PathBuf]) -> PathBuf {
             };
         }
     }
-    let name = format!("libphp{}.so", php.version);
-    let (c, library) = (directory.join("stub.c"), directory.join(&name));
+    let name = php.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let (c, library) = (directory.join("stub.c"), directory.join(&*name));
     if fs::create_dir_all(directory).and_then(|()| fs::write(&c, source)).is_err() {
         fail(&format!("cannot write {}", c.display()));
     }
