@@ -247,6 +247,127 @@ fn hardening_40_floods_of_small_frames_cost_no_memory_and_keep_nobody_waiting() 
 }
 
 #[test]
+fn hardening_40_a_flood_of_frames_that_serve_nothing_is_cut_off() {
+    let server = site(json!({}));
+    let field = [&[0, 1, b'x', 127, 0x81, 0x3e][..], &[b'v'; 8064]].concat();
+    // More than a head may have, but not absurdly more: these are answered one by one.
+    let large = [request("GET", "/a.txt", &[]), field.repeat(5)].concat();
+    let (head, rest) = large.split_at(16_000);
+    type Flood<'f> = (&'f str, &'f dyn Fn(u32) -> Vec<u8>);
+    let floods: [Flood<'_>; 9] = [
+        ("PING", &|_| frame(kind::PING, 0, 0, &[7; 8])),
+        ("answers to PING", &|_| frame(kind::PING, 1, 0, &[7; 8])),
+        ("SETTINGS", &|_| frame(kind::SETTINGS, 0, 0, &[])),
+        ("PRIORITY", &|_| frame(kind::PRIORITY, 0, 3, &[0, 0, 0, 1, 5])),
+        ("PRIORITY_UPDATE", &|_| frame(kind::PRIORITY_UPDATE, 0, 0, &[0, 0, 0, 3, b'u'])),
+        ("unknown", &|_| frame(99, 0, 0, &[])),
+        ("empty DATA", &|_| frame(kind::DATA, 0, 1, &[])),
+        ("padding", &|_| frame(kind::DATA, 8, 1, &[9; 10])),
+        ("heads that are too large", &|n| {
+            let stream = 2 * n + 3;
+            let rest: Vec<_> = rest.chunks(16_000).collect();
+            let last = rest.len() - 1;
+            let mut all = frame(kind::HEADERS, END_STREAM, stream, head);
+            for (number, part) in rest.iter().enumerate() {
+                let flags = if number == last { END_HEADERS } else { 0 };
+                all.extend(frame(kind::CONTINUATION, flags, stream, part));
+            }
+            all
+        }),
+    ];
+    for (name, flood) in floods {
+        let mut client = Http2::connect(server.address, &[]);
+        client.send(frame(kind::HEADERS, END_HEADERS, 1, &request("POST", "/facts.php", &[])));
+        let sent = (0..100_000).take_while(|number| client.try_send(flood(*number))).count();
+        assert!(sent < 100_000, "{name}: all of it was taken");
+        // The end may come as a reset, which takes the frames before it along.
+        let end = client.end();
+        assert!(end.is_none_or(|code| code == CALM), "{name}: {end:?}");
+    }
+}
+
+#[test]
+fn hardening_40_a_window_that_is_opened_byte_by_byte_is_not_served_for_long() {
+    let server = site(json!({}));
+    // SETTINGS_INITIAL_WINDOW_SIZE: a byte
+    let mut client = Http2::connect(server.address, &[(4, 1)]);
+    client.get(1, "/large.bin");
+    let mut taken = 0;
+    let end = loop {
+        let Some(frame) = client.frame() else { break None };
+        match frame.kind {
+            kind::DATA => {
+                taken += frame.payload.len();
+                assert!(taken < 100_000, "it goes on and on");
+                let more = self::frame(kind::WINDOW_UPDATE, 0, 1, &1u32.to_be_bytes());
+                client.try_send(more);
+            }
+            kind::GOAWAY => break frame.payload.get(4..8).map(<[u8]>::to_vec),
+            _ => {}
+        }
+    };
+    // Each was taken before the next was sent, so nothing can have swept the reason away.
+    assert_eq!(end, Some(CALM.to_be_bytes().to_vec()), "after {taken} bytes");
+}
+
+#[test]
+fn what_honest_clients_send_beside_requests_never_ends_their_connection() {
+    let steps = "<?php for ($i = 0; $i < 3000; $i++) { echo 'x'; flush(); }";
+    let site = Site::new().file("a.txt", "a file").file("steps.php", steps);
+    let site = site.file("facts.php", FACTS).file("large.bin", vec![b'x'; 3 << 20]);
+    let address = free_address().to_string();
+    let server = site.with(json!({"listeners": {&address: {"http2": true}}})).serve_at(&address);
+    let mut client = Http2::connect(server.address, &[]);
+    let mut streams = (0..).map(|n| 2 * n + 1);
+    let mut next = || streams.next().expect("there are enough");
+    // Each DATA is acknowledged twice, however small it is.
+    let stream = next();
+    client.get(stream, "/steps.php");
+    assert_eq!(client.answer(stream).body.len(), 3000);
+    for _ in 0..5 {
+        let stream = next();
+        client.get(stream, "/large.bin");
+        assert_eq!(client.answer(stream).body.len(), 3 << 20);
+    }
+    // Requests with all that can go with them, one after the other and a hundred at a time.
+    let ask = |stream: u32| {
+        let head = request("GET", "/a.txt", &[("cookie", &"c".repeat(4000))]);
+        [
+            frame(kind::PRIORITY, 0, stream, &[0, 0, 0, 0, 5]),
+            frame(kind::HEADERS, END_STREAM | END_HEADERS, stream, &head),
+            frame(kind::WINDOW_UPDATE, 0, stream, &1000u32.to_be_bytes()),
+            frame(kind::PRIORITY_UPDATE, 0, 0, &[&stream.to_be_bytes()[..], b"u=1"].concat()),
+            frame(kind::PING, 0, 0, &[7; 8]),
+        ]
+        .concat()
+    };
+    for _ in 0..300 {
+        let stream = next();
+        client.send(ask(stream));
+        assert!(client.answer(stream).is_ok());
+    }
+    for _ in 0..20 {
+        let many: Vec<u32> = (0..100).map(|_| next()).collect();
+        client.send(many.iter().flat_map(|stream| ask(*stream)).collect::<Vec<_>>());
+        let mut ended = 0;
+        while ended < many.len() {
+            let frame = client.frame().expect("the connection goes on");
+            ended += usize::from(matches!(frame.kind, 0 | 1) && frame.flags & END_STREAM != 0);
+        }
+    }
+    // A body in small frames, each with padding.
+    let stream = next();
+    let head = request("POST", "/facts.php", &[]);
+    client.send(frame(kind::HEADERS, END_HEADERS, stream, &head));
+    for _ in 0..500 {
+        client.send(frame(kind::DATA, 8, stream, &[1, b'x', b'y', 0]));
+    }
+    client.send(frame(kind::DATA, END_STREAM, stream, b""));
+    let facts = client.answer(stream);
+    assert_eq!(String::from_utf8_lossy(&facts.body), "HTTP/2.0 POST  1000");
+}
+
+#[test]
 fn hardening_41_small_references_to_large_fields_are_counted_at_their_size() {
     let server = site(json!({}));
     let grown = growth(&server, || {

@@ -1,4 +1,4 @@
-//! The transport of a connection, watched for clients that take nothing.
+//! The transport of a connection, watched for clients that take nothing and for those that flood.
 
 use std::cell::Cell;
 use std::io;
@@ -9,6 +9,8 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop;
 use tokio::time::Instant;
+
+use super::budget::{Budget, Frames};
 
 /// What a connection runs over. One type for all, so that there is one copy of the protocol.
 pub trait Io: AsyncRead + AsyncWrite + Unpin {}
@@ -22,15 +24,18 @@ pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// frames in it, and who sends nothing else must not have others wait for milliseconds.
 const READ_COSTS: usize = 8;
 
-/// Notes since when nothing could be written.
+/// Notes since when nothing could be written, and what the frames cost that come. Nothing comes any
+/// more when the budget for that is spent.
 pub(super) struct Watched {
     io: Box<dyn Io>,
     blocked: Rc<Cell<Option<Instant>>>,
+    frames: Frames,
+    budget: Rc<Budget>,
 }
 
 impl Watched {
-    pub fn new(io: Box<dyn Io>, blocked: Rc<Cell<Option<Instant>>>) -> Self {
-        Watched { io, blocked }
+    pub fn new(io: Box<dyn Io>, blocked: Rc<Cell<Option<Instant>>>, budget: Rc<Budget>) -> Self {
+        Watched { io, blocked, frames: Frames::new(PREFACE.len()), budget }
     }
 
     fn note<T>(&self, poll: Poll<T>) -> Poll<T> {
@@ -51,7 +56,16 @@ impl AsyncRead for Watched {
         for _ in 0..READ_COSTS {
             ready!(coop::poll_proceed(cx)).made_progress();
         }
-        Pin::new(&mut self.io).poll_read(cx, buffer)
+        let this = &mut *self;
+        if this.budget.is_spent(Instant::now) {
+            cx.waker().wake_by_ref(); // to have the client told
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut this.io).poll_read(cx, buffer))?;
+        let came = buffer.filled().get(before..).unwrap_or_default();
+        this.budget.spend(this.frames.cost(came));
+        Poll::Ready(Ok(()))
     }
 }
 

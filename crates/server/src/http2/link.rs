@@ -10,6 +10,7 @@ use h2::RecvStream;
 use h2::server::SendResponse;
 use http::{HeaderMap, Response};
 
+use super::budget::Budget;
 use super::send::put_fields;
 use crate::exchange::{BodyError, Carrier, Gone};
 use crate::http1::timer::{Pace, Timer, Wait};
@@ -19,6 +20,7 @@ use crate::message::FieldBlock;
 /// Lent to a handler for the time of one request.
 pub(super) struct Link {
     limits: Rc<Limits>,
+    budget: Rc<Budget>,
     length: Option<u64>,
     body: RefCell<Body>,
     respond: RefCell<SendResponse<Bytes>>,
@@ -43,6 +45,7 @@ impl Link {
         stream: RecvStream,
         respond: SendResponse<Bytes>,
         limits: &Rc<Limits>,
+        budget: &Rc<Budget>,
         length: Option<u64>,
         expects_continue: bool,
     ) -> Self {
@@ -58,7 +61,7 @@ impl Link {
             wait: Wait::default(),
         };
         let (body, respond) = (RefCell::new(body), RefCell::new(respond));
-        Link { limits: Rc::clone(limits), length, body, respond }
+        Link { limits: Rc::clone(limits), budget: Rc::clone(budget), length, body, respond }
     }
 
     /// What the client sends is no body.
@@ -103,6 +106,7 @@ impl Carrier for Link {
                         break Err(BodyError::TooLarge);
                     }
                     if !bytes.is_empty() {
+                        self.budget.earn_piece(bytes.len());
                         return Poll::Ready(Ok(Some(bytes)));
                     }
                     continue;

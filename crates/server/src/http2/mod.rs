@@ -13,7 +13,8 @@
 //!    Of several streams the most urgent sends first (`turns`).
 //! 4. A request for a WebSocket is answered as one of HTTP/1, and its stream is a tunnel from then
 //!    on (`websocket`, `tunnel`).
-//! 5. A client that gives up far more streams than it lets end is told to calm down and left.
+//! 5. A client that gives up far more streams than it lets end, or has frames read and answered that
+//!    serve nothing (`budget`), is told to calm down and left.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -30,6 +31,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 
 mod answers;
+mod budget;
 mod head;
 mod io;
 mod link;
@@ -40,6 +42,7 @@ mod turns;
 mod websocket;
 
 use self::answers::Answers;
+use self::budget::Budget;
 use self::io::Watched;
 pub use self::io::{Io, PREFACE};
 use self::stream::Ended;
@@ -86,7 +89,9 @@ async fn run<H: Handler + 'static>(
 ) {
     let limits = handler().limits();
     let blocked = Rc::new(Cell::new(None));
-    let handshake = builder(&limits).handshake(Watched::new(io, Rc::clone(&blocked)));
+    let budget = Rc::new(Budget::new(Instant::now()));
+    let io = Watched::new(io, Rc::clone(&blocked), Rc::clone(&budget));
+    let handshake = builder(&limits).handshake(io);
     let Ok(Ok(connection)) = timeout(limits.header_timeout, handshake).await else { return };
     let turns = Turns::new(Rc::clone(&blocked));
     let mut driver = Driver {
@@ -95,10 +100,12 @@ async fn run<H: Handler + 'static>(
         over: false,
         timer: Timer::default(),
         blocked,
+        budget: Rc::clone(&budget),
         idle: limits.header_timeout.min(limits.idle_timeout),
         idle_since: Instant::now(),
         strikes: 0,
         ending: false,
+        calmed: false,
     };
     let mut answers = Answers::default();
     while driver.next(&mut answers, &limits, &drain).await {
@@ -108,6 +115,7 @@ async fn run<H: Handler + 'static>(
                     handler: handler(),
                     info: Arc::clone(&info),
                     turns: Rc::clone(&turns),
+                    budget: Rc::clone(&budget),
                     drain: drain.signal(),
                 };
                 answers.begin(stream::answer(connection, request, respond), cx);
@@ -146,11 +154,15 @@ struct Driver {
     timer: Timer,
     /// Since when the client takes nothing of what is to be sent.
     blocked: Rc<Cell<Option<Instant>>>,
+    /// What the client may still have read.
+    budget: Rc<Budget>,
     /// How long the connection may be without a request.
     idle: Duration,
     idle_since: Instant,
     strikes: u32,
     ending: bool,
+    /// The client was told to calm down.
+    calmed: bool,
 }
 
 type Accepted = (Request<RecvStream>, SendResponse<Bytes>);
@@ -173,6 +185,9 @@ impl Driver {
             if drain.poll(cx) && !self.ending {
                 self.end();
             }
+            if self.strikes > STRIKES || self.budget.is_spent(Instant::now) {
+                self.calm();
+            }
             // What drives the connection takes no requests while there are too many.
             let next = loop {
                 let next = match answers.waiting() + self.came.len() < STREAMS as usize {
@@ -180,7 +195,10 @@ impl Driver {
                     false => self.connection.poll_closed(cx).map(|_| None),
                 };
                 match next {
-                    Poll::Ready(Some(Ok(accepted))) => self.came.push(accepted),
+                    Poll::Ready(Some(Ok(accepted))) => {
+                        self.budget.earn_request(accepted.0.headers());
+                        self.came.push(accepted);
+                    }
                     next => break next,
                 }
             };
@@ -226,8 +244,11 @@ impl Driver {
             Ended::Answered => self.strikes.saturating_sub(1),
             Ended::GivenUp => self.strikes + 1,
         };
-        if self.strikes > STRIKES {
-            self.strikes = 0;
+    }
+
+    /// Ends the connection with all its streams.
+    fn calm(&mut self) {
+        if !std::mem::replace(&mut self.calmed, true) {
             self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
         }
     }

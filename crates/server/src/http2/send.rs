@@ -13,6 +13,7 @@ use http::{Response as Head, StatusCode};
 use tokio::task::coop::consume_budget;
 
 use super::SEND_BUFFER;
+use super::budget::Budget;
 use super::turns::Turn;
 use crate::body::{Body, BodyStream, Piece};
 use crate::http1::date;
@@ -30,6 +31,7 @@ pub(super) async fn send(
     added: &Added<'_>,
     turn: Option<Turn>,
     limits: &Rc<Limits>,
+    budget: &Rc<Budget>,
 ) -> (u64, Result<(), Cut>) {
     let head = head(response, added);
     let stream = match respond.send_response(head, turn.is_none()) {
@@ -37,10 +39,11 @@ pub(super) async fn send(
         Err(_) => return (0, Err(Cut::Client)),
     };
     let Some(turn) = turn else { return (0, Ok(())) };
-    let limits = Rc::clone(limits);
+    let (limits, budget) = (Rc::clone(limits), Rc::clone(budget));
     let (timer, pace, wait) = Default::default();
     let (left, trailer) = (added.length, response.trailer().cloned());
-    let mut sender = Sender { stream, turn, limits, timer, pace, wait, left, sent: 0, trailer };
+    let mut sender =
+        Sender { stream, turn, limits, budget, timer, pace, wait, left, sent: 0, trailer };
     let result = sender.body(&mut response.body).await;
     if result.is_err() {
         // The client must not take a part for the whole.
@@ -95,6 +98,7 @@ struct Sender {
     stream: SendStream<Bytes>,
     turn: Turn,
     limits: Rc<Limits>,
+    budget: Rc<Budget>,
     timer: Timer,
     pace: Pace,
     wait: Wait,
@@ -135,6 +139,7 @@ impl Sender {
                 while self.left != Some(0)
                     && let Some(bytes) = poll_fn(|cx| self.poll_stream(&mut **stream, cx)).await?
                 {
+                    self.budget.earn_piece(0);
                     self.bytes(bytes).await?;
                     self.turn.pause();
                 }
@@ -177,6 +182,7 @@ impl Sender {
             let ends = self.left == Some(0);
             self.stream.send_data(piece, ends).map_err(|_| Cut::Client)?;
             self.sent += count as u64;
+            self.budget.earn_bytes(count);
             self.wait.over(&mut self.pace, count);
             if !bytes.is_empty() {
                 consume_budget().await; // other streams and connections have their turn

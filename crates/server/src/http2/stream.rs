@@ -13,6 +13,7 @@ use http::Request as Received;
 use http::header::SEC_WEBSOCKET_ACCEPT;
 use tokio::time::{Instant, timeout};
 
+use super::budget::Budget;
 use super::head;
 use super::link::Link;
 use super::send;
@@ -44,6 +45,7 @@ pub(super) struct Connection<H> {
     pub handler: H,
     pub info: Arc<ConnectionInfo>,
     pub turns: Rc<Turns>,
+    pub budget: Rc<Budget>,
     pub drain: Drain,
 }
 
@@ -53,7 +55,7 @@ pub(super) async fn answer<H: Handler>(
     received: Received<RecvStream>,
     respond: SendResponse<Bytes>,
 ) -> Ended {
-    let Connection { handler, info, turns, drain } = connection;
+    let Connection { handler, info, turns, budget, drain } = connection;
     let begun = Instant::now();
     let limits = handler.limits();
     let (parts, body) = received.into_parts();
@@ -76,7 +78,7 @@ pub(super) async fn answer<H: Handler>(
     };
     let read = read.and_then(|head| length(&head).map(|length| (head, length)));
     let head_len = text.len() as u64;
-    let answer = Answer { handler, info, begun, limits, turns, priority, head_len };
+    let answer = Answer { handler, info, begun, limits, turns, budget, priority, head_len };
     match (read, websocket) {
         (Ok((head, _)), Some(handshake)) => {
             answer.websocket(head, &handshake, body, respond, drain).await
@@ -92,6 +94,7 @@ struct Answer<H> {
     begun: Instant,
     limits: Rc<Limits>,
     turns: Rc<Turns>,
+    budget: Rc<Budget>,
     priority: Priority,
     head_len: u64,
 }
@@ -127,7 +130,8 @@ impl<H: Handler> Answer<H> {
         body: RecvStream,
         respond: SendResponse<Bytes>,
     ) -> Ended {
-        let link = Link::new(body, respond, &self.limits, length, head.expects_continue);
+        let link =
+            Link::new(body, respond, &self.limits, &self.budget, length, head.expects_continue);
         let head_only = head.method.as_ref() == b"HEAD";
         let request = head.into_request(Arc::clone(&self.info), self.handler.next_id());
         let mut exchange = Exchange::new(request, self.begun.into_std(), &link);
@@ -152,7 +156,8 @@ impl<H: Handler> Answer<H> {
         respond: SendResponse<Bytes>,
         drain: Drain,
     ) -> Ended {
-        let link = Link::new(stream, respond, &self.limits, Some(0), false).without_body();
+        let link =
+            Link::new(stream, respond, &self.limits, &self.budget, Some(0), false).without_body();
         let request = head.into_request(Arc::clone(&self.info), self.handler.next_id());
         let mut exchange = Exchange::new(request, self.begun.into_std(), &link);
         let mut response = self.handler.handle(&mut exchange).await;
@@ -174,7 +179,7 @@ impl<H: Handler> Answer<H> {
         head.headers_mut().remove(SEC_WEBSOCKET_ACCEPT);
         let mut carried = Carried { from_client: 0, to_client: 0, end: End::Client };
         if let Ok(to) = respond.send_response(head, false) {
-            let mut channel = Channel::new(stream, to);
+            let mut channel = Channel::new(stream, to, Rc::clone(&self.budget));
             let draining = drain.connection();
             carried = Box::pin(tunnel.run(&mut channel, Input::default(), &draining)).await;
             channel.end(carried.end);
@@ -214,7 +219,7 @@ impl<H: Handler> Answer<H> {
         let sends_body = !bodiless && !head_only && length != Some(0);
         let turn = Turn::new(&self.turns, respond.stream_id().into(), self.priority);
         let body = sends_body.then_some(turn);
-        let sending = send::send(respond, &mut response, &added, body, &self.limits);
+        let sending = send::send(respond, &mut response, &added, body, &self.limits, &self.budget);
         let (body_sent, result) = sending.await;
         let outcome = match result {
             Ok(()) => Outcome::Complete,

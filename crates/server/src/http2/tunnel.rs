@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::SEND_BUFFER;
+use super::budget::Budget;
 use crate::tunnel::End;
 
 /// Both directions of a stream.
@@ -17,11 +19,12 @@ pub(super) struct Channel {
     to: SendStream<Bytes>,
     /// What has come and is not read yet.
     rest: Bytes,
+    budget: Rc<Budget>,
 }
 
 impl Channel {
-    pub fn new(from: RecvStream, to: SendStream<Bytes>) -> Self {
-        Channel { from, to, rest: Bytes::new() }
+    pub fn new(from: RecvStream, to: SendStream<Bytes>, budget: Rc<Budget>) -> Self {
+        Channel { from, to, rest: Bytes::new(), budget }
     }
 
     /// Tells the client how the tunnel ended, if it does not know.
@@ -48,7 +51,12 @@ impl AsyncRead for Channel {
         let this = self.get_mut();
         while this.rest.is_empty() {
             match ready!(this.from.poll_data(cx)) {
-                Some(bytes) => this.rest = bytes.map_err(broken)?,
+                Some(bytes) => {
+                    this.rest = bytes.map_err(broken)?;
+                    if !this.rest.is_empty() {
+                        this.budget.earn_piece(this.rest.len());
+                    }
+                }
                 None => return Poll::Ready(Ok(())),
             }
         }
@@ -66,7 +74,7 @@ impl AsyncWrite for Channel {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let to = &mut self.get_mut().to;
+        let Channel { to, budget, .. } = self.get_mut();
         to.reserve_capacity(bytes.len().min(SEND_BUFFER));
         while to.capacity() == 0 {
             match ready!(to.poll_capacity(cx)) {
@@ -78,6 +86,10 @@ impl AsyncWrite for Channel {
         let piece = Bytes::copy_from_slice(&bytes[..bytes.len().min(to.capacity())]);
         let count = piece.len();
         to.send_data(piece, false).map_err(broken)?;
+        match count == bytes.len() {
+            true => budget.earn_piece(count),
+            false => budget.earn_bytes(count),
+        }
         Poll::Ready(Ok(count))
     }
 

@@ -1,0 +1,206 @@
+//! What frames of a client cost and what is done for it earns, so that one that only has frames read
+//! and answered is told to calm down (CVE-2019-9511 to 9518, CVE-2025-8671).
+//!
+//! A frame costs about its part of the processor's time: a PING 1, a request's head more. Requests
+//! that are answered, bodies that come and bodies that go earn what an honest client needs for them,
+//! and more: whoever answers each DATA with two WINDOW_UPDATE, gives up what it has asked for, or
+//! thinks aloud about priorities is never short of it. Time earns a little too, for those
+//! who do nothing for hours but to ask whether we are still there.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use http::HeaderMap;
+use tokio::time::Instant;
+
+/// What a connection begins with, and what time earns at most.
+const ALLOWANCE: i64 = 1000;
+
+/// Time earns one in this.
+const REFILL: Duration = Duration::from_millis(10);
+
+/// What can be earned beyond what was spent: acknowledgements of what is on its way may come together.
+const MOST: i64 = 100_000;
+
+/// What a request earns beside the size of its head: that it may be given up, moved in the order of
+/// priorities, and its windows be changed.
+const REQUEST: i64 = 20;
+
+/// So many bytes of a head or of a body are worth one.
+const BYTES: usize = 64;
+
+/// The head of a frame (RFC 9113, 4.1).
+const HEAD: usize = 9;
+
+/// Types of frames (RFC 9113, 6), and the flag for padding.
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const CONTINUATION: u8 = 9;
+const PADDED: u8 = 8;
+
+/// What a connection has earned and not spent.
+#[derive(Debug)]
+pub(super) struct Budget {
+    left: Cell<i64>,
+    /// Since when time earns.
+    since: Cell<Instant>,
+    is_spent: Cell<bool>,
+}
+
+impl Budget {
+    /// With what every connection begins with.
+    pub fn new(now: Instant) -> Self {
+        Budget { left: Cell::new(ALLOWANCE), since: Cell::new(now), is_spent: Cell::new(false) }
+    }
+
+    /// Frames came.
+    pub fn spend(&self, cost: u32) {
+        self.left.set(self.left.get() - i64::from(cost));
+    }
+
+    /// A request came that is answered.
+    pub fn earn_request(&self, fields: &HeaderMap) {
+        self.earn(REQUEST);
+        self.earn_bytes(fields.iter().map(|(name, value)| name.as_str().len() + value.len()).sum());
+    }
+
+    /// So much of a body came or goes, in a piece of the size that its sender chose.
+    pub fn earn_piece(&self, bytes: usize) {
+        self.earn(2);
+        self.earn_bytes(bytes);
+    }
+
+    /// So many bytes; that they are no more may be the client's choice.
+    pub fn earn_bytes(&self, bytes: usize) {
+        self.earn(i64::try_from(bytes / BYTES).unwrap_or(MOST));
+    }
+
+    fn earn(&self, more: i64) {
+        self.left.set(self.left.get().saturating_add(more).min(MOST));
+    }
+
+    /// Whether it is used up; if so, for ever. The time is asked for only if it matters.
+    pub fn is_spent(&self, now: impl FnOnce() -> Instant) -> bool {
+        if self.left.get() <= 0 && !self.is_spent.get() {
+            let now = now();
+            let time = now.saturating_duration_since(self.since.replace(now));
+            let earned = time.as_millis() / REFILL.as_millis();
+            self.earn(i64::try_from(earned).unwrap_or(ALLOWANCE).min(ALLOWANCE));
+            self.is_spent.set(self.left.get() <= 0);
+        }
+        self.is_spent.get()
+    }
+}
+
+/// The place in the stream of frames that a client sends.
+#[derive(Debug)]
+pub(super) struct Frames {
+    head: [u8; HEAD],
+    /// Bytes of the head that came.
+    came: usize,
+    /// Bytes before the next head.
+    skip: usize,
+}
+
+impl Frames {
+    /// Before the first byte; `preface` is the number of bytes before the first frame.
+    pub fn new(preface: usize) -> Self {
+        Frames { head: [0; HEAD], came: 0, skip: preface }
+    }
+
+    /// What the frames cost that begin in these bytes.
+    pub fn cost(&mut self, mut bytes: &[u8]) -> u32 {
+        let mut cost = 0;
+        loop {
+            let (skipped, rest) = bytes.split_at(self.skip.min(bytes.len()));
+            self.skip -= skipped.len();
+            let (part, rest) = rest.split_at((HEAD - self.came).min(rest.len()));
+            self.head[self.came..][..part.len()].copy_from_slice(part);
+            self.came += part.len();
+            if self.came < HEAD {
+                return cost;
+            }
+            let [a, b, c, kind, flags, ..] = self.head;
+            let length = u32::from_be_bytes([0, a, b, c]);
+            cost += cost_of(kind, flags, length);
+            (self.came, self.skip, bytes) = (0, length as usize, rest);
+        }
+    }
+}
+
+fn cost_of(kind: u8, flags: u8, length: u32) -> u32 {
+    let fixed = match kind {
+        // Small ones the library counts, with what of them nobody has taken yet.
+        DATA if length > 0 && flags & PADDED == 0 => return 0,
+        DATA => return 1,
+        HEADERS | CONTINUATION => 5,
+        SETTINGS => 10,
+        _ => 1,
+    };
+    fixed + length / BYTES as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, length: usize) -> Vec<u8> {
+        let [.., a, b, c] = length.to_be_bytes();
+        let mut bytes = vec![a, b, c, kind, flags, 0, 0, 0, 1];
+        bytes.resize(HEAD + length, 0xff);
+        bytes
+    }
+
+    #[test]
+    fn frames_are_counted_wherever_the_reads_cut_them() {
+        let mut bytes = vec![0xff; 24];
+        let frames = [
+            (6, 0, 8),
+            (DATA, 0, 1),
+            (DATA, 0, 0),
+            (DATA, PADDED, 9),
+            (HEADERS, 4, 640),
+            (99, 0, 0),
+        ];
+        frames.iter().for_each(|(kind, flags, length)| bytes.extend(frame(*kind, *flags, *length)));
+        let whole = Frames::new(24).cost(&bytes);
+        assert_eq!(whole, 1 + 1 + 1 + 15 + 1);
+        for size in 1..bytes.len() {
+            let mut frames = Frames::new(24);
+            let cost: u32 = bytes.chunks(size).map(|part| frames.cost(part)).sum();
+            assert_eq!(cost, whole, "{size} bytes at a time");
+        }
+    }
+
+    #[test]
+    fn time_alone_earns_little_and_no_more_than_in_the_beginning() {
+        let begun = Instant::now();
+        let budget = Budget::new(begun);
+        let after = |time| move || begun + Duration::from_secs(time);
+        budget.spend(999);
+        assert!(!budget.is_spent(|| unreachable!("there is something left")));
+        budget.spend(1);
+        assert!(!budget.is_spent(after(1)), "a second has earned 100");
+        budget.spend(99);
+        assert!(!budget.is_spent(after(1)));
+        budget.spend(1);
+        assert!(!budget.is_spent(after(1_000_000)), "a long time has earned what it may");
+        budget.spend(ALLOWANCE as u32);
+        assert!(budget.is_spent(after(1_000_000)));
+        assert!(budget.is_spent(after(2_000_000)), "it is over");
+    }
+
+    #[test]
+    fn work_earns_what_honest_clients_send_for_it() {
+        let budget = Budget::new(Instant::now());
+        for _ in 0..100_000 {
+            budget.earn_request(&HeaderMap::new());
+            // Head, priority, a window for the stream, and that it is given up.
+            budget.spend(5 + 1 + 1 + 1);
+            budget.earn_piece(1);
+            budget.spend(2); // both windows
+        }
+        assert!(!budget.is_spent(Instant::now));
+    }
+}
