@@ -16,7 +16,7 @@ use howdah_wire::queue::Owner;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, oneshot};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_local};
 
 use crate::access_log::{self, Lines};
 use crate::acme::Door;
@@ -82,7 +82,7 @@ pub enum Order {
     Unlisten {
         /// The listener's name.
         name: Arc<str>,
-        /// Told when they know.
+        /// Told when those that are idle have ended.
         done: oneshot::Sender<()>,
     },
     /// Ask the servers of these upstreams again and again whether they are well.
@@ -331,8 +331,8 @@ fn boot_stamp() -> u64 {
 
 impl Shard {
     async fn run(self: Rc<Self>, mut orders: UnboundedReceiver<Order>) {
-        tokio::task::spawn_local(Rc::clone(&self.php).run_drainer());
-        tokio::task::spawn_local(Rc::clone(&self.php).run_limits());
+        spawn_local(Rc::clone(&self.php).run_drainer());
+        spawn_local(Rc::clone(&self.php).run_limits());
         while let Some(order) = orders.recv().await {
             match order {
                 Order::Listen { name, socket } => self.listen(name, socket),
@@ -348,8 +348,7 @@ impl Shard {
                     let _ = done.send(());
                 }
                 Order::Unlisten { name, done } => {
-                    self.unlisten(name);
-                    let _ = done.send(());
+                    self.unlisten(name, done);
                 }
                 Order::Connection(accepted) => self.serve(accepted),
                 Order::Watch(upstreams) => {
@@ -382,7 +381,7 @@ impl Shard {
                     if graceful {
                         drains.iter().for_each(Drain::start);
                         let shard = Rc::clone(&self);
-                        tokio::task::spawn_local(async move {
+                        spawn_local(async move {
                             for accepting in accepting {
                                 accepting.stop().await;
                             }
@@ -408,7 +407,7 @@ impl Shard {
         listening.task.get_or_insert_with(|| {
             let stop = Rc::new(Notify::new());
             let accept = listener::accept(Rc::clone(self), name, socket, Rc::clone(&stop));
-            Accepting { task: tokio::task::spawn_local(accept), stop }
+            Accepting { task: spawn_local(accept), stop }
         });
     }
 
@@ -420,12 +419,16 @@ impl Shard {
         }
     }
 
-    fn unlisten(self: &Rc<Self>, name: Arc<str>) {
+    /// Ends the connections of a listener. Those that are idle have ended when `done` is told: they
+    /// take no request that is sent later.
+    fn unlisten(self: &Rc<Self>, name: Arc<str>, done: oneshot::Sender<()>) {
         let listening = self.listening.borrow_mut().remove(&name);
-        let Some(Listening { drain, .. }) = listening else { return };
+        let drain = listening.map(|listening| listening.drain).unwrap_or_default();
         drain.start();
         let shard = Rc::clone(self);
-        tokio::task::spawn_local(async move {
+        spawn_local(async move {
+            drain.heard().await;
+            let _ = done.send(());
             drain.emptied().await;
             let mut removed = shard.removed.borrow_mut();
             // A listener of this name may have come and gone once more.
@@ -493,7 +496,7 @@ impl Shard {
                 return self.flush_log();
             };
             let shard = Rc::clone(self);
-            tokio::task::spawn_local(async move {
+            spawn_local(async move {
                 tokio::time::sleep(wait).await;
                 shard.flush_log();
             });

@@ -9,6 +9,8 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use tokio::task::{spawn_local, yield_now};
+
 /// The signal, and the number of those that heed it.
 #[derive(Clone, Default)]
 pub struct Drain(Rc<Shared>);
@@ -45,6 +47,16 @@ impl Drain {
         let wakers: Vec<_> =
             self.0.slots.borrow_mut().iter_mut().filter_map(Option::take).collect();
         wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// After the start: ends when connections that were idle have ended, so that none takes a request
+    /// that is sent later. One may have to be woken several times for that: for the end of its
+    /// handshake, by the signal, and for a last look for a request.
+    pub async fn heard(&self) {
+        for _ in 0..3 {
+            yield_now().await; // the runtime looks at its sockets
+            let _ = spawn_local(async {}).await; // behind all that are awake
+        }
     }
 
     /// Whether this is the same signal.

@@ -275,6 +275,32 @@ fn responses_gathered_for_a_client_that_is_gone_are_dropped() {
     });
 }
 
+/// Who had removed a listener was told so before its connections had their turn, and what was sent then
+/// was served.
+#[test]
+fn an_idle_connection_takes_no_request_once_all_have_heard_of_the_end() {
+    with_default(|server| async move {
+        let mut idle = Vec::new();
+        for _ in 0..200 {
+            let mut client = server.client().await;
+            client.send(GET).await;
+            client.reply().await;
+            idle.push(client);
+        }
+        let mut early = server.client().await;
+        early.stream.try_write(GET.as_bytes()).unwrap();
+        server.drain.start();
+        server.drain.heard().await;
+        for client in &idle {
+            let _ = client.stream.try_write(GET.as_bytes());
+        }
+        for client in &mut idle {
+            assert_eq!(client.rest().await, "");
+        }
+        assert!(early.rest().await.contains("hello"), "what was sent before is served");
+    });
+}
+
 #[test]
 fn a_connection_that_waits_is_small() {
     with_default(|server| async move {
