@@ -5,9 +5,10 @@ One connection at a time does what is known to hurt servers of HTTP/2, as fast a
 back as soon as it is cut off. Meanwhile another client asks for a small file at a fixed rate over
 kept connections. Told are its p50 and p99, the processor time of the router, by how much its memory
 grows at most, and how many connections the attack took. For comparison nobody else is there, or
-h2load, which keeps 100 requests on the way.
+h2load, which keeps 100 requests on the way. With --apart the server has the first processor for itself and
+one thread, which all connections share; everybody else has the others.
 
-    tests/tools/hostile_http2.py [--howdah PROGRAM] [--rounds 3] [--seconds 2] [--only NAME...]
+    tests/tools/hostile_http2.py [--howdah PROGRAM] [--rounds 3] [--seconds 2] [--apart] [--only NAME...]
 """
 
 import argparse
@@ -201,18 +202,19 @@ def watch(port, seconds):
 # -- the server --
 
 class Howdah:
-    def __init__(self, program, directory):
+    def __init__(self, program, directory, processors):
         site = directory / "site"
         site.mkdir()
         (site / "small.txt").write_text("Hello, world!")
         (site / "large.bin").write_bytes(b"x" * (3 << 20))
         self.port = free_port()
         document = {"listeners": {f"127.0.0.1:{self.port}": {"pass": "routes", "http2": True}},
-                    "routes": [{"action": {"share": f"{site}$uri"}}], "settings": {"listen_threads": len(os.sched_getaffinity(0))}}
+                    "routes": [{"action": {"share": f"{site}$uri"}}], "settings": {"listen_threads": len(processors)}}
         (directory / "howdah.json").write_text(json.dumps(document))
         self.log = open(directory / "howdah.log", "wb")
         self.process = subprocess.Popen([program, "serve", "--config", directory / "howdah.json", "--control",
-                                         f"unix:{directory}/control"], stdout=self.log, stderr=self.log)
+                                         f"unix:{directory}/control"], stdout=self.log, stderr=self.log,
+                                        preexec_fn=lambda: os.sched_setaffinity(0, processors))
         deadline = time.monotonic() + 30
         while True:
             try:
@@ -271,6 +273,7 @@ def main():
     parser.add_argument("--howdah", default=ROOT / "target/release/howdah")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--apart", action="store_true")
     parser.add_argument("--only", nargs="+", choices=ATTACKS, default=list(ATTACKS))
     parser.add_argument("--attack", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--watch", nargs=2, help=argparse.SUPPRESS)
@@ -280,9 +283,14 @@ def main():
     if options.watch:
         return watch(int(options.watch[0]), float(options.watch[1]))
     names = ["nobody", BUSY, *options.only]
+    processors = os.sched_getaffinity(0)
+    if options.apart:
+        first = {min(processors)}
+        os.sched_setaffinity(0, processors - first)
+        processors = first
     with tempfile.TemporaryDirectory() as name:
         os.chmod(name, 0o755)
-        server = Howdah(options.howdah, pathlib.Path(name))
+        server = Howdah(options.howdah, pathlib.Path(name), processors)
         try:
             found = {name: [] for name in names}
             for _ in range(options.rounds):
