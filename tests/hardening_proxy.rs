@@ -8,6 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use harness::backends::read_head;
 use harness::{Server, Site, free_address, processes};
 use serde_json::json;
 
@@ -55,17 +56,8 @@ impl Backend {
     }
 }
 
-/// Reads up to the end of a head, byte by byte so that nothing after it is taken.
 fn head(stream: &mut TcpStream) -> Option<String> {
-    let mut head = Vec::new();
-    let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") {
-        match stream.read(&mut byte) {
-            Ok(1) => head.push(byte[0]),
-            _ => return None,
-        }
-    }
-    Some(String::from_utf8_lossy(&head).into_owned())
+    read_head(stream).map(|head| String::from_utf8_lossy(&head).into_owned())
 }
 
 /// A server that passes everything on, over connections that are kept.

@@ -4,10 +4,10 @@ mod harness;
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
-use harness::backends::Backend;
+use harness::backends::{Backend, read_head};
 use harness::dns::Dns;
 use harness::tls::Authority;
 use harness::{Server, Site, eventually, free_address};
@@ -19,11 +19,7 @@ fn backend(address: SocketAddr) -> Option<SocketAddr> {
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            let mut head = Vec::new();
-            let mut byte = [0];
-            while !head.ends_with(b"\r\n\r\n") && matches!(stream.read(&mut byte), Ok(1)) {
-                head.push(byte[0]);
-            }
+            read_head(&mut stream);
             let text = address.ip().to_string();
             let _ =
                 write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len());

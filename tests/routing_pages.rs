@@ -3,9 +3,10 @@
 
 mod harness;
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 
+use harness::backends::read_head;
 use harness::{Server, Site};
 use serde_json::{Value, json};
 
@@ -26,11 +27,7 @@ fn backend(status: &'static str) -> SocketAddr {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let mut head = Vec::new();
-            let mut byte = [0];
-            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|n| n > 0) {
-                head.push(byte[0]);
-            }
+            let head = read_head(&mut stream).unwrap_or_default();
             let body = [b"backend ".as_slice(), &head, &[b' '; 2000]].concat();
             let length = body.len();
             let _ = write!(

@@ -2,10 +2,11 @@
 
 mod harness;
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use harness::backends::read_head;
 use harness::http2::{END_HEADERS, END_STREAM, Http2, frame, kind, request};
 use harness::{Server, Site, free_address};
 use serde_json::{Value, json};
@@ -17,11 +18,7 @@ fn backend() -> (SocketAddr, Receiver<TcpStream>) {
     let (sender, receiver): (Sender<TcpStream>, _) = channel();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            let mut head = Vec::new();
-            let mut byte = [0];
-            while !head.ends_with(b"\r\n\r\n") && matches!(stream.read(&mut byte), Ok(1)) {
-                head.push(byte[0]);
-            }
+            read_head(&mut stream);
             if sender.send(stream).is_err() {
                 return;
             }

@@ -2,6 +2,7 @@
 //! test has a program for.
 
 use std::fs;
+use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -193,6 +194,17 @@ impl Drop for Backend {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// The head that somebody sends: byte by byte, so that nothing behind it is taken. `None` if it ends
+/// too soon.
+pub fn read_head(stream: &mut impl Read) -> Option<Vec<u8>> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    Some(head)
 }
 
 /// Where Debian has it is not in everybody's path.
