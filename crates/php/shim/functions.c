@@ -6,7 +6,7 @@
 #include "ext/standard/info.h"
 #include "ext/json/php_json.h"
 
-zend_bool howdah_fix_pathinfo = 1;
+bool howdah_fix_pathinfo = 1;
 
 PHP_INI_BEGIN()
 PHP_INI_ENTRY_EX("cgi.fix_pathinfo", "1", PHP_INI_SYSTEM, NULL, zend_ini_boolean_displayer_cb)

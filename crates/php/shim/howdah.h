@@ -91,7 +91,7 @@ int howdah_php_lock(const char *name, size_t len);
 /* Disables functions for good, in addition to those that php.ini disables. */
 void howdah_php_disable_functions(const char *list);
 
-/* Disables classes for good, in addition to those that php.ini disables. */
+/* Disables classes for good, in addition to those that php.ini disables; nothing from PHP 8.5 on. */
 void howdah_php_disable_classes(const char *list);
 
 /* PHP's full version, as the loaded library tells it. Valid after howdah_php_start. */

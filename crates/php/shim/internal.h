@@ -25,7 +25,7 @@ extern struct howdah_callbacks howdah_rust;
 zend_result howdah_start_modules(sapi_module_struct *module);
 
 /* cgi.fix_pathinfo */
-extern zend_bool howdah_fix_pathinfo;
+extern bool howdah_fix_pathinfo;
 
 /* The request in hand, or null. */
 static inline const struct howdah_request *howdah_request(void)

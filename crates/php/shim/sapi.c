@@ -259,9 +259,14 @@ void howdah_php_disable_functions(const char *list)
 
 static void disable_class(const char *name, size_t len)
 {
+#if PHP_VERSION_ID < 80500
     zend_first_try {
         zend_disable_class(name, len);
     } zend_end_try();
+#else
+    /* PHP has no such setting any more; the log says that nothing knows it. */
+    (void)name, (void)len;
+#endif
 }
 
 void howdah_php_disable_classes(const char *list)
