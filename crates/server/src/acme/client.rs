@@ -190,10 +190,9 @@ fn delay(value: &str, now: SystemTime) -> Option<Duration> {
 
 fn system() -> Result<RootCertStore, String> {
     let path = authorities::system_file();
-    let refuse =
-        |problem: String| format!("{}: {problem}; install ca-certificates", path.display());
-    let text = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
-    authorities::system(&text).map_err(refuse)
+    let text = std::fs::read(path)
+        .map_err(|error| authorities::unreadable(&path.to_string_lossy(), &error.to_string()))?;
+    authorities::system(&text).map_err(|problem| format!("{}: {problem}", path.display()))
 }
 
 const AGENT: &str = concat!("Howdah/", env!("CARGO_PKG_VERSION"));

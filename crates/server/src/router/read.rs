@@ -7,12 +7,13 @@ use std::io::{Read, Seek};
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
 use super::apply::Parts;
+use crate::tls::authorities;
 
 impl Parts<'_> {
     /// Reads a file with a certificate or a key. `Err` names it.
     pub(super) async fn read_file(&mut self, path: &str) -> Result<Vec<u8>, String> {
         let read = self.read(&ToSupervisor::ReadFile { path: path.to_owned() }).await;
-        read.map_err(|error| format!("{path} cannot be read: {error}"))
+        read.map_err(|error| authorities::unreadable(path, &error))
     }
 
     /// Reads the document again from where it came. `Err` names that.

@@ -20,6 +20,12 @@ pub fn system_file() -> &'static Path {
     there.next().unwrap_or(Path::new(SYSTEM[0]))
 }
 
+/// Why a file with certificates or keys is not read, and what helps if it is the system's.
+pub fn unreadable(path: &str, error: &str) -> String {
+    let advice = if SYSTEM.contains(&path) { "; install ca-certificates" } else { "" };
+    format!("{path} cannot be read: {error}{advice}")
+}
+
 /// Those of the system's file, which may have some that no library reads.
 pub fn system(text: &[u8]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
@@ -50,3 +56,15 @@ pub fn users(certificates: Vec<CertificateDer<'_>>) -> Result<RootCertStore, Str
 }
 
 const NONE: &str = "there is no certificate in PEM form in it";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_the_systems_certificates_it_is_said_what_to_install() {
+        let system = system_file().display().to_string();
+        assert!(unreadable(&system, "gone").ends_with("gone; install ca-certificates"));
+        assert_eq!(unreadable("/a.pem", "gone"), "/a.pem cannot be read: gone");
+    }
+}
