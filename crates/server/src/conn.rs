@@ -153,12 +153,12 @@ async fn secure(
     let time = site.limits().header_timeout;
     match Box::pin(tls::handshake(&tls, stream, &drain, time, &site.shard.shared.door)).await {
         Shaken::Done(stream, facts) => {
-            stream.get_ref().0.acknowledge();
+            stream.transport().acknowledge();
             tls.counters().handshakes.fetch_add(1, Relaxed);
             tls.counters().resumed.fetch_add(u64::from(facts.reused), Relaxed);
             let handshake = Some(Arc::new(facts));
             let info = Arc::new(ConnectionInfo { tls: true, handshake, ..(*info).clone() });
-            if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+            if stream.session().alpn_protocol() == Some(b"h2") {
                 http2::serve(stream, info, || site.another(), drain).await;
             } else {
                 http1::serve(*stream, info, &site, drain).await;
@@ -484,9 +484,8 @@ impl Drop for Site {
 
 #[cfg(test)]
 mod tests {
-    use tokio_rustls::server::TlsStream;
-
     use super::*;
+    use crate::tls::Secured;
 
     fn size<A, B, C, D, F: Future>(_: impl Fn(A, B, C, D) -> F) -> usize {
         size_of::<F>()
@@ -504,7 +503,7 @@ mod tests {
         fn size<A, B, C, D, E, F: Future>(_: impl Fn(A, B, C, D, E) -> F) -> usize {
             size_of::<F>()
         }
-        let (size, state) = (size(secure), size_of::<TlsStream<Stream>>());
+        let (size, state) = (size(secure), size_of::<Secured<Stream>>());
         assert!(size <= state + 640, "{size} bytes, {state} of them are the library's");
     }
 }

@@ -11,7 +11,6 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio_rustls::server::TlsStream;
 
 use super::head::{Scan, Scanned};
 use super::read::Input;
@@ -45,8 +44,6 @@ impl Io for TcpStream {
 }
 
 impl Io for UnixStream {}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> Io for TlsStream<S> {}
 
 /// See the module. Parts borrow it for the time of a poll, never across an await.
 pub(super) struct Core<I> {

@@ -19,8 +19,9 @@ use rustls::ServerConfig;
 use rustls::server::{Accepted, AcceptedAlert, Acceptor};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
-use tokio_rustls::server::{StartHandshake, TlsStream};
+use tokio_rustls::server::StartHandshake;
 
+use super::stream::Secured;
 use super::{TlsFacts, TlsListener};
 use crate::acme::{Door, proof};
 use crate::http1::Draining;
@@ -28,7 +29,7 @@ use crate::http1::Draining;
 /// What came of a handshake.
 pub enum Shaken<S> {
     /// A connection, and what the handshake has shown.
-    Done(Box<TlsStream<S>>, TlsFacts),
+    Done(Box<Secured<S>>, TlsFacts),
     /// The client does not speak TLS; this is what it has sent.
     Plain(S, Vec<u8>),
     /// An authority has seen the proof of a name; that was all.
@@ -78,7 +79,7 @@ pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     match timeout_at(deadline, rest).await.unwrap_or_else(|_| Err(late())) {
         Ok(stream) => {
             let facts = TlsFacts::of(stream.get_ref().1, Arc::clone(listener), rule);
-            Shaken::Done(Box::new(stream), facts)
+            Shaken::Done(Box::new(Secured::new(stream)), facts)
         }
         Err(error) => Shaken::Failed(error),
     }

@@ -17,6 +17,7 @@ mod facts;
 mod handshake;
 mod parameters;
 mod sessions;
+mod stream;
 mod tickets;
 
 use std::collections::HashMap;
@@ -36,6 +37,7 @@ use self::clients::Rule;
 pub use self::facts::{ClientFacts, TlsFacts};
 pub use self::handshake::{Shaken, handshake};
 use self::sessions::Sessions;
+pub use self::stream::Secured;
 use self::tickets::Tickets;
 
 /// The texts that listeners need: certificate bundles by name, and files.
