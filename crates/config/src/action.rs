@@ -32,11 +32,30 @@ pub struct Action {
     pub security_headers: bool,
     /// Which other sites may read responses.
     pub cors: Option<Cors>,
-    /// Whether answers of other servers are taken as fast as they come; the server's own setting
-    /// if `None`.
-    pub buffering: Option<bool>,
+    /// What waits here on its way to other servers and back.
+    pub buffering: Buffering,
     /// Bytes that a request's body may have; what holds for all requests if `None`.
     pub max_body_size: Option<u64>,
+}
+
+/// What waits here on its way to other servers and back; their own settings count where there is
+/// `None`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Buffering {
+    /// `buffering`: answers are taken as fast as they come.
+    pub responses: Option<bool>,
+    /// `request_buffering`: a server hears of a request only when all of its body is there.
+    pub requests: Option<bool>,
+}
+
+impl Buffering {
+    /// What is said here, and otherwise there.
+    pub fn or(self, other: Buffering) -> Buffering {
+        Buffering {
+            responses: self.responses.or(other.responses),
+            requests: self.requests.or(other.requests),
+        }
+    }
 }
 
 /// What takes a request.
@@ -122,7 +141,10 @@ impl Action {
             error_pages: object.read("error_pages", ErrorPage::read_all)?.unwrap_or_default(),
             cors: object.read("cors", Cors::read)?,
             security_headers: object.boolean("security_headers")?.unwrap_or(false),
-            buffering: object.boolean("buffering")?,
+            buffering: Buffering {
+                responses: object.boolean("buffering")?,
+                requests: object.boolean("request_buffering")?,
+            },
             max_body_size: object.read("max_body_size", |node| node.size(0))?,
         };
         object.end()?;

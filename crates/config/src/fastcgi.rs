@@ -31,6 +31,8 @@ pub struct FastCgi {
     pub timeouts: Timeouts,
     /// Whether answers are taken as fast as they come, or at the client's pace.
     pub buffering: bool,
+    /// Whether a server hears of a request only when all of its body is there.
+    pub request_buffering: bool,
     /// What answers may leave to the server.
     pub delegation: Delegation,
 }
@@ -85,6 +87,7 @@ impl FastCgi {
             keepalive: usize::try_from(keepalive).unwrap_or(0), // in range by the line above
             timeouts: object.read("timeouts", Timeouts::read)?.unwrap_or_default(),
             buffering: object.boolean("buffering")?.unwrap_or(true),
+            request_buffering: object.boolean("request_buffering")?.unwrap_or(true),
             delegation: Delegation::read(&object)?,
         };
         object.end()?;

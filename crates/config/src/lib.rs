@@ -58,7 +58,7 @@ use serde_json::Value;
 
 pub use access::{Access, BasicAuth};
 pub use access_log::{AccessLog, LogFormat};
-pub use action::{Action, ActionKind, Ping, Proxy, ResponseHeader, Return};
+pub use action::{Action, ActionKind, Buffering, Ping, Proxy, ResponseHeader, Return};
 pub use address::{Address, AddressError};
 pub use address_pattern::{AddressPattern, AddressPatternError, AddressPatterns};
 pub use application::{Application, Limits, RLIMITS};

@@ -54,6 +54,8 @@ pub struct Upstream {
     pub proxy_protocol: Option<u8>,
     /// Whether responses are taken as fast as they come, or at the client's pace.
     pub buffering: bool,
+    /// Whether a server hears of a request only when all of its body is there.
+    pub request_buffering: bool,
     /// What responses may leave to the server.
     pub delegation: Delegation,
     /// Beginnings of locations that are replaced, beside the server's own address; if `None`, not
@@ -167,6 +169,7 @@ impl Upstream {
             request_trailers: false,
             proxy_protocol: None,
             buffering: true,
+            request_buffering: true,
             delegation: Delegation::default(),
             rewrite_location: Some(Vec::new()),
             cookie_domain: Vec::new(),
@@ -209,6 +212,9 @@ impl Upstream {
                 .read("proxy_protocol", |node| node.integer(1..=2))?
                 .and_then(|version| u8::try_from(version).ok()),
             buffering: object.boolean("buffering")?.unwrap_or(default.buffering),
+            request_buffering: object
+                .boolean("request_buffering")?
+                .unwrap_or(default.request_buffering),
             delegation: Delegation::read(&object)?,
             rewrite_location: object
                 .read("rewrite_location", Replacement::read_locations)?

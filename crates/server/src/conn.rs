@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
-use howdah_config::{PlainHttp2, ResponseHeader};
+use howdah_config::{Buffering, PlainHttp2, ResponseHeader};
 use howdah_sys::log::Level;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_local;
@@ -288,7 +288,7 @@ impl Site {
         &self,
         snapshot: &'s Snapshot,
         decision: Decision,
-        buffering: Option<bool>,
+        buffering: Buffering,
         exchange: &mut Exchange<'_>,
     ) -> (Response, Option<Left<'s>>) {
         let shard = &self.shard;
@@ -296,7 +296,7 @@ impl Site {
         let buffer = proxy::Buffer {
             memory: http.body_buffer_size,
             directory: http.body_temp_path.as_deref().unwrap_or(&shard.shared.tmp),
-            responses: buffering,
+            wanted: buffering,
         };
         match decision {
             Decision::Respond(response) => (response, None),

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use crate::feed::Feed;
 use crate::limits::Limits;
 use crate::message::{Added, ConnectionInfo, FieldBlock, Request, Response};
 
@@ -99,6 +100,12 @@ impl<'c> Exchange<'c> {
         poll_fn(|cx| self.carrier.poll_body(cx)).await
     }
 
+    /// Takes the body for a server that gets it as it comes, in place of
+    /// [`Exchange::read_body`].
+    pub fn poll_fill(&self, feed: &Feed, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        feed.poll_fill(self.carrier, cx)
+    }
+
     /// The lines of the body's trailer, once the body has been read to its end. Who sends them says
     /// what they are: they are never fields of the request.
     pub fn trailer(&self) -> Bytes {
@@ -123,7 +130,12 @@ impl<'c> Exchange<'c> {
     /// A client that only shuts down its sending side looks the same as one that has left until
     /// something is sent to it: as in nginx, both count as [`Gone::Closed`].
     pub async fn client_gone(&self) -> Gone {
-        poll_fn(|cx| self.carrier.poll_gone(cx)).await
+        poll_fn(|cx| self.poll_gone(cx)).await
+    }
+
+    /// See [`Exchange::client_gone`].
+    pub fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Gone> {
+        self.carrier.poll_gone(cx)
     }
 }
 

@@ -16,6 +16,7 @@ pub mod compress;
 mod conn;
 pub mod exchange;
 pub mod fastcgi;
+mod feed;
 pub mod files;
 pub mod http1;
 pub mod http2;

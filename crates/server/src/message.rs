@@ -16,6 +16,7 @@ use bytes::Bytes;
 use howdah_config::Captures;
 
 use crate::body::Body;
+use crate::feed::Feed;
 use crate::tls::TlsFacts;
 use crate::tunnel::Tunnel;
 
@@ -233,7 +234,7 @@ pub struct Response {
     pub adds_server: bool,
     /// The connection adds `Date`.
     pub adds_date: bool,
-    /// What follows it, if anything does.
+    /// What goes on beside it or follows it, if anything does.
     pub after: Option<Box<After>>,
 }
 
@@ -256,21 +257,24 @@ impl Response {
 
     /// The lines that follow the body, if the client takes any.
     pub fn trailer(&self) -> Option<&Trailer> {
-        match self.after.as_deref() {
-            Some(After::Trailer(trailer)) => Some(trailer),
-            Some(After::Tunnel(_)) | None => None,
+        self.after.as_ref()?.trailer.as_ref()
+    }
+
+    /// Leaves them out.
+    pub fn drop_trailer(&mut self) {
+        if let Some(after) = &mut self.after {
+            after.trailer = None;
         }
     }
 
     /// Takes what the connection is from then on, if the response says that it is.
     pub fn take_tunnel(&mut self) -> Option<Tunnel> {
-        match *self.after.take()? {
-            After::Tunnel(tunnel) => Some(tunnel),
-            trailer => {
-                self.after = Some(Box::new(trailer));
-                None
-            }
-        }
+        self.after.as_mut()?.tunnel.take()
+    }
+
+    /// Takes what its server still gets of the request's body, if that is not over.
+    pub fn take_feed(&mut self) -> Option<Rc<Feed>> {
+        self.after.as_mut()?.feed.take().filter(|feed| !feed.is_full())
     }
 
     /// Adds a field; see [`FieldBlock::push`].
@@ -280,13 +284,15 @@ impl Response {
     }
 }
 
-/// What follows a response.
-#[derive(Debug)]
-pub enum After {
+/// What goes on beside a response, or follows it.
+#[derive(Debug, Default)]
+pub struct After {
     /// Lines behind the body.
-    Trailer(Trailer),
+    pub trailer: Option<Trailer>,
     /// With status 101: what the connection is from then on.
-    Tunnel(Tunnel),
+    pub tunnel: Option<Tunnel>,
+    /// What its server still gets of the request's body.
+    pub feed: Option<Rc<Feed>>,
 }
 
 /// The lines of a trailer, which are known when a body has ended.

@@ -122,8 +122,8 @@ pub struct Action {
     pub security_headers: bool,
     /// Which other sites may read responses.
     pub cors: Option<config::Cors>,
-    /// Whether answers of other servers are taken as fast as they come.
-    pub buffering: Option<bool>,
+    /// What waits here on its way to other servers and back.
+    pub buffering: config::Buffering,
     /// Bytes that a request's body may have.
     pub max_body_size: Option<u64>,
 }

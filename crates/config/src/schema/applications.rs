@@ -177,6 +177,12 @@ pub(super) const TABLE: &[Shape] = &[
             Key("timeouts", Kind::Shape("timeouts"), "How long to wait for the server", None),
             Key("buffering", Switch, "Take answers as fast as they come", None),
             Key(
+                "request_buffering",
+                Switch,
+                "Take bodies in full before the server hears of them",
+                None,
+            ),
+            Key(
                 "internal_redirect",
                 Text,
                 "Route for the path in X-Accel-Redirect, such as \"routes/files\"",

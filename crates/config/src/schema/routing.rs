@@ -239,6 +239,12 @@ pub(super) const TABLE: &[Shape] = &[
             Key("cors", Kind::Shape("cors"), "Which other sites may read responses", None),
             Key("security_headers", Switch, "Add fields that protect browsers", None),
             Key("buffering", Switch, "Take answers of other servers as fast as they come", None),
+            Key(
+                "request_buffering",
+                Switch,
+                "Take bodies in full before other servers hear of them",
+                None,
+            ),
             Key("max_body_size", SIZE, "Bytes that the body of a request may have", None),
         ],
     },

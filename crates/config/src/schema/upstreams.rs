@@ -55,6 +55,12 @@ pub(super) const TABLE: &[Shape] = &[
             ),
             Key("buffering", Switch, "Take responses as fast as they come", None),
             Key(
+                "request_buffering",
+                Switch,
+                "Take bodies in full before servers hear of them",
+                None,
+            ),
+            Key(
                 "internal_redirect",
                 Text,
                 "Route for the path in X-Accel-Redirect, such as \"routes/files\"",

@@ -70,7 +70,7 @@ pub fn apply(compression: &Compression, request: &Request, response: &mut Respon
         body => Body::Stream(Box::new(Compressed::new(body, encoder))),
     };
     response.body = body;
-    response.after = None; // a trailer may describe what the body was
+    response.drop_trailer(); // it may describe what the body was
     describe(response, compressor.encoding);
 }
 

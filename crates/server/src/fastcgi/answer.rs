@@ -78,7 +78,10 @@ impl BodyStream for Answer {
                     return Poll::Ready(None);
                 }
                 Poll::Ready(Err(failure)) => {
-                    buffered::Answer::give_up(self, format_args!("{failure}"));
+                    match failure.is_clients() {
+                        true => self.active = None,
+                        false => buffered::Answer::give_up(self, format_args!("{failure}")),
+                    }
                     let error = io::Error::other("the answer of the FastCGI server was cut");
                     return Poll::Ready(Some(Err(error)));
                 }

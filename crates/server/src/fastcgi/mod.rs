@@ -1,7 +1,8 @@
 //! Sites that a FastCGI server runs: PHP-FPM, php-cgi.
 //!
 //! 1. The body is taken from the client: memory, then an unlinked file. A slow client holds no
-//!    process of the server, and the length is known.
+//!    process of the server, and the length is known. If it was told beforehand, the server gets
+//!    the body as it comes where the configuration wants that.
 //! 2. A connection is found ([`line`]). What the server has no room for waits here, first come,
 //!    first served: a full backlog is no error.
 //! 3. The request goes out as records (`conversation`): parameters as for a PHP of ours, some set
@@ -36,23 +37,22 @@ use self::line::Ticket;
 use self::site::Site;
 use crate::buffered::Taking;
 use crate::exchange::Exchange;
-use crate::message::Response;
-use crate::php::body::{CollectError, collect};
+use crate::message::{After, Response};
+use crate::php::body::CollectError;
 use crate::php::{params, response, target::Script};
 use crate::proxy::queue::Refused;
 use crate::proxy::request::is_idempotent;
 use crate::proxy::response::Malformed;
 use crate::proxy::thread::ProxyThread;
 use crate::proxy::transport::Stream;
+use crate::proxy::upload::{Content, Framing, Upload};
 use crate::proxy::upstream::{Busy, Server};
-use crate::proxy::{Buffer, CLIENT_GONE, Content, Failure, refuse, wish};
+use crate::proxy::{Buffer, CLIENT_GONE, Failure, refuse, wish};
 use crate::respond;
 use crate::variables::Source;
 
 /// The number of the one request that a connection has at a time.
 const REQUEST: u16 = 1;
-/// Bytes of a body that leave in one write with the parameters.
-const JOINED: usize = 64 * 1024;
 /// Bytes that the parameters of most requests do not exceed.
 const USUAL_PARAMS: usize = 2048;
 
@@ -83,8 +83,10 @@ pub async fn run(
     let complain = |problem: fmt::Arguments<'_>| {
         thread.complain(format_args!("\"{site}\" request {id}: {problem}"));
     };
-    let content = match collect(exchange, buffer.memory, buffer.directory).await {
-        Ok(body) => Content::from(body),
+    // A server must be told how long it is.
+    let streams = buffer.streams(site.request_buffering) && exchange.body_len().is_some();
+    let content = match Content::take(exchange, buffer, streams).await {
+        Ok(content) => content,
         Err(CollectError::Client(error)) => return refuse(error.status()),
         Err(CollectError::Disk(error)) => {
             complain(format_args!("the body cannot be kept: {error}"));
@@ -172,7 +174,7 @@ fn is_missing(thread: &ProxyThread, site: &Site, script: &Script) -> Option<u16>
 fn encode(site: &Site, script: &Script, content: &Content, exchange: &Exchange<'_>) -> Vec<u8> {
     let request = &exchange.request;
     let mut params = Params::with_capacity(USUAL_PARAMS);
-    params::write(&mut params, request, script, None, content.len());
+    params::write(&mut params, request, script, None, content.len().unwrap_or(0));
     let source = Source::of(request, exchange.begun);
     let own: Vec<(&[u8], Vec<u8>)> = { site.params.iter() }
         .map(|(name, template)| (name.as_bytes(), source.expand(template)))
@@ -228,15 +230,15 @@ impl Attempt {
         taking: Taking<'_>,
         exchange: &Exchange<'_>,
     ) -> Result<Response, Missed> {
-        let repeatable = content.len() == 0 && is_idempotent(&self.method);
+        let repeatable = content.is_empty() && is_idempotent(&self.method);
         // A server may close an idle connection just when a request is on its way. One that must
         // not be repeated gets a new connection, and the process of an idle one to take it.
         if let Some(stream) = self.site.kept.take(self.index)
             && repeatable
         {
             let request = encode(&self.site, script, content, exchange);
-            let mut conversation = self.conversation(thread, stream, request, content);
-            match self.head(thread, &mut conversation, exchange).await {
+            let mut conversation = self.conversation(thread, stream, request, content, exchange);
+            match self.head(thread, &mut conversation, content, exchange).await {
                 // The server has closed the connection as we were going to use it.
                 Err(Failure::Closed | Failure::Read(_) | Failure::Send(_))
                     if !conversation.answered() => {}
@@ -244,7 +246,9 @@ impl Attempt {
                     self.note(thread, &right, &failure);
                     return Err(Missed::finally(failure));
                 }
-                Ok(head) => return Ok(self.respond(thread, conversation, head, right, taking)),
+                Ok(head) => {
+                    return Ok(self.respond(thread, conversation, head, right, content, taking));
+                }
             }
         }
         let connected = tokio::select! {
@@ -261,9 +265,9 @@ impl Attempt {
             }
         };
         let request = encode(&self.site, script, content, exchange);
-        let mut conversation = self.conversation(thread, stream, request, content);
-        match self.head(thread, &mut conversation, exchange).await {
-            Ok(head) => Ok(self.respond(thread, conversation, head, right, taking)),
+        let mut conversation = self.conversation(thread, stream, request, content, exchange);
+        match self.head(thread, &mut conversation, content, exchange).await {
+            Ok(head) => Ok(self.respond(thread, conversation, head, right, content, taking)),
             Err(failure) => {
                 self.note(thread, &right, &failure);
                 let broken =
@@ -280,9 +284,10 @@ impl Attempt {
         stream: Stream,
         request: Vec<u8>,
         content: &Content,
+        exchange: &Exchange<'_>,
     ) -> Conversation {
-        let (content, timer) = (content.clone(), thread.timer());
-        Conversation::new(stream, request, content, &self.site.timeouts, timer)
+        let upload = Upload::new(request, content, Framing::Records(REQUEST), exchange);
+        Conversation::new(stream, upload, &self.site.timeouts, thread.timer())
     }
 
     /// Waits for the head of the answer.
@@ -290,16 +295,12 @@ impl Attempt {
         &self,
         thread: &Rc<ProxyThread>,
         conversation: &mut Conversation,
+        content: &Content,
         exchange: &Exchange<'_>,
     ) -> Result<head::Found, Failure> {
         let mut scan = head::Scan::default();
         loop {
-            let part = tokio::select! {
-                biased;
-                part = std::future::poll_fn(|cx| conversation.poll_part(cx)) => part?,
-                _ = exchange.client_gone() => return Err(Failure::ClientGone),
-            };
-            match part {
+            match content.pass_on(exchange, |cx| conversation.poll_part(cx)).await? {
                 Part::Output(bytes) => {
                     if let Some(found) = scan.push(bytes)? {
                         conversation.has_head();
@@ -318,6 +319,7 @@ impl Attempt {
         conversation: Conversation,
         found: head::Found,
         right: Right,
+        content: &Content,
         taking: Taking<'_>,
     ) -> Response {
         if right.busy.answered() {
@@ -327,12 +329,14 @@ impl Attempt {
         let answer = Answer::new(conversation, found.rest, found.head.length, home);
         let body = taking.body(answer, &found.head.fields);
         let response::CheckedHead { status, reason, fields, .. } = found.head;
-        Response { reason, fields, ..Response::new(status, body) }
+        let after =
+            content.rest().map(|feed| Box::new(After { feed: Some(feed), ..After::default() }));
+        Response { reason, fields, after, ..Response::new(status, body) }
     }
 
     /// Notes that a server has failed.
     fn note(&self, thread: &ProxyThread, right: &Right, failure: &Failure) {
-        if matches!(failure, Failure::ClientGone | Failure::Refused(_)) {
+        if failure.is_clients() || matches!(failure, Failure::Refused(_)) {
             return;
         }
         if let Some(time) = right.busy.failed() {
@@ -342,7 +346,7 @@ impl Attempt {
     }
 
     fn complain(&self, thread: &ProxyThread, failure: &Failure) {
-        if !matches!(failure, Failure::ClientGone) {
+        if !failure.is_clients() {
             thread.complain(format_args!("{self}: {failure}"));
         }
     }

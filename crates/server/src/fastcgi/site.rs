@@ -32,6 +32,8 @@ pub struct Site {
     pub timeouts: Timeouts,
     /// Whether answers are taken as fast as they come.
     pub buffering: bool,
+    /// Whether a server hears of a request only when all of its body is there.
+    pub request_buffering: bool,
 }
 
 impl Site {
@@ -64,6 +66,7 @@ impl Site {
             keeps: config.keepalive > 0,
             timeouts: config.timeouts.clone(),
             buffering: config.buffering,
+            request_buffering: config.request_buffering,
         })
     }
 

@@ -87,7 +87,12 @@ impl<I: Io, H: Handler> Connection<I, H> {
             let opened = Opened::new(tunnel, exchange.request, begun, received, limits);
             return self.open(opened, response).await;
         }
-        let leftover = link.leftover();
+        // Of what the server still gets nothing is dropped, and when it ends nobody knows.
+        let feed = response.take_feed();
+        let mut leftover = match feed {
+            None => link.leftover(),
+            Some(_) => Leftover::TooMuch,
+        };
         let last = limits.max_requests.is_some_and(|most| served >= most);
         let keep_alive = wants_more
             && !last
@@ -101,7 +106,15 @@ impl<I: Io, H: Handler> Connection<I, H> {
             && leftover == Leftover::Nothing
             && matches!(self.core.borrow_mut().scan(limits), Scanned::Complete(_));
         let added = added(&response, framing, keep_alive, exchange.request.version, limits);
-        let sent = self.respond(response, framing, &added, gather, limits).await;
+        let sending = self.respond(response, framing, &added, gather, limits);
+        let sent = match feed {
+            None => sending.await,
+            Some(feed) => {
+                let sent = Box::pin(feed.fill_beside(&link, sending)).await;
+                leftover = link.leftover();
+                sent
+            }
+        };
         self.handler.finished(&Finished {
             connection: &self.info,
             request: Some(&exchange.request),

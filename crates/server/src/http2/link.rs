@@ -23,7 +23,8 @@ pub(super) struct Link {
     budget: Rc<Budget>,
     length: Option<u64>,
     body: RefCell<Body>,
-    respond: RefCell<SendResponse<Bytes>>,
+    /// Until the response is sent.
+    respond: RefCell<Option<SendResponse<Bytes>>>,
 }
 
 struct Body {
@@ -60,7 +61,7 @@ impl Link {
             pace: Pace::default(),
             wait: Wait::default(),
         };
-        let (body, respond) = (RefCell::new(body), RefCell::new(respond));
+        let (body, respond) = (RefCell::new(body), RefCell::new(Some(respond)));
         Link { limits: Rc::clone(limits), budget: Rc::clone(budget), length, body, respond }
     }
 
@@ -70,11 +71,19 @@ impl Link {
         self
     }
 
-    /// What the response is sent with, and the number of bytes of the body that were given out.
-    /// The rest of the body, if there is one, is given up only when the result is dropped.
-    pub fn into_parts(self) -> (SendResponse<Bytes>, RecvStream, u64) {
-        let body = self.body.into_inner();
-        (self.respond.into_inner(), body.stream, body.received)
+    /// What the response is sent with, once.
+    pub fn take_respond(&self) -> Option<SendResponse<Bytes>> {
+        self.respond.take()
+    }
+
+    /// Bytes of the body that were given out.
+    pub fn received(&self) -> u64 {
+        self.body.borrow().received
+    }
+
+    /// The rest of the body, if there is one. It is given up only when the result is dropped.
+    pub fn into_rest(self) -> RecvStream {
+        self.body.into_inner().stream
     }
 }
 
@@ -151,7 +160,9 @@ impl Carrier for Link {
         *response.status_mut() = status.try_into().map_err(|_| invalid())?;
         put_fields(response.headers_mut(), fields);
         // A client that has left gets none, and is noticed when the response is sent.
-        let _ = self.respond.borrow_mut().send_informational(response);
+        if let Some(respond) = &mut *self.respond.borrow_mut() {
+            let _ = respond.send_informational(response);
+        }
         Ok(())
     }
 
@@ -160,7 +171,10 @@ impl Carrier for Link {
     }
 
     fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Gone> {
-        self.respond.borrow_mut().poll_reset(cx).map(|_| Gone::Reset)
+        match &mut *self.respond.borrow_mut() {
+            Some(respond) => respond.poll_reset(cx).map(|_| Gone::Reset),
+            None => Poll::Pending, // who sends the response will see
+        }
     }
 }
 

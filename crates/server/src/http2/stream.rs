@@ -119,6 +119,8 @@ struct Asked<'r> {
     request: Option<&'r Request>,
     refused_line: &'r [u8],
     refusal: Option<&'static str>,
+    /// What took bytes of the body, and bytes that were taken otherwise.
+    link: Option<&'r Link>,
     body: u64,
 }
 
@@ -135,11 +137,17 @@ impl<H: Handler> Answer<H> {
         let head_only = head.method.as_ref() == b"HEAD";
         let request = head.into_request(Arc::clone(&self.info), self.handler.next_id());
         let mut exchange = Exchange::new(request, self.begun.into_std(), &link);
-        let response = self.handler.handle(&mut exchange).await;
+        let mut response = self.handler.handle(&mut exchange).await;
         let Exchange { request, .. } = exchange;
-        let (respond, rest, body) = link.into_parts();
-        let asked = Asked { request: Some(&request), body, ..Asked::default() };
-        let ended = self.send(respond, response, head_only, asked).await;
+        let Some(respond) = link.take_respond() else { return Ended::GivenUp };
+        let feed = response.take_feed();
+        let asked = Asked { request: Some(&request), link: Some(&link), ..Asked::default() };
+        let sending = self.send(respond, response, head_only, asked);
+        let ended = match feed {
+            None => sending.await,
+            Some(feed) => Box::pin(feed.fill_beside(&link, sending)).await,
+        };
+        let rest = link.into_rest();
         if ended == Ended::Answered {
             // What is still on its way is let in, if it is little; otherwise it is given up.
             let _ = timeout(LEFTOVER_TIME, drop_body(rest)).await;
@@ -162,7 +170,8 @@ impl<H: Handler> Answer<H> {
         let mut exchange = Exchange::new(request, self.begun.into_std(), &link);
         let mut response = self.handler.handle(&mut exchange).await;
         let Exchange { request, .. } = exchange;
-        let (mut respond, stream, _) = link.into_parts();
+        let Some(mut respond) = link.take_respond() else { return Ended::GivenUp };
+        let stream = link.into_rest();
         let asked = Asked { request: Some(&request), ..Asked::default() };
         let tunnel = match response.take_tunnel() {
             Some(tunnel) if handshake.is_accepted(&response.fields) => tunnel,
@@ -261,7 +270,7 @@ impl<H: Handler> Answer<H> {
             status,
             fields,
             added,
-            received: self.head_len + asked.body,
+            received: self.head_len + asked.body + asked.link.map_or(0, Link::received),
             sent: fields.as_bytes().len() as u64 + body_sent,
             body_sent,
             elapsed: self.begun.elapsed(),

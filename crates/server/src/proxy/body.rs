@@ -152,7 +152,10 @@ impl ResponseBody {
 
     /// The body has ended badly.
     fn fail(&mut self, failure: Failure) -> io::Error {
-        self.give_up(format_args!("{failure}"));
+        match failure.is_clients() {
+            true => self.active = None,
+            false => self.give_up(format_args!("{failure}")),
+        }
         io::Error::other("the upstream's response was cut")
     }
 }

@@ -7,14 +7,14 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use bytes::Bytes;
 use howdah_config::{Health, Timeouts};
 use tokio::time::{sleep, timeout};
 
 use super::connection::Connection;
-use super::conversation::{Content, Conversation};
+use super::conversation::Conversation;
 use super::request;
 use super::thread::ProxyThread;
+use super::upload::Upload;
 use super::upstream::{Server, Upstream};
 use crate::http1::timer::Timer;
 
@@ -102,9 +102,8 @@ async fn ask(upstream: &Upstream, server: &Server, health: &Health) -> Result<()
         idle: patient,
         tunnel: patient,
     };
-    let nothing = Content::Memory(Bytes::new());
-    let (question, timer) = (question.into_bytes(), Timer::default());
-    let mut asked = Conversation::new(stream, question, nothing, false, &timeouts, timer);
+    let question = Upload::head(question.into_bytes());
+    let mut asked = Conversation::new(stream, question, false, &timeouts, Timer::default());
     let head = loop {
         let head = std::future::poll_fn(|cx| asked.poll_head(cx)).await;
         let head = head.map_err(|failure| failure.to_string())?;

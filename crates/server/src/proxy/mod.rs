@@ -1,10 +1,11 @@
 //! Requests that other HTTP servers answer: `proxy` and `upstreams`.
 //!
 //! 1. The body is taken from the client: memory, then an unlinked file. So a slow client holds no
-//!    connection to a server.
+//!    connection to a server. Where the configuration wants it, the server gets it as it comes
+//!    ([`crate::feed`]).
 //! 2. A server is chosen by weighted turns ([`balance`], [`thread`]).
 //! 3. The request is written anew for it ([`request`]) and sent over an idle connection or a new
-//!    one ([`transport`], `conversation`).
+//!    one ([`transport`], `conversation`, `upload`).
 //! 4. The head of the response is read strictly ([`response`]). Interim responses are passed on.
 //!    In the final one, addresses become those that clients know (`rewrite`).
 //! 5. The body (`body`) is taken as fast as the server sends it, and sent at the client's pace
@@ -26,6 +27,7 @@ mod budget;
 pub mod choose;
 mod connection;
 mod conversation;
+mod either;
 mod forwarded;
 pub mod health;
 mod hop;
@@ -35,9 +37,11 @@ pub mod queue;
 pub mod request;
 pub mod response;
 mod rewrite;
+pub(crate) mod talk;
 pub mod thread;
 pub(crate) mod transport;
 mod upgraded;
+pub(crate) mod upload;
 pub mod upstream;
 
 use std::fmt;
@@ -47,23 +51,23 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use howdah_config::{self as config, Variable};
+use howdah_config::{self as config, Buffering, Variable};
 
 use self::body::Home;
 use self::connection::Connection;
-pub(crate) use self::conversation::Content;
 use self::conversation::Conversation;
 use self::queue::Refused;
-use self::request::{Changes, Framed, Then};
+use self::request::{Changes, Then};
 use self::response::{Head, Malformed};
 use self::thread::ProxyThread;
 use self::upgraded::Upgraded;
+use self::upload::{Content, Framing, Trailer as Behind, Upload};
 use self::upstream::{Busy, Server, Upstream, Wish};
 use crate::body::Body;
 use crate::buffered::Taking;
-use crate::exchange::Exchange;
+use crate::exchange::{BodyError, Exchange};
 use crate::message::{After, Response, Trailer};
-use crate::php::body::{CollectError, collect};
+use crate::php::body::CollectError;
 use crate::respond;
 use crate::tunnel::Tunnel;
 use crate::variables::Source;
@@ -78,14 +82,19 @@ pub struct Buffer<'a> {
     pub memory: u64,
     /// Directory for the files of longer ones, and of responses.
     pub directory: &'a Path,
-    /// Whether responses are buffered, if the action says so.
-    pub responses: Option<bool>,
+    /// What the action says of it.
+    pub wanted: Buffering,
 }
 
 impl<'a> Buffer<'a> {
+    /// Whether bodies of requests are passed on as they come, unless `usual`ly all is taken first.
+    pub(crate) fn streams(&self, usual: bool) -> bool {
+        !self.wanted.requests.unwrap_or(usual)
+    }
+
     /// How responses are taken, where `usual` is what their server's settings say.
     pub(crate) fn taking(&self, usual: bool) -> Taking<'a> {
-        Taking { buffering: self.responses.unwrap_or(usual), directory: self.directory }
+        Taking { buffering: self.wanted.responses.unwrap_or(usual), directory: self.directory }
     }
 }
 
@@ -104,6 +113,7 @@ pub(crate) enum Failure {
     Closed,
     Malformed(Malformed),
     Upgraded,
+    Client(BodyError),
     ClientGone,
 }
 
@@ -124,8 +134,7 @@ struct Attempt {
 /// A request as a server gets it.
 struct Said {
     head: Vec<u8>,
-    /// Its lines, if there are any: then the body is one chunk.
-    trailer: Vec<u8>,
+    framing: Framing,
 }
 
 /// Passes a request on; the response is there as soon as its head is.
@@ -135,8 +144,9 @@ pub async fn run(
     buffer: &Buffer<'_>,
     exchange: &mut Exchange<'_>,
 ) -> Response {
-    let content = match collect(exchange, buffer.memory, buffer.directory).await {
-        Ok(body) => Content::from(body),
+    let streams = buffer.streams(upstream.config.request_buffering);
+    let content = match Content::take(exchange, buffer, streams).await {
+        Ok(content) => content,
         Err(CollectError::Client(error)) => return refuse(error.status()),
         Err(CollectError::Disk(error)) => {
             let id = exchange.request.id;
@@ -240,17 +250,23 @@ impl Attempt {
             (None, true) => Then::Keep,
             (None, false) => Then::Close,
         };
-        let trailer = match content.len() {
-            0 => Vec::new(), // nothing that a trailer could follow
-            _ if !self.upstream.config.request_trailers => Vec::new(),
-            _ => request::trailer(&exchange.trailer(), &changes),
+        let (request, origin) = (&exchange.request, &self.server.origin);
+        let trailers = self.upstream.config.request_trailers;
+        let framing = match (content, content.len()) {
+            (Content::Feed(_), None) if trailers => {
+                Framing::Chunks(Behind::ToCome(changes.clone()))
+            }
+            (Content::Feed(_), None) => Framing::Chunks(Behind::Lines(Vec::new())),
+            (Content::Feed(_), Some(_)) | (_, Some(0)) => Framing::Length,
+            // One that is known to be there.
+            _ => match trailers.then(|| request::trailer(&exchange.trailer(), &changes)) {
+                Some(lines) if !lines.is_empty() => Framing::Chunks(Behind::Lines(lines)),
+                _ => Framing::Length,
+            },
         };
-        let framed = match trailer.is_empty() {
-            true => Framed::Length(content.len()),
-            false => Framed::Chunk,
-        };
-        let head = request::head(&exchange.request, &self.server.origin, &changes, framed, then);
-        Some(Said { head: head?, trailer })
+        let length = content.len().filter(|_| matches!(framing, Framing::Length));
+        let head = request::head(request, origin, &changes, length, then);
+        Some(Said { head: head?, framing })
     }
 
     /// Asks one server, over an idle connection if there is one. A failure comes with whether
@@ -267,7 +283,7 @@ impl Attempt {
             (Failure::Malformed(Malformed("the path is empty")), false);
         let keeps = self.upstream.config.keepalive > 0 && self.upgrade.is_none();
         let mut said = self.say(content, exchange).ok_or(NO_PATH)?;
-        let repeatable = content.len() == 0 && request::is_idempotent(&self.method);
+        let repeatable = content.is_empty() && request::is_idempotent(&self.method);
         if keeps
             && repeatable
             && let Some(stream) = thread.take(&self.server.place)
@@ -281,16 +297,16 @@ impl Attempt {
                     self.note(thread, &busy, &failure);
                     return Err((failure, repeatable && !answered));
                 }
-                Ok(answer) => return self.respond(thread, busy, answer, taking),
+                Ok(answer) => return self.respond(thread, busy, answer, content, taking),
             }
         }
         let stream = self.connect(exchange).await.map_err(|failure| {
             self.note(thread, &busy, &failure);
-            let left = matches!(failure, Failure::ClientGone);
-            (failure, !left)
+            let may_repeat = !failure.is_clients();
+            (failure, may_repeat)
         })?;
         match self.ask(thread, stream, said, content, exchange).await {
-            Ok(answer) => self.respond(thread, busy, answer, taking),
+            Ok(answer) => self.respond(thread, busy, answer, content, taking),
             Err((failure, answered)) => {
                 self.note(thread, &busy, &failure);
                 let silent = matches!(
@@ -304,7 +320,7 @@ impl Attempt {
 
     /// Notes that a server has failed.
     fn note(&self, thread: &ProxyThread, busy: &Busy, failure: &Failure) {
-        if matches!(failure, Failure::ClientGone) {
+        if failure.is_clients() {
             return;
         }
         if let Some(time) = busy.failed() {
@@ -334,23 +350,16 @@ impl Attempt {
         &self,
         thread: &ProxyThread,
         stream: Connection,
-        Said { head, trailer }: Said,
+        Said { head, framing }: Said,
         content: &Content,
         exchange: &Exchange<'_>,
     ) -> Result<(Conversation, Head), (Failure, bool)> {
         let to_head = self.method.as_ref() == b"HEAD";
-        let timeouts = &self.upstream.config.timeouts;
-        let (content, timer) = (content.clone(), thread.timer());
-        let mut conversation = Conversation::new(stream, head, content, to_head, timeouts, timer);
-        if !trailer.is_empty() {
-            conversation.end_with(&trailer);
-        }
+        let (timeouts, timer) = (&self.upstream.config.timeouts, thread.timer());
+        let upload = Upload::new(head, content, framing, exchange);
+        let mut conversation = Conversation::new(stream, upload, to_head, timeouts, timer);
         loop {
-            let next = tokio::select! {
-                biased;
-                next = std::future::poll_fn(|cx| conversation.poll_head(cx)) => next,
-                _ = exchange.client_gone() => Err(Failure::ClientGone),
-            };
+            let next = content.pass_on(exchange, |cx| conversation.poll_head(cx)).await;
             let head = next.map_err(|failure| (failure, conversation.answered()))?;
             match head.status {
                 // We have sent the body unasked, and told the client to go on ourselves.
@@ -372,6 +381,7 @@ impl Attempt {
         thread: &Rc<ProxyThread>,
         busy: Busy,
         (conversation, head): (Conversation, Head),
+        content: &Content,
         taking: Taking<'_>,
     ) -> Result<Response, (Failure, bool)> {
         if busy.answered() {
@@ -390,7 +400,9 @@ impl Attempt {
         // One that is there already is sent behind chunks.
         let chunked = trailer.as_ref().is_some_and(|trailer| !trailer.lines().is_empty());
         let response = Response::new(status, body);
-        let after = trailer.map(|trailer| Box::new(After::Trailer(trailer)));
+        let feed = content.rest();
+        let after = (trailer.is_some() || feed.is_some())
+            .then(|| Box::new(After { trailer, feed, ..After::default() }));
         Ok(Response { reason, fields, adds_date: !dated, chunked, after, ..response })
     }
 
@@ -417,14 +429,17 @@ impl Attempt {
             reason,
             fields,
             adds_date: !dated,
-            after: Some(Box::new(After::Tunnel(Tunnel { far, patience }))),
+            after: Some(Box::new(After {
+                tunnel: Some(Tunnel { far, patience }),
+                ..After::default()
+            })),
             ..Response::new(101, Body::Empty)
         };
         Ok(response.with("Upgrade", protocol))
     }
 
     fn complain(&self, thread: &ProxyThread, failure: &Failure) {
-        if !matches!(failure, Failure::ClientGone) {
+        if !failure.is_clients() {
             thread.complain(format_args!("{self}: {failure}"));
         }
     }
@@ -439,6 +454,11 @@ pub(crate) fn refuse(status: u16) -> Response {
 }
 
 impl Failure {
+    /// Whether it is the client's doing.
+    pub(crate) fn is_clients(&self) -> bool {
+        matches!(self, Failure::Client(_) | Failure::ClientGone)
+    }
+
     /// What the client is told.
     pub(crate) fn status(&self) -> u16 {
         match self {
@@ -447,6 +467,7 @@ impl Failure {
             | Failure::SendTimeout
             | Failure::HeadTimeout
             | Failure::ReadTimeout => 504,
+            Failure::Client(error) => error.status(),
             Failure::ClientGone => CLIENT_GONE,
             _ => 502,
         }
@@ -474,6 +495,7 @@ impl fmt::Display for Failure {
             Failure::Closed => f.write_str("the connection was closed before the response ended"),
             Failure::Malformed(Malformed(what)) => f.write_str(what),
             Failure::Upgraded => f.write_str("it switched to a protocol that nobody asked for"),
+            Failure::Client(error) => error.fmt(f),
             Failure::ClientGone => f.write_str("the client has left"),
         }
     }

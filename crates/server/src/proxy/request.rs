@@ -19,7 +19,7 @@ use crate::variables::Source;
 const NOT_PASSED: [&[u8]; 2] = [b"content-length", b"expect"];
 
 /// What an upstream changes in a head.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Changes {
     /// The value of `Host`.
     pub host: Option<Vec<u8>>,
@@ -114,22 +114,13 @@ pub fn trailer(lines: &[u8], changes: &Changes) -> Vec<u8> {
     hop::trailer(lines, |name| changes.replace(name))
 }
 
-/// How the body is framed, with its number of bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Framed {
-    /// By its length.
-    Length(u64),
-    /// As one chunk, since a trailer follows.
-    Chunk,
-}
-
-/// Writes a head for a body. `None` if a route has rewritten the path to nothing,
+/// Writes a head for a body of this length, or in chunks. `None` if a route has rewritten the path to nothing,
 /// which no target can say.
 pub fn head(
     request: &Request,
     address: &Address,
     changes: &Changes,
-    body: Framed,
+    body: Option<u64>,
     then: Then<'_>,
 ) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(512 + request.target.len());
@@ -154,7 +145,7 @@ pub fn head(
         }
     }
     let nominated = Nominated::of(request.fields.get_all("connection"));
-    let mut framed = !matches!(body, Framed::Length(0));
+    let mut framed = body != Some(0);
     for (name, value) in request.fields.iter() {
         let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
         framed |= is(b"content-length") || is(b"transfer-encoding");
@@ -171,10 +162,8 @@ pub fn head(
     }
     if framed {
         match body {
-            Framed::Length(body) => {
-                field(&mut out, b"Content-Length", body.to_string().as_bytes());
-            }
-            Framed::Chunk => field(&mut out, b"Transfer-Encoding", b"chunked"),
+            Some(length) => field(&mut out, b"Content-Length", length.to_string().as_bytes()),
+            None => field(&mut out, b"Transfer-Encoding", b"chunked"),
         }
     }
     out.extend_from_slice(b"\r\n");

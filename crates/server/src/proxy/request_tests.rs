@@ -8,8 +8,7 @@ fn written(request: &Request, body: u64, keep: bool) -> String {
 
 fn written_for(request: &Request, body: u64, then: Then<'_>) -> String {
     let address = Address::Inet(([127, 0, 0, 1], 8080).into());
-    let head =
-        head(request, &address, &Changes::default(), Framed::Length(body), then).expect("a target");
+    let head = head(request, &address, &Changes::default(), Some(body), then).expect("a target");
     String::from_utf8(head).expect("a head in ASCII")
 }
 
@@ -100,7 +99,7 @@ fn a_rewritten_path_is_encoded_and_keeps_the_query() {
 fn a_path_of_nothing_is_no_target() {
     let request = Request { path: Bytes::new(), ..with(&[]) };
     let address = Address::Abstract("a".to_owned());
-    assert_eq!(head(&request, &address, &Changes::default(), Framed::Length(0), Then::Close), None);
+    assert_eq!(head(&request, &address, &Changes::default(), Some(0), Then::Close), None);
 }
 
 #[test]
@@ -120,7 +119,7 @@ fn an_upstream_changes_host_and_fields() {
     let source = Source::of(&request, std::time::Instant::now());
     let changes = Changes::new(&upstream, &request, &source);
     let address = Address::Inet(([127, 0, 0, 1], 8080).into());
-    let head = head(&request, &address, &changes, Framed::Length(0), Then::Close).unwrap();
+    let head = head(&request, &address, &changes, Some(0), Then::Close).unwrap();
     let expected = "GET /a%0d%0aEvil:%201 HTTP/1.1\r\nHost: backend\r\nConnection: close\r\n\
         x-set: /a%0D%0AEvil: 1\r\n\r\n";
     assert_eq!(String::from_utf8(head).unwrap(), expected);

@@ -23,6 +23,7 @@ mod pooling;
 mod raw;
 mod responses;
 mod retries;
+mod streaming;
 mod trailers;
 mod upgrades;
 
@@ -155,7 +156,7 @@ struct Front {
 
 impl Handler for Front {
     fn limits(&self) -> Rc<Limits> {
-        Rc::default()
+        Rc::new(Limits { max_body: 1 << 40, ..Limits::default() })
     }
 
     fn next_id(&self) -> u64 {
@@ -164,7 +165,7 @@ impl Handler for Front {
 
     async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
         let directory = self.directory.path();
-        let buffer = Buffer { memory: 20_000, directory, responses: None };
+        let buffer = Buffer { memory: 20_000, directory, wanted: Buffering::default() };
         run(&self.thread, &self.upstream, &buffer, exchange).await
     }
 

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use howdah_config::{Cors, ResponseHeader, Target};
+use howdah_config::{Buffering, Cors, ResponseHeader, Target};
 use howdah_sys::log::{Level, Log};
 
 use crate::auth::BasicAuth;
@@ -87,9 +87,9 @@ pub struct Decided<'s> {
     /// Which other sites may read the response, as the last action on the way says that has
     /// `cors`.
     pub cors: Option<&'s Cors>,
-    /// Whether answers of other servers are taken as fast as they come, as the last action on the
-    /// way says that says so.
-    pub buffering: Option<bool>,
+    /// What waits here on its way to other servers and back, each as the last action on the way
+    /// says that says so.
+    pub buffering: Buffering,
     /// Bytes that the request's body may have, likewise.
     pub max_body_size: Option<u64>,
     /// The action that waits for a password.
@@ -122,7 +122,7 @@ impl<'s> Decided<'s> {
             error_pages: &[],
             security_headers: false,
             cors: None,
-            buffering: None,
+            buffering: Buffering::default(),
             max_body_size: None,
             held: None,
             passes: 0,

@@ -41,6 +41,36 @@ pub async fn exactly(stream: &mut BufReader<TcpStream>, expected: &str) {
     assert_eq!(String::from_utf8_lossy(&bytes), expected);
 }
 
+/// A line with its end.
+async fn line(stream: &mut BufReader<TcpStream>) -> String {
+    let mut line = String::new();
+    let read = timeout(PATIENCE, stream.read_line(&mut line)).await.expect("a line comes");
+    assert_ne!(read.unwrap(), 0, "the connection ends before a line");
+    line
+}
+
+/// A body in chunks, and the lines behind it.
+pub async fn chunks(stream: &mut BufReader<TcpStream>) -> (String, String) {
+    let (mut body, mut trailer) = (String::new(), String::new());
+    loop {
+        let size = usize::from_str_radix(line(stream).await.trim_end(), 16).unwrap();
+        if size == 0 {
+            break;
+        }
+        let mut chunk = vec![0; size];
+        let read = timeout(PATIENCE, stream.read_exact(&mut chunk)).await.expect("a chunk comes");
+        read.unwrap();
+        body.push_str(std::str::from_utf8(&chunk).unwrap());
+        exactly(stream, "\r\n").await;
+    }
+    loop {
+        match line(stream).await.as_str() {
+            "\r\n" => return (body, trailer),
+            field => trailer.push_str(field),
+        }
+    }
+}
+
 /// The connection has ended.
 pub async fn end(stream: &mut BufReader<TcpStream>) {
     let read = timeout(PATIENCE, stream.read_u8()).await.expect("the connection ends");
