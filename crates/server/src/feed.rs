@@ -37,17 +37,6 @@ struct State {
 }
 
 impl Feed {
-    pub fn debug(&self) -> String {
-        let s = self.0.borrow();
-        format!(
-            "come {} piece {} end {} taker {} giver {}",
-            s.come,
-            s.piece.len(),
-            s.end.is_some(),
-            s.taker.is_some(),
-            s.giver.is_some()
-        )
-    }
     /// For a body of this length, of which nothing has come.
     pub fn new(len: Option<u64>) -> Rc<Feed> {
         let (piece, end) = (Bytes::new(), None);
