@@ -47,7 +47,7 @@ fn growth(server: &Server, f: impl FnOnce()) -> u64 {
     assert!(client.answer(1).is_ok());
     let before = peak_memory(server.router());
     f();
-    peak_memory(server.router()) - before
+    peak_memory(server.router()).saturating_sub(before)
 }
 
 /// What one connection may cost.

@@ -64,7 +64,8 @@ pub fn private_memory(pid: u32) -> u64 {
     kib.unwrap_or(0u64) << 10
 }
 
-/// Bytes of memory that a process has had at most since its start.
+/// Bytes of memory that a process has had at most since its start. The kernel adds up now and then
+/// what it counts for each processor: a later figure may be a little lower.
 pub fn peak_memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let kib = field(&status, "VmHWM:").and_then(|text| text.split(' ').next()?.parse().ok());
