@@ -126,6 +126,8 @@ def workload_part(one):
     if one["ideal"]:
         columns.append("of ideal time")
     said = f"{PROGRAMS.get(one['client'], one['client'])}, {one['connections']} connection{'s' if one['connections'] > 1 else ''}, {one['workers']} PHP processes"
+    if one["stretch"] > 1:
+        said += f", rounds of {one['stretch']} times the length"
     notes = []
     if one["discarded"]:
         notes.append(f"disturbed rounds discarded: {one['discarded']}")

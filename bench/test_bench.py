@@ -213,7 +213,7 @@ class Writing(unittest.TestCase):
         names = ("howdah", "howdah-again", "nginx-unix", "unit")
         measured = [{name: result(1000 + 100 * at) for at, name in enumerate(names)} for _ in range(3)]
         found = [{"id": one.id, "group": one.group, "title": one.title, "client": one.client, "connections": one.connections,
-                  "workers": one.setup.workers, "ideal": one.ideal, "rounds": measured, "discarded": 1, "doubtful": 1,
+                  "workers": one.setup.workers, "ideal": one.ideal, "stretch": one.stretch, "rounds": measured, "discarded": 1, "doubtful": 1,
                   "failures": {"apache": "no"}} for one in workloads.all_workloads()]
         one = {"idle": (2**20, 2**19), "load": (2**21, 2**20), "after": (2**21, 0), "connection": 900.0, "connections": 5000}
         pool = {"pool": "Howdah, 8", "result": result(), "before": (2**20, 8), "load": (2**20, 8), "after": (2**20, 8)}

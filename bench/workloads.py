@@ -140,7 +140,8 @@ def tls():
 
 def wordpress(addresses):
     """WordPress's front page, and a walk through the site in random order."""
-    yield Workload("wordpress-front", "wordpress", "WordPress, front page", "/", WORDPRESS, connections=50)
+    # Each of 50 visitors waits for more than a second.
+    yield Workload("wordpress-front", "wordpress", "WordPress, front page", "/", WORDPRESS, connections=50, stretch=3)
     yield Workload("wordpress-siege", "wordpress", "WordPress, siege -c50 -i -b over a list", "/", WORDPRESS, "siege", 50,
                    keep_alive=False, paths=tuple(addresses))
 
