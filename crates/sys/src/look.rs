@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// script.
 const MOMENT: Duration = Duration::from_micros(150);
 
+/// How often to look before others may have the processor: for some microseconds.
+const SPINS: u32 = 128;
+
 /// The most occasions that are let pass after a look in vain.
 const MOST_PAUSE: u32 = 256;
 
@@ -42,13 +45,15 @@ impl Looks {
     pub fn until(&self, is_there: impl Fn() -> bool) -> Duration {
         let begun = Instant::now();
         loop {
-            for _ in 0..16 {
+            for _ in 0..SPINS {
                 if is_there() {
                     self.next_pause.set(1);
                     return begun.elapsed();
                 }
                 std::hint::spin_loop();
             }
+            // Whoever brings it may wait for this very processor, and would not get it in time.
+            std::thread::yield_now();
             if begun.elapsed() > MOMENT {
                 let next = self.next_pause.get();
                 self.pause.set(next);
