@@ -1,4 +1,4 @@
-"""Interleaved rounds: each round asks every server once, in an order that turns.
+"""Interleaved rounds: each round asks every server once, in an order that turns and changes direction.
 
 Beside what the client says, a measurement has the processor time of the server's processes, that of
 everybody else, and the connections that got nothing. Rounds that others disturbed are measured again.
@@ -131,8 +131,11 @@ def run(workload, running, options, directory, progress, shared=()):
     rounds, calm, attempt = [], 0, 0
     while names and calm < wanted and attempt < options.attempts:
         turn = attempt % len(names)
+        order = names[turn:] + names[:turn]
+        if attempt % 2:
+            order.reverse()  # or everybody would always come after the same one
         one = {}
-        for name in names[turn:] + names[:turn]:
+        for name in order:
             progress.step(f"{workload.title}: {name}, round {len(rounds) + 1}", 0)
             settle(running.values(), shared)
             try:
