@@ -108,16 +108,16 @@ impl Worker<'_> {
         }
     }
 
-    /// Waits for work; `None` if the router has gone. Processor time that this takes is added to
-    /// `cpu`, from where the next request's is counted.
+    /// Waits for work; `None` if the router has gone. A look for it moves `cpu`, from where the
+    /// processor time of the next request is counted.
     fn next_work(&self, cpu: &mut u64) -> Option<Work> {
         let work = self.region.take(self.owner);
         if work != Work::Idle {
             return Some(work);
         }
         if self.alone.take() && self.looks.are_due() && self.region.stay_awake() {
-            let looked = self.looks.until(|| self.region.has_entries());
-            *cpu += looked.as_micros() as u64;
+            self.looks.until(|| self.region.has_entries());
+            *cpu = cpu_time_us();
             let work = self.region.take(self.owner);
             if let Some(call) = self.region.awake(self.owner) {
                 futex::wake_in(self.region.wake_word(), call.wake_set());
