@@ -141,6 +141,6 @@ fn a_writer_who_takes_long_stops_nobody() {
     let begun = Instant::now();
     server.put("/config", &json!({"routes": []}));
     server.control("GET", "/status", "").succeeded();
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     drop((idle, slow));
 }

@@ -166,7 +166,7 @@ fn hardening_30_a_flood_of_interim_responses_ends() {
     };
     assert_eq!(last.status, 502);
     assert!(interim < 1000, "{interim} interim responses");
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     let grown = processes::peak_memory(server.router()).saturating_sub(before);
     assert!(grown < 16 << 20, "{grown} bytes");
 }

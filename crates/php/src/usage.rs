@@ -5,6 +5,7 @@
 
 use std::fs;
 
+use howdah_sys::process;
 use howdah_wire::messages::Usage;
 use howdah_wire::queue::Owner;
 
@@ -15,7 +16,7 @@ const COUNT_PEAK_ANEW: &str = "5";
 /// What a worker costs; `None` if it has ended or the kernel does not say. The peak is the one
 /// since this was last asked.
 pub fn of(worker: Owner, pid: u32) -> Option<Usage> {
-    let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}"));
+    let read = |file| process::read_facts(pid, file);
     let status = read("status").ok()?;
     let usage = parse(worker, &read("smaps_rollup").ok()?, &status)?;
     let (cpu_us, delay_us) = read("schedstat").ok().and_then(|text| times(&text)).unwrap_or((0, 0));

@@ -165,11 +165,10 @@ fn hardening_17_a_hundred_thousand_parts_are_bounded() {
     }
     body.extend_from_slice(b"--B--\r\n");
     let request = application.script("echo count($_POST);").post(MULTIPART, body).body_in_file();
-    let start = std::time::Instant::now();
     let answer = application.send(&request).wait(&mut application);
     let count: usize = answer.text().rsplit('\n').next().unwrap().parse().unwrap_or(usize::MAX);
     assert!(count <= 1000, "max_input_vars holds: {}", answer.text());
-    assert!(start.elapsed().as_secs() < 5);
+    assert!(answer.done.unwrap().cpu_us < 5_000_000);
     assert_eq!(application.run("echo 'alive';").text(), "alive");
 }
 
@@ -180,14 +179,13 @@ fn hardening_18_colliding_names_cost_no_time() {
     let body: String = (0..60_000u64).map(|n| format!("a[{}]=&", n << 16)).collect();
     let request =
         application.script("echo count($_POST['a'] ?? []);").post(FORM, body).body_in_file();
-    let start = std::time::Instant::now();
     let answer = application.send(&request).wait(&mut application);
     assert!(
         answer.text().ends_with("1000") || answer.text().ends_with("1001"),
         "{}",
         answer.text()
     );
-    assert!(start.elapsed().as_secs() < 2);
+    assert!(answer.done.unwrap().cpu_us < 2_000_000);
 }
 
 #[test]

@@ -56,6 +56,13 @@ pub fn is_copy() -> bool {
     COPY.load(Ordering::Relaxed)
 }
 
+/// A file below the directory of a process in /proc. What a process calls itself need not be text
+/// and must hide nothing: such bytes are replaced.
+pub fn read_facts(pid: u32, file: &str) -> io::Result<String> {
+    let bytes = fs::read(format!("/proc/{pid}/{file}"))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// Number of threads of this process.
 pub fn thread_count() -> usize {
     fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
@@ -129,7 +136,7 @@ pub fn no_new_privileges() -> io::Result<()> {
 
 /// Whether a process can never gain privileges; so for one that cannot be seen.
 pub fn has_no_new_privileges(pid: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = read_facts(pid, "status").unwrap_or_default();
     !status.lines().any(|line| line.starts_with("NoNewPrivs:") && line.ends_with('0'))
 }
 
