@@ -462,7 +462,7 @@ fn hardening_54_chunks_are_read_as_the_rfc_says_or_not_at_all() {
 
 #[test]
 fn hardening_56_clients_that_do_not_read_hold_no_worker_and_little_memory() {
-    const CLIENTS: usize = 200;
+    const CLIENTS: usize = 60;
     const SIZE: usize = 4 << 20;
     let code = format!(
         "$piece = str_repeat('x', 65536);
