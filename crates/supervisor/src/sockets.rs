@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, Mode, fchmod};
 use rustix::process::umask;
@@ -12,13 +13,31 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::place::Place;
 
+/// How long after its start a server asks again for an address that is in use: one that was killed
+/// a moment ago has it until the last of its processes has ended.
+const START: Duration = Duration::from_secs(2);
+
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// Open listening sockets by the address they were asked for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Sockets {
     open: HashMap<String, Socket>,
+    /// From then on an address in use is refused at once.
+    settled: Instant,
 }
 
 impl Sockets {
+    /// None, of a server that starts now.
+    pub(crate) fn at_start() -> Self {
+        Sockets::settled_at(Instant::now() + START)
+    }
+
+    fn settled_at(settled: Instant) -> Self {
+        Sockets { open: HashMap::new(), settled }
+    }
+
     /// The socket for an address: the open one, or a new one. The error says what to do.
     pub(crate) fn bind(
         &mut self,
@@ -27,8 +46,18 @@ impl Sockets {
         mode: u32,
     ) -> Result<BorrowedFd<'_>, String> {
         if !self.open.contains_key(address) {
-            let socket = listen(address, backlog, mode)
-                .map_err(|error| format!("{address}: {}", explain(address, &error)))?;
+            let socket = loop {
+                match listen(address, backlog, mode) {
+                    Ok(socket) => break socket,
+                    Err(error)
+                        if error.kind() == io::ErrorKind::AddrInUse
+                            && Instant::now() < self.settled =>
+                    {
+                        std::thread::sleep(PAUSE);
+                    }
+                    Err(error) => return Err(format!("{address}: {}", explain(address, &error))),
+                }
+            };
             self.open.insert(address.to_owned(), socket);
         }
         Ok(self.open[address].as_fd())
@@ -163,17 +192,39 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    fn settled() -> Sockets {
+        Sockets::settled_at(Instant::now())
+    }
+
+    #[test]
+    fn who_starts_waits_for_the_end_of_a_server_that_was_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let addresses = [tcp.local_addr().unwrap().to_string(), format!("unix:{}", path.display())];
+        let ending = std::thread::spawn(move || {
+            std::thread::sleep(PAUSE * 5);
+            drop((unix, tcp));
+        });
+        let mut sockets = Sockets::settled_at(Instant::now() + Duration::from_secs(60));
+        for address in &addresses {
+            sockets.bind(address, 1, 0o600).unwrap();
+        }
+        ending.join().unwrap();
+    }
+
     #[test]
     fn an_address_in_use_is_explained() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap().to_string();
-        let error = Sockets::default().bind(&address, 1, 0o666).unwrap_err();
+        let error = settled().bind(&address, 1, 0o666).unwrap_err();
         assert!(error.starts_with(&address) && error.contains("another program"), "{error}");
     }
 
     #[test]
     fn a_socket_file_that_cannot_be_made_is_explained_by_its_directory() {
-        let refusal = |address| Sockets::default().bind(address, 1, 0o600).unwrap_err();
+        let refusal = |address| settled().bind(address, 1, 0o600).unwrap_err();
         let error = refusal("unix:/nonexistent/s");
         assert!(error.starts_with("unix:/nonexistent/s: /nonexistent does not exist"), "{error}");
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
@@ -184,7 +235,7 @@ mod tests {
 
     #[test]
     fn the_same_address_gives_the_same_socket() {
-        let mut sockets = Sockets::default();
+        let mut sockets = settled();
         let inode = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).unwrap().st_ino;
         let first = inode(sockets.bind("127.0.0.1:0", 1, 0).unwrap());
         assert_eq!(first, inode(sockets.bind("127.0.0.1:0", 1, 0).unwrap()));
@@ -195,9 +246,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let address = format!("unix:{}/s", dir.path().display());
         drop(std::os::unix::net::UnixListener::bind(&address[5..]).unwrap());
-        let mut sockets = Sockets::default();
+        let mut sockets = settled();
         sockets.bind(&address, 1, 0o600).unwrap();
-        let error = Sockets::default().bind(&address, 1, 0o600).unwrap_err();
+        let error = settled().bind(&address, 1, 0o600).unwrap_err();
         assert!(error.contains("another program"), "{error}");
         sockets.unbind(&address);
         assert!(!Path::new(&address[5..]).exists());

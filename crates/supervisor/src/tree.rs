@@ -62,7 +62,7 @@ pub fn run(mut options: Options) -> Result<Ending, String> {
             .map_err(|error| format!("cannot open the log {}: {error}", path.display()))?,
         None => Log::standard_error().map_err(|error| format!("no standard error: {error}"))?,
     };
-    let mut sockets = Sockets::default();
+    let mut sockets = Sockets::at_start();
     if let Some(control) = &options.control {
         sockets.bind(control, 64, 0o600)?;
     }
