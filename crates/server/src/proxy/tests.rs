@@ -178,17 +178,22 @@ impl Handler for Front {
     }
 }
 
-/// Patient enough for a busy machine, and not so that a test takes long.
+/// Timeouts that do not matter, however busy the machine is.
 fn timeouts() -> Timeouts {
-    let short = Duration::from_millis(400);
     Timeouts {
-        connect: short,
-        send: short,
-        first_byte: short,
-        read: short,
+        connect: PATIENCE,
+        send: PATIENCE,
+        first_byte: PATIENCE,
+        read: PATIENCE,
         idle: Duration::from_secs(60),
-        tunnel: short,
+        tunnel: PATIENCE * 6,
     }
+}
+
+/// For those that are to be over.
+fn impatient() -> Timeouts {
+    let short = Duration::from_millis(400);
+    Timeouts { send: short, first_byte: short, read: short, ..timeouts() }
 }
 
 impl Proxy {
@@ -222,7 +227,12 @@ impl Proxy {
 
     /// In front of one server.
     async fn before(backend: &Backend) -> Proxy {
-        Proxy::new(Upstream::single(&Address::Inet(backend.address)), timeouts()).await
+        Proxy::within(timeouts(), backend).await
+    }
+
+    /// Likewise, with these timeouts.
+    async fn within(timeouts: Timeouts, backend: &Backend) -> Proxy {
+        Proxy::new(Upstream::single(&Address::Inet(backend.address)), timeouts).await
     }
 
     /// Sends bytes on a new connection, and gives what comes back until its end.

@@ -100,14 +100,12 @@ fn hardening_35_a_head_that_does_not_come_in_time_is_answered_with_408() {
         // Byte by byte does not help.
         let mut client = server.client().await;
         let begun = std::time::Instant::now();
-        for byte in "GET / HTTP/1.1\r\nHost: a\r\nX: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy".bytes() {
-            client.send([byte]).await;
-            if !client.is_silent(MS(50)).await {
-                break;
-            }
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nX: ").await;
+        while client.is_silent(MS(50)).await {
+            client.send("y").await;
+            assert!(begun.elapsed() < PATIENCE, "it goes on and on");
         }
         assert_eq!(client.head().await.status, 408);
-        assert!(begun.elapsed() < MS(2500));
         assert!(server.seen().is_empty());
         server.emptied().await;
     });

@@ -85,8 +85,7 @@ impl Handler for Site {
                 Response::new(200, Body::from("late\n"))
             }
             b"/wait" => {
-                let gone = timeout(Duration::from_secs(5), exchange.client_gone()).await;
-                self.gone.set(gone.ok());
+                self.gone.set(Some(exchange.client_gone().await));
                 Response::new(200, Body::from("waited\n"))
             }
             b"/nothing" => Response::new(204, Body::from("not sent")),
@@ -146,6 +145,16 @@ impl Server {
 
     fn seen(&self) -> Vec<String> {
         self.site.seen.borrow().clone()
+    }
+
+    /// Waits until a handler has a request that has come.
+    async fn sees(&self, count: usize) {
+        let come = async {
+            while self.site.seen.borrow().len() < count {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(PATIENCE, come).await.expect("the request does not come");
     }
 
     fn ended(&self) -> Vec<(u16, Outcome)> {

@@ -69,8 +69,7 @@ fn requests_wait_for_a_server_that_has_all_it_may_have() {
             config.servers[0].max_connections = Some(1);
             config.queue = 3;
         });
-        let proxy =
-            Rc::new(Proxy::new(proxy, Timeouts { first_byte: PATIENCE, ..timeouts() }).await);
+        let proxy = Rc::new(Proxy::new(proxy, timeouts()).await);
         let requests: Vec<_> = (0..6)
             .map(|_| {
                 let proxy = Rc::clone(&proxy);

@@ -11,18 +11,6 @@ pub async fn listening(timeouts: Timeouts) -> (TcpListener, Proxy) {
     (listener, Proxy::new(Upstream::single(&address), timeouts).await)
 }
 
-/// Timeouts that do not matter.
-pub fn patient() -> Timeouts {
-    Timeouts {
-        connect: PATIENCE,
-        send: PATIENCE,
-        first_byte: PATIENCE,
-        read: PATIENCE,
-        idle: PATIENCE,
-        tunnel: PATIENCE * 6,
-    }
-}
-
 /// A head, byte for byte.
 pub async fn head(stream: &mut BufReader<TcpStream>) -> String {
     let mut head = String::new();

@@ -38,8 +38,7 @@ fn each_framing_of_a_body_is_understood() {
             let bytewise = Backend::new([Answer { parts, pause, ..close("") }]).await;
             for backend in [whole, bytewise] {
                 let upstream = Upstream::single(&Address::Inet(backend.address));
-                let patient = Timeouts { first_byte: PATIENCE, read: PATIENCE, ..timeouts() };
-                let proxy = Proxy::new(upstream, patient).await;
+                let proxy = Proxy::new(upstream, timeouts()).await;
                 let request = "GET / HTTP/1.0\r\n\r\n";
                 assert_eq!(content(&proxy.talk(request).await), expected, "{answer}");
                 assert_eq!(proxy.log(), "");
@@ -56,9 +55,8 @@ fn large_bodies_go_both_ways_at_once() {
         let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         for early in [true, false] {
             let backend = Backend::new([Answer { early, ..close(&answer) }]).await;
-            let patient = Timeouts { send: PATIENCE, first_byte: PATIENCE, ..timeouts() };
             let upstream = Upstream::single(&Address::Inet(backend.address));
-            let proxy = Proxy::new(upstream, Timeouts { read: PATIENCE, ..patient }).await;
+            let proxy = Proxy::new(upstream, timeouts()).await;
             let head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length";
             let reply = proxy.talk(format!("{head}: {}\r\n\r\n{body}", body.len())).await;
             assert_eq!(status(&reply), 200);
@@ -174,7 +172,7 @@ fn a_server_that_says_nothing_is_answered_for_with_504() {
         let hint = Answer { parts: vec![b"HTTP/1.1 102 P\r\n\r\n".to_vec(); 30], ..keep("") };
         for answer in [keep(""), trickle, hint] {
             let backend = Backend::new([answer]).await;
-            let proxy = Proxy::before(&backend).await;
+            let proxy = Proxy::within(impatient(), &backend).await;
             let reply = proxy.talk("GET / HTTP/1.0\r\n\r\n").await;
             assert_eq!(status(&reply), 504);
             assert!(proxy.log().contains("no response came in time"), "{}", proxy.log());
@@ -186,7 +184,8 @@ fn a_server_that_says_nothing_is_answered_for_with_504() {
 fn a_body_that_stops_is_cut() {
     with(|| async {
         let answer = keep("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc");
-        let proxy = Proxy::before(&Backend::new([answer]).await).await;
+        let brief = Timeouts { read: impatient().read, ..timeouts() };
+        let proxy = Proxy::within(brief, &Backend::new([answer]).await).await;
         let reply = proxy.get().await;
         assert!(status(&reply) == 200 && reply.ends_with("\r\n\r\nabc"), "{reply}");
         assert!(proxy.log().contains("did not come in time"), "{}", proxy.log());
@@ -198,10 +197,9 @@ fn the_connection_ends_when_the_client_leaves() {
     with(|| async {
         let begun = keep("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc");
         for answer in [keep(""), begun] {
-            let patient = Timeouts { first_byte: PATIENCE, read: PATIENCE, ..timeouts() };
             let backend = Backend::new([answer]).await;
             let upstream = Upstream::single(&Address::Inet(backend.address));
-            let proxy = Proxy::new(upstream, patient).await;
+            let proxy = Proxy::new(upstream, timeouts()).await;
             let mut client = TcpStream::connect(proxy.address).await.unwrap();
             client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
             while backend.requests() == 0 {
@@ -215,7 +213,7 @@ fn the_connection_ends_when_the_client_leaves() {
                     sleep(Duration::from_millis(5)).await;
                 }
             };
-            timeout(Duration::from_secs(5), gone).await.expect("the connection stays");
+            timeout(PATIENCE, gone).await.expect("the connection stays");
             assert_eq!(proxy.log(), "");
         }
     });
@@ -262,8 +260,7 @@ fn a_full_backlog_of_a_unix_socket_is_waited_for() {
         listener.bind(&socket2::SockAddr::unix(&path).unwrap()).unwrap();
         listener.listen(0).unwrap();
         let occupant = std::os::unix::net::UnixStream::connect(&path).unwrap();
-        let patient = Timeouts { connect: PATIENCE, ..timeouts() };
-        let proxy = Proxy::new(Upstream::single(&Address::Unix(path)), patient).await;
+        let proxy = Proxy::new(Upstream::single(&Address::Unix(path)), timeouts()).await;
         spawn_local(async move {
             sleep(Duration::from_millis(100)).await;
             drop((listener.accept().unwrap(), occupant));

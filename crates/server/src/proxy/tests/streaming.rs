@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use super::raw::{chunks, client, end, exactly, head, patient, server};
+use super::raw::{chunks, client, end, exactly, head, server};
 use super::*;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -24,7 +24,7 @@ fn post(framing: &str) -> String {
 #[test]
 fn a_body_goes_on_as_it_comes() {
     with(|| async {
-        let (listener, proxy) = before(patient(), |_| ()).await;
+        let (listener, proxy) = before(timeouts(), |_| ()).await;
         for second in [false, true] {
             // What has come with the head, and what has not.
             let start = if second { "abc" } else { "" };
@@ -50,7 +50,7 @@ fn a_body_of_unknown_length_goes_on_in_chunks() {
     with(|| async {
         for told in [false, true] {
             let (listener, proxy) =
-                before(patient(), |upstream| upstream.config.request_trailers = told).await;
+                before(timeouts(), |upstream| upstream.config.request_trailers = told).await;
             let mut client = client(&proxy, &post("Transfer-Encoding: chunked")).await;
             let mut server = server(&listener).await;
             let asked = head(&mut server).await;
@@ -73,7 +73,7 @@ fn a_body_of_unknown_length_goes_on_in_chunks() {
 #[test]
 fn a_client_that_waits_is_told_to_go_on() {
     with(|| async {
-        let (listener, proxy) = before(patient(), |_| ()).await;
+        let (listener, proxy) = before(timeouts(), |_| ()).await;
         let framing = "Content-Length: 3\r\nExpect: 100-continue";
         let mut client = client(&proxy, &post(framing)).await;
         let mut server = server(&listener).await;
@@ -97,7 +97,7 @@ fn an_answer_that_comes_before_the_body_ends_the_servers_connection() {
         for (framing, ends) in [("Content-Length: 9", false), ("Transfer-Encoding: chunked", true)]
         {
             let (listener, proxy) =
-                before(patient(), |upstream| upstream.config.keepalive = 4).await;
+                before(timeouts(), |upstream| upstream.config.keepalive = 4).await;
             let mut client = client(&proxy, &post(framing)).await;
             let mut server = server(&listener).await;
             head(&mut server).await;
@@ -119,7 +119,7 @@ fn a_body_and_its_answer_go_on_side_by_side() {
     with(|| async {
         for buffering in [true, false] {
             let (listener, proxy) =
-                before(patient(), |upstream| upstream.config.buffering = buffering).await;
+                before(timeouts(), |upstream| upstream.config.buffering = buffering).await;
             let mut client = client(&proxy, &post("Transfer-Encoding: chunked")).await;
             let mut server = server(&listener).await;
             head(&mut server).await;
@@ -147,7 +147,7 @@ fn a_body_that_breaks_off_ends_the_servers_connection() {
     with(|| async {
         // Before the answer and within it; the client leaves, or sends what is no chunk.
         for (answered, nonsense) in [(false, false), (false, true), (true, false), (true, true)] {
-            let (listener, proxy) = before(patient(), |_| ()).await;
+            let (listener, proxy) = before(timeouts(), |_| ()).await;
             let start = post("Transfer-Encoding: chunked") + "3\r\nabc\r\n";
             let mut client = client(&proxy, &start).await;
             let mut server = server(&listener).await;
@@ -175,7 +175,7 @@ fn a_body_that_breaks_off_ends_the_servers_connection() {
 #[test]
 fn a_server_that_takes_no_more_of_a_body_is_answered_for_with_504() {
     with(|| async {
-        let (listener, proxy) = before(timeouts(), |_| ()).await;
+        let (listener, proxy) = before(impatient(), |_| ()).await;
         let mut client = client(&proxy, &post("Content-Length: 1000000000")).await;
         let _server = server(&listener).await;
         let piece = vec![b'x'; 1 << 20];
@@ -197,12 +197,12 @@ fn a_server_that_takes_no_more_of_a_body_is_answered_for_with_504() {
 #[test]
 fn a_client_that_pauses_costs_the_server_no_time() {
     with(|| async {
-        let (listener, proxy) = before(timeouts(), |_| ()).await;
+        let (listener, proxy) = before(impatient(), |_| ()).await;
         let mut client = client(&proxy, &post("Content-Length: 2")).await;
         let mut server = server(&listener).await;
         head(&mut server).await;
         for piece in ["a", "b"] {
-            sleep(timeouts().first_byte * 2).await;
+            sleep(impatient().first_byte * 2).await;
             client.write_all(piece.as_bytes()).await.unwrap();
             exactly(&mut server, piece).await;
         }
@@ -217,7 +217,7 @@ fn a_body_is_never_sent_to_a_second_server() {
         let (one, two) = (Backend::new([close("")]).await, Backend::new([close("")]).await);
         let mut upstream = several(&[&one, &two], 2, 0);
         upstream.config.request_buffering = false;
-        let proxy = Proxy::new(upstream, patient()).await;
+        let proxy = Proxy::new(upstream, timeouts()).await;
         let asked = post("Connection: close\r\nContent-Length: 3") + "abc";
         assert_eq!(status(&proxy.talk(asked.replace("POST", "PUT")).await), 502);
         assert_eq!(one.requests() + two.requests(), 1);
@@ -233,7 +233,7 @@ fn a_server_that_is_not_there_costs_nothing_of_a_body() {
         drop(listener);
         let mut upstream = several(&[&one, &two], 2, 0);
         upstream.config.request_buffering = false;
-        let proxy = Proxy::new(upstream, patient()).await;
+        let proxy = Proxy::new(upstream, timeouts()).await;
         for _ in 0..2 {
             let asked = post("Connection: close\r\nContent-Length: 3") + "abc";
             assert_eq!(status(&proxy.talk(asked).await), 200);

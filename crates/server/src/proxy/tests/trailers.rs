@@ -1,6 +1,6 @@
 //! Fields behind a body, in both directions.
 
-use super::raw::{chunks, client, exactly, head, patient, server};
+use super::raw::{chunks, client, exactly, head, server};
 use super::*;
 
 /// A proxy in front of a listening socket, which passes trailers of requests on if it is `told` to.
@@ -8,7 +8,7 @@ async fn before(told: bool) -> (TcpListener, Proxy) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut upstream = Upstream::single(&Address::Inet(listener.local_addr().unwrap()));
     upstream.config.request_trailers = told;
-    (listener, Proxy::new(upstream, patient()).await)
+    (listener, Proxy::new(upstream, timeouts()).await)
 }
 
 const ANSWER: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\
@@ -22,7 +22,7 @@ fn a_response_keeps_its_trailer_for_a_client_that_takes_trailers() {
         for answer in [close(ANSWER), Answer { parts, pause, ..close("") }] {
             let backend = Backend::new([answer]).await;
             let upstream = Upstream::single(&Address::Inet(backend.address));
-            let proxy = Proxy::new(upstream, patient()).await;
+            let proxy = Proxy::new(upstream, timeouts()).await;
             let ask = |te: &str| {
                 proxy.talk(format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{te}\r\n"))
             };

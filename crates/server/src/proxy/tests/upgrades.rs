@@ -1,6 +1,6 @@
 //! Connections that leave HTTP.
 
-use super::raw::{client, end, exactly, head, listening, patient, server};
+use super::raw::{client, end, exactly, head, listening, server};
 use super::*;
 
 const ASK: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
@@ -10,7 +10,7 @@ const AGREED: &str =
 #[test]
 fn hardening_29_no_byte_of_another_protocol_leaves_before_it_is_agreed_to() {
     with(|| async {
-        let (listener, proxy) = listening(patient()).await;
+        let (listener, proxy) = listening(timeouts()).await;
         let mut client = client(&proxy, &format!("{ASK}early")).await;
         let mut server = server(&listener).await;
         let asked = head(&mut server).await;
@@ -52,7 +52,7 @@ fn hardening_29_no_byte_of_another_protocol_leaves_before_it_is_agreed_to() {
 #[test]
 fn hardening_29_what_follows_a_refused_upgrade_is_a_request_like_any_other() {
     with(|| async {
-        let (listener, proxy) = listening(patient()).await;
+        let (listener, proxy) = listening(timeouts()).await;
         let next = "GET /admin HTTP/1.1\r\nHost: b\r\nConnection: close\r\n\r\n";
         let mut client = client(&proxy, &format!("{ASK}{next}")).await;
         let mut first = server(&listener).await;
@@ -84,7 +84,7 @@ fn hardening_29_a_protocol_that_nobody_asked_for_is_502() {
             (ASK, AGREED.replace("Upgrade: echo\r\n", "")),
             (ASK, AGREED.replace("X-A: b", "Upgrade: other")),
         ] {
-            let (listener, proxy) = listening(patient()).await;
+            let (listener, proxy) = listening(timeouts()).await;
             let mut client = client(&proxy, asked).await;
             let mut server = server(&listener).await;
             head(&mut server).await;
@@ -100,7 +100,7 @@ fn hardening_29_a_protocol_that_nobody_asked_for_is_502() {
 #[test]
 fn a_tunnel_that_is_silent_for_too_long_ends() {
     with(|| async {
-        let brief = Timeouts { tunnel: Duration::from_millis(50), ..patient() };
+        let brief = Timeouts { tunnel: Duration::from_millis(50), ..timeouts() };
         let (listener, proxy) = listening(brief).await;
         let mut client = client(&proxy, ASK).await;
         let mut server = server(&listener).await;
@@ -115,7 +115,7 @@ fn a_tunnel_that_is_silent_for_too_long_ends() {
 #[test]
 fn a_client_that_breaks_off_is_noticed_by_the_server() {
     with(|| async {
-        let (listener, proxy) = listening(patient()).await;
+        let (listener, proxy) = listening(timeouts()).await;
         let mut client = client(&proxy, ASK).await;
         let mut server = server(&listener).await;
         head(&mut server).await;
