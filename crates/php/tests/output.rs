@@ -108,15 +108,17 @@ fn a_script_whose_client_has_gone_while_the_ring_is_full_ends() {
 #[test]
 fn ignore_user_abort_lets_a_script_finish() {
     let mut application = Application::start(1);
-    let request = application.script(
+    let (gone, wait) = wait_for(&application, "gone");
+    let request = application.script(&format!(
         "ignore_user_abort(true); while (ob_get_level()) ob_end_clean();
-         echo 'x'; flush(); usleep(300000);
-         for ($i = 0; $i < 10; $i++) { echo 'y'; flush(); }
-         error_log('finished ' . connection_aborted());",
-    );
+         echo 'x'; flush(); {wait}
+         for ($i = 0; $i < 10; $i++) {{ echo 'y'; flush(); }}
+         error_log('finished ' . connection_aborted());"
+    ));
     let mut pending = application.send(&request);
     pending.until(&mut application, |answer| !answer.body.is_empty());
     pending.abort(&application);
+    fs::write(gone, "").unwrap();
     assert!(pending.wait(&mut application).logged("finished 1"));
 }
 
