@@ -61,7 +61,7 @@ def observe_answer(answer, case, method):
     if answer.interim:
         aspects["interim"] = str(answer.interim)
     if case.timing:
-        aspects["arrival"] = "in pieces" if answer.spread > 0.15 else "at once"
+        aspects["arrival"] = "in pieces" if answer.spread > 0.3 else "at once"
     for name in sorted({name.lower() for name, _ in answer.fields} - LEFT_OUT):
         values = answer.get(name)
         # A list may come as one field or as several, except for cookies (RFC 9110, 5.3).

@@ -66,7 +66,7 @@ class Server:
 
     def wait(self):
         """Until every port accepts connections."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         for port in self.ports.values():
             while True:
                 if any(process.poll() is not None for process in self.processes):
@@ -141,7 +141,7 @@ http {{
 {servers}}}
 """)
         self.run("php-fpm8.2", "-F", "-y", fpm, "-c", f"{INI}/php.ini")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not (self.work / "fpm.sock").exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         self.run("nginx", "-c", nginx, "-e", f"{self.work}/error.log")

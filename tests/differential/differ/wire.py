@@ -227,7 +227,9 @@ def exchange(port, case, run):
                 answers.append(read_answer(reader, method, interim))
             if answers[-1].framing != "complete":
                 break
-        end = finish(reader)
+        closes = any("close" in value.lower() for answer in answers[-1:] for value in answer.get("connection"))
+        # Who says that it closes the connection has time to do so.
+        end = finish(reader, case.patience if closes else 0.15)
         extra = reader.buffer
     except Silent:
         end = "silent"
@@ -240,11 +242,11 @@ def exchange(port, case, run):
     return Exchange(answers, end, extra)
 
 
-def finish(reader):
+def finish(reader, patience):
     """How the connection stands after the last answer that was expected."""
     try:
         while True:
-            reader.fill(patience=0.15)
+            reader.fill(patience)
     except Silent:
         return "open"
     except Ended:

@@ -150,7 +150,7 @@ $ways = [
         for ($i = 0; $i < 4; $i++) {
             echo "part $i\n";
             flush();
-            usleep(100000);
+            usleep(300000);
         }
     },
     'events' => function () {
@@ -161,7 +161,7 @@ $ways = [
         for ($i = 0; $i < 4; $i++) {
             echo "data: $i\n\n";
             flush();
-            usleep(100000);
+            usleep(300000);
         }
     },
     'flush-only' => function () { no_buffer(); flush(); echo 'after'; },
