@@ -49,20 +49,20 @@ fn under_load(server: &Server, f: impl FnOnce()) {
             .map(|_| {
                 scope.spawn(|| {
                     let mut client = server.connect();
-                    let mut answered = 0;
-                    while !ending.load(Ordering::Relaxed) {
+                    loop {
                         assert_eq!(client.get("/fine.php").text(), "fine");
                         assert_eq!(client.get("/static.txt").text(), "static");
-                        answered += 1;
+                        if ending.load(Ordering::Relaxed) {
+                            return;
+                        }
                     }
-                    answered
                 })
             })
             .collect();
         f();
         drop(ended);
         for client in clients {
-            assert!(client.join().expect("every answer was right") > 0);
+            client.join().expect("every answer was right");
         }
     });
 }

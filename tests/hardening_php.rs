@@ -186,17 +186,17 @@ fn hardening_16_workers_that_die_without_a_request_are_replaced_ever_more_slowly
 fn hardening_16_a_prototype_that_keeps_dying_does_not_flood_the_log() {
     let server = Site::script("a.php", "echo 'fine';").workers(1).serve();
     let end = Instant::now() + Duration::from_secs(4);
-    let mut killed = 0;
+    let mut killed = std::collections::HashSet::new();
     while Instant::now() < end {
         for process in server.processes() {
             if process.title.ends_with("\" prototype") {
                 processes::signal(process.pid, Signal::KILL);
-                killed += 1;
+                killed.insert(process.pid); // it may take a while to end
             }
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert!((1..12).contains(&killed), "{killed} prototypes were started within 4 s");
+    assert!((1..12).contains(&killed.len()), "{killed:?} were started within 4 s");
     assert!(server.log().lines().count() < 40, "{}", server.log());
     eventually("PHP runs again", || (server.get("/a.php").text() == "fine").then_some(()));
 }
@@ -313,6 +313,10 @@ fn hardening_17_uploads_of_killed_workers_and_servers_are_removed() {
     });
     assert_eq!(server.post("/wait.php", MULTIPART, body).status, 504);
     eventually("so is that of one beyond its time", || left(&server.site).is_empty().then_some(()));
+    // From here on nothing ends a script while the test looks at it.
+    let (_, site) = server.end(Signal::TERM);
+    let patient = json!({"applications": {"site": {"limits": {"timeout": 600}}}});
+    server = site.with(patient).serve();
     for signal in [Signal::TERM, Signal::KILL] {
         let begun = server.site.data().join("begun");
         fs::remove_file(&begun).unwrap();

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use harness::{Ends, Server, Site, processes};
+use harness::{Ends, Server, Site, eventually, processes};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -151,8 +151,9 @@ fn the_service_recovers_from_the_death_of_any_process_at_any_time() {
                 server = site.serve_at(&address.to_string());
                 served(address);
                 recoveries.entry(what).or_default().push(killed.elapsed());
-                let left: Vec<_> = all.iter().filter(|p| processes::is_alive(p.pid)).collect();
-                assert!(left.is_empty(), "orphans: {left:?}");
+                eventually("there are no orphans", || {
+                    all.iter().all(|process| !processes::is_alive(process.pid)).then_some(())
+                });
             } else if !victims.is_empty() {
                 processes::signal(victims[numbers.below(victims.len())].pid, Signal::KILL);
                 // Now and then the next one dies before this one is replaced.

@@ -47,6 +47,13 @@ fn two_applications(user: &str, code: &str) -> Server {
     site.with(json!({"routes": routes, "applications": {"bomb": bomb}})).serve()
 }
 
+/// How many processes the application has when it has all: a prototype and a worker.
+fn all_there(user: u32) -> usize {
+    eventually("there are a prototype and a worker", || {
+        Some(processes_of(user).len()).filter(|count| *count == 2)
+    })
+}
+
 /// All that the first application was answered while the other one does its worst.
 fn meanwhile(server: &Server, until: impl Fn() -> bool) {
     let begun = Instant::now();
@@ -67,7 +74,7 @@ fn a_fork_bomb_ends_with_its_script_and_harms_nobody_else() {
     }
     let user = user_id(USERS[0]);
     let server = two_applications(USERS[0], "while (true) { pcntl_fork(); }");
-    let own = processes_of(user).len();
+    let own = all_there(user);
     std::thread::scope(|scope| {
         let bomb = scope.spawn(|| {
             let begun = Instant::now();
@@ -98,9 +105,9 @@ fn a_fork_bomb_of_shells_that_left_the_worker_ends_with_the_application() {
         file_put_contents($s, \"setsid sh $s & setsid sh $s & wait\\n\");
         exec(\"setsid sh $s > /dev/null 2>&1 &\"); usleep(500000);";
     let server = two_applications(USERS[1], code);
-    let own = processes_of(user).len();
+    let own = all_there(user);
     let _ = server.get("/bomb.php");
-    assert!(processes_of(user).len() > 10, "it goes on after its script");
+    eventually("it goes on after its script", || (processes_of(user).len() > 10).then_some(()));
     let begun = Instant::now();
     meanwhile(&server, || begun.elapsed() > Duration::from_millis(300));
     // The prototype is killed: nobody is left to end what it has adopted but the supervisor.

@@ -3,6 +3,7 @@
 
 mod harness;
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -32,10 +33,13 @@ fn under_load(server: &Server, clients: usize, target: &str, f: impl FnOnce()) -
         for _ in 0..clients {
             scope.spawn(|| {
                 let mut client = server.connect();
-                while !ending.load(Relaxed) {
+                loop {
                     let response = client.get(target);
                     assert_eq!(response.status, 200, "{response:?}");
                     answered.fetch_add(1, Relaxed);
+                    if ending.load(Relaxed) {
+                        return;
+                    }
                 }
             });
         }
@@ -90,14 +94,19 @@ fn an_automatic_pool_grows_for_scripts_that_wait_and_can_be_asked_why() {
     assert_eq!(server.running_workers().len(), 0, "nobody has come");
     let before = server.control("GET", "/control/applications/site/tune", "").succeeded();
     assert_eq!(before["configured"], "auto", "{before}");
-    let processors = std::thread::available_parallelism().unwrap().get();
+    // As many clients as there may be files open.
+    let processors = std::thread::available_parallelism().unwrap().get().min(16);
+    let mut tuning = before;
     under_load(&server, 20 * processors, "/a.php?us=50000", || {
         let enough = 8 * processors;
         eventually(&format!("there are {enough} workers"), || {
             (server.running_workers().len() >= enough).then_some(())
         });
+        tuning = eventually("they were measured", || {
+            let tuning = server.control("GET", "/control/applications/site/tune", "").succeeded();
+            (tuning["measured"]["process_peak"].as_f64() > Some(0.0)).then_some(tuning)
+        });
     });
-    let tuning = server.control("GET", "/control/applications/site/tune", "").succeeded();
     let number = |pointer: &str| tuning.pointer(pointer).and_then(|n| n.as_f64());
     assert!(number("/measured/process_peak") > Some(100_000.0), "{tuning}");
     assert!(number("/measured/process_on_processor") < Some(0.5), "they wait: {tuning}");
@@ -196,15 +205,8 @@ fn a_prototype_that_dies_is_started_again_and_what_waits_is_served() {
     // Longer than a prototype must live to be started again at once.
     std::thread::sleep(Duration::from_millis(1200));
     let mut running = server.connect();
-    let in_hand = |requests: u32| {
-        eventually(&format!("{requests} requests are in hand"), || {
-            let status = server.control("GET", "/status", "").succeeded();
-            let active = status.pointer("/applications/site/requests/active")?.as_u64()?;
-            (active == u64::from(requests)).then_some(())
-        });
-    };
     running.send("GET /a.php?us=60000000 HTTP/1.1\r\nHost: a\r\n\r\n");
-    in_hand(1);
+    server.wait_for_requests(1);
     let mut waiting: Vec<_> = (0..20)
         .map(|_| {
             let mut client = server.connect();
@@ -212,7 +214,7 @@ fn a_prototype_that_dies_is_started_again_and_what_waits_is_served() {
             client
         })
         .collect();
-    in_hand(21);
+    server.wait_for_requests(21);
     processes::signal(server.prototype(), Signal::KILL);
     let begun = Instant::now();
     assert_eq!(running.response().status, 502, "it ran, and is lost");
@@ -235,26 +237,30 @@ fn hardening_16_a_crash_loop_is_told_once_and_burns_no_processor() {
         .with(json!({"applications": {"site": {"processes": 2}}}))
         .serve();
     let begun = Instant::now();
-    let mut killed = 0;
-    while begun.elapsed() < Duration::from_secs(4) {
+    let mut killed = HashSet::new();
+    let mut kill = || {
         for pid in server.running_workers() {
             processes::signal(pid, Signal::KILL);
-            killed += 1;
+            killed.insert(pid); // it may take a while to end
         }
+    };
+    while begun.elapsed() < Duration::from_secs(4) {
+        kill();
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert!(killed < 60, "{killed} workers were started in four seconds");
-    let status = server.control("GET", "/status", "").succeeded();
     let log = server.log();
+    // One that the busy machine has let live is no problem until it is killed.
+    let problem = eventually("there is a problem", || {
+        kill();
+        let status = server.control("GET", "/status", "").succeeded();
+        status.pointer("/applications/site/problem").and_then(|why| why.as_str().map(str::to_owned))
+    });
+    let killed = killed.len();
+    assert!(killed < 60, "{killed} workers were started in four seconds");
     let told = log.lines().filter(|line| line.contains("was killed by signal 9")).count();
     // A worker that the busy machine lets live for a second begins another loop.
     assert!((1..=5).contains(&told), "{killed} deaths were told {told} times: {log}");
-    let problem = status.pointer("/applications/site/problem").and_then(|why| why.as_str());
-    assert_eq!(
-        problem,
-        Some("a worker was killed by signal 9 before it had a request"),
-        "{status}"
-    );
+    assert_eq!(problem, "a worker was killed by signal 9 before it had a request");
     eventually("it has recovered", || (server.get("/a.php").text() == "fine").then_some(()));
 }
 
