@@ -40,10 +40,11 @@ fn more_connections_than_descriptors_wait_and_the_server_stays_in_control() {
         .collect();
     server.wait_for_log("connections are open, as many as the limit of open files allows");
     let router = server.router();
-    let before = processes::processor_time(router);
-    std::thread::sleep(Duration::from_secs(1));
-    let used = processes::processor_time(router) - before;
-    assert!(used < 0.3, "the router spins: {used} s of processor time in one second");
+    eventually("the router rests, and does not spin", || {
+        let before = processes::processor_time(router);
+        std::thread::sleep(Duration::from_secs(1));
+        (processes::processor_time(router) - before < 0.3).then_some(())
+    });
     let open = status(&socket)["connections"]["active"].as_u64().unwrap_or(0)
         + status(&socket)["connections"]["idle"].as_u64().unwrap_or(0);
     assert!((100..=190).contains(&open), "{open} connections");

@@ -3,11 +3,11 @@
 mod harness;
 
 use std::io::Write;
-use std::time::Duration;
+use std::sync::mpsc;
 
-use harness::client::Client;
+use harness::client::PATIENCE;
 use harness::fastcgi::{FastCgi, Socket, cgi, cgi_at, fpm};
-use harness::{Server, Site};
+use harness::{Server, Site, eventually};
 use serde_json::{Value, json};
 
 /// Serves the site through a FastCGI server: a script by its path, or by what a share finds.
@@ -181,25 +181,38 @@ fn a_burst_beyond_the_backlog_waits() {
 #[test]
 fn what_the_queue_has_no_room_for_is_refused_with_a_time_to_come_back() {
     let fastcgi = fpm(&Socket::Unix(16), 1, "");
-    let limits = json!({"applications": {"site": {"limits": {
-        "connections": 1, "queue": 2, "queue_timeout": 1,
-    }}}});
-    let server = serve(Site::script("a.php", "sleep(3); echo 'served';"), &fastcgi, limits);
-    let mut clients: Vec<Client> = Vec::new();
-    for _ in 0..5 {
-        let mut client = server.connect();
-        client.send("GET /a.php HTTP/1.1\r\nHost: a\r\n\r\n");
-        std::thread::sleep(Duration::from_millis(50));
-        clients.push(client);
+    let code = "$data = __DIR__ . '/../data'; touch(\"$data/begun\");
+        while (!file_exists(\"$data/go\")) { usleep(2000); clearstatcache(); } echo 'served';";
+    for (queue_timeout, others, refused, why) in [
+        (600, 4, 2, "the queue is full"),
+        (1, 2, 2, "no connection was free within the queue's time limit"),
+    ] {
+        let limits = json!({"applications": {"site": {"limits": {
+            "connections": 1, "queue": 2, "queue_timeout": queue_timeout,
+        }}}});
+        let server = serve(Site::script("a.php", code), &fastcgi, limits);
+        let mut first = server.connect();
+        first.send("GET /a.php HTTP/1.1\r\nHost: a\r\n\r\n");
+        eventually("it runs", || server.site.data().join("begun").exists().then_some(()));
+        std::thread::scope(|scope| {
+            let (told, heard) = mpsc::channel();
+            for _ in 0..others {
+                let (server, told) = (&server, told.clone());
+                scope.spawn(move || told.send(server.get("/a.php")));
+            }
+            let hear = || heard.recv_timeout(PATIENCE).expect("there is an answer");
+            for response in (0..refused).map(|_| hear()) {
+                assert_eq!(response.status, 503, "{response:?}");
+                assert!(response.field("Retry-After").is_some(), "{response:?}");
+            }
+            std::fs::write(server.site.data().join("go"), "").unwrap();
+            for response in (refused..others).map(|_| hear()) {
+                assert_eq!(response.text(), "served", "{response:?}");
+            }
+        });
+        assert_eq!(first.response().text(), "served");
+        server.wait_for_log(why);
     }
-    let mut responses = clients.iter_mut().map(|client| client.response());
-    assert_eq!(responses.next().unwrap().status, 200, "the first is served");
-    for response in responses {
-        assert_eq!(response.status, 503, "{response:?}");
-        assert!(response.field("Retry-After").is_some(), "{response:?}");
-    }
-    server.wait_for_log("the queue is full");
-    server.wait_for_log("no connection was free within the queue's time limit");
 }
 
 #[test]

@@ -545,20 +545,13 @@ fn hardening_57_a_client_that_leaves_the_queue_costs_no_worker_anything() {
     let mut first = server.connect();
     first.send("GET /slow.php HTTP/1.1\r\nHost: a\r\n\r\n");
     eventually("it runs", || server.site.data().join("begun").exists().then_some(()));
-    let in_hand = |requests: u64| {
-        eventually(&format!("{requests} requests are in hand"), || {
-            let status = server.control("GET", "/status", "").succeeded();
-            let active = status.pointer("/applications/site/requests/active")?.as_u64()?;
-            (active == requests).then_some(())
-        });
-    };
     let mut clients: Vec<_> = (0..50).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.send("GET /count.php HTTP/1.1\r\nHost: a\r\n\r\n");
     }
-    in_hand(51);
+    server.wait_for_requests(51);
     drop(clients);
-    in_hand(1);
+    server.wait_for_requests(1);
     fs::write(server.site.data().join("go"), "").unwrap();
     assert_eq!(server.get("/slow.php").text(), "slow");
     assert_eq!(first.response().text(), "slow");

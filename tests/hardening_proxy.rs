@@ -5,10 +5,11 @@ mod harness;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use harness::backends::read_head;
+use harness::client::PATIENCE;
 use harness::{Server, Site, free_address, processes};
 use serde_json::json;
 
@@ -114,12 +115,15 @@ fn hardening_30_what_comes_before_it_is_asked_for_is_nobodys_answer() {
     // nobody can tell.)
     let listener = TcpListener::bind(free_address()).unwrap();
     let late = Backend { address: listener.local_addr().unwrap(), asked: Arc::default() };
+    let (told, heard) = mpsc::channel();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
+            let told = told.clone();
             std::thread::spawn(move || {
                 while head(&mut stream).is_some() && stream.write_all(GOOD).is_ok() {
                     std::thread::sleep(Duration::from_millis(20));
                     let _ = stream.write_all(poison);
+                    let _ = told.send(());
                 }
             });
         }
@@ -127,7 +131,7 @@ fn hardening_30_what_comes_before_it_is_asked_for_is_nobodys_answer() {
     let server = before(&late);
     for _ in 0..5 {
         assert_eq!(server.get("/").text(), "good");
-        std::thread::sleep(Duration::from_millis(200));
+        heard.recv_timeout(PATIENCE).unwrap();
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod harness;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use harness::{Site, eventually};
 use serde_json::json;
@@ -15,13 +15,18 @@ const NUMBERED: &str = "
     rewind($file);
     fwrite($file, (string) ($number + 1));
     flock($file, LOCK_UN);
-    usleep((int) $_GET['us']);
+    while (isset($_GET['wait']) && !file_exists(getenv('DATA') . '/go')) {
+        usleep(1000);
+        clearstatcache();
+    }
+    usleep((int) ($_GET['us'] ?? 0));
     echo $number;";
 
 #[test]
 fn a_thousand_requests_at_once_are_all_served_in_the_order_they_came() {
     const REQUESTS: usize = 1000;
     const WORKERS: u32 = 4;
+    harness::allow_many_files();
     // One router thread, for the order of arrival is one thread's.
     let settings = json!({"settings": {"listen_threads": 1}});
     let server = Site::script("a.php", NUMBERED).workers(WORKERS).with(settings).serve();
@@ -59,18 +64,21 @@ fn a_thousand_requests_at_once_are_all_served_in_the_order_they_came() {
 fn one_worker_serves_strictly_in_the_order_of_arrival() {
     // One router thread, for the order of arrival is one thread's.
     let settings = json!({"settings": {"listen_threads": 1}});
-    let server = Site::script("a.php", NUMBERED).workers(1).with(settings).serve();
+    let site = Site::script("a.php", NUMBERED).workers(1).with(settings);
+    let control = format!("unix:{}", site.control_socket().display());
+    let server = site.argument("--control").argument(&control).serve();
     let mut blocker = server.connect();
-    blocker.send("GET /a.php?us=500000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    blocker.send("GET /a.php?wait HTTP/1.1\r\nHost: a\r\n\r\n");
     eventually("the worker is busy", || (server.data("counter") == "1").then_some(()));
-    let mut clients: Vec<_> = (0..20)
-        .map(|_| {
+    let mut clients: Vec<_> = (1..=20)
+        .map(|number| {
             let mut client = server.connect();
-            client.send("GET /a.php?us=0 HTTP/1.1\r\nHost: a\r\n\r\n");
-            std::thread::sleep(Duration::from_millis(15));
+            client.send("GET /a.php HTTP/1.1\r\nHost: a\r\n\r\n");
+            server.wait_for_requests(1 + number); // it has come before the next one is sent
             client
         })
         .collect();
+    std::fs::write(server.site.data().join("go"), "").unwrap();
     let numbers: Vec<_> = clients.iter_mut().map(|client| client.response().text()).collect();
     let expected: Vec<_> = (1..=20).map(|n| n.to_string()).collect();
     assert_eq!(numbers, expected);

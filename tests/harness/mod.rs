@@ -29,7 +29,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -237,6 +237,12 @@ pub fn free_address() -> SocketAddr {
     TcpListener::bind((host, 0)).and_then(|listener| listener.local_addr()).unwrap()
 }
 
+/// Thousands of connections need as many descriptors, here and in the server.
+pub fn allow_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+}
+
 /// Gives a file or a directory a mode whatever the umask is.
 pub fn open_to_all(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -317,6 +323,16 @@ impl Server {
             let log = self.log();
             log.contains(needle).then_some(log)
         })
+    }
+
+    /// Waits until the application has so many requests that are not answered yet. The control API
+    /// must be at [`Site::control_socket`].
+    pub fn wait_for_requests(&self, requests: usize) {
+        eventually(&format!("{requests} requests are in hand"), || {
+            let status = self.control("GET", "/status", "").succeeded();
+            let active = status.pointer("/applications/site/requests/active")?.as_u64()?;
+            (active == requests as u64).then_some(())
+        });
     }
 
     /// A file that a script has written to the directory for data; empty if it has not.
