@@ -253,17 +253,20 @@ fn hardening_40_a_flood_of_frames_that_serve_nothing_is_cut_off() {
     // More than a head may have, but not absurdly more: these are answered one by one.
     let large = [request("GET", "/a.txt", &[]), field.repeat(5)].concat();
     let (head, rest) = large.split_at(16_000);
-    type Flood<'f> = (&'f str, &'f dyn Fn(u32) -> Vec<u8>);
+    // What it is, what the log calls it, and the frames.
+    type Flood<'f> = (&'f str, &'f str, &'f dyn Fn(u32) -> Vec<u8>);
     let floods: [Flood<'_>; 9] = [
-        ("PING", &|_| frame(kind::PING, 0, 0, &[7; 8])),
-        ("answers to PING", &|_| frame(kind::PING, 1, 0, &[7; 8])),
-        ("SETTINGS", &|_| frame(kind::SETTINGS, 0, 0, &[])),
-        ("PRIORITY", &|_| frame(kind::PRIORITY, 0, 3, &[0, 0, 0, 1, 5])),
-        ("PRIORITY_UPDATE", &|_| frame(kind::PRIORITY_UPDATE, 0, 0, &[0, 0, 0, 3, b'u'])),
-        ("unknown", &|_| frame(99, 0, 0, &[])),
-        ("empty DATA", &|_| frame(kind::DATA, 0, 1, &[])),
-        ("padding", &|_| frame(kind::DATA, 8, 1, &[9; 10])),
-        ("heads that are too large", &|n| {
+        ("PING", "PING", &|_| frame(kind::PING, 0, 0, &[7; 8])),
+        ("answers to PING", "PING", &|_| frame(kind::PING, 1, 0, &[7; 8])),
+        ("SETTINGS", "SETTINGS", &|_| frame(kind::SETTINGS, 0, 0, &[])),
+        ("PRIORITY", "PRIORITY", &|_| frame(kind::PRIORITY, 0, 3, &[0, 0, 0, 1, 5])),
+        ("PRIORITY_UPDATE", "extension", &|_| {
+            frame(kind::PRIORITY_UPDATE, 0, 0, &[0, 0, 0, 3, b'u'])
+        }),
+        ("unknown", "extension", &|_| frame(99, 0, 0, &[])),
+        ("empty DATA", "DATA", &|_| frame(kind::DATA, 0, 1, &[])),
+        ("padding", "DATA", &|_| frame(kind::DATA, 8, 1, &[9; 10])),
+        ("heads that are too large", "CONTINUATION", &|n| {
             let stream = 2 * n + 3;
             let rest: Vec<_> = rest.chunks(16_000).collect();
             let last = rest.len() - 1;
@@ -275,7 +278,7 @@ fn hardening_40_a_flood_of_frames_that_serve_nothing_is_cut_off() {
             all
         }),
     ];
-    for (name, flood) in floods {
+    for (number, (name, kind, flood)) in floods.iter().enumerate() {
         let mut client = Http2::connect(server.address, &[]);
         client.send(frame(kind::HEADERS, END_HEADERS, 1, &request("POST", "/facts.php", &[])));
         let sent = (0..100_000).take_while(|number| client.try_send(flood(*number))).count();
@@ -283,7 +286,58 @@ fn hardening_40_a_flood_of_frames_that_serve_nothing_is_cut_off() {
         // The end may come as a reset, which takes the frames before it along.
         let end = client.end();
         assert!(end.is_none_or(|code| code == CALM), "{name}: {end:?}");
+        let why = eventually("the log says so", || cut_off(&server).get(number).cloned());
+        assert!(why.ends_with(&format!(", mostly {kind} frames")), "{name}: {why}");
     }
+    assert_eq!(
+        cut_off(&server).len(),
+        floods.len(),
+        "a line for each connection, whatever it sent"
+    );
+}
+
+/// What the log says of connections that were ended for what their clients did.
+fn cut_off(server: &Server) -> Vec<String> {
+    let start = format!(" listener {}: 127.0.0.1: HTTP/2: cut off: ", server.address);
+    let log = server.log();
+    log.lines().filter_map(|line| line.split_once(&start)).map(|(_, why)| why.to_owned()).collect()
+}
+
+#[test]
+fn a_connection_that_ends_for_what_its_client_does_is_one_line_in_the_log() {
+    let server = site(json!({}));
+    // Who asks and leaves, or says goodbye, is none.
+    for goodbye in [vec![], frame(kind::GOAWAY, 0, 0, &[0; 8])] {
+        let mut client = Http2::connect(server.address, &[]);
+        client.get(1, "/a.txt");
+        assert!(client.answer(1).is_ok());
+        client.send(goodbye);
+    }
+    let give_up = |client: &mut Http2| {
+        for stream in (1..).step_by(2) {
+            let head = request("GET", "/work.php", &[]);
+            let head = frame(kind::HEADERS, END_STREAM | END_HEADERS, stream, &head);
+            let reset = frame(kind::RST_STREAM, 0, stream, &8u32.to_be_bytes());
+            if !client.try_send(head) || !client.try_send(reset) {
+                return;
+            }
+        }
+    };
+    let break_rules = |client: &mut Http2| client.send(frame(kind::DATA, 0, 0, b"x"));
+    type Act<'a> = &'a dyn Fn(&mut Http2);
+    let acts: [(&[&str], Act<'_>); 2] = [
+        // Which of the two limits it meets depends on how its frames come in.
+        (&["it gives up more requests than it lets end", "excessive load"], &give_up),
+        (&["protocol error"], &break_rules),
+    ];
+    for (number, (words, act)) in acts.iter().enumerate() {
+        let mut client = Http2::connect(server.address, &[]);
+        act(&mut client);
+        let why = eventually("the log says so", || cut_off(&server).get(number).cloned());
+        assert!(words.iter().any(|words| why.contains(words)), "{why}");
+    }
+    drop(server.get("/a.txt"));
+    assert_eq!(cut_off(&server).len(), acts.len(), "{}", server.log());
 }
 
 #[test]

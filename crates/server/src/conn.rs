@@ -1,6 +1,7 @@
 //! A connection: which protocol it speaks, and who answers its requests.
 
 use std::cell::Cell;
+use std::fmt;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -89,12 +90,7 @@ async fn told(
 ) {
     let said = timeout(site.limits().header_timeout, stream.told()).await.ok().flatten();
     let Some(header) = said else {
-        let peer = ShownAddress(info.peer.map(|peer| peer.ip()));
-        site.shard.shared.log.write(
-            Level::Info,
-            format_args!("listener {}: {peer}: no header of the PROXY protocol", site.listener),
-        );
-        return;
+        return site.blame(&info, format_args!("no header of the PROXY protocol"));
     };
     if let Some((client, target)) = header.addresses {
         let told = ConnectionInfo { peer: Some(client), local: Some(target), ..(*info).clone() };
@@ -173,11 +169,7 @@ async fn secure(
         Shaken::Proved => {}
         Shaken::Failed(error) => {
             tls.counters().failed.fetch_add(1, Relaxed);
-            let peer = ShownAddress(info.peer.map(|peer| peer.ip()));
-            site.shard.shared.log.write(
-                Level::Info,
-                format_args!("listener {}: {peer}: TLS handshake: {error}", site.listener),
-            );
+            site.blame(&info, format_args!("TLS handshake: {error}"));
         }
     }
 }
@@ -270,6 +262,10 @@ impl Handler for Site {
         }
         self.shard.log(record);
     }
+
+    fn cut_off(&self, connection: &ConnectionInfo, why: &dyn fmt::Display) {
+        self.blame(connection, format_args!("HTTP/2: cut off: {why}"));
+    }
 }
 
 impl Site {
@@ -281,6 +277,13 @@ impl Site {
     /// For another request at the same time.
     fn another(&self) -> Self {
         Site::new(&self.shard, &self.listener, false)
+    }
+
+    /// Logs what the client of a connection did wrong.
+    fn blame(&self, connection: &ConnectionInfo, what: fmt::Arguments<'_>) {
+        let peer = ShownAddress(connection.peer.map(|peer| peer.ip()));
+        let line = format_args!("listener {}: {peer}: {what}", self.listener);
+        self.shard.shared.log.write(Level::Info, line);
     }
 
     /// Has a decision carried out. The answer may leave something to us.
@@ -388,7 +391,7 @@ impl Site {
         }
     }
 
-    fn complain(&self, exchange: &Exchange<'_>, problem: std::fmt::Arguments<'_>) {
+    fn complain(&self, exchange: &Exchange<'_>, problem: fmt::Arguments<'_>) {
         let request = &exchange.request;
         let target = String::from_utf8_lossy(&request.target);
         let line = format_args!("request {}: {target}: {problem}", request.id);

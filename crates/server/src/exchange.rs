@@ -4,6 +4,7 @@
 //! comes back and reports what became of it. A handler never learns which protocol that was:
 //! what it may ask of the connection meanwhile goes through [`Carrier`].
 
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::rc::Rc;
@@ -39,6 +40,9 @@ pub trait Handler {
     /// last byte was handed to the system, or joined to the next of several responses that were
     /// asked for at once.
     fn finished(&self, record: &Finished<'_>);
+
+    /// A connection is ended for what its client does. Called at most once for a connection.
+    fn cut_off(&self, _connection: &ConnectionInfo, _why: &dyn fmt::Display) {}
 }
 
 impl<H: Handler> Handler for &H {
@@ -60,6 +64,10 @@ impl<H: Handler> Handler for &H {
 
     fn finished(&self, record: &Finished<'_>) {
         (**self).finished(record);
+    }
+
+    fn cut_off(&self, connection: &ConnectionInfo, why: &dyn fmt::Display) {
+        (**self).cut_off(connection, why);
     }
 }
 
@@ -219,8 +227,8 @@ impl BodyError {
     }
 }
 
-impl std::fmt::Display for BodyError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             BodyError::TooLarge => "the request body is longer than allowed",
             BodyError::Timeout => "the request body did not arrive in time",

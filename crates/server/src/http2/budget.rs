@@ -39,6 +39,21 @@ const SETTINGS: u8 = 4;
 const CONTINUATION: u8 = 9;
 const PADDED: u8 = 8;
 
+/// What types of frames are called, in their order; the last is for all others.
+const NAMES: [&str; 11] = [
+    "DATA",
+    "HEADERS",
+    "PRIORITY",
+    "RST_STREAM",
+    "SETTINGS",
+    "PUSH_PROMISE",
+    "PING",
+    "GOAWAY",
+    "WINDOW_UPDATE",
+    "CONTINUATION",
+    "extension",
+];
+
 /// What a connection has earned and not spent.
 #[derive(Debug)]
 pub(super) struct Budget {
@@ -46,21 +61,33 @@ pub(super) struct Budget {
     /// Since when time earns.
     since: Cell<Instant>,
     is_spent: Cell<bool>,
+    /// What frames have cost lately, by their type: half of it is forgotten with each request.
+    costs: [Cell<u32>; NAMES.len()],
 }
 
 impl Budget {
     /// With what every connection begins with.
     pub fn new(now: Instant) -> Self {
-        Budget { left: Cell::new(ALLOWANCE), since: Cell::new(now), is_spent: Cell::new(false) }
+        let (left, since, is_spent) = (Cell::new(ALLOWANCE), Cell::new(now), Cell::new(false));
+        Budget { left, since, is_spent, costs: Default::default() }
     }
 
-    /// Frames came.
-    pub fn spend(&self, cost: u32) {
+    /// A frame of this type came.
+    pub fn spend(&self, kind: u8, cost: u32) {
         self.left.set(self.left.get() - i64::from(cost));
+        let costs = &self.costs[usize::from(kind).min(NAMES.len() - 1)];
+        costs.set(costs.get().saturating_add(cost));
+    }
+
+    /// The type of frames that most was spent for lately.
+    pub fn mostly(&self) -> &'static str {
+        let most = self.costs.iter().zip(NAMES).max_by_key(|(cost, _)| cost.get());
+        most.map_or("", |(_, name)| name)
     }
 
     /// A request came that is answered.
     pub fn earn_request(&self, fields: &HeaderMap) {
+        self.costs.iter().for_each(|cost| cost.set(cost.get() / 2));
         self.earn(REQUEST);
         self.earn_bytes(fields.iter().map(|(name, value)| name.as_str().len() + value.len()).sum());
     }
@@ -109,9 +136,8 @@ impl Frames {
         Frames { head: [0; HEAD], came: 0, skip: preface }
     }
 
-    /// What the frames cost that begin in these bytes.
-    pub fn cost(&mut self, mut bytes: &[u8]) -> u32 {
-        let mut cost = 0;
+    /// Has what the frames cost that begin in these bytes spent.
+    pub fn spend(&mut self, mut bytes: &[u8], budget: &Budget) {
         loop {
             let (skipped, rest) = bytes.split_at(self.skip.min(bytes.len()));
             self.skip -= skipped.len();
@@ -119,11 +145,11 @@ impl Frames {
             self.head[self.came..][..part.len()].copy_from_slice(part);
             self.came += part.len();
             if self.came < HEAD {
-                return cost;
+                return;
             }
             let [a, b, c, kind, flags, ..] = self.head;
             let length = u32::from_be_bytes([0, a, b, c]);
-            cost += cost_of(kind, flags, length);
+            budget.spend(kind, cost_of(kind, flags, length));
             (self.came, self.skip, bytes) = (0, length as usize, rest);
         }
     }
@@ -145,6 +171,9 @@ fn cost_of(kind: u8, flags: u8, length: u32) -> u32 {
 mod tests {
     use super::*;
 
+    const PING: u8 = 6;
+    const WINDOW_UPDATE: u8 = 8;
+
     fn frame(kind: u8, flags: u8, length: usize) -> Vec<u8> {
         let [.., a, b, c] = length.to_be_bytes();
         let mut bytes = vec![a, b, c, kind, flags, 0, 0, 0, 1];
@@ -164,12 +193,12 @@ mod tests {
             (99, 0, 0),
         ];
         frames.iter().for_each(|(kind, flags, length)| bytes.extend(frame(*kind, *flags, *length)));
-        let whole = Frames::new(24).cost(&bytes);
-        assert_eq!(whole, 1 + 1 + 1 + 15 + 1);
-        for size in 1..bytes.len() {
-            let mut frames = Frames::new(24);
-            let cost: u32 = bytes.chunks(size).map(|part| frames.cost(part)).sum();
-            assert_eq!(cost, whole, "{size} bytes at a time");
+        for size in 1..=bytes.len() {
+            let (mut frames, budget) = (Frames::new(24), Budget::new(Instant::now()));
+            bytes.chunks(size).for_each(|part| frames.spend(part, &budget));
+            let cost = ALLOWANCE - budget.left.get();
+            assert_eq!(cost, 1 + 1 + 1 + 15 + 1, "{size} bytes at a time");
+            assert_eq!(budget.mostly(), "HEADERS");
         }
     }
 
@@ -178,15 +207,15 @@ mod tests {
         let begun = Instant::now();
         let budget = Budget::new(begun);
         let after = |time| move || begun + Duration::from_secs(time);
-        budget.spend(999);
+        budget.spend(PING, 999);
         assert!(!budget.is_spent(|| unreachable!("there is something left")));
-        budget.spend(1);
+        budget.spend(PING, 1);
         assert!(!budget.is_spent(after(1)), "a second has earned 100");
-        budget.spend(99);
+        budget.spend(PING, 99);
         assert!(!budget.is_spent(after(1)));
-        budget.spend(1);
+        budget.spend(PING, 1);
         assert!(!budget.is_spent(after(1_000_000)), "a long time has earned what it may");
-        budget.spend(ALLOWANCE as u32);
+        budget.spend(PING, ALLOWANCE as u32);
         assert!(budget.is_spent(after(1_000_000)));
         assert!(budget.is_spent(after(2_000_000)), "it is over");
     }
@@ -197,10 +226,29 @@ mod tests {
         for _ in 0..100_000 {
             budget.earn_request(&HeaderMap::new());
             // Head, priority, a window for the stream, and that it is given up.
-            budget.spend(5 + 1 + 1 + 1);
+            budget.spend(HEADERS, 5 + 1 + 1 + 1);
             budget.earn_piece(1);
-            budget.spend(2); // both windows
+            budget.spend(WINDOW_UPDATE, 2); // both windows
         }
         assert!(!budget.is_spent(Instant::now));
+    }
+
+    #[test]
+    fn what_most_was_spent_for_lately_is_told() {
+        let budget = Budget::new(Instant::now());
+        for _ in 0..1000 {
+            budget.spend(HEADERS, 5);
+            budget.earn_request(&HeaderMap::new());
+        }
+        // What came along with a request is not forgotten.
+        budget.spend(WINDOW_UPDATE, 30);
+        budget.spend(PING, 1);
+        budget.earn_request(&HeaderMap::new());
+        assert_eq!(budget.mostly(), "WINDOW_UPDATE");
+        budget.spend(PING, u32::MAX);
+        assert_eq!(budget.mostly(), "PING");
+        budget.spend(99, u32::MAX);
+        budget.spend(255, u32::MAX);
+        assert_eq!(budget.mostly(), "extension");
     }
 }

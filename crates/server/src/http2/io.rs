@@ -64,7 +64,7 @@ impl AsyncRead for Watched {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.io).poll_read(cx, buffer))?;
         let came = buffer.filled().get(before..).unwrap_or_default();
-        this.budget.spend(this.frames.cost(came));
+        this.frames.spend(came, &this.budget);
         Poll::Ready(Ok(()))
     }
 }

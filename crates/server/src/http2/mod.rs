@@ -17,6 +17,7 @@
 //!    serve nothing (`budget`), is told to calm down and left.
 
 use std::cell::Cell;
+use std::fmt::Display;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -92,7 +93,12 @@ async fn run<H: Handler + 'static>(
     let budget = Rc::new(Budget::new(Instant::now()));
     let io = Watched::new(io, Rc::clone(&blocked), Rc::clone(&budget));
     let handshake = builder(&limits).handshake(io);
-    let Ok(Ok(connection)) = timeout(limits.header_timeout, handshake).await else { return };
+    let cut_off = |why: &dyn Display| handler().cut_off(&info, why);
+    let connection = match timeout(limits.header_timeout, handshake).await {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => return broken(&error, &budget, &cut_off),
+        Err(_) => return,
+    };
     let turns = Turns::new(Rc::clone(&blocked));
     let mut driver = Driver {
         connection,
@@ -105,10 +111,10 @@ async fn run<H: Handler + 'static>(
         idle_since: Instant::now(),
         strikes: 0,
         ending: false,
-        calmed: false,
+        is_cut_off: false,
     };
     let mut answers = Answers::default();
-    while driver.next(&mut answers, &limits, &drain).await {
+    while driver.next(&mut answers, &limits, &drain, &cut_off).await {
         poll_fn(|cx| {
             for (request, respond) in driver.came.drain(..) {
                 let connection = stream::Connection {
@@ -128,6 +134,20 @@ async fn run<H: Handler + 'static>(
     }
     // Handlers go on to their end, and learn that the client has left.
     answers.detach();
+}
+
+/// Who is told that a connection is ended for what its client does.
+type CutOff<'a> = &'a dyn Fn(&dyn Display);
+
+/// A connection has ended with an error; the client's are told.
+fn broken(error: &h2::Error, budget: &Budget, cut_off: CutOff<'_>) {
+    match error.reason() {
+        Some(reason @ Reason::ENHANCE_YOUR_CALM) if error.is_library() => {
+            cut_off(&format_args!("{reason}, mostly {} frames", budget.mostly()));
+        }
+        Some(reason) if error.is_library() => cut_off(&reason),
+        _ => {}
+    }
 }
 
 fn builder(limits: &Limits) -> Builder {
@@ -161,8 +181,8 @@ struct Driver {
     idle_since: Instant,
     strikes: u32,
     ending: bool,
-    /// The client was told to calm down.
-    calmed: bool,
+    /// It is ended for what the client does.
+    is_cut_off: bool,
 }
 
 type Accepted = (Request<RecvStream>, SendResponse<Bytes>);
@@ -170,7 +190,13 @@ type Accepted = (Request<RecvStream>, SendResponse<Bytes>);
 impl Driver {
     /// Waits for requests, those that come together at once: their answers leave together then.
     /// `false` at the end of the connection.
-    async fn next<F>(&mut self, answers: &mut Answers<F>, limits: &Limits, drain: &Draining) -> bool
+    async fn next<F>(
+        &mut self,
+        answers: &mut Answers<F>,
+        limits: &Limits,
+        drain: &Draining,
+        cut_off: CutOff<'_>,
+    ) -> bool
     where
         F: Future<Output = Ended> + 'static,
     {
@@ -186,20 +212,26 @@ impl Driver {
                 self.end();
             }
             if self.strikes > STRIKES || self.budget.is_spent(Instant::now) {
-                self.calm();
+                self.calm(cut_off);
             }
             // What drives the connection takes no requests while there are too many.
             let next = loop {
                 let next = match answers.waiting() + self.came.len() < STREAMS as usize {
                     true => self.connection.poll_accept(cx),
-                    false => self.connection.poll_closed(cx).map(|_| None),
+                    false => self.connection.poll_closed(cx).map(|end| end.err().map(Err)),
                 };
                 match next {
                     Poll::Ready(Some(Ok(accepted))) => {
                         self.budget.earn_request(accepted.0.headers());
                         self.came.push(accepted);
                     }
-                    next => break next,
+                    Poll::Ready(Some(Err(error))) => {
+                        if !std::mem::replace(&mut self.is_cut_off, true) {
+                            broken(&error, &self.budget, cut_off);
+                        }
+                        break Poll::Ready(());
+                    }
+                    next => break next.map(drop),
                 }
             };
             self.over = next.is_ready();
@@ -247,9 +279,17 @@ impl Driver {
     }
 
     /// Ends the connection with all its streams.
-    fn calm(&mut self) {
-        if !std::mem::replace(&mut self.calmed, true) {
-            self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+    fn calm(&mut self, cut_off: CutOff<'_>) {
+        if std::mem::replace(&mut self.is_cut_off, true) {
+            return;
+        }
+        self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+        match self.strikes > STRIKES {
+            true => cut_off(&"it gives up more requests than it lets end"),
+            false => {
+                let kind = self.budget.mostly();
+                cut_off(&format_args!("it sends frames that serve nothing, mostly {kind} frames"));
+            }
         }
     }
 }
