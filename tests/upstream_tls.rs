@@ -4,12 +4,17 @@ mod harness;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
-use harness::backends::Backend;
-use harness::client::Response;
+use harness::backends::{Backend, read_head};
+use harness::client::{PATIENCE, Response};
 use harness::tls::Authority;
-use harness::{Server, Site, free_address};
+use harness::{Server, Site, eventually, free_address};
+use rustix::net::sockopt::set_socket_recv_buffer_size;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
 /// nginx with a certificate for these names, which tells what it knows of the connection.
@@ -174,6 +179,163 @@ fn hardening_30_what_comes_before_the_handshake_is_no_answer() {
     }
 }
 
+/// A server that reads slowly, and nothing but the head while it is held up. It answers how many bytes of a
+/// body have come, and what they add up to.
+#[derive(Clone)]
+struct Slow {
+    address: SocketAddr,
+    is_held_up: Arc<AtomicBool>,
+    /// Heads that it has read.
+    asked: Arc<AtomicUsize>,
+    /// Bytes behind heads that it has read, what frames a body included.
+    came: Arc<AtomicUsize>,
+}
+
+impl Slow {
+    fn new(authority: &Authority) -> Self {
+        let listener = TcpListener::bind(free_address()).unwrap();
+        set_socket_recv_buffer_size(&listener, 64 * 1024).unwrap();
+        let address = listener.local_addr().unwrap();
+        let config = authority.server(&["backend.example"]);
+        let slow = Slow {
+            address,
+            is_held_up: Arc::default(),
+            asked: Arc::default(),
+            came: Arc::default(),
+        };
+        let beside = slow.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // What fails shows in the test.
+                let _ = beside.serve(stream, &config);
+            }
+        });
+        slow
+    }
+
+    fn serve(&self, stream: TcpStream, config: &Arc<ServerConfig>) -> std::io::Result<()> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut stream =
+            StreamOwned::new(ServerConnection::new(Arc::clone(config)).unwrap(), stream);
+        let Some(head) = read_head(&mut stream) else { return Ok(()) };
+        let head = String::from_utf8_lossy(&head).to_ascii_lowercase();
+        self.asked.fetch_add(1, Relaxed);
+        let is_whole = |body: &[u8]| match head.contains("transfer-encoding: chunked") {
+            true => body.ends_with(b"0\r\n\r\n"),
+            false => head.contains(&format!("content-length: {}\r\n", body.len())),
+        };
+        while self.is_held_up.load(Relaxed) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let (mut body, mut piece) = (Vec::new(), [0; 16 * 1024]);
+        while !is_whole(&body) {
+            let count = stream.read(&mut piece)?;
+            if count == 0 {
+                return Ok(());
+            }
+            body.extend_from_slice(&piece[..count]);
+            self.came.fetch_add(count, Relaxed);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // In what frames chunks there is no such letter.
+        let letters = body.iter().copied().filter(|byte| (b'p'..=b'z').contains(byte));
+        let answer = sum(letters);
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{answer}", answer.len())?;
+        stream.flush()
+    }
+
+    /// Bytes between Howdah and it that the kernel has.
+    fn on_the_way(&self) -> usize {
+        let SocketAddr::V4(address) = self.address else { unreachable!("tests have IPv4") };
+        let ip = u32::from_ne_bytes(address.ip().octets());
+        let name = format!("{ip:08X}:{:04X}", address.port());
+        let table = fs::read_to_string("/proc/net/tcp").unwrap();
+        let queues = table.lines().filter(|line| line.contains(&name)).map(|line| {
+            let queues = line.split_ascii_whitespace().nth(4).unwrap().split(':');
+            queues.map(|bytes| usize::from_str_radix(bytes, 16).unwrap()).sum::<usize>()
+        });
+        queues.sum()
+    }
+}
+
+/// How many bytes these are, and what they add up to in this order.
+fn sum(bytes: impl Iterator<Item = u8>) -> String {
+    let (count, sum) = bytes.fold((0, 0u64), |(count, sum), byte| {
+        (count + 1, sum.wrapping_mul(31).wrapping_add(u64::from(byte)))
+    });
+    format!("{count} {sum}")
+}
+
+fn letters(length: usize) -> Vec<u8> {
+    (0..length).map(|at| b'p' + (at % 11) as u8).collect()
+}
+
+#[test]
+fn a_server_that_reads_slowly_gets_large_bodies_to_their_end() {
+    let body = letters(7 << 20); // more than the sockets hold
+    let authority = Authority::new();
+    for buffered in [true, false] {
+        let slow = Slow::new(&authority);
+        let name = json!({"server_name": "backend.example"});
+        let more = json!({"request_buffering": buffered});
+        let server = serve(slow.address, &authority, name, more);
+        let answer = server.post("/", "text/plain", &body);
+        assert_eq!(answer.status, 200, "buffered: {buffered}: {answer:?}");
+        assert_eq!(answer.text(), sum(body.iter().copied()));
+    }
+}
+
+/// What TLS has taken and the socket has not has nobody else to send it on: not the next piece, if
+/// that does not come, and not the answer, for which the server waits until it has all.
+#[test]
+fn nothing_of_a_body_stays_with_us_when_the_client_pauses_or_has_sent_all() {
+    let authority = Authority::new();
+    for pauses in [true, false] {
+        let slow = Slow::new(&authority);
+        let name = json!({"server_name": "backend.example"});
+        let more = json!({"request_buffering": false});
+        let server = serve(slow.address, &authority, name, more);
+        let mut client = server.connect();
+        slow.is_held_up.store(true, Relaxed);
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+        eventually("it has read the head", || (slow.asked.load(Relaxed) == 1).then_some(()));
+        // Until the sockets are full, and TLS has the rest.
+        let piece = letters(16_000);
+        let mut sent = 0;
+        let is_stuck = |sent| {
+            let mut before = (slow.on_the_way(), Instant::now());
+            loop {
+                let now = slow.on_the_way();
+                if now >= sent {
+                    return false;
+                }
+                if now > before.0 {
+                    before = (now, Instant::now());
+                }
+                if before.1.elapsed() > Duration::from_millis(500) {
+                    return true;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        while !is_stuck(sent) {
+            client.send(format!("{:x}\r\n", piece.len())).send(&piece).send("\r\n");
+            sent += piece.len();
+        }
+        if pauses {
+            slow.is_held_up.store(false, Relaxed);
+            eventually("all of it comes", || (slow.came.load(Relaxed) >= sent).then_some(()));
+        }
+        client.send("0\r\n\r\n");
+        std::thread::sleep(Duration::from_millis(100)); // until that is with TLS too
+        slow.is_held_up.store(false, Relaxed);
+        let answer = client.response();
+        assert_eq!(answer.status, 200, "pauses: {pauses}: {answer:?}");
+        let count = sent / piece.len();
+        assert_eq!(answer.text(), sum(piece.iter().copied().cycle().take(count * piece.len())));
+    }
+}
+
 #[test]
 fn hardening_45_authorities_that_cannot_be_read_refuse_the_configuration() {
     let address = free_address();
@@ -218,5 +380,5 @@ fn new_authorities_in_a_file_count_without_a_word() {
     let server = serve(nginx.address, &stranger, name, json!({}));
     assert_eq!(server.get("/").status, 502);
     fs::write(server.site.data().join("ca.pem"), authority.pem()).unwrap();
-    harness::eventually("they count", || (server.get("/").status == 200).then_some(()));
+    eventually("they count", || (server.get("/").status == 200).then_some(()));
 }

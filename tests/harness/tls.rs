@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
 
 use super::client::{PATIENCE, Response};
 
@@ -36,6 +36,17 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, names[0]);
         let key = KeyPair::generate().unwrap();
         (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
+    }
+
+    /// A server that shows a certificate for these names.
+    pub fn server(&self, names: &[&str]) -> Arc<ServerConfig> {
+        let (chain, key) = self.issue(names);
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider);
+        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        let chain = CertificateDer::pem_slice_iter(chain.as_bytes()).map(Result::unwrap);
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+        Arc::new(builder.with_no_client_auth().with_single_cert(chain.collect(), key).unwrap())
     }
 
     /// A client that trusts it and offers these protocols.
