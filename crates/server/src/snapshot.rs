@@ -21,10 +21,11 @@ use crate::limits::Limits;
 use crate::php::application::Queue;
 use crate::php::target::Targets;
 use crate::proxy::known::Known;
+use crate::proxy::single::{SingleTable, Singles};
 use crate::proxy::upstream::Upstream;
 use crate::route::delegation::Delegations;
 use crate::route::{Index, location};
-use crate::tls::{TlsClient, TlsClients, TlsListener};
+use crate::tls::{TlsClients, TlsListener};
 
 /// A compiled configuration.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub struct Snapshot {
     pub fastcgi: HashMap<String, Arc<Site>>,
     /// Upstreams by name.
     pub upstreams: HashMap<String, Arc<Upstream>>,
+    /// Servers that actions and applications name themselves.
+    pub singles: SingleTable,
     /// What applications and upstreams may leave to us.
     pub delegations: Delegations,
     /// How TLS is spoken with servers.
@@ -250,6 +253,7 @@ impl Snapshot {
         mut queue: impl FnMut(&config::Application) -> Arc<Queue>,
     ) -> Self {
         let mime = Arc::new(mime_types(&config));
+        let mut singles = Singles::new(known, previous.map(|previous| &previous.singles));
         let listeners = config
             .listeners
             .iter()
@@ -261,7 +265,7 @@ impl Snapshot {
             .map(|route| {
                 let steps = route.steps.iter().map(|step| Step {
                     conditions: step.conditions.clone(),
-                    action: compile_action(&step.action, &mime, known),
+                    action: compile_action(&step.action, &mime, &mut singles),
                     captures: step.captures,
                 });
                 let index = Index::new(route.steps.iter().map(|step| &step.conditions));
@@ -287,26 +291,19 @@ impl Snapshot {
             .iter()
             .map(|upstream| {
                 let running = previous.and_then(|previous| previous.upstreams.get(&upstream.name));
-                let (upstream, tls) =
-                    (known.resolved(upstream), known.client(upstream.tls.as_ref()));
-                let id = |tls: &Option<Arc<TlsClient>>| tls.as_ref().map(|tls| tls.id);
-                let is_same = |running: &Arc<Upstream>| {
-                    running.config == upstream && id(&running.tls) == id(&tls)
-                };
-                let compiled = match running {
-                    Some(running) if is_same(running) => Arc::clone(running),
-                    Some(running) => Arc::new(Upstream::new(&upstream, tls).after(running)),
-                    None => Arc::new(Upstream::new(&upstream, tls)),
-                };
+                let tls = known.client(upstream.tls.as_ref());
+                let compiled = Upstream::new(&known.resolved(upstream), tls).following(running);
                 (upstream.name.clone(), compiled)
             })
             .collect();
         let fastcgi = { config.fastcgi.iter() }
             .filter_map(|site| {
-                let compiled = Site::new(site, known, |name| upstreams.get(name).cloned())?;
+                let upstream = match &site.servers {
+                    config::Servers::One(address) => singles.fastcgi(address),
+                    config::Servers::Upstream(name) => Arc::clone(upstreams.get(name)?),
+                };
                 let running = previous.and_then(|previous| previous.fastcgi.get(&site.name));
-                let running = running.filter(|running| running.is_like(&compiled)).map(Arc::clone);
-                Some((site.name.clone(), running.unwrap_or_else(|| Arc::new(compiled))))
+                Some((site.name.clone(), Site::new(site, upstream).following(running)))
             })
             .collect();
         let delegations = Delegations::new(&config, &mime);
@@ -319,6 +316,7 @@ impl Snapshot {
             applications,
             fastcgi,
             upstreams,
+            singles: singles.into_table(),
             tls_clients: known.clients.clone(),
             delegations,
             access_log,
@@ -400,16 +398,12 @@ fn compile_pass(pass: &Pass) -> CompiledPass {
 fn compile_action(
     action: &config::Action,
     mime: &Arc<files::mime::MimeTypes>,
-    known: &Known,
+    singles: &mut Singles<'_>,
 ) -> Action {
     let kind = match &action.kind {
         config::ActionKind::Pass(pass) => ActionKind::Pass(compile_pass(pass)),
         config::ActionKind::Return(answer) => ActionKind::Return(compile_return(answer)),
-        config::ActionKind::Proxy(proxy) => {
-            let tls = known.client(proxy.tls.as_ref());
-            let addresses = known.addresses(&proxy.address);
-            ActionKind::Proxy(Arc::new(Upstream::proxy(proxy, &addresses, tls)))
-        }
+        config::ActionKind::Proxy(proxy) => ActionKind::Proxy(singles.proxy(proxy)),
         config::ActionKind::Status(application) => ActionKind::Status(application.clone()),
         config::ActionKind::Ping(ping) => ActionKind::Ping(ping.clone()),
         config::ActionKind::Share(share) => ActionKind::Share(Box::new(Share {
@@ -417,7 +411,7 @@ fn compile_action(
             candidates: share.candidates.clone(),
             chroot: share.chroot.clone(),
             scripts: share.scripts.clone(),
-            fallback: share.fallback.as_ref().map(|action| compile_action(action, mime, known)),
+            fallback: share.fallback.as_ref().map(|action| compile_action(action, mime, singles)),
         })),
     };
     Action {
@@ -428,7 +422,7 @@ fn compile_action(
         allow: action.access.allow.clone(),
         deny: action.access.deny.clone(),
         error_pages: { action.error_pages.iter() }
-            .map(|page| compile_page(page, mime, known))
+            .map(|page| compile_page(page, mime, singles))
             .collect(),
         security_headers: action.security_headers,
         cors: action.cors.clone(),
@@ -449,7 +443,7 @@ fn compile_return(answer: &config::Return) -> Return {
 fn compile_page(
     page: &config::ErrorPage,
     mime: &Arc<files::mime::MimeTypes>,
-    known: &Known,
+    singles: &mut Singles<'_>,
 ) -> ErrorPage {
     let source = match &page.source {
         config::PageSource::File(file) => {
@@ -463,7 +457,7 @@ fn compile_page(
             PageSource::File { files, path: [b"/", name].concat().into() }
         }
         config::PageSource::Action { action, keep_status } => PageSource::Action {
-            action: Box::new(compile_action(action, mime, known)),
+            action: Box::new(compile_action(action, mime, singles)),
             keep_status: *keep_status,
         },
     };

@@ -42,13 +42,11 @@ impl Answer {
     /// The answer has ended well: the connection may serve again.
     fn take_back(&mut self) {
         let Some((conversation, home)) = self.active.take() else { return };
-        let Attempt { site, index, .. } = &home.attempt;
+        let Attempt { site, server, .. } = &home.attempt;
         let (idle, timer) = conversation.into_idle();
         home.thread.return_timer(timer);
-        if site.keeps
-            && let Some(stream) = idle
-        {
-            site.keep(*index, stream);
+        if let Some(stream) = idle {
+            server.kept().keep(stream, site.keepalive, site.timeouts.idle);
         }
     }
 

@@ -28,6 +28,8 @@ const BACKLOG_PAUSE: Duration = Duration::from_millis(1);
 /// How many requests of a site may be at its servers, of all threads together.
 #[derive(Debug)]
 pub struct Gate {
+    limits: FastCgiLimits,
+    most: Option<usize>,
     free: Option<Arc<Semaphore>>,
     queue: Queue,
 }
@@ -42,7 +44,13 @@ impl Gate {
     /// For `most` connections, or any number; all are free.
     pub fn new(limits: &FastCgiLimits, most: Option<usize>) -> Self {
         let free = most.map(|most| Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))));
-        Gate { free, queue: Queue::new(limits.queue, limits.queue_timeout) }
+        let queue = Queue::new(limits.queue, limits.queue_timeout);
+        Gate { limits: limits.clone(), most, free, queue }
+    }
+
+    /// Whether another one has the same bounds.
+    pub fn is_like(&self, other: &Gate) -> bool {
+        (&self.limits, self.most) == (&other.limits, other.most)
     }
 
     /// Waits until a connection may be made.

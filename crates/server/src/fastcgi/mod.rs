@@ -60,8 +60,6 @@ const USUAL_PARAMS: usize = 2048;
 #[derive(Debug, Clone)]
 struct Attempt {
     site: Arc<Site>,
-    /// Number of the server in the upstream.
-    index: usize,
     server: Arc<Server>,
     id: u64,
     method: Bytes,
@@ -121,7 +119,7 @@ pub async fn run(
         };
         tried.push(busy.index());
         let Some(server) = busy.server() else { break };
-        let attempt = Attempt::new(site, busy.index(), server, exchange);
+        let attempt = Attempt::new(site, server, exchange);
         let right = Right { _ticket: ticket, busy };
         match attempt.make(thread, right, script, &content, taking, exchange).await {
             Ok(response) => return response,
@@ -182,7 +180,7 @@ fn encode(site: &Site, script: &Script, content: &Content, exchange: &Exchange<'
     let usual = params.iter().filter(|(name, _)| own.iter().all(|(other, _)| other != name));
     let added = own.iter().filter(|(_, value)| !value.is_empty());
     let mut out = Vec::with_capacity(params.as_bytes().len() + 64);
-    put_begin(Role::Responder, site.keeps, REQUEST, &mut out);
+    put_begin(Role::Responder, site.keepalive > 0, REQUEST, &mut out);
     put_params(REQUEST, usual.chain(added.map(|(name, value)| (*name, &value[..]))), &mut out);
     out
 }
@@ -209,10 +207,9 @@ impl Missed {
 }
 
 impl Attempt {
-    fn new(site: &Arc<Site>, index: usize, server: &Arc<Server>, exchange: &Exchange<'_>) -> Self {
+    fn new(site: &Arc<Site>, server: &Arc<Server>, exchange: &Exchange<'_>) -> Self {
         Attempt {
             site: Arc::clone(site),
-            index,
             server: Arc::clone(server),
             id: exchange.request.id,
             method: exchange.request.method.clone(),
@@ -233,7 +230,7 @@ impl Attempt {
         let repeatable = content.is_empty() && is_idempotent(&self.method);
         // A server may close an idle connection just when a request is on its way. One that must
         // not be repeated gets a new connection, and the process of an idle one to take it.
-        if let Some(stream) = self.site.kept.take(self.index)
+        if let Some(stream) = self.server.kept().take()
             && repeatable
         {
             let request = encode(&self.site, script, content, exchange);

@@ -5,10 +5,8 @@ use std::sync::Arc;
 
 use howdah_config::{self as config, Template, Timeouts};
 
-use super::kept::Kept;
 use super::line::Gate;
 use crate::php::target::{Script, Targets};
-use crate::proxy::known::Known;
 use crate::proxy::upstream::Upstream;
 
 /// A site that a FastCGI server runs.
@@ -23,11 +21,9 @@ pub struct Site {
     /// Parameters beside the usual ones or in their place.
     pub params: Vec<(String, Template)>,
     /// How many requests may be at the servers, and how many may wait.
-    pub gate: Gate,
-    /// Idle connections.
-    pub kept: Kept,
-    /// Whether connections are kept.
-    pub keeps: bool,
+    pub gate: Arc<Gate>,
+    /// Idle connections that are kept to each server.
+    pub keepalive: usize,
     /// How long to wait for a server.
     pub timeouts: Timeouts,
     /// Whether answers are taken as fast as they come.
@@ -37,51 +33,43 @@ pub struct Site {
 }
 
 impl Site {
-    /// Compiles an application; `upstream` finds the members of `upstreams`.
-    pub fn new(
-        config: &config::FastCgi,
-        known: &Known,
-        upstream: impl FnOnce(&str) -> Option<Arc<Upstream>>,
-    ) -> Option<Site> {
-        let upstream = match &config.servers {
-            config::Servers::One(address) => {
-                Arc::new(Upstream::of(address, &known.addresses(address)))
-            }
-            config::Servers::Upstream(name) => upstream(name)?,
-        };
-        let kept = Kept::new(upstream.servers.len(), config.keepalive, &config.timeouts);
+    /// Compiles an application that this upstream runs.
+    pub fn new(config: &config::FastCgi, upstream: Arc<Upstream>) -> Self {
         // A process that waits on a kept connection takes no other: more connections than are kept
         // might wait in the backlog for ever.
         let all = config.keepalive.saturating_mul(upstream.servers.len());
         let most = { config.limits.connections }
             .map(|most| usize::try_from(most).unwrap_or(usize::MAX))
             .or((all > 0).then_some(all));
-        Some(Site {
+        Site {
             config: config.clone(),
             upstream,
             targets: Targets::new(&config.targets),
             params: config.params.clone(),
-            gate: Gate::new(&config.limits, most),
-            kept,
-            keeps: config.keepalive > 0,
+            gate: Arc::new(Gate::new(&config.limits, most)),
+            keepalive: config.keepalive,
             timeouts: config.timeouts.clone(),
             buffering: config.buffering,
             request_buffering: config.request_buffering,
-        })
+        }
+    }
+
+    /// The one before, if that is the same; otherwise this one, in which the requests of the one
+    /// before count if the bounds are the same.
+    pub fn following(mut self, before: Option<&Arc<Site>>) -> Arc<Site> {
+        let Some(before) = before else { return Arc::new(self) };
+        if before.config == self.config && Arc::ptr_eq(&before.upstream, &self.upstream) {
+            return Arc::clone(before);
+        }
+        if before.gate.is_like(&self.gate) {
+            self.gate = Arc::clone(&before.gate);
+        }
+        Arc::new(self)
     }
 
     /// Its name in `applications`.
     pub fn name(&self) -> &str {
         &self.config.name
-    }
-
-    /// Whether another one is configured alike and has the same servers.
-    pub fn is_like(&self, other: &Site) -> bool {
-        let same_servers = match self.config.servers {
-            config::Servers::One(_) => self.upstream.config == other.upstream.config,
-            config::Servers::Upstream(_) => Arc::ptr_eq(&self.upstream, &other.upstream),
-        };
-        self.config == other.config && same_servers
     }
 
     /// Whether a script is one that a target runs for every path.

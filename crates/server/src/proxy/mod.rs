@@ -37,6 +37,7 @@ pub mod queue;
 pub mod request;
 pub mod response;
 mod rewrite;
+pub mod single;
 pub(crate) mod talk;
 pub mod thread;
 pub(crate) mod transport;

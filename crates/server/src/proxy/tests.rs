@@ -232,7 +232,7 @@ impl Proxy {
 
     /// Likewise, with these timeouts.
     async fn within(timeouts: Timeouts, backend: &Backend) -> Proxy {
-        Proxy::new(Upstream::single(&Address::Inet(backend.address)), timeouts).await
+        Proxy::new(single(&Address::Inet(backend.address)), timeouts).await
     }
 
     /// Sends bytes on a new connection, and gives what comes back until its end.
@@ -255,7 +255,12 @@ impl Proxy {
     }
 }
 
-/// Several servers with these keys.
+/// One server as a `proxy` has it.
+fn single(address: &Address) -> Upstream {
+    let proxy = config::Proxy { address: address.clone(), tls: None };
+    Upstream::proxy(&proxy, std::slice::from_ref(address), None)
+}
+
 /// Servers that take turns whatever they do.
 fn several(backends: &[&Backend], tries: usize, keepalive: usize) -> Upstream {
     let servers = backends

@@ -30,7 +30,8 @@ const MOST_TIMERS: usize = 64;
 #[derive(Debug)]
 pub struct ProxyThread {
     log: Arc<Log>,
-    turns: RefCell<HashMap<Box<str>, Turns>>,
+    /// By the upstream, whose memory no other has as long as this knows of it.
+    turns: RefCell<HashMap<*const Upstream, Turns>>,
     idle: RefCell<HashMap<Place, Vec<Idle>>>,
     /// Timers of conversations that are over. One that runs already costs nothing to take up again.
     timers: RefCell<Vec<Timer>>,
@@ -43,7 +44,7 @@ pub struct ProxyThread {
     asked: Cell<bool>,
 }
 
-/// The turns of an upstream of one configuration.
+/// The turns of an upstream.
 #[derive(Debug)]
 struct Turns {
     upstream: ArcWeak<Upstream>,
@@ -87,15 +88,13 @@ impl ProxyThread {
     /// Chooses among the servers of an upstream.
     pub fn choose(&self, upstream: &Arc<Upstream>, candidates: &[Candidate]) -> Choice {
         let mut turns = self.turns.borrow_mut();
-        let known = turns.get(&upstream.name);
-        if !known.is_some_and(|known| std::ptr::eq(known.upstream.as_ptr(), Arc::as_ptr(upstream)))
-        {
+        let key = Arc::as_ptr(upstream);
+        if !turns.contains_key(&key) {
             turns.retain(|_, turns| turns.upstream.strong_count() > 0);
             let balance = Balance::new(candidates.iter().map(|candidate| candidate.weight));
-            let fresh = Turns { upstream: Arc::downgrade(upstream), balance };
-            turns.insert(upstream.name.clone(), fresh);
+            turns.insert(key, Turns { upstream: Arc::downgrade(upstream), balance });
         }
-        let Some(turns) = turns.get_mut(&upstream.name) else { return Choice::None };
+        let Some(turns) = turns.get_mut(&key) else { return Choice::None };
         choose(candidates, upstream.method(&mut turns.balance, || self.random()))
     }
 

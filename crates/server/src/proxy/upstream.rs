@@ -19,6 +19,7 @@ use super::connection::Place;
 use super::marks::Marks;
 use super::queue::{Queue, Refused};
 use super::thread::ProxyThread;
+use crate::fastcgi::kept::Kept;
 use crate::tls::TlsClient;
 
 /// A server that is back after a failure gets at least this part of its share.
@@ -80,6 +81,8 @@ struct State {
     marks: Mutex<Marks>,
     /// Milliseconds since the upstream's beginning at which it came back; 0 if that is long ago.
     back: AtomicU64,
+    /// Idle connections of FastCGI.
+    kept: Arc<Kept>,
 }
 
 /// What a status page says of a server.
@@ -126,42 +129,19 @@ impl Upstream {
         addresses: &[Address],
         tls: Option<Arc<TlsClient>>,
     ) -> Self {
-        let plain = Upstream::of(&proxy.address, addresses);
-        if proxy.tls.is_none() {
-            return plain;
-        }
-        let config = config::Upstream { tls: proxy.tls.clone(), ..plain.config };
-        Upstream::named(format!("https://{}", proxy.address), &config, tls)
+        let scheme = if proxy.tls.is_some() { "https" } else { "http" };
+        let plain = config_of(&proxy.address, addresses);
+        let config = config::Upstream { tls: proxy.tls.clone(), ..plain };
+        Upstream::named(format!("{scheme}://{}", proxy.address), &config, tls)
     }
 
-    /// One server that is asked once, over a connection of its own, as Unit does.
-    pub fn single(address: &Address) -> Self {
-        Upstream::of(address, std::slice::from_ref(address))
-    }
-
-    /// One server as [`Upstream::single`], or, if it has a name, at the addresses of this: each may
-    /// be tried, and one that fails is left alone.
-    pub fn of(address: &Address, addresses: &[Address]) -> Self {
-        let servers = addresses.iter().map(|one| config::UpstreamServer {
-            named: (one != address).then(|| address.clone()),
-            ..config::UpstreamServer::new(one.clone(), 1.0)
-        });
-        let usual = config::Upstream::new("", servers.collect());
-        let config = match addresses {
-            [] | [_] => {
-                config::Upstream { tries: Some(1), failures: config::Failures::NEVER, ..usual }
-            }
-            several => config::Upstream {
-                tries: Some(several.len()),
-                failures: config::Failures { most: 1, time: Duration::from_secs(10) },
-                ..usual
-            },
-        };
-        Upstream::named(format!("http://{address}"), &config, None)
+    /// The server of an application of type `fastcgi`, at these addresses.
+    pub fn fastcgi(address: &Address, addresses: &[Address]) -> Self {
+        Upstream::named(format!("fastcgi://{address}"), &config_of(address, addresses), None)
     }
 
     fn named(name: String, config: &config::Upstream, tls: Option<Arc<TlsClient>>) -> Self {
-        let id = tls.as_ref().map_or(0, |tls| tls.id);
+        let id = number(tls.as_ref());
         let servers = config.servers.iter().map(|server| Arc::new(Server::new(server, id)));
         Upstream {
             name: name.into(),
@@ -177,8 +157,25 @@ impl Upstream {
         }
     }
 
+    /// The number of what its servers are known by over TLS; 0 without.
+    pub fn tls_id(&self) -> u64 {
+        number(self.tls.as_ref())
+    }
+
+    /// The one before, if that is the same; otherwise this one, which knows what the one before
+    /// knows.
+    pub fn following(self, before: Option<&Arc<Upstream>>) -> Arc<Upstream> {
+        match before {
+            Some(before) if before.config == self.config && before.tls_id() == self.tls_id() => {
+                Arc::clone(before)
+            }
+            Some(before) => Arc::new(self.after(before)),
+            None => Arc::new(self),
+        }
+    }
+
     /// Takes over what the one before knows of servers that both have.
-    pub fn after(mut self, before: &Upstream) -> Self {
+    fn after(mut self, before: &Upstream) -> Self {
         // Whether one is ill means something for the same checks only.
         if self.config.health != before.config.health {
             return self;
@@ -339,6 +336,28 @@ impl Upstream {
     }
 }
 
+/// One server that is asked once, over a connection of its own, as Unit does. If it has a name, each
+/// of its addresses may be tried, and one that fails is left alone.
+fn config_of(address: &Address, addresses: &[Address]) -> config::Upstream {
+    let servers = addresses.iter().map(|one| config::UpstreamServer {
+        named: (one != address).then(|| address.clone()),
+        ..config::UpstreamServer::new(one.clone(), 1.0)
+    });
+    let usual = config::Upstream::new("", servers.collect());
+    match addresses {
+        [] | [_] => config::Upstream { tries: Some(1), failures: config::Failures::NEVER, ..usual },
+        several => config::Upstream {
+            tries: Some(several.len()),
+            failures: config::Failures::default(),
+            ..usual
+        },
+    }
+}
+
+fn number(tls: Option<&Arc<TlsClient>>) -> u64 {
+    tls.map_or(0, |tls| tls.id)
+}
+
 impl Server {
     /// `tls` is the number of what it is known by.
     fn new(config: &config::UpstreamServer, tls: u64) -> Self {
@@ -358,6 +377,11 @@ impl Server {
             key: key.into(),
             state: Arc::default(),
         }
+    }
+
+    /// Its idle connections of FastCGI.
+    pub fn kept(&self) -> &Arc<Kept> {
+        &self.state.kept
     }
 
     fn marks(&self) -> std::sync::MutexGuard<'_, Marks> {

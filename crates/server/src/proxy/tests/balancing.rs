@@ -162,7 +162,7 @@ fn servers_that_stay_keep_what_is_known_of_them() {
         drop(failing);
         let busy = before.server(&thread, &[0], &wish).await.unwrap().unwrap();
         // A name has other addresses now, of which two have stayed.
-        let after = Arc::new(upstream(&[3, 2, 1]).after(&before));
+        let after = upstream(&[3, 2, 1]).following(Some(&before));
         let states: Vec<_> =
             after.report().iter().map(|s| (s.state, s.active, s.requests, s.failures)).collect();
         assert_eq!(states, [("up", 0, 0, 0), ("up", 1, 1, 0), ("failing", 0, 1, 1)]);
@@ -195,9 +195,9 @@ fn a_server_is_ill_for_the_same_checks_only() {
         };
         Upstream::new(&config::Upstream { health: Some(health), ..plain.clone() }, None)
     };
-    let before = checked("/a");
+    let before = Arc::new(checked("/a"));
     before.checked(&before.servers[0], false);
-    let state = |upstream: Upstream| upstream.after(&before).report()[0].state;
+    let state = |upstream: Upstream| upstream.following(Some(&before)).report()[0].state;
     assert_eq!(state(checked("/a")), "ill");
     assert_eq!(state(checked("/b")), "up");
     assert_eq!(state(Upstream::new(&plain, None)), "up", "nobody would find it well again");

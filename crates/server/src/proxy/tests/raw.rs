@@ -8,7 +8,7 @@ use super::*;
 pub async fn listening(timeouts: Timeouts) -> (TcpListener, Proxy) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = Address::Inet(listener.local_addr().unwrap());
-    (listener, Proxy::new(Upstream::single(&address), timeouts).await)
+    (listener, Proxy::new(single(&address), timeouts).await)
 }
 
 /// A head, byte for byte.

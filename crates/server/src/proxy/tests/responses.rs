@@ -37,7 +37,7 @@ fn each_framing_of_a_body_is_understood() {
             let pause = Duration::from_millis(1);
             let bytewise = Backend::new([Answer { parts, pause, ..close("") }]).await;
             for backend in [whole, bytewise] {
-                let upstream = Upstream::single(&Address::Inet(backend.address));
+                let upstream = single(&Address::Inet(backend.address));
                 let proxy = Proxy::new(upstream, timeouts()).await;
                 let request = "GET / HTTP/1.0\r\n\r\n";
                 assert_eq!(content(&proxy.talk(request).await), expected, "{answer}");
@@ -55,7 +55,7 @@ fn large_bodies_go_both_ways_at_once() {
         let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         for early in [true, false] {
             let backend = Backend::new([Answer { early, ..close(&answer) }]).await;
-            let upstream = Upstream::single(&Address::Inet(backend.address));
+            let upstream = single(&Address::Inet(backend.address));
             let proxy = Proxy::new(upstream, timeouts()).await;
             let head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length";
             let reply = proxy.talk(format!("{head}: {}\r\n\r\n{body}", body.len())).await;
@@ -198,7 +198,7 @@ fn the_connection_ends_when_the_client_leaves() {
         let begun = keep("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc");
         for answer in [keep(""), begun] {
             let backend = Backend::new([answer]).await;
-            let upstream = Upstream::single(&Address::Inet(backend.address));
+            let upstream = single(&Address::Inet(backend.address));
             let proxy = Proxy::new(upstream, timeouts()).await;
             let mut client = TcpStream::connect(proxy.address).await.unwrap();
             client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
@@ -244,7 +244,7 @@ fn unix_sockets_are_asked_by_file_and_by_name() {
                 }
                 stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nunix").await.unwrap();
             });
-            let proxy = Proxy::new(Upstream::single(&address), timeouts()).await;
+            let proxy = Proxy::new(single(&address), timeouts()).await;
             assert_eq!(content(&proxy.talk("GET / HTTP/1.0\r\n\r\n").await), "unix");
         }
     });
@@ -260,7 +260,7 @@ fn a_full_backlog_of_a_unix_socket_is_waited_for() {
         listener.bind(&socket2::SockAddr::unix(&path).unwrap()).unwrap();
         listener.listen(0).unwrap();
         let occupant = std::os::unix::net::UnixStream::connect(&path).unwrap();
-        let proxy = Proxy::new(Upstream::single(&Address::Unix(path)), timeouts()).await;
+        let proxy = Proxy::new(single(&Address::Unix(path)), timeouts()).await;
         spawn_local(async move {
             sleep(Duration::from_millis(100)).await;
             drop((listener.accept().unwrap(), occupant));

@@ -10,7 +10,7 @@ const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 /// A proxy that passes bodies on as they come, in front of a listening socket.
 async fn before(timeouts: Timeouts, change: impl FnOnce(&mut Upstream)) -> (TcpListener, Proxy) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut upstream = Upstream::single(&Address::Inet(listener.local_addr().unwrap()));
+    let mut upstream = single(&Address::Inet(listener.local_addr().unwrap()));
     upstream.config.request_buffering = false;
     change(&mut upstream);
     (listener, Proxy::new(upstream, timeouts).await)

@@ -6,7 +6,7 @@ use super::*;
 /// A proxy in front of a listening socket, which passes trailers of requests on if it is `told` to.
 async fn before(told: bool) -> (TcpListener, Proxy) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut upstream = Upstream::single(&Address::Inet(listener.local_addr().unwrap()));
+    let mut upstream = single(&Address::Inet(listener.local_addr().unwrap()));
     upstream.config.request_trailers = told;
     (listener, Proxy::new(upstream, timeouts()).await)
 }
@@ -21,7 +21,7 @@ fn a_response_keeps_its_trailer_for_a_client_that_takes_trailers() {
         let pause = Duration::from_millis(1);
         for answer in [close(ANSWER), Answer { parts, pause, ..close("") }] {
             let backend = Backend::new([answer]).await;
-            let upstream = Upstream::single(&Address::Inet(backend.address));
+            let upstream = single(&Address::Inet(backend.address));
             let proxy = Proxy::new(upstream, timeouts()).await;
             let ask = |te: &str| {
                 proxy.talk(format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{te}\r\n"))
