@@ -3,7 +3,7 @@
 
 mod harness;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use harness::{Ends, Server, Site, eventually, processes};
@@ -42,16 +42,18 @@ fn site() -> Site {
 /// Asks for a script over and over on several connections while `f` runs; every answer must be
 /// the right one.
 fn under_load(server: &Server, f: impl FnOnce()) {
-    let ending = AtomicBool::new(false);
+    const CLIENTS: usize = 4;
+    let (ending, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         let ended = Ends(&ending);
-        let clients: Vec<_> = (0..4)
+        let clients: Vec<_> = (0..CLIENTS)
             .map(|_| {
                 scope.spawn(|| {
                     let mut client = server.connect();
                     loop {
                         assert_eq!(client.get("/fine.php").text(), "fine");
                         assert_eq!(client.get("/static.txt").text(), "static");
+                        answered.fetch_add(1, Ordering::Relaxed);
                         if ending.load(Ordering::Relaxed) {
                             return;
                         }
@@ -59,6 +61,9 @@ fn under_load(server: &Server, f: impl FnOnce()) {
                 })
             })
             .collect();
+        eventually("there is a load", || {
+            (answered.load(Ordering::Relaxed) >= CLIENTS).then_some(())
+        });
         f();
         drop(ended);
         for client in clients {

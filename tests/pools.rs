@@ -44,7 +44,10 @@ fn under_load(server: &Server, clients: usize, target: &str, f: impl FnOnce()) -
             });
         }
         // The others are to end although this one fails.
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            eventually("there is a load", || (answered.load(Relaxed) >= clients).then_some(()));
+            f();
+        }));
         ending.store(true, Relaxed);
         outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
