@@ -1,22 +1,243 @@
 //! `howdah check`.
+//!
+//! The document is read as the server reads it, and what it names is looked at by the code that would
+//! use it, with the rights of who would: this command, the server's user, each application's user.
+//! Nothing is made, changed, bound or run.
 
-use std::fs;
-use std::io::Read;
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::Path;
 
-/// Says whether a document is valid.
-pub fn run(file: Option<&Path>) -> Result<(), String> {
-    let (name, text) = match file {
+use howdah_config::{Application, Config, Served};
+use howdah_server::check::{self as tls, Stored, Texts};
+use howdah_server::php::spool;
+use howdah_server::router::spec;
+use howdah_supervisor::{Options, check};
+use howdah_sys::credentials::{Credentials, ask_as};
+use howdah_wire::messages::Problem;
+use howdah_wire::region::Geometry;
+
+use crate::cli::{Check, Places};
+use crate::places::{self, Temporary};
+use crate::{php_programs, serve};
+
+/// Says whether a document can be served.
+pub fn run(arguments: &Check) -> Result<(), String> {
+    let (name, text) = match &arguments.file {
         Some(path) => (path.display().to_string(), read(path)?),
         None => {
             let mut text = Vec::new();
-            std::io::stdin().read_to_end(&mut text).map_err(|e| format!("standard input: {e}"))?;
+            io::stdin().read_to_end(&mut text).map_err(|e| format!("standard input: {e}"))?;
             ("standard input".to_owned(), text)
         }
     };
-    howdah_config::parse(&text).map_err(|error| format!("{name}: {error}"))?;
+    let config = howdah_config::parse(&text).map_err(|error| format!("{name}: {error}"))?;
+    let mut findings = Findings { document: name.clone(), ..Findings::default() };
+    if !arguments.syntax {
+        findings.look(&config, &arguments.places);
+    }
+    for warning in &findings.warnings {
+        eprintln!("howdah: warning: {warning}");
+    }
+    if let Some(last) = findings.errors.pop() {
+        findings.errors.iter().for_each(|error| eprintln!("howdah: {error}"));
+        return Err(last);
+    }
     println!("{name}: the configuration is valid");
     Ok(())
+}
+
+/// What was found out, a line each.
+#[derive(Default)]
+struct Findings {
+    /// What the document is called.
+    document: String,
+    /// For these the server would not start, or an application not run.
+    errors: Vec<String>,
+    /// These would show later, or harm less.
+    warnings: Vec<String>,
+}
+
+impl Findings {
+    fn look(&mut self, config: &Config, places: &Places) {
+        let user = match serve::user(places) {
+            Ok(user) => user,
+            Err(problem) => return self.errors.push(problem),
+        };
+        self.places(config, places, user.as_ref());
+        for listener in &config.listeners {
+            let path = howdah_config::path(["listeners", listener.name.as_str()]);
+            self.must(&path, check::socket(&listener.name));
+        }
+        self.tls(config, places);
+        self.applications(config, user.as_ref());
+        for application in &config.applications {
+            self.application_files(application);
+        }
+        if let Some(log) = &config.access_log {
+            self.must("/access_log", opened(&log.path));
+        }
+        let served = config.served();
+        let found = ask_as(user.as_ref(), || served.iter().filter_map(not_served).collect());
+        match found {
+            Ok(lines) => lines.lines().for_each(|line| self.warn(line)),
+            Err(error) => self.errors.push(error.to_string()),
+        }
+    }
+
+    fn must(&mut self, path: &str, result: Result<(), impl Display>) {
+        let Err(problem) = result else { return };
+        self.fail(format_args!("{path}: {problem}"));
+    }
+
+    fn should(&mut self, path: &str, result: Result<(), impl Display>) {
+        let Err(problem) = result else { return };
+        self.warn(format_args!("{path}: {problem}"));
+    }
+
+    /// The server would not start, or an application not run, for something in the document.
+    fn fail(&mut self, problem: impl Display) {
+        self.errors.push(format!("{}: {problem}", self.document));
+    }
+
+    fn warn(&mut self, problem: impl Display) {
+        self.warnings.push(format!("{}: {problem}", self.document));
+    }
+
+    /// What the command line names.
+    fn places(&mut self, config: &Config, places: &Places, user: Option<&Credentials>) {
+        let own = &config.settings.http.body_temp_path;
+        match Temporary::find(places.tmp.as_deref(), user) {
+            Ok(found) => self.warnings.extend(found.warning.filter(|_| own.is_none())),
+            Err(problem) => self.errors.push(problem),
+        }
+        if let Some(directory) = own {
+            let problem = |error| spool::trouble(directory, &error).to_string();
+            let ask = || spool::usable(directory).map_err(problem).err().unwrap_or_default();
+            let answer = ask_as(user, ask).unwrap_or_else(|error| error.to_string());
+            let problem = Some(answer).filter(|answer| !answer.is_empty());
+            self.must("/settings/http/body_temp_path", problem.map_or(Ok(()), Err));
+        }
+        if let Some(Err(problem)) = places.log.as_deref().map(opened) {
+            self.errors.push(format!("--log {problem}"));
+        }
+        if let Some(Err(problem)) = places.pid.as_ref().map(|pid| named(pid, check::pid(pid))) {
+            self.errors.push(format!("--pid {problem}"));
+        }
+        match serve::certificates(places.state.as_deref(), Some(config)) {
+            Ok(state) => self.warnings.extend(state.as_deref().and_then(places::state)),
+            Err(problem) => self.errors.push(problem),
+        }
+    }
+
+    fn tls(&mut self, config: &Config, places: &Places) {
+        let read = |path: &Path| check::read_for_tls(path).map_err(|error| error.to_string());
+        let state = places.state.clone().unwrap_or_default();
+        let stored = |name: &str| check::stored(&state, name);
+        let stored: &Stored<'_> = &stored;
+        let texts = Texts { read: &read, stored: places.state.is_some().then_some(stored) };
+        for (path, problem) in tls::tls(config, &texts) {
+            self.fail(format_args!("{path}: {problem}"));
+        }
+        if places.state.is_none() {
+            let unknown =
+                "names a certificate of the store, which is not looked at without --state";
+            for path in tls::stored(config) {
+                self.warn(format_args!("{path}: {unknown}"));
+            }
+        }
+        for listener in &config.listeners {
+            let settings = listener.tls.iter().flat_map(|tls| &tls.acme);
+            for hook in settings.filter_map(|acme| acme.dns.as_ref()) {
+                let listener = howdah_config::path(["listeners", listener.name.as_str()]);
+                let path = format!("{listener}/tls/acme/dns/program");
+                self.should(&path, check::program(&hook.program).map(|_| ()));
+            }
+        }
+    }
+
+    fn applications(&mut self, config: &Config, user: Option<&Credentials>) {
+        if config.applications.is_empty() {
+            return;
+        }
+        let php = php_programs::find();
+        let problems = php.problems.into_iter();
+        if php.found.is_empty() {
+            let reason = problems.into_iter().next();
+            let reason = reason.unwrap_or_else(|| php_programs::ADVICE.to_owned());
+            return self.fail(format_args!("/applications: PHP cannot be run: {reason}"));
+        }
+        let options = Options { user: user.cloned(), php: php.found, ..Options::default() };
+        for application in &config.applications {
+            let spec = spec(application, Geometry::for_pool(1, 1));
+            let found = check::application(&options, &spec);
+            let path = place(application);
+            let line = |problem: Problem| match problem.key.is_empty() {
+                true => format!("{path}: {problem}"),
+                false => format!("{path}/{problem}"),
+            };
+            found.warnings.into_iter().map(line).for_each(|warning| self.warn(warning));
+            found.error.into_iter().map(line).for_each(|error| self.fail(error));
+        }
+    }
+
+    /// What requests to an application would miss.
+    fn application_files(&mut self, application: &Application) {
+        let path = place(application);
+        if let Some(log) = &application.limits.slow_log {
+            self.should(&format!("{path}/limits/slow_log"), opened(log));
+        }
+        if application.isolation.rootfs.is_some() {
+            return; // paths lead elsewhere there
+        }
+        for target in &application.targets {
+            let Some(script) = target.script.as_ref().filter(|_| target.root.is_dir()) else {
+                continue;
+            };
+            let script = target.root.join(script.trim_start_matches('/'));
+            let found = fs::metadata(&script).map(|_| ());
+            self.should(&format!("{path}/{}", target.key("script")), named(&script, found));
+        }
+        let directories = &application.script_directories;
+        for directory in directories.allowed.iter().chain(&directories.forbidden) {
+            let found = fs::read_dir(directory).map(|_| ());
+            self.should(&format!("{path}/script_directories"), named(directory, found));
+        }
+    }
+}
+
+fn place(application: &Application) -> String {
+    howdah_config::path(["applications", application.name.as_str()])
+}
+
+/// Whether a log can be opened.
+fn opened(log: &Path) -> Result<(), String> {
+    check::log(log).map_err(|error| format!("{} cannot be opened: {error}", log.display()))
+}
+
+fn named(path: &Path, result: io::Result<()>) -> Result<(), String> {
+    result.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// A line that says why what is to be served is not.
+fn not_served(served: &Served) -> Option<String> {
+    let Served { path, file, is_directory } = served;
+    let found = match is_directory {
+        true => directory(file),
+        false => File::open(file).map(|_| ()),
+    };
+    let user = Credentials::current().name;
+    let error = found.err()?;
+    Some(format!("{path}: {} cannot be used by the user \"{user}\": {error}\n", file.display()))
+}
+
+/// Files in it may be served although nobody may read the directory itself.
+fn directory(path: &Path) -> io::Result<()> {
+    match fs::metadata(path.join("."))?.is_dir() {
+        true => Ok(()),
+        false => Err(io::ErrorKind::NotADirectory.into()),
+    }
 }
 
 /// Reads a configuration file.

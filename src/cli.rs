@@ -24,7 +24,7 @@ Try it:
   howdah serve --domain example.org over https, with a certificate of Let's Encrypt
   howdah serve --tls                over https, for development
   howdah serve --config site.json   a configuration in NGINX Unit's grammar
-  howdah check site.json            say whether a configuration is valid
+  howdah check site.json            say whether a configuration can be served
   howdah status                     what the running server does
 
 With options alone (howdah --no-daemon --state DIR --control unix:SOCKET) it starts as unitd
@@ -42,11 +42,8 @@ struct Cli {
 enum Sub {
     /// Serve a site, a configuration file, or what the control API stores
     Serve(Box<Serve>),
-    /// Say whether a configuration is valid, and where not
-    Check {
-        /// The configuration file; standard input if it is not given or "-"
-        file: Option<PathBuf>,
-    },
+    /// Say whether a configuration can be served, and where not
+    Check(Check),
     /// Show and change the configuration of a running server
     Config(control::ConfigArgs),
     /// Show what a running server does
@@ -75,10 +72,7 @@ pub enum Command {
     /// Run the server.
     Serve(Box<Serve>),
     /// Check a document.
-    Check {
-        /// The document; `None` for standard input.
-        file: Option<PathBuf>,
-    },
+    Check(Check),
     /// Print completions.
     Completions(Shell),
     /// Print the schema of configurations.
@@ -87,6 +81,49 @@ pub enum Command {
     Control(control::Command),
     /// Say what this is.
     Version,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args, Default)]
+#[command(after_help = "\
+Looked at are the document and what it names, with the rights of who would use it:
+certificates, users and groups, document roots, settings of PHP, directories of logs and
+sockets. Nothing is made, changed, bound or run. Give the options that the server gets.
+
+The exit status is 1 if the server could not be started like this, or an application not
+be run. Warnings do not change it.")]
+pub struct Check {
+    /// The configuration file; standard input if it is not given or "-"
+    pub file: Option<PathBuf>,
+    /// Look at the document alone, and at nothing that it names
+    #[arg(long)]
+    pub syntax: bool,
+    #[command(flatten)]
+    pub places: Places,
+}
+
+/// Who serves, and where things are kept.
+#[derive(Debug, Args, Default, Clone)]
+pub struct Places {
+    /// Directory where certificates are kept between runs, and the configuration, unless it comes
+    /// from DIR or --config [default for certificates: /var/lib/howdah or ~/.local/state/howdah]
+    #[arg(long, value_name = "DIR", alias = "statedir")]
+    pub state: Option<PathBuf>,
+    /// File that holds the process id while the server runs
+    #[arg(long, value_name = "FILE")]
+    pub pid: Option<PathBuf>,
+    /// Log file [default: standard error]
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// Directory for temporary files, such as uploads [default: TMPDIR or /tmp]
+    #[arg(long, value_name = "DIR", alias = "tmpdir")]
+    pub tmp: Option<PathBuf>,
+    /// User to serve as, and PHP's unless an application names one [default as root: www-data]
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
+    /// Group to serve as [default: the user's]
+    #[arg(long, value_name = "GROUP", requires = "user")]
+    pub group: Option<String>,
 }
 
 /// Arguments of `serve`.
@@ -113,10 +150,6 @@ pub struct Serve {
     /// Address of the control API, such as unix:/run/howdah/control.sock
     #[arg(long, value_name = "ADDRESS")]
     pub control: Option<String>,
-    /// Directory where certificates are kept between runs, and the configuration, unless it comes
-    /// from DIR or --config [default for certificates: /var/lib/howdah or ~/.local/state/howdah]
-    #[arg(long, value_name = "DIR", alias = "statedir")]
-    pub state: Option<PathBuf>,
     /// Serve over https for development, with a certificate of this machine's own
     #[arg(long, conflicts_with = "config")]
     pub tls: bool,
@@ -130,21 +163,8 @@ pub struct Serve {
     /// Directory of another authority than Let's Encrypt (ACME)
     #[arg(long, value_name = "URL", requires = "domain")]
     pub acme: Option<String>,
-    /// File that holds the process id while the server runs
-    #[arg(long, value_name = "FILE")]
-    pub pid: Option<PathBuf>,
-    /// Log file [default: standard error]
-    #[arg(long, value_name = "FILE")]
-    pub log: Option<PathBuf>,
-    /// Directory for temporary files, such as uploads [default: TMPDIR or /tmp]
-    #[arg(long, value_name = "DIR", alias = "tmpdir")]
-    pub tmp: Option<PathBuf>,
-    /// User to serve as, and PHP's unless an application names one [default as root: www-data]
-    #[arg(long, value_name = "USER")]
-    pub user: Option<String>,
-    /// Group to serve as [default: the user's]
-    #[arg(long, value_name = "GROUP", requires = "user")]
-    pub group: Option<String>,
+    #[command(flatten)]
+    pub places: Places,
     /// Run in the background; return when the site is served
     #[arg(long, overrides_with = "no_daemon")]
     pub daemon: bool,
@@ -172,8 +192,9 @@ pub fn parse() -> Command {
             serve.like_unitd = like_unitd;
             Command::Serve(serve)
         }
-        Some(Sub::Check { file }) => {
-            Command::Check { file: file.filter(|file| file.as_os_str() != "-") }
+        Some(Sub::Check(check)) => {
+            let file = check.file.filter(|file| file.as_os_str() != "-");
+            Command::Check(Check { file, ..check })
         }
         Some(Sub::Config(args)) => Command::Control(control::Command::Config(args)),
         Some(Sub::Top(args)) => Command::Control(control::Command::Top(args)),
@@ -259,8 +280,8 @@ mod tests {
              --statedir /s --tmpdir /t --user u --group g --no-daemon",
         );
         assert!(serve.like_unitd && serve.no_daemon);
-        assert_eq!(serve.state, Some("/s".into()));
-        assert_eq!(serve.tmp, Some("/t".into()));
+        assert_eq!(serve.places.state, Some("/s".into()));
+        assert_eq!(serve.places.tmp, Some("/t".into()));
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod daemon;
 mod https;
 mod local_tls;
 mod php_programs;
+mod places;
 mod serve;
 mod server_status;
 mod site_access;
@@ -23,7 +24,7 @@ fn main() -> ExitCode {
     }
     let result = match cli::parse() {
         cli::Command::Serve(arguments) => serve::run(*arguments),
-        cli::Command::Check { file } => check::run(file.as_deref()),
+        cli::Command::Check(arguments) => check::run(&arguments),
         cli::Command::Completions(shell) => {
             print!("{}", cli::completions(shell));
             Ok(())

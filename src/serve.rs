@@ -9,9 +9,10 @@ use howdah_config::{Address, Config, detect};
 use howdah_supervisor::{self as supervisor, Ending, Options, ReadAgain};
 use howdah_sys::credentials::{self, Credentials};
 
-use crate::cli::Serve;
+use crate::cli::{Places, Serve};
 use crate::control::DEFAULT_CONTROL;
 use crate::local_tls::Local;
+use crate::places::{self, Temporary};
 use crate::{check, daemon, https, php_programs, site_access};
 
 /// Users that are tried if root names none: those that distributions serve sites as.
@@ -51,7 +52,7 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
         }
         Err(error) => return Err(format!("{}: {error}", plan.origin)),
     };
-    let user = user(&arguments)?;
+    let user = user(&arguments.places)?;
     if let (Some(site), Some(user)) = (&plan.site, &user) {
         site_access::check(site, user)?;
     }
@@ -63,17 +64,26 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
     let absolute = |path: &Option<PathBuf>| {
         path.as_ref().map(std::path::absolute).transpose().map_err(|error| error.to_string())
     };
+    let tmp = Temporary::find(arguments.places.tmp.as_deref(), user.as_ref())?;
+    let has_own = config.as_ref().is_some_and(|c| c.settings.http.body_temp_path.is_some());
+    let certificates = certificates(arguments.places.state.as_deref(), config.as_ref())?;
+    let state = certificates.as_deref().and_then(places::state);
+    let warnings = tmp.warning.filter(|_| !has_own).into_iter().chain(state).collect::<Vec<_>>();
+    if arguments.places.log.is_some() {
+        warnings.iter().for_each(|warning| eprintln!("howdah: {warning}"));
+    }
     let mut options = Options {
+        warnings,
         user,
         document: if config.is_some() { plan.document } else { b"{}".to_vec() },
         origin: plan.origin,
         read_again: read_again(&arguments)?,
-        state: absolute(&arguments.state)?.filter(|_| keeps_document(&arguments)),
-        certificates: certificates(&arguments, config.as_ref())?,
+        state: absolute(&arguments.places.state)?.filter(|_| keeps_document(&arguments)),
+        certificates,
         upkeep: upkeep(plan.local),
-        pid: absolute(&arguments.pid)?,
-        log: absolute(&arguments.log)?,
-        tmp: temporary(&arguments)?,
+        pid: absolute(&arguments.places.pid)?,
+        log: absolute(&arguments.places.log)?,
+        tmp: tmp.path,
         control: arguments.control.clone(),
         php: php.found,
         on_serving: None,
@@ -101,15 +111,18 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
 fn keeps_document(arguments: &Serve) -> bool {
     let is_https = arguments.tls || !arguments.domain.is_empty();
     let is_given = arguments.dir.is_some() || arguments.config.is_some() || is_https;
-    arguments.state.is_some() && !is_given
+    arguments.places.state.is_some() && !is_given
 }
 
 /// The directory for certificates, if there is one or there will be something to keep.
-fn certificates(arguments: &Serve, config: Option<&Config>) -> Result<Option<PathBuf>, String> {
+pub fn certificates(
+    state: Option<&Path>,
+    config: Option<&Config>,
+) -> Result<Option<PathBuf>, String> {
     let listeners = config.map(|config| config.listeners.as_slice()).unwrap_or_default();
     let mut all = listeners.iter().filter_map(|listener| listener.tls.as_ref());
-    match arguments.state.is_some() || all.any(|tls| !tls.acme.is_empty()) {
-        true => https::state(arguments.state.as_deref(), credentials::is_root()).map(Some),
+    match state.is_some() || all.any(|tls| !tls.acme.is_empty()) {
+        true => https::state(state, credentials::is_root()).map(Some),
         false => Ok(None),
     }
 }
@@ -131,10 +144,10 @@ fn like_unitd(arguments: &mut Serve) {
     if !arguments.like_unitd || has_site || !arguments.listen.is_empty() {
         return;
     }
-    arguments.state.get_or_insert_with(|| UNITD_STATE.into());
+    arguments.places.state.get_or_insert_with(|| UNITD_STATE.into());
     arguments.control.get_or_insert_with(|| DEFAULT_CONTROL.to_owned());
-    arguments.pid.get_or_insert_with(|| UNITD_PID.into());
-    arguments.log.get_or_insert_with(|| UNITD_LOG.into());
+    arguments.places.pid.get_or_insert_with(|| UNITD_PID.into());
+    arguments.places.log.get_or_insert_with(|| UNITD_LOG.into());
     arguments.daemon = !arguments.no_daemon;
 }
 
@@ -163,9 +176,9 @@ fn plan(arguments: &Serve) -> Result<Plan, String> {
         return Ok(Plan { document, origin, explanation, site: None, local: None });
     }
     let is_https = arguments.tls || !arguments.domain.is_empty();
-    let is_told = arguments.state.is_some() || arguments.control.is_some();
+    let is_told = arguments.places.state.is_some() || arguments.control.is_some();
     if arguments.dir.is_none() && is_told && !is_https {
-        return stored(arguments.state.as_deref());
+        return stored(arguments.places.state.as_deref());
     }
     let directory = arguments.dir.clone().unwrap_or_else(|| PathBuf::from("."));
     let site = detect::detect(&directory).map_err(|error| error.to_string())?;
@@ -179,7 +192,7 @@ fn plan(arguments: &Serve) -> Result<Plan, String> {
     let mut document = site.document(&listen, arguments.workers);
     let local = match arguments.tls {
         true => {
-            let state = https::state(arguments.state.as_deref(), credentials::is_root())?;
+            let state = https::state(arguments.places.state.as_deref(), credentials::is_root())?;
             Some(Local::new(&state, &arguments.domain))
         }
         false => None,
@@ -196,7 +209,7 @@ fn plan(arguments: &Serve) -> Result<Plan, String> {
 
 /// What the supervisor calls when the configuration is to be read again.
 fn read_again(arguments: &Serve) -> Result<Option<ReadAgain>, String> {
-    let only_told = arguments.control.is_some() && arguments.state.is_none();
+    let only_told = arguments.control.is_some() && arguments.places.state.is_none();
     if only_told && arguments.dir.is_none() && arguments.config.is_none() {
         return Ok(None); // what the control API was told is nowhere else
     }
@@ -205,14 +218,14 @@ fn read_again(arguments: &Serve) -> Result<Option<ReadAgain>, String> {
         path.as_ref().map(std::path::absolute).transpose().map_err(|error| error.to_string())
     };
     let is_https = arguments.tls || !arguments.domain.is_empty();
-    let dir = match (&arguments.config, &arguments.state, &arguments.dir) {
+    let dir = match (&arguments.config, &arguments.places.state, &arguments.dir) {
         (None, state, None) if state.is_none() || is_https => Some(PathBuf::from(".")),
         (_, _, dir) => dir.clone(),
     };
     let arguments = Serve {
         dir: absolute(&dir)?,
         config: absolute(&arguments.config)?,
-        state: absolute(&arguments.state)?,
+        places: Places { state: absolute(&arguments.places.state)?, ..Places::default() },
         listen: arguments.listen.clone(),
         workers: arguments.workers,
         tls: arguments.tls,
@@ -245,11 +258,11 @@ fn stored(state: Option<&Path>) -> Result<Plan, String> {
 }
 
 /// The user to serve as; `None` if that is who has started the server.
-fn user(arguments: &Serve) -> Result<Option<Credentials>, String> {
+pub fn user(places: &Places) -> Result<Option<Credentials>, String> {
     let look_up = |name: &str| {
-        Credentials::look_up(name, arguments.group.as_deref()).map_err(|error| error.to_string())
+        Credentials::look_up(name, places.group.as_deref()).map_err(|error| error.to_string())
     };
-    match &arguments.user {
+    match &places.user {
         Some(name) if credentials::is_root() => look_up(name).map(Some),
         Some(name) => {
             let user = look_up(name)?;
@@ -268,14 +281,6 @@ fn user(arguments: &Serve) -> Result<Option<Credentials>, String> {
             })
         }
         None => Ok(None),
-    }
-}
-
-fn temporary(arguments: &Serve) -> Result<PathBuf, String> {
-    let directory = arguments.tmp.clone().unwrap_or_else(std::env::temp_dir);
-    match directory.is_dir() {
-        true => std::path::absolute(directory).map_err(|error| error.to_string()),
-        false => Err(format!("--tmp {}: there is no such directory", directory.display())),
     }
 }
 

@@ -340,14 +340,14 @@ fn an_application_that_cannot_be_isolated_says_why() {
         return;
     }
     for (isolation, reason) in [
-        (json!({"rootfs": "/no/such/root"}), "rootfs /no/such/root: cannot be used"),
+        (json!({"rootfs": "/no/such/root"}), "isolation/rootfs: /no/such/root: cannot be used"),
         (
             json!({"uidmap": [{"container": 0, "host": 1, "size": 1}]}),
-            "isolation/uidmap needs the namespace",
+            "isolation/uidmap: needs the namespace",
         ),
         (
             json!({"namespaces": {"credential": true}, "uidmap": [{"container": 0, "host": 1, "size": 1}]}),
-            "isolation/uidmap has no place for the id",
+            "isolation/uidmap: has no place for the id",
         ),
     ] {
         let said = refused(Site::script("a.php", SEES), json!({"isolation": isolation}));

@@ -279,7 +279,7 @@ fn an_application_that_cannot_run_is_shown_with_the_reason_until_it_runs_again()
     std::fs::rename(&root, &away).unwrap();
     processes::signal(server.prototype(), Signal::KILL);
     let why = eventually("there is a problem", || problem().filter(|why| why.contains("root")));
-    assert!(why.contains(&format!("its root {} cannot be used", root.display())), "{why}");
+    assert!(why.contains(&format!("root: {} cannot be used", root.display())), "{why}");
     std::fs::rename(&away, &root).unwrap();
     eventually("it is served again", || (server.get("/a.php").text() == "fine").then_some(()));
     eventually("nothing is wrong any more", || problem().is_none().then_some(()));

@@ -4,7 +4,7 @@ use crate::access::Access;
 use crate::address::Address;
 use crate::cors::Cors;
 use crate::error::Error;
-use crate::error_pages::{ErrorPage, PageSource};
+use crate::error_pages::ErrorPage;
 use crate::node::{Node, Object, Shown, quoted};
 use crate::share::Share;
 use crate::support::Feature;
@@ -160,24 +160,6 @@ impl Action {
             _ => 0,
         };
         self.max_body_size.unwrap_or(0).max(fallback)
-    }
-}
-
-impl Action {
-    /// Adds the servers that it, or what it falls back on, passes requests on to.
-    pub(crate) fn proxies<'a>(&'a self, all: &mut Vec<&'a Proxy>) {
-        match &self.kind {
-            ActionKind::Proxy(proxy) => all.push(proxy),
-            ActionKind::Share(share) => {
-                share.fallback.iter().for_each(|action| action.proxies(all));
-            }
-            _ => {}
-        }
-        for page in &self.error_pages {
-            if let PageSource::Action { action, .. } = &page.source {
-                action.proxies(all);
-            }
-        }
     }
 }
 

@@ -14,6 +14,7 @@
 mod access;
 mod access_log;
 mod action;
+mod actions;
 mod address;
 mod address_pattern;
 mod application;
@@ -59,6 +60,7 @@ use serde_json::Value;
 pub use access::{Access, BasicAuth};
 pub use access_log::{AccessLog, LogFormat};
 pub use action::{Action, ActionKind, Buffering, Ping, Proxy, ResponseHeader, Return};
+pub use actions::Served;
 pub use address::{Address, AddressError};
 pub use address_pattern::{AddressPattern, AddressPatternError, AddressPatterns};
 pub use application::{Application, Limits, RLIMITS};
@@ -93,6 +95,8 @@ pub use tls::{
 };
 pub use upstream::{Balance, Failures, ForwardedFields, Health, Upstream, UpstreamServer};
 pub use upstream_tls::UpstreamTls;
+
+pub use crate::node::path;
 
 use crate::names::Names;
 use crate::node::{Node, Scope};
@@ -166,13 +170,12 @@ impl Config {
     pub fn upstream_tls(&self) -> Vec<(String, UpstreamTls)> {
         let mut all: Vec<_> = { self.upstreams.iter() }
             .filter_map(|upstream| {
-                let place = format!("/upstreams/{}/tls", upstream.name);
+                let place = format!("{}/tls", path(["upstreams", upstream.name.as_str()]));
                 upstream.tls.clone().map(|tls| (place, tls))
             })
             .collect();
-        if self.proxies().iter().any(|proxy| proxy.tls.is_some()) {
-            all.push(("\"proxy\" with https".to_owned(), UpstreamTls::default()));
-        }
+        let secure = self.proxies().into_iter().find(|(_, proxy)| proxy.tls.is_some());
+        all.extend(secure.map(|(place, _)| (place, UpstreamTls::default())));
         all
     }
 
@@ -180,7 +183,7 @@ impl Config {
     pub fn server_names(&self) -> Vec<String> {
         let upstreams = self.upstreams.iter().flat_map(|upstream| &upstream.servers);
         let upstreams = upstreams.map(|server| &server.address);
-        let proxies = self.proxies().into_iter().map(|proxy| &proxy.address);
+        let proxies = self.proxies().into_iter().map(|(_, proxy)| &proxy.address);
         let fastcgi = self.fastcgi.iter().filter_map(|site| match &site.servers {
             Servers::One(address) => Some(address),
             Servers::Upstream(_) => None,
@@ -193,11 +196,13 @@ impl Config {
         .collect()
     }
 
-    /// The servers of all actions.
-    fn proxies(&self) -> Vec<&Proxy> {
+    /// The servers of all actions, each with its place.
+    fn proxies(&self) -> Vec<(String, &Proxy)> {
         let mut all = Vec::new();
-        for step in self.routes.iter().flat_map(|route| &route.steps) {
-            step.action.proxies(&mut all);
+        for (place, action) in self.actions() {
+            if let ActionKind::Proxy(proxy) = &action.kind {
+                all.push((format!("{place}/proxy"), proxy));
+            }
         }
         all
     }

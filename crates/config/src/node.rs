@@ -363,22 +363,34 @@ impl fmt::Display for Path<'_> {
         match self.segment {
             Segment::Root => Ok(()),
             Segment::Index(index) => write!(f, "/{index}"),
-            Segment::Key(key) => {
-                f.write_char('/')?;
-                for character in key.chars() {
-                    if character.is_control() || matches!(character, '/' | '%') {
-                        let mut buffer = [0; 4];
-                        for byte in character.encode_utf8(&mut buffer).bytes() {
-                            write!(f, "%{byte:02X}")?;
-                        }
-                    } else {
-                        f.write_char(character)?;
-                    }
-                }
-                Ok(())
-            }
+            Segment::Key(key) => write_key(f, key),
         }
     }
+}
+
+fn write_key(f: &mut impl Write, key: &str) -> fmt::Result {
+    f.write_char('/')?;
+    for character in key.chars() {
+        if character.is_control() || matches!(character, '/' | '%') {
+            let mut buffer = [0; 4];
+            for byte in character.encode_utf8(&mut buffer).bytes() {
+                write!(f, "%{byte:02X}")?;
+            }
+        } else {
+            f.write_char(character)?;
+        }
+    }
+    Ok(())
+}
+
+/// The path to what these keys lead to, as errors give it: `/listeners/*:80`.
+pub fn path<'a>(keys: impl IntoIterator<Item = &'a (impl AsRef<str> + ?Sized + 'a)>) -> String {
+    let mut text = String::new();
+    for key in keys {
+        // Writing to a string does not fail.
+        let _ = write_key(&mut text, key.as_ref());
+    }
+    text
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::error::Error;
-use crate::node::{Node, Object};
+use crate::node::{Node, Object, path};
 
 /// A version of PHP, as exact as the document wants it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -117,6 +117,14 @@ impl PhpTarget {
             0 => Err(node.invalid("must have at least one member")),
             1..=MOST => Ok(targets),
             _ => Err(node.invalid("must not have more than 254 members")),
+        }
+    }
+
+    /// Where one of its keys stands within the application.
+    pub fn key(&self, key: &str) -> String {
+        match &self.name {
+            Some(name) => format!("targets{}/{key}", path([name])),
+            None => key.to_owned(),
         }
     }
 

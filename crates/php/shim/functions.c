@@ -142,9 +142,36 @@ static const zend_function_entry functions[] = {
     ZEND_FE_END
 };
 
+static bool only_looks;
+static char *preload;
+
+void howdah_php_only_look(void)
+{
+    only_looks = true;
+}
+
+const char *howdah_php_preload(void)
+{
+    return preload;
+}
+
+/* OPcache asks for it later, when extensions of Zend's are started. */
+static void take_preload_away(void)
+{
+    zval *setting = cfg_get_entry(ZEND_STRL("opcache.preload"));
+
+    if (setting && Z_TYPE_P(setting) == IS_STRING) {
+        preload = strdup(Z_STRVAL_P(setting));
+        ZVAL_EMPTY_STRING(setting);
+    }
+}
+
 static PHP_MINIT_FUNCTION(howdah)
 {
     (void)type;
+    if (only_looks) {
+        take_preload_away();
+    }
     REGISTER_INI_ENTRIES();
     howdah_fix_pathinfo = zend_ini_long("cgi.fix_pathinfo", sizeof("cgi.fix_pathinfo") - 1, 0) != 0;
     howdah_user_ini_startup();

@@ -82,6 +82,12 @@ struct howdah_callbacks {
 int howdah_php_start(const struct howdah_callbacks *callbacks, const char *ini,
                      const char *ini_file);
 
+/* From now on loading PHP runs no preload script; howdah_php_preload() tells which one it would be. */
+void howdah_php_only_look(void);
+
+/* What opcache.preload said, or null. */
+const char *howdah_php_preload(void);
+
 /*
  * Takes a setting out of the reach of scripts and .user.ini files. Returns 0, or -1 if no
  * extension knows the setting.

@@ -128,6 +128,8 @@ unsafe extern "C" {
         ini: *const c_char,
         ini_file: *const c_char,
     ) -> c_int;
+    fn howdah_php_only_look();
+    fn howdah_php_preload() -> *const c_char;
     fn howdah_php_lock(name: *const c_char, len: usize) -> c_int;
     fn howdah_php_disable_functions(list: *const c_char);
     fn howdah_php_disable_classes(list: *const c_char);
@@ -172,6 +174,23 @@ impl Php {
         let said = STARTUP.lock().map_or_else(|e| e.into_inner().clone(), |s| s.clone());
         let said = said.trim();
         Err(if said.is_empty() { "PHP could not be started".to_owned() } else { said.to_owned() })
+    }
+
+    /// To be called before [`Php::start`] by who only wants to know whether PHP can be loaded: no
+    /// script is preloaded.
+    pub fn only_look() {
+        // SAFETY: it sets a variable of C, in a process that has one thread.
+        unsafe { howdah_php_only_look() };
+    }
+
+    /// The script that would be preloaded, where none is.
+    pub fn preload(&self) -> Option<String> {
+        // SAFETY: PHP is loaded; the string is null, or ends in a NUL and is never changed or freed.
+        let script = unsafe {
+            let script = howdah_php_preload();
+            (!script.is_null()).then(|| CStr::from_ptr(script))
+        };
+        script.map(|script| script.to_string_lossy().into_owned()).filter(|name| !name.is_empty())
     }
 
     /// Puts a setting out of the reach of scripts; `false` if no extension knows it.

@@ -5,6 +5,7 @@
 //! a time.
 //!
 //! - [`prototype`]: loads PHP, forks and reaps workers.
+//! - [`check`]: whether an application could run.
 //! - [`settings`]: the application's settings in the form that PHP reads.
 //! - [`worker`]: the loop of a worker.
 //! - [`trace`]: where the script of a worker is, read from outside.
@@ -20,6 +21,7 @@
 #![deny(unsafe_code)]
 
 mod body;
+mod check;
 mod document_root;
 mod exchange;
 #[allow(unsafe_code)]

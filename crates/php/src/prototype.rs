@@ -1,6 +1,7 @@
 //! The prototype: loads PHP once, then forks workers and tells the supervisor how they fare.
 //!
 //! 1. Descriptor 3 is the supervisor's socket; its first message is the specification.
+//!    If that is only to be checked, [`check`] does so, and that is all.
 //! 2. PHP is loaded with the application's settings: `Ready`, or `Failed` and the end.
 //! 3. Loop: fork a worker, send a signal to one, measure them, reap those that have ended.
 //! 4. When the supervisor has gone or wants no more, the workers and what they have started are
@@ -22,17 +23,21 @@ use howdah_sys::packet::{self, Received};
 use howdah_sys::process::{self, Forked};
 use howdah_sys::shm::Mapping;
 use howdah_sys::{family, futex, handlers, memory, peek, signals, title};
-use howdah_wire::messages::{ApplicationSpec, Exit, FromPrototype, MAX_MESSAGE, ToPrototype};
+use howdah_wire::bytes::Malformed;
+use howdah_wire::messages::{
+    ApplicationSpec, Exit, FromPrototype, MAX_MESSAGE, Problem, ToPrototype,
+};
 use howdah_wire::queue::Owner;
 use howdah_wire::region::Region;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use crate::document_root::Roots;
 use crate::ffi::Php;
 use crate::memory::MemoryLimit;
 use crate::script_directories::ScriptDirectories;
 use crate::worker::Worker;
-use crate::{settings, trace, uploads, usage};
+use crate::{check, settings, trace, uploads, usage};
 
 const SUPERVISOR: i32 = 3;
 
@@ -84,10 +89,26 @@ pub fn run() -> ExitCode {
     handlers::disarm(&NOT_FOR_US);
     // What scripts leave running stays below the application, and ends with it.
     let _ = family::adopt_orphans();
-    match Prototype::start(&supervisor) {
+    let started = match first_message(&supervisor) {
+        Ok((ToPrototype::Check { spec }, _)) => {
+            return match during_loading(&supervisor, || check::run(&supervisor, &spec)) {
+                Ok(version) => {
+                    let ready = FromPrototype::Ready { version };
+                    let _ = packet::send(&supervisor, &ready.encode(), &[]);
+                    ExitCode::SUCCESS
+                }
+                Err(problem) => failed(&supervisor, problem),
+            };
+        }
+        Ok((ToPrototype::Hello { spec }, descriptors)) => {
+            Prototype::start(&supervisor, spec, descriptors)
+        }
+        _ => Err(Problem::of("the supervisor's first message is not the specification")),
+    };
+    match started {
         Ok((spec, region, events, php)) => {
             let Ok(child_ended) = signals::descriptor(&[signals::SIGCHLD]) else {
-                return failed(&supervisor, "a signal descriptor could not be made".to_owned());
+                return failed(&supervisor, Problem::of("a signal descriptor could not be made"));
             };
             let workers = Vec::new();
             let upload_directory = php.upload_directory();
@@ -106,7 +127,17 @@ pub fn run() -> ExitCode {
             .serve();
             ExitCode::SUCCESS
         }
-        Err(message) => failed(&supervisor, message),
+        Err(problem) => failed(&supervisor, problem),
+    }
+}
+
+fn first_message(supervisor: &OwnedFd) -> Result<(ToPrototype, Vec<OwnedFd>), Malformed> {
+    let mut buffer = vec![0; MAX_MESSAGE];
+    match packet::receive(supervisor, &mut buffer) {
+        Ok(Received::Packet(len, descriptors)) => {
+            Ok((ToPrototype::decode(&buffer[..len])?, descriptors))
+        }
+        _ => Err(Malformed),
     }
 }
 
@@ -115,68 +146,70 @@ static LOADING: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
 /// Without its document root an application has nothing to run; better said once than with every
 /// request.
-fn check_roots(roots: &[String]) -> Result<(), String> {
-    for root in roots {
+pub fn check_roots(roots: &[(String, String)]) -> Result<(), Problem> {
+    for (key, root) in roots {
         match std::fs::metadata(root) {
             Ok(metadata) if metadata.is_dir() => {}
-            Ok(_) => return Err(format!("its root {root} is not a directory")),
-            Err(error) => return Err(format!("its root {root} cannot be used: {error}")),
+            Ok(_) => return Err(Problem::at(key, format_args!("{root} is not a directory"))),
+            Err(error) => {
+                return Err(Problem::at(key, format_args!("{root} cannot be used: {error}")));
+            }
         }
     }
     Ok(())
+}
+
+/// Loads PHP; should that end the process, the supervisor is told.
+fn during_loading<T>(supervisor: &OwnedFd, load: impl FnOnce() -> T) -> T {
+    let set_loading = |socket| LOADING.lock().map(|mut loading| *loading = socket).is_ok();
+    set_loading(supervisor.try_clone().ok());
+    let loaded = load();
+    set_loading(None);
+    loaded
 }
 
 /// OPcache ends the process when it cannot start, for example without memory or without the
 /// preload script; it writes the reason to standard error.
 fn ended_by_php() {
     if let Some(supervisor) = LOADING.lock().ok().and_then(|mut socket| socket.take()) {
-        let message = "PHP ended while it was being loaded; the log has what it said".to_owned();
-        let _ = packet::send(&supervisor, &FromPrototype::Failed { message }.encode(), &[]);
+        let problem = Problem::of("PHP ended while it was being loaded; the log has what it said");
+        let _ = packet::send(&supervisor, &FromPrototype::Failed { problem }.encode(), &[]);
     }
 }
 
-fn failed(supervisor: &OwnedFd, mut message: String) -> ExitCode {
-    let mut limit = message.len().min(MAX_MESSAGE / 2);
-    while !message.is_char_boundary(limit) {
-        limit -= 1;
-    }
-    message.truncate(limit);
-    let _ = packet::send(supervisor, &FromPrototype::Failed { message }.encode(), &[]);
+fn failed(supervisor: &OwnedFd, mut problem: Problem) -> ExitCode {
+    let message = &mut problem.message;
+    message.truncate(message.floor_char_boundary(MAX_MESSAGE / 2));
+    let _ = packet::send(supervisor, &FromPrototype::Failed { problem }.encode(), &[]);
     ExitCode::FAILURE
 }
 
 type Started = (ApplicationSpec, Region<Mapping>, Vec<OwnedFd>, Php);
 
 impl Prototype {
-    fn start(supervisor: &OwnedFd) -> Result<Started, String> {
-        let mut buffer = vec![0; MAX_MESSAGE];
-        let hello = match packet::receive(supervisor, &mut buffer) {
-            Ok(Received::Packet(len, descriptors)) => {
-                Some((ToPrototype::decode(&buffer[..len]), descriptors))
-            }
-            _ => None,
-        };
-        let Some((Ok(ToPrototype::Hello { spec }), mut descriptors)) = hello else {
-            return Err("the supervisor's first message is not the specification".to_owned());
-        };
+    fn start(
+        supervisor: &OwnedFd,
+        spec: ApplicationSpec,
+        mut descriptors: Vec<OwnedFd>,
+    ) -> Result<Started, Problem> {
         if descriptors.len() != 1 + spec.geometry.threads as usize {
-            return Err("the specification came with a wrong number of descriptors".to_owned());
+            return Err(Problem::of("the specification came with a wrong number of descriptors"));
         }
         let events = descriptors.split_off(1);
         let region = descriptors
             .pop()
             .and_then(|fd| Mapping::map(fd).ok())
             .and_then(|mapping| Region::new(mapping, spec.geometry))
-            .ok_or("the shared memory could not be mapped")?;
+            .ok_or_else(|| Problem::of("the shared memory could not be mapped"))?;
         title::set(&format!("howdah: \"{}\" prototype", spec.name));
         check_roots(&spec.roots)?;
-        let set_loading = |socket| LOADING.lock().map(|mut loading| *loading = socket).is_ok();
-        set_loading(supervisor.try_clone().ok());
-        let php = load(&spec)?;
-        set_loading(None);
+        let (php, notices) = during_loading(supervisor, || load(&spec))?;
+        for notice in notices {
+            eprintln!("application \"{}\": {notice}", spec.name);
+        }
         let ready = FromPrototype::Ready { version: php.version() };
         packet::send(supervisor, &ready.encode(), &[])
-            .map_err(|error| format!("the supervisor cannot be reached: {error}"))?;
+            .map_err(|error| Problem::of(format_args!("the supervisor: {error}")))?;
         Ok((spec, region, events, php))
     }
 
@@ -245,7 +278,7 @@ impl Prototype {
                 self.tell(&FromPrototype::Traced { number, stack }, None)
             }
             // A second specification, or something newer than this program.
-            Ok(ToPrototype::Hello { .. }) | Err(_) => Ok(()),
+            Ok(ToPrototype::Hello { .. } | ToPrototype::Check { .. }) | Err(_) => Ok(()),
         }
     }
 
@@ -385,24 +418,37 @@ fn fork() -> Result<Side, String> {
     }
 }
 
-/// Loads PHP for an application.
-fn load(spec: &ApplicationSpec) -> Result<Php, String> {
+/// Loads PHP for an application. Tells what is not as it may have been meant.
+pub fn load(spec: &ApplicationSpec) -> Result<(Php, Vec<Problem>), Problem> {
+    let mut notices = Vec::new();
     let mut ini_file = spec.ini_file.as_deref();
     match ini_file.map(|file| (file, std::fs::File::open(file))) {
         // PHP, and so Unit, goes on without: documents that name such a file are in use.
         Some((file, Err(error))) if error.kind() == ErrorKind::NotFound => {
-            eprintln!("options/file: there is no {file}; php.ini of the system is used");
+            let notice = format_args!("there is no {file}; php.ini of the system is used");
+            notices.push(Problem::at("options/file", notice));
             ini_file = None;
         }
         Some((file, Err(error))) => {
-            return Err(format!("options/file: {file} cannot be read: {error}"));
+            let problem = format_args!("{file} cannot be read: {error}");
+            return Err(Problem::at("options/file", problem));
         }
         _ => {}
     }
     let ini = settings::text(spec)?;
-    let php = Php::start(&ini, ini_file, ended_by_php)?;
-    for name in settings::apply(spec, &php) {
-        eprintln!("application \"{}\": PHP has no setting \"{name}\"", spec.name);
+    let php = Php::start(&ini, ini_file, ended_by_php).map_err(Problem::of)?;
+    notices.extend(settings::apply(spec, &php).into_iter().map(|name| {
+        let notice = format_args!("PHP has no setting \"{name}\"");
+        Problem::at(format!("options/admin/{name}"), notice)
+    }));
+    let uploads = php.upload_directory();
+    let wanted = Access::WRITE_OK | Access::EXEC_OK;
+    if let Err(error) = accessat(CWD, &uploads, wanted, AtFlags::EACCESS) {
+        notices.push(Problem::of(format_args!(
+            "uploaded files cannot be put in {}: {error}; let the application's user write there, or \
+             name another directory in PHP's upload_tmp_dir",
+            uploads.display()
+        )));
     }
-    Ok(php)
+    Ok((php, notices))
 }

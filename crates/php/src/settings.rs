@@ -5,7 +5,7 @@
 //! Values are literal: nothing in them is evaluated. Settings of the administrator are locked
 //! once PHP is loaded. `disable_functions` and `disable_classes` add to what the file says.
 
-use howdah_wire::messages::ApplicationSpec;
+use howdah_wire::messages::{ApplicationSpec, Problem};
 
 use crate::ffi::Php;
 
@@ -13,15 +13,16 @@ const FUNCTIONS: &str = "disable_functions";
 const CLASSES: &str = "disable_classes";
 
 /// The text that overrides `php.ini`. The error names the setting that cannot be expressed.
-pub fn text(spec: &ApplicationSpec) -> Result<String, String> {
+pub fn text(spec: &ApplicationSpec) -> Result<String, Problem> {
+    let problem = |text: String| Problem::at("options", text);
     let mut out = String::new();
     // Of two values the later one counts: the administrator's.
     for (name, value) in spec.ini_user.iter().chain(&spec.ini_admin) {
         if !valid_name(name) {
-            return Err(format!("options: \"{name}\" is not the name of a PHP setting"));
+            return Err(problem(format!("\"{name}\" is not the name of a PHP setting")));
         }
         if value.contains('\0') {
-            return Err(format!("options: the value of \"{name}\" contains a NUL character"));
+            return Err(problem(format!("the value of \"{name}\" contains a NUL character")));
         }
         if name == FUNCTIONS || name == CLASSES {
             continue;

@@ -12,6 +12,7 @@ pub mod acme;
 mod auth;
 pub mod body;
 mod buffered;
+pub mod check;
 pub mod compress;
 mod conn;
 pub mod exchange;

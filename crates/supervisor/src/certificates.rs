@@ -81,6 +81,14 @@ impl Certificates {
     }
 }
 
+/// A bundle that is stored below the directory for the server's state.
+pub(crate) fn stored(state: &Path, name: &str) -> io::Result<Vec<u8>> {
+    match is_plain(name) {
+        true => read(&state.join("certs").join(name)),
+        false => Err(io::Error::other("this is no name of a certificate")),
+    }
+}
+
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     read_open(File::options().read(true).custom_flags(flags.bits() as i32).open(path)?)
@@ -101,7 +109,7 @@ fn read_open(file: File) -> io::Result<Vec<u8>> {
 /// Reads a file that a listener's `tls` names. The router chooses the path and has no rights of its
 /// own, so it gets only what TLS needs: certificates and keys in PEM, or an OCSP response, and no
 /// other file of root's.
-pub(crate) fn read_for_tls(path: &Path) -> io::Result<Vec<u8>> {
+pub fn read_for_tls(path: &Path) -> io::Result<Vec<u8>> {
     if !path.is_absolute() {
         return Err(io::Error::other("the path must begin with a slash"));
     }

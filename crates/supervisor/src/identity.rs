@@ -1,8 +1,8 @@
 //! Who an application is: its user, and how the users of a namespace of its own are mapped.
 
-use howdah_sys::credentials::{self, Credentials};
+use howdah_sys::credentials::{self, Credentials, Unknown};
 use howdah_sys::namespaces::Range;
-use howdah_wire::messages::{ApplicationSpec, IdRange};
+use howdah_wire::messages::{ApplicationSpec, IdRange, Problem};
 
 /// The user and groups of an application.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,14 +28,17 @@ impl Identity {
     pub(crate) fn of(
         spec: &ApplicationSpec,
         default: Option<&Credentials>,
-    ) -> Result<Identity, String> {
+    ) -> Result<Identity, Problem> {
         let server = Credentials::current();
         let wanted = match (&spec.user, &spec.group) {
             (None, None) => default.cloned(),
             (user, group) => {
                 let name = user.as_ref().unwrap_or(&default.unwrap_or(&server).name).clone();
                 let found = Credentials::look_up(&name, group.as_deref());
-                Some(found.map_err(|error| error.to_string())?)
+                Some(found.map_err(|error| match error {
+                    Unknown::User(_) => Problem::at("user", error),
+                    Unknown::Group(_) => Problem::at("group", error),
+                })?)
             }
         };
         let root = credentials::is_root();
@@ -47,14 +50,18 @@ impl Identity {
         }
         for (key, map) in [("uidmap", &spec.isolation.uidmap), ("gidmap", &spec.isolation.gidmap)] {
             if !map.is_empty() {
-                return Err(format!("isolation/{key} needs the namespace \"credential\""));
+                let key = format!("isolation/{key}");
+                return Err(Problem::at(key, "needs the namespace \"credential\""));
             }
         }
         let user = wanted.filter(|user| root || (user.uid, user.gid) != (server.uid, server.gid));
         match user {
-            Some(user) if !root => Err(format!(
-                "cannot run as user \"{}\": only a server started by root can change users",
-                user.name
+            Some(user) if !root => Err(Problem::at(
+                "user",
+                format_args!(
+                    "cannot run as user \"{}\": only a server started by root can change users",
+                    user.name
+                ),
             )),
             user => Ok(Identity { user, maps: None }),
         }
@@ -83,8 +90,8 @@ impl Maps {
         user: &Credentials,
         server: &Credentials,
         root: bool,
-    ) -> Result<Maps, String> {
-        let map = |key, given: &[IdRange], inside, own| -> Result<Vec<Range>, String> {
+    ) -> Result<Maps, Problem> {
+        let map = |key, given: &[IdRange], inside, own| -> Result<Vec<Range>, Problem> {
             let outside = if root { inside } else { own };
             let ranges: Vec<_> = match given {
                 [] => vec![Range { inside, outside, size: 1 }],
@@ -93,16 +100,17 @@ impl Maps {
                     .map(|r| Range { inside: r.inside, outside: r.outside, size: r.size })
                     .collect(),
             };
-            let key = format!("isolation/{key}");
+            let problem = |text: String| Problem::at(format!("isolation/{key}"), text);
             match ranges.as_slice() {
-                [only] if !root && (only.outside, only.size) != (own, 1) => Err(format!(
-                    "{key}: a server that was not started by root can map its own id {own} alone"
-                )),
-                [_, _, ..] if !root => Err(format!(
-                    "{key}: a server that was not started by root can map one id alone"
+                [only] if !root && (only.outside, only.size) != (own, 1) => Err(problem(format!(
+                    "a server that was not started by root can map its own id {own} alone"
+                ))),
+                [_, _, ..] if !root => Err(problem(
+                    "a server that was not started by root can map one id alone".to_owned(),
                 )),
                 ranges if !ranges.iter().any(|range| range.contains(inside)) => {
-                    Err(format!("{key} has no place for the id {inside} of user \"{}\"", user.name))
+                    let name = &user.name;
+                    Err(problem(format!("has no place for the id {inside} of user \"{name}\"")))
                 }
                 _ => Ok(ranges),
             }
@@ -124,7 +132,7 @@ mod tests {
         Credentials { uid, gid: uid, groups: vec![uid], name, home }
     }
 
-    fn maps(uidmap: &[(u32, u32, u32)], root: bool) -> Result<Maps, String> {
+    fn maps(uidmap: &[(u32, u32, u32)], root: bool) -> Result<Maps, Problem> {
         let range = |r: &(u32, u32, u32)| IdRange { inside: r.0, outside: r.1, size: r.2 };
         let mut spec = crate::fixture::spec();
         spec.isolation.uidmap = uidmap.iter().map(range).collect();
@@ -149,7 +157,8 @@ mod tests {
     fn a_map_must_have_the_user() {
         assert!(maps(&[(0, 100_000, 65536)], true).is_ok());
         let error = maps(&[(0, 100_000, 33)], true).unwrap_err();
-        assert_eq!(error, "isolation/uidmap has no place for the id 33 of user \"site\"");
+        let expected = "isolation/uidmap: has no place for the id 33 of user \"site\"";
+        assert_eq!(error.to_string(), expected);
     }
 
     #[test]
@@ -157,7 +166,7 @@ mod tests {
         assert!(maps(&[(33, 1000, 1)], false).is_ok());
         for map in [&[(33, 0, 1)][..], &[(33, 1000, 2)], &[(33, 1000, 1), (34, 1001, 1)]] {
             let error = maps(map, false).unwrap_err();
-            assert!(error.contains("not started by root"), "{error}");
+            assert!(error.to_string().contains("not started by root"), "{error}");
         }
     }
 }

@@ -7,7 +7,7 @@ use howdah_sys::credentials::Credentials;
 use howdah_sys::namespaces::{self, Namespaces};
 use howdah_sys::process::{self, Forked, Resource};
 use howdah_sys::{packet, signals};
-use howdah_wire::messages::{ApplicationSpec, FromPrototype, MAX_MESSAGE};
+use howdah_wire::messages::{ApplicationSpec, FromPrototype, MAX_MESSAGE, Problem};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::control_groups::ControlGroups;
@@ -24,6 +24,8 @@ pub(crate) struct New<'a> {
     pub(crate) socket: OwnedFd,
     /// Where its output goes.
     pub(crate) output: OwnedFd,
+    /// It is only to find out whether the application could run: nothing is made or changed.
+    pub(crate) only_looks: bool,
 }
 
 impl New<'_> {
@@ -47,17 +49,15 @@ impl New<'_> {
                 if !matches!(rustix::io::read(&wait, &mut [0; 1][..]), Ok(1)) {
                     process::exit_now(0);
                 }
-                let error = self.become_prototype(parent);
-                self.report(&format!("it cannot be started: {error}"));
+                self.report(self.become_prototype(parent));
                 process::exit_now(127);
             }
         }
     }
 
-    /// Says why there will be no prototype. A socket that is closed with something unread in it
+    /// Says why there will be no prototype, or that there could be one. A socket that is closed with something unread in it
     /// would lose the message.
-    fn report(&self, message: &str) {
-        let message = FromPrototype::Failed { message: message.to_owned() };
+    fn report(&self, message: FromPrototype) {
         let _ = packet::receive(&self.socket, &mut vec![0; MAX_MESSAGE]);
         let _ = packet::send(&self.socket, &message.encode(), &[]);
     }
@@ -89,7 +89,8 @@ impl New<'_> {
         if let Some(maps) = &self.identity.maps {
             namespaces::map_users(pid, &maps.users, &maps.groups, maps.privileged)?;
         }
-        if let Some(group) = &self.spec.isolation.cgroup {
+        let group = self.spec.isolation.cgroup.as_ref().filter(|_| !self.only_looks);
+        if let Some(group) = group {
             groups
                 .put(group, pid)
                 .map_err(|error| std::io::Error::other(format!("cgroup {group}: {error}")))?;
@@ -97,10 +98,20 @@ impl New<'_> {
         Ok(())
     }
 
-    fn become_prototype(&self, parent: u32) -> std::io::Error {
-        if let Err(error) = self.prepare(parent) {
-            return error;
+    /// Returns what is to be reported if this process does not become one.
+    fn become_prototype(&self, parent: u32) -> FromPrototype {
+        if let Err(problem) = self.prepare(parent) {
+            return FromPrototype::Failed { problem };
         }
+        if self.only_looks && self.spec.isolation.rootfs.is_some() {
+            return FromPrototype::Ready { version: String::new() };
+        }
+        let error = self.execute();
+        let problem = Problem::of(format_args!("it cannot be started: {error}"));
+        FromPrototype::Failed { problem }
+    }
+
+    fn execute(&self) -> std::io::Error {
         // The descriptor of the program must not lie where the socket goes.
         let program = match rustix::io::fcntl_dupfd_cloexec(&self.executable, 10) {
             Ok(program) => program,
@@ -122,25 +133,55 @@ impl New<'_> {
 
     /// Becomes what the application shall be. The order matters: each step takes rights that a
     /// later one gives up.
-    fn prepare(&self, parent: u32) -> std::io::Result<()> {
+    fn prepare(&self, parent: u32) -> Result<(), Problem> {
         let isolation = &self.spec.isolation;
         signals::reset();
         process::close_on_exec_from(3);
-        process::standard_streams(self.output.as_fd(), self.output.as_fd())?;
+        process::standard_streams(self.output.as_fd(), self.output.as_fd()).map_err(unstartable)?;
         // No terminal; and where the kernel shares processors out by session, its own share.
-        rustix::process::setsid()?;
+        rustix::process::setsid().map_err(unstartable)?;
         if isolation.cgroup_namespace {
-            namespaces::leave_control_groups()?;
+            namespaces::leave_control_groups()
+                .map_err(|error| Problem::at("isolation/namespaces/cgroup", error))?;
         }
+        let at_root = |error: std::io::Error| Problem::at("isolation/rootfs", error);
         if isolation.mount_namespace || isolation.rootfs.is_some() {
-            rootfs::keep_mounts_private()?;
+            rootfs::keep_mounts_private().map_err(at_root)?;
         }
-        if let Some(directory) = &isolation.rootfs {
-            rootfs::enter(directory, isolation)?;
+        match &isolation.rootfs {
+            Some(directory) if self.only_looks => rootfs::look(directory, &self.spec.roots)?,
+            Some(directory) => rootfs::enter(directory, isolation).map_err(at_root)?,
+            None => {}
         }
         for (name, limit) in &self.spec.rlimits {
-            set_limit(name, *limit)?;
+            set_limit(name, *limit)
+                .map_err(|error| Problem::at(format!("limits/rlimits/{name}"), error))?;
         }
+        self.give_up_rights(parent).map_err(unstartable)?;
+        // In a root of the application's own these paths lead elsewhere.
+        if self.only_looks && isolation.rootfs.is_some() {
+            return Ok(());
+        }
+        for (key, path, target) in
+            [("stdout", &self.spec.stdout, 1), ("stderr", &self.spec.stderr, 2)]
+        {
+            let Some(path) = path else { continue };
+            let led = match self.only_looks {
+                true => output::look(path),
+                false => output::open(path).and_then(|file| process::place(&file, target)),
+            };
+            led.map_err(|error| Problem::at(key, format_args!("{path}: {error}")))?;
+        }
+        if let Some(directory) = &self.spec.working_directory {
+            std::env::set_current_dir(directory).map_err(|error| {
+                Problem::at("working_directory", format_args!("{directory}: {error}"))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn give_up_rights(&self, parent: u32) -> std::io::Result<()> {
+        let isolation = &self.spec.isolation;
         if !isolation.new_privileges {
             process::bound_capabilities();
         }
@@ -150,12 +191,6 @@ impl New<'_> {
             process::no_new_privileges()?;
         }
         process::die_with((!isolation.pid_namespace).then_some(parent));
-        redirect(self.spec)?;
-        if let Some(directory) = &self.spec.working_directory {
-            std::env::set_current_dir(directory).map_err(|error| {
-                std::io::Error::other(format!("working directory {directory}: {error}"))
-            })?;
-        }
         Ok(())
     }
 
@@ -192,18 +227,9 @@ fn set_limit(name: &str, limit: Option<u64>) -> std::io::Result<()> {
         "stack" => Resource::Stack,
         _ => return Err(std::io::Error::other(format!("there is no limit \"{name}\""))),
     };
-    process::limit(resource, limit).map_err(|error| {
-        std::io::Error::new(error.kind(), format!("limits/rlimits/{name}: {error}"))
-    })
+    process::limit(resource, limit)
 }
 
-fn redirect(spec: &ApplicationSpec) -> std::io::Result<()> {
-    for (path, target) in [(&spec.stdout, 1), (&spec.stderr, 2)] {
-        if let Some(path) = path {
-            let file = output::open(path)
-                .map_err(|error| std::io::Error::other(format!("{path}: {error}")))?;
-            process::place(&file, target)?;
-        }
-    }
-    Ok(())
+fn unstartable(error: impl std::fmt::Display) -> Problem {
+    Problem::of(format_args!("it cannot be started: {error}"))
 }

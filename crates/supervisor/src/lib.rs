@@ -10,6 +10,7 @@
 //! - `router`, `prototype`: these processes, and what is known of them.
 //! - `launch`: what a prototype gives up before it runs; `identity`, `rootfs`, `control_groups`:
 //!   who it is, what it sees, and what it may use.
+//! - [`check`]: whether all that could be done.
 //! - `sockets`: listening sockets.
 //! - `store`: files that survive: configuration, PID file, log.
 //! - `certificates`: certificate bundles.
@@ -18,6 +19,7 @@
 
 mod backoff;
 mod certificates;
+pub mod check;
 mod control_groups;
 #[cfg(test)]
 mod fixture;

@@ -8,7 +8,10 @@ use howdah_sys::credentials::Credentials;
 pub type ReadAgain = Box<dyn Fn() -> Result<Vec<u8>, String>>;
 
 /// Everything that the command line decided.
+#[derive(Default)]
 pub struct Options {
+    /// What is not in order and no reason not to serve; for the log.
+    pub warnings: Vec<String>,
     /// User of the router, and of applications that name none; `None` without root: everything
     /// runs as the user who started the server.
     pub user: Option<Credentials>,
@@ -72,22 +75,11 @@ mod tests {
 
     fn options(versions: &[&str]) -> Options {
         Options {
-            user: None,
-            document: Vec::new(),
-            origin: String::new(),
-            read_again: None,
-            state: None,
-            certificates: None,
-            upkeep: None,
-            pid: None,
-            log: None,
-            tmp: PathBuf::new(),
-            control: None,
             php: versions
                 .iter()
                 .map(|v| PhpProgram { version: (*v).to_owned(), path: PathBuf::from(v) })
                 .collect(),
-            on_serving: None,
+            ..Options::default()
         }
     }
 

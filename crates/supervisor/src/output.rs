@@ -5,8 +5,10 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use howdah_sys::log::{Level, Log};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 /// Longest line kept together.
@@ -77,4 +79,17 @@ pub(crate) fn pipe() -> std::io::Result<(OwnedFd, OwnedFd)> {
 /// Opens a file that an application's output is appended to.
 pub(crate) fn open(path: &str) -> std::io::Result<OwnedFd> {
     Ok(File::options().append(true).create(true).open(path)?.into())
+}
+
+/// Whether [`open`] could open a file. None is made.
+pub(crate) fn look(path: &str) -> std::io::Result<()> {
+    match File::options().append(true).open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let directory = Path::new(path).parent().filter(|path| !path.as_os_str().is_empty());
+            let wanted = Access::WRITE_OK | Access::EXEC_OK;
+            let directory = directory.unwrap_or(Path::new("."));
+            Ok(accessat(CWD, directory, wanted, AtFlags::EACCESS)?)
+        }
+        opened => opened.map(|_| ()),
+    }
 }

@@ -15,7 +15,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, readlinkat, statat, unlinkat,
+    Access, AtFlags, CWD, FileType, Mode, OFlags, accessat, fstat, openat, readlinkat, statat,
+    unlinkat,
 };
 use rustix::process::geteuid;
 
@@ -72,6 +73,11 @@ impl Place {
             Err(rustix::io::Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether this user may do this in the directory.
+    pub(crate) fn access(&self, wanted: Access) -> io::Result<()> {
+        Ok(accessat(&self.directory, ".", wanted, AtFlags::EACCESS)?)
     }
 
     /// Removes the file, or the link in its place.

@@ -143,7 +143,7 @@ fn check(run: &Run) -> Result<(), String> {
 }
 
 /// The program without links, if nobody but root and this user can change it, or what it is in.
-fn trusted(program: &Path) -> io::Result<PathBuf> {
+pub fn trusted(program: &Path) -> io::Result<PathBuf> {
     let refuse =
         |path: &Path, problem: &str| io::Error::other(format!("{} {problem}", path.display()));
     if !program.is_absolute() {

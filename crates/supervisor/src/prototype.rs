@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use howdah_sys::{family, packet, signals};
-use howdah_wire::messages::{ApplicationSpec, ToPrototype};
+use howdah_wire::messages::{ApplicationSpec, Problem, ToPrototype};
 use howdah_wire::queue::Owner;
 use rustix::fs::{Gid, Uid};
 
@@ -33,7 +33,7 @@ pub(crate) struct Application {
     /// It was told to end at once.
     pub(crate) dismissed: bool,
     /// Why it cannot run, as the prototype said.
-    pub(crate) failure: Option<String>,
+    pub(crate) failure: Option<Problem>,
     workers: Workers,
     /// Where the kernel counts whom it kills for want of memory.
     pub(crate) out_of_memory: Option<PathBuf>,
@@ -111,14 +111,19 @@ impl Application {
         descriptors: &[OwnedFd],
         groups: &mut ControlGroups,
     ) -> Result<Self, String> {
-        let program = options.php_for(&spec.php_version).ok_or_else(|| missing(options, spec))?;
-        let executable = File::open(&program.path)
-            .map_err(|error| format!("cannot open {}: {error}", program.path.display()))?;
-        let identity = Identity::of(spec, options.user.as_ref())?;
+        let Requirements { executable, identity } =
+            requirements(options, spec).map_err(|problem| problem.to_string())?;
         let start = || -> std::io::Result<Self> {
             let (output, writer) = Output::new()?;
             let (ours, theirs) = packet::pair()?;
-            let new = New { spec, identity: &identity, executable, socket: theirs, output: writer };
+            let new = New {
+                spec,
+                identity: &identity,
+                executable,
+                socket: theirs,
+                output: writer,
+                only_looks: false,
+            };
             let pid = new.start(groups)?;
             let out_of_memory = groups.watch(pid);
             let hello = ToPrototype::Hello { spec: spec.clone() };
@@ -228,6 +233,26 @@ impl Application {
     fn tell(&self, message: &ToPrototype) -> std::io::Result<()> {
         Ok(packet::send(&self.socket, &message.encode(), &[])?)
     }
+}
+
+/// What a prototype is started with.
+pub(crate) struct Requirements {
+    pub(crate) executable: File,
+    pub(crate) identity: Identity,
+}
+
+/// Looks for what an application needs.
+pub(crate) fn requirements(
+    options: &Options,
+    spec: &ApplicationSpec,
+) -> Result<Requirements, Problem> {
+    let program = options.php_for(&spec.php_version);
+    let program = program.ok_or_else(|| Problem::at("type", missing(options, spec)))?;
+    let executable = File::open(&program.path).map_err(|error| {
+        Problem::of(format_args!("cannot open {}: {error}", program.path.display()))
+    })?;
+    let identity = Identity::of(spec, options.user.as_ref())?;
+    Ok(Requirements { executable, identity })
 }
 
 fn missing(options: &Options, spec: &ApplicationSpec) -> String {

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use howdah_wire::messages::Isolation;
+use howdah_wire::messages::{Isolation, Problem};
 use rustix::fs::{
     CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, fstatvfs, mkdirat, open, openat2,
 };
@@ -61,7 +61,7 @@ pub(crate) fn enter(directory: &str, isolation: &Isolation) -> io::Result<()> {
     let at = |what: &'static str| {
         move |error: Errno| {
             let kind = io::Error::from(error).kind();
-            io::Error::new(kind, format!("rootfs {directory}: {what}: {error}"))
+            io::Error::new(kind, format!("{directory}: {what}: {error}"))
         }
     };
     // A root must be a mount.
@@ -85,6 +85,28 @@ pub(crate) fn enter(directory: &str, isolation: &Isolation) -> io::Result<()> {
     rustix::process::pivot_root(".", ".").map_err(at("pivot_root"))?;
     unmount(".", UnmountFlags::DETACH).map_err(at("the old root"))?;
     rustix::process::chdir("/").map_err(at("cannot be entered"))
+}
+
+/// Looks whether `directory` could become a root with these document roots in it. Nothing is mounted.
+pub(crate) fn look(directory: &str, roots: &[(String, String)]) -> Result<(), Problem> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = open(directory, flags, Mode::empty()).map_err(|error| {
+        let problem = format_args!("{directory}: cannot be used: {error}");
+        Problem::at("isolation/rootfs", problem)
+    })?;
+    for (key, path) in roots {
+        let path = Path::new(path);
+        if LANGUAGE_DEPS.iter().any(|provided| path.starts_with(provided)) {
+            continue; // comes with a mount
+        }
+        openat2(&root, inside(path), flags, Mode::empty(), ResolveFlags::IN_ROOT).map_err(
+            |error| {
+                let path = path.display();
+                Problem::at(key, format_args!("{path} cannot be used in {directory}: {error}"))
+            },
+        )?;
+    }
+    Ok(())
 }
 
 fn clone_of_all() -> OpenTreeFlags {

@@ -93,7 +93,7 @@ fn remove_socket(place: &Place) -> io::Result<()> {
     }
 }
 
-fn explain(address: &str, error: &io::Error) -> String {
+pub(crate) fn explain(address: &str, error: &io::Error) -> String {
     let file = address.strip_prefix("unix:").filter(|name| !name.starts_with('@'));
     let directory = file.and_then(|file| Path::new(file).parent()).map(|directory| match directory
         .as_os_str()

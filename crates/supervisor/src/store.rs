@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{Access, FileType, Mode, OFlags};
 
 use crate::place::Place;
 
@@ -67,18 +67,39 @@ pub fn open_log(path: &Path) -> io::Result<OwnedFd> {
     Ok(Place::find(path)?.open(flags, Mode::from_raw_mode(0o640))?.into())
 }
 
+/// Whether [`open_log`] could open a log. None is made.
+pub fn look_at_log(path: &Path) -> io::Result<()> {
+    if matches!(path.to_str(), Some("/dev/stdout" | "/dev/stderr")) {
+        return Ok(());
+    }
+    let place = Place::find(path)?;
+    match place.open(OFlags::WRONLY | OFlags::APPEND, Mode::empty()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            place.access(Access::WRITE_OK | Access::EXEC_OK)
+        }
+        opened => opened.map(|_| ()),
+    }
+}
+
 /// Writes the PID file; replaces an old one, never follows a link. Nothing but a file or a link
 /// is replaced: `--pid /dev/null` must not cost the system its device.
 pub(crate) fn write_pid(path: &Path) -> io::Result<()> {
     let place = Place::find(path)?;
-    match place.kind()? {
-        Some(FileType::RegularFile | FileType::Symlink) => place.remove()?,
-        Some(_) => return Err(io::Error::other("there is something that is no file")),
-        None => {}
+    if check_pid(&place)? {
+        place.remove()?;
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
     let mut file = place.open(flags, Mode::from_raw_mode(0o644))?;
     writeln!(file, "{}", std::process::id())
+}
+
+/// Whether there is a file that a PID file may replace; it replaces nothing else.
+pub(crate) fn check_pid(place: &Place) -> io::Result<bool> {
+    match place.kind()? {
+        Some(FileType::RegularFile | FileType::Symlink) => Ok(true),
+        Some(_) => Err(io::Error::other("there is something that is no file")),
+        None => Ok(false),
+    }
 }
 
 /// Removes the PID file, unless it is another server's by now.

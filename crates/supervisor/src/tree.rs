@@ -70,6 +70,9 @@ pub fn run(mut options: Options) -> Result<Ending, String> {
         store::write_pid(path)
             .map_err(|error| format!("cannot write the PID file {}: {error}", path.display()))?;
     }
+    for warning in &options.warnings {
+        log.write(Level::Warn, format_args!("{warning}"));
+    }
     let document = std::mem::take(&mut options.document);
     let certificates = Certificates::load(options.certificates.as_deref(), &log);
     let mut tree = Tree {

@@ -1,7 +1,12 @@
 //! Users and groups: looking them up, and becoming one.
 
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
 
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::process::{self, Forked};
 use crate::users;
 
 /// A user to run as, with everything that must be known before privileges are dropped.
@@ -81,6 +86,26 @@ impl Credentials {
     /// user namespace that somebody without privileges made, nobody may set them.
     pub fn assume_without_groups(&self) -> std::io::Result<()> {
         users::set_ids(self.uid, self.gid)
+    }
+}
+
+/// What `ask` answers as this user, or as the own one if `user` is `None`. The kernel alone knows what
+/// somebody may do (lists of access, file systems that are read-only), so the question is asked in a
+/// process that has become this user. The caller must have one thread and no other children.
+pub fn ask_as(user: Option<&Credentials>, ask: impl FnOnce() -> String) -> io::Result<String> {
+    let Some(user) = user else { return Ok(ask()) };
+    let (answer, question) = pipe_with(PipeFlags::CLOEXEC)?;
+    if let Forked::Child = process::fork()? {
+        drop(answer);
+        let told = user.assume().and_then(|()| File::from(question).write_all(ask().as_bytes()));
+        process::exit_now(i32::from(told.is_err()));
+    }
+    drop(question);
+    let mut text = String::new();
+    let read = File::from(answer).read_to_string(&mut text);
+    match process::wait() {
+        Some((_, process::Exit::Status(0))) => read.map(|_| text),
+        _ => Err(io::Error::other(format!("cannot become the user \"{}\"", user.name))),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::bytes::{Malformed, Put, Take};
 use crate::queue::Owner;
 
 pub use field::Field;
-pub use spec::{ApplicationSpec, IdRange, Isolation};
+pub use spec::{ApplicationSpec, IdRange, Isolation, Problem};
 
 /// Longest message. Longer contents (documents) travel as descriptors.
 pub const MAX_MESSAGE: usize = 128 * 1024;
@@ -326,6 +326,12 @@ messages! {
             /// The specification.
             spec: ApplicationSpec,
         }
+        /// In place of `Hello`: whether the application could run. What is not in order comes as
+        /// `Noticed`, then the prototype ends with `Ready` or `Failed`.
+        5 Check {
+            /// The specification.
+            spec: ApplicationSpec,
+        }
         /// Asks where a worker's script is.
         20 Trace {
             /// The worker.
@@ -361,7 +367,12 @@ messages! {
         /// PHP cannot be started; the prototype ends.
         2 Failed {
             /// Why.
-            message: String,
+            problem: Problem,
+        }
+        /// Something is not as it may have been meant, and no reason not to run.
+        7 Noticed {
+            /// What.
+            problem: Problem,
         }
         /// A worker runs. Descriptor: the router's end of its socket.
         3 Started {

@@ -145,7 +145,7 @@ impl Application {
         };
         match application.receive() {
             (FromPrototype::Ready { version }, _) => application.version = version,
-            (FromPrototype::Failed { message }, _) => return Err(message),
+            (FromPrototype::Failed { problem }, _) => return Err(problem.to_string()),
             (other, _) => panic!("{other:?}"),
         }
         Ok(application)

@@ -154,6 +154,10 @@ impl Spool {
 
 /// An unlinked file in `directory`, gone when its last descriptor is closed.
 pub fn temporary(directory: &Path) -> io::Result<File> {
+    open(directory).map_err(|error| trouble(directory, &error))
+}
+
+fn open(directory: &Path) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     match rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR) {
         Ok(fd) => Ok(fd.into()),
@@ -162,14 +166,27 @@ pub fn temporary(directory: &Path) -> io::Result<File> {
             let fd = rustix::fs::memfd_create("howdah-spool", rustix::fs::MemfdFlags::CLOEXEC)?;
             Ok(fd.into())
         }
-        Err(error) => Err(trouble(directory, &error.into())),
+        Err(error) => Err(error.into()),
     }
+}
+
+/// Whether this user can have temporary files in `directory`. A disk that is full now may have room
+/// when it is needed.
+pub fn usable(directory: &Path) -> io::Result<()> {
+    match open(directory) {
+        Err(error) if !is_full(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// What has happened to a temporary file in `directory`, and what helps.
 pub fn trouble(directory: &Path, error: &io::Error) -> io::Error {
     let advice = match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room there",
+        _ if is_full(error) => "make room there",
         io::ErrorKind::PermissionDenied => "let the server's user write there",
         _ => "see to it",
     };

@@ -24,6 +24,7 @@ use super::programs::Programs;
 use super::tls::TlsListeners;
 use crate::access_log::LogFile;
 use crate::listener::Socket;
+use crate::php::spool;
 use crate::proxy::known::Known;
 use crate::shard::{self, Order, Shared};
 use crate::snapshot::{Listener, Snapshot};
@@ -236,6 +237,12 @@ impl Parts<'_> {
         ready: &mut Ready,
         all_ready: bool,
     ) -> Result<(), String> {
+        if let Some(directory) = &config.settings.http.body_temp_path {
+            spool::usable(directory).map_err(|error| {
+                let trouble = spool::trouble(directory, &error);
+                format!("/settings/http/body_temp_path: {trouble}")
+            })?;
+        }
         ready.tls = self.prepare_tls(current, config).await?;
         ready.known.clients = self.prepare_clients(current, config).await?;
         ready.known.names = self.names.prepare(config).await;

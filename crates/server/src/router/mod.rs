@@ -45,6 +45,7 @@ use self::link::Link;
 use self::names::Names;
 use self::pools::Pools;
 use self::programs::Programs;
+pub use self::spec::spec;
 use self::tls::Watch;
 use crate::acme::{Board, Door, Keeper};
 use crate::listener;

@@ -10,10 +10,11 @@ use howdah_wire::region::Geometry;
 const NAME: usize = 200;
 
 /// Describes an application.
-pub(super) fn spec(config: &config::Application, geometry: Geometry) -> ApplicationSpec {
+pub fn spec(config: &config::Application, geometry: Geometry) -> ApplicationSpec {
     let path = |path: &PathBuf| path.to_string_lossy().into_owned();
-    let mut roots: Vec<_> = config.targets.iter().map(|target| path(&target.root)).collect();
-    roots.dedup();
+    let roots = config.targets.iter().map(|target| (target.key("root"), path(&target.root)));
+    let mut roots: Vec<_> = roots.collect();
+    roots.dedup_by(|one, other| one.1 == other.1);
     ApplicationSpec {
         name: config.name[..config.name.floor_char_boundary(NAME)].to_owned(),
         php_version: config.version.to_string(),

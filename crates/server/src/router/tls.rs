@@ -11,6 +11,7 @@ use howdah_config::{Acme, Certificate, Config, Listener, UpstreamTls};
 use howdah_sys::log::Level;
 
 use super::apply::Parts;
+use crate::check;
 use crate::shard::Shared;
 use crate::snapshot::Snapshot;
 use crate::tls::{Material, Source, TlsClient, TlsClients, TlsListener, client_sources, sources};
@@ -62,7 +63,7 @@ impl Parts<'_> {
         for listener in &config.listeners {
             let running = current.listeners.get(&listener.name);
             let running = running.and_then(|running| running.tls.as_ref());
-            let place = |problem: String| format!("/listeners/{}/tls: {problem}", listener.name);
+            let place = |problem: String| format!("{}: {problem}", check::place(listener));
             if let Some(made) = self.prepare_one(listener, running).await.map_err(place)? {
                 listeners.insert(listener.name.clone(), made);
             }
@@ -76,8 +77,7 @@ impl Parts<'_> {
         running: Option<&Arc<TlsListener>>,
     ) -> Result<Option<Arc<TlsListener>>, String> {
         let Some(settings) = &listener.tls else { return Ok(None) };
-        for ca in settings.acme.iter().flat_map(|acme| &acme.servers).filter_map(|s| s.ca.as_ref())
-        {
+        for ca in check::authorities(settings) {
             self.read_file(&ca.to_string_lossy()).await?; // it is read again when it is needed
         }
         let material = self.material(sources(settings)).await?;

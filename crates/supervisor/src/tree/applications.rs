@@ -72,8 +72,8 @@ impl Tree {
                     application.ready = true;
                     Ok(FromSupervisor::Ready { application: id.number, version })
                 }
-                Ok(FromPrototype::Failed { message }) => {
-                    application.failure = Some(message);
+                Ok(FromPrototype::Failed { problem }) => {
+                    application.failure = Some(problem);
                     continue;
                 }
                 Ok(FromPrototype::Started { worker, pid }) => {
@@ -108,7 +108,8 @@ impl Tree {
                     let application = id.number;
                     Ok(FromSupervisor::Measured { application, base, memory_limit, workers })
                 }
-                Err(_) => Err(Unknown),
+                // That is an answer to `Check`.
+                Ok(FromPrototype::Noticed { .. }) | Err(_) => Err(Unknown),
             };
             let told = match told {
                 Ok(told) => told,
@@ -135,7 +136,8 @@ impl Tree {
         let exit = why(exit, application.out_of_memory.as_deref(), &mut self.control_groups);
         self.end_orphans();
         self.control_groups.tidy();
-        let message = application.failure.unwrap_or_else(|| format!("its prototype {exit}"));
+        let failure = application.failure.map(|problem| problem.to_string());
+        let message = failure.unwrap_or_else(|| format!("its prototype {exit}"));
         self.tell_of(id, &FromSupervisor::Ended { application: id.number, message }, &[]);
     }
 

@@ -1,4 +1,6 @@
-//! What the supervisor and the prototype must know of an application.
+//! What the supervisor and the prototype must know of an application, and what is wrong with it.
+
+use std::fmt;
 
 use super::Field;
 use crate::bytes::{Malformed, Take};
@@ -58,8 +60,8 @@ record! {
         name: String,
         /// PHP version wanted: empty, or a prefix such as `8` or `8.2`.
         php_version: String,
-        /// Document roots; an application without them cannot run.
-        roots: Vec<String>,
+        /// Document roots, each behind the key that names it; an application without them cannot run.
+        roots: Vec<(String, String)>,
         /// User that the application runs as; `None`: the default one.
         user: Option<String>,
         /// Group; `None`: the user's.
@@ -92,5 +94,36 @@ record! {
         isolation: Isolation,
         /// Sizes of the shared region.
         geometry: Geometry,
+    }
+}
+
+record! {
+    /// What is wrong with an application, or not as somebody may have meant it.
+    Problem {
+        /// The key that is to be mended, as a path within the application; empty if there is none.
+        key: String,
+        /// What is wrong.
+        message: String,
+    }
+}
+
+impl Problem {
+    /// A problem with what a key says.
+    pub fn at(key: impl Into<String>, message: impl fmt::Display) -> Problem {
+        Problem { key: key.into(), message: message.to_string() }
+    }
+
+    /// A problem that no key is to blame for.
+    pub fn of(message: impl fmt::Display) -> Problem {
+        Problem::at("", message)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.key.is_empty() {
+            true => f.write_str(&self.message),
+            false => write!(f, "{}: {}", self.key, self.message),
+        }
     }
 }

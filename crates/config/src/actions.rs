@@ -1,0 +1,136 @@
+//! All actions of a document, and the files that they answer with, each with its place.
+
+use std::path::{Path, PathBuf};
+
+use crate::action::{Action, ActionKind};
+use crate::error_pages::PageSource;
+use crate::node::path;
+use crate::template::{Part, Template};
+use crate::{Config, Route};
+
+/// A file or directory that the router reads when a request comes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    /// The key that names it.
+    pub path: String,
+    /// What it names, as far as that is known without a request.
+    pub file: PathBuf,
+    /// Whether it is a directory.
+    pub is_directory: bool,
+}
+
+impl Config {
+    /// The actions of all routes, each with its place.
+    pub fn actions(&self) -> Vec<(String, &Action)> {
+        let mut all = Vec::new();
+        for route in &self.routes {
+            for (index, step) in route.steps.iter().enumerate() {
+                add(&mut all, place(route, index), &step.action);
+            }
+        }
+        all
+    }
+
+    /// What shares, error pages and passwords need.
+    pub fn served(&self) -> Vec<Served> {
+        let mut all = Vec::new();
+        for (place, action) in self.actions() {
+            let mut name = |key: &str, (file, is_directory): (PathBuf, bool)| {
+                all.push(Served { path: format!("{place}/{key}"), file, is_directory });
+            };
+            if let Some(auth) = &action.access.basic_auth {
+                name("basic_auth/users_file", (auth.users_file.clone(), false));
+            }
+            for page in &action.error_pages {
+                if let PageSource::File(file) = &page.source {
+                    name(&format!("error_pages/{}", page.status), (file.clone(), false));
+                }
+            }
+            let ActionKind::Share(share) = &action.kind else { continue };
+            // Of several, each may be meant for another host.
+            if let [only] = share.paths.as_slice() {
+                fixed(only).into_iter().for_each(|fixed| name("share", fixed));
+            }
+            let chroot = share.chroot.as_ref().and_then(fixed);
+            chroot.into_iter().for_each(|(file, _)| name("chroot", (file, true)));
+        }
+        all
+    }
+}
+
+fn place(route: &Route, step: usize) -> String {
+    let routes = ["routes"].into_iter().chain(route.name.as_deref());
+    format!("{}/{step}/action", path(routes))
+}
+
+fn add<'a>(all: &mut Vec<(String, &'a Action)>, place: String, action: &'a Action) {
+    if let ActionKind::Share(share) = &action.kind {
+        share.fallback.iter().for_each(|next| add(all, format!("{place}/fallback"), next));
+    }
+    for page in &action.error_pages {
+        if let PageSource::Action { action, .. } = &page.source {
+            add(all, format!("{place}/error_pages/{}/action", page.status), action);
+        }
+    }
+    all.push((place, action));
+}
+
+/// The file that a name leads to, or the directory that all that it can lead to is in.
+fn fixed(name: &Template) -> Option<(PathBuf, bool)> {
+    if let Some(name) = name.constant() {
+        return Some((name.into(), name.ends_with('/')));
+    }
+    let Some(Part::Literal(start)) = name.parts().first() else { return None };
+    // A variable that is a path begins with a slash itself.
+    let directory = match name.parts().get(1) {
+        Some(Part::Variable(crate::Variable::Uri)) => start.as_str(),
+        _ => start.rsplit_once('/')?.0,
+    };
+    (!directory.is_empty()).then(|| (Path::new(directory).into(), true))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn served(action: serde_json::Value) -> Vec<(String, String, bool)> {
+        let document = json!({"routes": {"a/b": [{"action": action}]}});
+        let served = Config::from_value(document).unwrap().served();
+        let plain = |s: Served| (s.path, s.file.display().to_string(), s.is_directory);
+        served.into_iter().map(plain).collect()
+    }
+
+    #[test]
+    fn what_actions_read_is_named_with_its_place() {
+        let named = served(json!({
+            "share": "/www$uri",
+            "chroot": "/www/$host/",
+            "basic_auth": {"users_file": "/passwords"},
+            "error_pages": {"404": "/404.html", "500": {"action": {"share": "/sorry.html"}}},
+            "fallback": {"share": "/other/"},
+        }));
+        let place = "/routes/a%2Fb/0/action";
+        let expected = [
+            ("/fallback/share", "/other/", true),
+            ("/error_pages/500/action/share", "/sorry.html", false),
+            ("/basic_auth/users_file", "/passwords", false),
+            ("/error_pages/404", "/404.html", false),
+            ("/share", "/www", true),
+            ("/chroot", "/www", true),
+        ];
+        let expected = expected.map(|(key, file, is_directory)| {
+            (format!("{place}{key}"), file.to_owned(), is_directory)
+        });
+        assert_eq!(named, expected);
+    }
+
+    #[test]
+    fn what_only_a_request_tells_is_not_named() {
+        assert_eq!(served(json!({"share": "$host$uri"})), []);
+        assert_eq!(served(json!({"share": ["/a$uri", "/b$uri"]})), []);
+        let named = served(json!({"share": "/www/site-$host/x$uri"}));
+        assert_eq!(named[0].1, "/www");
+    }
+}

@@ -1,0 +1,366 @@
+//! `howdah check` and the start: what is not in order is told before a visitor meets it, by both alike.
+
+mod harness;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use harness::tls::Authority;
+use harness::{Site, free_address, merge, processes, programs};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// Runs a command that is to end by itself.
+fn run(command: &mut Command) -> Output {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let deadline = Instant::now() + harness::client::PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            processes::signal(child.id(), Signal::TERM);
+            panic!("it goes on: {:?}", child.wait_with_output().unwrap());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// What a command says on standard error.
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Checks the site's document with changes. Returns the path of the document too.
+fn check(site: &Site, changes: &Value) -> (Output, PathBuf) {
+    let mut document = site.document("127.0.0.1:80");
+    merge(&mut document, changes.clone());
+    let path = site.data().join("check.json");
+    fs::write(&path, document.to_string()).unwrap();
+    let mut command = Command::new(programs::howdah());
+    command.arg("check").arg(&path).args(["--tmp", &site.data().display().to_string()]);
+    (run(&mut command), path)
+}
+
+/// Names, lengths and modes of all that is below a directory.
+fn listing(directory: &Path) -> BTreeMap<PathBuf, (u64, u32)> {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir(directory).unwrap().flatten() {
+        let found = entry.metadata().unwrap();
+        all.insert(entry.path(), (found.len(), found.permissions().mode()));
+        if found.is_dir() {
+            all.extend(listing(&entry.path()));
+        }
+    }
+    all
+}
+
+/// A directory in which nobody but root can make anything, and that root's server cannot either.
+fn closed(site: &Site) -> PathBuf {
+    let directory = site.data().join("closed");
+    fs::create_dir(&directory).unwrap();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o555)).unwrap();
+    directory
+}
+
+#[test]
+fn what_keeps_the_server_from_starting_is_found_with_its_place_and_leaves_no_trace() {
+    let site = Site::script("index.php", "echo 1;").file("file", "");
+    let data = site.data().display().to_string();
+    let file = site.root().join("file").display().to_string();
+    fs::write(site.data().join("bad.pem"), "nothing").unwrap();
+    let tls = json!({"certificate": {"chain": format!("{data}/none.pem"), "key": "/none.pem"}});
+    let application = |changes: Value| json!({"applications": {"site": changes}});
+    let socket = format!("unix:{data}/none/socket");
+    let cases = [
+        (application(json!({"root": "/no/such/root"})), "/applications/site/root"),
+        (application(json!({"root": file})), "/applications/site/root"),
+        (
+            application(json!({"root": null, "targets": {"a": {"root": "/no/such/root"}}})),
+            "/applications/site/targets/a/root",
+        ),
+        (application(json!({"user": "no-such-user"})), "/applications/site/user"),
+        (application(json!({"group": "no-such-group"})), "/applications/site/group"),
+        (application(json!({"type": "php 4.1"})), "/applications/site/type"),
+        (application(json!({"stdout": "/no/such/out"})), "/applications/site/stdout"),
+        (
+            application(json!({"working_directory": "/no/such"})),
+            "/applications/site/working_directory",
+        ),
+        (
+            application(json!({"options": {"file": "/proc/self/mem/php.ini"}})),
+            "/applications/site/options/file",
+        ),
+        (json!({"listeners": {"127.0.0.1:80": {"tls": tls}}}), "/listeners/127.0.0.1:80/tls"),
+        (
+            json!({"upstreams": {"u/u": {"servers": {"127.0.0.1:1": {}},
+                   "tls": {"authorities": format!("{data}/bad.pem")}}}}),
+            "/upstreams/u%2Fu/tls",
+        ),
+        (json!({"access_log": "/no/such/log"}), "/access_log"),
+        (
+            json!({"settings": {"http": {"body_temp_path": "/no/such"}}}),
+            "/settings/http/body_temp_path",
+        ),
+        (
+            json!({"listeners": {socket: {"pass": "routes"}}}),
+            &format!("/listeners/unix:{}%2Fnone%2Fsocket", data.replace('/', "%2F")),
+        ),
+    ];
+    for (changes, path) in cases {
+        let mut document = site.document("127.0.0.1:80");
+        merge(&mut document, changes);
+        let application = document["applications"]["site"].as_object_mut().unwrap();
+        application.retain(|_, value| !value.is_null());
+        let before = listing(&site.data());
+        let name = site.root().with_file_name("config.json");
+        fs::write(&name, document.to_string()).unwrap();
+        let mut command = Command::new(programs::howdah());
+        let output = run(command.arg("check").arg(&name).args(["--tmp", &data]));
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{path}: {output:?}");
+        assert_eq!(output.stdout, b"", "{path}: {output:?}");
+        let beginning = format!("howdah: {}: {path}: ", name.display());
+        let reason = text.strip_prefix(&beginning);
+        let reason = reason.unwrap_or_else(|| panic!("{path}: {text}")).trim_end();
+        assert!(!reason.contains('\n'), "{path}: one line: {text}");
+        assert_eq!(listing(&site.data()), before, "{path}");
+
+        // The start says the same.
+        let address = free_address().to_string();
+        let text = document.to_string().replace("127.0.0.1:80\"", &format!("{address}\""));
+        fs::write(&name, text).unwrap();
+        let mut command = Command::new(programs::howdah());
+        command.arg("serve").arg("--config").arg(&name).args(["--tmp", &data, "--log"]);
+        let output = run(command.arg(name.with_file_name("log")));
+        assert!(said(&output).contains(reason), "{path}: {reason}: {output:?}");
+        assert_eq!(output.status.code(), Some(1), "{path}: {output:?}");
+    }
+}
+
+#[test]
+fn a_document_in_order_is_valid_and_nothing_is_made_bound_or_run() {
+    let site = Site::script("index.php", "echo 1;");
+    let ran = site.data().join("ran");
+    let preload = site.root().join("preload.php");
+    fs::write(&preload, format!("<?php touch({:?});", ran.display().to_string())).unwrap();
+    let authority = Authority::new();
+    let (chain, key) = authority.issue(&["a.example"]);
+    let path = |name: &str| site.data().join(name);
+    fs::write(path("chain.pem"), chain).unwrap();
+    fs::write(path("key.pem"), key).unwrap();
+    let socket = format!("unix:{}", path("socket").display());
+    let (output, name) = check(
+        &site,
+        &json!({
+            "listeners": {
+                "127.0.0.1:80": {"tls": {"certificate":
+                    {"chain": path("chain.pem"), "key": path("key.pem")}}},
+                socket: {"pass": "routes"},
+            },
+            "access_log": path("access.log"),
+            "applications": {"site": {
+                "stdout": path("out"),
+                "options": {"admin": {"opcache.preload": preload, "error_log": path("php.log")}},
+                "limits": {"slow": 1, "slow_log": path("slow.log")},
+            }},
+        }),
+    );
+    assert!(output.status.success(), "{output:?}");
+    let valid = format!("{}: the configuration is valid\n", name.display());
+    assert_eq!((String::from_utf8_lossy(&output.stdout), said(&output)), (valid.into(), "".into()));
+    let names: Vec<_> = listing(&site.data()).into_keys().collect();
+    assert_eq!(names, [path("chain.pem"), path("check.json"), path("key.pem")]);
+}
+
+#[test]
+fn what_harms_less_is_a_warning_and_does_not_change_the_exit_status() {
+    let site = Site::script("index.php", "echo 1;");
+    let (output, name) = check(
+        &site,
+        &json!({
+            "routes": [{"action": {
+                "share": "/no/such$uri",
+                "basic_auth": {"users_file": "/no/such/users"},
+                "error_pages": {"404": "/no/such/page"},
+            }}],
+            "applications": {"site": {
+                "script": "none.php",
+                "script_directories": "/no/such",
+                "options": {"file": "/no/such/php.ini", "admin": {"no.such": "1", "extension": "no-such"}},
+                "limits": {"slow_log": "/no/such/log"},
+            }},
+        }),
+    );
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = said(&output);
+    for (path, reason) in [
+        ("/routes/0/action/share", "/no/such"),
+        ("/routes/0/action/basic_auth/users_file", "/no/such/users"),
+        ("/routes/0/action/error_pages/404", "/no/such/page"),
+        ("/applications/site/script", "none.php"),
+        ("/applications/site/script_directories", "/no/such"),
+        ("/applications/site/options/file", "there is no /no/such/php.ini"),
+        ("/applications/site/options/admin/no.such", "PHP has no setting"),
+        ("/applications/site", "Unable to load dynamic library 'no-such'"),
+        ("/applications/site/limits/slow_log", "/no/such/log"),
+    ] {
+        let beginning = format!("howdah: warning: {}: {path}: ", name.display());
+        let found = text.lines().find(|line| line.starts_with(&beginning) && line.contains(reason));
+        assert!(found.is_some(), "{path}: {text}");
+    }
+    assert_eq!(text.lines().count(), 9, "{text}");
+}
+
+#[test]
+fn a_preload_script_that_cannot_be_read_is_an_error_where_it_is_named() {
+    let site = Site::script("index.php", "echo 1;");
+    let options = json!({"admin": {"opcache.preload": "/no/such.php"}});
+    let (output, _) = check(&site, &json!({"applications": {"site": {"options": options}}}));
+    let text = said(&output);
+    let path = "/applications/site/options/admin/opcache.preload: ";
+    assert!(text.contains(path) && text.contains("/no/such.php"), "{text}");
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let ini = site.data().join("php.ini");
+    fs::write(&ini, "opcache.preload=/no/such.php\n").unwrap();
+    let options = json!({"file": ini});
+    let (output, _) = check(&site, &json!({"applications": {"site": {"options": options}}}));
+    assert!(said(&output).contains("/applications/site/options/file: "), "{output:?}");
+}
+
+#[test]
+fn certificates_of_the_store_are_looked_at_where_it_is_known() {
+    let site = Site::script("index.php", "echo 1;");
+    let tls = json!({"listeners": {"127.0.0.1:80": {"tls": {"certificate": "mine"}}}});
+    let (output, name) = check(&site, &tls);
+    assert!(output.status.success() && said(&output).contains("--state"), "{output:?}");
+    let state = site.data().join("state");
+    let with_state = || {
+        let mut command = Command::new(programs::howdah());
+        run(command.arg("check").arg(&name).arg("--state").arg(&state))
+    };
+    let text = said(&with_state());
+    assert!(text.contains("/listeners/127.0.0.1:80/tls: there is no certificate"), "{text}");
+    assert!(!state.exists(), "nothing is made");
+    let (chain, key) = Authority::new().issue(&["a.example"]);
+    fs::create_dir_all(state.join("certs")).unwrap();
+    fs::write(state.join("certs/mine"), chain + &key).unwrap();
+    assert!(with_state().status.success());
+}
+
+#[test]
+fn the_document_alone_is_looked_at_if_that_is_wanted() {
+    let site = Site::script("index.php", "echo 1;");
+    let wrong = json!({"applications": {"site": {"root": "/no/such"}}});
+    let (output, name) = check(&site, &wrong);
+    assert!(!output.status.success());
+    let mut command = Command::new(programs::howdah());
+    let output = run(command.args(["check", "--syntax"]).arg(name));
+    assert!(output.status.success() && said(&output).is_empty(), "{output:?}");
+}
+
+/// The start and the check with these options; `command` gives `howdah`.
+fn refusals(command: impl Fn() -> Command, options: &[&str], document: &Path) -> [Output; 2] {
+    let mut serve = command();
+    serve.arg("serve").arg("--config").arg(document).args(options);
+    let mut check = command();
+    check.arg("check").arg(document).args(options);
+    [run(&mut serve), run(&mut check)]
+}
+
+fn without_php(site: &Site, settings: Value) -> PathBuf {
+    let document = json!({
+        "listeners": {free_address().to_string(): {"pass": "routes"}},
+        "routes": [{"action": {"return": 200}}],
+        "settings": settings,
+    });
+    let path = site.root().join("config.json");
+    fs::write(&path, document.to_string()).unwrap();
+    path
+}
+
+/// How it was: told only with the first large body.
+#[test]
+fn a_directory_for_temporary_files_that_is_of_no_use_is_told_at_the_start() {
+    let site = Site::new();
+    let closed = closed(&site).display().to_string();
+    let howdah = || Command::new(programs::howdah());
+    let user = if rustix::process::geteuid().is_root() { "\"www-data\"" } else { "the user" };
+    let document = without_php(&site, json!({}));
+    for output in refusals(howdah, &["--tmp", &closed], &document) {
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(text.starts_with(&format!("howdah: --tmp {closed}: ")), "{text}");
+        assert!(
+            text.contains(user) && text.contains("permit it") && text.lines().count() == 1,
+            "{text}"
+        );
+    }
+    let tmp = site.data().display().to_string();
+    let document = without_php(&site, json!({"http": {"body_temp_path": closed}}));
+    for output in refusals(howdah, &["--tmp", &tmp], &document) {
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(
+            text.contains("/settings/http/body_temp_path: ") && text.contains(&closed),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn an_ordinary_user_is_told_as_well() {
+    let site = Site::new();
+    let closed = closed(&site).display().to_string();
+    // Others may be unable to enter the directory that it was built in.
+    let program = site.root().join("howdah");
+    fs::copy(programs::howdah(), &program).unwrap();
+    let howdah = || {
+        let mut command = Command::new(&program);
+        if rustix::process::geteuid().is_root() {
+            command.uid(65534).gid(65534);
+        }
+        command
+    };
+    let document = without_php(&site, json!({}));
+    for output in refusals(howdah, &["--tmp", &closed], &document) {
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(text.contains(&format!("--tmp {closed}: the user \"")), "{text}");
+    }
+    let state = format!("{closed}/state");
+    let tmp = site.data().display().to_string();
+    let mut check = howdah();
+    let check = check.arg("check").arg(&document).args(["--tmp", &tmp, "--state", &state]);
+    let output = run(check);
+    assert!(output.status.success(), "{output:?}");
+    let text = said(&output);
+    assert!(text.contains(&state) && text.contains("--state"), "{text}");
+}
+
+#[test]
+fn a_usual_directory_for_temporary_files_that_is_of_no_use_is_a_warning() {
+    let site = Site::new();
+    let closed = closed(&site).display().to_string();
+    let document = without_php(&site, json!({}));
+    let mut command = Command::new(programs::howdah());
+    let output = run(command.arg("check").arg(&document).env("TMPDIR", &closed));
+    assert!(output.status.success(), "{output:?}");
+    assert!(said(&output).contains(&closed) && said(&output).contains("--tmp"), "{output:?}");
+    // A server warns in its log, and serves.
+    let log = site.data().join("log");
+    let mut command = Command::new(programs::howdah());
+    command.arg("serve").arg("--config").arg(&document).arg("--log").arg(&log);
+    let mut child =
+        command.env("TMPDIR", &closed).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    harness::eventually("the log warns", || {
+        fs::read_to_string(&log).ok()?.contains(&closed).then_some(())
+    });
+    assert!(child.try_wait().unwrap().is_none(), "it runs");
+    processes::signal(child.id(), Signal::TERM);
+    child.wait().unwrap();
+}
