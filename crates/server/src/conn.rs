@@ -279,11 +279,19 @@ impl Site {
         Site::new(&self.shard, &self.listener, false)
     }
 
-    /// Logs what the client of a connection did wrong.
+    /// Logs what the client of a connection did wrong, unless there are too many of that kind.
     fn blame(&self, connection: &ConnectionInfo, what: fmt::Arguments<'_>) {
+        let Some(left_out) = self.shard.blames.next(Instant::now()) else { return };
         let peer = ShownAddress(connection.peer.map(|peer| peer.ip()));
-        let line = format_args!("listener {}: {peer}: {what}", self.listener);
-        self.shard.shared.log.write(Level::Info, line);
+        let (log, line) =
+            (&self.shard.shared.log, format_args!("{}: {peer}: {what}", self.listener));
+        match left_out {
+            0 => log.write(Level::Info, format_args!("listener {line}")),
+            many => log.write(
+                Level::Info,
+                format_args!("listener {line}; {many} lines about clients before it were left out"),
+            ),
+        }
     }
 
     /// Has a decision carried out. The answer may leave something to us.

@@ -10,6 +10,7 @@
 mod access_log;
 pub mod acme;
 mod auth;
+mod blame;
 pub mod body;
 mod buffered;
 pub mod check;

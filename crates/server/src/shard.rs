@@ -20,6 +20,7 @@ use tokio::task::{JoinHandle, spawn_local};
 
 use crate::access_log::{self, Lines};
 use crate::acme::Door;
+use crate::blame::Blames;
 use crate::conn;
 use crate::exchange::Finished;
 use crate::files::{self, Files};
@@ -182,6 +183,8 @@ pub struct Shard {
     pub files: Files,
     /// Memory for deciding a request.
     pub scratch: RefCell<Scratch>,
+    /// What it has logged about clients.
+    pub blames: Blames,
     /// Lines of the access log that wait to be written.
     lines: RefCell<Lines>,
     /// When lines were last written.
@@ -297,6 +300,7 @@ fn run(
         shared,
         files: Files::new(files::Limits::default()),
         scratch: RefCell::default(),
+        blames: Blames::default(),
         lines: RefCell::default(),
         written: Cell::new(None),
         php,
