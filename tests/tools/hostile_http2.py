@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
-"""A well-behaved client beside a hostile connection of HTTP/2.
+"""A well-behaved client beside a hostile connection of HTTP/2: what of its delay is the server's doing.
 
 One connection at a time does what is known to hurt servers of HTTP/2, as fast as it is let, and comes
-back as soon as it is cut off. Meanwhile another client asks for a small file at a fixed rate over
-kept connections. Told are its p50 and p99, the processor time of the router, by how much its memory
-grows at most, and how many connections the attack took. For comparison nobody else is there, or
-h2load, which keeps 100 requests on the way. With --apart the server has the first processor for itself and
-one thread, which all connections share; everybody else has the others.
+back as soon as it is cut off. Meanwhile another client asks for a small file at a fixed rate over kept
+connections, and counts from the moment at which it should have asked.
 
-    tests/tools/hostile_http2.py [--howdah PROGRAM] [--rounds 3] [--seconds 2] [--apart] [--only NAME...]
+The attacker's own work delays that client too, as they share the processors. So the same attack, with no
+more connections a second, goes in turn to Howdah and to a sink, another process that greets as a server
+of HTTP/2 does, drops what comes and cuts floods off; the client asks Howdah both times. Told are its
+medians of p50 and p99 beside both, their ratios, how far apart its p99s were beside the sink alone,
+the processor time of the router, by how much its memory grows at most, and how many connections and
+bytes the attack took. Where nobody attacks the ratios tell how much is chance. None of the attacks
+needs answers; a server that sends what it is asked for, and whose client takes it, has that work as well.
+
+    tests/tools/hostile_http2.py [--howdah PROGRAM] [--rounds 5] [--seconds 2] [--only NAME...]
 """
 
 import argparse
@@ -28,7 +33,7 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Requests a second of the client that is watched, and its connections: some on each thread.
-RATE, CONNECTIONS = 250, 6
+RATE, CONNECTIONS = 200, 6
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION = 0, 1, 2, 3, 4, 6, 8, 9
 END_STREAM, END_HEADERS = 1, 4
 CANCEL = struct.pack(">I", 8)
@@ -102,53 +107,60 @@ def once(*parts):
 
 def flood(one, before=b""):
     """The same again and again."""
-    yield before
+    if before:
+        yield before
     many = one * (65536 // len(one))
     while True:
         yield many
 
 
-BUSY = "busy"
-# Name: what a connection begins with, what it sends for its number, and whether it reads what comes.
+NOBODY = "nobody"
+# What a connection begins with, what it sends, and whether it reads what comes; connections take turns.
 ATTACKS = {
-    "rapid-reset": (b"", lambda n: streams(lambda s: frame(HEADERS, ASK, s, GET) + frame(RST_STREAM, 0, s, CANCEL)), True),
-    "made-you-reset": (b"", lambda n: streams(PROVOCATIONS[n % len(PROVOCATIONS)]), True),
-    "continuation": (b"", lambda n: flood(frame(CONTINUATION, 0, 1, literal(b"x", b"v" * 16000)), frame(HEADERS, 0, 1, GET)), True),
-    "empty-continuation": (b"", lambda n: flood(frame(CONTINUATION, 0, 1), frame(HEADERS, 0, 1, GET)), True),
-    "empty-data": (b"", lambda n: flood(frame(DATA, 0, 1), frame(HEADERS, END_HEADERS, 1, POST)), True),
-    "ping": (b"", lambda n: flood(frame(PING, 0, 0, bytes(8))), True),
-    "ping-unread": (b"", lambda n: flood(frame(PING, 0, 0, bytes(8))), False),
-    "settings": (b"", lambda n: flood(frame(SETTINGS, 0, 0)), True),
-    "settings-unread": (b"", lambda n: flood(frame(SETTINGS, 0, 0)), False),
-    "priority": (b"", lambda n: flood(frame(PRIORITY, 0, 3, b"\0\0\0\x01\x05")), True),
-    "window-update": (b"", lambda n: flood(frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\x01")), True),
-    "hpack-bomb": (b"", lambda n: itertools.chain(
-        once(frame(HEADERS, ASK, 1, GET + REFERENCES)),
-        (part for part in streams(lambda s: frame(HEADERS, ASK, s + 2, GET + b"\xbe" * 8000)))), True),
-    "cookie-crumbs": (b"", lambda n: streams(lambda s: frame(HEADERS, ASK, s, GET + CRUMB + b"\xbe" * 8000)), True),
-    "windows-shut": (SHUT, lambda n: once(*(frame(HEADERS, ASK, s, LARGE) for s in range(1, 200, 2))), True),
-    "reads-nothing": (OPEN, lambda n: once(frame(WINDOW_UPDATE, 0, 0, b"\x3f\xff\0\0"),
-                                           *(frame(HEADERS, ASK, s, LARGE) for s in range(1, 200, 2))), False),
+    "resets": [(b"", lambda: streams(lambda s: frame(HEADERS, ASK, s, GET) + frame(RST_STREAM, 0, s, CANCEL)), True),
+               *((b"", lambda one=one: streams(one), True) for one in PROVOCATIONS)],
+    "endless-heads": [
+        (b"", lambda: flood(frame(CONTINUATION, 0, 1, literal(b"x", b"v" * 16000)), frame(HEADERS, 0, 1, GET)), True),
+        (b"", lambda: flood(frame(CONTINUATION, 0, 1), frame(HEADERS, 0, 1, GET)), True)],
+    "small-frames": [
+        (b"", lambda: flood(frame(DATA, 0, 1), frame(HEADERS, END_HEADERS, 1, POST)), True),
+        (b"", lambda: flood(frame(PING, 0, 0, bytes(8))), True),
+        (b"", lambda: flood(frame(SETTINGS, 0, 0)), True),
+        (b"", lambda: flood(frame(PRIORITY, 0, 3, b"\0\0\0\x01\x05")), True),
+        (b"", lambda: flood(frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\x01")), True)],
+    "unread-answers": [(b"", lambda: flood(frame(PING, 0, 0, bytes(8))), False),
+                       (b"", lambda: flood(frame(SETTINGS, 0, 0)), False)],
+    "large-heads": [
+        (b"", lambda: itertools.chain(
+            once(frame(HEADERS, ASK, 1, GET + REFERENCES)),
+            (part for part in streams(lambda s: frame(HEADERS, ASK, s + 2, GET + b"\xbe" * 8000)))), True),
+        (b"", lambda: streams(lambda s: frame(HEADERS, ASK, s, GET + CRUMB + b"\xbe" * 8000)), True)],
+    "windows-shut": [(SHUT, lambda: once(*(frame(HEADERS, ASK, s, LARGE) for s in range(1, 200, 2))), True)],
+    "unread-files": [(OPEN, lambda: once(frame(WINDOW_UPDATE, 0, 0, b"\x3f\xff\0\0"),
+                                         *(frame(HEADERS, ASK, s, LARGE) for s in range(1, 200, 2))), False)],
 }
 
 
 # -- the hostile one --
 
-def attack(name, port, seconds):
-    """Goes on until its time is over; prints how many connections it took, and how many bytes were taken."""
-    settings, frames, reads = ATTACKS[name]
-    end, taken, number = time.monotonic() + seconds, 0, 0
+def attack(name, port, seconds, rate):
+    """Goes on until its time is over, with at most so many connections a second. Prints how many it had a second,
+    and how many bytes were taken."""
+    begun, taken, number = time.monotonic(), 0, 0
+    end = begun + seconds
     for number in itertools.count():
+        time.sleep(max(min(begun + number / rate, end) - time.monotonic(), 0))
+        settings, frames, reads = ATTACKS[name][number % len(ATTACKS[name])]
         left = end - time.monotonic()
         if left <= 0:
             break
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=left) as connection:
                 connection.setblocking(False)
-                taken += talk(connection, itertools.chain((hello(settings),), frames(number)), reads, end)
+                taken += talk(connection, itertools.chain((hello(settings),), frames()), reads, end)
         except OSError:
             pass
-    print(json.dumps({"connections": number, "taken": taken}))
+    print(json.dumps({"rate": number / seconds, "taken": taken / seconds}))
 
 
 def talk(connection, parts, reads, end):
@@ -171,10 +183,29 @@ def talk(connection, parts, reads, end):
     return taken
 
 
+# -- the inert one --
+
+def sink():
+    """Greets, drops what comes, and cuts floods off after less than Howdah reads of most."""
+    room = bytearray(16 << 10)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        print(listener.getsockname()[1], flush=True)
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                try:
+                    connection.sendall(frame(SETTINGS, 0, 0) + frame(SETTINGS, 1, 0))
+                    left = len(room)
+                    while left > 0 and (count := connection.recv_into(room)):
+                        left -= count
+                except OSError:
+                    pass
+
+
 # -- the well-behaved one --
 
 def watch(port, seconds):
-    """Asks at a fixed rate; prints how long each answer took. A late answer delays none that is due."""
+    """Asks at a fixed rate; prints how long each answer took from when it was due."""
     if os.geteuid() == 0:
         os.nice(-15)  # it is not this client that is measured
     kept = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(CONNECTIONS)]
@@ -183,10 +214,7 @@ def watch(port, seconds):
     took, begun = [], time.monotonic()
     for number in range(round(RATE * seconds)):
         due = begun + number / RATE
-        wait = due - time.monotonic()
-        if wait > 0:
-            time.sleep(wait)
-            due = time.monotonic()
+        time.sleep(max(due - time.monotonic(), 0))
         connection = kept[number % CONNECTIONS]
         connection.sendall(b"GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n")
         answer = b""
@@ -202,19 +230,18 @@ def watch(port, seconds):
 # -- the server --
 
 class Howdah:
-    def __init__(self, program, directory, processors):
+    def __init__(self, program, directory):
         site = directory / "site"
         site.mkdir()
         (site / "small.txt").write_text("Hello, world!")
         (site / "large.bin").write_bytes(b"x" * (3 << 20))
         self.port = free_port()
         document = {"listeners": {f"127.0.0.1:{self.port}": {"pass": "routes", "http2": True}},
-                    "routes": [{"action": {"share": f"{site}$uri"}}], "settings": {"listen_threads": len(processors)}}
+                    "routes": [{"action": {"share": f"{site}$uri"}}]}
         (directory / "howdah.json").write_text(json.dumps(document))
         self.log = open(directory / "howdah.log", "wb")
         self.process = subprocess.Popen([program, "serve", "--config", directory / "howdah.json", "--control",
-                                         f"unix:{directory}/control"], stdout=self.log, stderr=self.log,
-                                        preexec_fn=lambda: os.sched_setaffinity(0, processors))
+                                         f"unix:{directory}/control"], stdout=self.log, stderr=self.log)
         deadline = time.monotonic() + 30
         while True:
             try:
@@ -246,67 +273,79 @@ class Howdah:
         self.log.close()
 
 
-def measure(server, name, seconds):
-    """One round with one kind of company."""
-    def start(*arguments, **more):
-        return subprocess.Popen([str(part) for part in arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **more)
+def start(*arguments):
+    return subprocess.Popen([sys.executable, __file__, *map(str, arguments)], stdout=subprocess.PIPE)
+
+
+def measure(server, port, name, seconds, rate):
+    """One round with one kind of company, that attacks the server on this port."""
     server.forget()
     memory, cpu = server.memory("VmRSS"), server.processor_time()
-    other = None
-    if name == BUSY:
-        other = start("h2load", "-c1", "-m100", "-D", max(round(seconds), 1) + 1, f"http://127.0.0.1:{server.port}/small.txt")
-    elif name in ATTACKS:
-        other = start(sys.executable, __file__, "--attack", name, server.port, seconds + 1)
-    time.sleep(0.5)
-    took = json.loads(start(sys.executable, __file__, "--watch", server.port, seconds).communicate(timeout=120)[0])
-    said = other.communicate(timeout=120)[0] if other else b""
-    return {"took": took, "memory": server.memory("VmHWM") - memory, "cpu": (server.processor_time() - cpu) / (seconds + 1),
-            **(json.loads(said) if name in ATTACKS else {})}
+    other = start("--attack", name, port, seconds + 0.5, rate) if name != NOBODY else None
+    time.sleep(0.3)
+    took = sorted(json.loads(start("--watch", server.port, seconds).communicate(timeout=120)[0]))
+    found = {"p50": took[len(took) // 2] * 1e3, "p99": took[len(took) * 99 // 100] * 1e3}
+    said = json.loads(other.communicate(timeout=120)[0]) if other else {"rate": 0, "taken": 0}
+    return {**found, **said, "memory": server.memory("VmHWM") - memory,
+            "cpu": (server.processor_time() - cpu) / (seconds + 0.5)}
 
 
-def p(values, share):
-    return sorted(values)[min(int(len(values) * share), len(values) - 1)] * 1e3
+def compare(server, sink_port, name, options):
+    """Rounds with the sink and with Howdah attacked, in turn. A line of the table."""
+    at_will = 1e9
+    rate = at_will if name == NOBODY else measure(server, server.port, name, 1, at_will)["rate"]
+    targets, found = {"sink": sink_port, "howdah": server.port}, {"sink": [], "howdah": []}
+    for number in range(options.rounds):
+        for target in sorted(targets, reverse=number % 2 == 0):
+            found[target].append(measure(server, targets[target], name, options.seconds, rate))
+
+    def of(target, what):
+        return statistics.median(one[what] for one in found[target])
+    columns = [name]
+    for what in ("p50", "p99"):
+        sink_s, howdah_s = of("sink", what), of("howdah", what)
+        columns += [f"{sink_s:.2f}", f"{howdah_s:.2f}", f"{howdah_s / sink_s:.2f}"]
+    alone = [one["p99"] / of("sink", "p99") for one in found["sink"]]
+    columns += [f"{min(alone):.2f}–{max(alone):.2f}", f"{of('howdah', 'cpu'):.2f}",
+                f"{max(one['memory'] for one in found['howdah']) / 2**20:.1f}",
+                " / ".join(f"{of(target, 'rate'):.0f}" for target in targets),
+                " / ".join(f"{of(target, 'taken') / 1e6:.1f}" for target in targets)]
+    return columns
+
+
+COLUMNS = ["attack", "p50 ms, sink", "Howdah", "ratio", "p99 ms, sink", "Howdah", "ratio", "sink alone",
+           "of a processor", "memory, MiB", "connections/s", "MB/s"]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--howdah", default=ROOT / "target/release/howdah")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2)
-    parser.add_argument("--apart", action="store_true")
-    parser.add_argument("--only", nargs="+", choices=ATTACKS, default=list(ATTACKS))
-    parser.add_argument("--attack", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--only", nargs="+", choices=[NOBODY, *ATTACKS], default=[NOBODY, *ATTACKS])
+    parser.add_argument("--attack", nargs=4, help=argparse.SUPPRESS)
     parser.add_argument("--watch", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--sink", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.attack:
-        return attack(options.attack[0], int(options.attack[1]), float(options.attack[2]))
+        name, port, seconds, rate = options.attack
+        return attack(name, int(port), float(seconds), float(rate))
     if options.watch:
         return watch(int(options.watch[0]), float(options.watch[1]))
-    names = ["nobody", BUSY, *options.only]
-    processors = os.sched_getaffinity(0)
-    if options.apart:
-        first = {min(processors)}
-        os.sched_setaffinity(0, processors - first)
-        processors = first
-    with tempfile.TemporaryDirectory() as name:
-        os.chmod(name, 0o755)
-        server = Howdah(options.howdah, pathlib.Path(name), processors)
+    if options.sink:
+        return sink()
+    print(f"| {' | '.join(COLUMNS)} |\n| --- |{' ---: |' * (len(COLUMNS) - 1)}")
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        inert, server = start("--sink"), Howdah(options.howdah, pathlib.Path(directory))
         try:
-            found = {name: [] for name in names}
-            for _ in range(options.rounds):
-                for name in names:
-                    found[name].append(measure(server, name, options.seconds))
+            port = int(inert.stdout.readline())
+            for name in options.only:
+                print(f"| {' | '.join(compare(server, port, name, options))} |", flush=True)
         finally:
             server.stop()
-    print("| beside | p50 ms | p99 ms | of a processor | memory, MiB | connections/s | MB/s taken |\n| --- |" + " ---: |" * 6)
-    for name, rounds in found.items():
-        took = [value for one in rounds for value in one["took"]]
-        rates = ["–", "–"]
-        if name in ATTACKS:
-            time_of = options.rounds * (options.seconds + 1)
-            rates = [f"{sum(one['connections'] for one in rounds) / time_of:.1f}", f"{sum(one['taken'] for one in rounds) / time_of / 1e6:.1f}"]
-        print(f"| {name} | {p(took, 0.5):.2f} | {p(took, 0.99):.2f} | {statistics.median(one['cpu'] for one in rounds):.2f} | "
-              f"{max(one['memory'] for one in rounds) / 2**20:.1f} | {rates[0]} | {rates[1]} |")
+            inert.kill()
+            inert.wait()
     return 0
 
 
