@@ -293,6 +293,10 @@ impl Subject {
 }
 
 fn equal(bytes: &[u8], text: &[u8], any_case: bool) -> bool {
+    if text.is_empty() {
+        // It has no memory. To compare no bytes of that still costs some processors 60 ns.
+        return bytes.is_empty();
+    }
     match any_case {
         true => bytes.eq_ignore_ascii_case(text),
         false => bytes == text,
