@@ -268,7 +268,7 @@ impl Snapshot {
                     action: compile_action(&step.action, &mime, &mut singles),
                     captures: step.captures,
                 });
-                let index = Index::new(route.steps.iter().map(|step| &step.conditions));
+                let index = Index::if_worthwhile(route.steps.iter().map(|step| &step.conditions));
                 let name = route.name.clone().unwrap_or_default();
                 (name, Route { steps: steps.collect(), index })
             })

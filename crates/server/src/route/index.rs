@@ -14,7 +14,9 @@ use howdah_config::{Landmarks, Match};
 
 use crate::message::Request;
 
-/// Below so many steps comparing each is as fast.
+/// Below so many steps that can be looked up comparing each is as fast. Of 12 of one kind, of which
+/// the last holds, an index saves 13 to 110 ns, of 8 half as much or nothing; but where one of the
+/// first holds, or kinds are mixed, it costs as much (`cargo bench -p howdah-server --bench routing`).
 const WORTHWHILE: usize = 12;
 
 /// Steps by what they demand.
@@ -84,11 +86,14 @@ impl Direction for Backwards {
 }
 
 impl Index {
-    /// An index of these conditions; `None` if there are so few that it would not pay.
-    pub fn new<'m>(conditions: impl ExactSizeIterator<Item = &'m Match> + Clone) -> Option<Self> {
-        if conditions.len() < WORTHWHILE {
-            return None;
-        }
+    /// An index of these conditions, if there are so many that it pays.
+    pub fn if_worthwhile<'m>(conditions: impl Iterator<Item = &'m Match> + Clone) -> Option<Self> {
+        let found = { conditions.clone() }.filter(|one| Demands::of(one).each().next().is_some());
+        (found.count() >= WORTHWHILE).then(|| Index::new(conditions))
+    }
+
+    /// An index of these conditions.
+    pub fn new<'m>(conditions: impl Iterator<Item = &'m Match>) -> Self {
         let demands: Vec<_> = conditions.map(Demands::of).collect();
         let mut crowds = Crowds::new();
         demands.iter().flat_map(Demands::all).for_each(|(demand, text)| {
@@ -124,7 +129,7 @@ impl Index {
             texts.starts.order();
             texts.ends.order();
         }
-        Some(index)
+        index
     }
 
     /// Puts the steps that can hold into `steps`, in order.
@@ -281,7 +286,7 @@ mod tests {
 
     fn candidates(list: &[String], target: &str, host: &'static str) -> Vec<u32> {
         let conditions = conditions(list);
-        let index = Index::new(conditions.iter()).expect("an index");
+        let index = Index::new(conditions.iter());
         let mut request = request(target, &[]);
         request.host = Bytes::from_static(host.as_bytes());
         let mut steps = vec![7; 3];
@@ -307,9 +312,13 @@ mod tests {
     }
 
     #[test]
-    fn a_short_route_has_no_index() {
-        let list = vec![r#"{"uri": "/"}"#.to_owned(); WORTHWHILE - 1];
-        assert!(Index::new(conditions(&list).iter()).is_none());
+    fn a_route_with_few_steps_to_look_up_has_no_index() {
+        let mut list = vec![r#"{"uri": "/"}"#.to_owned(); WORTHWHILE - 1];
+        list.extend(vec![r#"{"method": "GET"}"#.to_owned(); 50]);
+        let has_index = |list: &[String]| Index::if_worthwhile(conditions(list).iter()).is_some();
+        assert!(!has_index(&list));
+        list.push(r#"{"host": "a"}"#.to_owned());
+        assert!(has_index(&list));
     }
 
     fn pattern() -> impl Strategy<Value = String> {
@@ -339,12 +348,12 @@ mod tests {
     proptest! {
         #[test]
         fn no_step_that_holds_is_left_out(
-            list in prop::collection::vec(one_match(), WORTHWHILE..30),
+            list in prop::collection::vec(one_match(), 1..30),
             path in "/[ab/]{0,4}",
             host in "[ab]{0,3}",
         ) {
             let conditions = conditions(&list);
-            let index = Index::new(conditions.iter()).expect("an index");
+            let index = Index::new(conditions.iter());
             let mut request = request("/", &[]);
             request.path = path.into_bytes().into();
             request.host = host.into_bytes().into();
