@@ -28,8 +28,8 @@ pub struct Candidate {
 pub enum Method<'m> {
     /// Whose turn it is.
     RoundRobin(&'m mut Balance),
-    /// The fewest requests for its weight; the first of several.
-    LeastConnections,
+    /// The fewest requests for its weight; of several whose turn it is.
+    LeastConnections(&'m mut Balance),
     /// The better of two, taken with these random numbers.
     TwoChoices(u64, u64),
     /// The one with the highest score of its hash and weight (rendezvous hashing): without a server
@@ -78,8 +78,10 @@ fn pick(
     let load = |candidate: &Candidate| f64::from(candidate.active) / candidate.weight;
     match method {
         Method::RoundRobin(turns) => turns.next(|index| candidates.get(index).is_some_and(&may)),
-        Method::LeastConnections => {
-            those().min_by(|(_, a), (_, b)| load(a).total_cmp(&load(b))).map(|(index, _)| index)
+        Method::LeastConnections(turns) => {
+            let least = those().map(|(_, candidate)| load(candidate)).min_by(f64::total_cmp)?;
+            let has_least = |candidate: &Candidate| may(candidate) && load(candidate) <= least;
+            turns.next(|index| candidates.get(index).is_some_and(has_least))
         }
         Method::TwoChoices(one, two) => {
             let [one, two] = [one, two].map(|random| by_weight(those(), random));

@@ -13,7 +13,8 @@ const WELL: Candidate = Candidate {
 };
 
 fn least(candidates: &[Candidate]) -> Choice {
-    choose(candidates, Method::LeastConnections)
+    let mut turns = Balance::new(candidates.iter().map(|candidate| candidate.weight));
+    choose(candidates, Method::LeastConnections(&mut turns))
 }
 
 #[test]
@@ -38,6 +39,22 @@ fn a_server_gets_no_more_than_it_may_have() {
 fn the_least_busy_for_its_weight_is_chosen() {
     let busy = |active, weight| Candidate { active, weight, ..WELL };
     assert_eq!(least(&[busy(4, 1.0), busy(6, 2.0), busy(4, 1.0)]), Choice::Server(1));
+}
+
+/// On a quiet site no server has a request when the next one comes.
+#[test]
+fn those_that_are_equally_busy_take_turns_by_weight() {
+    let light = Candidate { weight: 0.5, ..WELL };
+    let candidates = [WELL, light, Candidate { active: 1, ..WELL }];
+    let mut turns = Balance::new(candidates.iter().map(|candidate| candidate.weight));
+    let mut requests = [0; 3];
+    for _ in 0..30 {
+        match choose(&candidates, Method::LeastConnections(&mut turns)) {
+            Choice::Server(index) => requests[index] += 1,
+            choice => panic!("{choice:?}"),
+        }
+    }
+    assert_eq!(requests, [20, 10, 0]);
 }
 
 #[test]

@@ -236,7 +236,7 @@ impl Upstream {
         if let [server] = &*self.servers {
             let mut only = server.candidate(now, wish);
             only.open &= tried.is_empty();
-            return choose::choose(&[only], Method::LeastConnections); // all methods agree
+            return choose::choose(&[only], Method::Hash); // all methods agree
         }
         let mut slow = false;
         let mut candidates: Vec<_> = { self.servers.iter().enumerate() }
@@ -294,7 +294,7 @@ impl Upstream {
     ) -> Method<'m> {
         match &self.config.balance {
             config::Balance::RoundRobin => Method::RoundRobin(turns),
-            config::Balance::LeastConnections => Method::LeastConnections,
+            config::Balance::LeastConnections => Method::LeastConnections(turns),
             config::Balance::TwoChoices => Method::TwoChoices(random(), random()),
             config::Balance::Hash(_) => Method::Hash,
         }
