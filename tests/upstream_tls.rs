@@ -300,7 +300,7 @@ fn nothing_of_a_body_stays_with_us_when_the_client_pauses_or_has_sent_all() {
         client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
         eventually("it has read the head", || (slow.asked.load(Relaxed) == 1).then_some(()));
         // Until the sockets are full, and TLS has the rest.
-        let piece = letters(16_000);
+        let piece = letters(32_000);
         let mut sent = 0;
         let is_stuck = |sent| {
             let mut before = (slow.on_the_way(), Instant::now());
