@@ -49,7 +49,7 @@ fn snapshot(kind: Kind, steps: usize) -> Snapshot {
 
 /// The same route with an index or without.
 fn set_index(snapshot: &mut Snapshot, wanted: bool) {
-    let route = snapshot.routes.get_mut("").expect("the route");
+    let route = snapshot.main_route.as_mut().expect("the route");
     let conditions = route.steps.iter().map(|step| &step.conditions);
     route.index = wanted.then(|| Index::new(conditions));
 }

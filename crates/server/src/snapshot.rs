@@ -34,7 +34,10 @@ pub struct Snapshot {
     pub config: Config,
     /// Listeners by name.
     pub listeners: HashMap<String, Listener>,
-    /// Routes; the one without a name is under the empty one.
+    /// The route without a name, that of most documents. Not among the others: to compare empty
+    /// texts costs some processors more than all of the rest of a look-up.
+    pub main_route: Option<Route>,
+    /// Routes by name.
     pub routes: HashMap<String, Route>,
     /// Applications by name.
     pub applications: HashMap<String, Arc<Application>>,
@@ -259,7 +262,7 @@ impl Snapshot {
             .iter()
             .map(|listener| (listener.name.clone(), Listener::new(listener)))
             .collect();
-        let routes = config
+        let mut routes: HashMap<_, _> = config
             .routes
             .iter()
             .map(|route| {
@@ -312,6 +315,7 @@ impl Snapshot {
         Snapshot {
             config,
             listeners,
+            main_route: routes.remove(""),
             routes,
             applications,
             fastcgi,
@@ -325,6 +329,14 @@ impl Snapshot {
 }
 
 impl Snapshot {
+    /// The route of a name; that of the empty name is the one without any.
+    pub fn route(&self, name: &str) -> Option<&Route> {
+        match name {
+            "" => self.main_route.as_ref(),
+            name => self.routes.get(name),
+        }
+    }
+
     /// What clients may ask of us.
     pub fn limits(&self) -> Limits {
         let http = &self.config.settings.http;

@@ -283,7 +283,7 @@ impl<'s> Router<'s> {
     }
 
     fn route(&self, name: &str, request: &mut Request) -> Next<'s> {
-        let Some(route) = self.snapshot.routes.get(name) else { return refuse(404) };
+        let Some(route) = self.snapshot.route(name) else { return refuse(404) };
         let scratch = &mut *self.scratch.borrow_mut();
         // A log of all steps needs all of them.
         if let (Some(index), false) = (&route.index, self.logs()) {
