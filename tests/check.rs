@@ -8,27 +8,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use harness::tls::Authority;
 use harness::{Site, free_address, merge, processes, programs};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-
-/// Runs a command that is to end by itself.
-fn run(command: &mut Command) -> Output {
-    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let deadline = Instant::now() + harness::client::PATIENCE;
-    while child.try_wait().unwrap().is_none() {
-        if Instant::now() > deadline {
-            processes::signal(child.id(), Signal::TERM);
-            panic!("it goes on: {:?}", child.wait_with_output().unwrap());
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    child.wait_with_output().unwrap()
-}
 
 /// What a command says on standard error.
 fn said(output: &Output) -> String {
@@ -43,7 +27,7 @@ fn check(site: &Site, changes: &Value) -> (Output, PathBuf) {
     fs::write(&path, document.to_string()).unwrap();
     let mut command = Command::new(programs::howdah());
     command.arg("check").arg(&path).args(["--tmp", &site.data().display().to_string()]);
-    (run(&mut command), path)
+    (programs::run(&mut command), path)
 }
 
 /// Names, lengths and modes of all that is below a directory.
@@ -120,7 +104,7 @@ fn what_keeps_the_server_from_starting_is_found_with_its_place_and_leaves_no_tra
         let name = site.root().with_file_name("config.json");
         fs::write(&name, document.to_string()).unwrap();
         let mut command = Command::new(programs::howdah());
-        let output = run(command.arg("check").arg(&name).args(["--tmp", &data]));
+        let output = programs::run(command.arg("check").arg(&name).args(["--tmp", &data]));
         let text = said(&output);
         assert_eq!(output.status.code(), Some(1), "{path}: {output:?}");
         assert_eq!(output.stdout, b"", "{path}: {output:?}");
@@ -136,7 +120,7 @@ fn what_keeps_the_server_from_starting_is_found_with_its_place_and_leaves_no_tra
         fs::write(&name, text).unwrap();
         let mut command = Command::new(programs::howdah());
         command.arg("serve").arg("--config").arg(&name).args(["--tmp", &data, "--log"]);
-        let output = run(command.arg(name.with_file_name("log")));
+        let output = programs::run(command.arg(name.with_file_name("log")));
         assert!(said(&output).contains(reason), "{path}: {reason}: {output:?}");
         assert_eq!(output.status.code(), Some(1), "{path}: {output:?}");
     }
@@ -241,7 +225,7 @@ fn certificates_of_the_store_are_looked_at_where_it_is_known() {
     let state = site.data().join("state");
     let with_state = || {
         let mut command = Command::new(programs::howdah());
-        run(command.arg("check").arg(&name).arg("--state").arg(&state))
+        programs::run(command.arg("check").arg(&name).arg("--state").arg(&state))
     };
     let text = said(&with_state());
     assert!(text.contains("/listeners/127.0.0.1:80/tls: there is no certificate"), "{text}");
@@ -259,7 +243,7 @@ fn the_document_alone_is_looked_at_if_that_is_wanted() {
     let (output, name) = check(&site, &wrong);
     assert!(!output.status.success());
     let mut command = Command::new(programs::howdah());
-    let output = run(command.args(["check", "--syntax"]).arg(name));
+    let output = programs::run(command.args(["check", "--syntax"]).arg(name));
     assert!(output.status.success() && said(&output).is_empty(), "{output:?}");
 }
 
@@ -269,7 +253,7 @@ fn refusals(command: impl Fn() -> Command, options: &[&str], document: &Path) ->
     serve.arg("serve").arg("--config").arg(document).args(options);
     let mut check = command();
     check.arg("check").arg(document).args(options);
-    [run(&mut serve), run(&mut check)]
+    [programs::run(&mut serve), programs::run(&mut check)]
 }
 
 fn without_php(site: &Site, settings: Value) -> PathBuf {
@@ -336,7 +320,7 @@ fn an_ordinary_user_is_told_as_well() {
     let tmp = site.data().display().to_string();
     let mut check = howdah();
     let check = check.arg("check").arg(&document).args(["--tmp", &tmp, "--state", &state]);
-    let output = run(check);
+    let output = programs::run(check);
     assert!(output.status.success(), "{output:?}");
     let text = said(&output);
     assert!(text.contains(&state) && text.contains("--state"), "{text}");
@@ -348,7 +332,7 @@ fn a_usual_directory_for_temporary_files_that_is_of_no_use_is_a_warning() {
     let closed = closed(&site).display().to_string();
     let document = without_php(&site, json!({}));
     let mut command = Command::new(programs::howdah());
-    let output = run(command.arg("check").arg(&document).env("TMPDIR", &closed));
+    let output = programs::run(command.arg("check").arg(&document).env("TMPDIR", &closed));
     assert!(output.status.success(), "{output:?}");
     assert!(said(&output).contains(&closed) && said(&output).contains("--tmp"), "{output:?}");
     // A server warns in its log, and serves.

@@ -19,22 +19,7 @@ use serde_json::json;
 fn howdah(arguments: &[&str]) -> Output {
     let mut command = Command::new(programs::howdah());
     command.args(arguments);
-    run(&mut command)
-}
-
-/// Runs a command that is to end by itself.
-fn run(command: &mut Command) -> Output {
-    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let deadline = Instant::now() + harness::client::PATIENCE;
-    while child.try_wait().unwrap().is_none() {
-        if Instant::now() > deadline {
-            processes::signal(child.id(), Signal::TERM);
-            panic!("it goes on: {:?}", child.wait_with_output().unwrap());
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    child.wait_with_output().unwrap()
+    programs::run(&mut command)
 }
 
 /// The one line that a command that fails says; fails if it says more, or succeeds.
@@ -103,7 +88,7 @@ fn a_port_in_use_is_said_in_one_line() {
     let address = other.local_addr().unwrap().to_string();
     let site = Site::script("a.php", "echo 1;");
     let begun = Instant::now();
-    let text = complaint(&run(&mut site.command(&address)));
+    let text = complaint(&programs::run(&mut site.command(&address)));
     assert!(text.contains(&address) && text.contains("another program"), "{text}");
     assert!(begun.elapsed() < Duration::from_secs(30));
 }
@@ -186,7 +171,7 @@ fn without_the_program_for_php_files_are_served_and_php_is_not() {
     let address = free_address().to_string();
     let mut command = Command::new(&alone);
     command.args(["serve", "--listen", &address, &site.root().display().to_string()]);
-    let text = complaint(&run(&mut command));
+    let text = complaint(&programs::run(&mut command));
     assert!(text.contains("howdah-php") && text.contains("apt-get install"), "{text}");
     let mut child = Command::new(&alone)
         .args(["serve", "--listen", &address, &site.root().join("only").display().to_string()])
@@ -467,7 +452,7 @@ fn unix_sockets_are_served_and_replaced_when_stale() {
     }
     // Somebody else's file is not replaced.
     fs::write(&path, "precious").unwrap();
-    let text = complaint(&run(&mut site.command(&free_address().to_string())));
+    let text = complaint(&programs::run(&mut site.command(&free_address().to_string())));
     assert!(text.contains("site.sock"), "{text}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
 }

@@ -1,8 +1,14 @@
 //! The programs under test.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::client::PATIENCE;
+use super::processes;
 
 /// The `howdah` that cargo has built for this test, with an up-to-date `howdah-php` beside it.
 pub fn howdah() -> &'static Path {
@@ -12,6 +18,21 @@ pub fn howdah() -> &'static Path {
         build_php(&program);
         program
     })
+}
+
+/// Runs a command that is to end by itself.
+pub fn run(command: &mut Command) -> Output {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            processes::signal(child.id(), Signal::TERM);
+            panic!("it goes on: {:?}", child.wait_with_output().unwrap());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
 }
 
 /// Cargo builds the programs of the package under test alone. `howdah-php` is another package's:
