@@ -85,9 +85,48 @@ impl Credentials {
     /// As [`Credentials::assume`], keeping the supplementary groups that the process has: in a
     /// user namespace that somebody without privileges made, nobody may set them.
     pub fn assume_without_groups(&self) -> std::io::Result<()> {
-        users::set_ids(self.uid, self.gid)
+        users::set_ids(self.uid, self.uid, self.gid)
+    }
+
+    /// Becomes this user for good as far as files are concerned (effective user id), but keeps
+    /// another real and saved user id. The kernel lets nobody signal or trace this process who is
+    /// only this user: kill(2) compares with the real and the saved id, ptrace(2) with all three.
+    /// The process must have one thread.
+    pub fn assume_with_real_user(&self, real: u32) -> std::io::Result<()> {
+        users::set_groups(&self.groups)?;
+        users::set_ids(self.uid, real, self.gid)
     }
 }
+
+/// A user id that belongs to the server alone: that of the user `howdah` if there is one, otherwise
+/// the highest id below 65534 that no user of the system has. `None` if this process may not assume
+/// such an id (a user namespace that maps few ids).
+pub fn private_user() -> Option<u32> {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let is_mapped = |id: u32| {
+        map.lines().any(|line| {
+            let mut fields = line.split_ascii_whitespace().map(str::parse::<u64>);
+            let (Some(Ok(first)), _, Some(Ok(size))) =
+                (fields.next(), fields.next(), fields.next())
+            else {
+                return false;
+            };
+            (first..first.saturating_add(size)).contains(&u64::from(id))
+        })
+    };
+    let named = users::by_name(PRIVATE_USER).map(|entry| entry.uid).filter(|uid| *uid != 0);
+    let mut unnamed = (FIRST_UNNAMED..=LAST_UNNAMED).rev();
+    let unnamed = || unnamed.find(|id| is_mapped(*id) && users::by_uid(*id).is_none());
+    named.filter(|id| is_mapped(*id)).or_else(unnamed)
+}
+
+/// Name of the user that packages make for the server.
+const PRIVATE_USER: &str = "howdah";
+
+/// Ids that [`private_user`] looks through. 65534 is `nobody`, 65535 is reserved; below the first one
+/// lie those that systemd gives to services for as long as they run.
+const FIRST_UNNAMED: u32 = 65_520;
+const LAST_UNNAMED: u32 = 65_533;
 
 /// What `ask` answers as this user, or as the own one if `user` is `None`. The kernel alone knows what
 /// somebody may do (lists of access, file systems that are read-only), so the question is asked in a

@@ -134,6 +134,17 @@ pub fn no_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
+/// Decides whether processes of the same user may trace this one, read its memory and take its
+/// descriptors, and whether it leaves core files (`PR_SET_DUMPABLE`). An exec makes a process
+/// dumpable again, and a change of user not dumpable.
+pub fn set_dumpable(is_dumpable: bool) -> io::Result<()> {
+    let behavior = match is_dumpable {
+        true => rustix::process::DumpableBehavior::Dumpable,
+        false => rustix::process::DumpableBehavior::NotDumpable,
+    };
+    Ok(rustix::process::set_dumpable_behavior(behavior)?)
+}
+
 /// Whether a process can never gain privileges; so for one that cannot be seen.
 pub fn has_no_new_privileges(pid: u32) -> bool {
     let status = read_facts(pid, "status").unwrap_or_default();
