@@ -14,7 +14,7 @@ use howdah_server::check::{self as tls, Stored, Texts};
 use howdah_server::php::spool;
 use howdah_server::router::spec;
 use howdah_supervisor::{Options, check};
-use howdah_sys::credentials::{Credentials, ask_as};
+use howdah_sys::credentials::{self, Credentials, ask_as};
 use howdah_wire::messages::Problem;
 use howdah_wire::region::Geometry;
 
@@ -168,7 +168,9 @@ impl Findings {
             let reason = reason.unwrap_or_else(|| php_programs::ADVICE.to_owned());
             return self.fail(format_args!("/applications: PHP cannot be run: {reason}"));
         }
-        let options = Options { user: user.cloned(), php: php.found, ..Options::default() };
+        let private_user = user.and_then(|_| credentials::private_user());
+        let options =
+            Options { user: user.cloned(), private_user, php: php.found, ..Options::default() };
         for application in &config.applications {
             let spec = spec(application, Geometry::for_pool(1, 1));
             let found = check::application(&options, &spec);

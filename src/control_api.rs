@@ -1,7 +1,7 @@
-//! The control API's front: takes requests on the control socket, has them translated, carries
-//! the commands out on the running server, and answers.
+//! The control API's front: takes requests on the control socket, has them translated, has the
+//! supervisor and the router carry the commands out, and answers.
 //!
-//! Runs on the router's control thread. Changes wait for one another from the moment that their
+//! Runs in the control process. Changes wait for one another from the moment that their
 //! bodies are read as JSON to the moment that theirs is the running configuration. So however many
 //! come at once, they take the memory of one, and of as many small bodies as there are connections.
 
@@ -13,19 +13,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use howdah_control::{
-    Bundle, CertificateName, Command, Done, MAX_BODY, Path, Prepared, Refusal, Reply, Status,
-    Store, Transport, guard, translate,
+    Bundle, CertificateName, Command, Done, MAX_BODY, Path, Prepared, Refusal, Reply, Store,
+    Transport, guard, status_part, translate,
 };
 use howdah_server::body::Body;
 use howdah_server::exchange::{BodyError, Exchange, Finished, Handler};
 use howdah_server::http1::{self, Drain, Io};
 use howdah_server::limits::Limits;
 use howdah_server::message::{ConnectionInfo, Response};
-use howdah_server::router::{ApplyError, Certificates, Commands, Control};
+use howdah_server::router::Certificates;
 use howdah_sys::log::{Level, Log};
+use howdah_wire::messages::Outcome;
 use serde_json::{Map, Value};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -41,24 +41,36 @@ const SMALL_BODY: u64 = 64 << 10;
 /// How long a body may take.
 const BODY_TIME: Duration = Duration::from_secs(60);
 
-use crate::{server_status, tuning};
+use crate::control_process::{Activity, Router, Supervisor};
 
-/// Serves the control API for as long as the router runs.
-pub fn start(control: Control) {
-    let Control {
-        listener,
-        address,
-        document,
-        origin,
-        hangups,
-        log,
-        certificates,
-        renewed,
-        commands,
-    } = control;
+/// What the control API is started with.
+pub struct Front {
+    /// The listening socket; `None` if nothing but signals is listened to.
+    pub listener: Option<OwnedFd>,
+    /// Its address.
+    pub address: String,
+    /// The document that runs.
+    pub document: Vec<u8>,
+    /// The certificate bundles that are stored.
+    pub certificates: Certificates,
+    /// Carries changes out.
+    pub supervisor: Rc<Supervisor>,
+    /// Answers questions.
+    pub router: Rc<Router>,
+    /// What is in hand.
+    pub activity: Rc<Activity>,
+}
+
+/// Serves the control API until the process ends.
+pub fn start(front: Front) -> Rc<Api> {
+    let Front { listener, address, document, certificates, supervisor, router, activity } = front;
+    // One that is not understood any more (after a downgrade) runs as an empty one.
+    let store = Store::read(document).map_or_else(|_| Store::empty(), |prepared| prepared.store);
     let api = Rc::new(Api {
-        commands,
-        store: RefCell::new(Arc::new(Store::new(document))),
+        supervisor,
+        router,
+        activity,
+        store: RefCell::new(Arc::new(store)),
         certificates: RefCell::new(describe(&certificates)),
         large: Mutex::new(()),
         changing: Mutex::new(()),
@@ -67,51 +79,15 @@ pub fn start(control: Control) {
             false => Transport::Tcp,
         },
     });
-    tokio::task::spawn_local(show_renewed(Rc::clone(&api), renewed));
-    tokio::task::spawn_local(reload_on_signals(Rc::clone(&api), hangups, origin, log));
-    let Some(listener) = listener else { return };
-    tokio::task::spawn_local(async move {
-        if let Err(error) = accept(&api, listener).await {
-            eprintln!("howdah: control API at {address}: {error}");
-        }
-    });
-}
-
-/// Reads the configuration again whenever the server is told to by a signal. Nobody waits for the
-/// answer, so it goes to the log.
-async fn reload_on_signals(
-    api: Rc<Api>,
-    mut hangups: UnboundedReceiver<()>,
-    origin: String,
-    log: Arc<Log>,
-) {
-    while hangups.recv().await.is_some() {
-        while hangups.try_recv().is_ok() {} // once is enough for those that came meanwhile
-        let _changing = api.changing.lock().await;
-        match api.reload().await {
-            Ok(()) => log.write(Level::Notice, format_args!("{origin} was read again")),
-            Err(refusal) => {
-                let reply = Reply::from(refusal);
-                let word = |name: &str| reply.body().get(name).and_then(Value::as_str);
-                let problem = word("detail").or(word("error")).unwrap_or_default();
-                log.write(
-                    Level::Alert,
-                    format_args!(
-                        "{origin} is not taken over, the old configuration runs: {problem}"
-                    ),
-                );
+    if let Some(listener) = listener {
+        let api = Rc::clone(&api);
+        tokio::task::spawn_local(async move {
+            if let Err(error) = accept(&api, listener).await {
+                eprintln!("howdah: control API at {address}: {error}");
             }
-        }
+        });
     }
-}
-
-/// Shows the certificates that the server gets by itself.
-async fn show_renewed(api: Rc<Api>, mut renewed: UnboundedReceiver<(String, Arc<[u8]>)>) {
-    while let Some((name, pem)) = renewed.recv().await {
-        if let Ok(bundle) = Bundle::read(pem.to_vec()) {
-            api.certificates.borrow_mut().insert(name, bundle.description().clone());
-        }
-    }
+    api
 }
 
 async fn accept(api: &Rc<Api>, listener: OwnedFd) -> std::io::Result<()> {
@@ -140,11 +116,11 @@ fn serve(
     peer: Option<SocketAddr>,
     place: Option<OwnedSemaphorePermit>,
 ) {
-    let api = Rc::clone(api);
+    let (api, busy) = (Rc::clone(api), api.activity.begin());
     let info = Arc::new(ConnectionInfo { peer, ..ConnectionInfo::default() });
     tokio::task::spawn_local(async move {
         http1::serve(stream, info, &*api, Drain::new().connection()).await;
-        drop(place);
+        drop((place, busy));
     });
 }
 
@@ -159,8 +135,11 @@ async fn accepted<T>(result: std::io::Result<T>) -> Option<T> {
     }
 }
 
-struct Api {
-    commands: Commands,
+/// The control API.
+pub struct Api {
+    supervisor: Rc<Supervisor>,
+    router: Rc<Router>,
+    activity: Rc<Activity>,
     store: RefCell<Arc<Store>>,
     /// Descriptions of the certificate bundles, by name.
     certificates: RefCell<Map<String, Value>>,
@@ -206,16 +185,16 @@ impl Api {
                     Ok(prepared) => prepared,
                     Err(refusal) => return refusal.into(),
                 };
-                match self.apply(prepared).await {
+                match self.apply(prepared, false).await {
                     Ok(()) => Done::Reconfigured.into(),
                     Err(refusal) => refusal.into(),
                 }
             }
             Command::GetConfig(path) => self.store.borrow().get(&path),
-            Command::GetPools(path) => self.pools(&path),
-            Command::GetStatus(path) => self.status().await.get(&path),
+            Command::GetPools(path) => self.pools(&path).await,
+            Command::GetStatus(path) => status_part(&self.router.status().await, &path),
             Command::GetEverything => {
-                let status = self.status().await.to_value();
+                let status = self.router.status().await;
                 Reply::value(serde_json::json!({
                     "certificates": &*self.certificates.borrow(),
                     "config": self.store.borrow().document(),
@@ -231,13 +210,13 @@ impl Api {
                 if !self.store.borrow().has_application(&name) {
                     return Refusal::NoSuchApplication { name }.into();
                 }
-                match self.commands.restart(name).await {
+                match self.router.restart(name).await {
                     Ok(()) => Done::Restarted.into(),
                     Err(detail) => Refusal::NotRestarted { detail }.into(),
                 }
             }
-            Command::GetTuning { name } => match self.commands.tune(name.clone()).await {
-                Some(found) => Reply::value(tuning::to_value(&name, &found)),
+            Command::GetTuning { name } => match self.router.tuning(name.clone()).await {
+                Some(found) => Reply::value(found),
                 None => Refusal::NoSuchApplication { name }.into(),
             },
             Command::Reload => match self.reload().await {
@@ -248,28 +227,56 @@ impl Api {
         }
     }
 
-    /// Makes a configuration the running one.
-    async fn apply(&self, prepared: Prepared) -> Result<(), Refusal> {
-        let Prepared { config, text, store } = prepared;
-        self.commands.apply(config, text).await.map_err(|error| match error {
-            ApplyError::NotApplied(detail) => Refusal::NotApplied { detail },
-            ApplyError::NotStored(detail) => Refusal::NotStored { detail },
-        })?;
-        self.store.replace(Arc::new(store));
-        Ok(())
+    /// Makes a configuration the running one; with `restart` all applications are restarted then.
+    async fn apply(&self, prepared: Prepared, restart: bool) -> Result<(), Refusal> {
+        let Prepared { config: _, text, store } = prepared;
+        let outcome = self.supervisor.apply(&text, restart).await;
+        if matches!(outcome, Outcome::Done | Outcome::NotRestarted(_)) {
+            self.store.replace(Arc::new(store));
+        }
+        match outcome {
+            Outcome::Done => Ok(()),
+            Outcome::NotApplied(detail) => Err(Refusal::NotApplied { detail }),
+            Outcome::NotStored(detail) => Err(Refusal::NotStored { detail }),
+            Outcome::NotRestarted(detail) => Err(Refusal::NotRestarted { detail }),
+        }
     }
 
     /// Reads the configuration again from where the server had it at its start, makes it the
     /// running one, and restarts all applications.
     async fn reload(&self) -> Result<(), Refusal> {
-        let read = self.commands.read_document().await;
+        let read = self.supervisor.read_document().await;
         let text = read.map_err(|detail| Refusal::NotRead { detail })?;
-        self.apply(aside(move || Store::read(text)).await?).await?;
-        for application in self.status().await.applications {
-            let restarted = self.commands.restart(application.name).await;
-            restarted.map_err(|detail| Refusal::NotRestarted { detail })?;
+        self.apply(aside(move || Store::read(text)).await?, true).await
+    }
+
+    /// As [`Api::reload`], for a signal: nobody waits for the answer, so it goes to the log.
+    pub async fn reload_and_log(&self, origin: &str, log: &Log) {
+        let _changing = self.changing.lock().await;
+        match self.reload().await {
+            Ok(()) => log.write(Level::Notice, format_args!("{origin} was read again")),
+            Err(refusal) => {
+                let reply = Reply::from(refusal);
+                let word = |name: &str| reply.body().get(name).and_then(Value::as_str);
+                let problem = word("detail").or(word("error")).unwrap_or_default();
+                log.write(
+                    Level::Alert,
+                    format_args!(
+                        "{origin} is not taken over, the old configuration runs: {problem}"
+                    ),
+                );
+            }
         }
-        Ok(())
+    }
+
+    /// Shows a certificate that the server has got by itself.
+    pub fn show_certificate(&self, name: String, pem: Vec<u8>) {
+        if name.starts_with(howdah_server::acme::ACCOUNT_PREFIX) {
+            return;
+        }
+        if let Ok(bundle) = Bundle::read(pem) {
+            self.certificates.borrow_mut().insert(name, bundle.description().clone());
+        }
     }
 
     async fn put_certificate(&self, name: &CertificateName, bundle: Bundle) -> Reply {
@@ -281,7 +288,7 @@ impl Api {
             return Refusal::InvalidCertificateName.into();
         }
         let description = bundle.description().clone();
-        match self.commands.store_certificate(name.clone(), bundle.into_pem()).await {
+        match self.supervisor.store_certificate(name.clone(), &bundle.into_pem()).await {
             Ok(()) => {
                 self.certificates.borrow_mut().insert(name, description);
                 Done::CertificateStored.into()
@@ -295,11 +302,12 @@ impl Api {
         if !self.certificates.borrow().contains_key(name) {
             return Refusal::NoSuchCertificate.into();
         }
-        let kept = self.commands.report().await.acme;
-        if self.store.borrow().uses_certificate(name) || kept.iter().any(|one| one.name == name) {
+        let status = self.router.status().await;
+        let is_managed = !status["certificates"][name]["renewal"].is_null();
+        if self.store.borrow().uses_certificate(name) || is_managed {
             return Refusal::CertificateInUse.into();
         }
-        match self.commands.delete_certificate(name.to_owned()).await {
+        match self.supervisor.delete_certificate(name.to_owned()).await {
             Ok(()) => {
                 self.certificates.borrow_mut().shift_remove(name);
                 Done::CertificateDeleted.into()
@@ -309,10 +317,9 @@ impl Api {
     }
 
     /// What applications do, with the names of `fpm_get_status()`.
-    fn pools(&self, path: &Path) -> Reply {
-        let pools = self.commands.pools(path.steps().first().map(String::as_str));
-        let pools = pools.iter().map(|pool| (pool.name.clone(), pool.to_value()));
-        match path.find(&Value::Object(pools.collect())) {
+    async fn pools(&self, path: &Path) -> Reply {
+        let pools = self.router.pools(path.steps().first().cloned()).await;
+        match path.find(&pools) {
             Some(value) => Reply::value(value.clone()),
             None => match path.steps() {
                 [name] if !self.store.borrow().has_application(name) => {
@@ -321,10 +328,6 @@ impl Api {
                 _ => Refusal::NoSuchValue.into(),
             },
         }
-    }
-
-    async fn status(&self) -> Status {
-        server_status::of(self.commands.report().await)
     }
 }
 

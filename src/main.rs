@@ -5,22 +5,30 @@ mod check;
 mod cli;
 mod control;
 mod control_api;
+mod control_process;
 mod daemon;
+mod grants;
 mod https;
 mod local_tls;
 mod php_programs;
 mod places;
+mod router_queries;
 mod serve;
 mod server_status;
 mod site_access;
 mod tuning;
 mod version;
 
+use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if std::env::args_os().next().is_some_and(|name| name == howdah_supervisor::ROUTER_TITLE) {
-        return router();
+    let title = std::env::args_os().next().unwrap_or_default();
+    if title == howdah_supervisor::ROUTER_TITLE {
+        return internal(|socket| howdah_server::router::run(socket, router_queries::start));
+    }
+    if title == howdah_supervisor::CONTROL_TITLE {
+        return internal(control_process::run);
     }
     let result = match cli::parse() {
         cli::Command::Serve(arguments) => serve::run(*arguments),
@@ -48,12 +56,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// This process was started by the supervisor to be the router.
-fn router() -> ExitCode {
+/// Runs a process that the supervisor has started, on the socket that it has passed.
+fn internal(run: impl FnOnce(OwnedFd) -> u8) -> ExitCode {
+    if let Err(error) = howdah_supervisor::give_up_rights() {
+        eprintln!("howdah: {error}");
+        return ExitCode::FAILURE;
+    }
     match howdah_sys::process::take_inherited(3) {
-        Some(socket) => ExitCode::from(howdah_server::router::run(socket, control_api::start)),
+        Some(socket) => ExitCode::from(run(socket)),
         None => {
-            eprintln!("howdah: the router is started by the server itself");
+            eprintln!("howdah: descriptor 3 is not open");
             ExitCode::FAILURE
         }
     }

@@ -13,7 +13,7 @@ use crate::cli::{Places, Serve};
 use crate::control::DEFAULT_CONTROL;
 use crate::local_tls::Local;
 use crate::places::{self, Temporary};
-use crate::{check, daemon, https, php_programs, site_access};
+use crate::{check, daemon, grants, https, php_programs, site_access};
 
 /// Users that are tried if root names none: those that distributions serve sites as.
 const DEFAULT_USERS: [&str; 4] = ["www-data", "apache", "http", "nobody"];
@@ -68,13 +68,24 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
     let has_own = config.as_ref().is_some_and(|c| c.settings.http.body_temp_path.is_some());
     let certificates = certificates(arguments.places.state.as_deref(), config.as_ref())?;
     let state = certificates.as_deref().and_then(places::state);
-    let warnings = tmp.warning.filter(|_| !has_own).into_iter().chain(state).collect::<Vec<_>>();
+    let mut warnings: Vec<_> = tmp.warning.filter(|_| !has_own).into_iter().chain(state).collect();
+    let private_user = user.as_ref().and_then(|_| credentials::private_user());
+    if let (Some(user), None) = (&user, private_user) {
+        warnings.push(format!(
+            "this namespace has no user id for the server alone, so scripts of applications that run \
+             as \"{}\", as the router does, could end the router; give applications other users, or \
+             make a user \"howdah\"",
+            user.name
+        ));
+    }
     if arguments.places.log.is_some() {
         warnings.iter().for_each(|warning| eprintln!("howdah: {warning}"));
     }
     let mut options = Options {
         warnings,
+        private_user,
         user,
+        grants: Some(Box::new(grants::derive)),
         document: if config.is_some() { plan.document } else { b"{}".to_vec() },
         origin: plan.origin,
         read_again: read_again(&arguments)?,

@@ -83,7 +83,9 @@ fn answer(mut connection: UnixStream, store: &Mutex<Store>) {
                 Ok(Done::Reconfigured.into())
             }
             Asked::GetConfig(path) => Ok(store.get(&path)),
-            Asked::GetStatus(path) => Ok(Status::default().get(&path)),
+            Asked::GetStatus(path) => {
+                Ok(howdah_control::status_part(&Status::default().to_value(), &path))
+            }
             Asked::Reload => Ok(Done::Reloaded.into()),
             Asked::RestartApplication { name } if store.has_application(&name) => {
                 Ok(Done::Restarted.into())

@@ -38,7 +38,7 @@ pub use refusal::Refusal;
 pub use reply::{Done, Reply};
 pub use status::{
     ApplicationStatus, CertificateStatus, Connections, ListenerStatus, Module, Processes, Renewal,
-    ServerStatus, Status, UpstreamStatus,
+    ServerStatus, Status, UpstreamStatus, status_part,
 };
 pub use store::{Prepared, Store};
 pub use translate::translate;

@@ -59,7 +59,7 @@ impl Server {
                 Reply::value(json!({ "application": name }))
             }
             Command::GetTuning { name } => Refusal::NoSuchApplication { name }.into(),
-            Command::GetStatus(path) => Status::default().get(&path),
+            Command::GetStatus(path) => status_part(&Status::default().to_value(), &path),
             Command::PutCertificate { name, bundle } => {
                 match self
                     .certificates

@@ -25,6 +25,7 @@ pub mod http2;
 pub mod limits;
 mod listener;
 pub mod message;
+pub mod packets;
 pub mod php;
 pub mod proxy;
 pub mod respond;

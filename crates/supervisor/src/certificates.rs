@@ -75,9 +75,20 @@ impl Certificates {
         Ok(())
     }
 
-    /// All of them, as the router gets them.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        put_bundles(self.bundles.iter().map(|(name, pem)| (name.as_str(), pem.as_slice())))
+    /// Those whose names are wanted, as other processes get them.
+    pub(crate) fn encode(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<u8> {
+        let wanted = self.bundles.iter().filter(|(name, _)| is_wanted(name));
+        put_bundles(wanted.map(|(name, pem)| (name.as_str(), pem.as_slice())))
+    }
+
+    /// Names of all of them.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.bundles.keys().map(String::as_str)
+    }
+
+    /// The text of a bundle.
+    pub(crate) fn get(&self, name: &str) -> Option<&[u8]> {
+        self.bundles.get(name).map(Vec::as_slice)
     }
 }
 
@@ -106,9 +117,8 @@ fn read_open(file: File) -> io::Result<Vec<u8>> {
     Ok(pem)
 }
 
-/// Reads a file that a listener's `tls` names. The router chooses the path and has no rights of its
-/// own, so it gets only what TLS needs: certificates and keys in PEM, or an OCSP response, and no
-/// other file of root's.
+/// Reads a file that a listener's `tls` names. The router gets what TLS needs: certificates and keys
+/// in PEM, or an OCSP response, and no other file of root's.
 pub fn read_for_tls(path: &Path) -> io::Result<Vec<u8>> {
     if !path.is_absolute() {
         return Err(io::Error::other("the path must begin with a slash"));
@@ -159,7 +169,7 @@ mod tests {
     }
 
     fn names(certificates: &Certificates) -> Vec<String> {
-        let bytes = certificates.encode();
+        let bytes = certificates.encode(|_| true);
         take_bundles(&bytes).unwrap().iter().map(|(name, _)| (*name).to_owned()).collect()
     }
 
@@ -172,7 +182,7 @@ mod tests {
         let mode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
         assert_eq!((mode("certs") & 0o777, mode("certs/a") & 0o777), (0o700, 0o600));
         let (mut certificates, _) = load(dir.path());
-        let bytes = certificates.encode();
+        let bytes = certificates.encode(|_| true);
         assert_eq!(take_bundles(&bytes).unwrap(), [("a", &b"one"[..]), ("b", b"two")]);
         certificates.delete("a").unwrap();
         certificates.delete("never there").unwrap();
@@ -212,6 +222,6 @@ mod tests {
         certificates.store("a".into(), b"one".to_vec()).unwrap();
         assert_eq!(names(&certificates), ["a"]);
         certificates.delete("a").unwrap();
-        assert_eq!(certificates.encode(), b"");
+        assert_eq!(certificates.encode(|_| true), b"");
     }
 }

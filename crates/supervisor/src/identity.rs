@@ -24,11 +24,32 @@ pub(crate) struct Maps {
 
 impl Identity {
     /// Looks up the user and checks that it can be had. `default` is whom applications without
-    /// `user` run as.
+    /// `user` run as. None can have the id that belongs to the server, `private`: its scripts could
+    /// signal the router.
     pub(crate) fn of(
         spec: &ApplicationSpec,
         default: Option<&Credentials>,
+        private: Option<u32>,
     ) -> Result<Identity, Problem> {
+        let identity = Identity::wanted(spec, default)?;
+        let maps = identity.maps.iter().flat_map(|maps| &maps.users);
+        let mut ids: Vec<_> = maps.map(|range| (range.outside, range.size)).collect();
+        if identity.maps.is_none() {
+            ids.extend(identity.user.as_ref().map(|user| (user.uid, 1)));
+        }
+        let is_private = |(first, size): &(u32, u32)| {
+            private.and_then(|id| id.checked_sub(*first)).is_some_and(|offset| offset < *size)
+        };
+        match private.filter(|_| ids.iter().any(is_private)) {
+            Some(id) => Err(Problem::at(
+                if identity.maps.is_some() { "isolation/uidmap" } else { "user" },
+                format_args!("the user id {id} belongs to the server itself; choose another user"),
+            )),
+            None => Ok(identity),
+        }
+    }
+
+    fn wanted(spec: &ApplicationSpec, default: Option<&Credentials>) -> Result<Identity, Problem> {
         let server = Credentials::current();
         let wanted = match (&spec.user, &spec.group) {
             (None, None) => default.cloned(),
@@ -137,6 +158,23 @@ mod tests {
         let mut spec = crate::fixture::spec();
         spec.isolation.uidmap = uidmap.iter().map(range).collect();
         Maps::of(&spec, &user("site", 33), &user("server", 1000), root)
+    }
+
+    #[test]
+    fn no_application_has_the_id_of_the_server() {
+        let own = Credentials::current();
+        let spec = crate::fixture::spec();
+        let of = |private| Identity::of(&spec, Some(&user("site", 7)), private);
+        if own.uid == 0 {
+            assert!(of(Some(8)).is_ok());
+            let error = of(Some(7)).unwrap_err();
+            assert!(error.to_string().starts_with("user: the user id 7 belongs to"), "{error}");
+        }
+        let mut spec = crate::fixture::spec();
+        spec.isolation.user_namespace = true;
+        let outside = if own.uid == 0 { 7 } else { own.uid };
+        let error = Identity::of(&spec, Some(&user("site", 7)), Some(outside)).unwrap_err();
+        assert!(error.to_string().starts_with("isolation/uidmap: the user id"), "{error}");
     }
 
     #[test]

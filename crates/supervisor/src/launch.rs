@@ -34,9 +34,11 @@ impl New<'_> {
     pub(crate) fn start(self, groups: &mut ControlGroups) -> std::io::Result<u32> {
         let parent = std::process::id();
         let (wait, go) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (forked, there) = pipe_with(PipeFlags::CLOEXEC)?;
         match self.fork()? {
             Forked::Parent(pid) => {
-                drop(wait);
+                drop((wait, there));
+                let _ = rustix::io::read(&forked, &mut [0; 1][..]);
                 self.admit(pid, groups).inspect_err(|_| {
                     let _ = signals::send(pid, signals::SIGKILL);
                 })?;
@@ -44,7 +46,13 @@ impl New<'_> {
                 Ok(pid)
             }
             Forked::Child => {
-                drop(go);
+                drop((go, forked));
+                // The files below /proc of a process that is not dumpable belong to root, so that
+                // without root the parent could not give it users. The exec makes it dumpable
+                // anyway.
+                let _ = process::set_dumpable(true);
+                let _ = rustix::io::write(&there, b"t");
+                drop(there);
                 // Only the parent can give it users and a control group.
                 if !matches!(rustix::io::read(&wait, &mut [0; 1][..]), Ok(1)) {
                     process::exit_now(0);

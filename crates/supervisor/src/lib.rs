@@ -1,13 +1,15 @@
 //! The privileged process tree: binds sockets, starts, reaps and respawns.
 //!
-//! The supervisor has one thread, parses neither HTTP nor JSON, and trusts nobody: what the
-//! router and the prototypes send is decoded, checked, and never used as an index or a path that
-//! they could not have used themselves. It keeps every listening socket, so that no connection
-//! in a backlog is lost when the router is replaced.
+//! The supervisor has one thread, parses no HTTP, and trusts neither the router nor a prototype: what
+//! they send is decoded and checked, and what the router asks for must be named by a document that
+//! the administrator gave ([`Grants`]). It keeps every listening socket, so that no connection in a
+//! backlog is lost when the router is replaced.
 //!
 //! - [`Options`]: what it is started with.
 //! - `tree`: the event loop, and what each message does.
-//! - `router`, `prototype`: these processes, and what is known of them.
+//! - `changes`, `grants`: the configuration that runs, the next one, and what each names.
+//! - `unprivileged`: how the router and the control process are started; `router`, `control`,
+//!   `prototype`: these processes, and what is known of them.
 //! - `launch`: what a prototype gives up before it runs; `identity`, `rootfs`, `control_groups`:
 //!   who it is, what it sees, and what it may use.
 //! - [`check`]: whether all that could be done.
@@ -19,10 +21,13 @@
 
 mod backoff;
 mod certificates;
+mod changes;
 pub mod check;
+mod control;
 mod control_groups;
 #[cfg(test)]
 mod fixture;
+mod grants;
 mod identity;
 mod launch;
 mod options;
@@ -35,8 +40,10 @@ mod router;
 mod sockets;
 mod store;
 mod tree;
+mod unprivileged;
 
+pub use grants::{Derive, Grants, Names};
 pub use options::{Options, PhpProgram, ReadAgain};
-pub use router::TITLE as ROUTER_TITLE;
 pub use store::{load_document, open_log};
 pub use tree::{Ending, run};
+pub use unprivileged::{CONTROL_TITLE, ROUTER_TITLE, give_up_rights};

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use howdah_sys::credentials::Credentials;
 
+use crate::grants::Derive;
+
 /// Reads a document again; `Err` says why it cannot be read.
 pub type ReadAgain = Box<dyn Fn() -> Result<Vec<u8>, String>>;
 
@@ -15,8 +17,12 @@ pub struct Options {
     /// User of the router, and of applications that name none; `None` without root: everything
     /// runs as the user who started the server.
     pub user: Option<Credentials>,
+    /// User id that belongs to the server alone, if there is one (see `unprivileged`).
+    pub private_user: Option<u32>,
     /// The configuration document that the router begins with.
     pub document: Vec<u8>,
+    /// Derives what a document lets the router ask for; `None` lets it ask for nothing.
+    pub grants: Option<Derive>,
     /// What the document is called in error messages.
     pub origin: String,
     /// Reads the document again from where it came; `None` if it came from nowhere.

@@ -1,9 +1,9 @@
 //! Programs that change DNS records, so that names can be proved (ACME, DNS-01).
 //!
 //! They run as who started the server, since they need what gives access to the DNS. The router
-//! says which program, and has no rights of its own: so it must be a program that nobody but this
-//! user or root can have put there or can change, its arguments are a word, a name in DNS and a
-//! text in base64url, and it has its time.
+//! says which of those that the configuration names. It must be a program that nobody but this user
+//! or root can have put there or can change, its arguments are a word, a name in DNS and a text in
+//! base64url, and its time is limited.
 
 use std::collections::HashMap;
 use std::fs;
@@ -101,6 +101,11 @@ impl Programs {
     /// When the next one's time is over.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.0.values().filter(|running| !running.is_late).map(|running| running.deadline).min()
+    }
+
+    /// Process ids of those that run.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
+        self.0.keys().copied()
     }
 
     /// Ends all.

@@ -251,7 +251,7 @@ pub(crate) fn requirements(
     let executable = File::open(&program.path).map_err(|error| {
         Problem::of(format_args!("cannot open {}: {error}", program.path.display()))
     })?;
-    let identity = Identity::of(spec, options.user.as_ref())?;
+    let identity = Identity::of(spec, options.user.as_ref(), options.private_user)?;
     Ok(Requirements { executable, identity })
 }
 

@@ -1,19 +1,18 @@
-//! Starting the router: an unprivileged process of the same program.
+//! The router's process, as the supervisor sees it.
 
+use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use howdah_sys::{packet, process, signals};
+use howdah_sys::packet;
 use howdah_wire::messages::FromSupervisor;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::certificates::Certificates;
+use crate::changes::Current;
 use crate::options::Options;
-
-/// Process title of the router; by it the program knows what it is started as.
-pub const TITLE: &str = "howdah: router";
+use crate::unprivileged::{self, Kind};
 
 /// A running router.
 #[derive(Debug)]
@@ -21,27 +20,27 @@ pub(crate) struct Router {
     pub(crate) pid: u32,
     pub(crate) socket: OwnedFd,
     pub(crate) started: Instant,
+    /// Names of the certificate bundles that it has.
+    pub(crate) certificates: BTreeSet<String>,
 }
 
-/// Starts the router with a document and certificate bundles.
+#[cfg(test)]
+impl Router {
+    /// A router that is played by a test.
+    pub(crate) fn test(pid: u32, socket: OwnedFd) -> Router {
+        Router { pid, socket, started: Instant::now(), certificates: BTreeSet::new() }
+    }
+}
+
+/// Starts the router with the current configuration and the certificate bundles that this names.
 pub(crate) fn start(
     options: &Options,
-    document: &[u8],
+    current: &Current,
     certificates: &Certificates,
     log: BorrowedFd<'_>,
-    control: Option<BorrowedFd<'_>>,
     now: Instant,
-) -> std::io::Result<Router> {
-    let (ours, theirs) = packet::pair()?;
-    let parent = std::process::id();
-    let pid = match process::fork()? {
-        process::Forked::Parent(pid) => pid,
-        process::Forked::Child => {
-            let error = become_router(options, &theirs, log, parent);
-            eprintln!("howdah: cannot start the router: {error}");
-            process::exit_now(127);
-        }
-    };
+) -> io::Result<Router> {
+    let (pid, socket) = unprivileged::start(Kind::Router, options, log)?;
     let hello = FromSupervisor::Hello {
         php: options
             .php
@@ -49,59 +48,23 @@ pub(crate) fn start(
             .map(|program| (program.version.clone(), program.path.display().to_string()))
             .collect(),
         origin: options.origin.clone(),
+        generation: current.generation,
         tmp: options.tmp.display().to_string(),
-        control: options.control.clone().unwrap_or_default(),
+        has_control: options.control.is_some(),
     };
-    let document = memory("document", document)?;
-    let certificates = memory("certificates", &certificates.encode())?;
-    let mut descriptors = vec![log, document.as_fd(), certificates.as_fd()];
-    descriptors.extend(control);
-    packet::send(&ours, &hello.encode(), &descriptors)?;
-    rustix::fs::fcntl_setfl(&ours, rustix::fs::OFlags::NONBLOCK)?;
-    Ok(Router { pid, socket: ours, started: now })
+    let document = memory("document", &current.document)?;
+    let granted = |name: &str| current.grants.has_certificate(name);
+    let bundles = memory("certificates", &certificates.encode(granted))?;
+    packet::send(&socket, &hello.encode(), &[log, document.as_fd(), bundles.as_fd()])?;
+    rustix::fs::fcntl_setfl(&socket, rustix::fs::OFlags::NONBLOCK)?;
+    let certificates = certificates.names().filter(|name| granted(name)).map(str::to_owned);
+    Ok(Router { pid, socket, started: now, certificates: certificates.collect() })
 }
 
 /// Bytes as a descriptor.
-pub(crate) fn memory(name: &str, bytes: &[u8]) -> std::io::Result<OwnedFd> {
+pub(crate) fn memory(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     let fd = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)?;
     let mut file = File::from(fd);
     file.write_all(bytes)?;
     Ok(file.into())
-}
-
-fn become_router(
-    options: &Options,
-    socket: &OwnedFd,
-    log: BorrowedFd<'_>,
-    parent: u32,
-) -> std::io::Error {
-    let prepare = || -> std::io::Result<()> {
-        signals::reset();
-        process::close_on_exec_from(3);
-        process::standard_streams(log, log)?;
-        process::place(socket, 3)?;
-        rustix::process::setpgid(None, None)?;
-        raise_open_files()?;
-        process::bound_capabilities();
-        if let Some(user) = &options.user {
-            user.assume()?;
-        }
-        process::drop_capabilities()?;
-        process::no_new_privileges()?;
-        process::die_with(Some(parent));
-        Ok(())
-    };
-    // The path of this program may lead through directories that the router's user cannot enter;
-    // the link of the kernel does not.
-    match prepare() {
-        Ok(()) => process::exec("/proc/self/exe", &[TITLE], &[]),
-        Err(error) => error,
-    }
-}
-
-/// Every connection is an open file: as many as the system allows, instead of the 1,024 that are
-/// customary for programs that call `select`. Prototypes keep that limit for this reason.
-fn raise_open_files() -> std::io::Result<()> {
-    let limit = getrlimit(Resource::Nofile);
-    Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?)
 }

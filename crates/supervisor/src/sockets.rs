@@ -63,6 +63,11 @@ impl Sockets {
         Ok(self.open[address].as_fd())
     }
 
+    /// The open socket for an address.
+    pub(crate) fn get(&self, address: &str) -> Option<BorrowedFd<'_>> {
+        self.open.get(address).map(AsFd::as_fd)
+    }
+
     /// Closes a socket.
     pub(crate) fn unbind(&mut self, address: &str) {
         if self.open.remove(address).is_some() {

@@ -1,23 +1,30 @@
-//! The event loop: waits for signals, the router, the prototypes and their output.
+//! The event loop: waits for signals, the router, the control process, the prototypes and their
+//! output.
 
 mod applications;
+mod control;
+#[cfg(test)]
+mod hostile_router_tests;
+mod requests;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use howdah_sys::log::{Level, Log};
 use howdah_sys::packet::{self, Received};
-use howdah_sys::{family, memory, process, signals};
-use howdah_wire::messages::{Exit, FromSupervisor, MAX_MESSAGE, ToSupervisor};
+use howdah_sys::{family, process, signals};
+use howdah_wire::messages::{Exit, FromSupervisor, MAX_MESSAGE, ToControl, ToSupervisor};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use self::control::ControlState;
 use crate::backoff::Backoff;
-use crate::certificates::{self, Certificates};
+use crate::certificates::Certificates;
+use crate::changes::Changes;
 use crate::control_groups::ControlGroups;
+use crate::grants::Grants;
 use crate::options::Options;
-use crate::programs::{self, Programs};
+use crate::programs::Programs;
 use crate::prototype::Application;
 use crate::router::{self, Router};
 use crate::sockets::Sockets;
@@ -35,9 +42,6 @@ pub enum Ending {
 /// How long a prototype may take to end its workers.
 const DISMISSAL: Duration = Duration::from_millis(500);
 
-/// Longest configuration that is stored, in bytes. The control API accepts no more than a part of it.
-const MAX_DOCUMENT: u64 = 256 << 20;
-
 /// How often things are kept up that change with the calendar.
 const UPKEEP: Duration = Duration::from_secs(3600);
 
@@ -46,6 +50,12 @@ const FAST_END: Duration = Duration::from_secs(2);
 
 /// Runs the server until it ends.
 pub fn run(mut options: Options) -> Result<Ending, String> {
+    process::set_dumpable(false).map_err(|error| format!("cannot be protected: {error}"))?;
+    let document = std::mem::take(&mut options.document);
+    let grants = match &options.grants {
+        Some(derive) => derive(&document)?,
+        None => Grants::default(),
+    };
     let signals = signals::descriptor(&[
         signals::SIGCHLD,
         signals::SIGTERM,
@@ -73,24 +83,8 @@ pub fn run(mut options: Options) -> Result<Ending, String> {
     for warning in &options.warnings {
         log.write(Level::Warn, format_args!("{warning}"));
     }
-    let document = std::mem::take(&mut options.document);
-    let certificates = Certificates::load(options.certificates.as_deref(), &log);
-    let mut tree = Tree {
-        options,
-        log,
-        document,
-        certificates,
-        sockets,
-        router: None,
-        router_backoff: Backoff::default(),
-        router_start: Some(Instant::now()),
-        applications: HashMap::new(),
-        programs: Programs::default(),
-        next_upkeep: Instant::now() + UPKEEP,
-        control_groups: ControlGroups::default(),
-        served: false,
-        ending: None,
-    };
+    let mut tree = Tree::new(options, log, document, grants);
+    tree.sockets = sockets;
     // What applications leave behind is handed to this process, so that it can be ended.
     if let Err(error) = family::adopt_orphans() {
         tree.log.write(Level::Warn, format_args!("cannot adopt processes: {error}"));
@@ -106,10 +100,11 @@ pub fn run(mut options: Options) -> Result<Ending, String> {
 struct Tree {
     options: Options,
     log: Log,
-    /// What a new router starts with: the last document that was stored.
-    document: Vec<u8>,
+    /// The configuration that runs, and the next one.
+    changes: Changes,
     certificates: Certificates,
     sockets: Sockets,
+    control: ControlState,
     router: Option<Router>,
     router_backoff: Backoff,
     /// When to start the router, if none runs.
@@ -135,6 +130,9 @@ struct End {
 enum Source {
     Signals,
     Router,
+    Control,
+    /// A connection waits at the control socket, and no control process runs.
+    ControlListener,
     Prototype(Id),
     Output(Id),
 }
@@ -149,11 +147,33 @@ struct Id {
 }
 
 impl Tree {
+    /// No process yet; the router is due.
+    fn new(options: Options, log: Log, document: Vec<u8>, grants: Grants) -> Tree {
+        Tree {
+            certificates: Certificates::load(options.certificates.as_deref(), &log),
+            options,
+            log,
+            changes: Changes::new(document, grants),
+            sockets: Sockets::at_start(),
+            control: ControlState::default(),
+            router: None,
+            router_backoff: Backoff::default(),
+            router_start: Some(Instant::now()),
+            applications: HashMap::new(),
+            programs: Programs::default(),
+            next_upkeep: Instant::now() + UPKEEP,
+            control_groups: ControlGroups::default(),
+            served: false,
+            ending: None,
+        }
+    }
+
     fn run(&mut self, signals: &OwnedFd) -> Ending {
         let mut buffer = vec![0; MAX_MESSAGE];
         loop {
             let now = Instant::now();
             self.start_router_if_due(now);
+            self.start_control_if_due(now);
             self.stop_applications_if_due(now);
             self.programs.end_if_due(now);
             self.keep_up_if_due(now);
@@ -164,6 +184,8 @@ impl Tree {
                 match source {
                     Source::Signals => self.on_signals(signals),
                     Source::Router => self.on_router(&mut buffer),
+                    Source::Control => self.on_control(&mut buffer),
+                    Source::ControlListener => self.control.is_wanted = true,
                     Source::Prototype(id) => self.on_prototype(id, &mut buffer),
                     Source::Output(id) => self.on_output(id),
                 }
@@ -175,6 +197,7 @@ impl Tree {
     fn wait(&self, signals: &OwnedFd, now: Instant) -> Vec<Source> {
         let mut sources: Vec<(Source, BorrowedFd<'_>)> = vec![(Source::Signals, signals.as_fd())];
         sources.extend(self.router.iter().map(|router| (Source::Router, router.socket.as_fd())));
+        sources.extend(self.control_source());
         for (id, application) in &self.applications {
             sources.push((Source::Prototype(*id), application.socket.as_fd()));
             sources
@@ -185,6 +208,7 @@ impl Tree {
             .values()
             .filter_map(|application| application.deadline)
             .chain(self.router_start)
+            .chain(self.control_due(now))
             .chain(self.programs.due())
             .chain(self.options.upkeep.is_some().then_some(self.next_upkeep))
             .chain(self.ending.as_ref().and_then(|end| end.deadline))
@@ -216,7 +240,7 @@ impl Tree {
                 signals::SIGQUIT => self.end(true),
                 signals::SIGTERM | signals::SIGINT => self.end(false),
                 signals::SIGUSR1 => self.reopen_log(),
-                signals::SIGHUP => self.tell_router(&FromSupervisor::Reload {}, &[]),
+                signals::SIGHUP => self.reload(),
                 _ => {}
             }
         }
@@ -231,6 +255,8 @@ impl Tree {
             };
             if self.router.as_ref().is_some_and(|router| router.pid == pid) {
                 self.router_ended(exit);
+            } else if self.control.has_pid(pid) {
+                self.control_ended(exit);
             } else if let Some(id) = self.application_of(pid) {
                 self.prototype_ended(id, exit);
             } else if let Some(((router, number), error)) = self.programs.ended(pid, exit) {
@@ -259,6 +285,7 @@ impl Tree {
         let deadline = (!graceful).then(|| Instant::now() + FAST_END);
         self.ending = Some(End { graceful, deadline, refused: None });
         self.router_start = None;
+        self.kill_control();
         self.tell_router(&FromSupervisor::Quit { graceful }, &[]);
     }
 
@@ -269,6 +296,7 @@ impl Tree {
                 self.log.reopen(file);
                 if let Ok(handle) = self.log.handle() {
                     self.tell_router(&FromSupervisor::Reopened {}, &[handle.as_fd()]);
+                    self.tell_control(&ToControl::Reopened {}, &[handle.as_fd()]);
                 }
             }
             Err(error) => self.log.write(
@@ -286,14 +314,8 @@ impl Tree {
         }
         self.router_start = None;
         let started = self.log.handle().and_then(|log| {
-            let control = match &self.options.control {
-                Some(address) => {
-                    Some(self.sockets.bind(address, 64, 0o600).map_err(std::io::Error::other)?)
-                }
-                None => None,
-            };
-            let (options, certificates) = (&self.options, &self.certificates);
-            router::start(options, &self.document, certificates, log.as_fd(), control, now)
+            let (options, current) = (&self.options, &self.changes.current);
+            router::start(options, current, &self.certificates, log.as_fd(), now)
         });
         match started {
             Ok(router) => self.router = Some(router),
@@ -306,6 +328,9 @@ impl Tree {
 
     fn router_ended(&mut self, exit: Exit) {
         let Some(router) = self.router.take() else { return };
+        // The control process waits for answers of the router that has gone.
+        self.changes.abandon();
+        self.kill_control();
         // Workers serve a region that nobody reads any more.
         for application in self.applications.values_mut() {
             application.deadline = Some(Instant::now());
@@ -357,155 +382,6 @@ impl Tree {
         }
     }
 
-    fn on_router_message(&mut self, message: ToSupervisor, descriptors: Vec<OwnedFd>) {
-        match message {
-            ToSupervisor::Bind { address, backlog } => self.bind(address, backlog),
-            ToSupervisor::Unbind { address } => {
-                if self.options.control.as_ref() != Some(&address) {
-                    self.sockets.unbind(&address);
-                }
-                self.tell_router(&FromSupervisor::Unbound { address }, &[]);
-            }
-            ToSupervisor::Start { application, spec } => {
-                self.start_application(application, &spec, &descriptors);
-            }
-            ToSupervisor::Spawn { application } => {
-                let id = self.id(application);
-                let spawned = match self.applications.get_mut(&id) {
-                    Some(found) => found.spawn(),
-                    None => Err("it does not run".to_owned()),
-                };
-                if let Err(message) = spawned {
-                    self.tell_router(&FromSupervisor::NotStarted { application, message }, &[]);
-                }
-            }
-            ToSupervisor::Kill { application, worker, signal } => {
-                if let Some(found) = self.applications.get(&self.id(application)) {
-                    found.kill(worker, signal);
-                }
-            }
-            ToSupervisor::Trace { application, worker, number } => {
-                let asked = match self.applications.get(&self.id(application)) {
-                    Some(found) => found.trace(worker, number),
-                    None => Err("it does not run".to_owned()),
-                };
-                if let Err(why) = asked {
-                    let stack = Err(why);
-                    self.tell_router(&FromSupervisor::Traced { application, number, stack }, &[]);
-                }
-            }
-            ToSupervisor::Stop { application, grace_ms } => {
-                let id = self.id(application);
-                if let Some(found) = self.applications.get_mut(&id) {
-                    found.deadline = Some(Instant::now() + Duration::from_millis(grace_ms));
-                }
-            }
-            ToSupervisor::Measure { application } => {
-                if let Some(found) = self.applications.get(&self.id(application)) {
-                    found.measure();
-                }
-            }
-            ToSupervisor::Store {} => self.store(descriptors),
-            ToSupervisor::StoreCertificate { name } => {
-                let stored = read_memory(descriptors, certificates::MAX_LENGTH)
-                    .and_then(|pem| self.certificates.store(name, pem));
-                self.stored(stored);
-            }
-            ToSupervisor::DeleteCertificate { name } => {
-                let deleted = self.certificates.delete(&name);
-                self.stored(deleted);
-            }
-            ToSupervisor::Serving {} => {
-                self.served = true;
-                memory::forget_start();
-                if let Some(on_serving) = self.options.on_serving.take() {
-                    on_serving();
-                }
-            }
-            ToSupervisor::Refuse { message } => {
-                let deadline = Some(Instant::now() + FAST_END);
-                self.ending = Some(End { graceful: false, deadline, refused: Some(message) });
-            }
-            ToSupervisor::OpenLog { path } => self.open_access_log(path),
-            ToSupervisor::ReadFile { path } => {
-                let read = certificates::read_for_tls(Path::new(&path));
-                self.pass_file(read.map_err(|error| error.to_string()));
-            }
-            ToSupervisor::ReadDocument {} => self.pass_file(match &self.options.read_again {
-                Some(read) => read(),
-                None => Ok(self.document.clone()),
-            }),
-            ToSupervisor::Run { number, program, arguments, environment, timeout_ms } => {
-                let timeout = Duration::from_millis(timeout_ms);
-                let run = programs::Run { program, arguments, environment, timeout };
-                let router = self.router.as_ref().map_or(0, |router| router.pid);
-                let started =
-                    self.programs.start(&run, (router, number), &self.log, Instant::now());
-                if let Err(error) = started {
-                    self.tell_router(&FromSupervisor::Ran { number, error }, &[]);
-                }
-            }
-            ToSupervisor::Finished {} => {
-                let refused = self.ending.take().and_then(|end| end.refused);
-                let deadline = Some(Instant::now());
-                self.ending = Some(End { graceful: false, deadline, refused });
-            }
-        }
-    }
-
-    fn bind(&mut self, address: String, backlog: u32) {
-        let socket = self.sockets.bind(&address, backlog, 0o666);
-        let socket = socket.and_then(|fd| fd.try_clone_to_owned().map_err(|e| e.to_string()));
-        match socket {
-            Ok(socket) => {
-                self.tell_router(&FromSupervisor::Bound { address }, &[socket.as_fd()]);
-            }
-            Err(message) => {
-                self.tell_router(&FromSupervisor::BindFailed { address, message }, &[]);
-            }
-        }
-    }
-
-    fn open_access_log(&self, path: String) {
-        match store::open_log(Path::new(&path)) {
-            Ok(file) => {
-                let opened = FromSupervisor::LogOpened { path, error: String::new() };
-                self.tell_router(&opened, &[file.as_fd()]);
-            }
-            Err(error) => {
-                let error = error.to_string();
-                self.tell_router(&FromSupervisor::LogOpened { path, error }, &[]);
-            }
-        }
-    }
-
-    fn pass_file(&self, read: Result<Vec<u8>, String>) {
-        let memory = |text: Vec<u8>| router::memory("file", &text).map_err(|e| e.to_string());
-        match read.and_then(memory) {
-            Ok(text) => {
-                let read = FromSupervisor::FileRead { error: String::new() };
-                self.tell_router(&read, &[text.as_fd()]);
-            }
-            Err(error) => self.tell_router(&FromSupervisor::FileRead { error }, &[]),
-        }
-    }
-
-    fn store(&mut self, descriptors: Vec<OwnedFd>) {
-        let stored = read_memory(descriptors, MAX_DOCUMENT).and_then(|document| {
-            if let Some(state) = &self.options.state {
-                store::save_document(state, &document)?;
-            }
-            self.document = document;
-            Ok(())
-        });
-        self.stored(stored);
-    }
-
-    fn stored(&self, result: std::io::Result<()>) {
-        let error = result.err().map_or(String::new(), |error| error.to_string());
-        self.tell_router(&FromSupervisor::Stored { error }, &[]);
-    }
-
     fn tell_router(&self, message: &FromSupervisor, descriptors: &[BorrowedFd<'_>]) {
         let Some(router) = &self.router else { return };
         if let Err(error) = packet::send(&router.socket, &message.encode(), descriptors) {
@@ -528,6 +404,7 @@ impl Tree {
         if let Some(router) = self.router.take() {
             let _ = signals::send(router.pid, signals::SIGKILL);
         }
+        self.kill_control();
         self.programs.end();
         // The second time they are killed.
         for patience in [DISMISSAL, Duration::from_secs(1)] {
@@ -553,18 +430,4 @@ impl Tree {
         self.on_output(id);
         self.applications.remove(&id);
     }
-}
-
-/// The bytes that came as a descriptor.
-fn read_memory(descriptors: Vec<OwnedFd>, most: u64) -> std::io::Result<Vec<u8>> {
-    use std::os::unix::fs::FileExt;
-    let file = descriptors.into_iter().next().map(std::fs::File::from);
-    let file = file.ok_or_else(|| std::io::Error::other("the router has sent nothing"))?;
-    let length = file.metadata()?.len();
-    if length > most {
-        return Err(std::io::Error::other(format!("it has more than {most} bytes")));
-    }
-    let mut bytes = vec![0; length as usize];
-    file.read_exact_at(&mut bytes, 0)?;
-    Ok(bytes)
 }

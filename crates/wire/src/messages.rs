@@ -1,16 +1,19 @@
-//! What router, supervisor and prototypes tell each other.
+//! What router, control process, supervisor and prototypes tell each other.
 //!
 //! Each message is one packet of a `SOCK_SEQPACKET` socket; descriptors travel beside it in the
-//! order that a variant documents. The supervisor gets application specifications, never JSON.
+//! order that a variant documents.
 
 #[macro_use]
 mod field;
+mod outcome;
 mod spec;
 
 use crate::bytes::{Malformed, Put, Take};
 use crate::queue::Owner;
+use crate::region::Geometry;
 
 pub use field::Field;
+pub use outcome::Outcome;
 pub use spec::{ApplicationSpec, IdRange, Isolation, Problem};
 
 /// Longest message. Longer contents (documents) travel as descriptors.
@@ -59,6 +62,10 @@ macro_rules! messages {
     };
 }
 
+mod control;
+
+pub use control::{FromControl, FromRouter, ToControl, ToRouter};
+
 record! {
     /// What a worker costs.
     Usage {
@@ -78,7 +85,8 @@ record! {
 }
 
 messages! {
-    /// From the router to the supervisor.
+    /// From the router to the supervisor. Whatever a message names (an address, an application, a
+    /// file, a program) must be in the running configuration, or in the one being applied.
     ToSupervisor {
         /// Opens a listening socket, or hands out the one that is open.
         1 Bind {
@@ -96,8 +104,12 @@ messages! {
         3 Start {
             /// Number that the router gave the application; never used twice.
             application: u32,
-            /// The specification.
-            spec: ApplicationSpec,
+            /// Its name in the configuration.
+            name: String,
+            /// Number of the configuration that it is of.
+            generation: u32,
+            /// Sizes of the region.
+            geometry: Geometry,
         }
         /// Starts a worker.
         4 Spawn {
@@ -131,8 +143,11 @@ messages! {
             /// Grace period in milliseconds.
             grace_ms: u64,
         }
-        /// Stores the configuration. Descriptor: a memfd with the document.
-        7 Store {}
+        /// Everything that a configuration needs is ready; answered with `Commit`.
+        7 Prepared {
+            /// As given to `Apply`.
+            generation: u32,
+        }
         /// The router serves; the parent of a daemon may leave.
         8 Serving {}
         /// The first configuration cannot be run; the supervisor ends.
@@ -152,13 +167,9 @@ messages! {
             /// The application.
             application: u32,
         }
-        /// Stores a certificate bundle. Descriptor: a memfd with its text.
+        /// Stores a certificate or an account that the router got from an authority (ACME).
+        /// Descriptor: a memfd with its text.
         13 StoreCertificate {
-            /// Its name.
-            name: String,
-        }
-        /// Deletes a certificate bundle.
-        14 DeleteCertificate {
             /// Its name.
             name: String,
         }
@@ -167,8 +178,13 @@ messages! {
             /// As in the configuration.
             path: String,
         }
-        /// Reads the configuration again from where it came at the start; answered as `ReadFile` is.
-        16 ReadDocument {}
+        /// Result of `Apply`.
+        16 Applied {
+            /// As given to `Apply`.
+            generation: u32,
+            /// Whether it is the running configuration now.
+            outcome: Outcome,
+        }
         /// Runs a program that changes DNS records; answered with `Ran` when it has ended.
         17 Run {
             /// The router's number for it.
@@ -188,18 +204,20 @@ messages! {
 messages! {
     /// From the supervisor to the router.
     FromSupervisor {
-        /// The first message. Descriptors: the log, a memfd with the document, one with the
-        /// certificate bundles ([`put_bundles`]), and the control API's listening socket if there
-        /// is one.
+        /// The first message. Descriptors: the log, a memfd with the document, and one with the
+        /// certificate bundles ([`put_bundles`]).
         1 Hello {
             /// Versions of PHP that can be run, and the programs that run them.
             php: Vec<(String, String)>,
             /// What the document is called in error messages.
             origin: String,
+            /// Number of the configuration that the document is.
+            generation: u32,
             /// Directory for temporary files.
             tmp: String,
-            /// Control API address, or empty.
-            control: String,
+            /// Whether there is a control API, so that a configuration that cannot be run can be
+            /// corrected.
+            has_control: bool,
         }
         /// A listening socket. Descriptor: the socket.
         2 Bound {
@@ -271,8 +289,7 @@ messages! {
             /// Finish requests first.
             graceful: bool,
         }
-        /// Result of `Store`, `StoreCertificate` and `DeleteCertificate`, in the order in which they
-        /// were asked for.
+        /// Result of `StoreCertificate`, in the order in which they were asked for.
         11 Stored {
             /// Empty, or what went wrong.
             error: String,
@@ -289,14 +306,41 @@ messages! {
             /// As given to `Unbind`.
             address: String,
         }
-        /// Result of `ReadFile` and `ReadDocument`, in the order in which they were asked for. Descriptor: a memfd with
+        /// Result of `ReadFile`, in the order in which they were asked for. Descriptor: a memfd with
         /// the text, if it could be read.
         15 FileRead {
             /// Empty, or what went wrong.
             error: String,
         }
-        /// The configuration is to be read again.
-        16 Reload {}
+        /// Makes a configuration the running one; answered with `Prepared` or `Applied`. Descriptor:
+        /// a memfd with the document.
+        16 Apply {
+            /// The supervisor's number for it, which grows with each configuration.
+            generation: u32,
+            /// All applications are restarted afterwards.
+            restart: bool,
+        }
+        /// Answer to `Prepared`: the configuration is stored, and runs from now on.
+        18 Commit {
+            /// As given to `Apply`.
+            generation: u32,
+            /// Why it is not stored and therefore not to be run; empty if it is.
+            error: String,
+        }
+        /// A control process has started. Descriptor: the router's end of a socket for
+        /// [`ToRouter`] and [`FromRouter`].
+        19 Control {}
+        /// A stored certificate bundle that the next configuration uses. Descriptor: a memfd with
+        /// its text.
+        21 Certificate {
+            /// Its name.
+            name: String,
+        }
+        /// A certificate bundle was deleted through the control API.
+        22 CertificateDeleted {
+            /// Its name.
+            name: String,
+        }
         /// A program has ended.
         17 Ran {
             /// As given to `Run`.

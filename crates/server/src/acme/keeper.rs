@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use howdah_config::{Acme, AcmeChallenge, Config};
 use howdah_sys::log::{Level, Log};
 use instant_acme::CertificateIdentifier;
-use tokio::sync::mpsc::{Receiver, UnboundedSender};
+use tokio::sync::mpsc::Receiver;
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
@@ -48,7 +48,6 @@ pub(super) struct Office {
     board: Board,
     /// What is stored; beside the tasks nobody changes what has their names.
     certificates: RefCell<Certificates>,
-    renewed: UnboundedSender<(String, Arc<[u8]>)>,
     asking: Asking,
     places: Semaphore,
     kept: RefCell<HashMap<String, Kept>>,
@@ -71,14 +70,13 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// `renewed` is told of every certificate. Names on demand come from `wanted`.
+    /// Names on demand come from `wanted`.
     pub fn new(
         door: Arc<Door>,
         commands: Commands,
         log: Arc<Log>,
         board: Board,
         certificates: Certificates,
-        renewed: UnboundedSender<(String, Arc<[u8]>)>,
         mut wanted: Receiver<Wanted>,
     ) -> Self {
         let office = Rc::new(Office {
@@ -88,7 +86,6 @@ impl Keeper {
             log,
             board,
             certificates: RefCell::new(certificates),
-            renewed,
             asking: Asking::new(),
             places: Semaphore::new(AT_ONCE),
             kept: RefCell::default(),
@@ -470,9 +467,7 @@ impl Task {
 
     /// Stores a certificate; the listeners take it.
     async fn take(&self, bundle: Vec<u8>, made: &Made, host: &str) {
-        let text: Arc<[u8]> = bundle.as_slice().into();
         self.office.keep(&self.name, bundle).await;
-        let _ = self.office.renewed.send((self.name.clone(), text));
         let until = httpdate::fmt_http_date(made.validity.until);
         let line = format!("{host} has made it; it counts until {until}");
         self.office.say(Level::Notice, &self.name, &line);

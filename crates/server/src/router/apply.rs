@@ -4,16 +4,13 @@
 //! current. Whatever goes wrong before that leaves everything as it was.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use howdah_config::Config;
 use howdah_sys::log::Level;
-use howdah_wire::messages::{FromSupervisor, ToSupervisor};
-use rustix::fs::{MemfdFlags, memfd_create};
+use howdah_wire::messages::{FromSupervisor, Outcome, ToSupervisor};
 use tokio::sync::oneshot;
 
 use super::certificates::Certificates;
@@ -24,6 +21,7 @@ use super::programs::Programs;
 use super::tls::TlsListeners;
 use crate::access_log::LogFile;
 use crate::listener::Socket;
+use crate::packets::{from_memory, to_memory};
 use crate::php::spool;
 use crate::proxy::known::Known;
 use crate::shard::{self, Order, Shared};
@@ -35,7 +33,7 @@ const BACKLOG: u32 = 4096;
 
 /// Why a configuration was not applied: one line that says what is wrong and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ApplyError {
+pub(super) enum ApplyError {
     /// Something that it needs cannot be had.
     NotApplied(String),
     /// It could not be stored.
@@ -46,6 +44,15 @@ impl std::fmt::Display for ApplyError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (ApplyError::NotApplied(problem) | ApplyError::NotStored(problem)) = self;
         f.write_str(problem)
+    }
+}
+
+impl From<ApplyError> for Outcome {
+    fn from(error: ApplyError) -> Outcome {
+        match error {
+            ApplyError::NotApplied(problem) => Outcome::NotApplied(problem),
+            ApplyError::NotStored(problem) => Outcome::NotStored(problem),
+        }
     }
 }
 
@@ -76,28 +83,71 @@ pub(super) struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Applies a configuration, and stores `text` for it, if there is one, before it is current.
-    /// With `all_ready` every application must have loaded PHP before that, otherwise only those
-    /// that shall have workers before their first request.
+    /// The same for a shorter time.
+    fn reborrow(&mut self) -> Parts<'_> {
+        Parts {
+            link: self.link,
+            shared: self.shared,
+            shards: self.shards,
+            pools: self.pools,
+            certificates: self.certificates,
+            programs: self.programs,
+            names: self.names,
+        }
+    }
+
+    /// Applies a configuration of the supervisor's, and reports what came of it.
+    pub(super) async fn change(
+        mut self,
+        generation: u32,
+        restart: bool,
+        document: Option<OwnedFd>,
+    ) -> std::io::Result<()> {
+        let config = from_memory(document, u64::MAX).map_err(text).and_then(|document| {
+            howdah_config::parse(&document).map_err(|error| error.to_string())
+        });
+        let mut outcome = match config {
+            Ok(config) => {
+                let applied = self.reborrow().apply(config, Some(generation), false).await;
+                applied.map_or_else(Outcome::from, |()| Outcome::Done)
+            }
+            Err(problem) => Outcome::NotApplied(problem),
+        };
+        if restart && outcome == Outcome::Done {
+            for name in self.pools.names() {
+                if let Err(problem) = self.reborrow().restart(&name).await {
+                    outcome = Outcome::NotRestarted(problem);
+                    break;
+                }
+            }
+        }
+        self.link.send(&ToSupervisor::Applied { generation, outcome })
+    }
+
+    /// Applies a configuration. One of the supervisor's has its `generation`, and is stored before it
+    /// is current. With `all_ready` every application must have loaded PHP before that, otherwise
+    /// only those that shall have workers before their first request.
     pub(super) async fn apply(
         mut self,
         config: Config,
-        text: Option<&[u8]>,
+        generation: Option<u32>,
         all_ready: bool,
     ) -> Result<(), ApplyError> {
         let threads = shard::wanted(&config).min(self.shards.len());
         let spread = threads != self.shared.threads.load(Relaxed);
         let mut ready = Ready { threads, spread, ..Ready::default() };
         let current = self.shared.snapshot.load_full();
+        let running = self.pools.generation;
+        self.pools.generation = generation.unwrap_or(running);
         let prepared = self.prepare(&current, &config, &mut ready, all_ready).await;
         let mut outcome = prepared.map_err(ApplyError::NotApplied);
-        if let (Ok(()), Some(text)) = (&outcome, text) {
-            let stored = self.store(ToSupervisor::Store {}, Some(text)).await;
-            outcome = stored.map_err(ApplyError::NotStored);
+        if let (Ok(()), Some(generation)) = (&outcome, generation) {
+            outcome = self.store(generation).await.map_err(ApplyError::NotStored);
         }
         match outcome {
             Ok(()) => self.commit(current, config, ready).await.map_err(ApplyError::NotApplied),
             Err(problem) => {
+                self.pools.generation = running;
                 let _ = self.pools.discard(self.link);
                 let is_new = |address: &String| !current.listeners.contains_key(address);
                 for address in ready.sockets.into_keys().filter(is_new) {
@@ -149,17 +199,6 @@ impl Parts<'_> {
         }
     }
 
-    /// Stores a certificate bundle, from then on to be had by its name.
-    pub(super) async fn store_certificate(
-        mut self,
-        name: String,
-        pem: Vec<u8>,
-    ) -> Result<(), String> {
-        self.store(ToSupervisor::StoreCertificate { name: name.clone() }, Some(&pem)).await?;
-        self.certificates.insert(name, pem.into());
-        Ok(())
-    }
-
     /// Uses a certificate that the server has got by itself, and stores it. `Err` says why it is
     /// not stored; it is in use all the same.
     pub(super) async fn keep_certificate(
@@ -167,18 +206,10 @@ impl Parts<'_> {
         name: String,
         pem: Vec<u8>,
     ) -> Result<(), String> {
-        let store = ToSupervisor::StoreCertificate { name: name.clone() };
-        let stored = self.store(store, Some(&pem)).await;
+        let stored = self.store_certificate(&name, &pem).await;
         self.certificates.insert(name.clone(), pem.into());
         self.renew_stored(&name).await;
         stored
-    }
-
-    /// Deletes a certificate bundle.
-    pub(super) async fn delete_certificate(mut self, name: String) -> Result<(), String> {
-        self.store(ToSupervisor::DeleteCertificate { name: name.clone() }, None).await?;
-        self.certificates.remove(&name);
-        Ok(())
     }
 
     pub(super) async fn receive(&mut self) -> Result<(FromSupervisor, Vec<OwnedFd>), String> {
@@ -202,8 +233,11 @@ impl Parts<'_> {
             message,
             FromSupervisor::Reopened {}
                 | FromSupervisor::LogOpened { .. }
-                | FromSupervisor::Reload {}
                 | FromSupervisor::Ran { .. }
+                | FromSupervisor::Control {}
+                | FromSupervisor::Apply { .. }
+                | FromSupervisor::Certificate { .. }
+                | FromSupervisor::CertificateDeleted { .. }
         ) {
             self.link.postpone(message, descriptors);
             return Ok(());
@@ -286,18 +320,31 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// Has the supervisor store or delete something.
-    async fn store(&mut self, message: ToSupervisor, bytes: Option<&[u8]>) -> Result<(), String> {
-        let memory = bytes.map(memory).transpose().map_err(text)?;
-        let descriptors: Vec<_> = memory.iter().map(AsFd::as_fd).collect();
-        self.link.send_with(&message, &descriptors).map_err(text)?;
+    /// Has the supervisor store the configuration that is ready.
+    async fn store(&mut self, generation: u32) -> Result<(), String> {
+        self.link.send(&ToSupervisor::Prepared { generation }).map_err(text)?;
+        loop {
+            match self.receive().await? {
+                (FromSupervisor::Commit { generation: stored, error }, _)
+                    if stored == generation =>
+                {
+                    return if error.is_empty() { Ok(()) } else { Err(error) };
+                }
+                (other, descriptors) => self.meanwhile(other, descriptors)?,
+            }
+        }
+    }
+
+    /// Has the supervisor store a certificate.
+    async fn store_certificate(&mut self, name: &str, pem: &[u8]) -> Result<(), String> {
+        let memory = to_memory(pem).map_err(text)?;
+        let store = ToSupervisor::StoreCertificate { name: name.to_owned() };
+        self.link.send_with(&store, &[memory.as_fd()]).map_err(text)?;
         loop {
             match self.receive().await? {
                 (FromSupervisor::Stored { error }, _) if error.is_empty() => return Ok(()),
                 (FromSupervisor::Stored { error }, _) => return Err(error),
-                (other, descriptors) => {
-                    self.meanwhile(other, descriptors)?;
-                }
+                (other, descriptors) => self.meanwhile(other, descriptors)?,
             }
         }
     }
@@ -364,13 +411,6 @@ impl Parts<'_> {
             }
         }
     }
-}
-
-/// Bytes as a descriptor.
-fn memory(bytes: &[u8]) -> std::io::Result<File> {
-    let mut file = File::from(memfd_create("stored", MemfdFlags::CLOEXEC)?);
-    file.write_all(bytes)?;
-    Ok(file)
 }
 
 fn text(error: std::io::Error) -> String {

@@ -1,14 +1,15 @@
-//! The certificate bundles that the control API has stored: the text of each, keys included. The
-//! supervisor keeps them on the disk; beside it, this process alone has them.
+//! The stored certificate bundles that the configuration uses: the text of each, keys included. The
+//! supervisor keeps them on the disk.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
-use std::io::{Error, Read, Result, Seek};
+use std::io::{Error, Result};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use howdah_wire::messages::take_bundles;
+
+use crate::packets::from_memory;
 
 /// Certificate bundles (PEM) by name.
 #[derive(Clone, Default)]
@@ -16,11 +17,8 @@ pub struct Certificates(BTreeMap<String, Arc<[u8]>>);
 
 impl Certificates {
     /// Reads what the supervisor sends at the start.
-    pub(super) fn read(memory: OwnedFd) -> Result<Certificates> {
-        let mut file = File::from(memory);
-        file.rewind()?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
+    pub fn read(memory: Option<OwnedFd>) -> Result<Certificates> {
+        let bytes = from_memory(memory, u64::MAX)?;
         let bundles = take_bundles(&bytes)
             .map_err(|_| Error::other("the supervisor sent malformed certificates"))?;
         Ok(Certificates(
@@ -36,6 +34,13 @@ impl Certificates {
     /// All of them: names and texts.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.0.iter().map(|(name, pem)| (name.as_str(), &**pem))
+    }
+
+    /// Takes a bundle that the supervisor sends.
+    pub(super) fn receive(&mut self, name: String, memory: Option<OwnedFd>) {
+        if let Ok(pem) = from_memory(memory, u64::MAX) {
+            self.insert(name, pem.into());
+        }
     }
 
     pub(crate) fn insert(&mut self, name: String, pem: Arc<[u8]>) {

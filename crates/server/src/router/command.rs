@@ -1,17 +1,14 @@
-//! What the control API asks of the router; one thing after the other, on the control thread.
+//! What the control process and the certificates ask of the router; one thing after the other, on the control thread.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use howdah_config::{Config, Processes};
-use howdah_sys::log::Log;
-use serde_json::Value;
+use howdah_config::Processes;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-use super::apply::{ApplyError, Parts};
-use super::certificates::Certificates;
+use super::apply::Parts;
 use crate::acme::{AcmeReport, Board, Run};
 use crate::php::sizing::{Decision, Measured};
 use crate::proxy::upstream::ServerReport;
@@ -19,25 +16,11 @@ use crate::shard::{self, Shared};
 use crate::status::Pool;
 use crate::tls::InUse;
 
-/// What the front of the control API is started with.
+/// What answers the control process is started with this.
 #[derive(Debug)]
-pub struct Control {
-    /// The listening socket; `None` if nothing but signals is listened to.
-    pub listener: Option<OwnedFd>,
-    /// Its address.
-    pub address: String,
-    /// The document that runs.
-    pub document: Value,
-    /// What the document is called in messages.
-    pub origin: String,
-    /// Has a message each time that the configuration is to be read again.
-    pub hangups: UnboundedReceiver<()>,
-    /// The log.
-    pub log: Arc<Log>,
-    /// The certificate bundles that are stored.
-    pub certificates: Certificates,
-    /// Has a name and a text for each certificate that the server has got by itself.
-    pub renewed: UnboundedReceiver<(String, Arc<[u8]>)>,
+pub struct Queries {
+    /// Has the router's end of a socket for each control process that is started.
+    pub links: UnboundedReceiver<OwnedFd>,
     /// To carry commands out.
     pub commands: Commands,
 }
@@ -131,14 +114,10 @@ pub struct Tuning {
 /// A command and where its outcome goes.
 #[derive(Debug)]
 pub(super) enum Job {
-    Apply { config: Box<Config>, text: Vec<u8>, done: oneshot::Sender<Result<(), ApplyError>> },
     Report { done: oneshot::Sender<Vec<ApplicationReport>> },
     Restart { name: String, done: oneshot::Sender<Result<(), String>> },
     Tune { name: String, done: oneshot::Sender<Option<Tuning>> },
-    StoreCertificate { name: String, pem: Secret, done: oneshot::Sender<Result<(), String>> },
     KeepCertificate { name: String, pem: Secret, done: oneshot::Sender<Result<(), String>> },
-    DeleteCertificate { name: String, done: oneshot::Sender<Result<(), String>> },
-    ReadDocument { done: oneshot::Sender<Result<Vec<u8>, String>> },
     UseCertificate { name: String, done: oneshot::Sender<()> },
     ReadFile { path: String, done: oneshot::Sender<Result<Vec<u8>, String>> },
     Run { run: Run, done: oneshot::Sender<Result<(), String>> },
@@ -167,21 +146,6 @@ pub(super) fn channel(
 const GONE: &str = "the server is being stopped";
 
 impl Commands {
-    /// Makes a configuration the running one, and stores its text.
-    pub async fn apply(&self, config: Config, text: Vec<u8>) -> Result<(), ApplyError> {
-        let (done, outcome) = oneshot::channel();
-        let _ = self.jobs.send(Job::Apply { config: Box::new(config), text, done });
-        outcome.await.unwrap_or_else(|_| Err(ApplyError::NotApplied(GONE.to_owned())))
-    }
-
-    /// Reads the document again from where the server had it at its start. `Err` says why it cannot
-    /// be read.
-    pub async fn read_document(&self) -> Result<Vec<u8>, String> {
-        let (done, outcome) = oneshot::channel();
-        let _ = self.jobs.send(Job::ReadDocument { done });
-        outcome.await.unwrap_or_else(|_| Err(GONE.to_owned()))
-    }
-
     /// Replaces all workers of an application. `Err` says why there are no new ones; then the old
     /// ones go on.
     pub async fn restart(&self, name: String) -> Result<(), String> {
@@ -196,13 +160,6 @@ impl Commands {
         let (done, tuning) = oneshot::channel();
         let _ = self.jobs.send(Job::Tune { name, done });
         tuning.await.ok().flatten()
-    }
-
-    /// Stores a certificate bundle (PEM) that was checked. `Err` says why it is not stored.
-    pub async fn store_certificate(&self, name: String, pem: Vec<u8>) -> Result<(), String> {
-        let (done, outcome) = oneshot::channel();
-        let _ = self.jobs.send(Job::StoreCertificate { name, pem: Secret(pem), done });
-        outcome.await.unwrap_or_else(|_| Err(GONE.to_owned()))
     }
 
     /// Uses and stores a certificate, or an account, that the server has got by itself. `Err` says
@@ -231,13 +188,6 @@ impl Commands {
     pub(crate) async fn run(&self, run: Run) -> Result<(), String> {
         let (done, outcome) = oneshot::channel();
         let _ = self.jobs.send(Job::Run { run, done });
-        outcome.await.unwrap_or_else(|_| Err(GONE.to_owned()))
-    }
-
-    /// Deletes a certificate bundle that no listener uses. `Err` says why it is still there.
-    pub async fn delete_certificate(&self, name: String) -> Result<(), String> {
-        let (done, outcome) = oneshot::channel();
-        let _ = self.jobs.send(Job::DeleteCertificate { name, done });
         outcome.await.unwrap_or_else(|_| Err(GONE.to_owned()))
     }
 
@@ -298,9 +248,6 @@ impl Job {
     /// Carries the command out. Whoever asked may have gone meanwhile.
     pub(super) async fn run(self, parts: Parts<'_>) {
         match self {
-            Job::Apply { config, text, done } => {
-                let _ = done.send(parts.apply(*config, Some(&text), false).await);
-            }
             Job::Report { done } => {
                 let _ = done.send(parts.pools.report());
             }
@@ -310,18 +257,8 @@ impl Job {
             Job::Tune { name, done } => {
                 let _ = done.send(parts.pools.tuning(&name));
             }
-            Job::StoreCertificate { name, pem: Secret(pem), done } => {
-                let _ = done.send(parts.store_certificate(name, pem).await);
-            }
             Job::KeepCertificate { name, pem: Secret(pem), done } => {
                 let _ = done.send(parts.keep_certificate(name, pem).await);
-            }
-            Job::DeleteCertificate { name, done } => {
-                let _ = done.send(parts.delete_certificate(name).await);
-            }
-            Job::ReadDocument { done } => {
-                let mut parts = parts;
-                let _ = done.send(parts.read_document().await);
             }
             Job::UseCertificate { name, done } => {
                 let mut parts = parts;

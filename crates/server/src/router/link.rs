@@ -2,12 +2,11 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
-use howdah_sys::packet::{self, Received};
-use howdah_sys::reactor;
-use howdah_wire::messages::{FromSupervisor, MAX_MESSAGE, ToSupervisor};
-use tokio::io::unix::AsyncFd;
+use howdah_wire::messages::{FromSupervisor, ToSupervisor};
+
+use crate::packets::Packets;
 
 /// A message and the descriptors that came with it.
 pub(super) type Message = (FromSupervisor, Vec<OwnedFd>);
@@ -15,16 +14,14 @@ pub(super) type Message = (FromSupervisor, Vec<OwnedFd>);
 /// The socket to the supervisor.
 #[derive(Debug)]
 pub(super) struct Link {
-    socket: AsyncFd<OwnedFd>,
+    packets: Packets,
     postponed: RefCell<VecDeque<Message>>,
 }
 
 impl Link {
     /// Takes the socket over.
     pub(super) fn new(socket: OwnedFd) -> std::io::Result<Self> {
-        let flags = rustix::fs::fcntl_getfl(&socket)?;
-        rustix::fs::fcntl_setfl(&socket, flags | rustix::fs::OFlags::NONBLOCK)?;
-        Ok(Link { socket: reactor::readable(socket)?, postponed: RefCell::default() })
+        Ok(Link { packets: Packets::new(socket)?, postponed: RefCell::default() })
     }
 
     /// Sends a message.
@@ -32,28 +29,14 @@ impl Link {
         self.send_with(message, &[])
     }
 
-    /// Sends a message with descriptors.
+    /// Sends a message with descriptors. The supervisor reads without delay; if its socket is full
+    /// for a moment, nothing on this thread can go on without it.
     pub(super) fn send_with(
         &self,
         message: &ToSupervisor,
         descriptors: &[BorrowedFd<'_>],
     ) -> std::io::Result<()> {
-        let packet = message.encode();
-        // The supervisor reads without delay; if its socket is full for a moment, waiting for it
-        // is right: nothing on this thread can go on without it.
-        loop {
-            match packet::send(self.socket.get_ref(), &packet, descriptors) {
-                Err(rustix::io::Errno::AGAIN) => {
-                    let socket = self.socket.get_ref().as_fd();
-                    let mut wait = [rustix::event::PollFd::from_borrowed_fd(
-                        socket,
-                        rustix::event::PollFlags::OUT,
-                    )];
-                    let _ = rustix::event::poll(&mut wait, None);
-                }
-                result => return Ok(result?),
-            }
-        }
+        self.packets.send(&message.encode(), descriptors)
     }
 
     /// Keeps a message that cannot be dealt with now for [`Link::receive`].
@@ -72,19 +55,9 @@ impl Link {
 
     /// The next message that has not been postponed.
     pub(super) async fn receive_new(&self) -> std::io::Result<Option<Message>> {
-        let mut buffer = vec![0; MAX_MESSAGE];
-        loop {
-            let mut ready = self.socket.readable().await?;
-            match packet::receive(self.socket.get_ref(), &mut buffer)? {
-                Received::Empty => ready.clear_ready(),
-                Received::Closed => return Ok(None),
-                Received::Packet(length, descriptors) => {
-                    let message = FromSupervisor::decode(&buffer[..length]).map_err(|_| {
-                        std::io::Error::other("the supervisor sent a malformed message")
-                    })?;
-                    return Ok(Some((message, descriptors)));
-                }
-            }
-        }
+        let Some((packet, descriptors)) = self.packets.receive().await? else { return Ok(None) };
+        let message = FromSupervisor::decode(&packet)
+            .map_err(|_| std::io::Error::other("the supervisor sent a malformed message"))?;
+        Ok(Some((message, descriptors)))
     }
 }

@@ -4,7 +4,8 @@
 //! 1. The supervisor says hello: log, document, directories.
 //! 2. The document is applied (`apply`): sockets and applications are made ready, then one swap.
 //! 3. From then on the control thread keeps each application at the number of workers that it
-//!    needs (`pools`), and passes on what the supervisor reports.
+//!    needs (`pools`), applies the configurations that the supervisor passes, and answers what the
+//!    control process asks.
 
 mod apply;
 mod certificates;
@@ -21,8 +22,6 @@ mod spec;
 mod tls;
 mod traces;
 
-use std::fs::File;
-use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -36,27 +35,27 @@ use howdah_sys::{memory, process};
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 use tokio::sync::mpsc::unbounded_channel;
 
-pub use self::apply::ApplyError;
 use self::apply::Parts;
 pub use self::certificates::Certificates;
-pub use self::command::{ApplicationReport, Commands, Control, Report, TlsReport, Tuning};
+pub use self::command::{ApplicationReport, Commands, Queries, Report, TlsReport, Tuning};
 use self::ending::Ending;
 use self::link::Link;
 use self::names::Names;
 use self::pools::Pools;
 use self::programs::Programs;
-pub use self::spec::spec;
+pub use self::spec::{spec, tls_sources};
 use self::tls::Watch;
 use crate::acme::{Board, Door, Keeper};
 use crate::listener;
+use crate::packets::from_memory;
 use crate::proxy::known::Known;
 pub use crate::proxy::upstream::ServerReport;
 use crate::shard::{self, Shared};
 use crate::snapshot::Snapshot;
 
-/// Runs the router on the socket that the supervisor has passed. `front` starts what serves the
-/// control API, on the runtime of the control thread. Returns the exit status.
-pub fn run(socket: OwnedFd, front: impl FnOnce(Control)) -> u8 {
+/// Runs the router on the socket that the supervisor has passed. `front` starts what answers the
+/// control process, on the runtime of the control thread. Returns the exit status.
+pub fn run(socket: OwnedFd, front: impl FnOnce(Queries)) -> u8 {
     howdah_sys::signals::ignore_pipe();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -80,16 +79,16 @@ pub fn run(socket: OwnedFd, front: impl FnOnce(Control)) -> u8 {
 /// The first message.
 struct Hello {
     origin: String,
+    generation: u32,
     tmp: String,
     php: Vec<(String, String)>,
-    address: String,
+    has_control: bool,
     log: OwnedFd,
     document: Vec<u8>,
     certificates: Certificates,
-    control: Option<OwnedFd>,
 }
 
-async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<()> {
+async fn serve(socket: OwnedFd, front: impl FnOnce(Queries)) -> std::io::Result<()> {
     let link = Link::new(socket)?;
     let mut hello = greet(&link).await?;
     let mut certificates = std::mem::take(&mut hello.certificates);
@@ -120,8 +119,7 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
     let mut pools = Pools::new(Arc::clone(&shared), Arc::clone(&shards));
     let programs = Programs::default();
     let mut names = Names::new(Arc::clone(&log));
-    let has_control = hello.control.is_some();
-    let mut document = config.document.clone();
+    pools.generation = hello.generation;
     // What takes part in a change, lent anew for each.
     macro_rules! parts {
         () => {
@@ -136,13 +134,12 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
             }
         };
     }
-    match parts!().apply(config, None, !has_control).await {
+    match parts!().apply(config, None, !hello.has_control).await {
         Ok(()) => {}
-        // Somebody can mend it through the control API, if that is there.
-        Err(problem) if has_control => {
+        // Somebody can correct it through the control API, if that is there.
+        Err(problem) if hello.has_control => {
             let origin = &hello.origin;
             log.write(Level::Alert, format_args!("{origin}: {problem}; nothing is served"));
-            document = serde_json::json!({"listeners": {}, "routes": [], "applications": {}});
         }
         Err(problem) => {
             link.send(&ToSupervisor::Refuse { message: format!("{}: {problem}", hello.origin) })?;
@@ -153,28 +150,16 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
     let board = Board::default();
     let (commands, mut jobs) =
         command::channel(Arc::clone(&shared), Arc::clone(&shards), hello.php, board.clone());
-    let (hangup, hangups) = unbounded_channel();
-    let (renewal, renewed) = unbounded_channel();
     let mut keeper = Keeper::new(
         Arc::clone(&shared.door),
         commands.clone(),
         Arc::clone(&log),
         board,
         certificates.clone(),
-        renewal,
         wanted,
     );
-    front(Control {
-        listener: hello.control,
-        address: hello.address,
-        document,
-        origin: hello.origin,
-        hangups,
-        log,
-        certificates: certificates.clone(),
-        renewed,
-        commands,
-    });
+    let (asking, links) = unbounded_channel();
+    front(Queries { links, commands });
     let mut watch = Watch::new();
     memory::forget_start();
     loop {
@@ -187,15 +172,21 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Control)) -> std::io::Result<
                     let ending = Ending { link: &link, shared: &shared, shards: &shards };
                     return ending.run(&mut pools, &mut asked, graceful).await;
                 }
-                if message == (FromSupervisor::Reload {}) {
-                    let _ = hangup.send(());
-                    continue;
+                match message {
+                    FromSupervisor::Ran { number, error } => programs.ended(number, error),
+                    FromSupervisor::Control {} => {
+                        descriptors.into_iter().next().map(|fd| asking.send(fd));
+                    }
+                    FromSupervisor::Apply { generation, restart } => {
+                        let document = descriptors.into_iter().next();
+                        parts!().change(generation, restart, document).await?;
+                    }
+                    FromSupervisor::Certificate { name } => {
+                        certificates.receive(name, descriptors.into_iter().next());
+                    }
+                    FromSupervisor::CertificateDeleted { name } => certificates.remove(&name),
+                    message => hear(&link, &shared, &mut pools, message, descriptors)?,
                 }
-                if let FromSupervisor::Ran { number, error } = message {
-                    programs.ended(number, error);
-                    continue;
-                }
-                hear(&link, &shared, &mut pools, message, descriptors)?;
             }
             Some(ask) = asked.recv() => pools.on_ask(&link, ask)?,
             Some(job) = jobs.recv() => job.run(parts!()).await,
@@ -281,20 +272,15 @@ async fn greet(link: &Link) -> std::io::Result<Hello> {
     let (message, descriptors) =
         link.receive().await?.ok_or_else(|| std::io::Error::other("the supervisor has gone"))?;
     let mut descriptors = descriptors.into_iter();
-    match (message, descriptors.next(), descriptors.next(), descriptors.next()) {
+    match (message, descriptors.next(), descriptors.next()) {
         (
-            FromSupervisor::Hello { php, origin, tmp, control: address },
+            FromSupervisor::Hello { php, origin, generation, tmp, has_control },
             Some(log),
-            Some(document),
-            Some(certificates),
+            document,
         ) => {
-            let certificates = Certificates::read(certificates)?;
-            let mut file = File::from(document);
-            std::io::Seek::rewind(&mut file)?;
-            let mut document = Vec::new();
-            file.read_to_end(&mut document)?;
-            let control = descriptors.next();
-            Ok(Hello { origin, tmp, php, address, log, document, certificates, control })
+            let document = from_memory(document, u64::MAX)?;
+            let certificates = Certificates::read(descriptors.next())?;
+            Ok(Hello { origin, generation, tmp, php, has_control, log, document, certificates })
         }
         _ => Err(std::io::Error::other("the supervisor's first message is no greeting")),
     }

@@ -21,7 +21,6 @@ use super::command::{ApplicationReport, Tuning};
 use super::link::Link;
 use super::machine::Machine;
 use super::sizing::{Measurement, Sizing};
-use super::spec::spec;
 use super::traces::Traces;
 use crate::php::application::{Instance, Load, Queue, Worker};
 use crate::php::output::{self, Whose};
@@ -54,6 +53,8 @@ pub(super) struct Pools {
     retired: HashMap<u32, (String, Arc<Instance>)>,
     next_number: u32,
     machine: Machine,
+    /// Number of the configuration that runs, or that is being applied.
+    pub(super) generation: u32,
     /// Requests that are slow, and what is being found out about them.
     pub(super) traces: Traces,
 }
@@ -80,6 +81,8 @@ struct PooledApplication {
     damaged: bool,
     /// The last reason for which it could not run; logged once.
     failure: Option<String>,
+    /// Number of the last configuration that has this application as it is.
+    generation: u32,
     /// Every configuration that has this application: a request that began under one of them, an
     /// upload that takes its time, may still come.
     snapshots: Vec<Weak<Snapshot>>,
@@ -94,6 +97,7 @@ impl Pools {
             shards,
             preparing: Vec::new(),
             applications: Vec::new(),
+            generation: 0,
             leaving: Vec::new(),
             retired: HashMap::new(),
             next_number: 0,
@@ -115,6 +119,11 @@ impl Pools {
         all.find(|app| app.config == *config).map(|app| Arc::clone(&app.queue))
     }
 
+    /// Names of the applications that run.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.applications.iter().map(|app| app.config.name.clone()).collect()
+    }
+
     /// Starts to prepare an application. It is waited for if `always`, or if it shall have
     /// workers before its first request.
     pub(super) fn prepare(
@@ -126,7 +135,7 @@ impl Pools {
         let queue = Arc::new(Queue::new(config.limits.queue as usize));
         let sizing =
             Sizing::new(config.processes, self.look(0, config.isolation.cgroup.as_deref()));
-        self.prepare_with(link, config.clone(), queue, sizing, always)
+        self.prepare_with(link, config.clone(), queue, sizing, self.generation, always)
     }
 
     /// Starts to prepare another instance of a running application; `false` if there is none.
@@ -136,9 +145,10 @@ impl Pools {
         };
         let running = &self.applications[index];
         let (config, queue) = (running.config.clone(), Arc::clone(&running.queue));
+        let generation = running.generation;
         let surroundings = self.look(0, config.isolation.cgroup.as_deref());
         let sizing = self.applications[index].sizing.renewed(surroundings);
-        self.prepare_with(link, config, queue, sizing, true)?;
+        self.prepare_with(link, config, queue, sizing, generation, true)?;
         Ok(true)
     }
 
@@ -148,6 +158,7 @@ impl Pools {
         config: config::Application,
         queue: Arc<Queue>,
         sizing: Sizing,
+        generation: u32,
         always: bool,
     ) -> std::io::Result<()> {
         let wanted = sizing.wanted();
@@ -167,6 +178,7 @@ impl Pools {
             damaged: false,
             failure: None,
             snapshots: Vec::new(),
+            generation,
             config,
         };
         if app.awaited {
@@ -183,7 +195,8 @@ impl Pools {
         let (instance, memory) = Instance::create(number, geometry)?;
         let mut descriptors = vec![memory.as_fd()];
         descriptors.extend(instance.eventfds().iter().map(AsFd::as_fd));
-        let start = ToSupervisor::Start { application: number, spec: spec(&app.config, geometry) };
+        let (name, generation) = (app.config.name.clone(), app.generation);
+        let start = ToSupervisor::Start { application: number, name, generation, geometry };
         link.send_with(&start, &descriptors)?;
         let instance = Arc::new(instance);
         for shard in self.shards.iter() {
@@ -253,6 +266,7 @@ impl Pools {
             if snapshot.applications.contains_key(app.config.name.as_str()) {
                 app.snapshots.retain(|snapshot| snapshot.strong_count() > 0);
                 app.snapshots.push(Arc::downgrade(snapshot));
+                app.generation = self.generation;
                 self.applications.push(app);
             } else {
                 self.leaving.push(app);

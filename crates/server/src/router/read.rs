@@ -1,12 +1,9 @@
-//! Files that the supervisor reads, as the router's user may not: certificates, keys, and the
-//! document that the server was started with.
-
-use std::fs::File;
-use std::io::{Read, Seek};
+//! Files that the supervisor reads, as the router's user may not: certificates and keys.
 
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
 use super::apply::Parts;
+use crate::packets::from_memory;
 use crate::tls::authorities;
 
 impl Parts<'_> {
@@ -16,22 +13,14 @@ impl Parts<'_> {
         read.map_err(|error| authorities::unreadable(path, &error))
     }
 
-    /// Reads the document again from where it came. `Err` names that.
-    pub(super) async fn read_document(&mut self) -> Result<Vec<u8>, String> {
-        self.read(&ToSupervisor::ReadDocument {}).await
-    }
-
     async fn read(&mut self, request: &ToSupervisor) -> Result<Vec<u8>, String> {
         let text = |error: std::io::Error| error.to_string();
         self.link.send(request).map_err(text)?;
         loop {
             match self.receive().await? {
                 (FromSupervisor::FileRead { error }, descriptors) => {
-                    let mut file = File::from(descriptors.into_iter().next().ok_or(error)?);
-                    let mut bytes = Vec::new();
-                    file.rewind().map_err(text)?;
-                    file.read_to_end(&mut bytes).map_err(text)?;
-                    return Ok(bytes);
+                    let memory = descriptors.into_iter().next().ok_or(error)?;
+                    return from_memory(Some(memory), u64::MAX).map_err(text);
                 }
                 (other, descriptors) => self.meanwhile(other, descriptors)?,
             }

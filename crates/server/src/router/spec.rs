@@ -6,6 +6,22 @@ use howdah_config as config;
 use howdah_wire::messages::{ApplicationSpec, IdRange, Isolation};
 use howdah_wire::region::Geometry;
 
+use crate::check;
+use crate::tls::{Source, client_sources, sources};
+
+/// The certificates, keys and authorities that a configuration names.
+pub fn tls_sources(config: &config::Config) -> Vec<Source> {
+    let mut found = Vec::new();
+    for settings in config.listeners.iter().filter_map(|listener| listener.tls.as_ref()) {
+        found.extend(sources(settings));
+        found.extend(check::authorities(settings).cloned().map(Source::File));
+    }
+    for (_, settings) in config.upstream_tls() {
+        found.extend(client_sources(&settings));
+    }
+    found
+}
+
 /// Bytes of an application's name that appear in process titles and the log.
 const NAME: usize = 200;
 

@@ -149,6 +149,8 @@ impl Tree {
         let router = self.router.as_ref().map(|router| router.pid);
         let mut spare: Vec<_> = self.applications.values().map(|known| known.pid).collect();
         spare.extend(router);
+        spare.extend(self.control_pid());
+        spare.extend(self.programs.pids());
         if own == 1 {
             let strangers = family::children(own).into_iter();
             spare.extend(strangers.filter(|pid| !process::has_no_new_privileges(*pid)));

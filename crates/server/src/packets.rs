@@ -1,0 +1,84 @@
+//! A packet socket to another process of the server, in tokio's reactor.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use howdah_sys::packet::{self, Received};
+use howdah_sys::reactor;
+use howdah_wire::messages::MAX_MESSAGE;
+use rustix::fs::{MemfdFlags, memfd_create};
+use tokio::io::unix::AsyncFd;
+
+/// One end of a packet socket.
+#[derive(Debug)]
+pub struct Packets(AsyncFd<OwnedFd>);
+
+impl Packets {
+    /// Takes the socket over.
+    pub fn new(socket: OwnedFd) -> io::Result<Self> {
+        let flags = rustix::fs::fcntl_getfl(&socket)?;
+        rustix::fs::fcntl_setfl(&socket, flags | rustix::fs::OFlags::NONBLOCK)?;
+        Ok(Packets(reactor::readable(socket)?))
+    }
+
+    /// Sends a packet. If the socket is full, waits for room, which blocks the thread.
+    pub fn send(&self, packet: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        loop {
+            match packet::send(self.0.get_ref(), packet, descriptors) {
+                Err(rustix::io::Errno::AGAIN) => {
+                    let mut wait = [rustix::event::PollFd::from_borrowed_fd(
+                        self.0.get_ref().as_fd(),
+                        rustix::event::PollFlags::OUT,
+                    )];
+                    let _ = rustix::event::poll(&mut wait, None);
+                }
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    /// Sends a packet unless the socket is full.
+    pub fn try_send(&self, packet: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        Ok(packet::send(self.0.get_ref(), packet, descriptors)?)
+    }
+
+    /// Receives a packet and its descriptors; `None` when the other end is closed. Safe to cancel.
+    pub async fn receive(&self) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+        let mut buffer = vec![0; MAX_MESSAGE];
+        loop {
+            let mut ready = self.0.readable().await?;
+            match packet::receive(self.0.get_ref(), &mut buffer)? {
+                Received::Empty => ready.clear_ready(),
+                Received::Closed => return Ok(None),
+                Received::Packet(length, descriptors) => {
+                    buffer.truncate(length);
+                    return Ok(Some((buffer, descriptors)));
+                }
+            }
+        }
+    }
+}
+
+/// Bytes as a descriptor (memfd), for what is too long for a packet.
+pub fn to_memory(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create("message", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    Ok(file.into())
+}
+
+/// The bytes of a descriptor that [`to_memory`] made. More than `max` bytes are an error.
+pub fn from_memory(memory: Option<OwnedFd>, max: u64) -> io::Result<Vec<u8>> {
+    let memory = memory.ok_or_else(|| io::Error::other("a descriptor is missing"))?;
+    let mut file = File::from(memory);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("what was sent is no file"));
+    }
+    file.rewind()?;
+    let mut bytes = Vec::new();
+    file.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > max {
+        true => Err(io::Error::other(format!("there are more than {max} bytes"))),
+        false => Ok(bytes),
+    }
+}

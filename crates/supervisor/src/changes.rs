@@ -1,0 +1,195 @@
+//! The configuration that runs, the one that is being applied, and what each lets the router ask for.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use howdah_wire::messages::ApplicationSpec;
+
+use crate::grants::Grants;
+
+/// The configuration that runs, and that a new router starts with.
+#[derive(Debug, Default)]
+pub(crate) struct Current {
+    /// Grows with each configuration.
+    pub(crate) generation: u32,
+    pub(crate) document: Vec<u8>,
+    pub(crate) grants: Grants,
+}
+
+/// A configuration on its way to become the current one.
+#[derive(Debug)]
+struct Candidate {
+    next: Current,
+    /// The router has been told to run it.
+    is_committed: bool,
+}
+
+/// All configurations that count.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) current: Current,
+    candidate: Option<Candidate>,
+    last_generation: u32,
+    former: VecDeque<Former>,
+}
+
+/// An application as it was before a change. Uploads that began then are still for it, and it may
+/// have to be started for them.
+#[derive(Debug)]
+struct Former {
+    generation: u32,
+    spec_name: String,
+    spec: ApplicationSpec,
+    until: Instant,
+}
+
+/// Longest time that applications can be started as they were before a change.
+const FORMER_TIME: Duration = Duration::from_secs(3600);
+
+/// Maximum number of applications that can be started as they were before a change.
+const MAX_FORMER: usize = 64;
+
+impl Changes {
+    /// Begins with this configuration.
+    pub(crate) fn new(document: Vec<u8>, grants: Grants) -> Changes {
+        let current = Current { generation: 0, document, grants };
+        Changes { current, ..Changes::default() }
+    }
+
+    /// Begins a change. Returns its generation; `None` while another one is being applied.
+    pub(crate) fn begin(&mut self, document: Vec<u8>, grants: Grants) -> Option<u32> {
+        if self.candidate.is_some() {
+            return None;
+        }
+        self.last_generation = self.last_generation.wrapping_add(1);
+        let generation = self.last_generation;
+        let next = Current { generation, document, grants };
+        self.candidate = Some(Candidate { next, is_committed: false });
+        Some(generation)
+    }
+
+    /// The document of the change that is being prepared, if it is this one.
+    pub(crate) fn prepared(&self, generation: u32) -> Option<&[u8]> {
+        let candidate = self.candidate.as_ref().filter(|candidate| !candidate.is_committed);
+        let candidate = candidate.filter(|candidate| candidate.next.generation == generation);
+        candidate.map(|candidate| candidate.next.document.as_slice())
+    }
+
+    /// The change that is being prepared becomes the current configuration.
+    pub(crate) fn commit(&mut self, now: Instant) {
+        let Some(candidate) = self.candidate.as_mut().filter(|found| !found.is_committed) else {
+            return;
+        };
+        candidate.is_committed = true;
+        let next = std::mem::take(&mut candidate.next);
+        candidate.next.generation = next.generation;
+        let old = std::mem::replace(&mut self.current, next);
+        self.former.retain(|former| former.until > now);
+        for (spec_name, spec) in old.grants.applications {
+            if self.current.grants.applications.get(&spec_name) != Some(&spec) {
+                let (generation, until) = (old.generation, now + FORMER_TIME);
+                self.former.push_back(Former { generation, spec_name, spec, until });
+            }
+        }
+        while self.former.len() > MAX_FORMER {
+            self.former.pop_front();
+        }
+    }
+
+    /// The change is over: it was committed and carried out, or it failed. `false` if there is no
+    /// such change.
+    pub(crate) fn end(&mut self, generation: u32) -> bool {
+        self.candidate.take_if(|found| found.next.generation == generation).is_some()
+    }
+
+    /// The router has ended: so has what it was to apply. Returns whether there was a change.
+    pub(crate) fn abandon(&mut self) -> bool {
+        self.candidate.take().is_some()
+    }
+
+    /// Whether the router may ask for something: the current configuration names it, or the one that
+    /// is being applied.
+    pub(crate) fn allow(&self, names: impl Fn(&Grants) -> bool) -> bool {
+        let candidate = self.candidate.iter().map(|candidate| &candidate.next.grants);
+        candidate.chain([&self.current.grants]).any(names)
+    }
+
+    /// The application of this name in a configuration.
+    pub(crate) fn application(
+        &self,
+        name: &str,
+        generation: u32,
+        now: Instant,
+    ) -> Option<&ApplicationSpec> {
+        let candidate = self.candidate.iter().map(|candidate| &candidate.next);
+        let mut known = std::iter::once(&self.current).chain(candidate);
+        let known = known.find(|known| known.generation == generation);
+        let known = known.and_then(|known| known.grants.applications.get(name));
+        known.or_else(|| {
+            let is_it = |former: &&Former| {
+                former.generation == generation && former.spec_name == name && former.until > now
+            };
+            self.former.iter().find(is_it).map(|former| &former.spec)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeSet, HashMap};
+
+    use super::*;
+    use crate::fixture;
+
+    fn grants(listener: &str, applications: &[(&str, &str)]) -> Grants {
+        let specs = applications.iter().map(|(name, user)| {
+            let spec = ApplicationSpec { user: Some((*user).to_owned()), ..fixture::spec() };
+            ((*name).to_owned(), spec)
+        });
+        Grants {
+            listeners: BTreeSet::from([listener.to_owned()]),
+            applications: specs.collect::<HashMap<_, _>>(),
+            ..Grants::default()
+        }
+    }
+
+    fn user(changes: &Changes, name: &str, generation: u32, now: Instant) -> Option<String> {
+        changes.application(name, generation, now).and_then(|spec| spec.user.clone())
+    }
+
+    #[test]
+    fn what_either_configuration_names_is_allowed_until_one_of_them_has_gone() {
+        let mut changes = Changes::new(b"old".to_vec(), grants("*:1", &[]));
+        let listens = |changes: &Changes, address: &str| {
+            changes.allow(|grants| grants.listeners.contains(address))
+        };
+        assert!(listens(&changes, "*:1") && !listens(&changes, "*:2"));
+        let generation = changes.begin(b"new".to_vec(), grants("*:2", &[])).unwrap();
+        assert!(listens(&changes, "*:1") && listens(&changes, "*:2"));
+        assert_eq!(changes.begin(Vec::new(), Grants::default()), None, "one after the other");
+        assert_eq!(changes.prepared(generation), Some(&b"new"[..]));
+        assert_eq!(changes.prepared(generation + 1), None);
+        changes.commit(Instant::now());
+        assert!(!listens(&changes, "*:1") && listens(&changes, "*:2"));
+        assert_eq!(changes.prepared(generation), None, "it is committed once");
+        assert!(changes.end(generation) && !changes.end(generation));
+        let failed = changes.begin(Vec::new(), grants("*:3", &[])).unwrap();
+        assert!(changes.end(failed) && !listens(&changes, "*:3") && listens(&changes, "*:2"));
+    }
+
+    #[test]
+    fn an_application_can_be_started_as_it_was_for_an_hour_after_a_change() {
+        let now = Instant::now();
+        let mut changes = Changes::new(Vec::new(), grants("*:1", &[("a", "x"), ("b", "x")]));
+        let generation =
+            changes.begin(Vec::new(), grants("*:1", &[("a", "y"), ("b", "x")])).unwrap();
+        assert_eq!(user(&changes, "a", 0, now).as_deref(), Some("x"));
+        assert_eq!(user(&changes, "a", generation, now).as_deref(), Some("y"));
+        changes.commit(now);
+        assert_eq!(user(&changes, "a", 0, now).as_deref(), Some("x"));
+        assert_eq!(user(&changes, "a", generation, now).as_deref(), Some("y"));
+        assert_eq!(user(&changes, "b", 0, now), None, "it is asked for as the current one");
+        assert_eq!(user(&changes, "a", 0, now + FORMER_TIME), None);
+        assert_eq!(user(&changes, "c", generation, now), None);
+    }
+}

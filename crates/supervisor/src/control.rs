@@ -1,0 +1,51 @@
+//! The control process, as the supervisor sees it.
+//!
+//! It speaks HTTP with administrators, so that the router, which strangers speak with, has no part in
+//! what the configuration says. It is started when a connection waits at the control socket, or when
+//! the configuration is to be read again, and ends by itself when it has had nothing to do for a
+//! while.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use howdah_sys::packet;
+use howdah_wire::messages::ToControl;
+
+use crate::certificates::Certificates;
+use crate::options::Options;
+use crate::router::memory;
+use crate::unprivileged::{self, Kind};
+
+/// A running control process.
+#[derive(Debug)]
+pub(crate) struct Control {
+    pub(crate) pid: u32,
+    pub(crate) socket: OwnedFd,
+    pub(crate) started: Instant,
+}
+
+/// Starts the control process. `router` is its end of the socket to the router, `listener` that of
+/// the control API.
+pub(crate) fn start(
+    options: &Options,
+    document: &[u8],
+    certificates: &Certificates,
+    log: BorrowedFd<'_>,
+    router: &OwnedFd,
+    listener: Option<BorrowedFd<'_>>,
+    now: Instant,
+) -> io::Result<Control> {
+    let (pid, socket) = unprivileged::start(Kind::Control, options, log)?;
+    let hello = ToControl::Hello {
+        address: options.control.clone().unwrap_or_default(),
+        origin: options.origin.clone(),
+    };
+    let document = memory("document", document)?;
+    let bundles = memory("certificates", &certificates.encode(|_| true))?;
+    let mut descriptors = vec![log, document.as_fd(), bundles.as_fd(), router.as_fd()];
+    descriptors.extend(listener);
+    packet::send(&socket, &hello.encode(), &descriptors)?;
+    rustix::fs::fcntl_setfl(&socket, rustix::fs::OFlags::NONBLOCK)?;
+    Ok(Control { pid, socket, started: now })
+}

@@ -1,0 +1,194 @@
+//! The unprivileged processes of this program: the router and the control process.
+//!
+//! Each is this program anew, started under a title of its own. It gives up its rights itself
+//! ([`give_up_rights`]), as the first thing after the exec: an exec makes a process dumpable, and if
+//! it already belonged to the sites' user, a script could trace it for a moment and keep what it
+//! has. Until then it is root, which no script can trace, and afterwards it is not dumpable.
+//!
+//! A server that was not started by root has one user for everything. There, applications are kept
+//! apart by their Landlock domains alone.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use howdah_sys::credentials::Credentials;
+use howdah_sys::{packet, process, signals};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::options::Options;
+
+/// Title of the router; by it the program knows what it is started as.
+pub const ROUTER_TITLE: &str = "howdah: router";
+
+/// Title of the control process, likewise.
+pub const CONTROL_TITLE: &str = "howdah: control";
+
+/// Environment variable that says what a process becomes.
+const VARIABLE: &str = "HOWDAH_BECOMES";
+
+/// Who a process becomes, and whose end is its own end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Role {
+    /// Process id of the supervisor.
+    parent: u32,
+    /// `None` if it stays who it is.
+    user: Option<Ids>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Ids {
+    uid: u32,
+    /// Real and saved user id.
+    real: u32,
+    gid: u32,
+    groups: Vec<u32>,
+}
+
+/// Which process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Reads the files of sites: it has the sites' user as effective, the server's own one as real
+    /// and saved user id.
+    Router,
+    /// Opens no file: it has the server's own user id.
+    Control,
+}
+
+impl Kind {
+    fn title(self) -> &'static str {
+        match self {
+            Kind::Router => ROUTER_TITLE,
+            Kind::Control => CONTROL_TITLE,
+        }
+    }
+
+    fn ids(self, options: &Options) -> Option<Ids> {
+        let user = options.user.as_ref()?;
+        let real = options.private_user.unwrap_or(user.uid);
+        let Credentials { uid, gid, groups, .. } = user.clone();
+        Some(match self {
+            Kind::Router => Ids { uid, real, gid, groups },
+            // A group of the same number exists or belongs to nobody.
+            Kind::Control => Ids { uid: real, real, gid: real, groups: Vec::new() },
+        })
+    }
+}
+
+/// Starts a process. Returns its process id and the supervisor's end of its socket.
+pub(crate) fn start(
+    kind: Kind,
+    options: &Options,
+    log: BorrowedFd<'_>,
+) -> io::Result<(u32, OwnedFd)> {
+    let (ours, theirs) = packet::pair()?;
+    let role = Role { parent: std::process::id(), user: kind.ids(options) };
+    match process::fork()? {
+        process::Forked::Parent(pid) => Ok((pid, ours)),
+        process::Forked::Child => {
+            let error = execute(kind, &role, &theirs, log);
+            eprintln!("howdah: cannot start {}: {error}", kind.title());
+            process::exit_now(127);
+        }
+    }
+}
+
+fn execute(kind: Kind, role: &Role, socket: &OwnedFd, log: BorrowedFd<'_>) -> io::Error {
+    let prepare = || -> io::Result<()> {
+        signals::reset();
+        process::close_on_exec_from(3);
+        process::standard_streams(log, log)?;
+        process::place(socket, 3)?;
+        rustix::process::setpgid(None, None)?;
+        raise_open_files()
+    };
+    // The path of this program may lead through directories that the process cannot enter later;
+    // the link of the kernel does not.
+    match prepare() {
+        Ok(()) => {
+            let becomes = [(VARIABLE.to_owned(), role.to_text())];
+            process::exec("/proc/self/exe", &[kind.title()], &becomes)
+        }
+        Err(error) => error,
+    }
+}
+
+/// Every connection is an open file: as many as the system allows, instead of the 1,024 that are
+/// customary for programs that call `select`. Prototypes keep that limit for this reason.
+fn raise_open_files() -> io::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?)
+}
+
+/// Makes this process what the supervisor has started it as: another user, without capabilities,
+/// without a way to new ones, not dumpable, and ended with the supervisor. Call it first thing in
+/// `main`. The error says that nothing has started this process so.
+pub fn give_up_rights() -> io::Result<()> {
+    let role = std::env::var(VARIABLE).ok().and_then(|text| Role::from_text(&text));
+    let role = role.ok_or_else(|| io::Error::other("it is started by the server itself"))?;
+    process::bound_capabilities();
+    if let Some(Ids { uid, real, gid, groups }) = role.user {
+        let user = Credentials { uid, gid, groups, name: String::new(), home: String::new() };
+        user.assume_with_real_user(real)?;
+    }
+    process::drop_capabilities()?;
+    process::no_new_privileges()?;
+    process::set_dumpable(false)?;
+    process::die_with(Some(role.parent));
+    Ok(())
+}
+
+impl Role {
+    fn to_text(&self) -> String {
+        let Some(Ids { uid, real, gid, groups }) = &self.user else {
+            return self.parent.to_string();
+        };
+        let all = [self.parent, *uid, *real, *gid].into_iter().chain(groups.iter().copied());
+        all.map(|number| number.to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn from_text(text: &str) -> Option<Role> {
+        let numbers: Result<Vec<u32>, _> = text.split(' ').map(str::parse).collect();
+        match *numbers.ok()? {
+            [parent] => Some(Role { parent, user: None }),
+            [parent, uid, real, gid, ref groups @ ..] => {
+                Some(Role { parent, user: Some(Ids { uid, real, gid, groups: groups.to_vec() }) })
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_reads_back_from_its_text() {
+        let ids = Ids { uid: 33, real: 65_533, gid: 33, groups: vec![33, 4] };
+        for user in [None, Some(Ids { groups: Vec::new(), ..ids.clone() }), Some(ids)] {
+            let role = Role { parent: 7, user };
+            assert_eq!(Role::from_text(&role.to_text()), Some(role));
+        }
+        for bad in ["", "x", "1 2", "1 2 3", "1 -2 3 4", "1  2 3 4"] {
+            assert_eq!(Role::from_text(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_router_has_the_sites_user_for_files_alone() {
+        let www = Credentials {
+            uid: 33,
+            gid: 33,
+            groups: vec![33],
+            name: "www-data".to_owned(),
+            home: "/".to_owned(),
+        };
+        let options = Options { user: Some(www), private_user: Some(65_533), ..Options::default() };
+        let router = Kind::Router.ids(&options).unwrap();
+        assert_eq!((router.uid, router.real, router.gid), (33, 65_533, 33));
+        let control = Kind::Control.ids(&options).unwrap();
+        assert_eq!((control.uid, control.real, control.gid), (65_533, 65_533, 65_533));
+        assert!(control.groups.is_empty());
+        assert_eq!(Kind::Router.ids(&Options::default()), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! What a document lets the router ask of the supervisor.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use howdah_config::{Acme, Config};
+use howdah_server::acme;
+use howdah_server::router::{spec, tls_sources};
+use howdah_server::tls::Source;
+use howdah_supervisor::{Grants, Names};
+use howdah_wire::region::Geometry;
+
+/// Derives the grants of a document. `Err` says what is wrong with it.
+pub fn derive(document: &[u8]) -> Result<Grants, String> {
+    let config = howdah_config::parse(document).map_err(|error| error.to_string())?;
+    Ok(of(&config))
+}
+
+fn of(config: &Config) -> Grants {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let acme: Vec<&Acme> = { config.listeners.iter() }
+        .filter_map(|listener| listener.tls.as_ref())
+        .flat_map(|tls| &tls.acme)
+        .collect();
+    let mut grants = Grants {
+        listeners: config.listeners.iter().map(|listener| listener.name.clone()).collect(),
+        logs: { config.applications.iter() }
+            .filter_map(|application| application.limits.slow_log.as_deref())
+            .chain(config.access_log.iter().map(|log| log.path.as_ref()))
+            .map(text)
+            .collect(),
+        tls_files: BTreeSet::new(),
+        programs: { acme.iter() }
+            .filter_map(|acme| acme.dns.as_ref())
+            .map(|hook| text(&hook.program))
+            .collect(),
+        certificates: BTreeSet::new(),
+        managed: managed(&acme),
+        applications: { config.applications.iter() }
+            // The router decides about the sizes of the memory that it shares with workers.
+            .map(|application| {
+                (application.name.clone(), spec(application, Geometry::for_pool(1, 1)))
+            })
+            .collect(),
+    };
+    for source in tls_sources(config) {
+        match source {
+            Source::Stored(name) => grants.certificates.insert(name),
+            Source::File(path) => grants.tls_files.insert(text(&path)),
+        };
+    }
+    grants
+}
+
+/// What the router gets from authorities and stores.
+fn managed(acme: &[&Acme]) -> Names {
+    let mut names = Names {
+        whole: acme.iter().filter_map(|acme| acme.certificate()).collect(),
+        prefixes: Vec::new(),
+    };
+    if !acme.is_empty() {
+        names.prefixes.push(acme::ACCOUNT_PREFIX.to_owned());
+    }
+    if acme.iter().any(|acme| acme.on_demand.is_some()) {
+        names.prefixes.push(Acme::PREFIX.to_owned());
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grants(document: serde_json::Value) -> Grants {
+        derive(document.to_string().as_bytes()).unwrap()
+    }
+
+    fn names(set: &BTreeSet<String>) -> Vec<&str> {
+        set.iter().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn all_that_a_document_names_is_granted() {
+        let grants = grants(serde_json::json!({
+            "access_log": "/var/log/access.log",
+            "listeners": {
+                "*:80": {"pass": "applications/blog"},
+                "*:443": {
+                    "pass": "routes",
+                    "tls": {
+                        "certificate": ["shop", {"chain": "/c.pem", "key": "/k.pem"}],
+                        "acme": {
+                            "domains": ["a.org"],
+                            "challenges": "dns",
+                            "dns": {"program": "/usr/bin/hook"},
+                            "servers": {"directory": "https://ca.test/d", "ca": "/ca.pem"},
+                        },
+                    },
+                },
+            },
+            "routes": [{"action": {"return": 404}}],
+            "applications": {
+                "blog": {
+                    "type": "php", "root": "/srv/blog", "user": "blog",
+                    "limits": {"slow": 1, "slow_log": "/var/log/slow.log"},
+                },
+            },
+        }));
+        assert_eq!(names(&grants.listeners), ["*:443", "*:80"]);
+        assert_eq!(names(&grants.logs), ["/var/log/access.log", "/var/log/slow.log"]);
+        assert_eq!(names(&grants.tls_files), ["/c.pem", "/ca.pem", "/k.pem"]);
+        assert_eq!(names(&grants.programs), ["/usr/bin/hook"]);
+        assert_eq!(names(&grants.certificates), ["acme:a.org", "shop"]);
+        assert!(grants.managed.contains("acme:a.org"));
+        assert!(grants.managed.contains("acme-account:0123"));
+        assert!(!grants.managed.contains("acme:b.org") && !grants.managed.contains("shop"));
+        assert_eq!(grants.applications["blog"].user.as_deref(), Some("blog"));
+    }
+
+    #[test]
+    fn a_document_that_names_nothing_grants_nothing() {
+        assert_eq!(grants(serde_json::json!({})), Grants::default());
+        assert!(derive(b"{").is_err());
+    }
+}

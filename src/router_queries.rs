@@ -1,0 +1,64 @@
+//! What the router answers the control process, which serves the control API.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+
+use howdah_server::packets::{Packets, to_memory};
+use howdah_server::router::{Commands, Queries};
+use howdah_wire::messages::{FromRouter, ToRouter};
+use serde_json::Value;
+
+use crate::{server_status, tuning};
+
+/// Answers every control process that the supervisor starts.
+pub fn start(queries: Queries) {
+    let Queries { mut links, commands } = queries;
+    tokio::task::spawn_local(async move {
+        while let Some(link) = links.recv().await {
+            tokio::task::spawn_local(serve(link, commands.clone()));
+        }
+    });
+}
+
+/// Answers one control process until it ends.
+async fn serve(link: OwnedFd, commands: Commands) {
+    let Ok(packets) = Packets::new(link).map(Rc::new) else { return };
+    while let Ok(Some((packet, _))) = packets.receive().await {
+        let Ok(question) = ToRouter::decode(&packet) else { return };
+        let (packets, commands) = (Rc::clone(&packets), commands.clone());
+        tokio::task::spawn_local(async move {
+            let (number, answer) = answer(question, &commands).await;
+            let memory = match &answer {
+                Ok(Some(value)) => to_memory(value.to_string().as_bytes()).map(Some),
+                Ok(None) => Ok(None),
+                Err(error) => Err(std::io::Error::other(error.clone())),
+            };
+            let error = memory.as_ref().err().map(|error| error.to_string()).unwrap_or_default();
+            let answer = FromRouter::Answer { number, error }.encode();
+            let memory = memory.ok().flatten();
+            let descriptors: Vec<_> = memory.iter().map(|memory| memory.as_fd()).collect();
+            // One that does not listen has nobody to tell.
+            let _ = packets.try_send(&answer, &descriptors);
+        });
+    }
+}
+
+/// The number of a question, and what it is answered.
+async fn answer(question: ToRouter, commands: &Commands) -> (u32, Result<Option<Value>, String>) {
+    match question {
+        ToRouter::Status { number } => {
+            let status = server_status::of(commands.report().await);
+            (number, Ok(Some(status.to_value())))
+        }
+        ToRouter::Pools { number, name } => {
+            let pools = commands.pools(name.as_deref());
+            let pools = pools.iter().map(|pool| (pool.name.clone(), pool.to_value()));
+            (number, Ok(Some(Value::Object(pools.collect()))))
+        }
+        ToRouter::Tuning { number, name } => {
+            let found = commands.tune(name.clone()).await;
+            (number, Ok(found.map(|found| tuning::to_value(&name, &found))))
+        }
+        ToRouter::Restart { number, name } => (number, commands.restart(name).await.map(|()| None)),
+    }
+}
