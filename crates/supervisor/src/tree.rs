@@ -18,6 +18,7 @@ use howdah_wire::messages::{Exit, FromSupervisor, MAX_MESSAGE, ToControl, ToSupe
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::control::ControlState;
+use self::requests::Refusals;
 use crate::backoff::Backoff;
 use crate::certificates::Certificates;
 use crate::changes::Changes;
@@ -113,6 +114,7 @@ struct Tree {
     programs: Programs,
     next_upkeep: Instant,
     control_groups: ControlGroups,
+    refusals: Refusals,
     /// The router has served once: from then on nothing but a request ends the server.
     served: bool,
     ending: Option<End>,
@@ -163,6 +165,7 @@ impl Tree {
             programs: Programs::default(),
             next_upkeep: Instant::now() + UPKEEP,
             control_groups: ControlGroups::default(),
+            refusals: Refusals::default(),
             served: false,
             ending: None,
         }

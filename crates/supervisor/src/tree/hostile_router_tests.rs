@@ -291,3 +291,15 @@ fn a_first_configuration_can_be_refused_and_a_later_one_cannot_end_the_server() 
     scene.send(&ToSupervisor::Finished {}.encode(), &[]);
     assert!(scene.tree.ending.is_none());
 }
+
+#[test]
+fn a_router_cannot_fill_the_log_with_what_it_is_refused() {
+    let mut scene = Scene::new(true);
+    for number in 0..500 {
+        let path = scene.path(&format!("bad{number}"));
+        scene.send(&ToSupervisor::OpenLog { path }.encode(), &[]);
+    }
+    let log = fs::read_to_string(scene.path("supervisor.log")).unwrap();
+    // A busy machine may take several seconds for them.
+    assert!(log.lines().count() < 400, "{}", log.lines().count());
+}

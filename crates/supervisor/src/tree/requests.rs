@@ -22,6 +22,27 @@ use crate::{certificates, programs, router, store};
 /// Longest configuration, in bytes. The control API accepts no more than a part of it.
 pub(super) const MAX_DOCUMENT: u64 = 256 << 20;
 
+/// How many refusals were reported, so that a router cannot fill the log.
+#[derive(Debug)]
+pub(super) struct Refusals {
+    since: Instant,
+    reported: u32,
+}
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Refusals { since: Instant::now(), reported: 0 }
+    }
+}
+
+/// Maximum number of refusals that are reported within [`REFUSALS_PERIOD`].
+const MAX_REFUSALS: u32 = 20;
+const REFUSALS_PERIOD: Duration = Duration::from_secs(1);
+
+/// Maximum number of instances of one application that run at the same time. A restart starts a new
+/// one while the old ones finish what they have.
+const MAX_INSTANCES: usize = 64;
+
 impl Tree {
     pub(super) fn on_router_message(&mut self, message: ToSupervisor, descriptors: Vec<OwnedFd>) {
         match message {
@@ -107,11 +128,17 @@ impl Tree {
 
     /// Reports that the router asked for something that it must not have. Returns what it is
     /// answered.
-    fn refuse(&self, what: impl std::fmt::Display) -> String {
-        self.log.write(
-            Level::Alert,
-            format_args!("the router asked for {what}, which the configuration does not name"),
-        );
+    fn refuse(&mut self, what: impl std::fmt::Display) -> String {
+        let now = Instant::now();
+        if now.saturating_duration_since(self.refusals.since) >= REFUSALS_PERIOD {
+            self.refusals = Refusals { since: now, reported: 0 };
+        }
+        if self.refusals.reported < MAX_REFUSALS {
+            self.refusals.reported += 1;
+            let line =
+                format_args!("the router asked for {what}, which the configuration does not name");
+            self.log.write(Level::Alert, line);
+        }
         format!("{what} is not named by the configuration")
     }
 
@@ -149,19 +176,21 @@ impl Tree {
     ) {
         let known = self.changes.application(name, generation, Instant::now()).cloned();
         let is_new = !self.applications.contains_key(&self.id(number));
-        match known.filter(|_| is_new) {
+        let message = match known.filter(|_| is_new) {
             Some(mut spec) => {
-                spec.geometry = geometry;
-                self.start_application(number, &spec, descriptors);
+                let instances = self.applications.values().filter(|app| app.name == spec.name);
+                if instances.count() < MAX_INSTANCES {
+                    spec.geometry = geometry;
+                    return self.start_application(number, &spec, descriptors);
+                }
+                format!("{MAX_INSTANCES} instances of it have not finished what they have")
             }
-            None => {
-                let message = self.refuse(format_args!("the application \"{name}\""));
-                self.tell_router(&FromSupervisor::Ended { application: number, message }, &[]);
-            }
-        }
+            None => self.refuse(format_args!("the application \"{name}\"")),
+        };
+        self.tell_router(&FromSupervisor::Ended { application: number, message }, &[]);
     }
 
-    fn open_access_log(&self, path: String) {
+    fn open_access_log(&mut self, path: String) {
         let opened = match self.allows(|grants| grants.logs.contains(&path)) {
             true => store::open_log(Path::new(&path)).map_err(|error| error.to_string()),
             false => Err(self.refuse(&path)),
@@ -177,7 +206,7 @@ impl Tree {
         }
     }
 
-    fn read_tls_file(&self, path: &str) {
+    fn read_tls_file(&mut self, path: &str) {
         let read = match self.allows(|grants| grants.tls_files.contains(path)) {
             true => certificates::read_for_tls(Path::new(path)).map_err(|error| error.to_string()),
             false => Err(self.refuse(path)),
