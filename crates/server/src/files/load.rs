@@ -75,17 +75,15 @@ impl Resource {
         self.variant(accept().choose(|coding| self.variant(coding).is_some()))
     }
 
-    /// Bytes that it takes. An open file counts as [`FILE_WEIGHT`], so that a cache's limit in
-    /// bytes bounds its descriptors too.
-    pub fn weight(&self) -> usize {
-        self.variants.iter().flatten().fold(0, |weight, variant| {
-            weight
-                + variant.fields.as_bytes().len()
-                + match &variant.content {
-                    Content::Memory(bytes) => bytes.len(),
-                    Content::File(_) => FILE_WEIGHT,
-                    Content::Unread => 0,
-                }
+    /// Bytes that it takes; an open file counts as `open`.
+    pub fn weight(&self, open: usize) -> usize {
+        self.variants.iter().flatten().fold(0, |weight: usize, variant| {
+            let content = match &variant.content {
+                Content::Memory(bytes) => bytes.len(),
+                Content::File(_) => open,
+                Content::Unread => 0,
+            };
+            weight.saturating_add(variant.fields.as_bytes().len()).saturating_add(content)
         })
     }
 
@@ -183,9 +181,6 @@ impl Load<'_> {
         Variant { meta, etag, modified, fields: FieldBlock::from_lines(lines.0.freeze()), content }
     }
 }
-
-/// What an open file counts for in a cache.
-pub(super) const FILE_WEIGHT: usize = 64 * 1024;
 
 /// Reads a file that is small enough, otherwise leaves it open. Says also whether the file stood
 /// still meanwhile; if it did not, the sender reads it and finds out how long it is by then.

@@ -64,18 +64,26 @@ pub struct Files {
 /// What a thread may keep.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Bytes of everything kept, an eighth of it for findings that are no file. An open file
-    /// counts as 64 KiB.
+    /// Bytes of everything kept, an eighth of it for findings that are no file.
     pub bytes: usize,
     /// Cached files, and as many findings that are no file.
     pub entries: usize,
     /// Files up to this many bytes are kept in memory, larger ones open.
     pub body: u64,
+    /// Maximum number of files kept open.
+    pub open: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { bytes: 32 << 20, entries: 8192, body: 256 << 10 }
+        Limits { bytes: 32 << 20, entries: 8192, body: 256 << 10, open: 448 }
+    }
+}
+
+impl Limits {
+    /// Bytes of files that are kept.
+    fn resource_bytes(&self) -> usize {
+        self.bytes - self.bytes / 8
     }
 }
 
@@ -117,7 +125,7 @@ impl Files {
             limits,
             hasher: RandomState::new(),
             boundaries: Cell::new(0),
-            resources: RefCell::new(Cache::new(limits.bytes - limits.bytes / 8, limits.entries)),
+            resources: RefCell::new(Cache::new(limits.resource_bytes(), limits.entries)),
             findings: RefCell::new(Cache::new(limits.bytes / 8, limits.entries)),
         }
     }
@@ -216,7 +224,10 @@ impl Files {
         match found {
             Found::File(resource) if resource.settled => {
                 findings.remove(key);
-                resources.insert(key, Recent { at, what: Rc::clone(resource) }, resource.weight());
+                // An open file takes its share of the cache, so the limit in bytes bounds open files.
+                let open = self.limits.resource_bytes().div_ceil(self.limits.open.max(1));
+                let weight = resource.weight(if self.limits.open > 0 { open } else { usize::MAX });
+                resources.insert(key, Recent { at, what: Rc::clone(resource) }, weight);
             }
             // A file that has just been written is looked at each time until it has settled.
             Found::File(_) | Found::Other(Finding::Missing(Reason::Failed(_))) => {

@@ -463,7 +463,7 @@ fn a_reconfigured_share_meets_no_old_findings() {
 #[test]
 fn a_cache_stays_within_its_limits() {
     let mut site = Site::plain();
-    site.files = Files::new(Limits { bytes: 100_000, entries: 50, body: 20_000 });
+    site.files = Files::new(Limits { bytes: 100_000, entries: 50, body: 20_000, open: 1 });
     for n in 0..100 {
         site.write(&format!("{n}"), vec![b'x'; n * 300]);
         site.get(format!("/{n}"), &[]);
@@ -588,5 +588,25 @@ fn only_regular_files_are_sent_and_none_blocks() {
     symlink("/dev/zero", site.path("zero")).unwrap();
     for path in ["/fifo", "/socket", "/zero"] {
         assert_eq!(site.missing(path), Reason::NotFound, "{path}");
+    }
+}
+
+#[test]
+fn no_more_files_are_kept_open_than_allowed() {
+    let open = |site: &Site| {
+        let entries = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let targets = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
+        targets.filter(|target| target.starts_with(site.root.path()) && target.is_file()).count()
+    };
+    for most in [0, 1, 5] {
+        let mut site = Site::plain();
+        let limits = Limits { bytes: 1 << 20, body: 10, open: most, ..Limits::default() };
+        site.files = Files::new(limits);
+        for n in 0..20 {
+            site.write(&format!("{n}"), "longer than what is kept in memory");
+            assert_eq!(site.get(format!("/{n}"), &[]).status(), 200);
+        }
+        let kept = open(&site);
+        assert!(kept <= most && kept + 1 >= most, "{kept} of {most}");
     }
 }
