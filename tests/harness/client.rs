@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
+
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
 /// How long a client waits for bytes before the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(40);
@@ -55,7 +57,20 @@ impl fmt::Debug for Response {
 impl Client {
     /// Connects.
     pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("the server accepts connections");
+        Client::new(TcpStream::connect(address).expect("the server accepts connections"))
+    }
+
+    /// Connects from an address of the loopback network, as another machine would.
+    pub fn connect_from(source: Ipv4Addr, address: SocketAddr) -> Self {
+        let socket =
+            net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let socket = socket.unwrap();
+        net::bind(&socket, &SocketAddr::from((source, 0))).unwrap();
+        net::connect(&socket, &address).expect("the server accepts connections");
+        Client::new(socket.into())
+    }
+
+    fn new(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +22,7 @@ use crate::compress;
 use crate::exchange::{Exchange, Finished, Handler};
 use crate::fastcgi;
 use crate::files::Now;
-use crate::http1::{self, Draining, Refusal};
+use crate::http1::{self, Draining, Phase, Refusal, Signal};
 use crate::http2;
 use crate::limits::Limits;
 use crate::listener::Accepted;
@@ -88,8 +89,12 @@ async fn told(
     mut info: Arc<ConnectionInfo>,
     drain: Draining,
 ) {
-    let said = timeout(site.limits().header_timeout, stream.told()).await.ok().flatten();
-    let Some(header) = said else {
+    let said = {
+        let said = pin!(timeout(site.limits().header_timeout, stream.told()));
+        drain.unless_evicted(said).await
+    };
+    let Some(said) = said else { return };
+    let Some(header) = said.ok().flatten() else {
         return site.blame(&info, format_args!("no header of the PROXY protocol"));
     };
     if let Some((client, target)) = header.addresses {
@@ -123,12 +128,16 @@ async fn only_http2(site: Site, mut stream: Stream, info: Arc<ConnectionInfo>, d
     let _ = stream.shutdown().await;
     let (mut rest, mut nowhere) = (stream.take(MOST_UNREAD), tokio::io::sink());
     let rest = tokio::io::copy(&mut rest, &mut nowhere);
-    let _ = tokio::time::timeout(site.limits().header_timeout, rest).await;
+    let rest = pin!(tokio::time::timeout(site.limits().header_timeout, rest));
+    let _ = drain.unless_evicted(rest).await;
 }
 
 async fn begins_with_http2(site: &Site, stream: &mut Stream, drain: &Draining) -> bool {
     let patience = tokio::time::sleep(site.limits().header_timeout);
-    let drained = poll_fn(|cx| if drain.poll(cx) { Poll::Ready(()) } else { Poll::Pending });
+    let drained = poll_fn(|cx| match drain.poll_waiting(Phase::Incomplete, cx) {
+        Signal::None => Poll::Pending,
+        Signal::Drain | Signal::Evict => Poll::Ready(()),
+    });
     let give_up = async {
         tokio::select! {
             () = patience => {}
@@ -147,7 +156,10 @@ async fn secure(
     drain: Draining,
 ) {
     let time = site.limits().header_timeout;
-    match Box::pin(tls::handshake(&tls, stream, &drain, time, &site.shard.shared.door)).await {
+    let mut shaking = Box::pin(tls::handshake(&tls, stream, &drain, time, &site.shard.shared.door));
+    let Some(shaken) = drain.unless_evicted(shaking.as_mut()).await else { return };
+    drop(shaking);
+    match shaken {
         Shaken::Done(stream, facts) => {
             stream.transport().acknowledge();
             tls.counters().handshakes.fetch_add(1, Relaxed);

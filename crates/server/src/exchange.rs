@@ -105,7 +105,15 @@ impl<'c> Exchange<'c> {
     /// that waits for it to go on (`100 Continue`). After an error the body cannot be read on:
     /// answer with [`BodyError::status`].
     pub async fn read_body(&mut self) -> Result<Option<Bytes>, BodyError> {
-        poll_fn(|cx| self.carrier.poll_body(cx)).await
+        let awaiting = Awaiting(self.carrier);
+        poll_fn(|cx| {
+            let part = awaiting.0.poll_body(cx);
+            if part.is_pending() {
+                awaiting.0.awaits_body(true);
+            }
+            part
+        })
+        .await
     }
 
     /// Takes the body for a server that gets it as it comes, in place of
@@ -147,6 +155,15 @@ impl<'c> Exchange<'c> {
     }
 }
 
+/// A handler's wait for more of the body; dropping it ends the wait.
+struct Awaiting<'c>(&'c dyn Carrier);
+
+impl Drop for Awaiting<'_> {
+    fn drop(&mut self) {
+        self.0.awaits_body(false);
+    }
+}
+
 /// What an exchange needs of its connection. Implemented by each protocol.
 pub trait Carrier {
     /// See [`Exchange::body_len`].
@@ -155,6 +172,9 @@ pub trait Carrier {
     fn limit_body(&self, most: u64);
     /// See [`Exchange::read_body`].
     fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>>;
+    /// Records that the handler does nothing but wait for more of the body, or no longer waits. A
+    /// connection may be closed for want of descriptors meanwhile.
+    fn awaits_body(&self, _waits: bool) {}
     /// See [`Exchange::trailer`].
     fn trailer(&self) -> Bytes {
         Bytes::new()

@@ -14,12 +14,14 @@ use std::time::Duration;
 
 use howdah_sys::log::Level;
 use howdah_sys::{reactor, sockets};
+use rustix::io::Errno;
 use rustix::net::sockopt::set_tcp_nodelay;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use tokio::io::Interest;
 use tokio::sync::Notify;
 
 use crate::message::ConnectionInfo;
+use crate::room;
 use crate::shard::{Order, Shard};
 
 /// A listening socket.
@@ -58,8 +60,8 @@ impl Socket {
 /// Connections that a thread accepts at most when it has been told to accept no more.
 const LAST: usize = 4096;
 
-/// How often to look whether a connection has ended, while there are as many as there may be.
-const FULL_LOOK: Duration = Duration::from_millis(20);
+/// Pause before the next try after connections were closed because the machine is short of files.
+const SHORT_PAUSE: Duration = Duration::from_millis(20);
 
 /// A connection that has been accepted and is not served yet.
 #[derive(Debug)]
@@ -128,27 +130,32 @@ async fn accept_from(
     let accept = |socket: &OwnedFd| {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (fd, peer) = acceptfrom_with(socket, flags)?;
+        room::note(shard, &fd);
         let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
         Ok(match kind {
             Kind::Unix => (AcceptedStream::Unix(fd.into()), ConnectionInfo::default()),
             Kind::Tcp(local) => tcp(fd, peer, local),
         })
     };
+    let accept_if_room = |socket: &OwnedFd| match room::is_full(shard, socket) {
+        true if room::is_wanted(socket) => Ok(None),
+        _ => accept(socket).map(Some),
+    };
+    let next = async || loop {
+        match socket.async_io(Interest::READABLE, accept_if_room).await {
+            Ok(Some(accepted)) => return accepted,
+            Ok(None) => room::make(shard, name, socket.get_ref()).await,
+            Err(error) => pause(shard, name, &error).await,
+        }
+    };
     let stopped = stop.notified();
     tokio::pin!(stopped);
     loop {
-        let accepted = async {
-            wait_for_room(shard, name).await;
-            socket.async_io(Interest::READABLE, accept).await
-        };
-        let accepted = tokio::select! {
-            accepted = accepted => accepted,
+        let (stream, info) = tokio::select! {
+            accepted = next() => accepted,
             () = &mut stopped => break,
         };
-        match accepted {
-            Ok((stream, info)) => place(shard, name, stream, info),
-            Err(error) => pause(shard, name, &error).await,
-        }
+        place(shard, name, stream, info);
     }
     // With the socket the kernel would reset what waits in its backlog. Here, as other threads may
     // have ended.
@@ -173,37 +180,19 @@ fn tcp(
     (AcceptedStream::Tcp(stream), info)
 }
 
-/// How many connections may be open: each is an open file, and so is what they ask for, the control
-/// API's connections, and what the server needs to go on. A quarter is left for these.
-pub fn most_connections() -> u64 {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    limit.map_or(u64::MAX, |files| (files - files / 4).max(1))
-}
-
-/// While there are as many connections as there may be, new ones stay in the backlog.
-async fn wait_for_room(shard: &Rc<Shard>, name: &Arc<str>) {
-    let open = || shard.handles.iter().map(|handle| handle.counters().open()).sum::<u64>();
-    let most = shard.shared.most_connections;
-    if open() < most {
-        return;
-    }
-    shard.shared.log.write(
-        Level::Error,
-        format_args!(
-            "listener {name}: {most} connections are open, as many as the limit of open files \
-             allows; others wait until one of them ends"
-        ),
-    );
-    while open() >= most {
-        tokio::time::sleep(FULL_LOOK).await;
-    }
-}
-
-/// Without descriptors or memory the connection stays in the backlog; try again a little later
-/// instead of at once and for ever.
+/// Without descriptors or memory the connection stays in the backlog; try again when there may be
+/// some, instead of at once and for ever.
 async fn pause(shard: &Rc<Shard>, name: &Arc<str>, error: &std::io::Error) {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
-    if matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
+    if matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
+        || room::note_failure(shard, error)
+    {
+        return;
+    }
+    // It may be the whole machine that is short of files.
+    let is_short = error.raw_os_error() == Some(Errno::NFILE.raw_os_error());
+    if is_short && room::evict(shard, name, 1).await {
+        tokio::time::sleep(SHORT_PAUSE).await;
         return;
     }
     shard.shared.log.write(

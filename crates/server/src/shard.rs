@@ -22,6 +22,7 @@ use crate::access_log::{self, Lines};
 use crate::acme::Door;
 use crate::blame::Blames;
 use crate::conn;
+use crate::eviction::Client;
 use crate::exchange::Finished;
 use crate::files::{self, Files};
 use crate::http1::{Drain, Draining};
@@ -33,6 +34,7 @@ use crate::php::thread::{Ask, PhpThread};
 use crate::proxy::health;
 use crate::proxy::thread::ProxyThread;
 use crate::proxy::upstream::Upstream;
+use crate::room::{Capacity, Shortage};
 use crate::route::Scratch;
 use crate::snapshot::Snapshot;
 
@@ -47,8 +49,8 @@ pub struct Shared {
     pub tmp: Arc<Path>,
     /// How many of the threads get new connections.
     pub threads: AtomicUsize,
-    /// How many connections may be open.
-    pub most_connections: u64,
+    /// Limit of open files.
+    pub capacity: Capacity,
     /// Where authorities look for proofs of names.
     pub door: Arc<Door>,
 }
@@ -195,6 +197,8 @@ pub struct Shard {
     pub proxy: Rc<ProxyThread>,
     /// FastCGI servers, whose connections are others.
     pub fastcgi: Rc<ProxyThread>,
+    /// Room for more connections.
+    pub shortage: Shortage,
     /// All threads, to hand connections over.
     pub handles: Arc<[Handle]>,
     /// Lets connections end whose listener is gone.
@@ -296,9 +300,12 @@ fn run(
     PHP.set(Some(Rc::clone(&php)));
     let proxy = ProxyThread::new(Arc::clone(&shared.log));
     let fastcgi = ProxyThread::new(Arc::clone(&shared.log));
+    let files = files::Limits::default();
+    let shortage = Shortage::new(shared.capacity);
+    let open = files.open.min(shared.capacity.cached_files(handles.len() as u64));
     let shard = Rc::new(Shard {
         shared,
-        files: Files::new(files::Limits::default()),
+        files: Files::new(files::Limits { open, ..files }),
         scratch: RefCell::default(),
         blames: Blames::default(),
         lines: RefCell::default(),
@@ -306,6 +313,7 @@ fn run(
         php,
         proxy,
         fastcgi,
+        shortage,
         counters: Arc::clone(&handles[number as usize].counters),
         handles,
         drain: Drain::new(),
@@ -444,13 +452,17 @@ impl Shard {
 
     /// What lets the connections end, and what still accepts others.
     fn close_listeners(&self) -> (Vec<Drain>, Vec<Accepting>) {
-        let (mut drains, mut tasks) = (vec![self.drain.clone()], Vec::new());
-        for (_, listening) in self.listening.borrow_mut().drain() {
-            tasks.extend(listening.task);
-            drains.push(listening.drain);
-        }
+        let drains = self.drains();
+        let listening = self.listening.take();
+        (drains, listening.into_values().filter_map(|listening| listening.task).collect())
+    }
+
+    /// Signals of all connections of this thread.
+    pub fn drains(&self) -> Vec<Drain> {
+        let mut drains = vec![self.drain.clone()];
+        drains.extend(self.listening.borrow().values().map(|listening| listening.drain.clone()));
         drains.extend(self.removed.borrow().values().map(|removed| removed.drain.clone()));
-        (drains, tasks)
+        drains
     }
 
     /// The signal that a connection of this listener ends by.
@@ -475,6 +487,7 @@ impl Shard {
     /// Serves a connection on this thread.
     pub fn serve(self: &Rc<Self>, accepted: Accepted) {
         let draining = self.draining(&accepted.listener);
+        draining.accepted_from(Client::of(accepted.info.peer));
         conn::serve(self, accepted, draining);
     }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Connection;
 use super::connection::Io;
+use super::{Connection, Phase, Signal};
 use crate::exchange::Handler;
 
 /// How long to read and drop in all.
@@ -53,6 +53,9 @@ impl<I: Io, H: Handler> Connection<I, H> {
                     },
                     Poll::Pending => break,
                 }
+            }
+            if self.drain.poll_waiting(Phase::Idle, cx) == Signal::Evict {
+                return Poll::Ready(());
             }
             core.timer.poll(cx, deadline)
         })

@@ -9,7 +9,9 @@ use bytes::Bytes;
 
 use super::connection::{Core, Io};
 use super::framing::{BodyLength, Chunked, Decoded};
+use super::head::Head;
 use super::timer::{Pace, Wait};
+use super::{Draining, Phase};
 use crate::exchange::{BodyError, Carrier, Gone};
 use crate::limits::Limits;
 use crate::message::{FieldBlock, Version};
@@ -17,6 +19,7 @@ use crate::message::{FieldBlock, Version};
 /// Lent to a handler for the time of one request.
 pub(super) struct Link<'c, I> {
     core: &'c RefCell<Core<I>>,
+    drain: &'c Draining,
     limits: Rc<Limits>,
     version: Version,
     body: RefCell<BodyReader>,
@@ -58,25 +61,25 @@ const LITTLE: u64 = 64 * 1024;
 impl<'c, I: Io> Link<'c, I> {
     pub fn new(
         core: &'c RefCell<Core<I>>,
+        drain: &'c Draining,
         limits: &Rc<Limits>,
-        version: Version,
-        announced: BodyLength,
-        expects_continue: bool,
+        head: &Head,
     ) -> Self {
-        let rest = match announced {
+        let rest = match head.body {
             BodyLength::Known(length) => Rest::Known(length),
             BodyLength::Chunked => Rest::Chunked(Chunked::with_trailer()),
         };
         let body = BodyReader {
-            announced,
+            announced: head.body,
             rest,
             received: 0,
             max: limits.max_body,
-            expects_continue,
+            expects_continue: head.expects_continue,
             pace: Pace::default(),
             wait: Wait::default(),
         };
-        Link { core, limits: Rc::clone(limits), version, body: RefCell::new(body) }
+        let (limits, version) = (Rc::clone(limits), head.version);
+        Link { core, drain, limits, version, body: RefCell::new(body) }
     }
 
     /// Bytes of the body that were given out.
@@ -195,6 +198,9 @@ impl<I: Io> Carrier for Link<'_, I> {
                     let patience =
                         || pace.patience(limits.body_timeout, limits.min_rate, limits.grace);
                     let deadline = body.wait.deadline(patience);
+                    if self.drain.poll_evicted(cx) {
+                        break BodyError::Timeout;
+                    }
                     ready!(core.timer.poll(cx, deadline));
                     break BodyError::Timeout;
                 }
@@ -202,6 +208,13 @@ impl<I: Io> Carrier for Link<'_, I> {
         };
         body.fail(error);
         Poll::Ready(Err(error))
+    }
+
+    fn awaits_body(&self, waits: bool) {
+        match waits {
+            true => self.drain.wait(Phase::Incomplete),
+            false => self.drain.go_on(),
+        }
     }
 
     fn trailer(&self) -> Bytes {

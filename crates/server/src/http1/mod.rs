@@ -50,6 +50,7 @@ mod tests;
 
 pub use connection::Io;
 pub use drain::{Drain, Draining};
+pub(crate) use drain::{Phase, Signal};
 pub use refusal::Refusal;
 
 use crate::exchange::Handler;
@@ -187,7 +188,12 @@ impl<I: Io, H: Handler> Connection<I, H> {
                 (since, limits.idle_timeout.min(header_timeout))
             };
             let mut deadline = after(since, patience);
-            if self.drain.poll(cx) && empty {
+            let phase = if first { Phase::Incomplete } else { Phase::Idle };
+            let signal = self.drain.poll_waiting(phase, cx);
+            if signal == Signal::Evict {
+                return Poll::Ready(Next::Close);
+            }
+            if signal == Signal::Drain && empty {
                 // A request may have come that the runtime has not looked for yet.
                 if !looked {
                     ready!(look.as_mut().poll(cx));
@@ -223,7 +229,9 @@ impl<I: Io, H: Handler> Connection<I, H> {
         let deadline = Instant::now() + limits.send_timeout.min(linger::IDLE);
         poll_fn(|cx| {
             let core = &mut *self.core.borrow_mut();
-            if Pin::new(&mut core.io).poll_shutdown(cx).is_ready() {
+            if Pin::new(&mut core.io).poll_shutdown(cx).is_ready()
+                || self.drain.poll_waiting(Phase::Idle, cx) == Signal::Evict
+            {
                 return Poll::Ready(());
             }
             core.timer.poll(cx, deadline)

@@ -19,7 +19,7 @@ use super::send::{Cut, Sender};
 use super::timer::{Pace, Wait};
 use super::tunnel::Opened;
 use super::write::ENOUGH;
-use super::{Connection, Next, Refusal};
+use super::{Connection, Next, Phase, Refusal};
 use crate::exchange::{Carrier, Exchange, Finished, Handler, Outcome};
 use crate::limits::Limits;
 use crate::message::{Added, FieldBlock, Response, Version};
@@ -71,12 +71,13 @@ impl<I: Io, H: Handler> Connection<I, H> {
             Err(refusal) => return self.refuse_head(refusal, &bytes).await,
         };
         drop(bytes);
+        self.drain.begin();
         let served = {
             let served = &mut self.core.borrow_mut().served;
             *served = served.saturating_add(1);
             u64::from(*served)
         };
-        let link = Link::new(&self.core, limits, head.version, head.body, head.expects_continue);
+        let link = Link::new(&self.core, &self.drain, limits, &head);
         let (wants_more, head_only) = (head.keep_alive, head.method.as_ref() == b"HEAD");
         let request = head.into_request(Arc::clone(&self.info), self.handler.next_id());
         let mut exchange = Exchange::new(request, begun.into_std(), &link);
@@ -135,8 +136,11 @@ impl<I: Io, H: Handler> Connection<I, H> {
         if !keep_alive {
             return self.end(leftover == Leftover::TooMuch);
         }
-        if leftover == Leftover::Little && !drop_body(&link).await {
-            return Next::Close;
+        if leftover == Leftover::Little {
+            self.drain.wait(Phase::Idle); // the request has its response
+            if !drop_body(&link).await {
+                return Next::Close;
+            }
         }
         Next::Wait
     }

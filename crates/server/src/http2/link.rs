@@ -1,6 +1,6 @@
 //! HTTP/2's side of an exchange: the request body, interim responses, the client's presence.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -12,6 +12,7 @@ use http::{HeaderMap, Response};
 
 use super::budget::Budget;
 use super::send::put_fields;
+use super::waiting::Waiting;
 use crate::exchange::{BodyError, Carrier, Gone};
 use crate::http1::timer::{Pace, Timer, Wait};
 use crate::limits::Limits;
@@ -21,6 +22,9 @@ use crate::message::FieldBlock;
 pub(super) struct Link {
     limits: Rc<Limits>,
     budget: Rc<Budget>,
+    waiting: Rc<Waiting>,
+    /// True while the handler waits for more of the body.
+    awaits: Cell<bool>,
     length: Option<u64>,
     body: RefCell<Body>,
     /// Until the response is sent.
@@ -47,6 +51,7 @@ impl Link {
         respond: SendResponse<Bytes>,
         limits: &Rc<Limits>,
         budget: &Rc<Budget>,
+        waiting: &Rc<Waiting>,
         length: Option<u64>,
         expects_continue: bool,
     ) -> Self {
@@ -62,7 +67,15 @@ impl Link {
             wait: Wait::default(),
         };
         let (body, respond) = (RefCell::new(body), RefCell::new(Some(respond)));
-        Link { limits: Rc::clone(limits), budget: Rc::clone(budget), length, body, respond }
+        Link {
+            limits: Rc::clone(limits),
+            budget: Rc::clone(budget),
+            waiting: Rc::clone(waiting),
+            awaits: Cell::new(false),
+            length,
+            body,
+            respond,
+        }
     }
 
     /// What the client sends is no body.
@@ -142,6 +155,12 @@ impl Carrier for Link {
         };
         body.ended = Some(ended);
         Poll::Ready(ended.map(|()| None))
+    }
+
+    fn awaits_body(&self, waits: bool) {
+        if self.awaits.replace(waits) != waits {
+            self.waiting.body(waits);
+        }
     }
 
     fn trailer(&self) -> Bytes {

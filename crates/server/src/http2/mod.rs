@@ -19,6 +19,7 @@
 use std::cell::Cell;
 use std::fmt::Display;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -40,6 +41,7 @@ mod send;
 mod stream;
 mod tunnel;
 mod turns;
+mod waiting;
 mod websocket;
 
 use self::answers::Answers;
@@ -48,6 +50,7 @@ use self::io::Watched;
 pub use self::io::{Io, PREFACE};
 use self::stream::Ended;
 use self::turns::Turns;
+use self::waiting::Waiting;
 use crate::exchange::Handler;
 use crate::http1::Draining;
 use crate::http1::timer::Timer;
@@ -94,11 +97,13 @@ async fn run<H: Handler + 'static>(
     let io = Watched::new(io, Rc::clone(&blocked), Rc::clone(&budget));
     let handshake = builder(&limits).handshake(io);
     let cut_off = |why: &dyn Display| handler().cut_off(&info, why);
-    let connection = match timeout(limits.header_timeout, handshake).await {
-        Ok(Ok(connection)) => connection,
-        Ok(Err(error)) => return broken(&error, &budget, &cut_off),
-        Err(_) => return,
+    let handshake = pin!(timeout(limits.header_timeout, handshake));
+    let connection = match drain.unless_evicted(handshake).await {
+        Some(Ok(Ok(connection))) => connection,
+        Some(Ok(Err(error))) => return broken(&error, &budget, &cut_off),
+        Some(Err(_)) | None => return,
     };
+    let waiting = Rc::new(Waiting::new(drain));
     let turns = Turns::new(Rc::clone(&blocked));
     let mut driver = Driver {
         connection,
@@ -114,7 +119,7 @@ async fn run<H: Handler + 'static>(
         is_cut_off: false,
     };
     let mut answers = Answers::default();
-    while driver.next(&mut answers, &limits, &drain, &cut_off).await {
+    while driver.next(&mut answers, &limits, &waiting, &cut_off).await {
         poll_fn(|cx| {
             for (request, respond) in driver.came.drain(..) {
                 let connection = stream::Connection {
@@ -122,7 +127,7 @@ async fn run<H: Handler + 'static>(
                     info: Arc::clone(&info),
                     turns: Rc::clone(&turns),
                     budget: Rc::clone(&budget),
-                    drain: drain.signal(),
+                    waiting: Rc::clone(&waiting),
                 };
                 answers.begin(stream::answer(connection, request, respond), cx);
             }
@@ -132,6 +137,7 @@ async fn run<H: Handler + 'static>(
         answers.rest();
         driver.idle = limits.idle_timeout;
     }
+    waiting.end();
     // Handlers go on to their end, and learn that the client has left.
     answers.detach();
 }
@@ -194,7 +200,7 @@ impl Driver {
         &mut self,
         answers: &mut Answers<F>,
         limits: &Limits,
-        drain: &Draining,
+        waiting: &Waiting,
         cut_off: CutOff<'_>,
     ) -> bool
     where
@@ -208,7 +214,7 @@ impl Driver {
             while let Some(ended) = answers.poll_ended(cx) {
                 self.count(ended);
             }
-            if drain.poll(cx) && !self.ending {
+            if waiting.poll_draining(cx) && !self.ending {
                 self.end();
             }
             if self.strikes > STRIKES || self.budget.is_spent(Instant::now) {
@@ -235,8 +241,14 @@ impl Driver {
                 }
             };
             self.over = next.is_ready();
-            if self.over || !self.came.is_empty() {
-                return Poll::Ready(!self.came.is_empty());
+            if !self.came.is_empty() {
+                waiting.begin();
+                return Poll::Ready(true);
+            }
+            waiting.wait(answers.waiting(), self.blocked.get().is_some());
+            // Handlers that wait for bodies learn of it when the connection is dropped.
+            if self.over || waiting.poll_evicted(cx) {
+                return Poll::Ready(false);
             }
             waited = true;
             loop {

@@ -19,14 +19,15 @@ use super::link::Link;
 use super::send;
 use super::tunnel::Channel;
 use super::turns::{Priority, Turn, Turns};
+use super::waiting::Waiting;
 use super::websocket::Handshake;
 use crate::body::Body;
 use crate::exchange::{Exchange, Finished, Handler, Outcome};
+use crate::http1::Refusal;
 use crate::http1::framing::BodyLength;
 use crate::http1::head::Head;
 use crate::http1::read::Input;
 use crate::http1::send::Cut;
-use crate::http1::{Drain, Refusal};
 use crate::limits::Limits;
 use crate::message::{Added, ConnectionInfo, FieldBlock, Request, Response};
 use crate::tunnel::{Carried, End};
@@ -46,7 +47,7 @@ pub(super) struct Connection<H> {
     pub info: Arc<ConnectionInfo>,
     pub turns: Rc<Turns>,
     pub budget: Rc<Budget>,
-    pub drain: Drain,
+    pub waiting: Rc<Waiting>,
 }
 
 /// Answers the request of a stream.
@@ -55,7 +56,7 @@ pub(super) async fn answer<H: Handler>(
     received: Received<RecvStream>,
     respond: SendResponse<Bytes>,
 ) -> Ended {
-    let Connection { handler, info, turns, budget, drain } = connection;
+    let Connection { handler, info, turns, budget, waiting } = connection;
     let begun = Instant::now();
     let limits = handler.limits();
     let (parts, body) = received.into_parts();
@@ -78,11 +79,10 @@ pub(super) async fn answer<H: Handler>(
     };
     let read = read.and_then(|head| length(&head).map(|length| (head, length)));
     let head_len = text.len() as u64;
-    let answer = Answer { handler, info, begun, limits, turns, budget, priority, head_len };
+    let answer =
+        Answer { handler, info, begun, limits, turns, budget, waiting, priority, head_len };
     match (read, websocket) {
-        (Ok((head, _)), Some(handshake)) => {
-            answer.websocket(head, &handshake, body, respond, drain).await
-        }
+        (Ok((head, _)), Some(handshake)) => answer.websocket(head, &handshake, body, respond).await,
         (Ok((head, length)), None) => answer.exchange(head, length, body, respond).await,
         (Err(refusal), _) => answer.refuse(refusal, &text, respond).await,
     }
@@ -95,6 +95,7 @@ struct Answer<H> {
     limits: Rc<Limits>,
     turns: Rc<Turns>,
     budget: Rc<Budget>,
+    waiting: Rc<Waiting>,
     priority: Priority,
     head_len: u64,
 }
@@ -132,8 +133,7 @@ impl<H: Handler> Answer<H> {
         body: RecvStream,
         respond: SendResponse<Bytes>,
     ) -> Ended {
-        let link =
-            Link::new(body, respond, &self.limits, &self.budget, length, head.expects_continue);
+        let link = self.link(body, respond, length, head.expects_continue);
         let head_only = head.method.as_ref() == b"HEAD";
         let request = head.into_request(Arc::clone(&self.info), self.handler.next_id());
         let mut exchange = Exchange::new(request, self.begun.into_std(), &link);
@@ -155,6 +155,17 @@ impl<H: Handler> Answer<H> {
         ended
     }
 
+    fn link(
+        &self,
+        body: RecvStream,
+        respond: SendResponse<Bytes>,
+        length: Option<u64>,
+        expects_continue: bool,
+    ) -> Link {
+        let (limits, budget, waiting) = (&self.limits, &self.budget, &self.waiting);
+        Link::new(body, respond, limits, budget, waiting, length, expects_continue)
+    }
+
     /// Answers a request for a WebSocket, and joins the client with who speaks it.
     async fn websocket(
         &self,
@@ -162,10 +173,8 @@ impl<H: Handler> Answer<H> {
         handshake: &Handshake,
         stream: RecvStream,
         respond: SendResponse<Bytes>,
-        drain: Drain,
     ) -> Ended {
-        let link =
-            Link::new(stream, respond, &self.limits, &self.budget, Some(0), false).without_body();
+        let link = self.link(stream, respond, Some(0), false).without_body();
         let request = head.into_request(Arc::clone(&self.info), self.handler.next_id());
         let mut exchange = Exchange::new(request, self.begun.into_std(), &link);
         let mut response = self.handler.handle(&mut exchange).await;
@@ -189,7 +198,7 @@ impl<H: Handler> Answer<H> {
         let mut carried = Carried { from_client: 0, to_client: 0, end: End::Client };
         if let Ok(to) = respond.send_response(head, false) {
             let mut channel = Channel::new(stream, to, Rc::clone(&self.budget));
-            let draining = drain.connection();
+            let draining = self.waiting.signal().connection();
             carried = Box::pin(tunnel.run(&mut channel, Input::default(), &draining)).await;
             channel.end(carried.end);
         }

@@ -46,10 +46,10 @@ use self::programs::Programs;
 pub use self::spec::{spec, tls_sources};
 use self::tls::Watch;
 use crate::acme::{Board, Door, Keeper};
-use crate::listener;
 use crate::packets::from_memory;
 use crate::proxy::known::Known;
 pub use crate::proxy::upstream::ServerReport;
+use crate::room::Capacity;
 use crate::shard::{self, Shared};
 use crate::snapshot::Snapshot;
 
@@ -107,7 +107,7 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Queries)) -> std::io::Result<
     let threads = shard::wanted(&empty.config).max(shard::wanted(&config));
     let (door, wanted) = Door::new();
     let shared = Arc::new(Shared {
-        most_connections: listener::most_connections(),
+        capacity: Capacity::of_process(),
         snapshot: ArcSwap::from_pointee(empty),
         log: Arc::clone(&log),
         tmp: Path::new(&hello.tmp).into(),

@@ -1,6 +1,7 @@
 //! A server on a socket, and clients that send it raw bytes.
 
 mod differential;
+mod eviction;
 mod heads;
 mod limits;
 mod persistence;

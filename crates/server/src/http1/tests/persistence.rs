@@ -2,7 +2,7 @@
 
 use super::*;
 
-const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+pub(super) const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[test]
 fn a_connection_is_kept_as_the_version_and_the_client_say() {
