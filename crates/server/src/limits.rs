@@ -39,8 +39,9 @@ pub struct Limits {
     /// Leave out request fields whose name has a byte other than a letter, a digit or `-`. PHP
     /// folds `.` and `_` to what `-` becomes, so that such a field could stand for another.
     pub discard_unsafe_fields: bool,
-    /// Refuse what HTTP/1.1 forbids and NGINX Unit takes: no `Host`, spaces in the target (they
-    /// are read as `%20`), a host of characters that no name has.
+    /// Refuse what HTTP/1.1 forbids and NGINX Unit takes: no `Host`, a host of characters that no
+    /// name has, spaces in the target (else they are read as `%20`) or a fragment (else it is cut
+    /// off).
     pub strict: bool,
     /// Value of the `Server` field; none if empty.
     pub server: Bytes,

@@ -1,5 +1,6 @@
 //! `Host` and the authority of a target: which host a request is for.
 
+use std::borrow::Cow;
 use std::net::Ipv6Addr;
 use std::ops::Range;
 
@@ -8,13 +9,51 @@ use std::ops::Range;
 ///
 /// An empty authority is an empty host. User information, percent signs, bytes outside ASCII and
 /// empty labels within a name are refused: they serve only to be read in two ways. Unless the
-/// reading is `strict`, what Unit and nginx take is a host as well, whatever its characters: all
-/// but what could lead elsewhere in a file name or end the line.
+/// reading is `strict`, what Unit takes is a host as well, whatever its characters: all but what
+/// could lead elsewhere in a file name or end the line. Such an authority is passed on as
+/// [`passed_on`] has it.
 pub fn host(authority: &[u8], strict: bool) -> Option<Range<usize>> {
     if authority.is_empty() {
         return Some(0..0);
     }
     exact(authority).or_else(|| if strict { None } else { lenient(authority) })
+}
+
+/// The authority that scripts and other servers get in place of one that only a lenient reading
+/// takes, so that none of them finds another host in it: the host that was read, percent-encoded
+/// where no name may have the byte, and the port if it is one. `None` for all other authorities,
+/// which are passed on as they are.
+pub fn passed_on(authority: &[u8]) -> Option<Vec<u8>> {
+    if authority.is_empty() || exact(authority).is_some() {
+        return None;
+    }
+    let host = lenient(authority)?;
+    let rest = authority.get(host.end..).unwrap_or_default();
+    let mut out = encoded(authority.get(host)?).into_owned();
+    let port = rest.strip_prefix(b".").unwrap_or(rest);
+    if !out.is_empty() && is_port(port) {
+        out.extend_from_slice(port);
+    }
+    Some(out)
+}
+
+/// A host as an authority may have it: percent-encoded where no name may have the byte.
+pub fn encoded(host: &[u8]) -> Cow<'_, [u8]> {
+    if host.is_empty() || exact(host).is_some() {
+        return Cow::Borrowed(host);
+    }
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let mut out = Vec::with_capacity(3 * host.len());
+    for byte in host {
+        if is_of_name(byte) {
+            out.push(*byte);
+        } else {
+            // Four bits are always an index of the sixteen digits.
+            let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
+            out.extend_from_slice(&[b'%', high, low]);
+        }
+    }
+    Cow::Owned(out)
 }
 
 fn exact(authority: &[u8]) -> Option<Range<usize>> {
@@ -26,15 +65,18 @@ fn exact(authority: &[u8]) -> Option<Range<usize>> {
         let end = memchr::memchr(b':', authority).unwrap_or(authority.len());
         (name_len(authority.get(..end)?)?, authority.get(end..)?)
     };
-    if !port.is_empty() {
-        let digits = port.strip_prefix(b":")?;
-        let number = digits.iter().try_fold(0u32, |number, byte| {
+    (port.is_empty() || is_port(port)).then_some(0..end)
+}
+
+/// Whether this is a colon and a number of a port, or nothing after the colon.
+fn is_port(text: &[u8]) -> bool {
+    let number = |digits: &[u8]| {
+        digits.iter().try_fold(0u32, |number, byte| {
             let digit = (*byte as char).to_digit(10)?;
             Some(number * 10 + digit).filter(|number| *number <= 65535)
-        });
-        number?;
-    }
-    Some(0..end)
+        })
+    };
+    text.strip_prefix(b":").and_then(number).is_some()
 }
 
 /// Reads as [`exact`] what that takes.
@@ -51,16 +93,18 @@ fn lenient(authority: &[u8]) -> Option<Range<usize>> {
 
 /// Length of a name without the dot that may end it; `None` if it is no name.
 fn name_len(name: &[u8]) -> Option<usize> {
-    let legal = |byte: &u8| {
-        byte.is_ascii_alphanumeric()
-            || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'')
-            || matches!(byte, b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=')
-    };
-    if !name.iter().all(legal) || name.windows(2).any(|pair| pair == b"..") {
+    if !name.iter().all(is_of_name) || name.windows(2).any(|pair| pair == b"..") {
         return None;
     }
     let len = name.strip_suffix(b".").unwrap_or(name).len();
     (len > 0).then_some(len)
+}
+
+/// Whether a name may have this byte as it is (RFC 3986, 3.2.2).
+fn is_of_name(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'')
+        || matches!(byte, b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=')
 }
 
 #[cfg(test)]
@@ -106,6 +150,32 @@ mod tests {
         }
         for authority in ["a/b", "..", "a..b", "a:..", " ", "a b", "a\t", "a\0", "a\u{7f}"] {
             assert_eq!(read(authority), None, "{authority:?}");
+        }
+    }
+
+    #[test]
+    fn hardening_33_what_only_a_lenient_reading_takes_is_passed_on_as_the_host_that_was_read() {
+        for (authority, expected) in [
+            ("secret.test:x@evil", "secret.test"),
+            ("Secret.test.:80:81", "Secret.test"),
+            ("a@b", "a%40b"),
+            ("a@b:80", "a%40b:80"),
+            ("u:p@b", "u"),
+            ("a\\b", "a%5Cb"),
+            ("a?b#c", "a%3Fb%23c"),
+            ("a%2eb", "a%252eb"),
+            ("\u{e9}.:8080", "%C3%A9:8080"),
+            ("[::1]:x", "[::1]"),
+            ("[::1", "%5B"),
+            ("[g:h]:1", "%5Bg%3Ah%5D:1"),
+            (":80", ""),
+            (".", ""),
+        ] {
+            let told = passed_on(authority.as_bytes()).map(|told| String::from_utf8(told).unwrap());
+            assert_eq!(told.as_deref(), Some(expected), "{authority:?}");
+        }
+        for legal in ["", "a", "A.:80", "a:", "[::1]", "127.0.0.1:65535", "a,b"] {
+            assert_eq!(passed_on(legal.as_bytes()), None, "{legal:?}");
         }
     }
 

@@ -9,9 +9,13 @@
 //! As RFC 9112 has it: names are tokens directly before the colon, no value goes over several
 //! lines, no control byte is in one. A line may end in LF alone, as 2.2 permits and as nginx and
 //! Unit have it, unless the body is chunked: that is how requests are smuggled past a proxy that
-//! reads such a line as part of the one before. What [`Limits::strict`] says decides whether a
-//! request needs a host and whether spaces may stand in its target; those are escaped here, so
-//! that nothing further on meets one. Nothing here reads a clock or a socket.
+//! reads such a line as part of the one before.
+//!
+//! Unless [`Limits::strict`] is set, a request needs no host, and its host may have any characters;
+//! spaces and a fragment may stand in its target. What was taken so is made legal here: spaces are
+//! escaped, the fragment is cut off, the host is percent-encoded. So whoever gets the request from
+//! us, a script or another server, reads the target and the host that routes were chosen by.
+//! Nothing here reads a clock or a socket.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -174,7 +178,8 @@ pub struct Head {
     pub version: Version,
     /// From the target if it has one, else from `Host`; lower case.
     pub host: Bytes,
-    /// In the order sent; `Host` has what `host` was made from.
+    /// In the order sent. `Host` has the authority that `host` is of; it comes first if it is not
+    /// the field that was sent.
     pub fields: Fields,
     /// How the body is framed.
     pub body: BodyLength,
@@ -191,7 +196,7 @@ impl Head {
         let line = lines.next()?.ok_or(Refusal::RequestLine)?;
         let bytes = buffer.get(line.clone()).ok_or(Refusal::RequestLine)?;
         let RequestLine { method, target, version } = RequestLine::parse(bytes, limits)?;
-        let form = Form::of(&buffer, method.clone(), target)?;
+        let form = Form::of(&buffer, method.clone(), target, limits)?;
 
         let mut fields = Fields::new(buffer.clone(), 16);
         let mut known = Known::default();
@@ -227,14 +232,25 @@ impl Head {
         if known.expects_more && version >= Version::Http11 {
             return Err(Refusal::Expectation);
         }
-        let host = match known.host.clone() {
-            Some(host) => host,
-            None if limits.strict && version >= Version::Http11 => return Err(Refusal::Host),
-            None => form.authority.clone().unwrap_or(0..0),
+        let authority = match (known.host.clone(), form.authority.clone()) {
+            (Some(host), _) => host,
+            (None, _) if limits.strict && version >= Version::Http11 => return Err(Refusal::Host),
+            (None, authority) => authority.unwrap_or(0..0),
         };
+        let host = host_of(&buffer, authority.clone(), limits.strict)?;
+        let authority = buffer.get(authority).unwrap_or_default();
+        let legal = match limits.strict {
+            true => None,
+            false => authority::passed_on(authority),
+        };
+        if let Some(legal) = legal {
+            fields = with_host(&fields, &legal);
+        } else if known.host.is_none() && !authority.is_empty() {
+            fields = with_host(&fields, authority);
+        }
         Ok(Head {
             method: buffer.slice(method),
-            host: host_of(&buffer, host, limits.strict)?,
+            host,
             target: form.target,
             path: form.path,
             query: form.query,
@@ -345,14 +361,19 @@ struct Form {
 }
 
 impl Form {
-    fn of(buffer: &Bytes, method: Range<usize>, target: Range<usize>) -> Result<Form, Refusal> {
+    fn of(
+        buffer: &Bytes,
+        method: Range<usize>,
+        target: Range<usize>,
+        limits: &Limits,
+    ) -> Result<Form, Refusal> {
         let bytes = buffer.get(target.clone()).unwrap_or_default();
         let method = buffer.get(method).unwrap_or_default();
         if method == b"CONNECT" {
             return Err(Refusal::Connect);
         }
         if bytes.first() == Some(&b'/') {
-            return Form::origin(buffer.slice(target), None);
+            return Form::origin(buffer.slice(target), None, limits);
         }
         if bytes == b"*" && method == b"OPTIONS" {
             let path = Bytes::from_static(b"/");
@@ -365,20 +386,30 @@ impl Form {
         let scheme = scheme.ok_or(Refusal::Target(TargetError::Form))?.len();
         let rest = bytes.get(scheme..).unwrap_or_default();
         let len = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
-        if len == 0 {
+        let authority = target.start + scheme..target.start + scheme + len;
+        // Unit refuses whole URIs, so nobody needs to have them read leniently.
+        if len == 0 || host_of(buffer, authority.clone(), true).is_err() {
             return Err(Refusal::Host);
         }
-        let authority = target.start + scheme..target.start + scheme + len;
         let path = authority.end..target.end;
         let origin = if buffer.get(path.start) == Some(&b'/') {
             buffer.slice(path)
         } else {
             [b"/", buffer.get(path).unwrap_or_default()].concat().into()
         };
-        Form::origin(origin, Some(authority))
+        Form::origin(origin, Some(authority), limits)
     }
 
-    fn origin(mut target: Bytes, authority: Option<Range<usize>>) -> Result<Form, Refusal> {
+    fn origin(
+        mut target: Bytes,
+        authority: Option<Range<usize>>,
+        limits: &Limits,
+    ) -> Result<Form, Refusal> {
+        match memchr(b'#', &target) {
+            Some(_) if limits.strict => return Err(Refusal::Fragment),
+            Some(fragment) => target.truncate(fragment),
+            None => {}
+        }
         if memchr(b' ', &target).is_some() {
             let parts: Vec<_> = target.split(|byte| *byte == b' ').collect();
             target = parts.join(b"%20".as_slice()).into();
@@ -500,6 +531,12 @@ fn field(
         return Err(Refusal::FieldTooLong);
     }
     Ok((line.start..line.start + colon, value))
+}
+
+/// The fields, with this value of `Host`.
+fn with_host(fields: &Fields, host: &[u8]) -> Fields {
+    let others = fields.iter().filter(|(name, _)| !name.eq_ignore_ascii_case(b"host"));
+    Fields::from_pairs([(&b"Host"[..], host)].into_iter().chain(others))
 }
 
 /// The host in an authority, in lower case.

@@ -12,7 +12,8 @@ fn likely_head() -> impl Strategy<Value = Vec<u8>> {
         2 => Just("A:\tb \r\n"), 1 => Just("Connection: close\r\n"), 1 => Just("\n"),
         1 => Just("\r"), 1 => Just("\0"), 1 => Just("\t"), 1 => Just(":"), 1 => Just("\u{e9}"),
         1 => Just("HTTP/1.1"), 1 => Just("http://b"), 1 => Just("Host: b:1\r\n"), 1 => Just("x"),
-        1 => Just("X_Y: \u{7f}\r\n"), 1 => Just("Expect: 100-continue\r\n"),
+        1 => Just("X_Y: \u{7f}\r\n"), 1 => Just("Expect: 100-continue\r\n"), 1 => Just("#"),
+        1 => Just("GET http://b:2/c?d HTTP/1.0\r\n"), 1 => Just("Host: a:b@c\r\n"),
     ];
     proptest::collection::vec(part, 0..12).prop_map(|parts| parts.concat().into_bytes())
 }
@@ -74,7 +75,12 @@ proptest! {
             prop_assert_eq!(at_once(&input, &lenient), Some(Ok(strict)));
         } else if let Some(Ok(_)) = at_once(&input, &lenient) {
             let Parse::Complete(head, _) = parse_head(&input, &lenient) else { return Ok(()) };
-            prop_assert!(!head.target.iter().any(|byte| matches!(byte, 0..=b' ' | 0x7f)));
+            prop_assert!(!head.target.iter().any(|byte| matches!(byte, 0..=b' ' | b'#' | 0x7f)));
+            // Others read the host that we have read, and no other.
+            let told = head.fields.get("host").unwrap_or_default();
+            let read = authority::host(told, false).map(|range| told[range].to_ascii_lowercase());
+            let expected = authority::encoded(&head.host).to_ascii_lowercase();
+            prop_assert_eq!(read, Some(expected));
         }
     }
 
@@ -92,8 +98,12 @@ proptest! {
         if !absolute {
             prop_assert_eq!(target, &head.target[..]);
         }
-        prop_assert_eq!(request.headers.len(), head.fields.len());
-        for (theirs, (name, value)) in request.headers.iter().zip(head.fields.iter()) {
+        // An absolute target makes a field of its host if there is none.
+        let is_added = absolute
+            && !request.headers.iter().any(|field| field.name.eq_ignore_ascii_case("host"));
+        prop_assert_eq!(request.headers.len() + usize::from(is_added), head.fields.len());
+        let ours = head.fields.iter().skip(usize::from(is_added));
+        for (theirs, (name, value)) in request.headers.iter().zip(ours) {
             prop_assert_eq!(theirs.name.as_bytes(), name);
             if !(absolute && theirs.name.eq_ignore_ascii_case("host")) {
                 prop_assert_eq!(theirs.value, value);

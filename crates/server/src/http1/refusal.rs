@@ -18,6 +18,8 @@ pub enum Refusal {
     Field,
     /// A field longer than allowed.
     FieldTooLong,
+    /// The target has a fragment (RFC 9110, 4.2.5).
+    Fragment,
     /// All fields together are longer than allowed.
     HeadTooLong,
     /// The head did not arrive in time.
@@ -80,6 +82,7 @@ impl Refusal {
             Refusal::Expectation => "an expectation other than 100-continue",
             Refusal::Field => "a malformed header field",
             Refusal::FieldTooLong => "a header field is too long",
+            Refusal::Fragment => "a fragment (#) in the target",
             Refusal::HeadTooLong => "the request head is too long",
             Refusal::HeadTimeout => "the request head did not arrive in time",
             Refusal::Host => "Host is missing, double or malformed",

@@ -3,8 +3,8 @@
 //!
 //! A pure function of the target, shared by all protocol versions. It follows nginx where the
 //! RFCs leave room: `%2F` separates segments like `/`, empty segments vanish, bytes from 0x80 up
-//! stand for themselves, and a fragment, which no client should send, is left out. It is stricter
-//! in that it takes no path above the root.
+//! stand for themselves, and a fragment is left out (that of a client has no business here, and
+//! [`head`](super::head) sees to that). It is stricter in that it takes no path above the root.
 
 use std::ops::Range;
 

@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use howdah_wire::request::Params;
 
 use super::target::Script;
+use crate::http1::authority;
 use crate::message::{Request, ShownAddress};
 use crate::route::delegation;
 use crate::tls::TlsFacts;
@@ -78,7 +79,7 @@ pub fn write(
     shown(params, "SERVER_PORT", &connection.local.map_or(80, |local| local.port()));
     match local {
         Some(_) if request.host.is_empty() => shown(params, "SERVER_NAME", &ShownAddress(local)),
-        _ => params.push(b"SERVER_NAME", &request.host),
+        _ => params.push(b"SERVER_NAME", &authority::encoded(&request.host)),
     }
     if let Some(user) = &request.user {
         params.push(b"REMOTE_USER", user);

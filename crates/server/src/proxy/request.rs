@@ -1,9 +1,11 @@
 //! The head that an upstream gets: written anew from what was understood, never copied, so that
 //! the upstream cannot read another request than we have decided about.
 //!
-//! As in Unit the target is the one that was sent, unless a route has changed the path; `Host` is
-//! the client's, and nothing is added about the client, unless the upstream says so. Fields that belong to the connection
-//! (RFC 9110, 7.6.1) and those that frame the body stay here; we write our own.
+//! As in Unit the target is the one that was sent, unless a route has changed the path; only bytes
+//! that no URI may have, and that some servers take for separators, are percent-encoded. `Host` is
+//! the client's, and nothing is added about the client, unless the upstream says so. Fields that
+//! belong to the connection (RFC 9110, 7.6.1) and those that frame the body stay here; we write our
+//! own.
 
 use bytes::Bytes;
 use howdah_config::{self as config, Address};
@@ -205,7 +207,7 @@ fn target(request: &Request, out: &mut Vec<u8>) -> Option<()> {
             && request.target.get(sent.query.clone()) == Some(&*request.query)
     };
     if sent.is_some_and(is_sent) {
-        out.extend_from_slice(&request.target);
+        as_sent(&request.target, out);
         return Some(());
     }
     if request.path.is_empty() {
@@ -221,9 +223,23 @@ fn target(request: &Request, out: &mut Vec<u8>) -> Option<()> {
     }
     if !request.query.is_empty() {
         out.push(b'?');
-        out.extend_from_slice(&request.query);
+        as_sent(&request.query, out);
     }
     Some(())
+}
+
+/// Writes a target or a query as it was sent, with what another server could take for a separator
+/// percent-encoded: a backslash (a slash for IIS and for the URL parsers of browsers and Node.js) and
+/// bytes from 0x80 up (spaces among them for programs that read the line as Latin-1 or Unicode).
+/// Routes were chosen with such a byte as one of a name, and that is what it is once encoded.
+fn as_sent(text: &[u8], out: &mut Vec<u8>) {
+    let is_odd = |byte: &u8| matches!(byte, b'\\' | 0x80..);
+    if !text.iter().any(is_odd) {
+        return out.extend_from_slice(text);
+    }
+    for &byte in text {
+        if is_odd(&byte) { encode(byte, out) } else { out.push(byte) }
+    }
 }
 
 #[cfg(test)]

@@ -96,6 +96,26 @@ fn a_rewritten_path_is_encoded_and_keeps_the_query() {
 }
 
 #[test]
+fn hardening_22_what_others_take_for_a_separator_is_passed_on_as_part_of_a_name() {
+    let line = |target: &[u8]| {
+        let text = std::str::from_utf8(target).expect("UTF-8");
+        let mut request = Request { target: Bytes::copy_from_slice(target), ..request(text, &[]) };
+        let sent = written(&request, 0, false).lines().next().map(str::to_owned);
+        // The same with a path that a route has changed: the query is the client's.
+        request.path = Bytes::from_static(b"/new\\path");
+        let rewritten = written(&request, 0, false).lines().next().map(str::to_owned);
+        (sent.expect("a line"), rewritten.expect("a line"))
+    };
+    assert_eq!(
+        line("/a\\..\\b\u{a0}c?d\\e=\u{e9}?\"<>^`{|}".as_bytes()),
+        (
+            "GET /a%5C..%5Cb%C2%A0c?d%5Ce=%C3%A9?\"<>^`{|} HTTP/1.1".to_owned(),
+            "GET /new%5Cpath?d%5Ce=%C3%A9?\"<>^`{|} HTTP/1.1".to_owned()
+        )
+    );
+}
+
+#[test]
 fn a_path_of_nothing_is_no_target() {
     let request = Request { path: Bytes::new(), ..with(&[]) };
     let address = Address::Abstract("a".to_owned());

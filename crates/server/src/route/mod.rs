@@ -37,6 +37,7 @@ use crate::auth::BasicAuth;
 use crate::body::Body;
 use crate::fastcgi::site::Site;
 use crate::files::{Files, Now};
+use crate::http1::authority;
 use crate::message::{Request, Response};
 use crate::php::target::{Script, Targets};
 use crate::proxy::upstream::Upstream;
@@ -413,7 +414,7 @@ fn to_https(request: &Request, port: u16) -> Response {
         return respond::error(400);
     }
     let status = if matches!(&*request.method, b"GET" | b"HEAD") { 301 } else { 308 };
-    let mut location = [b"https://", &*request.host].concat();
+    let mut location = [b"https://", &*authority::encoded(&request.host)].concat();
     if port != 443 {
         location.extend_from_slice(format!(":{port}").as_bytes());
     }

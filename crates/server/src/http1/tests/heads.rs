@@ -38,6 +38,14 @@ fn an_absolute_target_gives_the_host() {
             client.reply().await.text(),
             "GET /facts?q /facts q real.example\nHost=Real.example:81\n"
         );
+        // Without the field there is one: what a script or another server gets has the host.
+        client
+            .send("GET http://Real.example:81/facts HTTP/1.0\r\nA: b\r\nConnection: keep-alive\r\n\r\n")
+            .await;
+        assert_eq!(
+            client.reply().await.text(),
+            "GET /facts /facts  real.example\nHost=Real.example:81\nA=b\nConnection=keep-alive\n"
+        );
         client.send("GET http://a HTTP/1.1\r\nHost: a\r\n\r\n").await;
         assert_eq!(client.reply().await.status, 200);
         client.send("GET http://a?b HTTP/1.0\r\nConnection: close\r\n\r\n").await;
@@ -60,6 +68,8 @@ fn hardening_33_a_host_that_can_be_read_in_two_ways_is_refused() {
             "Host: a b\r\n",
             "Host: a/b\r\n",
             "Host: a\\b\r\n",
+            "Host: a?b\r\n",
+            "Host: secret.test:x@evil\r\n",
             "Host: [::1\r\n",
             "Host: a..b\r\n",
             "Host: \u{e9}\r\n",
@@ -71,6 +81,9 @@ fn hardening_33_a_host_that_can_be_read_in_two_ways_is_refused() {
         for line in [
             "GET http://user@a/ HTTP/1.1\r\nHost: a",
             "GET http://a:b/ HTTP/1.1\r\nHost: a",
+            "GET http://a#b/ HTTP/1.1\r\nHost: a",
+            "GET http://a\\b/ HTTP/1.1\r\nHost: a",
+            "GET http://user@a/ HTTP/1.0",
             "GET http:///x HTTP/1.1\r\nHost: a",
             "GET http:// HTTP/1.1\r\nHost: a",
             "GET http://a/ HTTP/1.1",
@@ -96,8 +109,18 @@ fn a_lenient_reading_takes_what_unit_takes() {
             ("GET   /facts   HTTP/1.1\r\n", "GET /facts /facts  \n"),
             ("GET / a /../facts?b c HTTP/1.1\r\n", "GET /%20a%20/../facts?b%20c /facts b%20c \n"),
             ("GET /facts? HTTP/1.1 HTTP/1.0\r\n", "GET /facts?%20HTTP/1.1 /facts %20HTTP/1.1 \n"),
-            ("GET /facts HTTP/1.1\r\nHost: #A?b\r\n", "GET /facts /facts  #a?b\nHost=#A?b\n"),
-            ("GET http://b/facts HTTP/1.1\r\n", "GET /facts /facts  b\n"),
+            (
+                "GET /facts HTTP/1.1\r\nA: b\r\nHost: #A?b:80\r\n",
+                "GET /facts /facts  #a?b\nHost=%23A%3Fb:80\nA=b\n",
+            ),
+            (
+                "GET /facts HTTP/1.1\r\nhost: Secret.test:x@evil\r\n",
+                "GET /facts /facts  secret.test\nHost=Secret.test\n",
+            ),
+            ("GET http://b/facts HTTP/1.1\r\n", "GET /facts /facts  b\nHost=b\n"),
+            ("GET /facts#/../x HTTP/1.1\r\n", "GET /facts /facts  \n"),
+            ("GET /facts?a#b?c HTTP/1.1\r\n", "GET /facts?a /facts a \n"),
+            ("GET http://b/facts?a# b HTTP/1.1\r\n", "GET /facts?a /facts a b\nHost=b\n"),
         ] {
             let mut client = server.client().await;
             client.send(format!("{head}\r\n")).await;
@@ -111,6 +134,10 @@ fn a_lenient_reading_takes_what_unit_takes() {
             "GET / HTTP/1.1\r\nHost: a/b\r\n",
             "GET / HTTP/1.1\r\nHost: a b\r\n",
             "GET http://a b/ HTTP/1.1\r\nHost: a\r\n",
+            "GET http://a@b/ HTTP/1.1\r\nHost: a\r\n",
+            "GET http://a#/../b HTTP/1.1\r\nHost: a\r\n",
+            "GET http://a/ HTTP/1.1\r\nHost: a/b\r\n",
+            "GET #/x HTTP/1.1\r\nHost: a\r\n",
         ] {
             assert_eq!(status(&server, format!("{head}\r\n")).await, 400, "{head:?}");
         }
@@ -244,7 +271,12 @@ fn a_target_that_leads_nowhere_safe_is_refused() {
             ("/%4", 400),
             ("/%zz", 400),
             ("/%00", 400),
+            ("/a#", 400),
+            ("/a#/../private/s", 400),
+            ("/a?b#c", 400),
+            ("http://a/b#c", 400),
             ("/a?%zz", 200),
+            ("/a%23b", 200),
             ("/a/b/../../", 200),
             ("/\u{e9}", 200),
         ] {
