@@ -171,6 +171,10 @@ pub struct Serve {
     /// Run in the foreground [default]
     #[arg(long, overrides_with = "daemon")]
     pub no_daemon: bool,
+    /// Read requests as leniently as NGINX Unit, unless the configuration says otherwise: without
+    /// Host, or with spaces in the target [default: refuse what HTTP/1.1 forbids]
+    #[arg(long)]
+    pub unit: bool,
     /// NGINX Unit's directory of modules; accepted for its service files, and not used
     #[arg(long, value_name = "DIR", alias = "modulesdir", hide = true)]
     pub modules: Option<PathBuf>,

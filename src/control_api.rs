@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use howdah_config::Defaults;
 use howdah_control::{
     Bundle, CertificateName, Command, Done, MAX_BODY, Path, Prepared, Refusal, Reply, Store,
     Transport, guard, status_part, translate,
@@ -51,6 +52,8 @@ pub struct Front {
     pub address: String,
     /// The document that runs.
     pub document: Vec<u8>,
+    /// What holds where a document says nothing.
+    pub defaults: Defaults,
     /// The certificate bundles that are stored.
     pub certificates: Certificates,
     /// Carries changes out.
@@ -63,9 +66,11 @@ pub struct Front {
 
 /// Serves the control API until the process ends.
 pub fn start(front: Front) -> Rc<Api> {
-    let Front { listener, address, document, certificates, supervisor, router, activity } = front;
+    let Front { listener, address, document, defaults, certificates, supervisor, router, activity } =
+        front;
+    let empty = Store::empty().with_defaults(defaults);
     // One that is not understood any more (after a downgrade) runs as an empty one.
-    let store = Store::read(document).map_or_else(|_| Store::empty(), |prepared| prepared.store);
+    let store = empty.read(document).map_or(empty, |prepared| prepared.store);
     let api = Rc::new(Api {
         supervisor,
         router,
@@ -247,7 +252,8 @@ impl Api {
     async fn reload(&self) -> Result<(), Refusal> {
         let read = self.supervisor.read_document().await;
         let text = read.map_err(|detail| Refusal::NotRead { detail })?;
-        self.apply(aside(move || Store::read(text)).await?, true).await
+        let store = Arc::clone(&self.store.borrow());
+        self.apply(aside(move || store.read(text)).await?, true).await
     }
 
     /// As [`Api::reload`], for a signal: nobody waits for the answer, so it goes to the log.

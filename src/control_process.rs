@@ -18,6 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use howdah_config::Defaults;
 use howdah_server::packets::{Packets, from_memory, to_memory};
 use howdah_server::router::Certificates;
 use howdah_sys::log::Log;
@@ -63,7 +64,7 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
     let (hello, descriptors) = supervisor.receive().await?;
     let mut descriptors = descriptors.into_iter();
     let mut next = || descriptors.next();
-    let (ToControl::Hello { address, origin }, Some(log)) = (hello, next()) else {
+    let (ToControl::Hello { address, origin, unit_defaults }, Some(log)) = (hello, next()) else {
         return Err(std::io::Error::other("the supervisor's first message is no greeting"));
     };
     let log = Arc::new(Log::new(log));
@@ -79,6 +80,7 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
         listener,
         address,
         document,
+        defaults: Defaults::of(unit_defaults),
         certificates,
         supervisor: Rc::clone(&supervisor),
         router,

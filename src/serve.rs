@@ -96,6 +96,7 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
         log: absolute(&arguments.places.log)?,
         tmp: tmp.path,
         control: arguments.control.clone(),
+        unit_defaults: arguments.unit,
         php: php.found,
         on_serving: None,
     };
@@ -155,6 +156,7 @@ fn like_unitd(arguments: &mut Serve) {
     if !arguments.like_unitd || has_site || !arguments.listen.is_empty() {
         return;
     }
+    arguments.unit = true;
     arguments.places.state.get_or_insert_with(|| UNITD_STATE.into());
     arguments.control.get_or_insert_with(|| DEFAULT_CONTROL.to_owned());
     arguments.places.pid.get_or_insert_with(|| UNITD_PID.into());

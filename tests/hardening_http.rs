@@ -19,7 +19,7 @@ const ECHO: &str = "echo $_SERVER['REQUEST_METHOD'], ' ', $_SERVER['REQUEST_URI'
 fn site() -> Site {
     Site::script("a.php", ECHO)
         .file("a.txt", "some file")
-        .with(json!({"settings": {"http": {"chunked_transform": true, "strict_requests": true}}}))
+        .with(json!({"settings": {"http": {"chunked_transform": true}}}))
 }
 
 // -- 28: ranges --

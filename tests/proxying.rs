@@ -175,7 +175,7 @@ fn a_client_that_expects_100_gets_it_from_us() {
 #[test]
 fn hardening_29_spaces_of_a_target_arrive_escaped_and_as_one_request() {
     let python = Backend::python();
-    let server = plain(&python);
+    let server = serve(json!({"proxy": python.url()}), json!({"strict_requests": false}));
     for (line, passed) in [
         ("GET /echo/a b?c= d HTTP/1.1", "GET /echo/a%20b?c=%20d HTTP/1.1"),
         ("GET  /echo  HTTP/1.1", "GET /echo HTTP/1.1"),
@@ -201,15 +201,18 @@ fn hardening_29_spaces_of_a_target_arrive_escaped_and_as_one_request() {
 #[test]
 fn a_request_without_host_is_passed_on_with_one() {
     let python = Backend::python();
-    let server = plain(&python);
-    let response = server.send("GET /echo HTTP/1.1\r\nConnection: close\r\n\r\n");
-    assert_eq!(echoed(&response)["fields"]["host"], json!(python.address.to_string()));
+    let server = serve(json!({"proxy": python.url()}), json!({"strict_requests": false}));
+    for version in ["HTTP/1.0", "HTTP/1.1"] {
+        let response = server.send(format!("GET /echo {version}\r\nConnection: close\r\n\r\n"));
+        assert_eq!(echoed(&response)["fields"]["host"], json!(python.address.to_string()));
+    }
 }
 
 #[test]
 fn a_rewritten_path_is_passed_on_with_the_query() {
     let python = Backend::python();
-    let server = serve(json!({"rewrite": "/echo/x%20y$uri", "proxy": python.url()}), json!({}));
+    let action = json!({"rewrite": "/echo/x%20y$uri", "proxy": python.url()});
+    let server = serve(action, json!({"strict_requests": false}));
     let response = ask(&server, "GET", "/a%2Fb%20c?d=%20e f", "");
     assert_eq!(echoed(&response)["line"], json!("GET /echo/x%20y/a/b%20c?d=%20e%20f HTTP/1.1"));
 }

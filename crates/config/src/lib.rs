@@ -23,6 +23,7 @@ mod captures;
 mod compression;
 mod condition;
 mod cors;
+mod defaults;
 mod delegation;
 pub mod detect;
 mod error;
@@ -68,6 +69,7 @@ pub use captures::{Captures, Group, Groups};
 pub use compression::{Compression, Compressor, Encoding};
 pub use condition::Condition;
 pub use cors::Cors;
+pub use defaults::Defaults;
 pub use delegation::Delegation;
 pub use error::{Error, ErrorKind, Position};
 pub use error_pages::{ErrorPage, PageSource};
@@ -123,23 +125,34 @@ pub struct Config {
     pub access_log: Option<AccessLog>,
 }
 
-/// Reads a document.
+/// Reads a document, with Howdah's own defaults.
 pub fn parse(text: &[u8]) -> Result<Config, Error> {
-    Config::from_value(json::parse(text)?)
+    parse_with(text, &Defaults::default())
+}
+
+/// Reads a document with these defaults.
+pub fn parse_with(text: &[u8], defaults: &Defaults) -> Result<Config, Error> {
+    Config::from_value_with(json::parse(text)?, defaults)
 }
 
 impl Config {
-    /// Reads a document that is a value tree already.
+    /// Reads a document that is a value tree already, with Howdah's own defaults.
     pub fn from_value(document: Value) -> Result<Config, Error> {
-        Config::read(document, Support::ThisVersion)
+        Config::from_value_with(document, &Defaults::default())
     }
 
-    fn read(document: Value, support: Support) -> Result<Config, Error> {
+    /// Reads a document that is a value tree already, with these defaults.
+    pub fn from_value_with(document: Value, defaults: &Defaults) -> Result<Config, Error> {
+        Config::read(document, Support::ThisVersion, *defaults)
+    }
+
+    fn read(document: Value, support: Support, defaults: Defaults) -> Result<Config, Error> {
         let groups = Groups::default();
-        let scope = Scope { names: Names::of(&document), support, groups: &groups };
+        let scope = Scope { names: Names::of(&document), support, defaults, groups: &groups };
         let root = Node::root(&document, &scope);
         let object = root.object()?;
-        let settings = object.read("settings", Settings::read)?.unwrap_or_default();
+        let settings = object.read("settings", Settings::read)?;
+        let settings = settings.unwrap_or_else(|| Settings::new(&defaults));
         let listeners = object.read("listeners", Listener::read_all)?.unwrap_or_default();
         let routes = object.read("routes", Route::read_all)?.unwrap_or_default();
         let (applications, fastcgi) =

@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::captures::Groups;
+use crate::defaults::Defaults;
 use crate::error::{Error, ErrorKind};
 use crate::names::Names;
 use crate::suggest::nearest;
@@ -24,6 +25,8 @@ pub(crate) struct Scope<'a> {
     pub names: Names<'a>,
     /// What this version of Howdah carries out.
     pub support: Support,
+    /// What holds where the document says nothing.
+    pub defaults: Defaults,
     /// What templates may name of a step's regular expressions.
     pub groups: &'a Groups,
 }

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::compression::Compression;
+use crate::defaults::Defaults;
 use crate::error::Error;
 use crate::node::Node;
 use crate::support::Feature;
 
 /// What holds for all listeners.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Settings {
     /// Threads that serve connections; as many as the machine has processors if `None`.
     pub listen_threads: Option<u32>,
@@ -51,7 +52,7 @@ pub struct HttpSettings {
     /// hyphens.
     pub discard_unsafe_fields: bool,
     /// Whether requests are refused that HTTP/1.1 forbids and Unit takes: without `Host`, with
-    /// spaces in the target, or with a host of unusual characters.
+    /// spaces or a fragment in the target, or with a host that is none.
     pub strict_requests: bool,
     /// Whether the log tells which step each request takes.
     pub log_route: bool,
@@ -78,10 +79,10 @@ pub struct WebSocketSettings {
     pub max_frame_size: u64,
 }
 
-impl Default for HttpSettings {
+impl HttpSettings {
     /// The values of Unit 1.35, but for chunked bodies, which Unit refuses unless it is told
     /// otherwise. Those that Unit lacks are Apache's (`LimitRequestFields`, `RequestReadTimeout`).
-    fn default() -> HttpSettings {
+    pub fn new(defaults: &Defaults) -> HttpSettings {
         HttpSettings {
             header_read_timeout: Duration::from_secs(30),
             body_read_timeout: Duration::from_secs(30),
@@ -96,7 +97,7 @@ impl Default for HttpSettings {
             max_body_size: 8 << 20,
             body_temp_path: None,
             discard_unsafe_fields: true,
-            strict_requests: false,
+            strict_requests: defaults.strict_requests,
             log_route: false,
             server_version: true,
             chunked_transform: true,
@@ -119,6 +120,12 @@ impl Default for WebSocketSettings {
 }
 
 impl Settings {
+    /// What holds if the document has no `settings`.
+    pub(crate) fn new(defaults: &Defaults) -> Settings {
+        let http = HttpSettings::new(defaults);
+        Settings { listen_threads: None, resolver: Vec::new(), http }
+    }
+
     pub(crate) fn read(node: &Node<'_>) -> Result<Settings, Error> {
         let object = node.object()?;
         object.unavailable("js_module")?;
@@ -130,7 +137,10 @@ impl Settings {
                 |threads| threads.count(1),
             )?,
             resolver: object.read("resolver", read_resolver)?.unwrap_or_default(),
-            http: object.read("http", HttpSettings::read)?.unwrap_or_default(),
+            http: match object.read("http", HttpSettings::read)? {
+                Some(http) => http,
+                None => HttpSettings::new(&node.scope.defaults),
+            },
         };
         object.end()?;
         Ok(settings)
@@ -162,7 +172,7 @@ impl HttpSettings {
         const MOST_BUFFERS: i64 = 1024;
         const MOST_FIELDS: i64 = 1000;
         let object = node.object()?;
-        let or = HttpSettings::default();
+        let or = HttpSettings::new(&node.scope.defaults);
         let seconds = |key, default| {
             object.read(key, |node| node.seconds(0)).map(|value| value.unwrap_or(default))
         };

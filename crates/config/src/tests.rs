@@ -19,7 +19,7 @@ mod tls;
 mod upstream_tls;
 
 fn read(document: Value) -> Config {
-    match Config::read(document, Support::Everything) {
+    match Config::read(document, Support::Everything, Defaults::default()) {
         Ok(config) => config,
         Err(error) => panic!("{error}"),
     }
@@ -27,7 +27,7 @@ fn read(document: Value) -> Config {
 
 /// The one line that a document is refused with.
 fn refusal(document: Value) -> String {
-    match Config::read(document, Support::Everything) {
+    match Config::read(document, Support::Everything, Defaults::default()) {
         Ok(_) => panic!("must be refused"),
         Err(error) => {
             let line = error.to_string();
@@ -382,7 +382,7 @@ proptest! {
 
     #[test]
     fn no_document_makes_it_panic_and_every_refusal_is_one_line(document in nearly_a_document()) {
-        if let Err(error) = Config::read(document, Support::Everything) {
+        if let Err(error) = Config::read(document, Support::Everything, Defaults::default()) {
             prop_assert!(!error.to_string().contains('\n'));
         }
     }

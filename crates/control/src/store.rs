@@ -1,6 +1,6 @@
 //! The document that runs, and the next one.
 
-use howdah_config::{Config, Error, json};
+use howdah_config::{Config, Defaults, Error, json};
 use serde_json::Value;
 
 use crate::change::Change;
@@ -12,6 +12,8 @@ use crate::reply::Reply;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Store {
     document: Value,
+    /// What holds where a document says nothing.
+    defaults: Defaults,
 }
 
 /// A configuration that is not yet the running one.
@@ -28,12 +30,17 @@ pub struct Prepared {
 impl Store {
     /// The document that Unit starts with if it has none.
     pub fn empty() -> Store {
-        Store { document: serde_json::json!({ "listeners": {}, "routes": [], "applications": {} }) }
+        Store::new(serde_json::json!({ "listeners": {}, "routes": [], "applications": {} }))
     }
 
     /// Shows this document, that of the running configuration ([`Config::document`]).
     pub fn new(document: Value) -> Store {
-        Store { document }
+        Store { document, defaults: Defaults::default() }
+    }
+
+    /// Reads the configurations that follow with these defaults.
+    pub fn with_defaults(self, defaults: Defaults) -> Store {
+        Store { defaults, ..self }
     }
 
     /// The whole document.
@@ -58,14 +65,16 @@ impl Store {
         // Each change was within the limits of a document. Their sum need not be, and what is
         // stored must be accepted at the next start.
         let document = json::parse(&text).map_err(too_much)?;
-        let config = Config::from_value(document.clone()).map_err(Refusal::InvalidConfiguration)?;
-        Ok(Prepared { config, text, store: Store { document } })
+        let config = Config::from_value_with(document.clone(), &self.defaults)
+            .map_err(Refusal::InvalidConfiguration)?;
+        Ok(Prepared { config, text, store: Store { document, ..*self } })
     }
 
     /// Makes the configuration of a text. Nothing is changed yet.
-    pub fn read(text: Vec<u8>) -> Result<Prepared, Refusal> {
-        let config = howdah_config::parse(&text).map_err(Refusal::InvalidConfiguration)?;
-        let store = Store { document: config.document.clone() };
+    pub fn read(&self, text: Vec<u8>) -> Result<Prepared, Refusal> {
+        let config = howdah_config::parse_with(&text, &self.defaults)
+            .map_err(Refusal::InvalidConfiguration)?;
+        let store = Store { document: config.document.clone(), ..*self };
         Ok(Prepared { config, text, store })
     }
 

@@ -40,6 +40,7 @@ pub(crate) fn start(
     let hello = ToControl::Hello {
         address: options.control.clone().unwrap_or_default(),
         origin: options.origin.clone(),
+        unit_defaults: options.unit_defaults,
     };
     let document = memory("document", document)?;
     let bundles = memory("certificates", &certificates.encode(|_| true))?;

@@ -41,6 +41,8 @@ pub struct Options {
     pub tmp: PathBuf,
     /// Address of the control API.
     pub control: Option<String>,
+    /// Documents have NGINX Unit's defaults where they say nothing.
+    pub unit_defaults: bool,
     /// Programs that run PHP.
     pub php: Vec<PhpProgram>,
     /// Called once the server serves.

@@ -51,6 +51,7 @@ pub(crate) fn start(
         generation: current.generation,
         tmp: options.tmp.display().to_string(),
         has_control: options.control.is_some(),
+        unit_defaults: options.unit_defaults,
     };
     let document = memory("document", &current.document)?;
     let granted = |name: &str| current.grants.has_certificate(name);

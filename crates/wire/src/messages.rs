@@ -218,6 +218,8 @@ messages! {
             /// Whether there is a control API, so that a configuration that cannot be run can be
             /// corrected.
             has_control: bool,
+            /// Documents have NGINX Unit's defaults where they say nothing.
+            unit_defaults: bool,
         }
         /// A listening socket. Descriptor: the socket.
         2 Bound {

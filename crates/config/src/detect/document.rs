@@ -30,14 +30,12 @@ impl Site {
         // `detect` accepts nothing but UTF-8.
         let root = self.root.to_string_lossy();
         let share = Template::escape(root.trim_end_matches('/')) + "$uri";
-        let mut http = json!({"strict_requests": true});
         let listeners: Map<String, Value> =
             listen.iter().map(|address| (address.clone(), json!({"pass": "routes"}))).collect();
         if !self.has_php() {
             return json!({
                 "listeners": listeners,
                 "routes": [{"action": {"share": share}}],
-                "settings": {"http": http},
             });
         }
         let mut action = json!({
@@ -59,13 +57,12 @@ impl Site {
         if let Some(workers) = workers {
             application["processes"] = json!(workers);
         }
-        // Apache's limit: PHP's own `post_max_size`, which a site can set, is what counts.
-        http["max_body_size"] = json!(1u32 << 30);
         json!({
             "listeners": listeners,
             "routes": [{"action": action}],
             "applications": {"site": application},
-            "settings": {"http": http},
+            // Apache's limit: PHP's own `post_max_size`, which a site can set, is what counts.
+            "settings": {"http": {"max_body_size": 1u32 << 30}},
         })
     }
 

@@ -107,7 +107,7 @@ const HTTP: &[Key] = &[
     Key("max_body_size", SIZE, "Bytes that the body of a request may have", None),
     Key("body_temp_path", Text, "Directory for the files of large bodies", None),
     Key("discard_unsafe_fields", Switch, "Drop header fields with unusual names", None),
-    Key("strict_requests", Switch, "Refuse requests that only lenient servers take", None),
+    Key("strict_requests", Switch, "Refuse requests that HTTP/1.1 forbids (default)", None),
     Key("log_route", Switch, "Log which step each request takes", None),
     Key("server_version", Switch, "Whether the Server field has the version", None),
     Key("chunked_transform", Switch, "Whether request bodies may come in chunks", None),

@@ -107,7 +107,8 @@ fn what_no_version_has_is_refused_by_name() {
         (json!({"settings": {"js_module": "x"}}), "/settings/js_module"),
         (json!({"settings": {"telemetry": {}}}), "/settings/telemetry"),
     ] {
-        let error = Config::read(document, Support::Everything).expect_err("refused");
+        let error =
+            Config::read(document, Support::Everything, Defaults::default()).expect_err("refused");
         assert_eq!((error.kind(), error.path()), (ErrorKind::Unavailable, path));
     }
 }

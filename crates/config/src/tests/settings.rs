@@ -4,10 +4,29 @@ use super::*;
 
 #[test]
 fn settings_have_the_defaults_of_unit() {
-    let http = HttpSettings::default();
+    let http = read(json!({})).settings.http;
     assert_eq!(http.idle_timeout, Duration::from_secs(180));
-    assert!(!http.strict_requests);
     assert_eq!((http.max_body_size, http.max_head_size()), (8 << 20, 32 << 10));
+}
+
+#[test]
+fn requests_are_read_strictly_unless_the_document_or_the_command_line_says_otherwise() {
+    let strict = |document: &str, defaults| {
+        let config = crate::parse_with(document.as_bytes(), &defaults).unwrap();
+        config.settings.http.strict_requests
+    };
+    let silent = ["{}", r#"{"settings": {}}"#, r#"{"settings": {"http": {"send_timeout": 1}}}"#];
+    for document in silent {
+        assert!(strict(document, Defaults::default()), "{document}");
+        assert!(!strict(document, Defaults::of_unit()), "{document}");
+        assert!(crate::parse(document.as_bytes()).unwrap().settings.http.strict_requests);
+    }
+    for said in [true, false] {
+        let document = format!(r#"{{"settings": {{"http": {{"strict_requests": {said}}}}}}}"#);
+        for defaults in [Defaults::default(), Defaults::of_unit()] {
+            assert_eq!(strict(&document, defaults), said);
+        }
+    }
 }
 
 #[test]
@@ -16,7 +35,7 @@ fn settings_are_read() {
         "header_read_timeout": 1, "body_read_timeout": 2, "send_timeout": 3, "idle_timeout": 0,
         "large_header_buffer_size": 4096, "large_header_buffers": 2, "max_header_fields": 50, "min_rate": 0, "min_rate_grace": 5,
         "body_buffer_size": 0, "max_body_size": 0, "body_temp_path": "/tmp",
-        "discard_unsafe_fields": false, "strict_requests": true, "log_route": true, "server_version": false, "chunked_transform": true,
+        "discard_unsafe_fields": false, "strict_requests": false, "log_route": true, "server_version": false, "chunked_transform": true,
         "static": {"mime_types": {"text/x-code": [".c", ".h"], "text/plain": "README"}},
         "websocket": {"read_timeout": 1, "keepalive_interval": 0, "max_frame_size": 10},
     }}}));
@@ -27,7 +46,7 @@ fn settings_are_read() {
     assert_eq!(http.min_rate_grace, Duration::from_secs(5));
     assert!(
         !http.discard_unsafe_fields
-            && http.strict_requests
+            && !http.strict_requests
             && http.log_route
             && !http.server_version
             && http.chunked_transform

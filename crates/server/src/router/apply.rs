@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use howdah_config::Config;
+use howdah_config::{Config, Defaults};
 use howdah_sys::log::Level;
 use howdah_wire::messages::{FromSupervisor, Outcome, ToSupervisor};
 use tokio::sync::oneshot;
@@ -80,6 +80,8 @@ pub(super) struct Parts<'a> {
     pub(super) programs: &'a Programs,
     /// For servers that are named.
     pub(super) names: &'a mut Names,
+    /// What holds where a document says nothing.
+    pub(super) defaults: Defaults,
 }
 
 impl Parts<'_> {
@@ -93,6 +95,7 @@ impl Parts<'_> {
             certificates: self.certificates,
             programs: self.programs,
             names: self.names,
+            defaults: self.defaults,
         }
     }
 
@@ -104,7 +107,7 @@ impl Parts<'_> {
         document: Option<OwnedFd>,
     ) -> std::io::Result<()> {
         let config = from_memory(document, u64::MAX).map_err(text).and_then(|document| {
-            howdah_config::parse(&document).map_err(|error| error.to_string())
+            howdah_config::parse_with(&document, &self.defaults).map_err(|error| error.to_string())
         });
         let mut outcome = match config {
             Ok(config) => {

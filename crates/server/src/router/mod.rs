@@ -29,7 +29,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use howdah_config::Config;
+use howdah_config::{Config, Defaults};
 use howdah_sys::log::{Level, Log};
 use howdah_sys::{memory, process};
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
@@ -85,6 +85,7 @@ struct Hello {
     has_control: bool,
     log: OwnedFd,
     document: Vec<u8>,
+    defaults: Defaults,
     certificates: Certificates,
 }
 
@@ -93,7 +94,7 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Queries)) -> std::io::Result<
     let mut hello = greet(&link).await?;
     let mut certificates = std::mem::take(&mut hello.certificates);
     let log = Arc::new(Log::new(hello.log));
-    let config = match howdah_config::parse(&hello.document) {
+    let config = match howdah_config::parse_with(&hello.document, &hello.defaults) {
         Ok(config) => config,
         Err(error) => {
             link.send(&ToSupervisor::Refuse { message: format!("{}: {error}", hello.origin) })?;
@@ -131,6 +132,7 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Queries)) -> std::io::Result<
                 certificates: &mut certificates,
                 programs: &programs,
                 names: &mut names,
+                defaults: hello.defaults,
             }
         };
     }
@@ -274,13 +276,24 @@ async fn greet(link: &Link) -> std::io::Result<Hello> {
     let mut descriptors = descriptors.into_iter();
     match (message, descriptors.next(), descriptors.next()) {
         (
-            FromSupervisor::Hello { php, origin, generation, tmp, has_control },
+            FromSupervisor::Hello { php, origin, generation, tmp, has_control, unit_defaults },
             Some(log),
             document,
         ) => {
             let document = from_memory(document, u64::MAX)?;
             let certificates = Certificates::read(descriptors.next())?;
-            Ok(Hello { origin, generation, tmp, php, has_control, log, document, certificates })
+            let defaults = Defaults::of(unit_defaults);
+            Ok(Hello {
+                origin,
+                generation,
+                tmp,
+                php,
+                has_control,
+                log,
+                document,
+                defaults,
+                certificates,
+            })
         }
         _ => Err(std::io::Error::other("the supervisor's first message is no greeting")),
     }

@@ -45,6 +45,8 @@ messages! {
             address: String,
             /// What the document is called in messages.
             origin: String,
+            /// Documents have NGINX Unit's defaults where they say nothing.
+            unit_defaults: bool,
         }
         /// Result of `Apply`.
         2 Applied {
