@@ -16,6 +16,7 @@ pub mod files;
 pub mod http1;
 pub mod php;
 pub mod proxy;
+pub mod supervisor;
 pub mod sys;
 pub mod wire;
 
@@ -55,6 +56,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("php_response", php::response),
     ("php_script", php::script),
     ("proxy_response", proxy::response),
+    ("supervisor_router", supervisor::router),
     ("sys_log", sys::log),
     ("wire_dns", wire::dns),
     ("wire_fastcgi", wire::fastcgi),

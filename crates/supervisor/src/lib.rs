@@ -25,7 +25,7 @@ mod changes;
 pub mod check;
 mod control;
 mod control_groups;
-#[cfg(test)]
+#[cfg(any(test, feature = "model"))]
 mod fixture;
 mod grants;
 mod identity;
@@ -45,5 +45,7 @@ mod unprivileged;
 pub use grants::{Derive, Grants, Names};
 pub use options::{Options, PhpProgram, ReadAgain};
 pub use store::{load_document, open_log};
+#[cfg(any(test, feature = "model"))]
+pub use tree::model;
 pub use tree::{Ending, run};
 pub use unprivileged::{CONTROL_TITLE, ROUTER_TITLE, give_up_rights};

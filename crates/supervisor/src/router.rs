@@ -24,10 +24,10 @@ pub(crate) struct Router {
     pub(crate) certificates: BTreeSet<String>,
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "model"))]
 impl Router {
-    /// A router that is played by a test.
-    pub(crate) fn test(pid: u32, socket: OwnedFd) -> Router {
+    /// A router that somebody else plays.
+    pub(crate) fn model(pid: u32, socket: OwnedFd) -> Router {
         Router { pid, socket, started: Instant::now(), certificates: BTreeSet::new() }
     }
 }

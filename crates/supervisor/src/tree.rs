@@ -5,6 +5,8 @@ mod applications;
 mod control;
 #[cfg(test)]
 mod hostile_router_tests;
+#[cfg(any(test, feature = "model"))]
+pub mod model;
 mod requests;
 
 use std::collections::HashMap;

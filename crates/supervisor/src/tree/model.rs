@@ -1,0 +1,150 @@
+//! The supervisor without processes, for tests and for fuzzing: what it makes of what a router sends
+//! that strangers have taken over.
+//!
+//! [`Model::send`] is that router. Whatever it sends, the supervisor gives it what the configuration
+//! names and nothing else, makes no file elsewhere, and goes on.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+
+use howdah_sys::log::Log;
+use howdah_sys::packet::{self, Received};
+use howdah_wire::messages::{FromSupervisor, MAX_MESSAGE};
+
+use super::Tree;
+use crate::fixture;
+use crate::grants::{Grants, Names};
+use crate::options::Options;
+use crate::router::Router;
+
+/// A supervisor without processes, and the router's end of the socket.
+pub struct Model {
+    directory: tempfile::TempDir,
+    pub(super) tree: Tree,
+    router: OwnedFd,
+    /// Files that were there at the start.
+    before: BTreeSet<String>,
+}
+
+/// An answer of the supervisor's, and the descriptors that came with it.
+pub type Answer = (FromSupervisor, Vec<OwnedFd>);
+
+impl Model {
+    /// A supervisor whose configuration names the file `good` as listener and log, `good.pem` as key,
+    /// and the application `good`. With `is_serving` its router has served before.
+    pub fn new(is_serving: bool) -> io::Result<Model> {
+        let directory = tempfile::tempdir()?;
+        let at = |name: &str| directory.path().join(name).display().to_string();
+        fs::create_dir(at("state"))?;
+        for name in ["good.pem", "bad.pem"] {
+            fs::write(at(name), format!("-----BEGIN PRIVATE KEY-----\n{name}\n"))?;
+        }
+        let grants = Grants {
+            listeners: BTreeSet::from([format!("unix:{}", at("good"))]),
+            logs: BTreeSet::from([at("good")]),
+            tls_files: BTreeSet::from([at("good.pem")]),
+            programs: BTreeSet::from([at("good")]),
+            certificates: BTreeSet::new(),
+            managed: Names {
+                whole: BTreeSet::from(["good".to_owned()]),
+                prefixes: vec!["good.".to_owned()],
+            },
+            applications: HashMap::from([("good".to_owned(), fixture::spec())]),
+        };
+        let options = Options {
+            certificates: Some(directory.path().join("state")),
+            state: Some(directory.path().join("state")),
+            control: Some(format!("unix:{}", at("control"))),
+            ..Options::default()
+        };
+        let log = Log::new(File::create(at("supervisor.log"))?.into());
+        let mut tree = Tree::new(options, log, b"{}".to_vec(), grants);
+        let (ours, router) = packet::pair()?;
+        for socket in [&ours, &router] {
+            rustix::fs::fcntl_setfl(socket, rustix::fs::OFlags::NONBLOCK)?;
+        }
+        // No process has this id, so that signals to it reach nobody.
+        tree.router = Some(Router::model(u32::MAX >> 1, ours));
+        tree.served = is_serving;
+        let mut model = Model { directory, tree, router, before: BTreeSet::new() };
+        model.before = model.files();
+        Ok(model)
+    }
+
+    /// The path of a file in the model's directory; an absolute path stays as it is.
+    pub fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
+    }
+
+    /// Sends a packet as the router and has the supervisor take it. Returns its answers. `Err` says
+    /// what it has given away that it must not.
+    pub fn send(&mut self, packet: &[u8], files: &[OwnedFd]) -> Result<Vec<Answer>, String> {
+        let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+        packet::send(&self.router, packet, &files).map_err(|error| error.to_string())?;
+        let mut buffer = vec![0; MAX_MESSAGE];
+        self.tree.on_router(&mut buffer);
+        let mut answers = Vec::new();
+        while let Ok(Received::Packet(length, files)) = packet::receive(&self.router, &mut buffer) {
+            let answer = FromSupervisor::decode(&buffer[..length]);
+            answers.push((answer.map_err(|_| "the supervisor sent nonsense")?, files));
+        }
+        answers.iter().try_for_each(|(message, files)| self.check(message, files))?;
+        Ok(answers)
+    }
+
+    /// Checks that the server goes on, and that nothing was made or started but what the configuration
+    /// names. `Err` says what was.
+    pub fn check_whole(&self) -> Result<(), String> {
+        let mut made = self.files();
+        made.retain(|name| !self.before.contains(name));
+        made.retain(|name| {
+            let stored = name.strip_prefix("state/certs/");
+            let is_granted = stored.is_some_and(|name| name == "good" || name.starts_with("good."));
+            !is_granted && !matches!(name.as_str(), "good" | "state/certs")
+        });
+        if !made.is_empty() {
+            return Err(format!("files were made: {made:?}"));
+        }
+        if self.tree.programs.pids().next().is_some() {
+            return Err("a program was started that others could have written".to_owned());
+        }
+        match self.tree.served && self.tree.ending.is_some() {
+            true => Err("the server ends".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// Checks that an answer has nothing that the configuration does not name.
+    fn check(&self, message: &FromSupervisor, files: &[OwnedFd]) -> Result<(), String> {
+        let is_good = match message {
+            FromSupervisor::Bound { address } => *address == format!("unix:{}", self.path("good")),
+            FromSupervisor::LogOpened { path, .. } => *path == self.path("good"),
+            FromSupervisor::FileRead { .. } => files.iter().all(|file| {
+                let text = fs::read_to_string(format!("/proc/self/fd/{}", file.as_raw_fd()));
+                text.is_ok_and(|text| text.contains("good.pem"))
+            }),
+            _ => false,
+        };
+        match files.is_empty() || is_good {
+            true => Ok(()),
+            false => Err(format!("{message:?} has {} descriptors", files.len())),
+        }
+    }
+
+    /// Files in the model's directory, by their paths below it.
+    fn files(&self) -> BTreeSet<String> {
+        let root = self.directory.path();
+        let below = |path: &Path| -> Vec<String> {
+            let entries = fs::read_dir(path).into_iter().flatten().flatten();
+            let names = entries.map(|entry| entry.path());
+            names
+                .filter_map(|path| Some(path.strip_prefix(root).ok()?.display().to_string()))
+                .collect()
+        };
+        let all = [root.to_owned(), root.join("state"), root.join("state/certs")];
+        all.iter().flat_map(|path| below(path)).collect()
+    }
+}
