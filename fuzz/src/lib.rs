@@ -14,6 +14,7 @@ pub mod config;
 pub mod control;
 pub mod files;
 pub mod http1;
+pub mod http2;
 pub mod php;
 pub mod proxy;
 pub mod supervisor;
@@ -51,6 +52,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http1_content_length", http1::content_length),
     ("http1_head", http1::head),
     ("http1_target", http1::target),
+    ("http2_blocks", http2::blocks),
     ("php_answer", php::answer),
     ("php_params", php::params),
     ("php_response", php::response),

@@ -81,9 +81,14 @@ fn first_field(block: &[u8]) -> u8 {
 
 /// Header fields of a request in HPACK, without compression.
 pub fn request(method: &str, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
-    let mut block = Vec::new();
     let all = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "a")];
-    for (name, value) in all.iter().chain(fields) {
+    block(&[&all, fields].concat())
+}
+
+/// Header fields in HPACK, without compression.
+pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in fields {
         block.push(0); // literal, not indexed
         for text in [name, value] {
             put_length(&mut block, text.len());

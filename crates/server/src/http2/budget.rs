@@ -13,6 +13,8 @@ use std::time::Duration;
 use http::HeaderMap;
 use tokio::time::Instant;
 
+use super::frames::{CONTINUATION, DATA, Frame, HEADERS, PADDED, SETTINGS};
+
 /// What a connection begins with, and what time earns at most.
 const ALLOWANCE: i64 = 1000;
 
@@ -28,16 +30,6 @@ const REQUEST: i64 = 20;
 
 /// So many bytes of a head or of a body are worth one.
 const BYTES: usize = 64;
-
-/// The head of a frame (RFC 9113, 4.1).
-const HEAD: usize = 9;
-
-/// Types of frames (RFC 9113, 6), and the flag for padding.
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const SETTINGS: u8 = 4;
-const CONTINUATION: u8 = 9;
-const PADDED: u8 = 8;
 
 /// What types of frames are called, in their order; the last is for all others.
 const NAMES: [&str; 11] = [
@@ -72,8 +64,13 @@ impl Budget {
         Budget { left, since, is_spent, costs: Default::default() }
     }
 
+    /// A frame came.
+    pub fn spend_frame(&self, frame: Frame) {
+        self.spend(frame.kind, cost_of(frame.kind, frame.flags, frame.length));
+    }
+
     /// A frame of this type came.
-    pub fn spend(&self, kind: u8, cost: u32) {
+    fn spend(&self, kind: u8, cost: u32) {
         self.left.set(self.left.get() - i64::from(cost));
         let costs = &self.costs[usize::from(kind).min(NAMES.len() - 1)];
         costs.set(costs.get().saturating_add(cost));
@@ -120,41 +117,6 @@ impl Budget {
     }
 }
 
-/// The place in the stream of frames that a client sends.
-#[derive(Debug)]
-pub(super) struct Frames {
-    head: [u8; HEAD],
-    /// Bytes of the head that came.
-    came: usize,
-    /// Bytes before the next head.
-    skip: usize,
-}
-
-impl Frames {
-    /// Before the first byte; `preface` is the number of bytes before the first frame.
-    pub fn new(preface: usize) -> Self {
-        Frames { head: [0; HEAD], came: 0, skip: preface }
-    }
-
-    /// Has what the frames cost that begin in these bytes spent.
-    pub fn spend(&mut self, mut bytes: &[u8], budget: &Budget) {
-        loop {
-            let (skipped, rest) = bytes.split_at(self.skip.min(bytes.len()));
-            self.skip -= skipped.len();
-            let (part, rest) = rest.split_at((HEAD - self.came).min(rest.len()));
-            self.head[self.came..][..part.len()].copy_from_slice(part);
-            self.came += part.len();
-            if self.came < HEAD {
-                return;
-            }
-            let [a, b, c, kind, flags, ..] = self.head;
-            let length = u32::from_be_bytes([0, a, b, c]);
-            budget.spend(kind, cost_of(kind, flags, length));
-            (self.came, self.skip, bytes) = (0, length as usize, rest);
-        }
-    }
-}
-
 fn cost_of(kind: u8, flags: u8, length: u32) -> u32 {
     let fixed = match kind {
         // Small ones the library counts, with what of them nobody has taken yet.
@@ -169,6 +131,7 @@ fn cost_of(kind: u8, flags: u8, length: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::frames::{Frames, Piece};
     use super::*;
 
     const PING: u8 = 6;
@@ -177,7 +140,7 @@ mod tests {
     fn frame(kind: u8, flags: u8, length: usize) -> Vec<u8> {
         let [.., a, b, c] = length.to_be_bytes();
         let mut bytes = vec![a, b, c, kind, flags, 0, 0, 0, 1];
-        bytes.resize(HEAD + length, 0xff);
+        bytes.resize(9 + length, 0xff);
         bytes
     }
 
@@ -195,9 +158,16 @@ mod tests {
         frames.iter().for_each(|(kind, flags, length)| bytes.extend(frame(*kind, *flags, *length)));
         for size in 1..=bytes.len() {
             let (mut frames, budget) = (Frames::new(24), Budget::new(Instant::now()));
-            bytes.chunks(size).for_each(|part| frames.spend(part, &budget));
+            let mut payload = 0;
+            for part in bytes.chunks(size) {
+                frames.read(part, |piece| match piece {
+                    Piece::Head(frame) => budget.spend_frame(frame),
+                    Piece::Payload(bytes) => payload += bytes.len(),
+                });
+            }
             let cost = ALLOWANCE - budget.left.get();
             assert_eq!(cost, 1 + 1 + 1 + 15 + 1, "{size} bytes at a time");
+            assert_eq!(payload, 8 + 1 + 9 + 640, "{size} bytes at a time");
             assert_eq!(budget.mostly(), "HEADERS");
         }
     }

@@ -74,16 +74,25 @@ fn write(
     (text, counted)
 }
 
-/// A `Host` beside `:authority` must name the same (RFC 9113, 8.3.1).
+/// A `Host` beside `:authority` must name the same host and port (RFC 9113, 8.3.1), and there is no
+/// more than one.
 fn hosts_agree(parts: &Parts, named: Option<&str>, limits: &Limits) -> Result<(), Refusal> {
+    let mut fields = parts.headers.get_all(HOST).iter();
+    let (first, second) = (fields.next(), fields.next());
+    if second.is_some() {
+        return Err(Refusal::Host);
+    }
     let Some(named) = named else { return Ok(()) };
-    let host = |text: &[u8]| {
-        let range = authority::host(text, limits.strict)?;
-        text.get(range).map(<[u8]>::to_ascii_lowercase)
+    let usual: &[u8] = if parts.uri.scheme_str() == Some("http") { b"80" } else { b"443" };
+    let entity = |text: &[u8]| {
+        let host = authority::host(text, limits.strict)?;
+        let rest = text.get(host.end..)?;
+        let port = rest.strip_prefix(b".").unwrap_or(rest).strip_prefix(b":").unwrap_or_default();
+        let port = if port.is_empty() { usual } else { port };
+        Some((text.get(host)?.to_ascii_lowercase(), port.to_vec()))
     };
-    let named = host(named.as_bytes()).ok_or(Refusal::Host)?;
-    let agrees = |other: &http::HeaderValue| host(other.as_bytes()).as_ref() == Some(&named);
-    match parts.headers.get_all(HOST).iter().all(agrees) {
+    let named = entity(named.as_bytes()).ok_or(Refusal::Host)?;
+    match first.is_none_or(|field| entity(field.as_bytes()).as_ref() == Some(&named)) {
         true => Ok(()),
         false => Err(Refusal::Host),
     }
@@ -126,6 +135,14 @@ mod tests {
         assert!(head("https://a/", &[("host", "A:443")]).is_ok());
         assert_eq!(head("https://a/", &[("host", "b")]).unwrap_err(), Refusal::Host);
         assert_eq!(head("https://a/", &[("host", "")]).unwrap_err(), Refusal::Host);
+        assert!(head("https://a:8443/", &[("host", "a.:8443")]).is_ok());
+        assert!(head("http://a:80/", &[("host", "a")]).is_ok());
+        for host in ["a:80", "a:444", "a@a", "a:x", "a/", "a\\b"] {
+            assert_eq!(head("https://a/", &[("host", host)]).unwrap_err(), Refusal::Host, "{host}");
+        }
+        let twice = [("host", "a"), ("host", "a")];
+        assert_eq!(head("https://a/", &twice).unwrap_err(), Refusal::Host);
+        assert_eq!(head("/", &twice).unwrap_err(), Refusal::Host);
         assert_eq!(head("https://user@a/", &[]).unwrap_err(), Refusal::Host);
         assert_eq!(head("/", &[]).unwrap_err(), Refusal::Host);
         assert_eq!(&*head("/", &[("host", "a")]).unwrap().host, b"a");

@@ -10,7 +10,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop;
 use tokio::time::Instant;
 
-use super::budget::{Budget, Frames};
+use super::blocks::{Blocks, Flaws};
+use super::budget::Budget;
+use super::frames::{Frames, Piece};
 
 /// What a connection runs over. One type for all, so that there is one copy of the protocol.
 pub trait Io: AsyncRead + AsyncWrite + Unpin {}
@@ -24,18 +26,25 @@ pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// frames in it, and who sends nothing else must not have others wait for milliseconds.
 const READ_COSTS: usize = 8;
 
-/// Notes since when nothing could be written, and what the frames cost that come. Nothing comes any
-/// more when the budget for that is spent.
+/// Notes since when nothing could be written, what the frames cost that come, and which requests have
+/// flaws. Nothing comes any more when the budget is spent.
 pub(super) struct Watched {
     io: Box<dyn Io>,
     blocked: Rc<Cell<Option<Instant>>>,
     frames: Frames,
+    blocks: Blocks,
     budget: Rc<Budget>,
 }
 
 impl Watched {
-    pub fn new(io: Box<dyn Io>, blocked: Rc<Cell<Option<Instant>>>, budget: Rc<Budget>) -> Self {
-        Watched { io, blocked, frames: Frames::new(PREFACE.len()), budget }
+    pub fn new(
+        io: Box<dyn Io>,
+        blocked: Rc<Cell<Option<Instant>>>,
+        budget: Rc<Budget>,
+        flaws: Rc<Flaws>,
+    ) -> Self {
+        let (frames, blocks) = (Frames::new(PREFACE.len()), Blocks::new(flaws));
+        Watched { io, blocked, frames, blocks, budget }
     }
 
     fn note<T>(&self, poll: Poll<T>) -> Poll<T> {
@@ -64,7 +73,13 @@ impl AsyncRead for Watched {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.io).poll_read(cx, buffer))?;
         let came = buffer.filled().get(before..).unwrap_or_default();
-        this.frames.spend(came, &this.budget);
+        let (budget, blocks) = (&this.budget, &mut this.blocks);
+        this.frames.read(came, |piece| {
+            if let Piece::Head(frame) = piece {
+                budget.spend_frame(frame);
+            }
+            blocks.take(piece);
+        });
         Poll::Ready(Ok(()))
     }
 }

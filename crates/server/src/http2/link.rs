@@ -10,6 +10,7 @@ use h2::RecvStream;
 use h2::server::SendResponse;
 use http::{HeaderMap, Response};
 
+use super::blocks::{Flaw, Flaws};
 use super::budget::Budget;
 use super::send::put_fields;
 use super::waiting::Waiting;
@@ -25,10 +26,22 @@ pub(super) struct Link {
     waiting: Rc<Waiting>,
     /// True while the handler waits for more of the body.
     awaits: Cell<bool>,
+    flaws: Rc<Flaws>,
+    /// The number of the stream.
+    number: u32,
     length: Option<u64>,
     body: RefCell<Body>,
     /// Until the response is sent.
     respond: RefCell<Option<SendResponse<Bytes>>>,
+}
+
+/// What the streams of a connection share.
+#[derive(Clone, Copy)]
+pub(super) struct Connection<'a> {
+    pub limits: &'a Rc<Limits>,
+    pub budget: &'a Rc<Budget>,
+    pub waiting: &'a Rc<Waiting>,
+    pub flaws: &'a Rc<Flaws>,
 }
 
 struct Body {
@@ -49,16 +62,14 @@ impl Link {
     pub fn new(
         stream: RecvStream,
         respond: SendResponse<Bytes>,
-        limits: &Rc<Limits>,
-        budget: &Rc<Budget>,
-        waiting: &Rc<Waiting>,
+        connection: Connection<'_>,
         length: Option<u64>,
         expects_continue: bool,
     ) -> Self {
         let body = Body {
             stream,
             received: 0,
-            max: limits.max_body,
+            max: connection.limits.max_body,
             ended: None,
             trailer: Bytes::new(),
             expects_continue,
@@ -66,12 +77,15 @@ impl Link {
             pace: Pace::default(),
             wait: Wait::default(),
         };
+        let number = respond.stream_id().into();
         let (body, respond) = (RefCell::new(body), RefCell::new(Some(respond)));
         Link {
-            limits: Rc::clone(limits),
-            budget: Rc::clone(budget),
-            waiting: Rc::clone(waiting),
+            limits: Rc::clone(connection.limits),
+            budget: Rc::clone(connection.budget),
+            waiting: Rc::clone(connection.waiting),
             awaits: Cell::new(false),
+            flaws: Rc::clone(connection.flaws),
+            number,
             length,
             body,
             respond,
@@ -138,6 +152,9 @@ impl Carrier for Link {
                 }
                 Poll::Ready(Some(Err(_))) => break Err(BodyError::Closed),
                 Poll::Ready(None) => match body.stream.poll_trailers(cx) {
+                    Poll::Ready(Ok(_)) if self.flaws.has(self.number, Flaw::PseudoInTrailer) => {
+                        break Err(BodyError::Malformed);
+                    }
                     Poll::Ready(Ok(fields)) => {
                         body.trailer = lines(fields.unwrap_or_default());
                         break Ok(());

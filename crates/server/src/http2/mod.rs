@@ -13,7 +13,9 @@
 //!    Of several streams the most urgent sends first (`turns`).
 //! 4. A request for a WebSocket is answered as one of HTTP/1, and its stream is a tunnel from then
 //!    on (`websocket`, `tunnel`).
-//! 5. A client that gives up far more streams than it lets end, or has frames read and answered that
+//! 5. `h2` passes over a fragment in `:path` and pseudo-header fields in a trailer. The frames are
+//!    looked at on their way to it (`frames`, `blocks`, `hpack`), so that such requests are refused.
+//! 6. A client that gives up far more streams than it lets end, or has frames read and answered that
 //!    serve nothing (`budget`), is told to calm down and left.
 
 use std::cell::Cell;
@@ -33,8 +35,12 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 
 mod answers;
+pub mod blocks;
 mod budget;
+pub mod frames;
 mod head;
+pub mod hpack;
+pub mod huffman;
 mod io;
 mod link;
 mod send;
@@ -45,6 +51,7 @@ mod waiting;
 mod websocket;
 
 use self::answers::Answers;
+use self::blocks::Flaws;
 use self::budget::Budget;
 use self::io::Watched;
 pub use self::io::{Io, PREFACE};
@@ -94,7 +101,8 @@ async fn run<H: Handler + 'static>(
     let limits = handler().limits();
     let blocked = Rc::new(Cell::new(None));
     let budget = Rc::new(Budget::new(Instant::now()));
-    let io = Watched::new(io, Rc::clone(&blocked), Rc::clone(&budget));
+    let flaws = Rc::new(Flaws::default());
+    let io = Watched::new(io, Rc::clone(&blocked), Rc::clone(&budget), Rc::clone(&flaws));
     let handshake = builder(&limits).handshake(io);
     let cut_off = |why: &dyn Display| handler().cut_off(&info, why);
     let handshake = pin!(timeout(limits.header_timeout, handshake));
@@ -128,6 +136,7 @@ async fn run<H: Handler + 'static>(
                     turns: Rc::clone(&turns),
                     budget: Rc::clone(&budget),
                     waiting: Rc::clone(&waiting),
+                    flaws: Rc::clone(&flaws),
                 };
                 answers.begin(stream::answer(connection, request, respond), cx);
             }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::RecvStream;
 use h2::ext::Protocol;
 use h2::server::SendResponse;
+use h2::{Reason, RecvStream};
 use http::Request as Received;
 use http::header::SEC_WEBSOCKET_ACCEPT;
 use tokio::time::{Instant, timeout};
 
+use super::blocks::{Flaw, Flaws};
 use super::budget::Budget;
 use super::head;
 use super::link::Link;
@@ -48,6 +49,7 @@ pub(super) struct Connection<H> {
     pub turns: Rc<Turns>,
     pub budget: Rc<Budget>,
     pub waiting: Rc<Waiting>,
+    pub flaws: Rc<Flaws>,
 }
 
 /// Answers the request of a stream.
@@ -56,7 +58,7 @@ pub(super) async fn answer<H: Handler>(
     received: Received<RecvStream>,
     respond: SendResponse<Bytes>,
 ) -> Ended {
-    let Connection { handler, info, turns, budget, waiting } = connection;
+    let Connection { handler, info, turns, budget, waiting, flaws } = connection;
     let begun = Instant::now();
     let limits = handler.limits();
     let (parts, body) = received.into_parts();
@@ -65,6 +67,11 @@ pub(super) async fn answer<H: Handler>(
     let (mut read, text) = head::read(&parts, websocket.as_ref(), &limits);
     if protocol.is_some_and(|protocol| protocol != "websocket") {
         read = Err(Refusal::Protocol);
+    }
+    let stream = respond.stream_id().into();
+    // A reading that is not strict cuts it off too.
+    if limits.strict && flaws.has(stream, Flaw::Fragment) {
+        read = Err(Refusal::Fragment);
     }
     let priority = parts.headers.get_all("priority").iter().map(|value| value.as_bytes());
     let priority = Priority::read(priority);
@@ -80,12 +87,14 @@ pub(super) async fn answer<H: Handler>(
     let read = read.and_then(|head| length(&head).map(|length| (head, length)));
     let head_len = text.len() as u64;
     let answer =
-        Answer { handler, info, begun, limits, turns, budget, waiting, priority, head_len };
-    match (read, websocket) {
+        Answer { handler, info, begun, limits, turns, budget, waiting, flaws, priority, head_len };
+    let ended = match (read, websocket) {
         (Ok((head, _)), Some(handshake)) => answer.websocket(head, &handshake, body, respond).await,
         (Ok((head, length)), None) => answer.exchange(head, length, body, respond).await,
         (Err(refusal), _) => answer.refuse(refusal, &text, respond).await,
-    }
+    };
+    answer.flaws.forget(stream);
+    ended
 }
 
 struct Answer<H> {
@@ -96,6 +105,7 @@ struct Answer<H> {
     turns: Rc<Turns>,
     budget: Rc<Budget>,
     waiting: Rc<Waiting>,
+    flaws: Rc<Flaws>,
     priority: Priority,
     head_len: u64,
 }
@@ -133,15 +143,23 @@ impl<H: Handler> Answer<H> {
         body: RecvStream,
         respond: SendResponse<Bytes>,
     ) -> Ended {
+        let stream = respond.stream_id().into();
         let link = self.link(body, respond, length, head.expects_continue);
         let head_only = head.method.as_ref() == b"HEAD";
         let request = head.into_request(Arc::clone(&self.info), self.handler.next_id());
         let mut exchange = Exchange::new(request, self.begun.into_std(), &link);
         let mut response = self.handler.handle(&mut exchange).await;
         let Exchange { request, .. } = exchange;
-        let Some(respond) = link.take_respond() else { return Ended::GivenUp };
+        let Some(mut respond) = link.take_respond() else { return Ended::GivenUp };
         let feed = response.take_feed();
         let asked = Asked { request: Some(&request), link: Some(&link), ..Asked::default() };
+        if self.flaws.has(stream, Flaw::PseudoInTrailer) {
+            // Whatever the handler has made of it: malformed requests are stream errors (RFC 9113,
+            // 8.1.1).
+            respond.send_reset(Reason::PROTOCOL_ERROR);
+            let (fields, added) = (&response.fields, Added::default());
+            return self.report(&asked, 400, fields, added, 0, Outcome::ClientGone);
+        }
         let sending = self.send(respond, response, head_only, asked);
         let ended = match feed {
             None => sending.await,
@@ -162,8 +180,9 @@ impl<H: Handler> Answer<H> {
         length: Option<u64>,
         expects_continue: bool,
     ) -> Link {
-        let (limits, budget, waiting) = (&self.limits, &self.budget, &self.waiting);
-        Link::new(body, respond, limits, budget, waiting, length, expects_continue)
+        let Answer { limits, budget, waiting, flaws, .. } = self;
+        let connection = super::link::Connection { limits, budget, waiting, flaws };
+        Link::new(body, respond, connection, length, expects_continue)
     }
 
     /// Answers a request for a WebSocket, and joins the client with who speaks it.

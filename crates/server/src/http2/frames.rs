@@ -1,0 +1,77 @@
+//! The frames that a client sends (RFC 9113, 4.1), wherever reads cut them.
+
+/// The head of a frame.
+const HEAD: usize = 9;
+
+/// Types of frames (RFC 9113, 6) and flags that matter here.
+pub(super) const DATA: u8 = 0;
+pub(super) const HEADERS: u8 = 1;
+pub(super) const SETTINGS: u8 = 4;
+pub(super) const PUSH_PROMISE: u8 = 5;
+pub(super) const CONTINUATION: u8 = 9;
+pub(super) const END_HEADERS: u8 = 4;
+pub(super) const PADDED: u8 = 8;
+pub(super) const PRIORITY: u8 = 32;
+
+/// What a head says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame {
+    /// The type.
+    pub kind: u8,
+    /// The flags.
+    pub flags: u8,
+    /// The stream, without the bit that is reserved.
+    pub stream: u32,
+    /// Bytes of the payload.
+    pub length: u32,
+}
+
+/// A part of what came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// A frame begins.
+    Head(Frame),
+    /// A part of its payload; there is none if that is empty.
+    Payload(&'a [u8]),
+}
+
+/// The place in the stream of frames that a client sends.
+#[derive(Debug)]
+pub struct Frames {
+    head: [u8; HEAD],
+    /// Bytes of the head that came.
+    came: usize,
+    /// Bytes before the next head.
+    left: usize,
+    /// They are not those of the preface.
+    is_payload: bool,
+}
+
+impl Frames {
+    /// Before the first byte; `preface` is the number of bytes before the first frame.
+    pub fn new(preface: usize) -> Self {
+        Frames { head: [0; HEAD], came: 0, left: preface, is_payload: false }
+    }
+
+    /// Takes bytes apart.
+    pub fn read<'a>(&mut self, mut bytes: &'a [u8], mut take: impl FnMut(Piece<'a>)) {
+        loop {
+            let (payload, rest) = bytes.split_at(self.left.min(bytes.len()));
+            self.left -= payload.len();
+            if self.is_payload && !payload.is_empty() {
+                take(Piece::Payload(payload));
+            }
+            let (part, rest) = rest.split_at((HEAD - self.came).min(rest.len()));
+            self.head[self.came..][..part.len()].copy_from_slice(part);
+            self.came += part.len();
+            if self.came < HEAD {
+                return;
+            }
+            let [a, b, c, kind, flags, s1, s2, s3, s4] = self.head;
+            let length = u32::from_be_bytes([0, a, b, c]);
+            let stream = u32::from_be_bytes([s1, s2, s3, s4]) & (u32::MAX >> 1);
+            take(Piece::Head(Frame { kind, flags, stream, length }));
+            (self.came, self.left, self.is_payload, bytes) = (0, length as usize, true, rest);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The Huffman code of HPACK (RFC 7541, 5.2 and Appendix B), decoded byte by byte.
+
+/// Bits of the code of each byte. The code is canonical: of two bytes the one with the shorter code
+/// has the smaller one, and of equally long codes that of the smaller byte.
+#[rustfmt::skip]
+const LENGTHS: [u8; 256] = [
+    13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28,
+    28, 28, 28, 28, 28, 28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6,
+    5, 5, 5, 6, 6, 6, 6, 6, 6, 6, 7, 8, 15, 6, 12, 10, 13, 6, 7, 7, 7, 7, 7, 7,
+    7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 8, 7, 8, 13, 19, 13, 14, 6,
+    15, 5, 6, 5, 6, 5, 6, 6, 6, 5, 7, 7, 6, 6, 6, 5, 6, 7, 6, 5, 5, 6, 7, 7,
+    7, 7, 7, 15, 11, 14, 13, 28, 20, 22, 20, 20, 22, 22, 22, 23, 22, 23, 23, 23, 23, 23, 24, 23,
+    24, 24, 22, 23, 24, 23, 23, 23, 23, 21, 22, 23, 22, 23, 23, 24, 22, 21, 20, 22, 22, 23, 23, 21,
+    23, 22, 22, 24, 21, 22, 23, 23, 21, 21, 22, 21, 23, 22, 23, 23, 20, 22, 22, 22, 23, 22, 22, 23,
+    26, 26, 20, 19, 22, 23, 22, 25, 26, 26, 26, 27, 27, 26, 24, 25, 19, 21, 26, 27, 27, 26, 27, 24,
+    21, 21, 26, 26, 28, 27, 27, 27, 20, 24, 20, 21, 22, 21, 21, 23, 22, 22, 25, 25, 24, 24, 26, 23,
+    26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26,
+];
+
+/// Bits of the longest code.
+const LONGEST: usize = 30;
+
+/// Codes of up to this many bits, those of nearly all text, are looked up at once.
+const SHORT: u32 = 8;
+
+/// The first code of each length, how many there are, and where in `bytes` theirs are.
+struct Codes {
+    first: [u32; LONGEST + 1],
+    count: [u32; LONGEST + 1],
+    start: [u32; LONGEST + 1],
+    /// All bytes in the order of their codes.
+    bytes: [u8; 256],
+    /// By the next eight bits: the byte whose code they start with, and the length of that; zero if
+    /// the code is longer.
+    short: [(u8, u8); 256],
+}
+
+static CODES: Codes = {
+    let mut codes = Codes {
+        first: [0; LONGEST + 1],
+        count: [0; LONGEST + 1],
+        start: [0; LONGEST + 1],
+        bytes: [0; 256],
+        short: [(0, 0); 256],
+    };
+    let (mut code, mut placed, mut length) = (0u32, 0usize, 1usize);
+    while length <= LONGEST {
+        code <<= 1;
+        codes.first[length] = code;
+        codes.start[length] = placed as u32;
+        let mut byte = 0;
+        while byte < 256 {
+            if LENGTHS[byte] as usize == length {
+                codes.bytes[placed] = byte as u8;
+                placed += 1;
+                if length <= SHORT as usize {
+                    let free = SHORT as usize - length;
+                    let mut rest = 0;
+                    while rest < 1 << free {
+                        let bits = ((code as usize) << free) | rest;
+                        codes.short[bits] = (byte as u8, length as u8);
+                        rest += 1;
+                    }
+                }
+                code += 1;
+                codes.count[length] += 1;
+            }
+            byte += 1;
+        }
+        length += 1;
+    }
+    codes
+};
+
+/// A string that is being decoded. What is no code is passed over: whoever uses the string finds
+/// out.
+#[derive(Debug, Default)]
+pub struct Huffman {
+    /// Bits that came and are not decoded, the oldest highest.
+    bits: u64,
+    count: u32,
+}
+
+impl Huffman {
+    /// Takes the next byte of the string; `take` gets what it decodes to.
+    pub fn decode(&mut self, byte: u8, mut take: impl FnMut(u8)) {
+        self.bits = self.bits << 8 | u64::from(byte);
+        self.count += 8;
+        while self.count >= SHORT {
+            let (byte, length) =
+                CODES.short[usize::from((self.bits >> (self.count - SHORT)) as u8)];
+            if length > 0 {
+                take(byte);
+                self.count -= u32::from(length);
+            } else if !self.long(&mut take) {
+                break;
+            }
+        }
+    }
+
+    /// Takes the end of the string; what is left is padding, or a last short code before it.
+    pub fn end(&mut self, mut take: impl FnMut(u8)) {
+        while (1..SHORT).contains(&self.count) {
+            let missing = SHORT - self.count;
+            // Padding is ones; no short code consists of them alone.
+            let padded = (self.bits << missing) as u8 | ((1u16 << missing) - 1) as u8;
+            let (byte, length) = CODES.short[usize::from(padded)];
+            if length == 0 || u32::from(length) > self.count {
+                break;
+            }
+            take(byte);
+            self.count -= u32::from(length);
+        }
+        *self = Huffman::default();
+    }
+
+    /// Takes a code of more bits than [`SHORT`]. `false` if it has not come in full.
+    fn long(&mut self, take: &mut impl FnMut(u8)) -> bool {
+        for length in SHORT as usize + 1..=LONGEST.min(self.count as usize) {
+            let code = (self.bits >> (self.count - length as u32)) as u32 & ((1 << length) - 1);
+            let offset = code.wrapping_sub(CODES.first[length]);
+            if offset < CODES.count[length] {
+                let at = CODES.start[length] + offset;
+                take(CODES.bytes.get(at as usize).copied().unwrap_or_default());
+                self.count -= length as u32;
+                return true;
+            }
+        }
+        if self.count >= LONGEST as u32 {
+            self.count = 0; // no code is all ones
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    fn decoded(bytes: &[u8]) -> Vec<u8> {
+        let (mut huffman, mut text) = (Huffman::default(), Vec::new());
+        bytes.iter().for_each(|byte| huffman.decode(*byte, |byte| text.push(byte)));
+        huffman.end(|byte| text.push(byte));
+        text
+    }
+
+    /// Encodes by the definition: the code of each byte, then ones.
+    pub fn encode(text: &[u8]) -> Vec<u8> {
+        let mut bits = Vec::new();
+        for byte in text {
+            let length = usize::from(LENGTHS[usize::from(*byte)]);
+            let before = CODES.bytes[CODES.start[length] as usize..].iter();
+            let offset = before.take_while(|other| *other != byte).count() as u32;
+            let code = CODES.first[length] + offset;
+            bits.extend((0..length).rev().map(|bit| code >> bit & 1));
+        }
+        while bits.len() % 8 != 0 {
+            bits.push(1);
+        }
+        let byte = |bits: &[u32]| bits.iter().fold(0, |byte, bit| byte << 1 | *bit as u8);
+        bits.chunks(8).map(byte).collect()
+    }
+
+    #[test]
+    fn the_examples_of_the_rfc_are_decoded() {
+        // RFC 7541, C.4 and C.6.
+        for (hex, text) in [
+            ("f1e3c2e5f23a6ba0ab90f4ff", "www.example.com"),
+            ("a8eb10649cbf", "no-cache"),
+            ("25a849e95ba97d7f", "custom-key"),
+            ("25a849e95bb8e8b4bf", "custom-value"),
+            ("d07abe941054d444a8200595040b8166e082a62d1bff", "Mon, 21 Oct 2013 20:13:21 GMT"),
+            ("9d29ad171863c78f0b97c8e9ae82ae43d3", "https://www.example.com"),
+        ] {
+            let bytes: Vec<u8> = (0..hex.len())
+                .step_by(2)
+                .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
+                .collect();
+            assert_eq!(decoded(&bytes), text.as_bytes());
+            assert_eq!(encode(text.as_bytes()), bytes);
+        }
+    }
+
+    #[test]
+    fn every_byte_has_a_code_wherever_it_stands() {
+        for byte in 0..=255 {
+            for before in ["", "0", "01", "a#", "~~~"] {
+                let text = [before.as_bytes(), &[byte, byte], before.as_bytes()].concat();
+                assert_eq!(decoded(&encode(&text)), text);
+            }
+        }
+        // The code that ends a string, which nobody may send, and bytes that are none.
+        assert_eq!(decoded(&[0xff; 9]), b"");
+    }
+}
