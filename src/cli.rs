@@ -150,6 +150,10 @@ pub struct Serve {
     /// Address of the control API, such as unix:/run/howdah/control.sock
     #[arg(long, value_name = "ADDRESS")]
     pub control: Option<String>,
+    /// File with a secret that requests to the control API must carry; needed over TCP and on
+    /// abstract sockets (unix:@NAME), which every program of the machine can reach
+    #[arg(long, value_name = "FILE")]
+    pub control_token_file: Option<PathBuf>,
     /// Serve over https for development, with a certificate of this machine's own
     #[arg(long, conflicts_with = "config")]
     pub tls: bool,
@@ -230,17 +234,19 @@ pub fn completions(shell: Shell) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// A command line of options alone is one of unitd's: it means `serve`. `--control ADDRESS` may also
-/// stand before one of the commands that it belongs to.
+/// A command line of options alone is one of unitd's: it means `serve`. `--control ADDRESS` and
+/// `--control-token-file FILE` may also stand before one of the commands that they belong to.
 fn as_serve(mut arguments: Vec<OsString>) -> (Vec<OsString>, bool) {
-    let option = arguments.get(1).and_then(|first| first.to_str()).unwrap_or_default();
-    let after = match option {
-        "--control" => 3,
-        option if option.starts_with("--control=") => 2,
-        _ => usize::MAX,
-    };
-    let has_command = arguments.get(after).and_then(|word| word.to_str());
-    if has_command.is_some_and(|word| CONTROL_COMMANDS.contains(&word)) {
+    let mut after = 1;
+    let word = |at: usize| arguments.get(at).and_then(|word| word.to_str()).unwrap_or_default();
+    loop {
+        after += match word(after).split_once('=').map_or(word(after), |(name, _)| name) {
+            "--control" | "--control-token-file" if word(after).contains('=') => 1,
+            "--control" | "--control-token-file" => 2,
+            _ => break,
+        };
+    }
+    if after > 1 && CONTROL_COMMANDS.contains(&word(after)) {
         let command = arguments.remove(after);
         arguments.insert(1, command);
         return (arguments, false);
@@ -290,7 +296,12 @@ mod tests {
 
     #[test]
     fn the_address_of_the_control_api_may_come_first() {
-        for line in ["howdah --control unix:/s status", "howdah --control=unix:/s status --json"] {
+        for line in [
+            "howdah --control unix:/s status",
+            "howdah --control=unix:/s status --json",
+            "howdah --control-token-file f --control unix:/s status",
+            "howdah --control unix:/s --control-token-file=f status",
+        ] {
             let (arguments, _) = as_serve(line.split(' ').map(OsString::from).collect());
             match Cli::try_parse_from(arguments).unwrap().command {
                 Some(Sub::Status(status)) => assert_eq!(status.server.control, "unix:/s"),
@@ -298,6 +309,7 @@ mod tests {
             }
         }
         assert!(serve("howdah --control unix:/s --user status").like_unitd);
+        assert!(serve("howdah --control unix:/s --control-token-file status").like_unitd);
         // Each that has the option, also those that are yet to come.
         for command in Cli::command().get_subcommands() {
             let has_option = command.get_arguments().any(|a| a.get_long() == Some("control"));

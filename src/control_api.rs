@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use howdah_config::Defaults;
 use howdah_control::{
-    Bundle, CertificateName, Command, Done, MAX_BODY, Path, Prepared, Refusal, Reply, Store,
+    Bundle, CertificateName, Command, Done, MAX_BODY, Path, Prepared, Refusal, Reply, Store, Token,
     Transport, guard, status_part, translate,
 };
 use howdah_server::body::Body;
@@ -24,7 +24,7 @@ use howdah_server::limits::Limits;
 use howdah_server::message::{ConnectionInfo, Response};
 use howdah_server::router::Certificates;
 use howdah_sys::log::{Level, Log};
-use howdah_wire::messages::Outcome;
+use howdah_wire::messages::{Outcome, Secret};
 use serde_json::{Map, Value};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
@@ -50,6 +50,8 @@ pub struct Front {
     pub listener: Option<OwnedFd>,
     /// Its address.
     pub address: String,
+    /// Token that requests must carry.
+    pub token: Option<Secret>,
     /// The document that runs.
     pub document: Vec<u8>,
     /// What holds where a document says nothing.
@@ -66,8 +68,17 @@ pub struct Front {
 
 /// Serves the control API until the process ends.
 pub fn start(front: Front) -> Rc<Api> {
-    let Front { listener, address, document, defaults, certificates, supervisor, router, activity } =
-        front;
+    let Front {
+        listener,
+        address,
+        token,
+        document,
+        defaults,
+        certificates,
+        supervisor,
+        router,
+        activity,
+    } = front;
     let empty = Store::empty().with_defaults(defaults);
     // One that is not understood any more (after a downgrade) runs as an empty one.
     let store = empty.read(document).map_or(empty, |prepared| prepared.store);
@@ -83,6 +94,7 @@ pub fn start(front: Front) -> Rc<Api> {
             true => Transport::Unix,
             false => Transport::Tcp,
         },
+        token: token.map(|token| Token::new(token.expose().to_owned())),
     });
     if let Some(listener) = listener {
         let api = Rc::clone(&api);
@@ -154,11 +166,13 @@ pub struct Api {
     /// times the memory of its text.
     changing: Mutex<()>,
     transport: Transport,
+    token: Option<Token>,
 }
 
 impl Api {
     async fn answer(&self, exchange: &mut Exchange<'_>) -> Reply {
-        if let Err(refusal) = guard(exchange.request.fields.iter(), self.transport) {
+        let fields = exchange.request.fields.iter();
+        if let Err(refusal) = guard(fields, self.transport, self.token.as_ref()) {
             return refusal.into();
         }
         let _large = match exchange.body_len() {
@@ -397,8 +411,11 @@ impl Handler for Api {
 }
 
 fn response(reply: &Reply) -> Response {
-    let response = Response::new(reply.status(), Body::from(bytes::Bytes::from(reply.text())))
+    let mut response = Response::new(reply.status(), Body::from(bytes::Bytes::from(reply.text())))
         .with("Content-Type", "application/json");
+    if let Some(challenge) = reply.authenticate() {
+        response = response.with("WWW-Authenticate", challenge);
+    }
     match reply.allow() {
         Some(allow) => response.with("Allow", allow),
         None => response,

@@ -64,7 +64,8 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
     let (hello, descriptors) = supervisor.receive().await?;
     let mut descriptors = descriptors.into_iter();
     let mut next = || descriptors.next();
-    let (ToControl::Hello { address, origin, unit_defaults }, Some(log)) = (hello, next()) else {
+    let (ToControl::Hello { address, origin, unit_defaults, token }, Some(log)) = (hello, next())
+    else {
         return Err(std::io::Error::other("the supervisor's first message is no greeting"));
     };
     let log = Arc::new(Log::new(log));
@@ -79,6 +80,7 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
     let front = Front {
         listener,
         address,
+        token,
         document,
         defaults: Defaults::of(unit_defaults),
         certificates,

@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use howdah_config::{Address, Config, detect};
+use howdah_control::needs_token;
 use howdah_supervisor::{self as supervisor, Ending, Options, ReadAgain};
 use howdah_sys::credentials::{self, Credentials};
+use howdah_wire::messages::Secret;
 
 use crate::cli::{Places, Serve};
 use crate::control::DEFAULT_CONTROL;
 use crate::local_tls::Local;
 use crate::places::{self, Temporary};
-use crate::{check, daemon, grants, https, php_programs, site_access};
+use crate::{check, control_token, daemon, grants, https, php_programs, site_access};
 
 /// Users that are tried if root names none: those that distributions serve sites as.
 const DEFAULT_USERS: [&str; 4] = ["www-data", "apache", "http", "nobody"];
@@ -36,7 +38,7 @@ struct Plan {
 /// Runs the server until it ends.
 pub fn run(mut arguments: Serve) -> Result<(), String> {
     like_unitd(&mut arguments);
-    arguments.control.as_deref().map_or(Ok(()), check_control)?;
+    let control_token = read_control_token(&arguments)?;
     let mut plan = plan(&arguments)?;
     if let Some(local) = &plan.local {
         local.prepare(SystemTime::now())?;
@@ -97,6 +99,7 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
         tmp: tmp.path,
         control: arguments.control.clone(),
         unit_defaults: arguments.unit,
+        control_token,
         php: php.found,
         on_serving: None,
     };
@@ -179,6 +182,34 @@ fn check_control(address: &str) -> Result<(), String> {
         "--control {address}: {advice}; write unix:PATH, or a loopback address with a port, such as \
          127.0.0.1:8000 or [::1]:8000"
     ))
+}
+
+/// Checks the address of the control API, and reads its token.
+fn read_control_token(arguments: &Serve) -> Result<Option<Secret>, String> {
+    const OPTION: &str = "--control-token-file";
+    match (&arguments.control, &arguments.control_token_file) {
+        (None, None) => Ok(None),
+        (None, Some(path)) => {
+            Err(format!("{OPTION} {}: there is no --control that it is for", path.display()))
+        }
+        (Some(address), None) => {
+            check_control(address)?;
+            match needs_token(address) {
+                true => Err(format!(
+                    "--control {address}: every program of this machine could use the control API \
+                     there, also scripts of the sites; add {OPTION} FILE with a file that has a secret \
+                     and that only you can read, made with (umask 077; openssl rand -hex 32 > FILE), or \
+                     write unix:PATH, where the socket's permissions keep others out"
+                )),
+                false => Ok(None),
+            }
+        }
+        (Some(address), Some(path)) => {
+            check_control(address)?;
+            let token = control_token::read(OPTION, path)?;
+            Ok(Some(Secret::new(token.expose().to_owned())))
+        }
+    }
 }
 
 /// What is to be served.

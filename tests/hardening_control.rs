@@ -6,24 +6,192 @@ mod harness;
 
 use std::fs;
 use std::net::SocketAddr;
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, lchown, symlink};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use harness::{Server, Site, control, eventually, free_address};
+use harness::client::Client;
+use harness::control::Answer;
+use harness::programs::{self, run};
+use harness::{Server, Site, control, eventually, free_address, processes};
 use rustix::process::Signal;
 use serde_json::json;
 
+/// What requests to the API must carry over TCP, and a field with it.
+const TOKEN: &str = "0123456789abcdefGHIJ";
+const AUTHORIZATION: &str = "Authorization: Bearer 0123456789abcdefGHIJ\r\n";
+
+/// A site with an API at this address, which asks for a token.
+fn with_token(address: &str) -> Site {
+    let site = Site::new();
+    let path = token_file(&site);
+    site.argument("--control-token-file")
+        .argument(&path.display().to_string())
+        .controlled_at(address)
+}
+
+fn token_file(site: &Site) -> std::path::PathBuf {
+    let path = site.data().with_file_name("token");
+    fs::write(&path, format!("{TOKEN}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    path
+}
+
 fn over_tcp() -> (Server, SocketAddr) {
     let control = free_address();
-    let server = Site::new().controlled_at(&control.to_string()).serve();
-    (server, control)
+    (with_token(&control.to_string()).serve(), control)
+}
+
+/// Asks with the token.
+fn ask(control: SocketAddr, method: &str, target: &str, fields: &str) -> Answer {
+    control::ask_tcp(control, method, target, &format!("{fields}{AUTHORIZATION}"))
+}
+
+/// What a server says that does not start.
+fn refused(site: &Site) -> String {
+    let output = run(&mut site.command("127.0.0.1:1"));
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn hardening_48_over_tcp_the_api_is_for_who_has_the_token() {
+    let (server, control) = over_tcp();
+    let host = format!("Host: {control}\r\n");
+    for target in ["/", "/config", "/status", "/certificates", "/nothing"] {
+        for wrong in [
+            "",
+            "Authorization: Bearer\r\n",
+            "Authorization: Bearer 0123456789abcdefGHI\r\n",
+            "Authorization: Bearer 0123456789abcdefGHIJK\r\n",
+            "Authorization: Basic 0123456789abcdefGHIJ\r\n",
+            "Cookie: token=0123456789abcdefGHIJ\r\n",
+        ] {
+            let answer = control::ask_tcp(control, "GET", target, &format!("{host}{wrong}"));
+            assert_eq!(
+                (answer.status, answer.text("error")),
+                (401, "Token required."),
+                "{wrong:?}"
+            );
+        }
+    }
+    let mut client = Client::connect(control);
+    client.send(format!("DELETE /config HTTP/1.1\r\n{host}\r\n"));
+    let response = client.response();
+    assert_eq!(response.status, 401);
+    assert_eq!(response.field("WWW-Authenticate"), Some("Bearer"));
+    assert_eq!(response.field("Content-Type"), Some("application/json"));
+    assert!(response.text().contains("--control-token-file"), "{response:?}");
+    assert_eq!(ask(control, "GET", "/config", &host).status, 200);
+    // Of two fields, a program in between may have read the other.
+    let twice =
+        control::ask_tcp(control, "GET", "/", &format!("{host}{AUTHORIZATION}{AUTHORIZATION}"));
+    assert_eq!(twice.status, 401);
+    // Another router asks for the same.
+    processes::signal(server.router(), Signal::KILL);
+    eventually("there is another router", || {
+        std::net::TcpStream::connect(control).ok()?;
+        let fields = format!("{host}{AUTHORIZATION}");
+        let answer = std::panic::catch_unwind(|| control::ask_tcp(control, "GET", "/", &fields));
+        answer.is_ok_and(|answer| answer.status == 200).then_some(())
+    });
+    assert_eq!(control::ask_tcp(control, "GET", "/", &host).status, 401);
+}
+
+#[test]
+fn hardening_48_the_token_is_nowhere_but_in_its_file() {
+    let (server, control) = over_tcp();
+    assert_eq!(ask(control, "GET", "/", "Host: localhost\r\n").status, 200);
+    for process in server.processes().iter().map(|process| process.pid).chain([server.supervisor()])
+    {
+        for name in ["cmdline", "environ", "comm"] {
+            let text = fs::read(format!("/proc/{process}/{name}")).unwrap_or_default();
+            assert!(!String::from_utf8_lossy(&text).contains(TOKEN), "{name} of {process}");
+        }
+    }
+    assert!(!server.log().contains(TOKEN));
+    assert!(!server.announcement.contains(TOKEN));
+    let (_, site) = server.end(Signal::TERM);
+    assert!(!fs::read_to_string(site.data().with_file_name("stderr")).unwrap().contains(TOKEN));
+}
+
+#[test]
+fn hardening_48_without_permissions_or_a_token_the_api_is_not_offered() {
+    for address in ["127.0.0.1:0", "[::1]:0", "unix:@howdah-test-without-token"] {
+        let text = refused(&Site::new().controlled_at(address));
+        assert!(
+            text.contains(&format!("--control {address}: every program of this machine")),
+            "{text}"
+        );
+        assert!(text.contains("--control-token-file FILE") && text.contains("unix:PATH"), "{text}");
+    }
+    let site = with_token("127.0.0.1:0");
+    let path = token_file(&site);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let text = refused(&site);
+    assert!(text.contains("mode 0644") && text.contains("chmod 600"), "{text}");
+    fs::write(&path, "short").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(refused(&site).contains("at least 16 characters"));
+    fs::remove_file(&path).unwrap();
+    assert!(refused(&site).contains("No such file"));
+}
+
+#[test]
+fn hardening_48_an_abstract_socket_asks_for_the_token_too() {
+    let name = format!("howdah-test-{}", std::process::id());
+    let _server = with_token(&format!("unix:@{name}")).serve();
+    let ask = |fields: &str| {
+        let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+        let stream = UnixStream::connect_addr(&address).unwrap();
+        let request =
+            format!("GET /config HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n");
+        control::exchange(stream, request.as_bytes()).unwrap().status
+    };
+    assert_eq!((ask(""), ask(AUTHORIZATION)), (401, 200));
+}
+
+#[test]
+fn the_commands_take_the_token_from_its_file() {
+    let (server, control) = over_tcp();
+    let file = token_file(&server.site);
+    let howdah = |option: bool, variable: Option<&Path>| {
+        let mut command = Command::new(programs::howdah());
+        command.args(["config", "get", "--control", &control.to_string()]);
+        command.env_remove("HOWDAH_CONTROL_TOKEN_FILE");
+        if option {
+            command.arg("--control-token-file").arg(&file);
+        }
+        if let Some(variable) = variable {
+            command.env("HOWDAH_CONTROL_TOKEN_FILE", variable);
+        }
+        let output = run(&mut command);
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(howdah(true, None), (Some(0), String::new()));
+    assert_eq!(howdah(false, Some(&file)), (Some(0), String::new()));
+    assert_eq!(howdah(true, Some(Path::new("/nowhere"))), (Some(0), String::new()));
+    let (status, said) = howdah(false, None);
+    assert_eq!(status, Some(1));
+    assert!(said.contains("--control-token-file FILE"), "{said}");
+    assert!(said.contains("HOWDAH_CONTROL_TOKEN_FILE"), "{said}");
+    let (status, said) = howdah(false, Some(Path::new("/nowhere")));
+    assert_eq!(status, Some(1));
+    assert!(said.contains("HOWDAH_CONTROL_TOKEN_FILE /nowhere: No such file"), "{said}");
+    fs::write(&file, "another token than that of the server").unwrap();
+    assert!(howdah(true, None).1.contains("visible ASCII"));
+    fs::write(&file, "another-token-than-that-of-the-server").unwrap();
+    let (status, said) = howdah(true, None);
+    assert_eq!(status, Some(1));
+    assert!(said.contains("does not take this token") && !said.contains("another"), "{said}");
 }
 
 #[test]
 fn hardening_48_browsers_are_refused_over_tcp() {
     let (_server, control) = over_tcp();
-    let ask = |fields: &str| control::ask_tcp(control, "DELETE", "/config", fields).status;
+    let ask = |fields: &str| ask(control, "DELETE", "/config", fields).status;
     assert_eq!(ask(&format!("Host: {control}\r\n")), 200);
     assert_eq!(ask("Host: localhost\r\n"), 200);
     for field in [
@@ -41,18 +209,18 @@ fn hardening_48_browsers_are_refused_over_tcp() {
 fn hardening_48_names_of_others_are_refused_over_tcp() {
     let (_server, control) = over_tcp();
     for host in ["evil.example", "evil.example:80", "localhost.evil.example", "10.0.0.1", "[::2]"] {
-        let answer = control::ask_tcp(control, "GET", "/config", &format!("Host: {host}\r\n"));
+        let answer = ask(control, "GET", "/config", &format!("Host: {host}\r\n"));
         assert_eq!((answer.status, answer.text("error")), (403, "Request for another host."));
     }
     // The target's own authority counts, not the field (RFC 9112, 3.2.2).
     let target = "http://evil.example/config";
-    let answer = control::ask_tcp(control, "GET", target, "Host: evil.example\r\n");
+    let answer = ask(control, "GET", target, "Host: evil.example\r\n");
     assert_eq!(answer.status, 403);
     for fields in ["", "Host: localhost\r\nHost: evil.example\r\n", "Host: localhost@evil\r\n"] {
-        let answer = control::ask_tcp(control, "GET", "/config", fields);
+        let answer = ask(control, "GET", "/config", fields);
         assert_eq!(answer.status, 400, "{fields:?}");
     }
-    let answer = control::ask_tcp(control, "GET", target, "Host: localhost\r\n");
+    let answer = ask(control, "GET", target, "Host: localhost\r\n");
     assert!((400..500).contains(&answer.status), "{answer:?}");
 }
 

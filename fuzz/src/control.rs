@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use howdah_config::{json, parse};
 use howdah_control::{
-    Bundle, Change, Command, Reply, Store, Transport, guard, list_certificates, print, translate,
+    Bundle, Change, Command, Reply, Store, Token, Transport, guard, list_certificates, print,
+    translate,
 };
 use serde_json::{Map, Value};
 
@@ -82,8 +83,8 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// Each line is a field, `name: value`. Over TCP nothing passes that a browser adds, and no host
-/// that is not this machine.
+/// Each line is a field, `name: value`. Over TCP nothing passes that a browser adds, no host that is not
+/// this machine, and nothing without the token.
 pub fn fields(input: &[u8]) {
     let fields: Vec<(&[u8], &[u8])> = input
         .split(|byte| *byte == b'\n')
@@ -92,10 +93,20 @@ pub fn fields(input: &[u8]) {
             Some((&line[..colon], line[colon + 1..].trim_ascii()))
         })
         .collect();
-    assert_eq!(guard(fields.iter().copied(), Transport::Unix), Ok(()));
-    if let Err(refusal) = guard(fields.iter().copied(), Transport::Tcp) {
+    assert_eq!(guard(fields.iter().copied(), Transport::Unix, None), Ok(()));
+    assert!(guard(fields.iter().copied(), Transport::Tcp, None).is_err());
+    let token = Token::new("0123456789abcdef".to_owned());
+    // Mostly without the right one, so that the rest is tried too.
+    let has_own = fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(b"authorization"));
+    let ours: (&[u8], &[u8]) = (b"authorization", b"Bearer 0123456789abcdef");
+    let all = fields.iter().copied().chain((!has_own).then_some(ours));
+    if let Err(refusal) = guard(all, Transport::Tcp, Some(&token)) {
         assert_eq!(reply(&refusal.into()), None);
         return;
+    }
+    let own = fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"authorization"));
+    for (_, value) in own {
+        assert!(value.ends_with(b"0123456789abcdef"));
     }
     for (name, value) in fields {
         let name = name.to_ascii_lowercase();

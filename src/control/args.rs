@@ -1,5 +1,7 @@
 //! What the user typed after `config`, `status`, `restart` and `reload`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 /// Where the server is.
@@ -8,6 +10,10 @@ pub struct Server {
     /// Address of the control API, as in unix:/run/howdah/control.sock or 127.0.0.1:8000
     #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_CONTROL, global = true)]
     pub control: String,
+    /// File with the token of the control API, which it asks for over TCP and on abstract sockets
+    /// [default: the file that HOWDAH_CONTROL_TOKEN_FILE names]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub control_token_file: Option<PathBuf>,
 }
 
 /// Arguments of `config`.

@@ -9,14 +9,18 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
 use howdah_config::json;
+use howdah_control::{Token, needs_token};
 use serde_json::Value;
 
 use super::Failure;
+use super::args::Server;
+use crate::control_token;
 
 /// A way to the server.
 pub(super) struct Client {
     address: String,
     place: Place,
+    token: Option<Token>,
 }
 
 enum Place {
@@ -24,29 +28,48 @@ enum Place {
     Tcp(String),
 }
 
-impl Client {
-    /// Reads the address of a control API.
-    pub(super) fn new(address: &str) -> Result<Client, Failure> {
+impl Place {
+    fn parse(address: &str) -> Result<Place, Failure> {
         let invalid = |why: &str| Failure::Failed(format!("--control {address}: {why}"));
-        let place = match address.strip_prefix("unix:") {
+        match address.strip_prefix("unix:") {
             Some(name) => {
                 let address = match name.strip_prefix('@') {
                     Some(name) => SocketAddr::from_abstract_name(name),
                     None => SocketAddr::from_pathname(name),
                 };
-                Place::Unix(address.map_err(|error| invalid(&error.to_string()))?)
+                Ok(Place::Unix(address.map_err(|error| invalid(&error.to_string()))?))
             }
-            None if address.starts_with('/') => {
-                return Err(invalid(&format!("write \"unix:{address}\"")));
-            }
+            None if address.starts_with('/') => Err(invalid(&format!("write \"unix:{address}\""))),
             None => match address.rsplit_once(':') {
                 Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
-                    Place::Tcp(address.to_owned())
+                    Ok(Place::Tcp(address.to_owned()))
                 }
-                _ => return Err(invalid("write unix:PATH or HOST:PORT")),
+                _ => Err(invalid("write unix:PATH or HOST:PORT")),
             },
+        }
+    }
+}
+
+/// Names of the option and of the environment variable that name the token file.
+const OPTION: &str = "--control-token-file";
+const VARIABLE: &str = "HOWDAH_CONTROL_TOKEN_FILE";
+
+impl Client {
+    /// Reads the address of a control API, and the token for it.
+    pub(super) fn new(server: &Server) -> Result<Client, Failure> {
+        let address = &server.control;
+        let place = Place::parse(address)?;
+        let token = match &server.control_token_file {
+            Some(path) => Some((OPTION, path.clone())),
+            None if !needs_token(address) => None,
+            None => {
+                let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
+                named.map(|path| (VARIABLE, path.into()))
+            }
         };
-        Ok(Client { address: address.to_owned(), place })
+        let token = token.map(|(name, path)| control_token::read(name, &path));
+        let token = token.transpose().map_err(Failure::Failed)?;
+        Ok(Client { address: address.clone(), place, token })
     }
 
     /// Sends a request; the value that the server answers, if it has carried it out.
@@ -61,15 +84,40 @@ impl Client {
             Place::Tcp(address) => address,
         };
         let length = body.len();
+        let authorization = match &self.token {
+            Some(token) => format!("Authorization: Bearer {}\r\n", token.expose()),
+            None => String::new(),
+        };
         let head = format!(
-            "{method} {target} HTTP/1.0\r\nHost: {host}\r\nContent-Length: {length}\r\n\r\n"
+            "{method} {target} HTTP/1.0\r\nHost: {host}\r\n{authorization}\
+             Content-Length: {length}\r\n\r\n"
         );
         let answer = self.exchange(&[head.as_bytes(), body].concat())?;
         let (status, body) = parse(&answer).ok_or_else(|| {
             let advice = "it does not answer like the control API of Howdah";
             Failure::Failed(format!("{}: {advice}", self.address))
         })?;
-        if status == 200 { Ok(body) } else { Err(Failure::Failed(refusal(status, target, &body))) }
+        match status {
+            200 => Ok(body),
+            401 => Err(Failure::Failed(self.unauthorized())),
+            _ => Err(Failure::Failed(refusal(status, target, &body))),
+        }
+    }
+
+    /// One line about an answer that asks for a token.
+    fn unauthorized(&self) -> String {
+        let advice = match self.token {
+            None => format!(
+                "the server asks for a token: name the file that has it with {OPTION} FILE, or with the \
+                 environment variable {VARIABLE}"
+            ),
+            Some(_) => {
+                "the server does not take this token; name the file that the server was started \
+                        with (it has read it then)"
+                    .to_owned()
+            }
+        };
+        format!("{}: {advice}", self.address)
     }
 
     fn exchange(&self, request: &[u8]) -> Result<Vec<u8>, Failure> {
@@ -202,10 +250,10 @@ mod tests {
     #[test]
     fn addresses_are_unix_sockets_or_hosts_with_a_port() {
         for good in ["unix:/run/x.sock", "unix:@x", "127.0.0.1:80", "[::1]:80", "localhost:8000"] {
-            assert!(Client::new(good).is_ok(), "{good}");
+            assert!(Place::parse(good).is_ok(), "{good}");
         }
         for bad in ["/run/x.sock", "localhost", "127.0.0.1:", ":80", "127.0.0.1:70000", ""] {
-            assert!(Client::new(bad).is_err(), "{bad}");
+            assert!(Place::parse(bad).is_err(), "{bad}");
         }
     }
 }

@@ -71,12 +71,12 @@ fn carry_out(command: Command) -> Result<(), Failure> {
     match command {
         Command::Config(args) => config(args),
         Command::Reload(args) => {
-            let client = Client::new(&args.server.control)?;
+            let client = Client::new(&args.server)?;
             done(&client.request("POST", "/control/reload", b"")?)
         }
         Command::Restart(args) => restart(&args),
         Command::Status(args) => {
-            let client = Client::new(&args.server.control)?;
+            let client = Client::new(&args.server)?;
             let (target, table): (_, fn(&Value) -> String) = match &args.application {
                 Some(name) => (format!("/pools/{}", encode(name, |_| false)), pools::describe),
                 None => ("/status".to_owned(), status::table),
@@ -85,20 +85,20 @@ fn carry_out(command: Command) -> Result<(), Failure> {
             if args.json { show(&text(&status)) } else { show(&table(&status)) }
         }
         Command::Top(args) => {
-            let client = Client::new(&args.server.control)?;
+            let client = Client::new(&args.server)?;
             top::run(&client, Duration::from_secs_f64(args.interval))
         }
         Command::Tune(args) => {
             let name = encode(&args.application, |_| false);
             let target = format!("/control/applications/{name}/tune");
-            let tuning = Client::new(&args.server.control)?.request("GET", &target, b"")?;
+            let tuning = Client::new(&args.server)?.request("GET", &target, b"")?;
             if args.json { show(&text(&tuning)) } else { show(&tune::explain(&tuning)) }
         }
     }
 }
 
 fn config(args: ConfigArgs) -> Result<(), Failure> {
-    let client = Client::new(&args.server.control)?;
+    let client = Client::new(&args.server)?;
     match args.command {
         ConfigCommand::Get { path } => {
             show(&text(&client.request("GET", &config_target(path.as_deref()), b"")?))
@@ -122,7 +122,7 @@ fn config(args: ConfigArgs) -> Result<(), Failure> {
 }
 
 fn restart(args: &RestartArgs) -> Result<(), Failure> {
-    let client = Client::new(&args.server.control)?;
+    let client = Client::new(&args.server)?;
     for name in &args.applications {
         let target = format!("/control/applications/{}/restart", encode(name, |_| false));
         client.request("POST", &target, b"")?;

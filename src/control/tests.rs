@@ -32,7 +32,8 @@ impl TestServer {
     }
 
     fn control(&self) -> Server {
-        Server { control: format!("unix:{}/control.sock", self.dir.path().display()) }
+        let control = format!("unix:{}/control.sock", self.dir.path().display());
+        Server { control, control_token_file: None }
     }
 
     fn config(&self, command: ConfigCommand) -> Result<(), Failure> {
@@ -54,7 +55,7 @@ impl TestServer {
     fn edit(&self, path: &str, script: &str) -> Result<(), Failure> {
         let file = self.dir.path().join("editor");
         std::fs::write(&file, script).unwrap();
-        let client = Client::new(&self.control().control).unwrap();
+        let client = Client::new(&self.control()).unwrap();
         let editor = format!("sh {}", file.display());
         edit::edit(&client, &config_target(Some(path)), &editor, self.dir.path())
     }
@@ -161,7 +162,7 @@ fn applications_are_restarted_and_the_status_is_shown() {
 #[test]
 fn a_server_that_is_not_there_is_a_failure_of_its_own() {
     let control = "unix:/nonexistent/control.sock".to_owned();
-    let server = Server { control };
+    let server = Server { control, control_token_file: None };
     let result = carry_out(Command::Reload(ReloadArgs { server }));
     assert!(matches!(result, Err(Failure::Unreachable(_))), "{result:?}");
 }

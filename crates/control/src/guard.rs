@@ -1,13 +1,18 @@
-//! Keeping browsers away from the API.
+//! Access to the API.
 //!
 //! A page of any site can make its reader's browser send requests to the reader's own machine, and by
 //! pointing a name of its own at 127.0.0.1 even read the answers. Whoever drives this API is no
 //! browser, so what only browsers send is refused, and so is a host name that is not this machine's.
-//! A unix socket cannot be reached by a browser and needs no guard.
+//! A unix socket cannot be reached by a browser and needs no guard against them.
+//!
+//! Every process of the machine can connect over TCP, scripts of the sites among them, so requests must
+//! carry a token there. They must elsewhere too, if there is one: abstract unix sockets have no
+//! permissions either.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::refusal::Refusal;
+use crate::token::Token;
 
 /// How a request has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,16 +23,28 @@ pub enum Transport {
     Unix,
 }
 
-/// Refuses a request that a browser may have sent. `fields` are names and values of its header;
-/// the authority of a target in absolute form must come among them, as the value of `host`.
+/// Returns true if a control API at this address needs a token: over TCP, and on abstract unix sockets.
+pub fn needs_token(address: &str) -> bool {
+    !address.starts_with("unix:") || address.starts_with("unix:@")
+}
+
+/// Refuses a request that a browser may have sent, and one without the token. Over TCP, all requests are
+/// refused if there is no token. `fields` are names and values of the header; the authority of a target
+/// in absolute form must come among them, as the value of `host`.
 pub fn guard<'a>(
     fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     transport: Transport,
+    token: Option<&Token>,
 ) -> Result<(), Refusal> {
-    if transport == Transport::Unix {
-        return Ok(());
-    }
+    let mut authorizations = (0, 0);
     for (name, value) in fields {
+        if name.eq_ignore_ascii_case(b"authorization") {
+            authorizations.0 += 1;
+            authorizations.1 += usize::from(token.is_some_and(|token| token.authorizes(value)));
+        }
+        if transport == Transport::Unix {
+            continue;
+        }
         if name.eq_ignore_ascii_case(b"origin") {
             return Err(Refusal::FromBrowser { field: "Origin" });
         }
@@ -38,7 +55,12 @@ pub fn guard<'a>(
             return Err(Refusal::ForeignHost);
         }
     }
-    Ok(())
+    let is_open = transport == Transport::Unix && token.is_none();
+    // Exactly one field: of two, a program in between may have read the other.
+    match is_open || authorizations == (1, 1) {
+        true => Ok(()),
+        false => Err(Refusal::Unauthorized),
+    }
 }
 
 /// Whether a host with or without a port is the loopback interface under a name that nobody else can
@@ -68,9 +90,44 @@ const SEC_FETCH: &[u8] = b"sec-fetch-";
 mod tests {
     use super::*;
 
+    fn token() -> Token {
+        Token::parse(b"0123456789abcdef").unwrap()
+    }
+
     fn check(name: &str, value: &str, transport: Transport) -> Result<(), Refusal> {
         let host: (&[u8], &[u8]) = (b"host", b"localhost:8000");
-        guard([host, (name.as_bytes(), value.as_bytes())], transport)
+        let authorization: (&[u8], &[u8]) = (b"Authorization", b"Bearer 0123456789abcdef");
+        let fields = [host, (name.as_bytes(), value.as_bytes())];
+        match transport {
+            Transport::Tcp => {
+                guard([fields[0], fields[1], authorization], transport, Some(&token()))
+            }
+            Transport::Unix => guard(fields, transport, None),
+        }
+    }
+
+    #[test]
+    fn hardening_48_a_request_without_the_token_is_refused() {
+        let good: (&[u8], &[u8]) = (b"authorization", b"Bearer 0123456789abcdef");
+        let wrong: (&[u8], &[u8]) = (b"authorization", b"Bearer 0123456789abcdeg");
+        let token = token();
+        for transport in [Transport::Tcp, Transport::Unix] {
+            assert_eq!(guard([good], transport, Some(&token)), Ok(()));
+            for fields in [&[][..], &[wrong], &[good, wrong], &[wrong, good], &[good, good]] {
+                let refused = guard(fields.iter().copied(), transport, Some(&token));
+                assert_eq!(refused, Err(Refusal::Unauthorized), "{fields:?}");
+            }
+        }
+        assert_eq!(guard([], Transport::Unix, None), Ok(()));
+        assert_eq!(guard([good], Transport::Tcp, None), Err(Refusal::Unauthorized), "never open");
+    }
+
+    #[test]
+    fn hardening_48_sockets_without_permissions_need_a_token() {
+        for open in ["127.0.0.1:8000", "[::1]:8000", "unix:@howdah", "localhost:80"] {
+            assert!(needs_token(open), "{open}");
+        }
+        assert!(!needs_token("unix:/run/howdah/control.sock"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! NGINX Unit's paths, statuses and texts, so that what was written for its API works here.
 //!
-//! 1. [`guard`] refuses what a browser sends.
+//! 1. [`guard`] refuses what a browser sends, and requests without the [`Token`] where one is asked for.
 //! 2. [`translate`] turns method, path and body into one [`Command`].
 //! 3. The caller carries it out. For a change, [`Store::prepare`] makes the next configuration; it
 //!    becomes the running one only when sockets and applications are ready and it is stored, and a
@@ -25,13 +25,14 @@ mod refusal;
 mod reply;
 mod status;
 mod store;
+mod token;
 mod translate;
 
 pub use bundle::{Bundle, MAX_BUNDLE};
 pub use certificate::{CertificateName, list_certificates};
 pub use change::Change;
 pub use command::Command;
-pub use guard::{Transport, guard};
+pub use guard::{Transport, guard, needs_token};
 pub use path::Path;
 pub use print::print;
 pub use refusal::Refusal;
@@ -41,6 +42,7 @@ pub use status::{
     ServerStatus, Status, UpstreamStatus, status_part,
 };
 pub use store::{Prepared, Store};
+pub use token::{MAX_TOKEN, Token};
 pub use translate::translate;
 
 /// Longest accepted body of a request, in bytes: that of a document.

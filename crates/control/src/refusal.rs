@@ -63,6 +63,8 @@ pub enum Refusal {
     NoSuchValue,
     /// The value at the path is no array, so nothing can be appended to it.
     NotAnArray,
+    /// The request does not carry the token.
+    Unauthorized,
     /// The request could not be read: its head is malformed, or its body did not arrive whole. Such
     /// a body must not be translated, since a part of it may be JSON too.
     Unreadable {

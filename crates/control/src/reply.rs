@@ -12,6 +12,7 @@ use crate::refusal::Refusal;
 pub struct Reply {
     status: u16,
     allow: Option<&'static str>,
+    authenticate: Option<&'static str>,
     body: Value,
 }
 
@@ -33,7 +34,7 @@ pub enum Done {
 impl Reply {
     /// Answers with a value.
     pub fn value(value: Value) -> Reply {
-        Reply { status: 200, allow: None, body: value }
+        Reply { status: 200, allow: None, authenticate: None, body: value }
     }
 
     /// The HTTP status code.
@@ -44,6 +45,11 @@ impl Reply {
     /// The value of the `Allow` field; only for 405 (RFC 9110, 15.5.6).
     pub fn allow(&self) -> Option<&'static str> {
         self.allow
+    }
+
+    /// The value of the `WWW-Authenticate` field; only for 401 (RFC 9110, 15.5.2).
+    pub fn authenticate(&self) -> Option<&'static str> {
+        self.authenticate
     }
 
     /// The body as a value.
@@ -57,7 +63,7 @@ impl Reply {
     }
 
     fn error(status: u16, title: &str) -> Reply {
-        Reply { status, allow: None, body: json!({ "error": title }) }
+        Reply { status, allow: None, authenticate: None, body: json!({ "error": title }) }
     }
 
     fn with(mut self, name: &str, value: Value) -> Reply {
@@ -132,6 +138,13 @@ impl From<Refusal> for Reply {
             Refusal::NotAnArray => error(405, "Method isn't allowed.")
                 .detail("only an array can be appended to")
                 .allowing("GET, PUT, DELETE"),
+            Refusal::Unauthorized => Reply {
+                authenticate: Some("Bearer"),
+                ..error(401, "Token required.").detail(
+                    "the request needs a field \"Authorization: Bearer TOKEN\" with the token that is \
+                     in the server's file (--control-token-file)",
+                )
+            },
             Refusal::Unreadable { status } => error(
                 status,
                 match status {

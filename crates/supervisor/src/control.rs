@@ -41,6 +41,7 @@ pub(crate) fn start(
         address: options.control.clone().unwrap_or_default(),
         origin: options.origin.clone(),
         unit_defaults: options.unit_defaults,
+        token: options.control_token.clone(),
     };
     let document = memory("document", document)?;
     let bundles = memory("certificates", &certificates.encode(|_| true))?;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use howdah_sys::credentials::Credentials;
+use howdah_wire::messages::Secret;
 
 use crate::grants::Derive;
 
@@ -43,6 +44,8 @@ pub struct Options {
     pub control: Option<String>,
     /// Documents have NGINX Unit's defaults where they say nothing.
     pub unit_defaults: bool,
+    /// Token that requests to the control API must carry; `None`: the permissions of its socket suffice.
+    pub control_token: Option<Secret>,
     /// Programs that run PHP.
     pub php: Vec<PhpProgram>,
     /// Called once the server serves.

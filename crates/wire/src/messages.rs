@@ -6,6 +6,7 @@
 #[macro_use]
 mod field;
 mod outcome;
+mod secret;
 mod spec;
 
 use crate::bytes::{Malformed, Put, Take};
@@ -14,6 +15,7 @@ use crate::region::Geometry;
 
 pub use field::Field;
 pub use outcome::Outcome;
+pub use secret::Secret;
 pub use spec::{ApplicationSpec, IdRange, Isolation, Problem};
 
 /// Longest message. Longer contents (documents) travel as descriptors.

@@ -3,7 +3,7 @@
 //! The control process speaks for administrators, who may change anything. What it names need not
 //! be in a configuration yet.
 
-use super::{Field, Outcome};
+use super::{Field, Outcome, Secret};
 use crate::bytes::{Malformed, Put, Take};
 
 messages! {
@@ -47,6 +47,8 @@ messages! {
             origin: String,
             /// Documents have NGINX Unit's defaults where they say nothing.
             unit_defaults: bool,
+            /// Token that requests must carry.
+            token: Option<Secret>,
         }
         /// Result of `Apply`.
         2 Applied {

@@ -1,0 +1,59 @@
+//! Texts that must not appear in logs.
+
+use std::fmt;
+
+use super::Field;
+use crate::bytes::{Malformed, Take};
+
+/// A secret, such as the token of the control API. `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a secret text.
+    pub fn new(text: String) -> Self {
+        Secret(text)
+    }
+
+    /// The secret itself.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl Field for Secret {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
+        String::take(from).map(Secret)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::FromSupervisor;
+    use super::*;
+
+    #[test]
+    fn a_secret_is_passed_on_and_never_shown() {
+        let hello = FromSupervisor::Hello {
+            php: Vec::new(),
+            origin: String::new(),
+            tmp: String::new(),
+            control: String::new(),
+            control_token: Some(Secret::new("0123456789abcdef".to_owned())),
+        };
+        assert!(!format!("{hello:?} {hello:#?}").contains("0123"));
+        let passed = FromSupervisor::decode(&hello.encode()).unwrap();
+        assert_eq!(passed, hello);
+        let FromSupervisor::Hello { control_token: Some(token), .. } = passed else { panic!() };
+        assert_eq!(token.expose(), "0123456789abcdef");
+    }
+}
