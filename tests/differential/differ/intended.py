@@ -149,7 +149,8 @@ TABLE = (
     Intended(
         "`HTTP_HOST` is the host of an absolute target",
         "RFC 9112, 3.2.2: the target counts, not the field; otherwise a script builds links to a host that the request was not for.",
-        ("absolute form with another host field",), {"server.HTTP_HOST": "site.test:PORT"}, topic=SEEN,
+        ("absolute form with another host field", "absolute form over HTTP/1.0 without a host"),
+        {"server.HTTP_HOST": "site.test:PORT"}, topic=SEEN,
     ),
     Intended(
         "Fields of one name are joined with `, `, cookies with `; `",
