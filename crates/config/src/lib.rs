@@ -86,7 +86,7 @@ pub use replacement::Replacement;
 pub use route::{Route, Step};
 pub use schema::schema;
 pub use settings::{HttpSettings, Settings, WebSocketSettings};
-pub use share::{Candidate, Share};
+pub use share::{Candidate, Share, Symlinks};
 pub use target::{Pass, Target};
 pub use template::{Part, SslVariable, Template, TemplateError, Variable};
 pub use timeouts::Timeouts;

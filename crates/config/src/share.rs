@@ -21,14 +21,27 @@ pub struct Share {
     pub types: Option<Patterns>,
     /// A directory that the file must be in, symbolic links resolved.
     pub chroot: Option<Template>,
-    /// Whether symbolic links are followed.
-    pub follow_symlinks: bool,
+    /// Which symbolic links are followed (`follow_symlinks`).
+    pub symlinks: Symlinks,
     /// Whether mount points are crossed.
     pub traverse_mounts: bool,
     /// Who runs a PHP script that is found; without it, scripts are refused.
     pub scripts: Option<Target>,
     /// What to do when there is no such file.
     pub fallback: Option<Action>,
+}
+
+/// Which symbolic links of a share are followed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Symlinks {
+    /// Without `follow_symlinks`: links that lead to a place inside the document root, links of root,
+    /// and links whose target belongs to the owner of the link.
+    #[default]
+    OwnerMatch,
+    /// `true`: all links.
+    All,
+    /// `false`: no link.
+    None,
 }
 
 /// An element of `try`.
@@ -53,7 +66,11 @@ impl Share {
             index: index.unwrap_or_else(|| vec!["index.html".to_owned()]),
             types,
             chroot: object.read("chroot", read_chroot)?.flatten(),
-            follow_symlinks: object.boolean("follow_symlinks")?.unwrap_or(true),
+            symlinks: match object.boolean("follow_symlinks")? {
+                None => Symlinks::OwnerMatch,
+                Some(true) => Symlinks::All,
+                Some(false) => Symlinks::None,
+            },
             traverse_mounts: object.boolean("traverse_mounts")?.unwrap_or(true),
             scripts: object.read("scripts", Target::read_scripts)?,
             fallback: object.read("fallback", Action::read)?,

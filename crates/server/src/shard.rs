@@ -300,12 +300,13 @@ fn run(
     PHP.set(Some(Rc::clone(&php)));
     let proxy = ProxyThread::new(Arc::clone(&shared.log));
     let fastcgi = ProxyThread::new(Arc::clone(&shared.log));
-    let files = files::Limits::default();
+    let limits = files::Limits::default();
     let shortage = Shortage::new(shared.capacity);
-    let open = files.open.min(shared.capacity.cached_files(handles.len() as u64));
+    let open = limits.open.min(shared.capacity.cached_files(handles.len() as u64));
+    let files = Files::new(files::Limits { open, ..limits }).with_log(Arc::clone(&shared.log));
     let shard = Rc::new(Shard {
         shared,
-        files: Files::new(files::Limits { open, ..files }),
+        files,
         scratch: RefCell::default(),
         blames: Blames::default(),
         lines: RefCell::default(),

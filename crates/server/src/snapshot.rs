@@ -483,7 +483,7 @@ fn compile_path(
 ) -> SharePath {
     let options = files::Options {
         index: share.index.clone(),
-        follow_symlinks: share.follow_symlinks,
+        symlinks: share.symlinks,
         traverse_mounts: share.traverse_mounts,
         scripts: share.scripts.is_some(),
         precompressed: true,

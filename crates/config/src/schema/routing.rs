@@ -184,7 +184,8 @@ pub(super) const TABLE: &[Shape] = &[
             Key(
                 "follow_symlinks",
                 Switch,
-                "With \"share\": whether symbolic links are followed",
+                "With \"share\": follow all symbolic links or none; by default those that stay in \
+                 the document root, and of others those of root and of the owner of the target",
                 None,
             ),
             Key(

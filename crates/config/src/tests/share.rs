@@ -13,7 +13,9 @@ fn read_share(value: Value) -> Share {
 fn a_share_has_defaults() {
     let share = read_share(json!({"share": "/www$uri"}));
     assert_eq!(share.index, ["index.html"]);
-    assert!(share.follow_symlinks && share.traverse_mounts);
+    assert!(share.symlinks == Symlinks::OwnerMatch && share.traverse_mounts);
+    let all = read_share(json!({"share": "/www$uri", "follow_symlinks": true}));
+    assert_eq!(all.symlinks, Symlinks::All);
     assert!(share.types.is_none() && share.chroot.is_none());
     assert!(read_share(json!({"share": "/www$uri", "chroot": ""})).chroot.is_none());
     assert!(share.scripts.is_none() && share.fallback.is_none());
@@ -32,7 +34,7 @@ fn a_share_takes_lists_types_limits_and_a_fallback() {
         "fallback": {"share": "/c$uri", "fallback": {"pass": "applications/two/front"}},
     }));
     assert_eq!((share.paths.len(), share.index.len()), (2, 2));
-    assert!(!share.follow_symlinks && !share.traverse_mounts);
+    assert!(share.symlinks == Symlinks::None && !share.traverse_mounts);
     assert!(share.types.expect("types").matches(b"image/png"));
     assert!(
         matches!(share.scripts, Some(Target::Application { target: Some(name), .. }) if name == "direct")

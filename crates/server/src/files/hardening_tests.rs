@@ -5,6 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use howdah_config::Symlinks;
+
 use super::tests::{Site, request};
 use super::*;
 use crate::body::{Body, Piece};
@@ -162,7 +164,7 @@ fn hardening_19_traversal_is_refused_by_the_lookup_itself() {
 /// lookup of a share without links gets through the link.
 #[test]
 fn hardening_20_symlink_swap_never_escapes() {
-    let site = Site::new(Options { follow_symlinks: false, ..Options::default() });
+    let site = Site::new(Options { symlinks: Symlinks::None, ..Options::default() });
     swap_while_asking(&site, b"");
 }
 
@@ -228,10 +230,10 @@ fn hardening_20_links_follow_the_policy_of_the_share() {
     symlink("/proc/self/fd/1", site.path("d/fd")).unwrap();
     symlink("/proc/self/exe", site.path("d/exe")).unwrap();
     let strict =
-        Share::new(site.path(""), Options { follow_symlinks: false, ..Options::default() });
+        Share::new(site.path(""), Options { symlinks: Symlinks::None, ..Options::default() });
     let moved = site.root.path().join("moved");
     symlink(site.path(""), &moved).unwrap();
-    let moved = Share::new(&moved, Options { follow_symlinks: false, ..Options::default() });
+    let moved = Share::new(&moved, Options { symlinks: Symlinks::None, ..Options::default() });
     let jail = site.path("d");
     let serve = |share: &Share, chroot: &[u8], path: &'static str| {
         let request = request("GET", path.as_bytes(), b"", &[]);

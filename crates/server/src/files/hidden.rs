@@ -1,6 +1,7 @@
 //! Names that are never sent as files, whatever is stored under them.
 //!
-//! Two rules, both on the names in the request's path and both blind to the disk:
+//! Two rules, both blind to the disk. They are for the names in the request's path and, if that has
+//! symbolic links, once more for those in the path that it resolves to:
 //!
 //! 1. **Dot names.** A path with a segment that starts with a dot is hidden: `.git`, `.env`,
 //!    `.htaccess`, `.user.ini`. The exception is a first segment of exactly `.well-known`
@@ -28,6 +29,12 @@ pub fn has_dot_segment(path: &[u8]) -> bool {
         .filter(|segment| !segment.is_empty())
         .enumerate()
         .any(|(place, segment)| is_dot_name(segment) && !(place == 0 && segment == b".well-known"))
+}
+
+/// Whether a segment of a resolved path starts with a dot. `.well-known` is public wherever links
+/// lead to it: sites often share the directory for answers to certificate authorities.
+pub fn is_hidden_segment(segment: &[u8]) -> bool {
+    is_dot_name(segment) && segment != b".well-known"
 }
 
 /// Whether a file name is that of PHP source or of a copy of it.

@@ -7,17 +7,20 @@
 //!    call (`cache`).
 //! 3. Otherwise the place is looked up (`look`): a script (byte-exact `.php`, also in front of
 //!    more path segments), then the media type allowed (`mime`), then names that are never sent
-//!    (`hidden`), then the file or the directory's index (`resolve`).
+//!    (`hidden`), then the file or the directory's index (`resolve`, and `links` where symbolic links
+//!    are on the way).
 //! 4. A regular file becomes a resource with its precompressed siblings, their heads and small
 //!    bodies (`load`, `precompressed`); what the last look found is reused if it is unchanged.
 //! 5. Conditions, then ranges decide what of it is sent (`conditional`, `range`, `reply`).
 //!
-//! Nothing here blocks on the network or writes to the disk. No file is sent whose name says PHP
-//! source or starts with a dot, whatever the configuration. The clock is the caller's.
+//! Nothing here blocks on the network or writes to the disk, but for a line in the log about a link
+//! that is not followed. No file is sent whose name says PHP source or starts with a dot, whatever
+//! the configuration and the links on the way to it. The clock is the caller's.
 
 mod cache;
 pub mod conditional;
 pub mod hidden;
+mod links;
 mod load;
 mod look;
 pub mod mime;
@@ -31,8 +34,10 @@ mod share;
 use std::cell::{Cell, RefCell};
 use std::hash::RandomState;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use howdah_sys::log::{Level, Log};
 use rustix::io::Errno;
 
 use self::cache::{Cache, Key};
@@ -42,6 +47,7 @@ use self::look::{Look, Target};
 use self::precompressed::AcceptEncoding;
 use crate::message::{Request, Response};
 
+pub use self::links::{RefusedLink, refused_link};
 pub use self::outcome::{Outcome, Reason, ScriptPath};
 pub use self::reply::directory as redirect_to_directory;
 pub use self::resolve::Opener;
@@ -49,6 +55,9 @@ pub use self::share::{Options, Place, Share};
 
 /// How long a finding is used without looking at the disk again.
 pub const RECHECK: Duration = Duration::from_secs(1);
+
+/// A thread tells the log of a link that is not followed at most this often.
+const REFUSAL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Serves files on one thread.
 #[derive(Debug)]
@@ -59,6 +68,9 @@ pub struct Files {
     boundaries: Cell<u64>,
     resources: RefCell<Cache<Recent<Rc<Resource>>>>,
     findings: RefCell<Cache<Recent<Finding>>>,
+    log: Option<Arc<Log>>,
+    /// When the log was told of a link.
+    logged: Cell<Option<Instant>>,
 }
 
 /// What a thread may keep.
@@ -127,7 +139,14 @@ impl Files {
             boundaries: Cell::new(0),
             resources: RefCell::new(Cache::new(limits.resource_bytes(), limits.entries)),
             findings: RefCell::new(Cache::new(limits.bytes / 8, limits.entries)),
+            log: None,
+            logged: Cell::default(),
         }
+    }
+
+    /// Tells the log of links that are not followed because of their owner.
+    pub fn with_log(self, log: Arc<Log>) -> Self {
+        Files { log: Some(log), ..self }
     }
 
     /// Serves the request's path under the share's root.
@@ -215,7 +234,20 @@ impl Files {
         }
         let found = self.look(share, place, accept(), previous.as_deref(), now.wall);
         self.remember(&key, &found, now.monotonic);
+        self.report(now.monotonic);
         found
+    }
+
+    /// Logs a link that the last look has not followed.
+    fn report(&self, now: Instant) {
+        let Some(link) = self.opener.take_refused() else { return };
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < REFUSAL_INTERVAL;
+        if let Some(log) = &self.log
+            && !self.logged.get().is_some_and(is_recent)
+        {
+            self.logged.set(Some(now));
+            log.write(Level::Warn, link.with_advice());
+        }
     }
 
     fn remember(&self, key: &Key<'_>, found: &Found, at: Instant) {
@@ -269,5 +301,7 @@ impl Files {
 
 #[cfg(test)]
 mod hardening_tests;
+#[cfg(test)]
+mod links_tests;
 #[cfg(test)]
 mod tests;

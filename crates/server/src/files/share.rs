@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use howdah_config::Patterns;
+use howdah_config::{Patterns, Symlinks};
 
 use super::hidden;
 use super::mime::MimeTypes;
@@ -14,8 +14,8 @@ use super::mime::MimeTypes;
 pub struct Options {
     /// Names tried in turn in a directory. Empty names are passed over, as in Unit.
     pub index: Vec<String>,
-    /// Whether symbolic links are followed, wherever they lead.
-    pub follow_symlinks: bool,
+    /// Which symbolic links are followed.
+    pub symlinks: Symlinks,
     /// Whether the path may cross into another mount.
     pub traverse_mounts: bool,
     /// Whether PHP files become [`Outcome::Script`](super::Outcome::Script). They are never sent
@@ -34,7 +34,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             index: vec!["index.html".to_owned()],
-            follow_symlinks: true,
+            symlinks: Symlinks::OwnerMatch,
             traverse_mounts: true,
             scripts: false,
             precompressed: true,
@@ -83,7 +83,7 @@ impl Share {
 
     /// Whether lookups need the kernel's restricted path resolution.
     pub(super) fn is_restricted(&self) -> bool {
-        !self.options.follow_symlinks || !self.options.traverse_mounts
+        self.options.symlinks == Symlinks::None || !self.options.traverse_mounts
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use howdah_config::{Pattern, Patterns, Subject};
+use howdah_config::{Pattern, Patterns, Subject, Symlinks};
 
 use super::*;
 use crate::body::{Body, Piece};
@@ -455,7 +455,7 @@ fn a_reconfigured_share_meets_no_old_findings() {
     site.write("dir/f", "x");
     symlink("dir", site.path("link")).unwrap();
     assert_eq!(site.get("/link/f", &[]).status(), 200);
-    let options = Options { follow_symlinks: false, ..site.share.options().clone() };
+    let options = Options { symlinks: Symlinks::None, ..site.share.options().clone() };
     site.share = Share::new(site.path(""), options);
     assert_eq!(site.missing("/link/f"), Reason::Forbidden);
 }
@@ -580,7 +580,7 @@ fn without_permission_a_file_is_forbidden_and_a_directory_still_one() {
 
 #[test]
 fn only_regular_files_are_sent_and_none_blocks() {
-    let site = Site::plain();
+    let site = Site::new(Options { symlinks: Symlinks::All, ..Options::default() });
     let path = site.path("fifo");
     rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o666.into(), 0)
         .unwrap();

@@ -1,0 +1,460 @@
+//! Symbolic links: resolves a path name by name and judges each link on the way.
+//!
+//! The kernel follows links within one call, and returns neither their owners nor their targets. So a
+//! path with links is walked here: each name is opened relative to the directory before it, never
+//! through a link, and what is judged is the file that was opened. Renames during the walk change
+//! nothing about that.
+//!
+//! The rule for [`Symlinks::OwnerMatch`]:
+//!
+//! 1. A link that leads to a place inside the document root is followed, whoever owns it.
+//! 2. A link of root that leads out of the root is followed, as only the administrator can have made it.
+//! 3. Another link that leads out of the root is followed as far as its owner's own files go: to what
+//!    belongs to the owner of the link, and to what lies in a directory of the owner and everybody
+//!    may read. The owner could show that in other ways too; anything else, perhaps only the server may
+//!    read. Nothing in procfs is anybody's own file.
+//! 4. Each link of a chain is judged by where the whole chain ends. Links in the path of the root
+//!    itself are judged like those that lead out of it.
+//!
+//! The directories that the text of a link names on its way to the target may be anybody's. Under
+//! [`Symlinks::All`] every link is followed. In both cases the caller learns whether a name on the way
+//! is one that is never sent.
+//!
+//! Nothing is opened for reading here: all descriptors are `O_PATH`.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use howdah_config::Symlinks;
+use rustix::fs::{CWD, Mode, OFlags, PROC_SUPER_MAGIC};
+use rustix::io::Errno;
+
+use super::hidden;
+use super::outcome::Reason;
+
+/// A path to walk, and the rule for its links.
+pub(super) struct Route<'a> {
+    pub rule: Symlinks,
+    /// The directory that stands for `/` and cannot be left; otherwise the root directory or the
+    /// working directory, as the path is absolute or not.
+    pub chroot: Option<&'a File>,
+    /// Whether the path is absolute.
+    pub is_absolute: bool,
+    /// The path of the document root. May be empty.
+    pub root: &'a [u8],
+    /// The path below the document root.
+    pub path: &'a [u8],
+}
+
+/// The end of a walk.
+pub(super) struct Resolved {
+    /// Opened with `O_PATH`. While it is open, no other file can get its inode number.
+    _file: File,
+    pub is_regular: bool,
+    /// Whether a name on the resolved path below the document root starts with a dot. Outside the
+    /// root, names below the last directory that the root's path has in common with the
+    /// resolved path count.
+    pub is_hidden: bool,
+    /// The last name of the resolved path.
+    pub name: Vec<u8>,
+    id: Id,
+}
+
+/// Why a walk stops before its end.
+pub(super) enum Stop {
+    Reason(Reason),
+    Link(RefusedLink),
+}
+
+/// A link that leads out of the document root to what is not its owner's.
+#[derive(Debug)]
+pub struct RefusedLink {
+    path: PathBuf,
+    owner: u32,
+    target_owner: u32,
+}
+
+impl Resolved {
+    /// Whether a file of this device and inode number is what the walk has found.
+    pub fn is(&self, device: u64, inode: u64) -> bool {
+        self.id == Id { device, inode }
+    }
+}
+
+impl RefusedLink {
+    /// The message for an administrator who can change the document.
+    pub fn with_advice(&self) -> String {
+        format!("{self}; give both the same owner, or set \"follow_symlinks\": true in the share")
+    }
+}
+
+impl fmt::Display for RefusedLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RefusedLink { path, owner, target_owner } = self;
+        write!(
+            f,
+            "the symbolic link {} of user {owner} leads out of the share to what belongs to user \
+             {target_owner}, and is not followed",
+            path.display()
+        )
+    }
+}
+
+impl From<Reason> for Stop {
+    fn from(reason: Reason) -> Self {
+        Stop::Reason(reason)
+    }
+}
+
+impl From<Errno> for Stop {
+    fn from(error: Errno) -> Self {
+        Stop::Reason(error.into())
+    }
+}
+
+/// The link on the way to a document root, or to a file in one, that is not followed by default.
+/// `None` for any other problem with the path.
+pub fn refused_link(file: &Path, is_directory: bool) -> Option<RefusedLink> {
+    let file = file.as_os_str().as_bytes();
+    let root_len = match is_directory {
+        true => file.len(),
+        false => memchr::memrchr(b'/', file).unwrap_or(0),
+    };
+    let (root, path) = file.split_at(root_len);
+    let rule = Symlinks::OwnerMatch;
+    let is_absolute = file.starts_with(b"/");
+    match walk(&Route { rule, chroot: None, is_absolute, root, path }) {
+        Err(Stop::Link(link)) => Some(link),
+        Err(Stop::Reason(_)) | Ok(_) => None,
+    }
+}
+
+/// Walks a route to its end.
+pub(super) fn walk(route: &Route<'_>) -> Result<Resolved, Stop> {
+    let start = match route.chroot {
+        Some(chroot) => chroot.try_clone().map_err(|error| {
+            Stop::Reason(Errno::from_io_error(&error).unwrap_or(Errno::IO).into())
+        })?,
+        None => open(CWD, if route.is_absolute { b"/" } else { b"." }, OFlags::DIRECTORY)?,
+    };
+    let mut walk = Walk {
+        rule: route.rule,
+        start: Node::new(start, Vec::new())?,
+        is_top: route.chroot.is_some() || route.is_absolute,
+        nodes: Vec::new(),
+        steps: Vec::new(),
+        root: Vec::new(),
+        limit: None,
+        links: 0,
+        names: 0,
+        unfinished_links: 0,
+    };
+    walk.push_steps(route.path);
+    walk.steps.push(Step::Root);
+    walk.push_steps(route.root);
+    walk.run()
+}
+
+/// Maximum number of symbolic links in a path (Linux: 40).
+const MAX_LINKS: usize = 40;
+
+/// Maximum depth of a resolved path. Each directory on it takes a descriptor for the moment.
+const MAX_DEPTH: usize = 256;
+
+/// Maximum number of names in a path, including those in the texts of its links. Without it, 40 texts of
+/// 4 KiB would keep a thread busy for 80,000 names.
+const MAX_NAMES: usize = 1000;
+
+/// The user id that the kernel shows for owners that a user namespace or a file system cannot map. Two
+/// such owners need not be the same user.
+const OVERFLOW_UID: u32 = 65_534;
+
+struct Walk {
+    rule: Symlinks,
+    start: Node,
+    /// Whether absolute links lead to the start and `..` does not leave it.
+    is_top: bool,
+    /// Files that were opened between the start and the current position.
+    nodes: Vec<Node>,
+    /// Remaining steps, the next one last.
+    steps: Vec<Step>,
+    /// All directories from the start to the document root; empty until the root is reached.
+    root: Vec<Id>,
+    limit: Option<OwnerLimit>,
+    /// Number of links so far.
+    links: usize,
+    /// Number of names so far.
+    names: usize,
+    /// Number of links whose texts are being walked.
+    unfinished_links: usize,
+}
+
+/// A directory or file that was opened under its name.
+struct Node {
+    file: File,
+    name: Vec<u8>,
+    id: Id,
+    owner: u32,
+    mode: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Id {
+    device: u64,
+    inode: u64,
+}
+
+enum Step {
+    Name(Vec<u8>),
+    Up,
+    /// The document root is reached.
+    Root,
+    /// The text of a link ends.
+    EndOfLink(Link),
+}
+
+struct Link {
+    path: PathBuf,
+    owner: u32,
+}
+
+/// The limit behind a link that has led out of the root: only files of the owner of the link and files
+/// that are open to everybody are reached.
+struct OwnerLimit {
+    link: Link,
+    /// Number of nodes up to the target of the link. Nodes beyond it are below the target.
+    depth: usize,
+}
+
+impl Walk {
+    fn run(mut self) -> Result<Resolved, Stop> {
+        while let Some(step) = self.steps.pop() {
+            self.names += usize::from(matches!(step, Step::Name(_) | Step::Up));
+            if self.names > MAX_NAMES {
+                return Err(Errno::LOOP.into());
+            }
+            match step {
+                Step::Name(name) => self.enter(name)?,
+                Step::Up => self.go_up()?,
+                Step::Root => {
+                    self.root = self.ids().collect();
+                    self.limit = None;
+                }
+                Step::EndOfLink(link) => self.judge(link)?,
+            }
+        }
+        let known = self.ids().enumerate().filter(|(_, id)| self.root.contains(id));
+        let first = known.last().map_or(0, |(index, _)| index);
+        let mut new = self.nodes.iter().skip(first);
+        let is_hidden = new.any(|node| hidden::is_hidden_segment(&node.name));
+        let Node { file, name, id, mode, .. } = self.nodes.pop().unwrap_or(self.start);
+        Ok(Resolved { _file: file, is_regular: mode & S_IFMT == S_IFREG, is_hidden, name, id })
+    }
+
+    /// The current position.
+    fn here(&self) -> &Node {
+        self.nodes.last().unwrap_or(&self.start)
+    }
+
+    fn ids(&self) -> impl Iterator<Item = Id> {
+        [&self.start].into_iter().chain(&self.nodes).map(|node| node.id)
+    }
+
+    fn is_inside(&self) -> bool {
+        let root = self.root.last().copied();
+        root.is_some_and(|root| self.ids().any(|id| id == root))
+    }
+
+    /// Adds the names of a path in front of the remaining steps.
+    fn push_steps(&mut self, path: &[u8]) {
+        let names = path.split(|byte| *byte == b'/').rev();
+        self.steps.extend(names.filter(|name| !matches!(*name, b"" | b".")).map(
+            |name| match name {
+                b".." => Step::Up,
+                name => Step::Name(name.to_vec()),
+            },
+        ));
+    }
+
+    fn enter(&mut self, name: Vec<u8>) -> Result<(), Stop> {
+        let node = self.open_node(name).map_err(|error| self.conceal(error.into()))?;
+        if node.mode & S_IFMT == S_IFLNK {
+            return self.follow(node);
+        }
+        if self.nodes.len() >= MAX_DEPTH {
+            return Err(Errno::LOOP.into());
+        }
+        self.nodes.push(node);
+        let is_below = |limit: &OwnerLimit| self.nodes.len() > limit.depth;
+        if self.unfinished_links == 0 || self.limit.as_ref().is_some_and(is_below) {
+            self.check_limit()?;
+        }
+        Ok(())
+    }
+
+    fn open_node(&self, name: Vec<u8>) -> Result<Node, Errno> {
+        let directory = &self.here().file;
+        let is_on_the_way = self.steps.iter().any(|step| matches!(step, Step::Name(_) | Step::Up));
+        // Only what is opened as a directory is mounted on demand (autofs).
+        let file = match is_on_the_way {
+            true => match open(directory, &name, OFlags::DIRECTORY) {
+                Err(Errno::NOTDIR | Errno::LOOP) => open(directory, &name, OFlags::empty()),
+                file => file,
+            },
+            false => open(directory, &name, OFlags::empty()),
+        };
+        Node::new(file?, name)
+    }
+
+    /// Returns to the directory that the walk has come from.
+    fn go_up(&mut self) -> Result<(), Stop> {
+        if self.here().mode & S_IFMT != S_IFDIR {
+            return Err(self.conceal(Reason::NotFound));
+        }
+        if let Some(limit) = &mut self.limit
+            && self.nodes.len() <= limit.depth
+        {
+            limit.depth = usize::MAX;
+        }
+        if self.nodes.pop().is_none() && !self.is_top {
+            let above = open(&self.start.file, b"..", OFlags::DIRECTORY)?;
+            self.start = Node::new(above, Vec::new())?;
+        }
+        if self.unfinished_links == 0 { self.check_limit() } else { Ok(()) }
+    }
+
+    fn follow(&mut self, link: Node) -> Result<(), Stop> {
+        let text = rustix::fs::readlinkat(&link.file, "", Vec::new())?.into_bytes();
+        self.links += 1;
+        if self.links > MAX_LINKS || is_magic(&link, &text)? {
+            return Err(Errno::LOOP.into());
+        }
+        let names = self.nodes.iter().map(|node| &node.name).chain([&link.name]);
+        let mut path = PathBuf::from(if self.is_top { "/" } else { "" });
+        path.extend(names.map(|name| OsStr::from_bytes(name)));
+        self.steps.push(Step::EndOfLink(Link { path, owner: link.owner }));
+        self.unfinished_links += 1;
+        self.push_steps(&text);
+        if text.starts_with(b"/") {
+            self.go_to_top()?;
+        }
+        Ok(())
+    }
+
+    fn go_to_top(&mut self) -> Result<(), Stop> {
+        if !self.is_top {
+            self.start = Node::new(open(CWD, b"/", OFlags::DIRECTORY)?, Vec::new())?;
+            self.is_top = true;
+        }
+        self.nodes.clear();
+        if let Some(limit) = &mut self.limit {
+            limit.depth = usize::MAX;
+        }
+        Ok(())
+    }
+
+    /// Judges a link by the current position, which is its target.
+    fn judge(&mut self, link: Link) -> Result<(), Stop> {
+        self.unfinished_links = self.unfinished_links.saturating_sub(1);
+        if self.rule == Symlinks::All {
+            return Ok(());
+        }
+        if self.is_inside() {
+            self.limit = None;
+            return Ok(());
+        }
+        let depth = self.nodes.len();
+        if link.owner == 0 {
+            if let Some(limit) = &mut self.limit {
+                limit.depth = depth;
+            }
+            return self.check_limit();
+        }
+        let target = self.here();
+        let is_others = self.limit.as_ref().is_some_and(|limit| limit.link.owner != link.owner);
+        if link.owner == OVERFLOW_UID
+            || is_others
+            || !self.is_within_reach_of(link.owner)
+            || is_on_procfs(target)?
+        {
+            return Err(link.refuse(target.owner));
+        }
+        self.limit = Some(OwnerLimit { link, depth });
+        Ok(())
+    }
+
+    /// Whether the current position belongs to a user, or lies in a directory of the user and is open
+    /// to everybody from there on.
+    fn is_within_reach_of(&self, owner: u32) -> bool {
+        let mut nodes = self.nodes.iter().rev().chain([&self.start]);
+        let decisive = nodes.find(|node| node.owner == owner || !node.is_open_to_all());
+        decisive.is_some_and(|node| node.owner == owner)
+    }
+
+    /// Fails if there is a limit and the current position is beyond it.
+    fn check_limit(&self) -> Result<(), Stop> {
+        let Some(OwnerLimit { link, .. }) = &self.limit else { return Ok(()) };
+        let node = self.here();
+        match node.owner == link.owner || node.is_open_to_all() {
+            true => Ok(()),
+            false => Err(link.refuse(node.owner)),
+        }
+    }
+
+    /// Turns "not found" behind a link out of the root into "forbidden", which is the answer for files
+    /// that exist: the owner of the link must not learn which files other users have.
+    fn conceal(&self, reason: Reason) -> Stop {
+        let is_owned = |step: &Step| matches!(step, Step::EndOfLink(link) if link.owner != 0);
+        let conceals = reason == Reason::NotFound
+            && self.rule == Symlinks::OwnerMatch
+            && self.steps.iter().any(is_owned)
+            && !self.is_inside();
+        Stop::Reason(if conceals { Reason::Forbidden } else { reason })
+    }
+}
+
+impl Link {
+    fn refuse(&self, target_owner: u32) -> Stop {
+        Stop::Link(RefusedLink { path: self.path.clone(), owner: self.owner, target_owner })
+    }
+}
+
+impl Node {
+    fn new(file: File, name: Vec<u8>) -> Result<Node, Errno> {
+        let metadata =
+            file.metadata().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let id = Id { device: metadata.dev(), inode: metadata.ino() };
+        Ok(Node { file, name, id, owner: metadata.uid(), mode: metadata.mode() })
+    }
+
+    /// Whether everybody may read the file or enter the directory. The group counts as well, since a
+    /// mode may shut out a group that the user in question is in.
+    fn is_open_to_all(&self) -> bool {
+        let needed = if self.mode & S_IFMT == S_IFDIR { 0o011 } else { 0o044 };
+        self.mode & needed == needed
+    }
+}
+
+/// Whether a link is one of those of procfs that lead to what a process has open, whatever their text
+/// says. The others there, such as `/proc/self`, have relative texts without a colon.
+fn is_magic(link: &Node, text: &[u8]) -> Result<bool, Errno> {
+    Ok((text.starts_with(b"/") || text.contains(&b':')) && is_on_procfs(link)?)
+}
+
+fn is_on_procfs(node: &Node) -> Result<bool, Errno> {
+    Ok(rustix::fs::fstatfs(&node.file)?.f_type == PROC_SUPER_MAGIC)
+}
+
+const S_IFMT: u32 = 0o170_000;
+const S_IFDIR: u32 = 0o040_000;
+const S_IFREG: u32 = 0o100_000;
+const S_IFLNK: u32 = 0o120_000;
+
+fn open(directory: impl std::os::fd::AsFd, name: &[u8], more: OFlags) -> Result<File, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC | more;
+    rustix::fs::openat(directory, name, flags, Mode::empty()).map(File::from)
+}
