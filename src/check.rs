@@ -9,8 +9,9 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use howdah_config::{Application, Config, Served};
+use howdah_config::{Application, Config, Served, Symlinks};
 use howdah_server::check::{self as tls, Stored, Texts};
+use howdah_server::files;
 use howdah_server::php::spool;
 use howdah_server::router::spec;
 use howdah_supervisor::{Options, check};
@@ -224,14 +225,21 @@ fn named(path: &Path, result: io::Result<()>) -> Result<(), String> {
 
 /// A line that says why what is to be served is not.
 fn not_served(served: &Served) -> Option<String> {
-    let Served { path, file, is_directory } = served;
+    let Served { path, file, is_directory, symlinks } = served;
     let found = match is_directory {
         true => directory(file),
         false => File::open(file).map(|_| ()),
     };
     let user = Credentials::current().name;
-    let error = found.err()?;
-    Some(format!("{path}: {} cannot be used by the user \"{user}\": {error}\n", file.display()))
+    if let Err(error) = found {
+        let file = file.display();
+        return Some(format!("{path}: {file} cannot be used by the user \"{user}\": {error}\n"));
+    }
+    let link = match symlinks {
+        Symlinks::OwnerMatch => files::refused_link(file, *is_directory)?,
+        Symlinks::All | Symlinks::None => return None,
+    };
+    Some(format!("{path}: {}\n", link.with_advice()))
 }
 
 /// Files in it may be served although nobody may read the directory itself.

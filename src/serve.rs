@@ -58,6 +58,9 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
     if let (Some(site), Some(user)) = (&plan.site, &user) {
         site_access::check(site, user)?;
     }
+    if let (Some(site), Some(config)) = (&plan.site, &config) {
+        site_access::check_links(site, config)?;
+    }
     let php = php_programs::find();
     if php.found.is_empty() && config.as_ref().is_some_and(|c| !c.applications.is_empty()) {
         let reason = php.problems.first().map_or(php_programs::ADVICE, String::as_str);

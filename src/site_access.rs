@@ -1,10 +1,12 @@
-//! Whether the user that the server becomes can read a site at all: better said once at the
-//! start than as 403 to every visitor.
+//! Whether the user that the server becomes can read a site at all, and whether the links on the way to
+//! it are followed: better said once at the start than as 403 to every visitor.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use howdah_config::Config;
+use howdah_server::files;
 use howdah_sys::credentials::Credentials;
 
 /// Checks that `user` can enter every directory down to `directory` and read that. The error
@@ -31,6 +33,17 @@ pub fn check(directory: &Path, user: &Credentials) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Checks that no link on the way to a site's document root is one that is not followed. The error says
+/// which one it is and what to do.
+pub fn check_links(directory: &Path, config: &Config) -> Result<(), String> {
+    let served = config.served();
+    let link = served.iter().find_map(|s| files::refused_link(&s.file, s.is_directory));
+    link.map_or(Ok(()), |link| {
+        let directory = directory.display();
+        Err(format!("cannot serve {directory}: {link}; name the directory itself"))
+    })
 }
 
 /// Permission bits that count for the user.

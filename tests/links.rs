@@ -9,9 +9,10 @@ mod harness;
 use std::fs;
 use std::os::unix::fs::{lchown, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use harness::{Ends, Server, Site, open_to_all};
+use harness::{Ends, Server, Site, open_to_all, programs};
 use serde_json::{Value, json};
 
 /// What no response may contain.
@@ -351,6 +352,46 @@ fn a_document_decides_about_links_as_one_for_unit_does() {
         let response = get(host, target);
         assert_eq!(response.status, status, "{host}{target}: {response:?}");
     }
+}
+
+#[test]
+fn a_document_root_behind_a_link_that_is_not_followed_is_told_beforehand() {
+    let site = Site::new();
+    link(&site, "/etc", "etc");
+    let root = site.root().join("etc");
+    let document = |action: Value| json!({"routes": [{"action": action}]}).to_string();
+    let share = format!("{}/apt$uri", root.display());
+    let pages = json!({"404": root.join("passwd")});
+    let path = site.data().join("document.json");
+    let check = |action: Value| {
+        fs::write(&path, document(action)).unwrap();
+        let mut command = Command::new(programs::howdah());
+        let output = programs::run(command.arg("check").arg(&path));
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let name = root.display();
+    for (action, key) in [
+        (json!({"share": share}), "share"),
+        (json!({"share": "/none$uri", "chroot": root.join("apt")}), "chroot"),
+        (json!({"return": 404, "error_pages": pages}), "error_pages/404"),
+    ] {
+        let warnings = check(action);
+        let expected = format!("/routes/0/action/{key}: the symbolic link {name} of user ");
+        assert!(warnings.contains(&expected) && warnings.contains("follow_symlinks"), "{warnings}");
+    }
+    let all = check(json!({"share": share, "follow_symlinks": true}));
+    assert!(!all.contains("symbolic"), "{all}");
+    let mut command = Command::new(programs::howdah());
+    let output = programs::run(
+        command
+            .args(["serve", "--listen", &harness::free_address().to_string()])
+            .arg(root.join("apt")),
+    );
+    let problem = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let expected = format!("howdah: cannot serve {name}/apt: the symbolic link {name} of user ");
+    assert!(problem.starts_with(&expected) && problem.contains("name the directory"), "{problem}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::action::{Action, ActionKind};
 use crate::error_pages::PageSource;
 use crate::node::path;
 use crate::template::{Part, Template};
-use crate::{Config, Route};
+use crate::{Config, Route, Symlinks};
 
 /// A file or directory that the router reads when a request comes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Served {
     pub file: PathBuf,
     /// Whether it is a directory.
     pub is_directory: bool,
+    /// Which symbolic links lead to it.
+    pub symlinks: Symlinks,
 }
 
 impl Config {
@@ -35,24 +37,25 @@ impl Config {
     pub fn served(&self) -> Vec<Served> {
         let mut all = Vec::new();
         for (place, action) in self.actions() {
-            let mut name = |key: &str, (file, is_directory): (PathBuf, bool)| {
-                all.push(Served { path: format!("{place}/{key}"), file, is_directory });
+            let mut name = |key: &str, (file, is_directory): (PathBuf, bool), symlinks| {
+                all.push(Served { path: format!("{place}/{key}"), file, is_directory, symlinks });
             };
             if let Some(auth) = &action.access.basic_auth {
-                name("basic_auth/users_file", (auth.users_file.clone(), false));
+                name("basic_auth/users_file", (auth.users_file.clone(), false), Symlinks::All);
             }
             for page in &action.error_pages {
                 if let PageSource::File(file) = &page.source {
-                    name(&format!("error_pages/{}", page.status), (file.clone(), false));
+                    let key = format!("error_pages/{}", page.status);
+                    name(&key, (file.clone(), false), Symlinks::OwnerMatch);
                 }
             }
             let ActionKind::Share(share) = &action.kind else { continue };
             // Of several, each may be meant for another host.
             if let [only] = share.paths.as_slice() {
-                fixed(only).into_iter().for_each(|fixed| name("share", fixed));
+                fixed(only).into_iter().for_each(|fixed| name("share", fixed, share.symlinks));
             }
             let chroot = share.chroot.as_ref().and_then(fixed);
-            chroot.into_iter().for_each(|(file, _)| name("chroot", (file, true)));
+            chroot.into_iter().for_each(|(file, _)| name("chroot", (file, true), share.symlinks));
         }
         all
     }
@@ -124,6 +127,24 @@ mod tests {
             (format!("{place}{key}"), file.to_owned(), is_directory)
         });
         assert_eq!(named, expected);
+    }
+
+    #[test]
+    fn what_actions_read_has_the_links_of_its_share() {
+        let action = json!({
+            "share": "/www$uri",
+            "chroot": "/www",
+            "follow_symlinks": true,
+            "basic_auth": {"users_file": "/passwords"},
+            "error_pages": {"404": "/404.html"},
+            "fallback": {"share": "/other$uri"},
+        });
+        let document = json!({"routes": [{"action": action}]});
+        let served = Config::from_value(document).unwrap().served();
+        for Served { path, symlinks, .. } in served {
+            let is_owner_match = path.ends_with("fallback/share") || path.ends_with("404");
+            assert_eq!(symlinks == Symlinks::OwnerMatch, is_owner_match, "{path}");
+        }
     }
 
     #[test]
