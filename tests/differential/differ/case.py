@@ -32,8 +32,6 @@ class Case:
     end: bool = False
     # A refusal is a refusal: any status from 400 to 499, or an end without an answer, is the same.
     refusal: bool = False
-    # The owner of the site has published the source of a script on purpose.
-    published: bool = False
     # Compare whether the first bytes of the body came well before the last.
     timing: bool = False
     # Aspects that are left out for all servers, as patterns.

@@ -29,6 +29,13 @@ TABLE = (
         {"status": "404", "by": "server"}, alone=True, topic=FILES,
     ),
     Intended(
+        "A symbolic link does not show the source of a script: 404",
+        "The name that a link leads to is judged like that of the request; nobody who can make links gets at credentials "
+        "in scripts.",
+        ("text that is a symbolic link to a script",),
+        {"status": "404", "by": "server"}, alone=True, topic=FILES,
+    ),
+    Intended(
         "The redirect to a directory names the path only",
         "`Location: /docs/` is right behind every proxy, whatever scheme, host and port the client used (RFC 9110, 10.2.2).",
         DIRECTORIES, {"field location": re.compile(r"/[^/].*/(\?.*)?")}, topic=FILES,
