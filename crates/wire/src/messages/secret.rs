@@ -38,22 +38,21 @@ impl Field for Secret {
 
 #[cfg(test)]
 mod tests {
-    use super::super::FromSupervisor;
+    use super::super::ToControl;
     use super::*;
 
     #[test]
     fn a_secret_is_passed_on_and_never_shown() {
-        let hello = FromSupervisor::Hello {
-            php: Vec::new(),
+        let hello = ToControl::Hello {
+            address: String::new(),
+            token: Some(Secret::new("0123456789abcdef".to_owned())),
             origin: String::new(),
-            tmp: String::new(),
-            control: String::new(),
-            control_token: Some(Secret::new("0123456789abcdef".to_owned())),
+            unit_defaults: false,
         };
         assert!(!format!("{hello:?} {hello:#?}").contains("0123"));
-        let passed = FromSupervisor::decode(&hello.encode()).unwrap();
+        let passed = ToControl::decode(&hello.encode()).unwrap();
         assert_eq!(passed, hello);
-        let FromSupervisor::Hello { control_token: Some(token), .. } = passed else { panic!() };
+        let ToControl::Hello { token: Some(token), .. } = passed else { panic!() };
         assert_eq!(token.expose(), "0123456789abcdef");
     }
 }
