@@ -257,12 +257,15 @@ fn stored(answer: Answer) -> Result<(), String> {
     }
 }
 
+/// The text that the router has answered with, if there is one; `Err` says what went wrong.
+type Found = Result<Option<OwnedFd>, String>;
+
 /// The socket to the router.
 #[derive(Debug)]
 pub struct Router {
     packets: Packets,
     last: Cell<u32>,
-    waiting: RefCell<HashMap<u32, oneshot::Sender<Result<Option<OwnedFd>, String>>>>,
+    waiting: RefCell<HashMap<u32, oneshot::Sender<Found>>>,
 }
 
 impl Router {
