@@ -50,7 +50,7 @@ impl New<'_> {
                 // The files below /proc of a process that is not dumpable belong to root, so that
                 // without root the parent could not give it users. The exec makes it dumpable
                 // anyway.
-                let _ = process::set_dumpable(true);
+                let _ = process::allow_tracing();
                 let _ = rustix::io::write(&there, b"t");
                 drop(there);
                 // Only the parent can give it users and a control group.

@@ -53,7 +53,7 @@ const FAST_END: Duration = Duration::from_secs(2);
 
 /// Runs the server until it ends.
 pub fn run(mut options: Options) -> Result<Ending, String> {
-    process::set_dumpable(false).map_err(|error| format!("cannot be protected: {error}"))?;
+    process::deny_tracing().map_err(|error| format!("cannot be protected: {error}"))?;
     let document = std::mem::take(&mut options.document);
     let grants = match &options.grants {
         Some(derive) => derive(&document)?,

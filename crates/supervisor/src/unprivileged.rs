@@ -132,7 +132,7 @@ pub fn give_up_rights() -> io::Result<()> {
     }
     process::drop_capabilities()?;
     process::no_new_privileges()?;
-    process::set_dumpable(false)?;
+    process::deny_tracing()?;
     process::die_with(Some(role.parent));
     Ok(())
 }

@@ -1,8 +1,13 @@
 //! Processes that descend from others: finding them and ending them all.
 
+use std::collections::HashSet;
 use std::fs;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+
+use crate::pidfd::PidFd;
 use crate::{process, signals};
 
 /// How long to wait until all processes of a family have stopped before they are killed as they
@@ -18,59 +23,147 @@ pub fn adopt_orphans() -> rustix::io::Result<()> {
 }
 
 /// Ends a process and all that descend from it. They are stopped first: a process that is stopped
-/// neither forks nor ends, so that none can escape between being found and being killed.
+/// neither forks nor ends, so that none can escape between being found and being killed. The first
+/// process of the system is the ancestor of all, and is never meant.
 pub fn kill(root: u32) {
+    if root <= 1 {
+        return;
+    }
     let _ = signals::send(root, signals::SIGSTOP);
-    end(|| family(root));
+    end(|| Snapshot::take().family(root));
     let _ = signals::send(root, signals::SIGKILL);
 }
 
 /// As [`kill`], without the process itself, and without those to spare and their descendants.
 pub fn kill_descendants(root: u32, spare: &[u32]) {
-    end(|| descendants(root, spare));
+    end(|| Snapshot::take().descendants(root, spare));
 }
 
-/// Stops and kills all that a search finds. A signal to stop takes effect some time after it was
-/// sent, and a fork that has begun by then still succeeds (one that SIGKILL meets fails). So
-/// nothing is killed until a search has found all at rest, and the next one has found no other.
+/// Stops and kills all that a search finds.
 fn end(search: impl Fn() -> Vec<Process>) {
-    let begun = Instant::now();
-    let mut resting = None;
-    let found = loop {
-        let found = search();
+    let mut stopping = Stopping::new(Instant::now());
+    while !stopping.step(search(), Instant::now()) {
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Families that are being ended, each as by [`kill`], a step at a time: for a process that has no
+/// time to wait.
+#[derive(Debug, Default)]
+pub struct Endings {
+    families: Vec<Ending>,
+    next: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Ending {
+    pid: u32,
+    root: Rc<PidFd>,
+    stopping: Stopping,
+}
+
+impl Endings {
+    /// Begins to end a process, whose id is `pid`, and all that descend from it.
+    pub fn add(&mut self, pid: u32, root: Rc<PidFd>, now: Instant) {
+        let is_known = |family: &Ending| family.pid == pid && !family.root.has_ended();
+        if pid <= 1 || self.families.iter().any(is_known) {
+            return;
+        }
+        let _ = root.send(signals::SIGSTOP);
+        self.families.push(Ending { pid, root, stopping: Stopping::new(now) });
+        self.next = Some(now);
+    }
+
+    /// When the next step is due; `None` if all have ended.
+    pub fn due(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Takes the next step with each family, if it is due. All are looked for in one look at the
+    /// system's processes, however many they are.
+    pub fn step_if_due(&mut self, now: Instant) {
+        if self.next.is_none_or(|next| next > now) {
+            return;
+        }
+        let processes = Snapshot::take();
+        self.families.retain_mut(|family| {
+            let found = processes.family(family.pid);
+            // One that has not ended by now was there under its id while all were looked at.
+            let found = if family.root.has_ended() { Vec::new() } else { found };
+            let is_done = family.stopping.step(found, now);
+            if is_done {
+                let _ = family.root.send(signals::SIGKILL);
+            }
+            !is_done
+        });
+        // Of a process that has other things to do at most half of the time.
+        let (ended, took) = (Instant::now(), now.elapsed());
+        self.next = (!self.families.is_empty()).then(|| ended + PAUSE.max(took));
+    }
+}
+
+/// Processes that are being stopped in order to be killed. A signal to stop takes effect some time
+/// after it was sent, and a fork that has begun by then still succeeds (one that SIGKILL meets
+/// fails). So nothing is killed until a search has found all at rest, and the next one has found no
+/// other.
+#[derive(Debug)]
+struct Stopping {
+    begun: Instant,
+    resting: Option<Vec<Process>>,
+}
+
+impl Stopping {
+    fn new(begun: Instant) -> Self {
+        Stopping { begun, resting: None }
+    }
+
+    /// Stops those of the processes that do not rest, or kills all. Returns true if they were
+    /// killed.
+    fn step(&mut self, found: Vec<Process>, now: Instant) -> bool {
         let moving: Vec<_> = found.iter().filter(|process| !process.rests).collect();
-        if moving.is_empty() && (found.is_empty() || resting.as_ref() == Some(&found))
-            || begun.elapsed() > PATIENCE
+        let at_rest = moving.is_empty();
+        if at_rest && (found.is_empty() || self.resting.as_ref() == Some(&found))
+            || now.saturating_duration_since(self.begun) > PATIENCE
         {
-            break found;
+            // Children before their parents, whose end would change who their parents are.
+            found.iter().rev().for_each(|process| process.send(signals::SIGKILL));
+            return true;
         }
-        for process in &moving {
-            let _ = signals::send(process.pid, signals::SIGSTOP);
-        }
-        if moving.is_empty() {
-            resting = Some(found);
-        } else {
-            resting = None;
-            std::thread::sleep(PAUSE);
-        }
-    };
-    for process in found {
-        let _ = signals::send(process.pid, signals::SIGKILL);
+        moving.iter().for_each(|process| process.send(signals::SIGSTOP));
+        self.resting = at_rest.then_some(found);
+        false
     }
 }
 
 /// Children of a process.
 pub fn children(root: u32) -> Vec<u32> {
-    all().into_iter().filter(|process| process.parent == root).map(|process| process.pid).collect()
+    let all = Snapshot::take().0.into_iter();
+    all.filter(|process| process.parent == root).map(|process| process.pid).collect()
 }
 
-/// The child of a process that goes by this id in its own process namespace.
+/// The child of a process that goes by this id in its own process namespace. One that has ended is
+/// its child until it knows.
 pub fn child_known_as(parent: u32, inner: u32) -> Option<u32> {
-    children(parent).into_iter().find(|child| {
-        let status = process::read_facts(*child, "status").unwrap_or_default();
-        let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-        ids.and_then(|ids| ids.split_ascii_whitespace().next_back()?.parse().ok()) == Some(inner)
-    })
+    let mut all = all_ids();
+    all.find(|pid| parent_of(*pid) == Some(parent) && id_within(*pid) == Some(inner))
+}
+
+/// The id of a process in its own process namespace.
+pub fn id_within(pid: u32) -> Option<u32> {
+    let status = process::read_facts(pid, "status").ok()?;
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    ids.split_ascii_whitespace().next_back()?.parse().ok()
+}
+
+/// The parent of a process, also of one that has ended if its parent does not know yet. `None` if
+/// there is no such process, or the kernel does not say.
+pub fn parent_of(pid: u32) -> Option<u32> {
+    Some(read(&process::read_facts(pid, "stat").ok()?)?.1)
+}
+
+/// What a process does, as a letter of `proc(5)`; `None` if the kernel does not say.
+pub fn state_of(pid: u32) -> Option<u8> {
+    Some(read(&process::read_facts(pid, "stat").ok()?)?.0)
 }
 
 /// What must be known of a process to find its descendants and to end them.
@@ -83,87 +176,164 @@ struct Process {
     rests: bool,
 }
 
-/// A process and its descendants.
-fn family(root: u32) -> Vec<Process> {
-    look(root).into_iter().chain(descendants(root, &[])).collect()
-}
-
-fn descendants(root: u32, spare: &[u32]) -> Vec<Process> {
-    let mut others = all();
-    others.retain(|process| !spare.contains(&process.pid));
-    let (mut found, mut parents) = (Vec::new(), vec![root]);
-    while let Some(parent) = parents.pop() {
-        others.retain(|process| {
-            let child = process.parent == parent;
-            if child {
-                parents.push(process.pid);
-                found.push(*process);
+impl Process {
+    /// Sends a signal if it is still this process: its id could have become that of a stranger.
+    fn send(self, signal: i32) {
+        match PidFd::open(self.pid) {
+            // What is behind the descriptor had this id while its parent was looked up, or has ended.
+            Ok(process) => {
+                if parent_of(self.pid) == Some(self.parent) {
+                    let _ = process.send(signal);
+                }
             }
-            !child
-        });
+            Err(Errno::SRCH) => {}
+            // An old kernel, or no descriptor is free.
+            Err(_) => drop(signals::send(self.pid, signal)),
+        }
     }
-    found
 }
 
-/// All processes that can be seen and run; none without /proc.
-fn all() -> Vec<Process> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries.flatten().filter_map(|entry| look(entry.file_name().to_str()?.parse().ok()?)).collect()
+/// The processes that can be seen and run; none without /proc.
+struct Snapshot(Vec<Process>);
+
+impl Snapshot {
+    fn take() -> Self {
+        Snapshot(all_ids().filter_map(look).collect())
+    }
+
+    /// A process and its descendants, parents before their children.
+    fn family(&self, root: u32) -> Vec<Process> {
+        let itself = self.0.iter().filter(|process| process.pid == root);
+        itself.copied().chain(self.descendants(root, &[])).collect()
+    }
+
+    fn descendants(&self, root: u32, spare: &[u32]) -> Vec<Process> {
+        let mut others = self.0.clone();
+        others.retain(|process| !spare.contains(&process.pid));
+        let (mut found, mut parents) = (Vec::new(), HashSet::from([root]));
+        while !parents.is_empty() {
+            let mut next = HashSet::new();
+            others.retain(|process| {
+                let is_child = parents.contains(&process.parent);
+                if is_child {
+                    next.insert(process.pid);
+                    found.push(*process);
+                }
+                !is_child
+            });
+            parents = next;
+        }
+        found
+    }
+}
+
+fn all_ids() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// A process that can be seen and runs.
 fn look(pid: u32) -> Option<Process> {
-    let (parent, rests) = read(&process::read_facts(pid, "stat").ok()?)?;
-    Some(Process { pid, parent, rests })
+    let (state, parent) = read(&process::read_facts(pid, "stat").ok()?)?;
+    let rests = matches!(state, b'T' | b't' | b'D');
+    (!matches!(state, b'Z' | b'X')).then_some(Process { pid, parent, rests })
 }
 
-/// The parent in the text of /proc/PID/stat and whether the process rests; `None` for one that has
-/// ended. The name of the program, in parentheses, may contain anything.
-fn read(stat: &str) -> Option<(u32, bool)> {
+/// The state and the parent in the text of /proc/PID/stat. The name of the program, in parentheses,
+/// may contain anything.
+fn read(stat: &str) -> Option<(u8, u32)> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next()?;
-    let parent = fields.next()?.parse().ok()?;
-    (!matches!(state, "Z" | "X")).then_some((parent, matches!(state, "T" | "t" | "D")))
+    let state = *fields.next()?.as_bytes().first()?;
+    Some((state, fields.next()?.parse().ok()?))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Command, Stdio};
+    use std::process::{Child, Command, Stdio};
 
     use super::*;
 
     #[test]
     fn the_name_of_a_program_does_not_confuse() {
-        assert_eq!(read("12 (a) R 7 (b)) S 5 6 7"), Some((5, false)));
-        assert_eq!(read("12 (a) S 7) T 5 6 7"), Some((5, true)));
-        assert_eq!(read("12 (a) Z 5 6 7"), None);
+        assert_eq!(read("12 (a) R 7 (b)) S 5 6 7"), Some((b'S', 5)));
+        assert_eq!(read("12 (a) S 7) T 5 6 7"), Some((b'T', 5)));
         assert_eq!(read("12"), None);
+        assert_eq!(read("12 (a) "), None);
     }
 
-    #[test]
-    fn a_process_ends_with_all_that_descend_from_it() {
-        let mut shell = Command::new("sh")
+    /// A shell with three processes below it.
+    fn shell() -> (Child, Vec<Process>) {
+        let shell = Command::new("sh")
             // A process may give itself a name that is not text.
             .args(["-c", r"sh -c 'printf \377 > /proc/$$/comm; sleep 600 & sleep 600' & sleep 600"])
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
         let begun = Instant::now();
-        let family = loop {
-            let family = descendants(shell.id(), &[]);
-            if family.len() == 4 {
-                break family;
-            }
+        let mut family = Vec::new();
+        while family.len() < 4 {
             assert!(begun.elapsed() < Duration::from_secs(10), "{family:?}");
             std::thread::sleep(Duration::from_millis(5));
-        };
-        kill(shell.id());
-        shell.wait().unwrap();
-        let alive = || all().iter().any(|p| family.iter().any(|f| f.pid == p.pid));
-        while alive() {
+            family = Snapshot::take().descendants(shell.id(), &[]);
+        }
+        (shell, family)
+    }
+
+    fn wait_for_end(family: &[Process]) {
+        let begun = Instant::now();
+        let alive = |process: &Process| look(process.pid).is_some_and(|p| p.parent != 0);
+        while family.iter().any(alive) {
             assert!(begun.elapsed() < Duration::from_secs(20), "{family:?} live on");
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    #[test]
+    fn a_process_ends_with_all_that_descend_from_it() {
+        let (mut shell, family) = shell();
+        kill(shell.id());
+        shell.wait().unwrap();
+        wait_for_end(&family);
+    }
+
+    #[test]
+    fn families_end_step_by_step_though_all_are_stopped() {
+        let (mut endings, now) = (Endings::default(), Instant::now());
+        let mut shells = [shell(), shell()];
+        for (shell, family) in &shells {
+            let root = Rc::new(PidFd::open(shell.id()).unwrap());
+            let _ = signals::send(family[0].pid, signals::SIGSTOP);
+            let _ = signals::send(shell.id(), signals::SIGSTOP);
+            endings.add(shell.id(), Rc::clone(&root), now);
+            endings.add(shell.id(), root, now);
+        }
+        while endings.due().is_some() {
+            assert!(now.elapsed() < Duration::from_secs(20));
+            endings.step_if_due(Instant::now());
+            std::thread::sleep(PAUSE);
+        }
+        for (shell, family) in &mut shells {
+            shell.wait().unwrap();
+            wait_for_end(family);
+        }
+    }
+
+    #[test]
+    fn a_process_that_is_not_who_it_was_gets_no_signal() {
+        let mut other = Command::new("sleep").arg("600").spawn().unwrap();
+        let mistaken = Process { pid: other.id(), parent: 1, rests: false };
+        mistaken.send(signals::SIGKILL);
+        assert_eq!(other.try_wait().unwrap(), None);
+        // A root that ended before it was looked for has no family: its id may be another's.
+        let mut child = Command::new("true").spawn().unwrap();
+        let root = Rc::new(PidFd::open(child.id()).unwrap());
+        child.wait().unwrap();
+        let mut endings = Endings::default();
+        endings.add(other.id(), root, Instant::now());
+        endings.step_if_due(Instant::now());
+        assert_eq!((other.try_wait().unwrap(), endings.due()), (None, None));
+        Process { parent: std::process::id(), ..mistaken }.send(signals::SIGKILL);
+        other.wait().unwrap();
     }
 }

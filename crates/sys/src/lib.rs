@@ -4,7 +4,9 @@
 //! - [`shm`]: memory shared between processes.
 //! - [`futex`]: waiting on a word of such memory.
 //! - [`packet`]: messages with descriptors between processes.
+//! - [`pipe`]: messages from processes that are not trusted.
 //! - [`process`]: fork, exec, wait, and what a new process must be before it runs anything.
+//! - [`pidfd`]: a process by a descriptor.
 //! - [`family`]: processes that descend from others.
 //! - [`namespaces`]: what a process sees of the machine.
 //! - [`peek`]: the memory of another process of one's own.
@@ -36,6 +38,8 @@ pub mod namespaces;
 pub mod packet;
 #[allow(unsafe_code)]
 pub mod peek;
+pub mod pidfd;
+pub mod pipe;
 #[allow(unsafe_code)]
 pub mod process;
 #[allow(unsafe_code)]

@@ -7,7 +7,9 @@ use std::{fs, io};
 
 use rustix::fs::{Mode, OFlags};
 pub use rustix::process::Resource;
-use rustix::process::{Pid, Rlimit, WaitOptions, WaitStatus};
+use rustix::process::{
+    DumpableBehavior, Pid, Rlimit, WaitOptions, WaitStatus, set_dumpable_behavior,
+};
 
 /// Which side of a fork this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +89,30 @@ pub fn reap() -> Option<(u32, Exit)> {
     }
 }
 
+/// What has become of a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It has ended.
+    Ended(Exit),
+    /// A signal has stopped it.
+    Stopped,
+    /// A signal has made it go on.
+    Continued,
+}
+
+/// Takes the next change of a child, without waiting.
+pub fn next_change() -> Option<(u32, Change)> {
+    let all = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
+    let (pid, status) = rustix::process::wait(all).ok().flatten()?;
+    Some(match ended(pid, status) {
+        Some((pid, exit)) => (pid, Change::Ended(exit)),
+        None => {
+            let change = if status.continued() { Change::Continued } else { Change::Stopped };
+            (pid.as_raw_nonzero().get() as u32, change)
+        }
+    })
+}
+
 /// Waits for the next child to end; `None` if there is none left.
 pub fn wait() -> Option<(u32, Exit)> {
     loop {
@@ -134,15 +160,16 @@ pub fn no_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
-/// Decides whether processes of the same user may trace this one, read its memory and take its
-/// descriptors, and whether it leaves core files (`PR_SET_DUMPABLE`). An exec makes a process
-/// dumpable again, and a change of user not dumpable.
-pub fn set_dumpable(is_dumpable: bool) -> io::Result<()> {
-    let behavior = match is_dumpable {
-        true => rustix::process::DumpableBehavior::Dumpable,
-        false => rustix::process::DumpableBehavior::NotDumpable,
-    };
-    Ok(rustix::process::set_dumpable_behavior(behavior)?)
+/// Other processes of the same user cannot trace this one any more, read its memory, or take its
+/// descriptors, and its memory is in no core file (`PR_SET_DUMPABLE`). Inherited by forks, gone with
+/// exec.
+pub fn deny_tracing() -> io::Result<()> {
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+/// Takes [`deny_tracing`] back. Descriptors that others must not have are to be closed before.
+pub fn allow_tracing() -> io::Result<()> {
+    Ok(set_dumpable_behavior(DumpableBehavior::Dumpable)?)
 }
 
 /// Whether a process can never gain privileges; so for one that cannot be seen.
