@@ -133,11 +133,15 @@ pub fn run() -> ExitCode {
 
 fn first_message(supervisor: &OwnedFd) -> Result<(ToPrototype, Vec<OwnedFd>), Malformed> {
     let mut buffer = vec![0; MAX_MESSAGE];
-    match packet::receive(supervisor, &mut buffer) {
-        Ok(Received::Packet(len, descriptors)) => {
-            Ok((ToPrototype::decode(&buffer[..len])?, descriptors))
+    loop {
+        let _ = poll(&mut [PollFd::new(supervisor, PollFlags::IN)], None);
+        match packet::receive(supervisor, &mut buffer) {
+            Ok(Received::Packet(len, descriptors)) => {
+                return Ok((ToPrototype::decode(&buffer[..len])?, descriptors));
+            }
+            Ok(Received::Empty) => {} // a signal came
+            Ok(Received::Closed) | Err(_) => return Err(Malformed),
         }
-        _ => Err(Malformed),
     }
 }
 

@@ -48,6 +48,5 @@ pub(crate) fn start(
     let mut descriptors = vec![log, document.as_fd(), bundles.as_fd(), router.as_fd()];
     descriptors.extend(listener);
     packet::send(&socket, &hello.encode(), &descriptors)?;
-    rustix::fs::fcntl_setfl(&socket, rustix::fs::OFlags::NONBLOCK)?;
     Ok(Control { pid, socket, started: now })
 }

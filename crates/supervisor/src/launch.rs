@@ -8,6 +8,7 @@ use howdah_sys::namespaces::{self, Namespaces};
 use howdah_sys::process::{self, Forked, Resource};
 use howdah_sys::{packet, signals};
 use howdah_wire::messages::{ApplicationSpec, FromPrototype, MAX_MESSAGE, Problem};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::control_groups::ControlGroups;
@@ -66,6 +67,7 @@ impl New<'_> {
     /// Says why there will be no prototype, or that there could be one. A socket that is closed with something unread in it
     /// would lose the message.
     fn report(&self, message: FromPrototype) {
+        let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], None);
         let _ = packet::receive(&self.socket, &mut vec![0; MAX_MESSAGE]);
         let _ = packet::send(&self.socket, &message.encode(), &[]);
     }

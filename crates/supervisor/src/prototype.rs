@@ -129,7 +129,6 @@ impl Application {
             let hello = ToPrototype::Hello { spec: spec.clone() };
             let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
             packet::send(&ours, &hello.encode(), &descriptors)?;
-            rustix::fs::fcntl_setfl(&ours, rustix::fs::OFlags::NONBLOCK)?;
             Ok(Application {
                 name: spec.name.clone(),
                 pid,

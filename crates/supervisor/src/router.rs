@@ -57,7 +57,6 @@ pub(crate) fn start(
     let granted = |name: &str| current.grants.has_certificate(name);
     let bundles = memory("certificates", &certificates.encode(granted))?;
     packet::send(&socket, &hello.encode(), &[log, document.as_fd(), bundles.as_fd()])?;
-    rustix::fs::fcntl_setfl(&socket, rustix::fs::OFlags::NONBLOCK)?;
     let certificates = certificates.names().filter(|name| granted(name)).map(str::to_owned);
     Ok(Router { pid, socket, started: now, certificates: certificates.collect() })
 }

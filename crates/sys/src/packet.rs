@@ -1,4 +1,7 @@
 //! Messages with descriptors between processes: `SOCK_SEQPACKET` sockets.
+//!
+//! Nothing here waits. Whether a socket blocks is a property that everybody can change who shares
+//! its open file description, so each call says for itself that it must not (`MSG_DONTWAIT`).
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -7,8 +10,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{self, Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
-    sendmsg, socketpair,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType,
+    recvmsg, sendmsg, shutdown, socketpair,
 };
 
 /// Most descriptors in one message.
@@ -19,7 +22,15 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
 
-/// Sends one packet with descriptors. Blocks unless the socket is non-blocking.
+/// A connected pair for one direction: the end that sends, and the end that receives. Nothing can be
+/// sent back, so no descriptor either: closing one can take as long as its sender likes.
+pub fn one_way() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (sender, receiver) = pair()?;
+    shutdown(&sender, Shutdown::Read)?;
+    Ok((sender, receiver))
+}
+
+/// Sends one packet with descriptors. `AGAIN` if the socket is full.
 pub fn send(socket: impl AsFd, packet: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -27,7 +38,8 @@ pub fn send(socket: impl AsFd, packet: &[u8], descriptors: &[BorrowedFd<'_>]) ->
         return Err(Errno::TOOBIG);
     }
     let sent = retry_on_intr(|| {
-        sendmsg(&socket, &[IoSlice::new(packet)], &mut ancillary, SendFlags::NOSIGNAL)
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        sendmsg(&socket, &[IoSlice::new(packet)], &mut ancillary, flags)
     })?;
     if sent == packet.len() { Ok(()) } else { Err(Errno::MSGSIZE) }
 }
@@ -39,7 +51,7 @@ pub enum Received {
     Packet(usize, Vec<OwnedFd>),
     /// The other side has closed.
     Closed,
-    /// Nothing there; only from a non-blocking socket.
+    /// Nothing is there.
     Empty,
 }
 
@@ -49,7 +61,8 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let result = retry_on_intr(|| {
-        recvmsg(&socket, &mut [IoSliceMut::new(buffer)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        recvmsg(&socket, &mut [IoSliceMut::new(buffer)], &mut ancillary, flags)
     });
     let message = match result {
         Err(Errno::AGAIN) => return Ok(Received::Empty),
@@ -90,6 +103,25 @@ mod tests {
         let (a, b) = pair().unwrap();
         send(&a, b"hello", &[]).unwrap();
         assert_eq!(receive(&b, &mut [0; 4]).unwrap_err(), Errno::MSGSIZE);
+    }
+
+    #[test]
+    fn neither_direction_waits_though_the_sockets_block() {
+        let (a, b) = pair().unwrap();
+        assert!(matches!(receive(&b, &mut [0; 4]).unwrap(), Received::Empty));
+        let sent = (0..1_000_000).find_map(|_| send(&a, b"hello", &[]).err());
+        assert_eq!(sent, Some(Errno::AGAIN));
+    }
+
+    #[test]
+    fn nothing_can_be_sent_to_the_end_that_sends() {
+        let (sender, receiver) = one_way().unwrap();
+        assert_eq!(send(&receiver, b"x", &[receiver.as_fd()]), Err(Errno::PIPE));
+        send(&sender, b"hello", &[]).unwrap();
+        assert!(matches!(receive(&receiver, &mut [0; 9]).unwrap(), Received::Packet(5, _)));
+        assert!(matches!(receive(&receiver, &mut [0; 9]).unwrap(), Received::Empty));
+        drop(sender);
+        assert!(matches!(receive(&receiver, &mut [0; 9]).unwrap(), Received::Closed));
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub struct Worker {
     /// Process id.
     pub pid: u32,
     /// The router's end of its socket.
-    pub socket: OwnedFd,
+    pub socket: Arc<OwnedFd>,
     /// When it started, in seconds of the wall clock.
     pub since: u64,
     /// What it has done.
@@ -72,7 +72,13 @@ pub struct Worker {
 impl Worker {
     /// A worker that has just started.
     pub fn new(pid: u32, socket: OwnedFd, output: Option<Arc<Output>>) -> Self {
-        Worker { pid, socket, since: clock::wall_seconds(), last: Last::default(), output }
+        Worker {
+            pid,
+            socket: Arc::new(socket),
+            since: clock::wall_seconds(),
+            last: Last::default(),
+            output,
+        }
     }
 }
 
@@ -171,21 +177,27 @@ impl Instance {
         (0..self.keys.len() as u32).any(|slot| self.key(slot).is_some() && taken(slot))
     }
 
+    /// Whether some request is in its slots.
+    pub fn has_requests(&self) -> bool {
+        self.keys.iter().any(|key| key.load(Acquire) != 0)
+    }
+
     /// Whether this worker runs.
     pub fn has_worker(&self, owner: Owner) -> bool {
         self.workers().contains_key(&owner)
     }
 
-    /// Sends a worker a message with descriptors.
+    /// Sends a worker a message with descriptors. Never waits: a worker that leaves its messages
+    /// unread until its socket is full does not get them.
     pub fn send(
         &self,
         owner: Owner,
         message: &ToWorker,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(), NotSent> {
-        let workers = self.workers();
-        let worker = workers.get(&owner).ok_or(NotSent::Unknown)?;
-        packet::send(&worker.socket, &message.encode(), descriptors)
+        // The lock is not held while the kernel has its say: others wait for it.
+        let socket = self.workers().get(&owner).map(|worker| Arc::clone(&worker.socket));
+        packet::send(socket.ok_or(NotSent::Unknown)?, &message.encode(), descriptors)
             .map_err(|error| NotSent::Failed(error.to_string()))
     }
 
@@ -227,3 +239,27 @@ impl PartialEq for Instance {
     }
 }
 impl Eq for Instance {}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_worker_that_reads_nothing_keeps_nobody_waiting_though_its_socket_blocks() {
+        let (instance, _memory) = Instance::create(1, Geometry::for_pool(1, 1)).unwrap();
+        let owner = Owner { index: 0, incarnation: 1 };
+        let (ours, _theirs) = packet::pair().unwrap();
+        rustix::fs::fcntl_setfl(&ours, rustix::fs::OFlags::empty()).unwrap();
+        instance.add_worker(owner, Worker::new(7, ours, None));
+        let (told, heard) = mpsc::channel();
+        std::thread::spawn(move || {
+            let send = |_| instance.send(owner, &ToWorker::OutputTaken { ticket: 1 }, &[]).err();
+            let _ = told.send((0..1_000_000).find_map(send));
+        });
+        let failed = heard.recv_timeout(Duration::from_secs(30)).expect("it does not wait");
+        assert!(matches!(failed, Some(NotSent::Failed(_))), "{failed:?}");
+    }
+}

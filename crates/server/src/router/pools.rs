@@ -432,7 +432,6 @@ impl Pools {
         let (Some(socket), Some(instance)) = (descriptors.next(), &app.instance) else {
             return;
         };
-        let _ = rustix::fs::fcntl_setfl(&socket, rustix::fs::OFlags::NONBLOCK);
         let whose = Whose {
             application: app.config.name.as_str().into(),
             pid,
