@@ -9,7 +9,8 @@
 //! - `tree`: the event loop, and what each message does.
 //! - `changes`, `grants`: the configuration that runs, the next one, and what each names.
 //! - `unprivileged`: how the router and the control process are started; `router`, `control`,
-//!   `prototype`: these processes, and what is known of them.
+//!   `prototype`: these processes, and what is known of them; `outbox`: what the router has not read
+//!   yet.
 //! - `launch`: what a prototype gives up before it runs; `identity`, `rootfs`, `control_groups`:
 //!   who it is, what it sees, and what it may use.
 //! - [`check`]: whether all that could be done.
@@ -31,6 +32,7 @@ mod grants;
 mod identity;
 mod launch;
 mod options;
+mod outbox;
 mod output;
 mod place;
 mod programs;

@@ -1,5 +1,6 @@
 //! The router's process, as the supervisor sees it.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,6 +13,7 @@ use howdah_wire::messages::FromSupervisor;
 use crate::certificates::Certificates;
 use crate::changes::Current;
 use crate::options::Options;
+use crate::outbox::Outbox;
 use crate::unprivileged::{self, Kind};
 
 /// A running router.
@@ -22,13 +24,16 @@ pub(crate) struct Router {
     pub(crate) started: Instant,
     /// Names of the certificate bundles that it has.
     pub(crate) certificates: BTreeSet<String>,
+    /// What it has no room for yet.
+    pub(crate) outbox: RefCell<Outbox>,
 }
 
 #[cfg(any(test, feature = "model"))]
 impl Router {
     /// A router that somebody else plays.
     pub(crate) fn model(pid: u32, socket: OwnedFd) -> Router {
-        Router { pid, socket, started: Instant::now(), certificates: BTreeSet::new() }
+        let (certificates, outbox) = (BTreeSet::new(), RefCell::default());
+        Router { pid, socket, started: Instant::now(), certificates, outbox }
     }
 }
 
@@ -58,7 +63,8 @@ pub(crate) fn start(
     let bundles = memory("certificates", &certificates.encode(granted))?;
     packet::send(&socket, &hello.encode(), &[log, document.as_fd(), bundles.as_fd()])?;
     let certificates = certificates.names().filter(|name| granted(name)).map(str::to_owned);
-    Ok(Router { pid, socket, started: now, certificates: certificates.collect() })
+    let (certificates, outbox) = (certificates.collect(), RefCell::default());
+    Ok(Router { pid, socket, started: now, certificates, outbox })
 }
 
 /// Bytes as a descriptor.

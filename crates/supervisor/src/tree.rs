@@ -27,6 +27,7 @@ use crate::changes::Changes;
 use crate::control_groups::ControlGroups;
 use crate::grants::Grants;
 use crate::options::Options;
+use crate::outbox::{Outbox, Refused};
 use crate::programs::Programs;
 use crate::prototype::Application;
 use crate::router::{self, Router};
@@ -180,6 +181,7 @@ impl Tree {
             self.start_router_if_due(now);
             self.start_control_if_due(now);
             self.stop_applications_if_due(now);
+            self.flush_outbox(now);
             self.programs.end_if_due(now);
             self.keep_up_if_due(now);
             if self.is_over(now) {
@@ -214,6 +216,7 @@ impl Tree {
             .filter_map(|application| application.deadline)
             .chain(self.router_start)
             .chain(self.control_due(now))
+            .chain(self.router.as_ref().and_then(|router| router.outbox.borrow().due()))
             .chain(self.programs.due())
             .chain(self.options.upkeep.is_some().then_some(self.next_upkeep))
             .chain(self.ending.as_ref().and_then(|end| end.deadline))
@@ -222,8 +225,14 @@ impl Tree {
             let wait = due.saturating_duration_since(now) + Duration::from_millis(1);
             Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) }
         });
-        let mut polled: Vec<_> =
-            sources.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+        let flags = |source: &Source| match (source, &self.router) {
+            (Source::Router, Some(router)) => router.outbox.borrow().poll_flags(),
+            _ => PollFlags::IN,
+        };
+        let mut polled: Vec<_> = sources
+            .iter()
+            .map(|(source, fd)| PollFd::from_borrowed_fd(*fd, flags(source)))
+            .collect();
         let _ = poll(&mut polled, timeout.as_ref());
         let ready = polled.iter().map(|fd| !fd.revents().is_empty());
         sources.iter().zip(ready).filter(|(_, ready)| *ready).map(|((s, _), _)| *s).collect()
@@ -366,6 +375,9 @@ impl Tree {
         // Not more than a few messages in one turn, so that prototypes are heard too.
         for _ in 0..32 {
             let Some(router) = &self.router else { return };
+            if router.outbox.borrow().is_full() {
+                return;
+            }
             let (length, descriptors) = match packet::receive(&router.socket, buffer) {
                 Ok(Received::Packet(length, descriptors)) => (length, descriptors),
                 Ok(Received::Empty) => return,
@@ -389,11 +401,29 @@ impl Tree {
 
     fn tell_router(&self, message: &FromSupervisor, descriptors: &[BorrowedFd<'_>]) {
         let Some(router) = &self.router else { return };
-        if let Err(error) = packet::send(&router.socket, &message.encode(), descriptors) {
-            // A router that does not read its messages any more cannot be trusted to serve.
-            self.log.write(Level::Alert, format_args!("router does not listen: {error}"));
-            let _ = signals::send(router.pid, signals::SIGKILL);
+        let mut outbox = router.outbox.borrow_mut();
+        match outbox.send(router.socket.as_fd(), message, descriptors, Instant::now()) {
+            Ok(()) => {}
+            Err(Refused::OverLimit(number)) => self.kill_prototype(self.id(number)),
+            Err(Refused::Broken(error)) => {
+                self.log.write(Level::Alert, format_args!("router does not listen: {error}"));
+                let _ = signals::send(router.pid, signals::SIGKILL);
+            }
         }
+    }
+
+    /// Sends what waits for the router. One that does not read for long cannot be trusted to serve.
+    fn flush_outbox(&mut self, now: Instant) {
+        let Some(router) = &self.router else { return };
+        let mut outbox = router.outbox.borrow_mut();
+        let sent = outbox.flush(router.socket.as_fd(), now);
+        if sent.is_ok() && !outbox.is_stuck(now) {
+            return;
+        }
+        *outbox = Outbox::default();
+        let why = sent.err().map_or("it reads nothing".to_owned(), |error| error.to_string());
+        self.log.write(Level::Alert, format_args!("router does not listen: {why}"));
+        let _ = signals::send(router.pid, signals::SIGKILL);
     }
 
     // -- the end --

@@ -128,6 +128,17 @@ impl Tree {
         }
     }
 
+    /// Kills a prototype that has too much to say.
+    pub(super) fn kill_prototype(&self, id: Id) {
+        let Some(application) = self.applications.get(&id) else { return };
+        let name = &application.name;
+        self.log.write(
+            Level::Alert,
+            format_args!("\"{name}\" prototype is killed: it reports more than the router reads"),
+        );
+        let _ = signals::send(application.pid, signals::SIGKILL);
+    }
+
     pub(super) fn prototype_ended(&mut self, id: Id, exit: Exit) {
         let mut buffer = vec![0; MAX_MESSAGE];
         self.on_prototype(id, &mut buffer);
