@@ -4,25 +4,23 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::path::Path;
 
-use howdah_sys::packet;
 use howdah_wire::messages::{ApplicationSpec, FromPrototype, Problem};
 
 use crate::ffi::Php;
-use crate::prototype::{check_roots, load};
+use crate::prototype::{Supervisor, check_roots, load};
 
 /// Tells the supervisor what is not in order. Returns PHP's version, or why the application cannot
 /// run.
-pub fn run(supervisor: impl AsFd, spec: &ApplicationSpec) -> Result<String, Problem> {
+pub fn run(supervisor: &Supervisor, spec: &ApplicationSpec) -> Result<String, Problem> {
     check_roots(&spec.roots)?;
     Php::only_look();
     let mut spec = spec.clone();
     spec.ini_admin.push(("error_log".to_owned(), String::new()));
     let (php, notices) = load(&spec)?;
     for problem in notices {
-        let _ = packet::send(&supervisor, &FromPrototype::Noticed { problem }.encode(), &[]);
+        let _ = supervisor.tell(&FromPrototype::Noticed { problem });
     }
     if let Some(script) = php.preload() {
         check_preload(Path::new(&script)).map_err(|error| {

@@ -39,7 +39,15 @@ mod worker;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use howdah_sys::process;
+
 fn main() -> ExitCode {
+    // Before anything is read. Scripts run as the same user: one that could trace their prototype
+    // could speak to the supervisor in its name.
+    if let Err(error) = process::deny_tracing() {
+        eprintln!("howdah-php cannot keep others from tracing it: {error}");
+        return ExitCode::from(2);
+    }
     // The supervisor passes spaces, which make room for the titles that workers show.
     let spaces = |argument: &OsString| argument.as_encoded_bytes().iter().all(|b| *b == b' ');
     let mut arguments = std::env::args_os().skip(1).filter(|argument| !spaces(argument));

@@ -1,19 +1,21 @@
 //! The prototype: loads PHP once, then forks workers and tells the supervisor how they fare.
 //!
-//! 1. Descriptor 3 is the supervisor's socket; its first message is the specification.
-//!    If that is only to be checked, [`check`] does so, and that is all.
+//! 1. Descriptor 3 is the socket on which the supervisor speaks; its first message is the
+//!    specification. If that is only to be checked, [`check`] does so, and that is all. Descriptor 4
+//!    is the pipe through which it is answered.
 //! 2. PHP is loaded with the application's settings: `Ready`, or `Failed` and the end.
-//! 3. Loop: fork a worker, send a signal to one, measure them, reap those that have ended.
+//! 3. Loop: fork a worker, measure some, read where a script is, reap those that have ended.
 //! 4. When the supervisor has gone or wants no more, the workers and what they have started are
 //!    killed, and the files that they leave are removed.
 //!
 //! It has one thread for its whole life: a fork copies only the calling thread, and locks that
-//! others hold would stay held in the workers.
+//! others hold would stay held in the workers. Until it is a worker nobody can trace it: workers
+//! have the same user, and must not get at what it has from the supervisor.
 
 use std::cell::{Cell, OnceCell};
 use std::ffi::c_int;
 use std::io::ErrorKind;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -22,10 +24,10 @@ use howdah_sys::look::Looks;
 use howdah_sys::packet::{self, Received};
 use howdah_sys::process::{self, Forked};
 use howdah_sys::shm::Mapping;
-use howdah_sys::{family, futex, handlers, memory, peek, signals, title};
+use howdah_sys::{family, futex, handlers, memory, peek, pipe, signals, title};
 use howdah_wire::bytes::Malformed;
 use howdah_wire::messages::{
-    ApplicationSpec, Exit, FromPrototype, MAX_MESSAGE, Problem, ToPrototype,
+    ApplicationSpec, Exit, FromPrototype, MAX_MESSAGE, MAX_REPORT, Problem, ToPrototype,
 };
 use howdah_wire::queue::Owner;
 use howdah_wire::region::Region;
@@ -39,10 +41,9 @@ use crate::script_directories::ScriptDirectories;
 use crate::worker::Worker;
 use crate::{check, settings, trace, uploads, usage};
 
-const SUPERVISOR: i32 = 3;
-
-/// Most workers that are looked at in one measurement.
-const MEASURED_AT_ONCE: usize = 64;
+/// The descriptors that it is started with.
+const COMMANDS: i32 = 3;
+const REPORTS: i32 = 4;
 
 /// What a terminal or an administrator may send to a whole process group. The supervisor alone
 /// decides what becomes of prototypes and workers, and ends them by closing a socket or by KILL.
@@ -56,8 +57,21 @@ const NOT_FOR_US: [c_int; 7] = [
     signals::SIGPIPE,
 ];
 
+/// The way to the supervisor and back.
+pub struct Supervisor {
+    commands: OwnedFd,
+    reports: OwnedFd,
+}
+
+impl Supervisor {
+    /// Reports something, or answers.
+    pub fn tell(&self, message: &FromPrototype) -> rustix::io::Result<()> {
+        pipe::send(&self.reports, &message.encode())
+    }
+}
+
 struct Prototype {
-    supervisor: OwnedFd,
+    supervisor: Supervisor,
     child_ended: OwnedFd,
     spec: ApplicationSpec,
     region: Region<Mapping>,
@@ -77,10 +91,12 @@ enum End {
 
 /// Runs the prototype to its end.
 pub fn run() -> ExitCode {
-    let Some(supervisor) = process::take_inherited(SUPERVISOR) else {
-        eprintln!("howdah-php is started by howdah: descriptor 3 is not open");
+    let inherited = (process::take_inherited(COMMANDS), process::take_inherited(REPORTS));
+    let (Some(commands), Some(reports)) = inherited else {
+        eprintln!("howdah-php is started by howdah: descriptors 3 and 4 are not both open");
         return ExitCode::from(2);
     };
+    let supervisor = Supervisor { commands, reports };
     // None in a process namespace of its own.
     let parent = rustix::process::getppid();
     process::die_with(parent.map(|parent| parent.as_raw_nonzero().get() as u32));
@@ -93,8 +109,7 @@ pub fn run() -> ExitCode {
         Ok((ToPrototype::Check { spec }, _)) => {
             return match during_loading(&supervisor, || check::run(&supervisor, &spec)) {
                 Ok(version) => {
-                    let ready = FromPrototype::Ready { version };
-                    let _ = packet::send(&supervisor, &ready.encode(), &[]);
+                    let _ = supervisor.tell(&FromPrototype::Ready { version });
                     ExitCode::SUCCESS
                 }
                 Err(problem) => failed(&supervisor, problem),
@@ -108,7 +123,8 @@ pub fn run() -> ExitCode {
     match started {
         Ok((spec, region, events, php)) => {
             let Ok(child_ended) = signals::descriptor(&[signals::SIGCHLD]) else {
-                return failed(&supervisor, Problem::of("a signal descriptor could not be made"));
+                eprintln!("application \"{}\": a signal descriptor could not be made", spec.name);
+                return ExitCode::FAILURE;
             };
             let workers = Vec::new();
             let upload_directory = php.upload_directory();
@@ -131,11 +147,11 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn first_message(supervisor: &OwnedFd) -> Result<(ToPrototype, Vec<OwnedFd>), Malformed> {
+fn first_message(supervisor: &Supervisor) -> Result<(ToPrototype, Vec<OwnedFd>), Malformed> {
     let mut buffer = vec![0; MAX_MESSAGE];
     loop {
-        let _ = poll(&mut [PollFd::new(supervisor, PollFlags::IN)], None);
-        match packet::receive(supervisor, &mut buffer) {
+        let _ = poll(&mut [PollFd::new(&supervisor.commands, PollFlags::IN)], None);
+        match packet::receive(&supervisor.commands, &mut buffer) {
             Ok(Received::Packet(len, descriptors)) => {
                 return Ok((ToPrototype::decode(&buffer[..len])?, descriptors));
             }
@@ -145,7 +161,7 @@ fn first_message(supervisor: &OwnedFd) -> Result<(ToPrototype, Vec<OwnedFd>), Ma
     }
 }
 
-/// The supervisor's socket while PHP is being loaded.
+/// The way to the supervisor while PHP is being loaded.
 static LOADING: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
 /// Without its document root an application has nothing to run; better said once than with every
@@ -164,9 +180,9 @@ pub fn check_roots(roots: &[(String, String)]) -> Result<(), Problem> {
 }
 
 /// Loads PHP; should that end the process, the supervisor is told.
-fn during_loading<T>(supervisor: &OwnedFd, load: impl FnOnce() -> T) -> T {
-    let set_loading = |socket| LOADING.lock().map(|mut loading| *loading = socket).is_ok();
-    set_loading(supervisor.try_clone().ok());
+fn during_loading<T>(supervisor: &Supervisor, load: impl FnOnce() -> T) -> T {
+    let set_loading = |reports| LOADING.lock().map(|mut loading| *loading = reports).is_ok();
+    set_loading(supervisor.reports.try_clone().ok());
     let loaded = load();
     set_loading(None);
     loaded
@@ -175,16 +191,16 @@ fn during_loading<T>(supervisor: &OwnedFd, load: impl FnOnce() -> T) -> T {
 /// OPcache ends the process when it cannot start, for example without memory or without the
 /// preload script; it writes the reason to standard error.
 fn ended_by_php() {
-    if let Some(supervisor) = LOADING.lock().ok().and_then(|mut socket| socket.take()) {
+    if let Some(reports) = LOADING.lock().ok().and_then(|mut reports| reports.take()) {
         let problem = Problem::of("PHP ended while it was being loaded; the log has what it said");
-        let _ = packet::send(&supervisor, &FromPrototype::Failed { problem }.encode(), &[]);
+        let _ = pipe::send(&reports, &FromPrototype::Failed { problem }.encode());
     }
 }
 
-fn failed(supervisor: &OwnedFd, mut problem: Problem) -> ExitCode {
+fn failed(supervisor: &Supervisor, mut problem: Problem) -> ExitCode {
     let message = &mut problem.message;
-    message.truncate(message.floor_char_boundary(MAX_MESSAGE / 2));
-    let _ = packet::send(supervisor, &FromPrototype::Failed { problem }.encode(), &[]);
+    message.truncate(message.floor_char_boundary(MAX_REPORT / 2));
+    let _ = supervisor.tell(&FromPrototype::Failed { problem });
     ExitCode::FAILURE
 }
 
@@ -192,7 +208,7 @@ type Started = (ApplicationSpec, Region<Mapping>, Vec<OwnedFd>, Php);
 
 impl Prototype {
     fn start(
-        supervisor: &OwnedFd,
+        supervisor: &Supervisor,
         spec: ApplicationSpec,
         mut descriptors: Vec<OwnedFd>,
     ) -> Result<Started, Problem> {
@@ -212,7 +228,8 @@ impl Prototype {
             eprintln!("application \"{}\": {notice}", spec.name);
         }
         let ready = FromPrototype::Ready { version: php.version() };
-        packet::send(supervisor, &ready.encode(), &[])
+        supervisor
+            .tell(&ready)
             .map_err(|error| Problem::of(format_args!("the supervisor: {error}")))?;
         Ok((spec, region, events, php))
     }
@@ -221,7 +238,7 @@ impl Prototype {
         let mut buffer = vec![0; MAX_MESSAGE];
         loop {
             let mut ready = [
-                PollFd::new(&self.supervisor, PollFlags::IN),
+                PollFd::new(&self.supervisor.commands, PollFlags::IN),
                 PollFd::new(&self.child_ended, PollFlags::IN),
             ];
             if poll(&mut ready, None).is_err() {
@@ -252,7 +269,7 @@ impl Prototype {
     }
 
     fn receive(&mut self, buffer: &mut [u8]) -> Result<(), End> {
-        let (message, descriptors) = match packet::receive(&self.supervisor, buffer) {
+        let (message, descriptors) = match packet::receive(&self.supervisor.commands, buffer) {
             Ok(Received::Packet(len, descriptors)) => {
                 (ToPrototype::decode(&buffer[..len]), descriptors)
             }
@@ -260,7 +277,7 @@ impl Prototype {
             Ok(Received::Closed) | Err(_) => return Err(End::Orphaned),
         };
         match message {
-            Ok(ToPrototype::Spawn { worker }) => self.spawn(worker, descriptors.into_iter().next()),
+            Ok(ToPrototype::Spawn { worker }) => self.spawn(worker, descriptors),
             Ok(ToPrototype::Kill { worker, signal }) => {
                 if let Some((_, pid)) = self.workers.iter().find(|(owner, _)| *owner == worker) {
                     // It may have ended meanwhile: then its death is about to be reported.
@@ -272,40 +289,43 @@ impl Prototype {
                 }
                 Ok(())
             }
-            Ok(ToPrototype::Measure {}) => self.measure(),
+            Ok(ToPrototype::Measure { workers }) => self.measure(&workers),
             Ok(ToPrototype::Trace { worker, number }) => {
                 let found = self.workers.iter().find(|(owner, _)| *owner == worker);
                 let stack = match found {
                     Some((_, pid)) => trace::take(&peek::Process(*pid), &self.php.layout()),
                     None => Err("its worker has ended".to_owned()),
                 };
-                self.tell(&FromPrototype::Traced { number, stack }, None)
+                self.tell(&FromPrototype::Traced { number, stack })
             }
             // A second specification, or something newer than this program.
             Ok(ToPrototype::Hello { .. } | ToPrototype::Check { .. }) | Err(_) => Ok(()),
         }
     }
 
-    fn spawn(&mut self, worker: Owner, output: Option<OwnedFd>) -> Result<(), End> {
-        match fork() {
-            Ok(Side::Worker(socket)) => Err(End::Worker(worker, socket, output)),
-            Ok(Side::Prototype(pid, router)) => {
+    fn spawn(&mut self, worker: Owner, descriptors: Vec<OwnedFd>) -> Result<(), End> {
+        let mut descriptors = descriptors.into_iter();
+        let forked = match descriptors.next() {
+            Some(socket) => fork().map(|side| (side, socket)),
+            None => Err("its socket did not arrive".to_owned()),
+        };
+        match forked {
+            Ok((Forked::Child, socket)) => Err(End::Worker(worker, socket, descriptors.next())),
+            Ok((Forked::Parent(pid), _)) => {
                 self.workers.push((worker, pid));
-                self.tell(&FromPrototype::Started { worker, pid }, Some(&router))
+                self.tell(&FromPrototype::Started { worker, pid })
             }
-            Err(message) => self.tell(&FromPrototype::NotStarted { worker, message }, None),
+            Err(message) => self.tell(&FromPrototype::NotStarted { worker, message }),
         }
     }
 
-    /// Says what workers cost: not of more at once than it can look at in a few milliseconds, and
-    /// of others the next time.
-    fn measure(&mut self) -> Result<(), End> {
-        let some = self.workers.len().min(MEASURED_AT_ONCE);
+    /// Says what some workers cost.
+    fn measure(&mut self, which: &[Owner]) -> Result<(), End> {
+        let known = |worker: &Owner| self.workers.iter().find(|(owner, _)| owner == worker);
         let usage = |(worker, pid): &(Owner, u32)| usage::of(*worker, *pid);
-        let workers = self.workers[..some].iter().filter_map(usage).collect();
-        self.workers.rotate_left(some);
+        let workers = which.iter().filter_map(known).filter_map(usage).collect();
         let (base, memory_limit) = (usage::of_self(), self.php.memory_limit());
-        self.tell(&FromPrototype::Measured { base, memory_limit, workers }, None)
+        self.tell(&FromPrototype::Measured { base, memory_limit, workers })
     }
 
     /// Goes on as a worker. What belongs to the prototype alone is closed here.
@@ -321,6 +341,9 @@ impl Prototype {
             upload_directory,
         } = self;
         drop((supervisor, child_ended));
+        // From here on it is the script's own: core files, debuggers, and the prototype's look at
+        // where it is and what it costs.
+        let _ = process::allow_tracing();
         title::set(&format!("howdah: \"{}\" application", spec.name));
         let output = output.and_then(|pipe| lead_output(&spec, &pipe));
         php.forked();
@@ -367,14 +390,13 @@ impl Prototype {
                 process::Exit::Status(status) => Exit::Status(status),
                 process::Exit::Signal(signal) => Exit::Signal(signal),
             };
-            self.tell(&FromPrototype::Died { worker, pid, status }, None)?;
+            self.tell(&FromPrototype::Died { worker, pid, status })?;
         }
         Ok(())
     }
 
-    fn tell(&self, message: &FromPrototype, descriptor: Option<&OwnedFd>) -> Result<(), End> {
-        let descriptors: Vec<_> = descriptor.iter().map(|fd| fd.as_fd()).collect();
-        packet::send(&self.supervisor, &message.encode(), &descriptors).map_err(|_| End::Orphaned)
+    fn tell(&self, message: &FromPrototype) -> Result<(), End> {
+        self.supervisor.tell(message).map_err(|_| End::Orphaned)
     }
 }
 
@@ -391,15 +413,7 @@ fn lead_output(spec: &ApplicationSpec, pipe: &OwnedFd) -> Option<BorrowedFd<'sta
     led
 }
 
-/// Which side of a fork this is, and what it keeps of the socket pair.
-enum Side {
-    /// The prototype: the worker's process id and the router's end.
-    Prototype(u32, OwnedFd),
-    /// The worker: its own end.
-    Worker(OwnedFd),
-}
-
-fn fork() -> Result<Side, String> {
+fn fork() -> Result<Forked, String> {
     let threads = process::thread_count();
     if threads != 1 {
         return Err(format!(
@@ -408,18 +422,14 @@ fn fork() -> Result<Side, String> {
             threads - 1
         ));
     }
-    let (router, socket) =
-        packet::pair().map_err(|error| format!("a socket pair could not be made: {error}"))?;
     let prototype = std::process::id();
-    match process::fork().map_err(|error| format!("a worker could not be forked: {error}"))? {
-        Forked::Parent(pid) => Ok(Side::Prototype(pid, router)),
-        Forked::Child => {
-            process::die_with(Some(prototype));
-            signals::reset();
-            handlers::disarm(&NOT_FOR_US);
-            Ok(Side::Worker(socket))
-        }
+    let side = process::fork().map_err(|error| format!("a worker could not be forked: {error}"))?;
+    if side == Forked::Child {
+        process::die_with(Some(prototype));
+        signals::reset();
+        handlers::disarm(&NOT_FOR_US);
     }
+    Ok(side)
 }
 
 /// Loads PHP for an application. Tells what is not as it may have been meant.

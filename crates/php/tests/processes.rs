@@ -361,3 +361,35 @@ fn another_php_ini_can_be_named() {
         format!("11{file}")
     );
 }
+
+/// Who owns what the kernel tells of a process: root, if nobody but root may trace it.
+fn owner(pid: u32) -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(format!("/proc/{pid}/environ")).unwrap().uid()
+}
+
+#[test]
+fn nobody_can_trace_a_prototype_and_it_can_trace_its_workers() {
+    let own = rustix::process::geteuid();
+    let user = if own.is_root() { 65534 } else { own.as_raw() };
+    let mut application = Application::start_with(1, &|spec| {
+        spec.user = own.is_root().then(|| user.to_string());
+    });
+    let worker = application.workers[&FIRST].pid;
+    assert_eq!(owner(application.prototype()), 0);
+    assert!(soon(|| owner(worker) == user));
+    harness::open_to_all(application.root.path());
+    application.run("$x = str_repeat('x', 20 << 20);");
+    let (workers, _) = application.measure();
+    assert!(workers.len() == 1 && workers[0].peak > 20 << 20, "{workers:?}");
+    let request = application.script("usleep(300000);");
+    let pending = application.send(&request);
+    let stack = loop {
+        let stack = application.trace(FIRST).unwrap();
+        if !stack.is_empty() {
+            break stack;
+        }
+    };
+    assert!(stack.join("\n").contains("usleep(int)"), "{stack:?}");
+    pending.wait(&mut application);
+}

@@ -10,15 +10,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use howdah_sys::pipe::{self, Received};
 use howdah_sys::{packet, process, signals};
-use howdah_wire::messages::{ApplicationSpec, FromPrototype, MAX_MESSAGE, Problem, ToPrototype};
+use howdah_wire::messages::{ApplicationSpec, FromPrototype, MAX_REPORT, Problem, ToPrototype};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, FileType};
 
 use crate::control_groups::ControlGroups;
 use crate::launch::New;
 use crate::options::Options;
-use crate::output;
 use crate::place::Place;
 use crate::prototype::{self, Requirements};
 use crate::{certificates, sockets, store};
@@ -59,14 +59,15 @@ fn try_application(
     fn failed(error: impl Into<io::Error>) -> Problem {
         Problem::of(format_args!("cannot start a process: {}", error.into()))
     }
-    let (said, output) = output::pipe().map_err(failed)?;
-    let (ours, theirs) = packet::pair().map_err(failed)?;
+    let (said, output) = pipe::new().map_err(failed)?;
+    let (commands, socket) = packet::one_way().map_err(failed)?;
+    let (heard, reports) = pipe::new().map_err(failed)?;
     let check = ToPrototype::Check { spec: spec.clone() };
     let new =
-        New { spec, identity: &identity, executable, socket: theirs, output, only_looks: true };
+        New { spec, identity: &identity, executable, socket, reports, output, only_looks: true };
     let pid = new.start(&mut ControlGroups::default()).map_err(failed)?;
-    let sent = packet::send(&ours, &check.encode(), &[]);
-    let ended = sent.map_err(failed).and_then(|()| listen(&ours, &said, warnings));
+    let sent = packet::send(&commands, &check.encode(), &[]);
+    let ended = sent.map_err(failed).and_then(|()| listen(&heard, &said, warnings));
     let _ = signals::send(pid, signals::SIGKILL);
     let exit = process::wait();
     ended?.unwrap_or_else(|| {
@@ -82,12 +83,12 @@ fn try_application(
 /// Hears what the new process has to say, until it says whether the application can run; `None` if it
 /// ends without that.
 fn listen(
-    socket: &OwnedFd,
+    reports: &OwnedFd,
     said: &OwnedFd,
     warnings: &mut Vec<Problem>,
 ) -> Result<Option<Result<(), Problem>>, Problem> {
     let deadline = Instant::now() + PATIENCE;
-    let (mut buffer, mut text) = (vec![0; MAX_MESSAGE], Vec::new());
+    let (mut reader, mut text) = (pipe::Reader::new(MAX_REPORT), Vec::new());
     let (mut ended, mut speaks) = (None, true);
     while ended.is_none() {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -95,17 +96,15 @@ fn listen(
             break;
         }
         let left = Timespec { tv_sec: left.as_secs() as i64 + 1, tv_nsec: 0 };
-        let mut sources = vec![PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
+        let mut sources = vec![PollFd::from_borrowed_fd(reports.as_fd(), PollFlags::IN)];
         sources.extend(speaks.then(|| PollFd::from_borrowed_fd(said.as_fd(), PollFlags::IN)));
-        let _ = poll(&mut sources, Some(&left));
-        let told = !sources[0].revents().is_empty();
-        speaks = speaks && take(said, &mut text);
-        if !told {
-            continue;
+        if !reader.has_read() {
+            let _ = poll(&mut sources, Some(&left));
         }
-        let message = match packet::receive(socket, &mut buffer) {
-            Ok(packet::Received::Packet(length, _)) => FromPrototype::decode(&buffer[..length]),
-            Ok(packet::Received::Empty) => continue,
+        speaks = speaks && take(said, &mut text);
+        let message = match reader.receive(reports) {
+            Ok(Received::Message(message)) => FromPrototype::decode(&message),
+            Ok(Received::Empty) => continue,
             _ => break,
         };
         match message {

@@ -23,6 +23,29 @@ impl ControlGroups {
         fs::write(group.join("cgroup.procs"), pid.to_string())
     }
 
+    /// Kills all processes in a group that was made here, unless one of the `others` is that group or
+    /// below it. At once, so that none can escape by forking. Kernels before 5.14 cannot.
+    pub(crate) fn kill<'a>(&self, group: &str, others: impl Iterator<Item = &'a str>) {
+        let Some(root) = root() else { return };
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        if let Some(group) = self.unused(&root, &own, group, others) {
+            let _ = fs::write(group.join("cgroup.kill"), "1");
+        }
+    }
+
+    /// The directory of a group, if it was made here and none of the others uses it.
+    fn unused<'a>(
+        &self,
+        root: &Path,
+        own: &str,
+        group: &str,
+        mut others: impl Iterator<Item = &'a str>,
+    ) -> Option<PathBuf> {
+        let group = directory(root, own, group);
+        let is_used = others.any(|other| directory(root, own, other).starts_with(&group));
+        (self.made.contains(&group) && !is_used).then_some(group)
+    }
+
     fn make(&mut self, root: &Path, group: &Path) -> io::Result<()> {
         let above: Vec<_> = group.ancestors().take_while(|path| *path != root).collect();
         for directory in above.into_iter().rev() {
@@ -123,6 +146,19 @@ mod tests {
         assert_eq!(at("/sites/blog/"), Path::new("/sys/fs/cgroup/sites/blog"));
         let at = |own| directory(Path::new("/cg"), own, "a");
         assert_eq!((at("0::/\n"), at("")), (PathBuf::from("/cg/a"), PathBuf::from("/cg/a")));
+    }
+
+    #[test]
+    fn a_group_that_others_use_is_not_killed() {
+        let (root, own) = (Path::new("/cg"), "0::/a\n");
+        let made = ["/cg/a", "/cg/a/b"].map(PathBuf::from).into();
+        let groups = ControlGroups { made, ..ControlGroups::default() };
+        let unused = |group, others: &[&str]| {
+            groups.unused(root, own, group, others.iter().copied()).is_some()
+        };
+        assert!(unused("b", &[]) && unused("b", &["", "c", "/a", "bc"]));
+        assert!(!unused("b", &["b"]) && !unused("b", &["/a/b"]) && !unused("b", &["b/c"]));
+        assert!(!unused("/x", &[]) && !unused("b/c", &[]), "they were not made here");
     }
 
     #[test]

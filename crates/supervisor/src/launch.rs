@@ -1,19 +1,18 @@
 //! From a fork to the program that runs PHP: everything that a prototype gives up on the way.
 
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use howdah_sys::credentials::Credentials;
 use howdah_sys::namespaces::{self, Namespaces};
 use howdah_sys::process::{self, Forked, Resource};
-use howdah_sys::{packet, signals};
-use howdah_wire::messages::{ApplicationSpec, FromPrototype, MAX_MESSAGE, Problem};
-use rustix::event::{PollFd, PollFlags, poll};
+use howdah_sys::{pipe, signals};
+use howdah_wire::messages::{ApplicationSpec, FromPrototype, Problem};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::control_groups::ControlGroups;
 use crate::identity::Identity;
-use crate::{output, rootfs};
+use crate::{open_files, output, rootfs};
 
 /// A prototype that is to be started.
 pub(crate) struct New<'a> {
@@ -21,8 +20,10 @@ pub(crate) struct New<'a> {
     pub(crate) identity: &'a Identity,
     /// The program.
     pub(crate) executable: File,
-    /// Its end of the socket that it has with the supervisor.
+    /// Where it hears from the supervisor.
     pub(crate) socket: OwnedFd,
+    /// Through what it reports to the supervisor.
+    pub(crate) reports: OwnedFd,
     /// Where its output goes.
     pub(crate) output: OwnedFd,
     /// It is only to find out whether the application could run: nothing is made or changed.
@@ -30,8 +31,8 @@ pub(crate) struct New<'a> {
 }
 
 impl New<'_> {
-    /// Starts it and returns its process id. What goes wrong in the new process comes as a
-    /// message over the socket, as what goes wrong later.
+    /// Starts it and returns its process id. What goes wrong in the new process is reported as what
+    /// goes wrong later.
     pub(crate) fn start(self, groups: &mut ControlGroups) -> std::io::Result<u32> {
         let parent = std::process::id();
         let (wait, go) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -58,18 +59,13 @@ impl New<'_> {
                 if !matches!(rustix::io::read(&wait, &mut [0; 1][..]), Ok(1)) {
                     process::exit_now(0);
                 }
-                self.report(self.become_prototype(parent));
+                if let Ok(new) = self.set_aside() {
+                    // Why there will be no prototype, or that there could be one.
+                    let _ = pipe::send(&new.reports, &new.become_prototype(parent).encode());
+                }
                 process::exit_now(127);
             }
         }
-    }
-
-    /// Says why there will be no prototype, or that there could be one. A socket that is closed with something unread in it
-    /// would lose the message.
-    fn report(&self, message: FromPrototype) {
-        let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], None);
-        let _ = packet::receive(&self.socket, &mut vec![0; MAX_MESSAGE]);
-        let _ = packet::send(&self.socket, &message.encode(), &[]);
     }
 
     fn fork(&self) -> std::io::Result<Forked> {
@@ -122,23 +118,24 @@ impl New<'_> {
     }
 
     fn execute(&self) -> std::io::Error {
-        // The descriptor of the program must not lie where the socket goes.
-        let program = match rustix::io::fcntl_dupfd_cloexec(&self.executable, 10) {
-            Ok(program) => program,
-            Err(error) => return error.into(),
-        };
-        // Should the program not start, this one still has to say so.
-        let socket = match rustix::io::fcntl_dupfd_cloexec(&self.socket, 10) {
-            Ok(socket) => socket,
-            Err(error) => return error.into(),
-        };
-        if let Err(error) = process::place(&socket, 3) {
+        let placed =
+            process::place(&self.socket, 3).and_then(|()| process::place(&self.reports, 4));
+        if let Err(error) = placed {
             return error;
         }
         let title = format!("howdah: \"{}\" prototype", self.spec.name);
         // Spaces that give the longer titles of the workers room.
         let arguments = [title.as_str(), "                "];
-        process::exec_file(&program, &arguments, &self.environment())
+        process::exec_file(&self.executable, &arguments, &self.environment())
+    }
+
+    /// Moves the descriptors that are needed until the end out of the way: the program expects some
+    /// where they may lie now.
+    fn set_aside(self) -> std::io::Result<Self> {
+        let aside = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 10);
+        let executable = aside(self.executable.as_fd())?.into();
+        let (socket, reports) = (aside(self.socket.as_fd())?, aside(self.reports.as_fd())?);
+        Ok(New { executable, socket, reports, ..self })
     }
 
     /// Becomes what the application shall be. The order matters: each step takes rights that a
@@ -163,6 +160,7 @@ impl New<'_> {
             Some(directory) => rootfs::enter(directory, isolation).map_err(at_root)?,
             None => {}
         }
+        open_files::restore().map_err(unstartable)?;
         for (name, limit) in &self.spec.rlimits {
             set_limit(name, *limit)
                 .map_err(|error| Problem::at(format!("limits/rlimits/{name}"), error))?;

@@ -10,7 +10,7 @@
 //! - `changes`, `grants`: the configuration that runs, the next one, and what each names.
 //! - `unprivileged`: how the router and the control process are started; `router`, `control`,
 //!   `prototype`: these processes, and what is known of them; `outbox`: what the router has not read
-//!   yet.
+//!   yet; `usage`: what workers cost.
 //! - `launch`: what a prototype gives up before it runs; `identity`, `rootfs`, `control_groups`:
 //!   who it is, what it sees, and what it may use.
 //! - [`check`]: whether all that could be done.
@@ -31,6 +31,7 @@ mod fixture;
 mod grants;
 mod identity;
 mod launch;
+mod open_files;
 mod options;
 mod outbox;
 mod output;
@@ -43,6 +44,7 @@ mod sockets;
 mod store;
 mod tree;
 mod unprivileged;
+mod usage;
 
 pub use grants::{Derive, Grants, Names};
 pub use options::{Options, PhpProgram, ReadAgain};

@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use howdah_sys::log::{Level, Log};
+use howdah_sys::pipe;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
-use rustix::pipe::{PipeFlags, pipe_with};
 
 /// Longest line kept together.
 const MAX_LINE: usize = 64 * 1024;
@@ -24,7 +24,7 @@ pub(crate) struct Output {
 impl Output {
     /// A pipe: what reads it, and the end that the application gets.
     pub(crate) fn new() -> std::io::Result<(Self, OwnedFd)> {
-        let (read, write) = pipe()?;
+        let (read, write) = pipe::new()?;
         Ok((Output { pipe: read, line: Vec::new() }, write))
     }
 
@@ -67,13 +67,6 @@ impl Output {
         }
         self.line.clear();
     }
-}
-
-/// A pipe: its reading end, which never blocks, and its writing end.
-pub(crate) fn pipe() -> std::io::Result<(OwnedFd, OwnedFd)> {
-    let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-    rustix::fs::fcntl_setfl(&read, rustix::fs::OFlags::NONBLOCK)?;
-    Ok((read, write))
 }
 
 /// Opens a file that an application's output is appended to.

@@ -19,6 +19,8 @@ use howdah_sys::log::Log;
 use howdah_sys::{process, signals};
 use howdah_wire::messages::Exit;
 
+use crate::open_files;
+
 /// Most programs at once.
 const MOST: usize = 16;
 /// Most time, whatever the router says.
@@ -68,6 +70,7 @@ impl Programs {
                 signals::reset();
                 process::close_on_exec_from(3);
                 let error = process::standard_streams(output.as_fd(), output.as_fd())
+                    .and_then(|()| Ok(open_files::restore()?))
                     .and_then(|()| Ok(rustix::process::setsid()?))
                     .err();
                 let error = error.unwrap_or_else(|| become_program(&program, run));

@@ -8,16 +8,18 @@ mod hostile_router_tests;
 #[cfg(any(test, feature = "model"))]
 pub mod model;
 mod requests;
+mod wait;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use howdah_sys::family::{self, Endings};
 use howdah_sys::log::{Level, Log};
 use howdah_sys::packet::{self, Received};
-use howdah_sys::{family, process, signals};
+use howdah_sys::{process, signals};
 use howdah_wire::messages::{Exit, FromSupervisor, MAX_MESSAGE, ToControl, ToSupervisor};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use howdah_wire::queue::Owner;
 
 use self::control::ControlState;
 use self::requests::Refusals;
@@ -26,6 +28,7 @@ use crate::certificates::Certificates;
 use crate::changes::Changes;
 use crate::control_groups::ControlGroups;
 use crate::grants::Grants;
+use crate::open_files;
 use crate::options::Options;
 use crate::outbox::{Outbox, Refused};
 use crate::programs::Programs;
@@ -55,6 +58,7 @@ const FAST_END: Duration = Duration::from_secs(2);
 /// Runs the server until it ends.
 pub fn run(mut options: Options) -> Result<Ending, String> {
     process::deny_tracing().map_err(|error| format!("cannot be protected: {error}"))?;
+    open_files::raise();
     let document = std::mem::take(&mut options.document);
     let grants = match &options.grants {
         Some(derive) => derive(&document)?,
@@ -114,6 +118,8 @@ struct Tree {
     /// When to start the router, if none runs.
     router_start: Option<Instant>,
     applications: HashMap<Id, Application>,
+    /// What ended prototypes have left, and is being killed.
+    orphans: Endings,
     programs: Programs,
     next_upkeep: Instant,
     control_groups: ControlGroups,
@@ -140,6 +146,7 @@ enum Source {
     ControlListener,
     Prototype(Id),
     Output(Id),
+    Death(Id, Owner),
 }
 
 /// An application: each router gives numbers of its own, and one that is new must not be told
@@ -165,6 +172,7 @@ impl Tree {
             router_backoff: Backoff::default(),
             router_start: Some(Instant::now()),
             applications: HashMap::new(),
+            orphans: Endings::default(),
             programs: Programs::default(),
             next_upkeep: Instant::now() + UPKEEP,
             control_groups: ControlGroups::default(),
@@ -182,6 +190,7 @@ impl Tree {
             self.start_control_if_due(now);
             self.stop_applications_if_due(now);
             self.flush_outbox(now);
+            self.run_due_in_applications(now);
             self.programs.end_if_due(now);
             self.keep_up_if_due(now);
             if self.is_over(now) {
@@ -193,49 +202,12 @@ impl Tree {
                     Source::Router => self.on_router(&mut buffer),
                     Source::Control => self.on_control(&mut buffer),
                     Source::ControlListener => self.control.is_wanted = true,
-                    Source::Prototype(id) => self.on_prototype(id, &mut buffer),
+                    Source::Prototype(id) => self.on_prototype(id),
                     Source::Output(id) => self.on_output(id),
+                    Source::Death(id, worker) => self.on_death(id, worker),
                 }
             }
         }
-    }
-
-    /// Waits for the next event, at most until the next thing is due.
-    fn wait(&self, signals: &OwnedFd, now: Instant) -> Vec<Source> {
-        let mut sources: Vec<(Source, BorrowedFd<'_>)> = vec![(Source::Signals, signals.as_fd())];
-        sources.extend(self.router.iter().map(|router| (Source::Router, router.socket.as_fd())));
-        sources.extend(self.control_source());
-        for (id, application) in &self.applications {
-            sources.push((Source::Prototype(*id), application.socket.as_fd()));
-            sources
-                .extend(application.output.iter().map(|output| (Source::Output(*id), output.fd())));
-        }
-        let due = self
-            .applications
-            .values()
-            .filter_map(|application| application.deadline)
-            .chain(self.router_start)
-            .chain(self.control_due(now))
-            .chain(self.router.as_ref().and_then(|router| router.outbox.borrow().due()))
-            .chain(self.programs.due())
-            .chain(self.options.upkeep.is_some().then_some(self.next_upkeep))
-            .chain(self.ending.as_ref().and_then(|end| end.deadline))
-            .min();
-        let timeout = due.map(|due| {
-            let wait = due.saturating_duration_since(now) + Duration::from_millis(1);
-            Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) }
-        });
-        let flags = |source: &Source| match (source, &self.router) {
-            (Source::Router, Some(router)) => router.outbox.borrow().poll_flags(),
-            _ => PollFlags::IN,
-        };
-        let mut polled: Vec<_> = sources
-            .iter()
-            .map(|(source, fd)| PollFd::from_borrowed_fd(*fd, flags(source)))
-            .collect();
-        let _ = poll(&mut polled, timeout.as_ref());
-        let ready = polled.iter().map(|fd| !fd.revents().is_empty());
-        sources.iter().zip(ready).filter(|(_, ready)| *ready).map(|((s, _), _)| *s).collect()
     }
 
     fn keep_up_if_due(&mut self, now: Instant) {
@@ -262,10 +234,14 @@ impl Tree {
 
     fn reap(&mut self) {
         let mut orphans = false;
-        while let Some((pid, exit)) = process::reap() {
-            let exit = match exit {
-                process::Exit::Status(status) => Exit::Status(status),
-                process::Exit::Signal(signal) => Exit::Signal(signal),
+        while let Some((pid, change)) = process::next_change() {
+            let exit = match change {
+                process::Change::Ended(process::Exit::Status(status)) => Exit::Status(status),
+                process::Change::Ended(process::Exit::Signal(signal)) => Exit::Signal(signal),
+                process::Change::Stopped | process::Change::Continued => {
+                    self.prototype_stopped(pid, change == process::Change::Stopped);
+                    continue;
+                }
             };
             if self.router.as_ref().is_some_and(|router| router.pid == pid) {
                 self.router_ended(exit);
@@ -452,7 +428,7 @@ impl Tree {
                 std::thread::sleep(Duration::from_millis(2));
             }
         }
-        self.end_orphans();
+        self.end_orphans_now();
         self.control_groups.tidy();
         match self.ending.take().and_then(|end| end.refused) {
             Some(message) => Ending::Refused(message),

@@ -1,7 +1,8 @@
 //! What router, control process, supervisor and prototypes tell each other.
 //!
 //! Each message is one packet of a `SOCK_SEQPACKET` socket; descriptors travel beside it in the
-//! order that a variant documents.
+//! order that a variant documents. What a prototype says goes through a pipe, which carries no
+//! descriptors.
 
 #[macro_use]
 mod field;
@@ -20,6 +21,8 @@ pub use spec::{ApplicationSpec, IdRange, Isolation, Problem};
 
 /// Longest message. Longer contents (documents) travel as descriptors.
 pub const MAX_MESSAGE: usize = 128 * 1024;
+/// Longest message of a prototype: what it says fits into a message to the router.
+pub const MAX_REPORT: usize = MAX_MESSAGE - 1024;
 /// Most descriptors beside one message.
 pub const MAX_DESCRIPTORS: usize = 80;
 
@@ -138,7 +141,7 @@ messages! {
             number: u32,
         }
         /// Ends an application. Its workers have been asked to leave through the region; those
-        /// that stay are killed after a grace period.
+        /// that stay are killed after a grace period. Of several the earliest end counts.
         6 Stop {
             /// The application.
             application: u32,
@@ -387,25 +390,33 @@ messages! {
             /// To be repeated in the answer.
             number: u32,
         }
-        /// Forks a worker. Descriptor: its standard output and error, unless both are files.
+        /// Forks a worker. Descriptors: the worker's end of its socket, and its standard output and
+        /// error unless both are files. Answered with `Started` or `NotStarted`.
         2 Spawn {
             /// Who it is.
             worker: Owner,
         }
-        /// Sends a signal to a worker, if it is still this one.
+        /// Sends a signal to a worker, if it is still this one: for systems that do not let the
+        /// supervisor do so itself.
         3 Kill {
             /// The worker.
             worker: Owner,
             /// Signal number.
             signal: u8,
         }
-        /// Measures what the workers cost.
-        4 Measure {}
+        /// Measures what these workers cost; answered with `Measured`.
+        4 Measure {
+            /// The workers.
+            workers: Vec<Owner>,
+        }
     }
 }
 
 messages! {
     /// From a prototype to the supervisor.
+    ///
+    /// The order is given, and the supervisor takes no other: `Ready` or `Failed` once, then answers
+    /// to what was asked, one to each, and `Died` once for each worker that has started.
     FromPrototype {
         /// PHP is loaded.
         1 Ready {
@@ -422,11 +433,11 @@ messages! {
             /// What.
             problem: Problem,
         }
-        /// A worker runs. Descriptor: the router's end of its socket.
+        /// A worker runs.
         3 Started {
             /// Who it is.
             worker: Owner,
-            /// Process id.
+            /// Process id, as the prototype knows it.
             pid: u32,
         }
         /// A worker could not be forked.
@@ -458,7 +469,7 @@ messages! {
             base: u64,
             /// Bytes that PHP lets a script allocate; `None`: any number.
             memory_limit: Option<u64>,
-            /// The workers, or some of them if they are many.
+            /// Those of the workers that run.
             workers: Vec<Usage>,
         }
     }

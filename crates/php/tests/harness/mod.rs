@@ -11,12 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use howdah_sys::packet::{self, Received};
+use howdah_sys::packet;
+use howdah_sys::pipe::{self, Received};
 use howdah_sys::shm::{self, Mapping};
 use howdah_sys::{futex, signals};
 use howdah_wire::frame::{Done, Head, Kind, Log};
 use howdah_wire::messages::{
-    ApplicationSpec, Exit, FromPrototype, Isolation, MAX_MESSAGE, ToPrototype, ToWorker, Usage,
+    ApplicationSpec, Exit, FromPrototype, Isolation, MAX_REPORT, Stack, ToPrototype, ToWorker,
+    Usage,
 };
 use howdah_wire::queue::{Claim, Owner, Producer};
 use howdah_wire::region::{Geometry, Region};
@@ -30,7 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// One application.
 pub struct Application {
     child: Child,
-    supervisor: OwnedFd,
+    commands: OwnedFd,
+    reports: OwnedFd,
+    reader: pipe::Reader,
     pub region: Region<Mapping>,
     producer: Producer,
     event: OwnedFd,
@@ -109,11 +113,14 @@ impl Application {
         let events: Vec<OwnedFd> = (0..spec.geometry.threads)
             .map(|_| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap())
             .collect();
-        let (supervisor, theirs) = packet::pair().unwrap();
-        // The socket arrives as standard input, and the shell moves it to where it belongs.
+        let (commands, theirs) = packet::one_way().unwrap();
+        let (reports, writer) = pipe::new().unwrap();
+        // They arrive as standard input and output, and the shell moves them to where they belong.
         let script = match &spec.user {
-            None => r#"exec 3<&0 0</dev/null; exec -a "$0" "$1" "                ""#,
-            Some(_) => r#"exec 3<&0 0</dev/null; exec setpriv --reuid="$2" --clear-groups "$1""#,
+            None => r#"exec 3<&0 4>&1 0</dev/null 1>&2; exec -a "$0" "$1" "                ""#,
+            Some(_) => {
+                r#"exec 3<&0 4>&1 0</dev/null 1>&2; exec setpriv --reuid="$2" --clear-groups "$1""#
+            }
         };
         let child = Command::new("bash")
             .args(["-c", script])
@@ -127,14 +134,17 @@ impl Application {
             .envs(spec.environment.iter().cloned())
             .current_dir(root.path())
             .stdin(Stdio::from(theirs))
+            .stdout(Stdio::from(writer))
             .spawn()
             .unwrap();
         let mut descriptors = vec![region_fd.as_fd()];
         descriptors.extend(events.iter().map(AsFd::as_fd));
-        packet::send(&supervisor, &ToPrototype::Hello { spec }.encode(), &descriptors).unwrap();
+        packet::send(&commands, &ToPrototype::Hello { spec }.encode(), &descriptors).unwrap();
         let mut application = Application {
             child,
-            supervisor,
+            commands,
+            reports,
+            reader: pipe::Reader::new(MAX_REPORT),
             region,
             producer,
             event: events.into_iter().next().unwrap(),
@@ -144,9 +154,9 @@ impl Application {
             root,
         };
         match application.receive() {
-            (FromPrototype::Ready { version }, _) => application.version = version,
-            (FromPrototype::Failed { problem }, _) => return Err(problem.to_string()),
-            (other, _) => panic!("{other:?}"),
+            FromPrototype::Ready { version } => application.version = version,
+            FromPrototype::Failed { problem } => return Err(problem.to_string()),
+            other => panic!("{other:?}"),
         }
         Ok(application)
     }
@@ -155,37 +165,39 @@ impl Application {
         self.child.id()
     }
 
-    fn receive(&mut self) -> (FromPrototype, Vec<OwnedFd>) {
-        wait_readable(&self.supervisor);
-        let mut buffer = vec![0; MAX_MESSAGE];
-        match packet::receive(&self.supervisor, &mut buffer).unwrap() {
-            Received::Packet(len, fds) => {
-                (FromPrototype::decode(&buffer[..len]).expect("a message"), fds)
+    fn receive(&mut self) -> FromPrototype {
+        loop {
+            match self.reader.receive(&self.reports).unwrap() {
+                Received::Message(message) => {
+                    return FromPrototype::decode(&message).expect("a message");
+                }
+                Received::Empty => wait_readable(&self.reports),
+                Received::Closed => panic!("the prototype has gone"),
             }
-            other => panic!("the prototype has gone: {other:?}"),
         }
     }
 
     /// Forks a worker and waits until it runs.
     pub fn spawn(&mut self, owner: Owner) -> u32 {
-        self.tell(&ToPrototype::Spawn { worker: owner });
+        let (socket, theirs) = packet::one_way().unwrap();
+        let spawn = ToPrototype::Spawn { worker: owner }.encode();
+        packet::send(&self.commands, &spawn, &[theirs.as_fd()]).unwrap();
         loop {
             match self.receive() {
-                (FromPrototype::Started { worker, pid }, mut fds) if worker == owner => {
-                    let socket = fds.pop().expect("the router's end");
+                FromPrototype::Started { worker, pid } if worker == owner => {
                     self.workers.insert(owner, Worker { pid, socket });
                     return pid;
                 }
-                (FromPrototype::Died { worker, pid, status }, _) => {
+                FromPrototype::Died { worker, pid, status } => {
                     self.deaths.push((worker, pid, status));
                 }
-                (other, _) => panic!("{other:?}"),
+                other => panic!("{other:?}"),
             }
         }
     }
 
     pub fn tell(&self, message: &ToPrototype) {
-        packet::send(&self.supervisor, &message.encode(), &[]).unwrap();
+        packet::send(&self.commands, &message.encode(), &[]).unwrap();
     }
 
     /// Waits until some worker has ended.
@@ -194,17 +206,27 @@ impl Application {
             return death;
         }
         match self.receive() {
-            (FromPrototype::Died { worker, pid, status }, _) => (worker, pid, status),
-            (other, _) => panic!("{other:?}"),
+            FromPrototype::Died { worker, pid, status } => (worker, pid, status),
+            other => panic!("{other:?}"),
         }
     }
 
     /// What the workers cost, and what PHP lets a script allocate.
     pub fn measure(&mut self) -> (Vec<Usage>, Option<u64>) {
-        self.tell(&ToPrototype::Measure {});
+        let workers = self.workers.keys().copied().collect();
+        self.tell(&ToPrototype::Measure { workers });
         match self.receive() {
-            (FromPrototype::Measured { workers, memory_limit, .. }, _) => (workers, memory_limit),
-            (other, _) => panic!("{other:?}"),
+            FromPrototype::Measured { workers, memory_limit, .. } => (workers, memory_limit),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Where the script of a worker is.
+    pub fn trace(&mut self, worker: Owner) -> Stack {
+        self.tell(&ToPrototype::Trace { worker, number: 7 });
+        match self.receive() {
+            FromPrototype::Traced { number: 7, stack } => stack,
+            other => panic!("{other:?}"),
         }
     }
 
@@ -258,7 +280,7 @@ impl Application {
     /// What happens to the prototype's socket when the supervisor dies.
     pub fn hang_up(&mut self) {
         let (other, _) = packet::pair().unwrap();
-        self.supervisor = other;
+        self.commands = other;
         let _ = self.child.wait();
     }
 
@@ -272,6 +294,12 @@ impl Drop for Application {
         let _ = signals::send(self.child.id(), signals::SIGKILL);
         let _ = self.child.wait();
     }
+}
+
+/// Lets every user read a directory.
+pub fn open_to_all(directory: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 pub fn wait_readable(fd: impl AsFd) {

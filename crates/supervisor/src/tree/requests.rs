@@ -67,13 +67,13 @@ impl Tree {
                 }
             }
             ToSupervisor::Kill { application, worker, signal } => {
-                if let Some(found) = self.applications.get(&self.id(application)) {
-                    found.kill(worker, signal);
+                if let Some(found) = self.applications.get_mut(&self.id(application)) {
+                    found.kill(worker, signal.into(), Instant::now());
                 }
             }
             ToSupervisor::Trace { application, worker, number } => {
-                let asked = match self.applications.get(&self.id(application)) {
-                    Some(found) => found.trace(worker, number),
+                let asked = match self.applications.get_mut(&self.id(application)) {
+                    Some(found) => found.trace(worker, number, Instant::now()),
                     None => Err("it does not run".to_owned()),
                 };
                 if let Err(why) = asked {
@@ -82,15 +82,14 @@ impl Tree {
                 }
             }
             ToSupervisor::Stop { application, grace_ms } => {
-                let grace = Duration::from_millis(grace_ms).min(MAX_GRACE);
                 let id = self.id(application);
                 if let Some(found) = self.applications.get_mut(&id) {
-                    found.deadline = Some(Instant::now() + grace);
+                    found.end_within(Duration::from_millis(grace_ms), Instant::now());
                 }
             }
             ToSupervisor::Measure { application } => {
-                if let Some(found) = self.applications.get(&self.id(application)) {
-                    found.measure();
+                if let Some(found) = self.applications.get_mut(&self.id(application)) {
+                    found.measure(Instant::now());
                 }
             }
             ToSupervisor::StoreCertificate { name } => self.store_managed(name, descriptors),
@@ -276,9 +275,6 @@ impl Tree {
         }
     }
 }
-
-/// Longest time that applications may take to finish what they have.
-const MAX_GRACE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The bytes that came as a descriptor.
 pub(super) fn read_memory(descriptors: Vec<OwnedFd>, most: u64) -> std::io::Result<Vec<u8>> {

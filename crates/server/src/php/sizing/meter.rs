@@ -148,7 +148,8 @@ impl Meter {
     ) {
         self.learn_waiting(usages, surroundings.idle, activity, now);
         (self.surroundings, self.base) = (surroundings, base);
-        self.limit = memory_limit.unwrap_or(USUAL_LIMIT).max(1 << 20);
+        // A script cannot allocate more than there is, whatever PHP would let it.
+        self.limit = memory_limit.unwrap_or(USUAL_LIMIT).min(surroundings.total).max(1 << 20);
         let all = |value: fn(&Usage) -> u64| -> u64 {
             let sum = usages.iter().fold(0u64, |sum, usage| sum.saturating_add(value(usage)));
             // Those that were not looked at are like those that were.
@@ -239,10 +240,12 @@ impl Meter {
         }
     }
 
-    /// Bytes that the workers may still take beyond what they have: each its cost.
+    /// Bytes that the workers may still take beyond what they have: each its cost. As long as that has
+    /// not been measured it is what PHP lets a script allocate, and no more than it does by default:
+    /// an application's own word keeps no memory from the others.
     pub fn promised(&self, workers: u32) -> u64 {
         let measured = self.measured();
-        let each = measured.cost.unwrap_or(measured.worst);
+        let each = measured.cost.unwrap_or(measured.worst.min(USUAL_LIMIT + BESIDES));
         each.saturating_mul(u64::from(workers)).saturating_sub(self.private)
     }
 
@@ -322,6 +325,18 @@ mod tests {
         let measured = meter.measured();
         assert_eq!((measured.cost, measured.worst), (None, 64 * MIB + BESIDES));
         assert_eq!(meter.promised(1), 64 * MIB + BESIDES - MIB, "it may take its whole limit");
+    }
+
+    #[test]
+    fn a_limit_beyond_all_memory_keeps_none_from_other_applications() {
+        let mut meter = Meter::new(surroundings(500 * MIB));
+        let activity = Activity { workers: 2, saturated: false, long: 0, served: 0 };
+        let (usages, now) = ([usage(0, 0, 0, 10, 0)], Instant::now());
+        for limit in [Some(1 << 50), Some(u64::MAX), None] {
+            meter.sample(MIB, limit, &usages, surroundings(500 * MIB), activity, now);
+            assert_eq!(meter.promised(2), 2 * (USUAL_LIMIT + BESIDES), "{limit:?}");
+            assert!(meter.measured().worst <= 1024 * MIB + BESIDES);
+        }
     }
 
     #[test]

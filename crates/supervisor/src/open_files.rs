@@ -1,0 +1,24 @@
+//! How many files the supervisor may have open: it has a descriptor for each worker, so as many as the
+//! system allows. What it starts gets the usual limit, for the sake of programs that call `select` or
+//! that close each descriptor there could be.
+
+use std::sync::OnceLock;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// The limit that this process was started with.
+static USUAL: OnceLock<Rlimit> = OnceLock::new();
+
+/// Raises the limit of this process.
+pub(crate) fn raise() {
+    let limit = getrlimit(Resource::Nofile);
+    // Without, some workers are killed through their prototypes.
+    if setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).is_ok() {
+        let _ = USUAL.set(limit);
+    }
+}
+
+/// Sets the limit of this process, a new one, to what it would have been.
+pub(crate) fn restore() -> rustix::io::Result<()> {
+    USUAL.get().map_or(Ok(()), |limit| setrlimit(Resource::Nofile, *limit))
+}

@@ -1,0 +1,60 @@
+//! What the event loop waits for.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::{Source, Tree};
+
+const IN: PollFlags = PollFlags::IN;
+
+impl Tree {
+    /// Waits for the next event, at most until the next thing is due.
+    pub(super) fn wait(&self, signals: &OwnedFd, now: Instant) -> Vec<Source> {
+        let mut sources = vec![(Source::Signals, PollFd::from_borrowed_fd(signals.as_fd(), IN))];
+        let mut add = |source, fd, flags| {
+            sources.push((source, PollFd::from_borrowed_fd(fd, flags)));
+        };
+        let mut outbox_due = None;
+        if let Some(router) = &self.router {
+            let outbox = router.outbox.borrow();
+            add(Source::Router, router.socket.as_fd(), outbox.poll_flags());
+            outbox_due = outbox.due();
+        }
+        if let Some((source, fd)) = self.control_source() {
+            add(source, fd, IN);
+        }
+        let mut unheard = Vec::new();
+        for (id, application) in &self.applications {
+            let output = application.output.iter().map(|output| (Source::Output(*id), output.fd()));
+            let reports = application.reports().map(|fd| (Source::Prototype(*id), fd));
+            let deaths = application.deaths().map(|(worker, fd)| (Source::Death(*id, worker), fd));
+            output.chain(reports).chain(deaths).for_each(|(source, fd)| add(source, fd, IN));
+            unheard.extend(application.has_read().then_some(Source::Prototype(*id)));
+        }
+        let due = self
+            .applications
+            .values()
+            .filter_map(|application| application.due(now))
+            .chain(self.router_start)
+            .chain(self.control_due(now))
+            .chain(outbox_due)
+            .chain(self.orphans.due())
+            .chain(self.programs.due())
+            .chain(self.options.upkeep.is_some().then_some(self.next_upkeep))
+            .chain(self.ending.as_ref().and_then(|end| end.deadline))
+            .min();
+        let wait = due.map(|due| due.saturating_duration_since(now) + Duration::from_millis(1));
+        let wait = if unheard.is_empty() { wait } else { Some(Duration::ZERO) };
+        let timeout = wait.map(|wait| Timespec {
+            tv_sec: wait.as_secs() as i64,
+            tv_nsec: i64::from(wait.subsec_nanos()),
+        });
+        let (sources, mut polled): (Vec<_>, Vec<_>) = sources.into_iter().unzip();
+        let _ = poll(&mut polled, timeout.as_ref());
+        let ready = polled.iter().map(|fd| !fd.revents().is_empty());
+        let ready = sources.into_iter().zip(ready).filter(|(_, ready)| *ready);
+        ready.map(|(source, _)| source).chain(unheard).collect()
+    }
+}
