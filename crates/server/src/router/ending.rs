@@ -6,7 +6,8 @@
 //! 1. No connection is accepted any more, and those that are open end with the request in hand.
 //!    Applications run on as ever meanwhile: what waits in their queues is served, workers that
 //!    die are replaced, scripts beyond their time are ended.
-//! 2. Workers leave. A script may go on after its answer is complete; it is waited for.
+//! 2. Workers leave. A script may go on after its answer is complete; it is waited for. A worker
+//!    that does not leave although it has no request is not.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -90,8 +91,9 @@ impl Ending<'_> {
         asked: &mut UnboundedReceiver<Ask>,
     ) -> std::io::Result<()> {
         pools.close();
-        while pools.has_workers() {
-            if self.turn(pools, asked, None).await? == Turn::AtOnce {
+        let mut idle_since = None;
+        while pools.has_workers(&mut idle_since) {
+            if self.turn(pools, asked, Some(Pools::next_look())).await? == Turn::AtOnce {
                 break;
             }
         }

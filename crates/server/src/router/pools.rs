@@ -5,6 +5,7 @@
 //! have it any more: it goes on until no request that began under the old one can come.
 
 mod keep;
+mod retired;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,6 +18,7 @@ use howdah_wire::messages::{Exit, FromSupervisor, ToSupervisor};
 use howdah_wire::queue::Owner;
 use howdah_wire::region::Geometry;
 
+use self::retired::Retired;
 use super::command::{ApplicationReport, Tuning};
 use super::link::Link;
 use super::machine::Machine;
@@ -50,7 +52,7 @@ pub(super) struct Pools {
     applications: Vec<PooledApplication>,
     leaving: Vec<PooledApplication>,
     /// Instances that take no more requests and finish what their workers have.
-    retired: HashMap<u32, (String, Arc<Instance>)>,
+    retired: HashMap<u32, Retired>,
     next_number: u32,
     machine: Machine,
     /// Number of the configuration that runs, or that is being applied.
@@ -284,7 +286,7 @@ impl Pools {
         instance.close();
         let grace_ms = grace.as_millis() as u64;
         link.send(&ToSupervisor::Stop { application: instance.number, grace_ms })?;
-        self.retired.insert(instance.number, (name, instance));
+        self.retired.insert(instance.number, Retired::new(name, instance));
         Ok(())
     }
 
@@ -322,17 +324,12 @@ impl Pools {
 
     fn instances(&self) -> impl Iterator<Item = &Arc<Instance>> {
         let running = self.all().filter_map(|app| app.instance.as_ref());
-        running.chain(self.retired.values().map(|(_, instance)| instance))
+        running.chain(self.retired.values().map(|retired| &retired.instance))
     }
 
     /// The server ends and no request comes any more: all workers leave when they are idle.
     pub(super) fn close(&self) {
         self.instances().for_each(|instance| instance.close());
-    }
-
-    /// Whether any worker runs.
-    pub(super) fn has_workers(&self) -> bool {
-        self.instances().any(|instance| instance.worker_count() > 0)
     }
 
     /// Takes a request of a router thread.
@@ -432,6 +429,12 @@ impl Pools {
         let (Some(socket), Some(instance)) = (descriptors.next(), &app.instance) else {
             return;
         };
+        if instance.has_worker(worker) {
+            // Whoever has the socket that a worker began with has it until the worker ends.
+            let name = &app.config.name;
+            log.write(Level::Alert, format_args!("\"{name}\" worker {pid} started twice"));
+            return;
+        }
         let whose = Whose {
             application: app.config.name.as_str().into(),
             pid,
@@ -474,7 +477,7 @@ impl Pools {
         let preparing = self.preparing.iter().any(|app| app.number() == Some(number));
         let log = Arc::clone(&self.shared.log);
         let failed = status != Exit::Status(0);
-        if failed && let Some((name, _)) = self.retired.get(&number) {
+        if failed && let Some(Retired { name, .. }) = self.retired.get(&number) {
             log.write(Level::Error, format_args!("\"{name}\" worker {pid} {status}"));
         }
         let Some(app) = self.by_number(number) else { return };
@@ -514,7 +517,7 @@ impl Pools {
         let running = self.all().find(|app| app.number() == Some(number));
         running
             .and_then(|app| app.instance.clone())
-            .or_else(|| self.retired.get(&number).map(|(_, instance)| Arc::clone(instance)))
+            .or_else(|| self.retired.get(&number).map(|retired| Arc::clone(&retired.instance)))
     }
 
     /// What each application does, by name.

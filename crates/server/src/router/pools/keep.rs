@@ -49,7 +49,7 @@ impl Pools {
     /// Starts and retires workers; returns when to look again even if nothing happens.
     pub(in crate::router) fn tick(&mut self, link: &Link) -> std::io::Result<Option<Instant>> {
         let now = Instant::now();
-        let mut again = None;
+        let mut again = self.end_retired(link, now)?;
         // One at a time, as each looks at what the others may still take.
         for _ in 0..self.applications.len() {
             let mut app = self.applications.remove(0);
@@ -63,6 +63,7 @@ impl Pools {
                 app.queue.serve_from(None);
                 if let Some(instance) = app.instance.take() {
                     self.retire(link, app.config.name, instance, GRACE)?;
+                    again = Some(now);
                 }
                 continue;
             }
