@@ -335,6 +335,13 @@ impl Server {
         });
     }
 
+    /// Waits until a script has written a file there.
+    pub fn wait_for_data(&self, name: &str) -> String {
+        eventually(&format!("there is the file {name}"), || {
+            Some(self.data(name)).filter(|contents| !contents.is_empty())
+        })
+    }
+
     /// A file that a script has written to the directory for data; empty if it has not.
     pub fn data(&self, name: &str) -> String {
         fs::read_to_string(self.site.data().join(name)).unwrap_or_default()
