@@ -44,7 +44,7 @@ pub struct Site {
     changes: Vec<Value>,
     arguments: Vec<String>,
     control: Option<String>,
-    open_files: Option<u32>,
+    launcher: Vec<String>,
 }
 
 impl Site {
@@ -58,7 +58,7 @@ impl Site {
             changes: Vec::new(),
             arguments: Vec::new(),
             control: None,
-            open_files: None,
+            launcher: Vec::new(),
         };
         for (name, mode) in [("www", 0o755), ("data", 0o777), ("tmp", 0o777)] {
             fs::create_dir(site.path(name)).unwrap();
@@ -108,8 +108,13 @@ impl Site {
     }
 
     /// Limits the files that each of the server's processes may have open.
-    pub fn open_files(mut self, limit: u32) -> Self {
-        self.open_files = Some(limit);
+    pub fn open_files(self, limit: u32) -> Self {
+        self.through(&["prlimit", &format!("--nofile={limit}")])
+    }
+
+    /// Starts the server with a program that becomes it, as `env` does, and its arguments.
+    pub fn through(mut self, launcher: &[&str]) -> Self {
+        self.launcher.extend(launcher.iter().map(|argument| (*argument).to_owned()));
         self
     }
 
@@ -165,10 +170,10 @@ impl Site {
 
     /// The command line that serves the site on an address.
     pub fn command(&self, address: &str) -> Command {
-        let mut command = match self.open_files {
-            Some(limit) => {
-                let mut command = Command::new("prlimit");
-                command.arg(format!("--nofile={limit}")).arg(programs::howdah());
+        let mut command = match self.launcher.split_first() {
+            Some((launcher, arguments)) => {
+                let mut command = Command::new(launcher);
+                command.args(arguments).arg(programs::howdah());
                 command
             }
             None => Command::new(programs::howdah()),
