@@ -390,9 +390,10 @@ proptest! {
 
 #[test]
 fn every_example_of_the_documentation_is_a_valid_document() {
-    let page = include_str!("../../../docs/configuration.md");
+    let pages =
+        [include_str!("../../../docs/configuration.md"), include_str!("../../../docs/hosting.md")];
     let mut examples = 0;
-    for block in page.split("```json\n").skip(1) {
+    for block in pages.iter().flat_map(|page| page.split("```json\n").skip(1)) {
         let (example, _) = block.split_once("```").expect("a closed block");
         read(json::parse(example.as_bytes()).expect("JSON"));
         examples += 1;
