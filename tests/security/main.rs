@@ -1,0 +1,82 @@
+//! Hostile PHP: what a script can do to the rest of the server with the help of a program that it
+//! starts.
+//!
+//! The program ([`attacker`](attacker/main.c)) tries every call of Linux that reaches into other
+//! processes, and the files and sockets of the server. Each attempt must be refused, or cost its own
+//! application only: meanwhile a client asks another site, whose requests must all be answered by the
+//! same workers.
+//!
+//! Every test runs in namespaces of its own with users of its own ([`containment`]), so that it
+//! neither meets nor harms other processes of the machine. That takes root. `ATTACKS=all cargo test
+//! --test security -- --nocapture` prints each attempt and its outcome.
+
+mod assault;
+mod attacker;
+mod bystander;
+mod containment;
+mod control;
+mod crashes;
+mod expectations;
+#[path = "../harness/mod.rs"]
+mod harness;
+mod neighbours;
+mod setup;
+mod terminals;
+
+use std::process::Command;
+
+use containment::{World, contained};
+use harness::programs;
+use setup::Plan;
+
+#[test]
+fn with_one_user_for_all_sites_an_attack_costs_its_own_application_only() {
+    contained("with_one_user_for_all_sites_an_attack_costs_its_own_application_only", |world| {
+        Plan::new(world).serve().withstands_everything();
+    });
+}
+
+#[test]
+fn with_a_user_for_each_site_an_attack_costs_its_own_application_only() {
+    contained("with_a_user_for_each_site_an_attack_costs_its_own_application_only", |world| {
+        Plan::new(world).user_for_each().serve().withstands_everything();
+    });
+}
+
+#[test]
+fn with_one_user_for_everything_an_attack_costs_its_own_application_only() {
+    contained("with_one_user_for_everything_an_attack_costs_its_own_application_only", |world| {
+        Plan::new(world).without_root().serve().withstands_everything();
+    });
+}
+
+#[test]
+fn from_a_root_directory_of_its_own_an_attack_costs_its_own_application_only() {
+    contained(
+        "from_a_root_directory_of_its_own_an_attack_costs_its_own_application_only",
+        |world| {
+            Plan::new(world).root_directory().serve().withstands_everything();
+        },
+    );
+}
+
+#[test]
+fn from_a_sandbox_an_attack_opens_no_file_of_its_users_other_applications() {
+    let name = "from_a_sandbox_an_attack_opens_no_file_of_its_users_other_applications";
+    contained(name, |world| match skipped_without_sandbox(world) {
+        Some(reason) => println!("skipped: {name}: {reason}"),
+        None => Plan::new(world).without_root().sandboxed().serve().withstands_everything(),
+    });
+}
+
+/// Why applications cannot be put into a sandbox here.
+fn skipped_without_sandbox(world: &World) -> Option<String> {
+    // The version that restricts every way to open, make, move and cut a file.
+    const FILES: u32 = 3;
+    let schema = Command::new(programs::howdah()).arg("schema").output().unwrap();
+    if !String::from_utf8_lossy(&schema.stdout).contains("\"sandbox\"") {
+        return Some("applications have no sandbox".to_owned());
+    }
+    (world.landlock < FILES)
+        .then(|| format!("the kernel has version {} of Landlock", world.landlock))
+}
