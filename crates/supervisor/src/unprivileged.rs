@@ -37,9 +37,10 @@ struct Role {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Ids {
+    /// Real, effective and saved user id.
     uid: u32,
-    /// Real and saved user id.
-    real: u32,
+    /// The user whose rights count for files.
+    files: u32,
     gid: u32,
     groups: Vec<u32>,
 }
@@ -47,8 +48,8 @@ struct Ids {
 /// Which process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Reads the files of sites: it has the sites' user as effective, the server's own one as real
-    /// and saved user id.
+    /// Reads the files of sites: it has the sites' user for files, and the server's own for everything
+    /// else.
     Router,
     /// Opens no file: it has the server's own user id.
     Control,
@@ -64,12 +65,12 @@ impl Kind {
 
     fn ids(self, options: &Options) -> Option<Ids> {
         let user = options.user.as_ref()?;
-        let real = options.private_user.unwrap_or(user.uid);
+        let own = options.private_user.unwrap_or(user.uid);
         let Credentials { uid, gid, groups, .. } = user.clone();
         Some(match self {
-            Kind::Router => Ids { uid, real, gid, groups },
+            Kind::Router => Ids { uid: own, files: uid, gid, groups },
             // A group of the same number exists or belongs to nobody.
-            Kind::Control => Ids { uid: real, real, gid: real, groups: Vec::new() },
+            Kind::Control => Ids { uid: own, files: own, gid: own, groups: Vec::new() },
         })
     }
 }
@@ -126,9 +127,9 @@ pub fn give_up_rights() -> io::Result<()> {
     let role = std::env::var(VARIABLE).ok().and_then(|text| Role::from_text(&text));
     let role = role.ok_or_else(|| io::Error::other("it is started by the server itself"))?;
     process::bound_capabilities();
-    if let Some(Ids { uid, real, gid, groups }) = role.user {
-        let user = Credentials { uid, gid, groups, name: String::new(), home: String::new() };
-        user.assume_with_real_user(real)?;
+    if let Some(Ids { uid, files, gid, groups }) = role.user {
+        let (name, home) = (String::new(), String::new());
+        Credentials { uid: files, gid, groups, name, home }.assume_for_files(uid)?;
     }
     process::drop_capabilities()?;
     process::no_new_privileges()?;
@@ -139,10 +140,10 @@ pub fn give_up_rights() -> io::Result<()> {
 
 impl Role {
     fn to_text(&self) -> String {
-        let Some(Ids { uid, real, gid, groups }) = &self.user else {
+        let Some(Ids { uid, files, gid, groups }) = &self.user else {
             return self.parent.to_string();
         };
-        let all = [self.parent, *uid, *real, *gid].into_iter().chain(groups.iter().copied());
+        let all = [self.parent, *uid, *files, *gid].into_iter().chain(groups.iter().copied());
         all.map(|number| number.to_string()).collect::<Vec<_>>().join(" ")
     }
 
@@ -150,8 +151,8 @@ impl Role {
         let numbers: Result<Vec<u32>, _> = text.split(' ').map(str::parse).collect();
         match *numbers.ok()? {
             [parent] => Some(Role { parent, user: None }),
-            [parent, uid, real, gid, ref groups @ ..] => {
-                Some(Role { parent, user: Some(Ids { uid, real, gid, groups: groups.to_vec() }) })
+            [parent, uid, files, gid, ref groups @ ..] => {
+                Some(Role { parent, user: Some(Ids { uid, files, gid, groups: groups.to_vec() }) })
             }
             _ => None,
         }
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_role_reads_back_from_its_text() {
-        let ids = Ids { uid: 33, real: 65_533, gid: 33, groups: vec![33, 4] };
+        let ids = Ids { uid: 65_533, files: 33, gid: 33, groups: vec![33, 4] };
         for user in [None, Some(Ids { groups: Vec::new(), ..ids.clone() }), Some(ids)] {
             let role = Role { parent: 7, user };
             assert_eq!(Role::from_text(&role.to_text()), Some(role));
@@ -185,9 +186,9 @@ mod tests {
         };
         let options = Options { user: Some(www), private_user: Some(65_533), ..Options::default() };
         let router = Kind::Router.ids(&options).unwrap();
-        assert_eq!((router.uid, router.real, router.gid), (33, 65_533, 33));
+        assert_eq!((router.uid, router.files, router.gid), (65_533, 33, 33));
         let control = Kind::Control.ids(&options).unwrap();
-        assert_eq!((control.uid, control.real, control.gid), (65_533, 65_533, 65_533));
+        assert_eq!((control.uid, control.files, control.gid), (65_533, 65_533, 65_533));
         assert!(control.groups.is_empty());
         assert_eq!(Kind::Router.ids(&Options::default()), None);
     }

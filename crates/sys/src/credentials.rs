@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::thread::CapabilitySet;
 
 use crate::process::{self, Forked};
 use crate::users;
@@ -85,16 +86,20 @@ impl Credentials {
     /// As [`Credentials::assume`], keeping the supplementary groups that the process has: in a
     /// user namespace that somebody without privileges made, nobody may set them.
     pub fn assume_without_groups(&self) -> std::io::Result<()> {
-        users::set_ids(self.uid, self.uid, self.gid)
+        users::set_ids(self.uid, self.gid)
     }
 
-    /// Becomes this user for good as far as files are concerned (effective user id), but keeps
-    /// another real and saved user id. The kernel lets nobody signal or trace this process who is
-    /// only this user: kill(2) compares with the real and the saved id, ptrace(2) with all three.
-    /// The process must have one thread.
-    pub fn assume_with_real_user(&self, real: u32) -> std::io::Result<()> {
+    /// Becomes this user for good as far as files are concerned, and the user `own` for everything
+    /// else. Whoever is only this user can neither signal, trace nor slow down this process: the
+    /// kernel compares with real, effective and saved user id. The process must have one thread and
+    /// the right to change users, and loses all capabilities.
+    pub fn assume_for_files(&self, own: u32) -> std::io::Result<()> {
         users::set_groups(&self.groups)?;
-        users::set_ids(self.uid, real, self.gid)
+        rustix::thread::set_keep_capabilities(true)?;
+        users::set_ids(own, self.gid)?;
+        process::keep_capability(CapabilitySet::SETUID)?;
+        users::set_file_user(self.uid)?;
+        process::drop_capabilities()
     }
 }
 

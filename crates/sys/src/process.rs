@@ -190,6 +190,13 @@ pub fn bound_capabilities() {
     }
 }
 
+/// Gives up every capability but this one.
+pub(crate) fn keep_capability(kept: rustix::thread::CapabilitySet) -> io::Result<()> {
+    let inheritable = rustix::thread::CapabilitySet::empty();
+    let sets = rustix::thread::CapabilitySets { effective: kept, permitted: kept, inheritable };
+    Ok(rustix::thread::set_capabilities(None, sets)?)
+}
+
 /// Gives up every capability that this process has.
 pub fn drop_capabilities() -> io::Result<()> {
     let none = rustix::thread::CapabilitySet::empty();

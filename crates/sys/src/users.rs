@@ -89,11 +89,21 @@ pub(crate) fn set_groups(groups: &[u32]) -> std::io::Result<()> {
     }
 }
 
-/// Sets all group ids of this process, then its effective user id to `uid`, and its real and saved
-/// user id to `real`.
-pub(crate) fn set_ids(uid: u32, real: u32, gid: u32) -> std::io::Result<()> {
+/// Sets real, effective and saved group and user of this process, in this order.
+pub(crate) fn set_ids(uid: u32, gid: u32) -> std::io::Result<()> {
     // SAFETY: the calls take integers only. The process has one thread, as `credentials` demands.
     let failed =
-        unsafe { libc::setresgid(gid, gid, gid) != 0 || libc::setresuid(real, uid, real) != 0 };
+        unsafe { libc::setresgid(gid, gid, gid) != 0 || libc::setresuid(uid, uid, uid) != 0 };
     if failed { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Sets the user that this thread, and those that it starts, access files as.
+pub(crate) fn set_file_user(uid: u32) -> std::io::Result<()> {
+    // SAFETY: the calls take integers only. They return the id before; no user has the highest one,
+    // so that the second call changes nothing.
+    let now = unsafe {
+        libc::setfsuid(uid);
+        libc::setfsuid(u32::MAX)
+    };
+    if now as u32 == uid { Ok(()) } else { Err(std::io::ErrorKind::PermissionDenied.into()) }
 }
