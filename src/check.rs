@@ -13,7 +13,7 @@ use howdah_config::{Application, Config, Served, Symlinks};
 use howdah_server::check::{self as tls, Stored, Texts};
 use howdah_server::files;
 use howdah_server::php::spool;
-use howdah_server::router::spec;
+use howdah_server::router::{Protection, spec};
 use howdah_supervisor::{Options, check};
 use howdah_sys::credentials::{self, Credentials, ask_as};
 use howdah_wire::messages::Problem;
@@ -46,6 +46,10 @@ pub fn run(arguments: &Check) -> Result<(), String> {
         return Err(last);
     }
     println!("{name}: the configuration is valid");
+    if !arguments.syntax {
+        let protection = Protection::of_machine().explain(&config);
+        protection.iter().for_each(|line| println!("{name}: {line}"));
+    }
     Ok(())
 }
 

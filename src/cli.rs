@@ -169,6 +169,10 @@ pub struct Serve {
     pub acme: Option<String>,
     #[command(flatten)]
     pub places: Places,
+    /// Let the router use all files and system calls that its user may, and the PHP of DIR all files;
+    /// for what cannot be had otherwise
+    #[arg(long)]
+    pub no_sandbox: bool,
     /// Run in the background; return when the site is served
     #[arg(long, overrides_with = "no_daemon")]
     pub daemon: bool,

@@ -17,6 +17,7 @@ mod router_queries;
 mod serve;
 mod server_status;
 mod site_access;
+mod site_sandbox;
 mod tuning;
 mod version;
 
@@ -59,6 +60,8 @@ fn main() -> ExitCode {
 
 /// Runs a process that the supervisor has started, on the socket that it has passed.
 fn internal(run: impl FnOnce(OwnedFd) -> u8) -> ExitCode {
+    // The C library's facts about the process are read from a file that is closed after this.
+    let _ = rustix::param::page_size();
     if let Err(error) = howdah_supervisor::give_up_rights() {
         eprintln!("howdah: {error}");
         return ExitCode::FAILURE;

@@ -15,7 +15,7 @@ use crate::cli::{Places, Serve};
 use crate::control::DEFAULT_CONTROL;
 use crate::local_tls::Local;
 use crate::places::{self, Temporary};
-use crate::{check, control_token, daemon, grants, https, php_programs, site_access};
+use crate::{check, control_token, daemon, grants, https, php_programs, site_access, site_sandbox};
 
 /// Users that are tried if root names none: those that distributions serve sites as.
 const DEFAULT_USERS: [&str; 4] = ["www-data", "apache", "http", "nobody"];
@@ -103,6 +103,7 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
         control: arguments.control.clone(),
         unit_defaults: arguments.unit,
         control_token,
+        sandbox: !arguments.no_sandbox,
         php: php.found,
         on_serving: None,
     };
@@ -245,10 +246,15 @@ fn plan(arguments: &Serve) -> Result<Plan, String> {
         false => None,
     };
     https::secure(&mut document, arguments, local.as_ref());
+    let mut explanation = site.explain();
+    if !arguments.no_sandbox {
+        let user = user(&arguments.places)?;
+        explanation.extend(site_sandbox::add(&mut document, &site, user.as_ref()));
+    }
     Ok(Plan {
         document: document.to_string().into_bytes(),
         origin: directory.display().to_string(),
-        explanation: site.explain(),
+        explanation,
         site: Some(directory),
         local,
     })
@@ -272,13 +278,19 @@ fn read_again(arguments: &Serve) -> Result<Option<ReadAgain>, String> {
     let arguments = Serve {
         dir: absolute(&dir)?,
         config: absolute(&arguments.config)?,
-        places: Places { state: absolute(&arguments.places.state)?, ..Places::default() },
+        places: Places {
+            state: absolute(&arguments.places.state)?,
+            user: arguments.places.user.clone(),
+            group: arguments.places.group.clone(),
+            ..Places::default()
+        },
         listen: arguments.listen.clone(),
         workers: arguments.workers,
         tls: arguments.tls,
         domain: arguments.domain.clone(),
         email: arguments.email.clone(),
         acme: arguments.acme.clone(),
+        no_sandbox: arguments.no_sandbox,
         ..Serve::default()
     };
     Ok(Some(Box::new(move || {

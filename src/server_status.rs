@@ -3,11 +3,11 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use howdah_control::{
-    ApplicationStatus, CertificateStatus, Connections, ListenerStatus, Module, Processes, Renewal,
-    ServerStatus, Status, UpstreamStatus,
+    ApplicationStatus, CertificateStatus, Connections, ListenerStatus, Module, ProcessProtection,
+    Processes, ProtectionStatus, Renewal, ServerStatus, Status, UpstreamStatus,
 };
 use howdah_server::acme::AcmeReport;
-use howdah_server::router::{Report, ServerReport, TlsReport};
+use howdah_server::router::{Protected, Report, ServerReport, TlsReport};
 
 /// In the control API's terms.
 pub(crate) fn of(report: Report) -> Status {
@@ -20,6 +20,13 @@ pub(crate) fn of(report: Report) -> Status {
             closed: report.closed,
         },
         requests: report.requests,
+        protection: ProtectionStatus {
+            landlock: report.protection.landlock,
+            router: protected(report.protection.router),
+            applications: { report.protected.into_iter() }
+                .map(|(name, one)| (name, protected(one)))
+                .collect(),
+        },
         applications: report
             .applications
             .into_iter()
@@ -76,6 +83,14 @@ fn certificates(tls: &[TlsReport], acme: Vec<AcmeReport>) -> Vec<CertificateStat
         }
     }
     all
+}
+
+fn protected(one: Protected) -> ProcessProtection {
+    ProcessProtection {
+        user: one.user,
+        restrictions: one.restrictions.into_iter().map(|one| one.name()).collect(),
+        namespaces: one.namespaces,
+    }
 }
 
 /// As HTTP writes dates, of which there is none after the year 9999.

@@ -60,9 +60,36 @@ pub(super) fn table(status: &Value) -> String {
         text.push('\n');
         text.push_str(&columns(&rows, &[0]));
     }
+    text.push_str(&protection(status));
     text.push_str(&listeners(status));
     text.push_str(&certificates(status));
     text
+}
+
+/// What the router and the applications are kept from.
+fn protection(status: &Value) -> String {
+    let words = |process: &Value, key: &str| {
+        let words = process.get(key).and_then(Value::as_array);
+        let words: Vec<_> = words.into_iter().flatten().filter_map(Value::as_str).collect();
+        if words.is_empty() { "-".to_owned() } else { printable(&words.join(", ")) }
+    };
+    let row = |name: &str, process: &Value| {
+        let user = process.get("user").and_then(Value::as_str).unwrap_or("-");
+        vec![
+            printable(name),
+            printable(user),
+            words(process, "namespaces"),
+            words(process, "restrictions"),
+        ]
+    };
+    let Some(router) = status.pointer("/protection/router") else { return String::new() };
+    let headings = ["PROCESS", "USER", "NAMESPACES", "KEPT FROM"];
+    let mut rows = vec![headings.map(str::to_owned).to_vec(), row("router", router)];
+    let applications = status.pointer("/protection/applications").and_then(Value::as_object);
+    rows.extend(
+        applications.into_iter().flatten().map(|(name, one)| row(&format!("\"{name}\""), one)),
+    );
+    format!("\n{}", columns(&rows, &[0, 1, 2, 3]))
 }
 
 /// The listeners that speak TLS.
@@ -154,8 +181,9 @@ const SERVER_COLUMNS: [&str; 4] = ["/state", "/requests/active", "/requests/tota
 #[cfg(test)]
 mod tests {
     use howdah_control::{
-        ApplicationStatus, CertificateStatus, Connections, ListenerStatus, Module, Processes,
-        Renewal, ServerStatus, Status, UpstreamStatus,
+        ApplicationStatus, CertificateStatus, Connections, ListenerStatus, Module,
+        ProcessProtection, Processes, ProtectionStatus, Renewal, ServerStatus, Status,
+        UpstreamStatus,
     };
 
     use super::*;
@@ -199,6 +227,21 @@ mod tests {
                     error: Some("no\nway".into()),
                 }),
             }],
+            protection: ProtectionStatus {
+                landlock: 7,
+                router: ProcessProtection {
+                    user: Some("www-data".into()),
+                    restrictions: vec!["signals", "files"],
+                    ..ProcessProtection::default()
+                },
+                applications: vec![(
+                    "blog".into(),
+                    ProcessProtection {
+                        namespaces: vec!["pid", "mount"],
+                        ..ProcessProtection::default()
+                    },
+                )],
+            },
         };
         let expected = "\
 PHP          8.2.30
@@ -212,6 +255,10 @@ a long\u{fffd} name has a problem: its root\u{fffd}is gone
 
 UPSTREAM       SERVER    STATE  ACTIVE  REQUESTS  FAILURES
 app       10.0.0.1:80  failing       2        12         3
+
+PROCESS  USER      NAMESPACES  KEPT FROM
+router   www-data  -           signals, files
+\"blog\"   -         pid, mount  -
 
 LISTENER  HANDSHAKES  RESUMED  FAILED
 *:443           1000        7       1

@@ -45,6 +45,7 @@ pub struct Site {
     arguments: Vec<String>,
     control: Option<String>,
     launcher: Vec<String>,
+    served: Option<PathBuf>,
 }
 
 impl Site {
@@ -59,6 +60,7 @@ impl Site {
             arguments: Vec::new(),
             control: None,
             launcher: Vec::new(),
+            served: None,
         };
         for (name, mode) in [("www", 0o755), ("data", 0o777), ("tmp", 0o777)] {
             fs::create_dir(site.path(name)).unwrap();
@@ -79,6 +81,12 @@ impl Site {
     /// The document root.
     pub fn root(&self) -> PathBuf {
         self.path("www")
+    }
+
+    /// Serves another directory than the site's own.
+    pub fn at(mut self, directory: PathBuf) -> Self {
+        self.served = Some(directory);
+        self
     }
 
     /// A directory that scripts may write to.
@@ -184,7 +192,7 @@ impl Site {
             command.args(["--control", control]).arg("--state").arg(self.state());
         } else if self.changes.is_empty() {
             command.args(["--listen", address, "--workers", &self.workers.to_string()]);
-            command.arg(self.root());
+            command.arg(self.served.clone().unwrap_or_else(|| self.root()));
         } else {
             let mut document = self.document(address);
             self.changes.iter().for_each(|changes| merge(&mut document, changes.clone()));
@@ -377,6 +385,12 @@ impl Server {
     /// The prototype of the application.
     pub fn prototype(&self) -> u32 {
         eventually("there is a prototype", || self.titled("\" prototype").first().copied())
+    }
+
+    /// A worker of an application.
+    pub fn titled_worker(&self, name: &str) -> u32 {
+        let title = format!("\"{name}\" application");
+        eventually("there is a worker", || self.titled(&title).first().copied())
     }
 
     /// The workers that run now.

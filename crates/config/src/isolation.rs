@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::error::Error;
 use crate::node::{Node, Object};
+use crate::sandbox::Sandbox;
 
 /// What an application's processes see of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -22,6 +23,8 @@ pub struct Isolation {
     pub new_privs: Option<bool>,
     /// The control group, relative to the server's own unless it starts with a slash.
     pub cgroup: Option<PathBuf>,
+    /// What the kernel keeps the processes from.
+    pub sandbox: Sandbox,
 }
 
 /// Linux namespaces, see namespaces(7).
@@ -80,6 +83,7 @@ impl Isolation {
             automount: object.read("automount", Automount::read)?.unwrap_or_default(),
             new_privs: object.boolean("new_privs")?,
             cgroup: object.read("cgroup", read_cgroup)?,
+            sandbox: object.read("sandbox", Sandbox::read)?.unwrap_or_default(),
         };
         object.end()?;
         Ok(isolation)

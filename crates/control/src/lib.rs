@@ -21,6 +21,7 @@ mod guard;
 mod path;
 mod print;
 mod private_key;
+mod protection;
 mod refusal;
 mod reply;
 mod status;
@@ -35,6 +36,7 @@ pub use command::Command;
 pub use guard::{Transport, guard, needs_token};
 pub use path::Path;
 pub use print::print;
+pub use protection::{ProcessProtection, ProtectionStatus};
 pub use refusal::Refusal;
 pub use reply::{Done, Reply};
 pub use status::{

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::path::Path;
+use crate::protection::ProtectionStatus;
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 
@@ -23,6 +24,8 @@ pub struct Status {
     pub listeners: Vec<ListenerStatus>,
     /// Their certificates, in the order to show them in; likewise.
     pub certificates: Vec<CertificateStatus>,
+    /// What protects the processes of the server from each other.
+    pub protection: ProtectionStatus,
 }
 
 /// A listener that speaks TLS.
@@ -147,6 +150,7 @@ impl Status {
             "requests": { "total": self.requests },
             "applications": applications,
         });
+        status["protection"] = self.protection.to_value();
         if let (false, Value::Object(members)) = (self.upstreams.is_empty(), &mut status) {
             let upstreams: Map<_, _> = self.upstreams.iter().map(upstream).collect();
             members.insert("upstreams".to_owned(), upstreams.into());
@@ -291,7 +295,12 @@ mod tests {
                     "processes": {"running": 4, "starting": 1, "idle": 3},
                     "requests": {"active": 1}
                 }
-            }
+            },
+            "protection": {
+                "landlock": 0,
+                "router": {"user": null, "restrictions": [], "namespaces": []},
+                "applications": {},
+            },
         });
         assert_eq!(status().to_value(), expected);
     }

@@ -36,6 +36,7 @@ use crate::proxy::thread::ProxyThread;
 use crate::proxy::upstream::Upstream;
 use crate::room::{Capacity, Shortage};
 use crate::route::Scratch;
+use crate::router::sandbox::Bounds;
 use crate::snapshot::Snapshot;
 
 /// What all threads share.
@@ -53,6 +54,8 @@ pub struct Shared {
     pub capacity: Capacity,
     /// Where authorities look for proofs of names.
     pub door: Arc<Door>,
+    /// What is left to this process.
+    pub(crate) bounds: Bounds,
 }
 
 /// What the control thread tells a router thread.

@@ -12,7 +12,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::control_groups::ControlGroups;
 use crate::identity::Identity;
-use crate::{open_files, output, rootfs};
+use crate::{open_files, output, rootfs, sandbox};
 
 /// A prototype that is to be started.
 pub(crate) struct New<'a> {
@@ -185,16 +185,21 @@ impl New<'_> {
                 Problem::at("working_directory", format_args!("{directory}: {error}"))
             })?;
         }
-        Ok(())
+        sandbox::enter(self.spec, &self.executable)?;
+        process::drop_capabilities().map_err(unstartable)
     }
 
     fn give_up_rights(&self, parent: u32) -> std::io::Result<()> {
         let isolation = &self.spec.isolation;
-        if !isolation.new_privileges {
-            process::bound_capabilities();
+        match isolation.new_privileges {
+            true => process::keep_right_to_restrict_itself()?,
+            false => process::bound_capabilities(),
         }
         self.assume_identity()?;
-        process::drop_capabilities()?;
+        match isolation.new_privileges {
+            true => process::drop_capabilities_but_to_restrict_itself()?,
+            false => process::drop_capabilities()?,
+        }
         if !isolation.new_privileges {
             process::no_new_privileges()?;
         }

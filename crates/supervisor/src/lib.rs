@@ -11,8 +11,8 @@
 //! - `unprivileged`: how the router and the control process are started; `router`, `control`,
 //!   `prototype`: these processes, and what is known of them; `outbox`: what the router has not read
 //!   yet; `usage`: what workers cost.
-//! - `launch`: what a prototype gives up before it runs; `identity`, `rootfs`, `control_groups`:
-//!   who it is, what it sees, and what it may use.
+//! - `launch`: what a prototype gives up before it runs; `identity`, `rootfs`, `control_groups`,
+//!   `sandbox`: who it is, what it sees, and what it may use.
 //! - [`check`]: whether all that could be done.
 //! - `sockets`: listening sockets.
 //! - `store`: files that survive: configuration, PID file, log.
@@ -40,6 +40,7 @@ mod programs;
 mod prototype;
 mod rootfs;
 mod router;
+mod sandbox;
 mod sockets;
 mod store;
 mod tree;

@@ -46,6 +46,8 @@ pub struct Options {
     pub unit_defaults: bool,
     /// Token that requests to the control API must carry; `None`: the permissions of its socket suffice.
     pub control_token: Option<Secret>,
+    /// The router restricts itself to what it needs.
+    pub sandbox: bool,
     /// Programs that run PHP.
     pub php: Vec<PhpProgram>,
     /// Called once the server serves.

@@ -57,6 +57,7 @@ pub(crate) fn start(
         tmp: options.tmp.display().to_string(),
         has_control: options.control.is_some(),
         unit_defaults: options.unit_defaults,
+        sandbox: options.sandbox,
     };
     let document = memory("document", &current.document)?;
     let granted = |name: &str| current.grants.has_certificate(name);

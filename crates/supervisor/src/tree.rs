@@ -7,6 +7,7 @@ mod control;
 mod hostile_router_tests;
 #[cfg(any(test, feature = "model"))]
 pub mod model;
+mod names;
 mod requests;
 mod wait;
 

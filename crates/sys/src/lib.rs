@@ -11,6 +11,7 @@
 //! - [`namespaces`]: what a process sees of the machine.
 //! - [`peek`]: the memory of another process of one's own.
 //! - [`credentials`]: users and groups.
+//! - [`sandbox`]: Landlock domains and filters of system calls.
 //! - [`signals`]: signals as a readable descriptor.
 //! - [`handlers`]: signals that shall do nothing.
 //! - [`sockets`]: what listening sockets are asked for.
@@ -45,6 +46,7 @@ pub mod process;
 #[allow(unsafe_code)]
 #[cfg(feature = "reactor")]
 pub mod reactor;
+pub mod sandbox;
 #[allow(unsafe_code)]
 pub mod shm;
 #[allow(unsafe_code)]

@@ -155,6 +155,13 @@ pub fn die_with(parent: Option<u32>) {
     }
 }
 
+/// Whether a process is root's; not so for one that cannot be seen.
+pub fn is_roots(pid: u32) -> bool {
+    let status = read_facts(pid, "status").unwrap_or_default();
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    users.is_some_and(|users| users.split_whitespace().nth(1) == Some("0"))
+}
+
 /// This process and what it runs can never gain privileges, by set-user-ID files or otherwise.
 pub fn no_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
@@ -195,6 +202,28 @@ pub(crate) fn keep_capability(kept: rustix::thread::CapabilitySet) -> io::Result
     let inheritable = rustix::thread::CapabilitySet::empty();
     let sets = rustix::thread::CapabilitySets { effective: kept, permitted: kept, inheritable };
     Ok(rustix::thread::set_capabilities(None, sets)?)
+}
+
+/// The right to enter a sandbox survives the next change of the user, unlike all others that root has:
+/// for a process that is not to set `no_new_privs`.
+pub fn keep_right_to_restrict_itself() -> io::Result<()> {
+    Ok(rustix::thread::set_keep_capabilities(true)?)
+}
+
+/// Gives up every capability but the one to enter a sandbox, if the process has it.
+pub fn drop_capabilities_but_to_restrict_itself() -> io::Result<()> {
+    let kept = rustix::thread::CapabilitySet::SYS_ADMIN;
+    keep_capability(rustix::thread::capabilities(None)?.permitted & kept)
+}
+
+/// Whether this process may enter a sandbox: it can gain no privileges, or has that of
+/// `CAP_SYS_ADMIN`.
+pub fn can_restrict_itself() -> bool {
+    let is_able = |sets: rustix::thread::CapabilitySets| {
+        sets.effective.contains(rustix::thread::CapabilitySet::SYS_ADMIN)
+    };
+    rustix::thread::no_new_privs().unwrap_or(false)
+        || rustix::thread::capabilities(None).is_ok_and(is_able)
 }
 
 /// Gives up every capability that this process has.

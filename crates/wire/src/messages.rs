@@ -17,7 +17,7 @@ use crate::region::Geometry;
 pub use field::Field;
 pub use outcome::Outcome;
 pub use secret::Secret;
-pub use spec::{ApplicationSpec, IdRange, Isolation, Problem};
+pub use spec::{ApplicationSpec, IdRange, Isolation, Problem, Sandbox};
 
 /// Longest message. Longer contents (documents) travel as descriptors.
 pub const MAX_MESSAGE: usize = 128 * 1024;
@@ -203,6 +203,9 @@ messages! {
             /// How long it may take, in milliseconds.
             timeout_ms: u64,
         }
+        /// Opens the machine's files about names, as the router may not read those that have taken
+        /// the place of the ones that were there when it started; answered with `NameFiles`.
+        21 OpenNameFiles {}
     }
 }
 
@@ -225,6 +228,8 @@ messages! {
             has_control: bool,
             /// Documents have NGINX Unit's defaults where they say nothing.
             unit_defaults: bool,
+            /// The router restricts itself.
+            sandbox: bool,
         }
         /// A listening socket. Descriptor: the socket.
         2 Bound {
@@ -348,6 +353,9 @@ messages! {
             /// Its name.
             name: String,
         }
+        /// Result of `OpenNameFiles`. Descriptors: `/etc/hosts` and `/etc/resolv.conf`, `/dev/null` in
+        /// place of one that cannot be opened.
+        23 NameFiles {}
         /// A program has ended.
         17 Ran {
             /// As given to `Run`.

@@ -144,6 +144,22 @@ pub(super) const TABLE: &[Shape] = &[
             Key("automount", Named(&Switch), "What is mounted in \"rootfs\"", None),
             Key("new_privs", Switch, "Whether files that are executed may give rights", None),
             Key("cgroup", Named(&Text), "The control group", None),
+            Key(
+                "sandbox",
+                Either(&[Switch, Kind::Shape("sandbox")]),
+                "Restrict its files to its roots and the system's; false: restrict not even signals",
+                None,
+            ),
+        ],
+    },
+    Shape {
+        name: "sandbox",
+        required: &[],
+        keys: &[
+            Key("read", Texts, "Files and directories that it may read as well", None),
+            Key("write", Texts, "Those that it may read and change as well", None),
+            Key("execute", Texts, "Those that it may read and execute as well", None),
+            Key("required", Switch, "Do not run where the kernel cannot restrict files", None),
         ],
     },
     Shape {

@@ -50,6 +50,7 @@ fn probe(name: &str, mut value: Value) -> Value {
         "options" | "processes" | "limits" => application(name, value),
         "isolation" => application("isolation", value),
         "rlimits" => application("limits", json!({"rlimits": value})),
+        "sandbox" => application("isolation", json!({"sandbox": value})),
         "id_range" => application("isolation", json!({"uidmap": [value]})),
         "upstream" => json!({"upstreams": {"u": value}}),
         "upstream_server" => json!({"upstreams": {"u": {"servers": {"1.2.3.4:5": value}}}}),

@@ -102,6 +102,39 @@ fn isolation_is_read() {
 }
 
 #[test]
+fn a_sandbox_is_read() {
+    let read = |value: serde_json::Value| {
+        let isolation = json!({"sandbox": value});
+        read_application(json!({"type": "php", "root": "/", "isolation": isolation}))
+            .isolation
+            .sandbox
+    };
+    let by_default = read_application(json!({"type": "php", "root": "/"})).isolation.sandbox;
+    assert_eq!(by_default, Sandbox::Processes);
+    assert_eq!(read(json!(false)), Sandbox::Off);
+    assert_eq!(read(json!(true)), Sandbox::Files(SandboxFiles::default()));
+    let named = read(json!({"read": "/a//b/", "write": ["/c", "/d"], "required": false}));
+    let expected = SandboxFiles {
+        read: vec!["/a/b".into()],
+        write: vec!["/c".into(), "/d".into()],
+        execute: Vec::new(),
+        required: false,
+    };
+    assert_eq!(named, Sandbox::Files(expected));
+    for (value, message) in [
+        (json!("on"), "must be true, false or an object"),
+        (json!({"read": "relative"}), "starts with \"/\""),
+        (json!({"write": ["/a/../b"]}), "without \"..\""),
+        (json!({"writes": []}), "unknown key \"writes\""),
+        (json!({"execute": [""]}), "must not be empty"),
+    ] {
+        let isolation = json!({"sandbox": value});
+        let line = refused_application(json!({"type": "php", "root": "/", "isolation": isolation}));
+        assert!(line.contains(message), "{line}");
+    }
+}
+
+#[test]
 fn what_no_version_has_is_refused_by_name() {
     for (document, path) in [
         (json!({"settings": {"js_module": "x"}}), "/settings/js_module"),

@@ -2,6 +2,7 @@
 //! connection; time and size are bounded whatever the other side does.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -20,6 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::router::names;
 use crate::tls::authorities;
 
 /// How long an answer may take.
@@ -95,7 +97,10 @@ impl Client {
             };
             let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
             let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-            let stream = TcpStream::connect((bare.as_str(), port)).await.map_err(text)?;
+            let addresses = names::addresses(&bare).await?;
+            let addresses: Vec<_> =
+                addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect();
+            let stream = TcpStream::connect(&addresses[..]).await.map_err(text)?;
             if !is_tls {
                 return exchange(stream, request).await;
             }

@@ -236,6 +236,7 @@ impl Parts<'_> {
             message,
             FromSupervisor::Reopened {}
                 | FromSupervisor::LogOpened { .. }
+                | FromSupervisor::NameFiles {}
                 | FromSupervisor::Ran { .. }
                 | FromSupervisor::Control {}
                 | FromSupervisor::Apply { .. }
@@ -274,6 +275,7 @@ impl Parts<'_> {
         ready: &mut Ready,
         all_ready: bool,
     ) -> Result<(), String> {
+        self.shared.bounds.check(config)?;
         if let Some(directory) = &config.settings.http.body_temp_path {
             spool::usable(directory).map_err(|error| {
                 let trouble = spool::trouble(directory, &error);

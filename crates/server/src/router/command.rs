@@ -9,6 +9,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::apply::Parts;
+use super::sandbox::{Protected, Protection};
 use crate::acme::{AcmeReport, Board, Run};
 use crate::php::sizing::{Decision, Measured};
 use crate::proxy::upstream::ServerReport;
@@ -58,6 +59,10 @@ pub struct Report {
     pub acme: Vec<AcmeReport>,
     /// Listeners that speak TLS, by name.
     pub tls: Vec<TlsReport>,
+    /// What protects the processes from each other.
+    pub protection: Protection,
+    /// What protects others from each application, by name.
+    pub protected: Vec<(String, Protected)>,
 }
 
 /// How a listener speaks TLS.
@@ -234,6 +239,10 @@ impl Commands {
             report.requests += counters.requests.load(Relaxed);
         }
         let snapshot = self.shared.snapshot.load();
+        report.protection = self.shared.bounds.protection().clone();
+        report.protected = { snapshot.config.applications.iter() }
+            .map(|one| (one.name.clone(), report.protection.of(one)))
+            .collect();
         report.acme = self.board.all();
         report.tls = self.tls();
         report.upstreams = { snapshot.config.upstreams.iter() }

@@ -13,10 +13,11 @@ mod command;
 mod ending;
 mod link;
 mod machine;
-mod names;
+pub(crate) mod names;
 mod pools;
 mod programs;
 mod read;
+pub(crate) mod sandbox;
 mod sizing;
 mod spec;
 mod tls;
@@ -43,6 +44,7 @@ use self::link::Link;
 use self::names::Names;
 use self::pools::Pools;
 use self::programs::Programs;
+pub use self::sandbox::{Protected, Protection};
 pub use self::spec::{spec, tls_sources};
 use self::tls::Watch;
 use crate::acme::{Board, Door, Keeper};
@@ -83,6 +85,7 @@ struct Hello {
     tmp: String,
     php: Vec<(String, String)>,
     has_control: bool,
+    sandbox: bool,
     log: OwnedFd,
     document: Vec<u8>,
     defaults: Defaults,
@@ -110,6 +113,7 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Queries)) -> std::io::Result<
     let shared = Arc::new(Shared {
         capacity: Capacity::of_process(),
         snapshot: ArcSwap::from_pointee(empty),
+        bounds: sandbox::router(hello.sandbox, &hello.tmp, &config),
         log: Arc::clone(&log),
         tmp: Path::new(&hello.tmp).into(),
         threads: AtomicUsize::new(0),
@@ -149,6 +153,7 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Queries)) -> std::io::Result<
         }
     }
     link.send(&ToSupervisor::Serving {})?;
+    shared.bounds.tell(&shared.snapshot.load().config, &log);
     let board = Board::default();
     let (commands, mut jobs) =
         command::channel(Arc::clone(&shared), Arc::clone(&shards), hello.php, board.clone());
@@ -194,6 +199,7 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Queries)) -> std::io::Result<
             Some(job) = jobs.recv() => job.run(parts!()).await,
             () = names.changed() => parts!().rename().await,
             () = watch.wait(&shared) => parts!().renew_tls(&mut watch).await,
+            () = names::files::FILES.wanted() => link.send(&ToSupervisor::OpenNameFiles {})?,
             () = sleep_until(due) => {}
         }
     }
@@ -228,6 +234,10 @@ fn hear(
         }
         FromSupervisor::LogOpened { path, error } => {
             access_log_opened(shared, &path, &error, descriptors);
+            Ok(())
+        }
+        FromSupervisor::NameFiles {} => {
+            names::files::FILES.take(descriptors);
             Ok(())
         }
         message => pools.on_message(link, message, descriptors),
@@ -276,7 +286,15 @@ async fn greet(link: &Link) -> std::io::Result<Hello> {
     let mut descriptors = descriptors.into_iter();
     match (message, descriptors.next(), descriptors.next()) {
         (
-            FromSupervisor::Hello { php, origin, generation, tmp, has_control, unit_defaults },
+            FromSupervisor::Hello {
+                php,
+                origin,
+                generation,
+                tmp,
+                has_control,
+                unit_defaults,
+                sandbox,
+            },
             Some(log),
             document,
         ) => {
@@ -289,6 +307,7 @@ async fn greet(link: &Link) -> std::io::Result<Hello> {
                 tmp,
                 php,
                 has_control,
+                sandbox,
                 log,
                 document,
                 defaults,

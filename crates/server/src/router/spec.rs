@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use howdah_config as config;
-use howdah_wire::messages::{ApplicationSpec, IdRange, Isolation};
+use howdah_wire::messages::{ApplicationSpec, IdRange, Isolation, Sandbox};
 use howdah_wire::region::Geometry;
 
 use crate::check;
@@ -77,5 +77,15 @@ fn isolation(config: &config::Isolation) -> Isolation {
         tmpfs: automount.tmpfs,
         new_privileges: config.new_privs.unwrap_or(false),
         cgroup: config.cgroup.as_ref().map(path),
+        is_boundless: config.sandbox == config::Sandbox::Off,
+        sandbox: match &config.sandbox {
+            config::Sandbox::Files(files) => Some(Sandbox {
+                read: files.read.iter().map(path).collect(),
+                write: files.write.iter().map(path).collect(),
+                execute: files.execute.iter().map(path).collect(),
+                required: files.required,
+            }),
+            _ => None,
+        },
     }
 }

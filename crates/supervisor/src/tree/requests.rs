@@ -115,6 +115,7 @@ impl Tree {
             }
             ToSupervisor::OpenLog { path } => self.open_access_log(path),
             ToSupervisor::ReadFile { path } => self.read_tls_file(&path),
+            ToSupervisor::OpenNameFiles {} => self.open_name_files(),
             ToSupervisor::Run { number, program, arguments, environment, timeout_ms } => {
                 let timeout = Duration::from_millis(timeout_ms);
                 let run = programs::Run { program, arguments, environment, timeout };

@@ -19,6 +19,21 @@ record! {
 }
 
 record! {
+    /// Files that an application may use beside its document roots and the system's.
+    #[derive(Default)]
+    Sandbox {
+        /// Files and directories that it may read.
+        read: Vec<String>,
+        /// Those that it may read and change.
+        write: Vec<String>,
+        /// Those that it may read and execute.
+        execute: Vec<String>,
+        /// It does not run where the kernel cannot restrict files.
+        required: bool,
+    }
+}
+
+record! {
     /// What an application's processes see of the machine.
     #[derive(Default)]
     Isolation {
@@ -50,6 +65,10 @@ record! {
         new_privileges: bool,
         /// Its control group, below the supervisor's own unless it begins with a slash.
         cgroup: Option<String>,
+        /// Its processes may signal and trace all that their user may.
+        is_boundless: bool,
+        /// Restricts the files that it can use.
+        sandbox: Option<Sandbox>,
     }
 }
 

@@ -6,7 +6,6 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket as Probe};
-use std::path::Path;
 use std::time::Duration;
 
 use aws_lc_rs::rand;
@@ -15,6 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
+use super::files::{FILES, Name};
 use super::system::{System, hosts};
 
 /// How long what the hosts file says holds.
@@ -51,12 +51,11 @@ impl fmt::Display for Problem {
 /// Looks a name up, now; the machine's files are read each time, as they may change. `servers` are
 /// asked instead of the machine's, if there are any.
 pub async fn look_up(name: &str, servers: &[SocketAddr]) -> Result<Found, Problem> {
-    let read = |path: &str| std::fs::read_to_string(Path::new(path)).unwrap_or_default();
-    let known = hosts(&read("/etc/hosts"), name);
+    let known = hosts(&FILES.text(Name::Hosts).await, name);
     if !known.is_empty() {
         return Ok(Found { addresses: reachable(known), time: HOSTS_TIME });
     }
-    let mut system = System::read(&read("/etc/resolv.conf"));
+    let mut system = System::read(&FILES.text(Name::Resolver).await);
     if !servers.is_empty() {
         system.servers = servers.to_vec();
     }

@@ -5,6 +5,7 @@
 //! that cannot be looked up keeps the addresses that it had, and one that never had any fails its
 //! own requests only. No part of a request is ever looked up.
 
+pub(crate) mod files;
 mod lookup;
 mod system;
 
@@ -39,6 +40,18 @@ pub(super) struct Names {
     answers: UnboundedReceiver<Looked>,
     answer: UnboundedSender<Looked>,
     log: Arc<Log>,
+}
+
+/// The addresses of a host that the document names for something else than a server behind the proxy,
+/// or of one that an authority names: a number, or a name to look up, now.
+pub(crate) async fn addresses(host: &str) -> Result<Vec<IpAddr>, String> {
+    match host.parse() {
+        Ok(address) => Ok(vec![address]),
+        Err(_) => match look_up(host, &[]).await {
+            Ok(found) => Ok(found.addresses),
+            Err(problem) => Err(problem.to_string()),
+        },
+    }
 }
 
 type Looked = (String, Result<Found, Problem>);

@@ -1,6 +1,6 @@
 //! What the machine says about names: `/etc/resolv.conf` and `/etc/hosts`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 /// Whom to ask, and how.
@@ -76,7 +76,8 @@ impl System {
     }
 }
 
-/// The addresses that hosts(5) has for a name.
+/// The addresses that hosts(5) has for a name, and those that `localhost` has without a word
+/// (RFC 6761, 6.3).
 pub fn hosts(text: &str, name: &str) -> Vec<IpAddr> {
     let name = name.strip_suffix('.').unwrap_or(name);
     let mut found = Vec::new();
@@ -87,6 +88,9 @@ pub fn hosts(text: &str, name: &str) -> Vec<IpAddr> {
         if words.any(|word| word.eq_ignore_ascii_case(name)) && !found.contains(&address) {
             found.push(address);
         }
+    }
+    if found.is_empty() && name.eq_ignore_ascii_case("localhost") {
+        found.extend([IpAddr::from([127, 0, 0, 1]), IpAddr::from(Ipv6Addr::LOCALHOST)]);
     }
     found
 }
@@ -115,6 +119,7 @@ mod tests {
         let text = "127.0.0.1 localhost\n::1 localhost ip6-localhost # Local\nx y\n10.0.0.1\tApp\n";
         assert_eq!(hosts(text, "LOCALHOST").len(), 2);
         assert_eq!(hosts(text, "app."), [IpAddr::from([10, 0, 0, 1])]);
+        assert_eq!(hosts("", "Localhost.")[0], IpAddr::from([127, 0, 0, 1]));
         assert!(hosts(text, "Local").is_empty() && hosts(text, "y").is_empty());
     }
 }

@@ -1,0 +1,78 @@
+//! `isolation.sandbox`: what the kernel keeps an application's processes from.
+
+use std::path::{Component, PathBuf};
+
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::node::Node;
+
+/// What the kernel keeps an application's processes from, beside what its user may not do.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Sandbox {
+    /// Nothing.
+    Off,
+    /// Signals to processes outside of the application, and tracing them.
+    #[default]
+    Processes,
+    /// That, and files other than its own and those of the system that PHP needs.
+    Files(SandboxFiles),
+}
+
+/// Files that an application may use beside its document roots and the system's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxFiles {
+    /// Files and directories that it may read.
+    pub read: Vec<PathBuf>,
+    /// Those that it may read and change.
+    pub write: Vec<PathBuf>,
+    /// Those that it may read and execute.
+    pub execute: Vec<PathBuf>,
+    /// Whether the application is not to run where the kernel cannot restrict files.
+    pub required: bool,
+}
+
+impl Sandbox {
+    pub(crate) fn read(node: &Node<'_>) -> Result<Sandbox, Error> {
+        match node.value {
+            Value::Bool(false) => Ok(Sandbox::Off),
+            Value::Bool(true) => Ok(Sandbox::Files(SandboxFiles::default())),
+            Value::Object(_) => SandboxFiles::read(node).map(Sandbox::Files),
+            _ => Err(node.wrong_type("true, false or an object")),
+        }
+    }
+}
+
+impl Default for SandboxFiles {
+    fn default() -> SandboxFiles {
+        SandboxFiles { read: Vec::new(), write: Vec::new(), execute: Vec::new(), required: true }
+    }
+}
+
+impl SandboxFiles {
+    fn read(node: &Node<'_>) -> Result<SandboxFiles, Error> {
+        let object = node.object()?;
+        let paths = |key| Ok(object.read(key, read_paths)?.unwrap_or_default());
+        let files = SandboxFiles {
+            read: paths("read")?,
+            write: paths("write")?,
+            execute: paths("execute")?,
+            required: object.boolean("required")?.unwrap_or(true),
+        };
+        object.end()?;
+        Ok(files)
+    }
+}
+
+/// A string or an array of strings.
+fn read_paths(node: &Node<'_>) -> Result<Vec<PathBuf>, Error> {
+    node.strings()?.map(|path| read_path(&path)).collect()
+}
+
+fn read_path(node: &Node<'_>) -> Result<PathBuf, Error> {
+    let normal: PathBuf = node.file()?.components().collect();
+    match normal.is_absolute() && !normal.components().any(|part| part == Component::ParentDir) {
+        true => Ok(normal),
+        false => Err(node.invalid("must be a path that starts with \"/\", without \"..\"")),
+    }
+}

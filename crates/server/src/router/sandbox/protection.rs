@@ -1,0 +1,216 @@
+//! What protects the processes of the server from each other, for people to read.
+
+use howdah_config::{Application, Config, Sandbox};
+use howdah_sys::credentials::{self, Credentials};
+use howdah_sys::process;
+use howdah_sys::sandbox::landlock;
+
+/// What protects the processes of the server from each other.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Protection {
+    /// Version of the kernel's Landlock; 0 if it has none.
+    pub landlock: u32,
+    /// The server was started by root.
+    pub by_root: bool,
+    /// The router.
+    pub router: Protected,
+}
+
+/// What protects others from a process.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Protected {
+    /// Its user; `None` for an application whose document names none.
+    pub user: Option<String>,
+    /// What it is kept from.
+    pub restrictions: Vec<Restriction>,
+    /// Namespaces of its own.
+    pub namespaces: Vec<&'static str>,
+}
+
+/// Something that a process is kept from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Restriction {
+    /// System calls that it does not need.
+    SystemCalls,
+    /// Tracing processes of others.
+    Tracing,
+    /// Signals to processes of others.
+    Signals,
+    /// Files that it does not need.
+    Files,
+    /// Whatever is outside of a root directory of its own.
+    Root,
+    /// Binding TCP sockets.
+    Bind,
+    /// Privileges that executed files would give.
+    NewPrivileges,
+}
+
+impl Restriction {
+    /// The name in `/status`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Restriction::SystemCalls => "system_calls",
+            Restriction::Tracing => "tracing",
+            Restriction::Signals => "signals",
+            Restriction::Files => "files",
+            Restriction::Root => "root",
+            Restriction::Bind => "bind",
+            Restriction::NewPrivileges => "new_privileges",
+        }
+    }
+
+    fn explain(self) -> &'static str {
+        match self {
+            Restriction::SystemCalls => "system calls that it does not need",
+            Restriction::Tracing => "tracing others",
+            Restriction::Signals => "signals to others",
+            Restriction::Files => "files of others",
+            Restriction::Root => "what is outside of its root",
+            Restriction::Bind => "TCP sockets that listen",
+            Restriction::NewPrivileges => "new privileges",
+        }
+    }
+}
+
+impl Protection {
+    /// What this process has found when it was started, before it has restricted itself.
+    pub(super) fn at_start() -> Protection {
+        let mut router =
+            Protected { user: Some(Credentials::current().name), ..Protected::default() };
+        if process::has_no_new_privileges(std::process::id()) {
+            router.restrictions.push(Restriction::NewPrivileges);
+        }
+        let supervisor = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
+        let by_root = supervisor.is_some_and(process::is_roots);
+        Protection { landlock: landlock::version(), by_root, router }
+    }
+
+    /// What there would be on this machine, in a server that this process starts.
+    pub fn of_machine() -> Protection {
+        Protection {
+            landlock: landlock::version(),
+            by_root: credentials::is_root(),
+            router: Protected::default(),
+        }
+    }
+
+    /// What a document gives an application.
+    pub fn of(&self, application: &Application) -> Protected {
+        let isolation = &application.isolation;
+        let names = isolation.namespaces;
+        let namespaces = [
+            (names.credential, "credential"),
+            (names.pid, "pid"),
+            (names.network, "network"),
+            (names.mount || isolation.rootfs.is_some(), "mount"),
+            (names.uname, "uname"),
+            (names.cgroup, "cgroup"),
+        ];
+        let new_privileges = isolation.new_privs.unwrap_or(false);
+        let can_restrict_itself = !new_privileges || self.by_root || names.credential;
+        let has_domain = can_restrict_itself
+            && isolation.sandbox != Sandbox::Off
+            && self.landlock >= landlock::FILES;
+        let restrictions = [
+            (has_domain, Restriction::Tracing),
+            (has_domain && self.landlock >= landlock::SIGNALS, Restriction::Signals),
+            (has_domain && matches!(isolation.sandbox, Sandbox::Files(_)), Restriction::Files),
+            (isolation.rootfs.is_some(), Restriction::Root),
+            (!new_privileges, Restriction::NewPrivileges),
+        ];
+        Protected {
+            user: application.user.clone(),
+            restrictions: those(restrictions),
+            namespaces: those(namespaces),
+        }
+    }
+
+    /// A line for the router, if it runs, and one for all applications that are protected in the same way.
+    pub fn explain(&self, config: &Config) -> Vec<String> {
+        let router = { self.router.user.iter() }
+            .map(|user| format!("the router runs as \"{user}\" {}", self.router.explain()));
+        let mut lines: Vec<_> = router.collect();
+        let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+        for application in &config.applications {
+            let explained = self.of(application).explain();
+            match groups.iter_mut().find(|(known, _)| *known == explained) {
+                Some((_, names)) => names.push(&application.name),
+                None => groups.push((explained, vec![&application.name])),
+            }
+        }
+        lines.extend(groups.into_iter().map(|(explained, names)| match names.as_slice() {
+            [one] => format!("application \"{one}\" runs {explained}"),
+            many => format!("applications \"{}\" run {explained}", many.join("\", \"")),
+        }));
+        lines
+    }
+}
+
+impl Protected {
+    /// In words that follow "it runs".
+    fn explain(&self) -> String {
+        let kept: Vec<_> = self.restrictions.iter().map(|one| one.explain()).collect();
+        let kept = match kept.as_slice() {
+            [] => "with all rights of its user".to_owned(),
+            kept => format!("without {}", kept.join(", ")),
+        };
+        match self.namespaces.as_slice() {
+            [] => kept,
+            own => format!("{kept}; namespaces of its own: {}", own.join(", ")),
+        }
+    }
+}
+
+fn those<T, const N: usize>(all: [(bool, T); N]) -> Vec<T> {
+    all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, one)| one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn explained(isolation: serde_json::Value, landlock: u32, by_root: bool) -> String {
+        let application = json!({"type": "php", "root": "/", "isolation": isolation});
+        let config = Config::from_value(json!({"applications": {"a": application}})).unwrap();
+        let protection = Protection { landlock, by_root, ..Protection::default() };
+        protection.of(&config.applications[0]).explain()
+    }
+
+    #[test]
+    fn an_application_has_what_kernel_document_and_user_allow() {
+        let no_files = "without tracing others, signals to others, new privileges";
+        assert_eq!(explained(json!({}), 6, false), no_files);
+        assert_eq!(explained(json!({}), 5, true), "without tracing others, new privileges");
+        assert_eq!(explained(json!({}), 1, true), "without new privileges");
+        let files = "without tracing others, files of others, new privileges";
+        assert_eq!(explained(json!({"sandbox": true}), 2, false), files);
+        assert_eq!(explained(json!({"sandbox": true}), 0, false), "without new privileges");
+        assert_eq!(explained(json!({"sandbox": false}), 7, true), "without new privileges");
+        let privileged = json!({"new_privs": true});
+        assert_eq!(
+            explained(privileged.clone(), 7, true),
+            "without tracing others, signals to others"
+        );
+        assert_eq!(explained(privileged, 7, false), "with all rights of its user");
+        let own = json!({"new_privs": true, "namespaces": {"credential": true, "pid": true}});
+        let expected =
+            "without tracing others, signals to others; namespaces of its own: credential, pid";
+        assert_eq!(explained(own, 7, false), expected);
+    }
+
+    #[test]
+    fn applications_that_are_alike_share_a_line() {
+        let app = |isolation| json!({"type": "php", "root": "/", "isolation": isolation});
+        let config = Config::from_value(json!({"applications": {
+            "a": app(json!({})), "b": app(json!({"sandbox": true})), "c": app(json!({})),
+        }}));
+        let protection = Protection { landlock: 7, ..Protection::default() };
+        let lines = protection.explain(&config.unwrap());
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].starts_with("applications \"a\", \"c\" run without tracing"), "{lines:?}");
+        assert!(lines[1].starts_with("application \"b\" runs without "), "{lines:?}");
+    }
+}

@@ -1,0 +1,262 @@
+//! What keeps the processes of an application to themselves, beside their user: a Landlock domain, and
+//! a filter for limits of other processes.
+//!
+//! Entered by the new process as the last step before it runs PHP, when paths mean what they mean to
+//! the application. Every application has a domain of its own, unless its document says otherwise; by
+//! `isolation.sandbox` the domain restricts files as well. The files of the system that PHP needs are
+//! in `SYSTEM`.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use howdah_sys::process;
+use howdah_sys::sandbox::landlock::{self, Access, Domain, Grant};
+use howdah_sys::sandbox::{paths, seccomp};
+use howdah_wire::messages::{ApplicationSpec, Problem, Sandbox};
+
+/// Files of the system that every application may use, as far as their modes permit; what a system
+/// does not have is left out. Sockets can be connected to wherever they are.
+const SYSTEM: &[(&str, Access)] = &[
+    // Programs, libraries, PHP's extensions, time zones, locales, certificates.
+    ("/usr", Access::Execute),
+    ("/bin", Access::Execute),
+    ("/sbin", Access::Execute),
+    ("/lib", Access::Execute),
+    ("/lib32", Access::Execute),
+    ("/lib64", Access::Execute),
+    ("/libx32", Access::Execute),
+    ("/opt", Access::Execute),
+    ("/nix/store", Access::Execute),
+    ("/gnu/store", Access::Execute),
+    ("/snap", Access::Execute),
+    // php.ini, name resolution, users, certificates, time zone. Single files will not do: they are
+    // replaced by others of the same name.
+    ("/etc", Access::Read),
+    // Guarded by the kernel, process by process; `/dev/stdout` leads here.
+    ("/proc", Access::Read),
+    ("/proc", Access::Use),
+    ("/sys", Access::Read),
+    // null, zero, random, tty; shared memory, and semaphores that have names.
+    ("/dev", Access::Read),
+    ("/dev", Access::Use),
+    ("/dev/shm", Access::Write),
+    ("/dev/mqueue", Access::Write),
+    // What /etc leads to, such as resolv.conf; where lock files are.
+    ("/run", Access::Read),
+    ("/run/lock", Access::Write),
+    // Temporary files; OPcache has its lock here whatever TMPDIR says.
+    ("/tmp", Access::Write),
+    // Sessions, and caches of PHP.
+    ("/var/lib/php", Access::Write),
+    ("/var/lib/php7", Access::Write),
+    ("/var/lib/php8", Access::Write),
+    ("/var/opt/remi", Access::Write),
+    // Fonts for pictures and documents.
+    ("/var/cache/fontconfig", Access::Read),
+    ("/var/lib/ghostscript", Access::Read),
+    ("/var/lib/texmf", Access::Read),
+];
+
+/// Settings of PHP that name directories which it writes to.
+const WRITTEN: [&str; 5] = [
+    "session.save_path",
+    "upload_tmp_dir",
+    "sys_temp_dir",
+    "soap.wsdl_cache_dir",
+    "opcache.file_cache",
+];
+
+/// Settings of PHP that name files or directories which it reads; several are separated by colons.
+const READ: [&str; 8] = [
+    "include_path",
+    "auto_prepend_file",
+    "auto_append_file",
+    "extension_dir",
+    "opcache.preload",
+    "openssl.cafile",
+    "openssl.capath",
+    "curl.cainfo",
+];
+
+/// Settings of PHP that name files which it appends to.
+const APPENDED: [&str; 3] = ["error_log", "opcache.error_log", "mail.log"];
+
+/// Keeps this process, and all that it starts, to itself. What the kernel is too old for is left out,
+/// unless the application asks for more than that.
+pub(crate) fn enter(spec: &ApplicationSpec, executable: &File) -> Result<(), Problem> {
+    let isolation = &spec.isolation;
+    if isolation.is_boundless {
+        return Ok(());
+    }
+    let failed = |error: io::Error| Problem::at(KEY, format_args!("cannot be entered: {error}"));
+    let required = isolation.sandbox.as_ref().is_some_and(|sandbox| sandbox.required);
+    if !process::can_restrict_itself() {
+        return match required {
+            true => Err(Problem::at(KEY, NO_RIGHT)),
+            false => Ok(()),
+        };
+    }
+    if seccomp::is_available()
+        && let Err(error) = seccomp::keep_limits_of_others()
+    {
+        eprintln!("it can set limits of other processes: {error}");
+    }
+    let version = landlock::version();
+    if version < landlock::FILES {
+        return match required {
+            true => Err(Problem::at(KEY, too_old(version))),
+            false => Ok(()),
+        };
+    }
+    let files = match &isolation.sandbox {
+        Some(sandbox) => Some(grants(spec, sandbox, executable)?),
+        None => None,
+    };
+    let no_abstract_sockets = files.is_some();
+    let domain = Domain { files, no_abstract_sockets, ..Domain::default() };
+    match domain.enter() {
+        Err(error) if required => Err(failed(error)),
+        Err(error) => {
+            eprintln!("it has no domain of its own: {error}");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+const KEY: &str = "isolation/sandbox";
+
+const NO_RIGHT: &str = "cannot be had together with \"new_privs\": true by a server that was not \
+                        started by root; remove one of them";
+
+fn too_old(version: u32) -> String {
+    let found = match version {
+        0 => "has no Landlock, or it is switched off (lsm=landlock)".to_owned(),
+        version => {
+            format!("has version {version} of Landlock, and it takes version 2 (Linux 5.19)")
+        }
+    };
+    format!("this kernel {found}; remove the key, or add \"required\": false")
+}
+
+/// All that the application may use.
+fn grants(
+    spec: &ApplicationSpec,
+    sandbox: &Sandbox,
+    executable: &File,
+) -> Result<Vec<Grant>, Problem> {
+    let mut grants = Vec::new();
+    let program = executable.try_clone().and_then(|file| Grant::of(file.into(), Access::Execute));
+    grants.push(program.map_err(|error| Problem::at(KEY, error))?);
+    let system = SYSTEM.iter().filter_map(|(path, access)| Grant::open(path, *access).ok());
+    grants.extend(system);
+    let asked = asked(spec, sandbox);
+    let written: Vec<_> = { asked.iter() }
+        .filter(|wish| wish.access == Access::Write)
+        .map(|wish| wish.path.as_path())
+        .collect();
+    for wish in &asked {
+        match (wish.grant(&written), &wish.key) {
+            (Ok(grant), _) => grants.push(grant),
+            (Err(problem), Some(key)) if sandbox.required => {
+                let problem = format_args!("{}: {problem}", wish.path.display());
+                return Err(Problem::at(key.clone(), problem));
+            }
+            (Err(_), _) => {}
+        }
+    }
+    Ok(grants)
+}
+
+/// A file or directory that somebody wants the application to use.
+#[derive(Debug, PartialEq)]
+struct Wish {
+    /// The key that names it for this purpose; `None` for what only follows from others, and is left
+    /// out if it cannot be used.
+    key: Option<String>,
+    path: PathBuf,
+    access: Access,
+}
+
+impl Wish {
+    /// Finds it. Whatever is below a directory that scripts can change is looked up without leaving
+    /// that directory: a script could have put a link there.
+    fn grant(&self, written: &[&Path]) -> Result<Grant, String> {
+        let above =
+            |directory: &&&Path| self.path != ***directory && self.path.starts_with(directory);
+        let error = |error: io::Error| error.to_string();
+        // The uppermost, as what is below can be changed.
+        match written.iter().filter(above).min_by_key(|path| path.as_os_str().len()) {
+            None => Grant::open(&self.path, self.access).map_err(error),
+            Some(directory) => {
+                let below = self.path.strip_prefix(directory).unwrap_or(&self.path);
+                let found = Grant::open_below(directory, below, self.access);
+                found.map_err(|error| match error.kind() {
+                    io::ErrorKind::CrossesDevices => format!(
+                        "a link leads out of {}, where scripts may write and make links; name what \
+                         it leads to",
+                        directory.display()
+                    ),
+                    _ => error.to_string(),
+                })
+            }
+        }
+    }
+}
+
+/// What the document asks for, and what follows from its other keys.
+fn asked(spec: &ApplicationSpec, sandbox: &Sandbox) -> Vec<Wish> {
+    let mut all = Vec::new();
+    let mut add = |key: Option<&str>, path: &Path, access| {
+        if path.is_absolute() {
+            let (key, path) = (key.map(str::to_owned), path.components().collect());
+            all.push(Wish { key, path, access });
+        }
+    };
+    for (key, root) in &spec.roots {
+        // Whoever puts a new release in place replaces a link: it leads elsewhere in its directory.
+        let links = paths::resolve(Path::new(root)).links;
+        match links.iter().find(|link| !paths::is_shared(&link.directory)) {
+            None => add(Some(key), Path::new(root), Access::Write),
+            Some(link) => {
+                add(Some(key), &link.directory, Access::Write);
+                add(Some(key), &link.directory.join(&link.rest), Access::Write);
+            }
+        }
+    }
+    let named = [
+        ("isolation/sandbox/read", &sandbox.read, Access::Read),
+        ("isolation/sandbox/write", &sandbox.write, Access::Write),
+        ("isolation/sandbox/execute", &sandbox.execute, Access::Execute),
+    ];
+    for (key, paths, access) in named {
+        paths.iter().for_each(|path| add(Some(key), path.as_ref(), access));
+    }
+    if let Some((_, path)) = spec.environment.iter().find(|(name, _)| name == "TMPDIR") {
+        add(None, path.as_ref(), Access::Write);
+    }
+    for directory in spec.working_directory.iter().chain(&spec.script_directories) {
+        add(None, directory.as_ref(), Access::Read);
+    }
+    if let Some(file) = &spec.ini_file {
+        add(None, file.as_ref(), Access::Open);
+    }
+    for file in spec.stdout.iter().chain(&spec.stderr) {
+        add(None, file.as_ref(), Access::Use);
+    }
+    for (name, value) in spec.ini_admin.iter().chain(&spec.ini_user) {
+        let name = name.as_str();
+        if WRITTEN.contains(&name) {
+            // As in "2;0600;/srv/sessions".
+            add(None, value.rsplit(';').next().unwrap_or(value).as_ref(), Access::Write);
+        }
+        if READ.contains(&name) {
+            value.split(':').for_each(|path| add(None, path.as_ref(), Access::Read));
+        }
+        if APPENDED.contains(&name) {
+            add(None, value.as_ref(), Access::Use);
+        }
+    }
+    all
+}

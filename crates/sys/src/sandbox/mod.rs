@@ -1,0 +1,20 @@
+//! What a process gives up for itself and for everything that it starts.
+//!
+//! - [`landlock`]: domains, see landlock(7). A process in a domain traces no process outside of it,
+//!   and the domain may restrict files, signals and sockets as well.
+//! - [`seccomp`]: filters of system calls, see seccomp(2).
+//! - [`paths`]: where paths lead.
+//! - [`router_calls`]: the system calls of the router, each with its reason.
+//!
+//! Neither can be undone. A process without `CAP_SYS_ADMIN` must have set `no_new_privs` before.
+//! Kernels without one of them exist; the callers decide what that means.
+
+#[allow(unsafe_code)]
+pub mod landlock;
+pub mod paths;
+pub mod router_calls;
+#[allow(unsafe_code)]
+pub mod seccomp;
+#[cfg(test)]
+#[allow(unsafe_code)]
+mod tests;

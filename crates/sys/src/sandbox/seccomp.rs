@@ -1,0 +1,185 @@
+//! Filters of system calls.
+//!
+//! The kernel runs all filters of a process for each call and takes the strictest verdict. So an
+//! [`AllowList`] is two filters: one that answers whatever is not allowed with `ENOSYS`, as a kernel
+//! without the call does, and one that kills the process for what only an intruder would try.
+
+use std::io;
+
+use libc::sock_filter;
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule,
+};
+
+/// A system call, and what of it is meant.
+#[derive(Debug, Clone, Copy)]
+pub struct Call {
+    /// Its number on this architecture.
+    pub number: libc::c_long,
+    /// The arguments that are meant: one of these must be met. Whatever they are if there is none.
+    pub arguments: &'static [Argument],
+    /// Why it is in the list.
+    pub why: &'static str,
+}
+
+/// What an argument must be. The kernel takes these as 32 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Argument {
+    /// The argument of this index has this value.
+    Is(u8, u32),
+    /// Has these bits, whatever the others.
+    Has(u8, u32),
+    /// Lacks these bits.
+    Lacks(u8, u32),
+    /// Is the id of the calling process.
+    IsOwnProcess(u8),
+    /// Is not the id of the calling process.
+    IsOtherProcess(u8),
+}
+
+/// What a process may call.
+#[derive(Debug, Clone, Copy)]
+pub struct AllowList {
+    /// All that it may call.
+    pub allowed: &'static [Call],
+    /// Calls that kill it. What is in neither list fails with `ENOSYS`.
+    pub deadly: &'static [Call],
+}
+
+impl AllowList {
+    /// Installs the list for the calling thread and all that it starts from now on.
+    pub fn install(&self) -> io::Result<()> {
+        let nothing = SeccompAction::Errno(libc::ENOSYS as u32);
+        let allowed = compile(self.allowed, SeccompAction::Allow, nothing)?;
+        let deadly = compile(self.deadly, SeccompAction::KillProcess, SeccompAction::Allow)?;
+        install(&deadly)?;
+        install(&allowed)
+    }
+}
+
+fn compile(
+    calls: &[Call],
+    matching: SeccompAction,
+    other: SeccompAction,
+) -> io::Result<Vec<sock_filter>> {
+    let mut rules = std::collections::BTreeMap::<i64, Vec<SeccompRule>>::new();
+    for call in calls {
+        let conditions: Vec<_> = call
+            .arguments
+            .iter()
+            .map(|argument| SeccompRule::new(vec![argument.condition()?]))
+            .collect::<Result<_, _>>()
+            .map_err(io::Error::other)?;
+        rules.entry(call.number).or_default().extend(conditions);
+    }
+    let architecture = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
+    let filter = SeccompFilter::new(rules, other, matching, architecture);
+    let program = filter.and_then(BpfProgram::try_from).map_err(io::Error::other)?;
+    let plain =
+        |i: &seccompiler::sock_filter| sock_filter { code: i.code, jt: i.jt, jf: i.jf, k: i.k };
+    Ok(program.iter().map(plain).collect())
+}
+
+impl Argument {
+    fn condition(self) -> Result<SeccompCondition, BackendError> {
+        use SeccompCmpOp::{Eq, MaskedEq, Ne};
+        let own = u64::from(std::process::id());
+        let (index, comparison, value) = match self {
+            Argument::Is(index, value) => (index, Eq, value.into()),
+            Argument::Has(index, bits) => (index, MaskedEq(bits.into()), bits.into()),
+            Argument::Lacks(index, bits) => (index, MaskedEq(bits.into()), 0),
+            Argument::IsOwnProcess(index) => (index, Eq, own),
+            Argument::IsOtherProcess(index) => (index, Ne, own),
+        };
+        SeccompCondition::new(index, SeccompCmpArgLen::Dword, comparison, value)
+    }
+}
+
+/// Whether the kernel has filters of system calls.
+pub fn is_available() -> bool {
+    let action = libc::SECCOMP_RET_KILL_PROCESS;
+    // SAFETY: the kernel reads four bytes behind the pointer, which `action` has, and changes nothing.
+    let found = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_GET_ACTION_AVAIL,
+            0,
+            std::ptr::from_ref(&action),
+        )
+    };
+    found == 0
+}
+
+/// From now on the calling thread, and all that it starts, cannot set resource limits of other
+/// processes. A process of the same user could end any other one that way, with a limit of processor
+/// time, and neither Landlock nor a lack of privileges stops it. Its own limits, and those of programs
+/// that it is about to execute, can be set.
+pub fn keep_limits_of_others() -> io::Result<()> {
+    install(&limits_of_others())
+}
+
+/// Of the other architectures whose programs the kernel runs as well (32 bits on x86), the numbers
+/// are known or the calls are left alone.
+fn limits_of_others() -> Vec<sock_filter> {
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    // Offsets in `struct seccomp_data`; the lower half of an argument comes first on these
+    // architectures.
+    const NUMBER: u32 = 0;
+    const ARCHITECTURE: u32 = 4;
+    const PID: u32 = 16;
+    const NEW_LIMIT: u32 = 32;
+    let denied = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
+    let mut program = vec![step(LOAD, 0, 0, ARCHITECTURE)];
+    // Each: another architecture → the next one; another call → allowed.
+    for (index, (architecture, number)) in PRLIMIT.iter().enumerate() {
+        let others = (PRLIMIT.len() - 1 - index) as u8;
+        program.push(step(EQUAL, 0, 2, *architecture));
+        program.push(step(LOAD, 0, 0, NUMBER));
+        // To the arguments if it is the call, to the end if not.
+        program.push(step(EQUAL, 3 * others + 1, 3 * others, *number));
+    }
+    program.extend([
+        step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+        step(LOAD, 0, 0, PID),
+        step(EQUAL, 4, 0, 0),
+        step(LOAD, 0, 0, NEW_LIMIT),
+        step(EQUAL, 0, 3, 0),
+        step(LOAD, 0, 0, NEW_LIMIT + 4),
+        step(EQUAL, 0, 1, 0),
+        step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+        step(RETURN, 0, 0, denied),
+    ]);
+    program
+}
+
+/// `prlimit64` by architecture (`AUDIT_ARCH_*`): of this one, and of what else runs on it.
+#[cfg(target_arch = "x86_64")]
+const PRLIMIT: &[(u32, u32)] = &[(0xc000_003e, libc::SYS_prlimit64 as u32), (0x4000_0003, 340)];
+#[cfg(target_arch = "aarch64")]
+const PRLIMIT: &[(u32, u32)] = &[(0xc000_00b7, libc::SYS_prlimit64 as u32), (0x4000_0028, 369)];
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const PRLIMIT: &[(u32, u32)] = &[];
+
+fn install(program: &[sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(io::Error::other)?,
+        filter: program.as_ptr().cast_mut(),
+    };
+    // SAFETY: the kernel copies the instructions, of which `len` lie behind `filter`, checks them,
+    // and writes to none.
+    let installed = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            // Without it, older kernels slow the process down by what protects secrets from code
+            // that runs in the same process, of which there is none here.
+            libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW,
+            std::ptr::from_ref(&program),
+        )
+    };
+    if installed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,257 @@
+//! The sandbox of `howdah serve DIR`: PHP uses the files of the site and of the system, and no others.
+//!
+//! Nobody has written down what belongs to the site, so this looks: at the project that the directory
+//! is part of, and at links that lead out of it. Where that cannot be told apart from all the rest,
+//! there is no sandbox. A site that needs more has a configuration of its own, or `--no-sandbox`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use howdah_config::detect::Site;
+use howdah_sys::credentials::Credentials;
+use howdah_sys::sandbox::paths;
+use serde_json::{Value, json};
+
+/// What is in a project's own directory, and seldom in another one.
+const MARKS: &[&str] = &[
+    "composer.json",
+    "vendor/autoload.php",
+    ".git",
+    ".hg",
+    ".svn",
+    ".env",
+    "artisan",
+    "package.json",
+    "wp-config.php",
+];
+
+/// Names of directories that are part of a project by their nature.
+const PUBLIC: &[&str] = &[
+    "docroot",
+    "htdocs",
+    "html",
+    "httpdocs",
+    "pub",
+    "public",
+    "public_html",
+    "web",
+    "webroot",
+    "www",
+];
+
+/// Directories above the site that are looked at.
+const MAX_ABOVE: usize = 4;
+
+/// Levels of directories in which links are looked for, and directory entries that are looked at: as
+/// deep as Composer's packages and WordPress's plugins are.
+const MAX_DEPTH: usize = 4;
+const MAX_ENTRIES: usize = 20_000;
+
+/// Directories that have very many files and no link that leads out.
+const NOT_LOOKED_INTO: &[&str] = &[".git", ".hg", ".svn", "node_modules", "cache"];
+
+/// Adds the sandbox to the document of a site. `user` is who will run it; `None` for who runs this.
+/// Returns lines that tell of it.
+pub fn add(document: &mut Value, site: &Site, user: Option<&Credentials>) -> Vec<String> {
+    if !site.has_php() {
+        return Vec::new();
+    }
+    let (uid, home) = match user {
+        Some(user) => (user.uid, PathBuf::from(&user.home)),
+        None => {
+            let own = Credentials::current();
+            (own.uid, PathBuf::from(own.home))
+        }
+    };
+    let root = fs::canonicalize(&site.root).unwrap_or_else(|_| site.root.clone());
+    let Some(project) = project(&root, &home) else {
+        let reason = "sandbox: none, as other things than the site are in its directory";
+        return vec![reason.to_owned()];
+    };
+    let mut write = vec![project.clone(), PathBuf::from("/var/tmp")];
+    write.extend(linked(&project, uid, &home));
+    if is_container() {
+        write.extend(places_of_containers());
+    }
+    // The same rights where files are moved from one to the other: or the kernel has them copied.
+    let execute = [project, PathBuf::from("/tmp"), PathBuf::from("/var/tmp")];
+    let texts = |paths: &[PathBuf]| -> Vec<String> {
+        paths.iter().filter_map(|path| path.to_str()).map(str::to_owned).collect()
+    };
+    let shown = texts(&write).join(", ");
+    document["applications"]["site"]["isolation"]["sandbox"] = json!({
+        "write": texts(&write), "execute": texts(&execute), "required": false,
+    });
+    vec![format!("sandbox: PHP uses the system's files and {shown}")]
+}
+
+/// The uppermost directory that belongs to the site, which is in `root` (without links); `None` if other
+/// things are in there as well.
+fn project(root: &Path, home: &Path) -> Option<PathBuf> {
+    let is_own = |directory: &Path| !paths::is_shared(directory) && !is_home(directory, home);
+    let mut found = root;
+    let is_marked = |directory: &Path| MARKS.iter().any(|mark| directory.join(mark).exists());
+    let above = root.ancestors().skip(1).take(MAX_ABOVE);
+    for directory in above.take_while(|directory| is_own(directory)) {
+        if is_marked(directory) {
+            found = directory;
+        }
+    }
+    let name = root.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if found == root && PUBLIC.contains(&name) {
+        // What scripts include is often beside a directory of such a name.
+        found = root.parent().filter(|above| above.parent().is_some())?;
+        if is_home(found, home) {
+            return None;
+        }
+    }
+    (is_own(found) || found.starts_with("/var/www")).then(|| found.to_owned())
+}
+
+/// Whether a directory is somebody's home, or one in which homes are.
+fn is_home(directory: &Path, home: &Path) -> bool {
+    let above = directory.parent();
+    directory == Path::new("/home")
+        || directory == Path::new("/root")
+        || above == Some(Path::new("/home"))
+        || (home == directory
+            && !directory.starts_with("/var/www")
+            && !directory.starts_with("/srv"))
+}
+
+/// Where links in the project lead that lead out of it. Those of the user that PHP runs as may have
+/// been made by a script, so what is hidden, a home or the system's is not opened by them.
+fn linked(project: &Path, uid: u32, home: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut left = MAX_ENTRIES;
+    let mut directories = vec![project.to_owned()];
+    for _ in 0..MAX_DEPTH {
+        let mut below = Vec::new();
+        for entry in
+            directories.iter().filter_map(|path| fs::read_dir(path).ok()).flatten().flatten()
+        {
+            let Some(fewer) = left.checked_sub(1) else { return found };
+            left = fewer;
+            let Ok(kind) = entry.file_type() else { continue };
+            let name = entry.file_name();
+            if kind.is_dir() && !NOT_LOOKED_INTO.iter().any(|other| name == *other) {
+                below.push(entry.path());
+            }
+            if !kind.is_symlink() {
+                continue;
+            }
+            let Ok(target) = fs::canonicalize(entry.path()) else { continue };
+            let is_scripts = entry.metadata().is_ok_and(|link| link.uid() == uid);
+            let is_open = !paths::is_shared(&target)
+                && !is_home(&target, home)
+                && !project.starts_with(&target)
+                && !(is_scripts && (is_hidden(&target) || is_in_system(&target)));
+            if !target.starts_with(project) && is_open {
+                found.insert(target);
+            }
+        }
+        directories = below;
+    }
+    found
+}
+
+fn is_hidden(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."))
+}
+
+fn is_in_system(path: &Path) -> bool {
+    let top = path.components().nth(1).and_then(|part| part.as_os_str().to_str());
+    top.is_none_or(paths::is_systems) && !path.starts_with("/var/www")
+}
+
+/// Whether the whole file system is there for this server.
+fn is_container() -> bool {
+    ["/.dockerenv", "/run/.containerenv"].iter().any(|mark| Path::new(mark).exists())
+        || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
+}
+
+/// Directories that somebody has put into a container: volumes, in general.
+fn places_of_containers() -> Vec<PathBuf> {
+    const USUAL: &[&str] = &["home", "media", "mnt", "opt", "srv"];
+    let Ok(entries) = fs::read_dir("/") else { return Vec::new() };
+    let wanted = |name: &str| !paths::is_systems(name) && !USUAL.contains(&name);
+    let mut found: Vec<_> = { entries.flatten() }
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .filter(|entry| entry.file_name().to_str().is_some_and(wanted))
+        .map(|entry| entry.path())
+        .collect();
+    found.sort();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A directory with these files.
+    fn tree(files: &[&str]) -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = fs::canonicalize(directory.path()).unwrap();
+        for file in files {
+            fs::create_dir_all(path.join(file).parent().unwrap()).unwrap();
+            fs::write(path.join(file), "").unwrap();
+        }
+        (directory, path)
+    }
+
+    fn project_of(path: &Path, root: &str) -> Option<PathBuf> {
+        project(&path.join(root), Path::new("/home/nobody"))
+    }
+
+    #[test]
+    fn a_project_is_found_from_its_public_directory() {
+        let (_tree, path) = tree(&["shop/artisan", "shop/public/index.php", "blog/index.php"]);
+        assert_eq!(project_of(&path, "shop/public"), Some(path.join("shop")));
+        assert_eq!(project_of(&path, "shop"), Some(path.join("shop")));
+        assert_eq!(project_of(&path, "blog"), Some(path.join("blog")));
+    }
+
+    #[test]
+    fn what_is_beside_a_public_directory_belongs_to_the_site() {
+        let (_tree, path) = tree(&["site/htdocs/index.php", "site/config.php"]);
+        assert_eq!(project_of(&path, "site/htdocs"), Some(path.join("site")));
+    }
+
+    #[test]
+    fn a_home_is_no_project() {
+        let home = Path::new("/home/somebody");
+        assert_eq!(project(home, home), None);
+        assert_eq!(project(&home.join("public_html"), home), None);
+        assert_eq!(project(&home.join("shop"), home), Some(home.join("shop")));
+        assert_eq!(project(Path::new("/"), home), None);
+        assert_eq!(project(Path::new("/etc"), home), None);
+        assert_eq!(project(Path::new("/var/www/html"), home), Some("/var/www".into()));
+        assert_eq!(project(Path::new("/var/www/blog"), home), Some("/var/www/blog".into()));
+    }
+
+    #[test]
+    fn links_out_of_the_project_are_followed_unless_a_script_could_gain_by_them() {
+        let (_tree, path) = tree(&["shop/composer.json", "packages/a/x", ".ssh/id", "shop/b/c/d"]);
+        fs::create_dir_all(path.join("shop/vendor/acme")).unwrap();
+        let link =
+            |target: &Path, name: &str| symlink(target, path.join("shop").join(name)).unwrap();
+        link(&path.join("packages/a"), "vendor/acme/a");
+        link(&path.join(".ssh"), "keys");
+        link(Path::new("/etc/ssl"), "system");
+        link(Path::new("/"), "root");
+        link(&path, "above");
+        link(&path.join("shop/b"), "inside");
+        let own = fs::metadata(&path).unwrap().uid();
+        let home = Path::new("/home/nobody");
+        let found = linked(&path.join("shop"), own, home);
+        // The tree of a test is in /tmp, which is the system's.
+        assert_eq!(found, BTreeSet::new());
+        let found = linked(&path.join("shop"), own + 1, home);
+        let expected = [path.join("packages/a"), path.join(".ssh"), "/etc/ssl".into()];
+        assert_eq!(found, BTreeSet::from(expected));
+    }
+}
