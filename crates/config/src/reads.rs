@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Config, Symlinks};
 use crate::action::ActionKind;
 use crate::actions::Served;
 use crate::error_pages::PageSource;
 use crate::node::path;
 use crate::template::{Part, Template};
+use crate::{Config, Symlinks};
 
 impl Config {
     /// What a document lets the router read, in the widest sense: of a name with variables, the

@@ -52,7 +52,11 @@ const ALLOWED: &[Call] = &[
     call(libc::SYS_statx, "whether files have changed"),
     call(libc::SYS_newfstatat, "likewise, where the C library prefers it"),
     call(libc::SYS_fstat, "likewise, of open files"),
-    call(libc::SYS_readlinkat, "whether a new document stays where the router may read"),
+    call(libc::SYS_fstatfs, "whether a symbolic link leads into procfs"),
+    call(
+        libc::SYS_readlinkat,
+        "symbolic links of shares; whether a new document stays where the router may read",
+    ),
     call(libc::SYS_getcwd, "relative paths in a document"),
     call(libc::SYS_dup3, "standard streams lead to a log that was opened anew"),
     // Sockets.
