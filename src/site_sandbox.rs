@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use howdah_config::detect::Site;
 use howdah_sys::credentials::Credentials;
-use howdah_sys::sandbox::paths;
+use howdah_sys::sandbox::{landlock, paths};
 use serde_json::{Value, json};
 
 /// What is in a project's own directory, and seldom in another one.
@@ -84,7 +84,10 @@ pub fn add(document: &mut Value, site: &Site, user: Option<&Credentials>) -> Vec
     document["applications"]["site"]["isolation"]["sandbox"] = json!({
         "write": texts(&write), "execute": texts(&execute), "required": false,
     });
-    vec![format!("sandbox: PHP uses the system's files and {shown}")]
+    vec![match landlock::version() {
+        landlock::FILES.. => format!("sandbox: PHP uses the system's files and {shown}"),
+        _ => "sandbox: none, as this kernel cannot restrict files".to_owned(),
+    }]
 }
 
 /// The uppermost directory that belongs to the site, which is in `root` (without links); `None` if other

@@ -464,7 +464,11 @@ fn the_server_serves_as_an_ordinary_user() {
     let uid: u32 = server.get("/a.php").text().parse().unwrap();
     assert_ne!(uid, 0);
     if rustix::process::geteuid().is_root() {
-        let owner = fs::metadata(format!("/proc/{}", server.router())).unwrap().uid();
-        assert_eq!(owner, uid, "router and PHP share the user unless an application names one");
+        let status = fs::read_to_string(format!("/proc/{}/status", server.router())).unwrap();
+        let ids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap();
+        let ids: Vec<u32> = ids.split_whitespace().map(|id| id.parse().unwrap()).collect();
+        let [real, effective, saved, files] = ids[..] else { panic!("{ids:?}") };
+        assert_eq!(files, uid, "router and PHP share the user unless an application names one");
+        assert!(![real, effective, saved].contains(&uid), "scripts could signal it: {ids:?}");
     }
 }

@@ -420,13 +420,12 @@ fn is_not_a_workers(server: &Server, target: &str) -> bool {
 
 #[test]
 fn hardening_50_workers_hold_no_listening_log_or_control_descriptor() {
-    let server = Site::script(
+    let site = Site::script(
         "a.php",
         "foreach (scandir('/proc/self/fd') as $fd) echo $fd, ' ', @readlink(\"/proc/self/fd/$fd\"), \"\\n\";",
-    )
-    .argument("--control")
-    .argument(&format!("unix:@howdah-test-{}", std::process::id()))
-    .serve();
+    );
+    let control = format!("unix:{}", site.data().join("control.sock").display());
+    let server = site.argument("--control").argument(&control).serve();
     // A client that is connected while the worker looks.
     let _idle = server.connect();
     let text = server.get("/a.php").text();

@@ -74,6 +74,8 @@ pub fn contained(name: &str, test: impl FnOnce(&World)) {
     command.args(NAMESPACES).arg(env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
     command.env(VARIABLE, number.to_string()).stdin(Stdio::null());
+    // A sandbox opens /tmp to its application.
+    command.env("TMPDIR", "/var/tmp");
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     print!("{text}");

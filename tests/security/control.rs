@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 
 use crate::attacker::Attempt;
 use crate::containment::contained;
 use crate::expectations::LANDLOCK_SCOPES;
-use crate::harness::{control, free_address, programs};
+use crate::harness::{control, free_address};
 use crate::setup::{Plan, Setup};
 use crate::skipped_without_sandbox;
 
@@ -22,23 +21,19 @@ fn is_out_of_reach(server: Setup, kinds: &[&str]) {
     assert!(problems.is_empty(), "{problems:#?}");
 }
 
-/// Whether the program under test knows an option.
-fn has_option(name: &str) -> bool {
-    let output = Command::new(programs::howdah()).args(["serve", "--help"]).output().unwrap();
-    String::from_utf8_lossy(&output.stdout).contains(name)
+/// Has requests to the control API carry a token.
+fn with_token(plan: Plan<'_>) -> Plan<'_> {
+    let token = plan.base().join("token");
+    fs::write(&token, "4f1c0e5a9d7b2836".repeat(4) + "\n").unwrap();
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+    plan.argument("--control-token-file").argument(token.to_str().unwrap())
 }
 
 #[test]
 fn a_script_cannot_use_a_control_api_that_listens_on_tcp() {
     contained("control::a_script_cannot_use_a_control_api_that_listens_on_tcp", |world| {
         let address = free_address();
-        let mut plan = Plan::new(world).control(&address.to_string());
-        let token = plan.base().join("token");
-        fs::write(&token, "4f1c0e5a9d7b2836".repeat(4) + "\n").unwrap();
-        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
-        if has_option("--control-token-file") {
-            plan = plan.argument("--control-token-file").argument(token.to_str().unwrap());
-        }
+        let plan = with_token(Plan::new(world).control(&address.to_string()));
         is_out_of_reach(plan.serve(), &["tcp"]);
     });
 }
@@ -53,7 +48,7 @@ fn from_a_sandbox_a_script_cannot_use_a_control_api_in_the_abstract_namespace() 
         match reason.or_else(|| (world.landlock < LANDLOCK_SCOPES).then_some(old)) {
             Some(reason) => println!("skipped: {name}: {reason}"),
             None => {
-                let plan = Plan::new(world).control("unix:@howdah-control").sandboxed();
+                let plan = with_token(Plan::new(world).control("unix:@howdah-control")).sandboxed();
                 is_out_of_reach(plan.serve(), &["socket"]);
             }
         }

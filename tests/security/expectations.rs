@@ -59,6 +59,11 @@ impl Circumstances {
             "file" | "socket" | "tcp" if self.everything_is_one_users => {
                 Wanted::Allowed("one user for everything")
             }
+            "priority" | "change"
+                if user(&attempt.target).is_some_and(|ids| ids.contains(&self.uid)) =>
+            {
+                Wanted::Allowed("one user for both: it costs time, not what is kept from others")
+            }
             "ipc" if self.sites_share_user => Wanted::Allowed("one user for both sites"),
             "signal" | "life" if self.landlock < LANDLOCK_SCOPES => match user(&attempt.target) {
                 Some(users) if users.contains(&self.uid) => Wanted::Skipped(format!(

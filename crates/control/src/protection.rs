@@ -16,7 +16,7 @@ pub struct ProtectionStatus {
 /// What protects others from a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProcessProtection {
-    /// Its user; `None` for an application whose document names none.
+    /// Its user; `None`, and not shown, for an application whose document names none.
     pub user: Option<String>,
     /// What it is kept from.
     pub restrictions: Vec<&'static str>,
@@ -39,10 +39,11 @@ impl ProtectionStatus {
 
 impl ProcessProtection {
     fn to_value(&self) -> Value {
-        json!({
-            "user": self.user,
-            "restrictions": self.restrictions,
-            "namespaces": self.namespaces,
-        })
+        let mut value = json!({ "restrictions": self.restrictions, "namespaces": self.namespaces });
+        // Clients of Unit compare strings and lists, and subtract what is neither.
+        if let Some(user) = &self.user {
+            value["user"] = user.as_str().into();
+        }
+        value
     }
 }

@@ -298,7 +298,7 @@ mod tests {
             },
             "protection": {
                 "landlock": 0,
-                "router": {"user": null, "restrictions": [], "namespaces": []},
+                "router": {"restrictions": [], "namespaces": []},
                 "applications": {},
             },
         });

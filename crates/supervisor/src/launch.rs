@@ -160,7 +160,10 @@ impl New<'_> {
             Some(directory) => rootfs::enter(directory, isolation).map_err(at_root)?,
             None => {}
         }
-        open_files::restore().map_err(unstartable)?;
+        match self.spec.rlimits.iter().any(|(name, _)| name == "nofile") {
+            true => open_files::restore().map_err(unstartable)?,
+            false => open_files::restore_for_application().map_err(unstartable)?,
+        }
         for (name, limit) in &self.spec.rlimits {
             set_limit(name, *limit)
                 .map_err(|error| Problem::at(format!("limits/rlimits/{name}"), error))?;

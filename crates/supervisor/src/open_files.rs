@@ -18,6 +18,20 @@ pub(crate) fn raise() {
     }
 }
 
+/// Sets the limit of this process, one of an application, to what it would have been, and its hard limit
+/// to less than the router has: as many descriptors of one user may be on their way through sockets
+/// as who sends the next one may have open, so that scripts could keep a router of the same user
+/// from sending any.
+pub(crate) fn restore_for_application() -> rustix::io::Result<()> {
+    let Some(Rlimit { current, maximum }) = USUAL.get() else { return Ok(()) };
+    let half = maximum.map(|most| most / 2);
+    let current = match half {
+        Some(half) => Some(current.map_or(half, |current| current.min(half))),
+        None => *current,
+    };
+    setrlimit(Resource::Nofile, Rlimit { current, maximum: half })
+}
+
 /// Sets the limit of this process, a new one, to what it would have been.
 pub(crate) fn restore() -> rustix::io::Result<()> {
     USUAL.get().map_or(Ok(()), |limit| setrlimit(Resource::Nofile, *limit))

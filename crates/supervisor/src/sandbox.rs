@@ -260,3 +260,85 @@ fn asked(spec: &ApplicationSpec, sandbox: &Sandbox) -> Vec<Wish> {
     }
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::fixture;
+
+    fn asked_for(change: impl FnOnce(&mut ApplicationSpec)) -> Vec<(String, Access)> {
+        let mut spec = fixture::spec();
+        spec.roots = Vec::new();
+        change(&mut spec);
+        let sandbox = spec.isolation.sandbox.clone().unwrap_or_default();
+        let wishes = asked(&spec, &sandbox).into_iter();
+        wishes.map(|wish| (wish.path.display().to_string(), wish.access)).collect()
+    }
+
+    #[test]
+    fn what_other_keys_name_belongs_to_the_sandbox() {
+        let named = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let asked = asked_for(|spec| {
+            spec.environment = vec![named("TMPDIR", "/srv/tmp")];
+            spec.stdout = Some("/srv/out".to_owned());
+            spec.ini_file = Some("/srv/php.ini".to_owned());
+            spec.working_directory = Some("/srv/work".to_owned());
+            spec.ini_admin = vec![
+                named("session.save_path", "2;0600;/srv/sessions"),
+                named("include_path", ".:/srv/a:/srv/b"),
+                named("error_log", "/srv/log"),
+            ];
+            spec.ini_user = vec![
+                named("session.save_path", "tcp://127.0.0.1:6379"),
+                named("error_log", "syslog"),
+                named("memory_limit", "/srv"),
+            ];
+        });
+        let expected = [
+            ("/srv/tmp", Access::Write),
+            ("/srv/work", Access::Read),
+            ("/srv/php.ini", Access::Open),
+            ("/srv/out", Access::Use),
+            ("/srv/sessions", Access::Write),
+            ("/srv/a", Access::Read),
+            ("/srv/b", Access::Read),
+            ("/srv/log", Access::Use),
+        ];
+        assert_eq!(asked, expected.map(|(path, access)| (path.to_owned(), access)));
+    }
+
+    #[test]
+    fn a_root_behind_a_link_comes_with_the_links_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = fs::canonicalize(directory.path()).unwrap();
+        fs::create_dir_all(path.join("releases/1/public")).unwrap();
+        symlink("releases/1", path.join("current")).unwrap();
+        let root = path.join("current/public").display().to_string();
+        let asked = asked_for(|spec| spec.roots = vec![("root".to_owned(), root.clone())]);
+        let above = path.display().to_string();
+        assert_eq!(asked, [(above, Access::Write), (root, Access::Write)]);
+    }
+
+    #[test]
+    fn below_what_scripts_change_no_link_leads_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        fs::create_dir_all(path.join("own/below")).unwrap();
+        fs::create_dir(path.join("others")).unwrap();
+        symlink("below", path.join("own/inside")).unwrap();
+        symlink("../others", path.join("own/outside")).unwrap();
+        let grant = |name: &str, written: &[&Path]| {
+            let wish = Wish { key: None, path: path.join(name), access: Access::Read };
+            wish.grant(written).map(drop)
+        };
+        let own = path.join("own");
+        assert_eq!(grant("own/inside", &[&own]), Ok(()));
+        assert!(grant("own/outside", &[&own]).unwrap_err().contains("a link leads out of"));
+        assert_eq!(grant("own/outside", &[]), Ok(()), "only root could have made it");
+        assert_eq!(grant("own", &[&own]), Ok(()));
+        assert!(grant("own/missing", &[&own]).unwrap_err().contains("No such file"));
+    }
+}

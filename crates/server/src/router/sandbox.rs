@@ -86,7 +86,10 @@ impl Bounds {
 
     fn filter_calls(&mut self) -> Result<(), String> {
         match ROUTER.install() {
-            Ok(()) => Ok(self.protection.router.restrictions.push(Restriction::SystemCalls)),
+            Ok(()) => {
+                self.protection.router.restrictions.push(Restriction::SystemCalls);
+                Ok(())
+            }
             Err(_) if !seccomp::is_available() => {
                 Err("this kernel cannot filter system calls".to_owned())
             }

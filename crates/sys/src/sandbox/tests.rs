@@ -90,10 +90,11 @@ fn a_domain_signals_and_traces_only_itself() {
         assert_eq!(signal, Err(rustix::io::Errno::PERM));
         let memory = File::open(format!("/proc/{outside}/mem"));
         assert_eq!(memory.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
-        let child = Command::new("sleep").arg("60").spawn().unwrap();
-        let child = Pid::from_child(&child);
+        let mut started = Command::new("sleep").arg("60").spawn().unwrap();
+        let child = Pid::from_child(&started);
         fs::read_link(format!("/proc/{}/exe", child.as_raw_nonzero())).unwrap();
         rustix::process::kill_process(child, Signal::KILL).unwrap();
+        started.wait().unwrap();
     });
     assert_eq!(ended, GOOD);
 }
@@ -234,13 +235,16 @@ fn an_abort_of_the_router_is_still_one() {
     assert_eq!(ended, Exit::Signal(libc::SIGABRT as u8));
 }
 
+/// Tries what is denied; true if it succeeds.
+type Attempt = Box<dyn Fn() -> bool>;
+
 #[test]
 fn what_no_router_does_kills_it() {
     if !has_seccomp() {
         return;
     }
     let outside = rustix::process::getppid().unwrap().as_raw_nonzero().get() as usize;
-    let attempts: [(&str, Box<dyn Fn() -> bool>); 8] = [
+    let attempts: [(&str, Attempt); 8] = [
         ("execve", Box::new(|| Command::new("/bin/true").exec().raw_os_error().is_none())),
         (
             "fork",

@@ -98,13 +98,16 @@ impl Reach {
         (reach, grants)
     }
 
-    /// Refuses a document that names something else.
+    /// Refuses a document that names something else, if it is there: what is not cannot be served
+    /// either way. A name that begins with a variable can stand for anything; of that, what is in
+    /// reach is served.
     pub(super) fn check(&self, config: &Config) -> Result<(), String> {
         for named in config.reads() {
             let directory = directory_of(&named);
-            let found = resolve(&directory).path;
-            let is_known = self.first.contains(&directory);
-            if !is_known && !self.readable.iter().any(|readable| found.starts_with(readable)) {
+            let found = resolve(&directory);
+            let is_left = directory == Path::new("/") || !found.exists;
+            let is_known = is_left || self.first.contains(&directory);
+            if !is_known && !self.readable.iter().any(|path| found.path.starts_with(path)) {
                 return Err(format!(
                     "{}: {} is outside of what the router can read since it was started; restart the \
                      server with this configuration, put the files below /srv, /home or /var/www, or \
@@ -132,6 +135,9 @@ impl Reach {
     /// Adds what a document names.
     fn add_named(&mut self, named: &Served) {
         let directory = directory_of(named);
+        if directory == Path::new("/") {
+            return;
+        }
         let found = resolve(&directory);
         // Of what is yet to come, the directory where it will be: but not if that is everything.
         match found.exists || !paths::is_shared(&found.path) {
@@ -250,7 +256,9 @@ mod tests {
         assert!(problem.starts_with("/routes/0/action/share: "), "{problem}");
         assert!(problem.contains("--no-sandbox"), "{problem}");
         assert_eq!(reach.check(&config(&path.join("usual/site"))), Ok(()));
-        for system in ["/etc", "/root/site", "/", "/var/log", "/proc/self"] {
+        assert_eq!(reach.check(&config(Path::new("/no/such/directory"))), Ok(()));
+        assert_eq!(reach.check(&config(Path::new(""))), Ok(()), "it names nothing");
+        for system in ["/etc", "/root", "/var/log", "/proc/self"] {
             assert!(reach.check(&config(Path::new(system))).is_err(), "{system}");
         }
     }
@@ -266,6 +274,13 @@ mod tests {
         assert_eq!(reach.check(&document), Ok(()));
         assert!(reach.readable.contains(&path.join("site")));
         assert!(!reach.readable.contains(Path::new("/")));
+    }
+
+    #[test]
+    fn a_name_that_begins_with_a_variable_does_not_open_everything() {
+        let (reach, _) = reach_of(&config(Path::new("")), Path::new("/nonexistent"));
+        assert_eq!(reach.readable, BTreeSet::new());
+        assert_eq!(reach.missing, []);
     }
 
     #[test]
