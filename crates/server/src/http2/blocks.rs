@@ -1,4 +1,5 @@
-//! Header blocks that a client sends, and which of them are malformed although `h2` takes them.
+//! Finds requests that are malformed although `h2` accepts them, by the header blocks that a client
+//! sends.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -9,7 +10,7 @@ use super::frames::{
 };
 use super::hpack::Reader;
 
-/// What is wrong with the request of a stream.
+/// Why a request is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
     /// `:path` has a fragment (RFC 9113, 8.3.1: it is a path and a query).
@@ -22,11 +23,11 @@ pub enum Flaw {
 #[derive(Debug, Default)]
 pub struct Flaws(RefCell<VecDeque<(u32, Flaw)>>);
 
-/// Flaws that are kept, as those of streams that `h2` refuses by itself are never forgotten otherwise.
-const MOST: usize = 128;
+/// Maximum number of flaws kept. Streams that `h2` refuses are never forgotten otherwise.
+const MAX_FLAWS: usize = 128;
 
 impl Flaws {
-    /// Whether the request of a stream has this flaw.
+    /// Returns true if the request of a stream has this flaw.
     pub fn has(&self, stream: u32, flaw: Flaw) -> bool {
         self.0.borrow().contains(&(stream, flaw))
     }
@@ -40,36 +41,36 @@ impl Flaws {
 
     fn add(&self, stream: u32, flaw: Flaw) {
         let mut flaws = self.0.borrow_mut();
-        if flaws.len() == MOST {
+        if flaws.len() == MAX_FLAWS {
             flaws.pop_front();
         }
         flaws.push_back((stream, flaw));
     }
 }
 
-/// Puts header blocks together and has them read.
+/// Passes the fields of HEADERS and CONTINUATION frames to the parser.
 #[derive(Debug)]
 pub struct Blocks {
     fields: Reader,
     block: Option<Block>,
-    /// The newest stream.
+    /// Highest stream number so far; HEADERS of no higher stream are a trailer.
     newest: u32,
     flaws: Rc<Flaws>,
 }
 
-/// A block that is coming.
+/// A header block that is not complete.
 #[derive(Debug, Default)]
 struct Block {
     stream: u32,
     is_trailer: bool,
-    /// The frame is the last one of the block.
+    /// The current frame is the last one of the block.
     is_last: bool,
-    /// What is before the fields: the length of the padding, and a priority.
+    /// Payload before the fields: length of the padding, priority.
     lead: [u8; 6],
     lead_came: usize,
     lead_length: usize,
     is_padded: bool,
-    /// Bytes of the payload that have not come.
+    /// Bytes of the payload not received yet.
     left: usize,
 }
 
@@ -79,7 +80,7 @@ impl Blocks {
         Blocks { fields: Reader::default(), block: None, newest: 0, flaws }
     }
 
-    /// Takes the next piece of what the client sends.
+    /// Handles the next piece of the input.
     pub fn take(&mut self, piece: Piece<'_>) {
         match piece {
             Piece::Head(frame) => self.begin(frame),
@@ -122,7 +123,7 @@ impl Blocks {
         }
     }
 
-    /// Takes a piece of the payload of HEADERS or CONTINUATION.
+    /// Handles a part of the payload of HEADERS or CONTINUATION.
     fn read(&mut self, bytes: &[u8]) {
         let Some(block) = &mut self.block else { return };
         let missing = block.lead_length - block.lead_came;
@@ -151,7 +152,7 @@ impl Blocks {
             return self.give_up();
         }
         if block.depends_on_itself() {
-            // `h2` resets the stream and does not look at the fields, so they do not count for it.
+            // `h2` resets the stream without decoding the fields, so its table lacks them.
             self.block = None;
             return;
         }
@@ -169,7 +170,7 @@ impl Blocks {
         }
     }
 
-    /// What came ends the connection.
+    /// Stops parsing, at an error for which `h2` ends the connection.
     fn give_up(&mut self) {
         self.block = None;
         self.fields.give_up();
@@ -177,7 +178,7 @@ impl Blocks {
 }
 
 impl Block {
-    /// Whether it has a priority that names its own stream.
+    /// Returns true if the priority names the stream itself.
     fn depends_on_itself(&self) -> bool {
         let at = usize::from(self.is_padded);
         let dependency = self.lead.get(at..at + 4).and_then(|four| four.try_into().ok());

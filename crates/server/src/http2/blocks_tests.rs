@@ -131,7 +131,7 @@ fn what_ends_the_connection_is_not_read_on() {
 fn flaws_of_streams_that_nobody_asks_for_take_bounded_memory() {
     let flaws = Flaws::default();
     (0..1000).for_each(|stream| flaws.add(stream, Flaw::Fragment));
-    assert_eq!(flaws.0.borrow().len(), MOST);
+    assert_eq!(flaws.0.borrow().len(), MAX_FLAWS);
     assert!(flaws.has(999, Flaw::Fragment) && !flaws.has(999, Flaw::PseudoInTrailer));
     flaws.forget(999);
     assert!(!flaws.has(999, Flaw::Fragment) && flaws.has(998, Flaw::Fragment));

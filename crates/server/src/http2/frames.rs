@@ -1,6 +1,6 @@
-//! The frames that a client sends (RFC 9113, 4.1), wherever reads cut them.
+//! Splits the bytes that a client sends into frames (RFC 9113, 4.1), however reads cut them.
 
-/// The head of a frame.
+/// Length of the head of a frame in bytes.
 const HEAD: usize = 9;
 
 /// Types of frames (RFC 9113, 6) and flags that matter here.
@@ -13,7 +13,7 @@ pub(super) const END_HEADERS: u8 = 4;
 pub(super) const PADDED: u8 = 8;
 pub(super) const PRIORITY: u8 = 32;
 
-/// What a head says.
+/// The head of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
     /// The type.
@@ -22,28 +22,28 @@ pub struct Frame {
     pub flags: u8,
     /// The stream, without the bit that is reserved.
     pub stream: u32,
-    /// Bytes of the payload.
+    /// Length of the payload in bytes.
     pub length: u32,
 }
 
-/// A part of what came.
+/// A part of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// A frame begins.
+    /// The head of the next frame.
     Head(Frame),
-    /// A part of its payload; there is none if that is empty.
+    /// A part of the payload of that frame, not empty.
     Payload(&'a [u8]),
 }
 
-/// The place in the stream of frames that a client sends.
+/// Position in the sequence of frames.
 #[derive(Debug)]
 pub struct Frames {
     head: [u8; HEAD],
-    /// Bytes of the head that came.
+    /// Bytes of the head received.
     came: usize,
     /// Bytes before the next head.
     left: usize,
-    /// They are not those of the preface.
+    /// These bytes are a payload, and not the preface of the connection.
     is_payload: bool,
 }
 
@@ -53,7 +53,7 @@ impl Frames {
         Frames { head: [0; HEAD], came: 0, left: preface, is_payload: false }
     }
 
-    /// Takes bytes apart.
+    /// Splits the next bytes; `take` gets each piece.
     pub fn read<'a>(&mut self, mut bytes: &'a [u8], mut take: impl FnMut(Piece<'a>)) {
         loop {
             let (payload, rest) = bytes.split_at(self.left.min(bytes.len()));

@@ -1,25 +1,25 @@
-//! Header blocks (RFC 7541), followed as far as is needed to see what `h2` passes over in silence: a
-//! fragment in `:path`, which its URI type cuts off, and pseudo-header fields in a trailer, which it
-//! drops.
+//! Header blocks (RFC 7541), parsed as far as is needed to find two kinds of malformed requests that
+//! `h2` 0.4 accepts: a fragment in `:path`, which its URI type cuts off, and pseudo-header fields in
+//! a trailer, which it drops.
 //!
-//! The dynamic table is kept without the texts: of each entry the kind of field and the sizes that
-//! decide how long the entry stays. What is no header block ends the connection, for which `h2`
-//! cares; nothing is read after it.
+//! The dynamic table holds no texts: of each entry the kind of field, and the sizes that decide when
+//! the entry is evicted. It must have the entries that the table of `h2` has, so errors and limits
+//! are those of `h2`. An invalid block makes `h2` end the connection; nothing is parsed after it.
 
 use std::collections::VecDeque;
 
 use super::huffman::Huffman;
 
-/// What header fields have that `h2` passes over.
+/// Properties of a header block that `h2` does not tell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Found {
-    /// A pseudo-header field, wherever it stands.
+    /// The block has a pseudo-header field, at any position.
     pub pseudo: bool,
-    /// A `:path` with a fragment.
+    /// The block has a `:path` with a fragment.
     pub fragment: bool,
 }
 
-/// Reads the header blocks of a connection, one after the other.
+/// Parser of the header blocks of one connection, in the order sent.
 #[derive(Debug, Default)]
 pub struct Reader {
     table: Table,
@@ -30,15 +30,15 @@ pub struct Reader {
     is_broken: bool,
 }
 
-/// The place in a block.
+/// Position in a block.
 #[derive(Debug, Clone, Copy, Default)]
 enum Step {
-    /// Before a field line.
+    /// At the first byte of a field line or a table size update.
     #[default]
     Start,
-    /// Before a string.
+    /// At the length of a string.
     Length(Part),
-    /// Within a number that does not fit into its first byte.
+    /// Within an integer that continues after its prefix (5.1).
     Number { of: Number, value: usize, shift: u32 },
     /// Within a string.
     Text { part: Part, huffman: bool, left: usize },
@@ -51,33 +51,36 @@ enum Part {
     Value,
 }
 
-/// A number, and what it says.
+/// Meaning of an integer.
 #[derive(Debug, Clone, Copy)]
 enum Number {
-    /// The field is this entry.
-    Entry,
-    /// The field has the name of this entry, or a name of its own.
+    /// Index of a field.
+    Field,
+    /// Index of a name; zero if the name follows as a string.
     Name,
-    /// So much room the table has from now on.
-    Room,
-    /// So many bytes the string has.
+    /// New maximum size of the dynamic table, in bytes.
+    TableSize,
+    /// Length of a string, in bytes.
     Length { part: Part, huffman: bool },
 }
 
-/// A field line that is being read.
+/// State of a field line that is being parsed.
 #[derive(Debug, Default)]
 struct Line {
-    /// It becomes an entry of the table.
-    is_kept: bool,
+    /// The field is added to the dynamic table.
+    is_indexed: bool,
     kind: Kind,
-    /// The first bytes of a name, as many as tell its kind.
+    /// First bytes of the name, which tell its kind.
     start: [u8; 3],
+    /// Decoded length of the name so far, in bytes.
     name: usize,
+    /// Decoded length of the value so far, in bytes.
     value: usize,
+    /// The value has a `#`.
     has_hash: bool,
 }
 
-/// What kind of field a line is of.
+/// Kind of a header field.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Kind {
     #[default]
@@ -88,7 +91,8 @@ enum Kind {
 }
 
 impl Kind {
-    /// By the start of a name. Of pseudo-header fields those that there are, as `h2` knows no others.
+    /// Returns the kind of a field by its name or the first three bytes of it. `h2` rejects unknown
+    /// pseudo-header fields, so `:pa` is `:path`.
     fn of(name: &[u8]) -> Kind {
         match name {
             [b':', b'p', b'a', ..] => Kind::Path,
@@ -99,7 +103,7 @@ impl Kind {
 }
 
 impl Reader {
-    /// Takes the next bytes of a block.
+    /// Parses the next bytes of a block.
     pub fn read(&mut self, mut bytes: &[u8]) {
         while let Some((&byte, rest)) = bytes.split_first() {
             if self.is_broken {
@@ -120,36 +124,36 @@ impl Reader {
         }
     }
 
-    /// At the end of a block: what its fields have.
+    /// Ends a block and returns its properties; none if the block was invalid.
     pub fn end(&mut self) -> Found {
         self.is_broken |= !matches!(self.step, Step::Start);
         let found = std::mem::take(&mut self.found);
         if self.is_broken { Found::default() } else { found }
     }
 
-    /// Bytes that the entries of the dynamic table count for.
+    /// Returns the size of the dynamic table.
     #[cfg(test)]
     pub fn size(&self) -> usize {
         self.table.size
     }
 
-    /// Reads no more. What a client sends from here on is not looked at.
+    /// Stops parsing for the rest of the connection.
     pub fn give_up(&mut self) {
         self.is_broken = true;
     }
 
     fn byte(&mut self, byte: u8) {
         let (of, bits) = match self.step {
-            Step::Start if byte & 0x80 != 0 => (Number::Entry, 7),
+            Step::Start if byte & 0x80 != 0 => (Number::Field, 7),
             Step::Start if byte & 0x40 != 0 => (Number::Name, 6),
-            Step::Start if byte & 0x20 != 0 => (Number::Room, 5),
+            Step::Start if byte & 0x20 != 0 => (Number::TableSize, 5),
             Step::Start => (Number::Name, 4),
             Step::Length(part) => (Number::Length { part, huffman: byte & 0x80 != 0 }, 7),
             Step::Number { of, value, shift } => {
                 let value = value + (usize::from(byte & 0x7f) << shift);
                 return match (byte & 0x80 != 0, shift + 7) {
                     (false, _) => self.number(of, value),
-                    // As many bytes as `h2` takes.
+                    // The limit of `h2`: four bytes after the prefix.
                     (true, 28..) => self.give_up(),
                     (true, shift) => self.step = Step::Number { of, value, shift },
                 };
@@ -157,7 +161,7 @@ impl Reader {
             Step::Text { .. } => return, // not here
         };
         if let Step::Start = self.step {
-            self.line = Line { is_kept: byte & 0xc0 == 0x40, ..Line::default() };
+            self.line = Line { is_indexed: byte & 0xc0 == 0x40, ..Line::default() };
         }
         let most = (1 << bits) - 1;
         match usize::from(byte) & most {
@@ -166,26 +170,26 @@ impl Reader {
         }
     }
 
-    /// Takes a number that has come in full.
+    /// Handles a complete integer.
     fn number(&mut self, of: Number, value: usize) {
         self.step = Step::Start;
         match of {
-            Number::Entry => match self.table.get(value) {
+            Number::Field => match self.table.get(value) {
                 Some((kind, _)) => self.finish(kind),
                 None => self.give_up(),
             },
             Number::Name if value == 0 => self.step = Step::Length(Part::Name),
             Number::Name => match self.table.get(value) {
                 Some((kind, name)) => {
-                    // The entry's own value does not count.
+                    // Only the name of the entry is used.
                     let kind = if kind == Kind::PathWithFragment { Kind::Path } else { kind };
                     (self.line.kind, self.line.name) = (kind, name);
                     self.step = Step::Length(Part::Value);
                 }
                 None => self.give_up(),
             },
-            Number::Room if value > ROOM => self.give_up(),
-            Number::Room => self.table.resize(value),
+            Number::TableSize if value > MAX_TABLE_SIZE => self.give_up(),
+            Number::TableSize => self.table.resize(value),
             Number::Length { part, huffman } => match value {
                 0 => self.end_text(part),
                 left => self.step = Step::Text { part, huffman, left },
@@ -193,10 +197,10 @@ impl Reader {
         }
     }
 
-    /// Takes a piece of a string, and decodes it if it matters.
+    /// Handles a part of a string. The value of a field that is not indexed matters only for `:path`.
     fn text(&mut self, part: Part, huffman: bool, text: &[u8]) {
         let line = &mut self.line;
-        if part == Part::Value && !line.is_kept && line.kind != Kind::Path {
+        if part == Part::Value && !line.is_indexed && line.kind != Kind::Path {
             return;
         }
         for &byte in text {
@@ -220,7 +224,7 @@ impl Reader {
             line.kind = Kind::PathWithFragment;
         }
         let kind = line.kind;
-        if line.is_kept {
+        if line.is_indexed {
             self.table.insert(kind, line.name, line.value);
         }
         self.finish(kind);
@@ -249,37 +253,39 @@ impl Line {
     }
 }
 
-/// Bytes that the entries of the dynamic table may have; we ask for no other size.
-const ROOM: usize = 4096;
+/// Maximum size of the dynamic table in bytes: the default of SETTINGS_HEADER_TABLE_SIZE.
+const MAX_TABLE_SIZE: usize = 4096;
 
-/// What an entry counts for beside its texts (RFC 7541, 4.1).
-const OVERHEAD: usize = 32;
+/// Bytes that an entry counts in addition to its name and value (RFC 7541, 4.1).
+const ENTRY_OVERHEAD: usize = 32;
 
-/// The static table, and the dynamic one without its texts.
+/// The static table, and the dynamic table without its texts.
 #[derive(Debug)]
 struct Table {
-    /// The newest first.
+    /// Newest entry first.
     entries: VecDeque<Entry>,
+    /// Sum of the sizes of all entries.
     size: usize,
-    room: usize,
+    max_size: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     kind: Kind,
-    /// Bytes of its name, and of its name and value: no more than there is room for.
+    /// Length of the name in bytes.
     name: u16,
+    /// Size as RFC 7541, 4.1 counts it; at most [`MAX_TABLE_SIZE`].
     size: u16,
 }
 
 impl Default for Table {
     fn default() -> Self {
-        Table { entries: VecDeque::new(), size: 0, room: ROOM }
+        Table { entries: VecDeque::new(), size: 0, max_size: MAX_TABLE_SIZE }
     }
 }
 
 impl Table {
-    /// The kind of an entry, and the length of its name.
+    /// Returns the kind of an entry and the length of its name.
     fn get(&self, index: usize) -> Option<(Kind, usize)> {
         let index = index.checked_sub(1)?;
         if let Some(name) = STATIC.get(index) {
@@ -290,9 +296,9 @@ impl Table {
     }
 
     fn insert(&mut self, kind: Kind, name: usize, value: usize) {
-        let size = name.saturating_add(value).saturating_add(OVERHEAD);
-        self.shrink(self.room.saturating_sub(size));
-        if size <= self.room
+        let size = name.saturating_add(value).saturating_add(ENTRY_OVERHEAD);
+        self.evict_to(self.max_size.saturating_sub(size));
+        if size <= self.max_size
             && let (Ok(name), Ok(size)) = (u16::try_from(name), u16::try_from(size))
         {
             self.size += usize::from(size);
@@ -300,14 +306,14 @@ impl Table {
         }
     }
 
-    fn resize(&mut self, room: usize) {
-        self.room = room;
-        self.shrink(room);
+    fn resize(&mut self, max_size: usize) {
+        self.max_size = max_size;
+        self.evict_to(max_size);
     }
 
-    /// Forgets the oldest entries until all have this size at most.
-    fn shrink(&mut self, most: usize) {
-        while self.size > most
+    /// Evicts the oldest entries until the size is at most `limit`.
+    fn evict_to(&mut self, limit: usize) {
+        while self.size > limit
             && let Some(entry) = self.entries.pop_back()
         {
             self.size -= usize::from(entry.size);

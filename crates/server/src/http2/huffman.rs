@@ -1,7 +1,7 @@
 //! The Huffman code of HPACK (RFC 7541, 5.2 and Appendix B), decoded byte by byte.
 
-/// Bits of the code of each byte. The code is canonical: of two bytes the one with the shorter code
-/// has the smaller one, and of equally long codes that of the smaller byte.
+/// Length in bits of the code of each byte. The code is canonical: shorter codes come before longer
+/// ones, and codes of equal length have the order of their bytes.
 #[rustfmt::skip]
 const LENGTHS: [u8; 256] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28,
@@ -17,21 +17,23 @@ const LENGTHS: [u8; 256] = [
     26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26,
 ];
 
-/// Bits of the longest code.
+/// Length of the longest code in bits.
 const LONGEST: usize = 30;
 
-/// Codes of up to this many bits, those of nearly all text, are looked up at once.
+/// Codes of up to this many bits are found with one table look-up; nearly all text has only such
+/// codes.
 const SHORT: u32 = 8;
 
-/// The first code of each length, how many there are, and where in `bytes` theirs are.
+/// Decoding tables. `first`, `count` and `start` are indexed by the length of a code: the first code,
+/// the number of codes, and the position of their bytes in `bytes`.
 struct Codes {
     first: [u32; LONGEST + 1],
     count: [u32; LONGEST + 1],
     start: [u32; LONGEST + 1],
     /// All bytes in the order of their codes.
     bytes: [u8; 256],
-    /// By the next eight bits: the byte whose code they start with, and the length of that; zero if
-    /// the code is longer.
+    /// Indexed by the next eight bits: the byte whose code they start with, and the length of that
+    /// code; zero if the code is longer.
     short: [(u8, u8); 256],
 }
 
@@ -72,17 +74,16 @@ static CODES: Codes = {
     codes
 };
 
-/// A string that is being decoded. What is no code is passed over: whoever uses the string finds
-/// out.
+/// Decoder of one string. Invalid codes are skipped; `h2` rejects them.
 #[derive(Debug, Default)]
 pub struct Huffman {
-    /// Bits that came and are not decoded, the oldest highest.
+    /// Bits that are not decoded yet, the oldest in the highest place.
     bits: u64,
     count: u32,
 }
 
 impl Huffman {
-    /// Takes the next byte of the string; `take` gets what it decodes to.
+    /// Decodes the next byte of the string; `take` gets each decoded byte.
     pub fn decode(&mut self, byte: u8, mut take: impl FnMut(u8)) {
         self.bits = self.bits << 8 | u64::from(byte);
         self.count += 8;
@@ -98,7 +99,7 @@ impl Huffman {
         }
     }
 
-    /// Takes the end of the string; what is left is padding, or a last short code before it.
+    /// Ends the string: decodes a last short code before the padding.
     pub fn end(&mut self, mut take: impl FnMut(u8)) {
         while (1..SHORT).contains(&self.count) {
             let missing = SHORT - self.count;
@@ -114,7 +115,7 @@ impl Huffman {
         *self = Huffman::default();
     }
 
-    /// Takes a code of more bits than [`SHORT`]. `false` if it has not come in full.
+    /// Decodes a code longer than [`SHORT`]. Returns false if it is incomplete.
     fn long(&mut self, take: &mut impl FnMut(u8)) -> bool {
         for length in SHORT as usize + 1..=LONGEST.min(self.count as usize) {
             let code = (self.bits >> (self.count - length as u32)) as u32 & ((1 << length) - 1);
@@ -127,7 +128,7 @@ impl Huffman {
             }
         }
         if self.count >= LONGEST as u32 {
-            self.count = 0; // no code is all ones
+            self.count = 0; // the code of the end of a string, which must not be sent
         }
         false
     }
