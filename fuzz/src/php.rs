@@ -63,6 +63,7 @@ pub fn params(input: &[u8]) {
     let request = Request {
         method: head.method,
         target: head.target,
+        fragment: Default::default(),
         path: head.path,
         query: head.query,
         version: head.version,

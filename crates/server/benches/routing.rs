@@ -68,6 +68,7 @@ fn request() -> Request {
     Request {
         method: part("GET"),
         target: part(PATH),
+        fragment: Bytes::new(),
         path: part(PATH),
         query: Bytes::new(),
         version: Version::Http11,

@@ -76,6 +76,7 @@ fn request(path: &str) -> Request {
     Request {
         method: Bytes::from_static(b"GET"),
         target: Bytes::copy_from_slice(path.as_bytes()),
+        fragment: Bytes::new(),
         path: Bytes::copy_from_slice(path.as_bytes()),
         query: Bytes::new(),
         version: Version::Http11,

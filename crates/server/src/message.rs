@@ -25,8 +25,12 @@ use crate::tunnel::Tunnel;
 pub struct Request {
     /// Method as sent, a token (RFC 9110, 9.1); compared case-sensitively.
     pub method: Bytes,
-    /// Request target as sent, in origin form (RFC 9112, 3.2.1); PHP's `REQUEST_URI`.
+    /// Request target as sent, in origin form (RFC 9112, 3.2.1) and without a fragment; PHP's
+    /// `REQUEST_URI`.
     pub target: Bytes,
+    /// The fragment that was cut off the target, with its `#`; empty if there was none, as always
+    /// in a strict reading. It is for logs alone.
+    pub fragment: Bytes,
     /// Decoded and normalised path: starts with `/`, holds no `.` or `..` segment, no empty
     /// segment and no NUL. Empty only if a route has rewritten it to nothing.
     pub path: Bytes,

@@ -25,6 +25,8 @@ pub struct Source<'a> {
     pub answer: Option<Answer<'a>>,
     /// When the request began to arrive.
     pub begun: Instant,
+    /// It is for a log, which shows a target with the fragment that is cut off for all others.
+    pub is_for_log: bool,
 }
 
 /// What variables say of a response.
@@ -43,7 +45,8 @@ pub struct Answer<'a> {
 impl<'a> Source<'a> {
     /// A request that has not been answered.
     pub fn of(request: &'a Request, begun: Instant) -> Self {
-        Source { request: Some(request), connection: &request.connection, answer: None, begun }
+        let connection = &request.connection;
+        Source { request: Some(request), connection, answer: None, begun, is_for_log: false }
     }
 
     /// The text that a template comes to.
@@ -81,7 +84,10 @@ impl<'a> Source<'a> {
                 local_time(out);
                 true
             }
-            _ => self.request.is_some_and(|request| request_variable(variable, request, out)),
+            _ => self.request.is_some_and(|request| {
+                let fragment: &[u8] = if self.is_for_log { &request.fragment } else { b"" };
+                request_variable(variable, request, fragment, out)
+            }),
         }
     }
 
@@ -109,7 +115,12 @@ impl<'a> Source<'a> {
     }
 }
 
-fn request_variable(variable: &Variable, request: &Request, out: &mut Vec<u8>) -> bool {
+fn request_variable(
+    variable: &Variable,
+    request: &Request,
+    fragment: &[u8],
+    out: &mut Vec<u8>,
+) -> bool {
     let present = |out: &mut Vec<u8>, value: &Bytes| !value.is_empty() && text(out, value);
     match variable {
         Variable::Argument(name) => {
@@ -136,10 +147,10 @@ fn request_variable(variable: &Variable, request: &Request, out: &mut Vec<u8>) -
         }
         Variable::RequestLine => {
             let version = request.version.as_str().as_bytes();
-            let parts = [&request.method, &b" "[..], &request.target, b" ", version];
+            let parts = [&request.method, &b" "[..], &request.target, fragment, b" ", version];
             parts.into_iter().all(|part| text(out, part))
         }
-        Variable::RequestUri => text(out, &request.target),
+        Variable::RequestUri => text(out, &request.target) && text(out, fragment),
         Variable::Uri => text(out, &request.path),
         // Not the request's: `Source::write` has them.
         Variable::BodyBytesSent

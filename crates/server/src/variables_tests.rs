@@ -29,6 +29,16 @@ fn each_variable_of_a_request_has_its_value() {
 }
 
 #[test]
+fn a_fragment_is_for_logs_alone() {
+    let request = Request { fragment: "#c?d".into(), ..request("/a?b", &[]) };
+    let source = Source::of(&request, Instant::now());
+    let template = "$request_line $request_uri $uri $arg_d";
+    assert_eq!(value(template, &source), "GET /a?b HTTP/1.1 /a?b /a ");
+    let logged = Source { is_for_log: true, ..source };
+    assert_eq!(value(template, &logged), "GET /a?b#c?d HTTP/1.1 /a?b#c?d /a ");
+}
+
+#[test]
 fn an_absent_value_is_not_an_empty_one() {
     let request = request("/?empty=", &[("Referer", "")]);
     let source = Source::of(&request, Instant::now());

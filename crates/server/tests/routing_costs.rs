@@ -100,6 +100,7 @@ fn request() -> Request {
     Request {
         method: Bytes::from_static(b"GET"),
         target: Bytes::from_static(b"/blog/2026/a%20post?q=h%20h&page=3&x"),
+        fragment: Bytes::new(),
         path: Bytes::from_static(b"/blog/2026/a post"),
         query: Bytes::from_static(b"q=h%20h&page=3&x"),
         version: Version::Http11,

@@ -65,7 +65,8 @@ fn source<'a>(record: &'a Finished<'a>) -> Source<'a> {
     };
     let now = Instant::now();
     let begun = now.checked_sub(record.elapsed).unwrap_or(now);
-    Source { request: record.request, connection, answer: Some(answer), begun }
+    let (request, answer) = (record.request, Some(answer));
+    Source { request, connection, answer, begun, is_for_log: true }
 }
 
 #[cfg(test)]

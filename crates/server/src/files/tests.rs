@@ -110,6 +110,7 @@ pub(super) fn request(
     Request {
         method: Bytes::from_static(method.as_bytes()),
         target: Bytes::copy_from_slice(path),
+        fragment: Bytes::new(),
         path: Bytes::copy_from_slice(path),
         query: Bytes::copy_from_slice(query),
         version: Version::Http11,

@@ -168,8 +168,10 @@ impl Scan {
 pub struct Head {
     /// As sent.
     pub method: Bytes,
-    /// In origin form.
+    /// In origin form, without a fragment.
     pub target: Bytes,
+    /// What was cut off the target, with its `#`.
+    pub fragment: Bytes,
     /// Decoded and normalised.
     pub path: Bytes,
     /// After the first `?` of the target.
@@ -252,6 +254,7 @@ impl Head {
             method: buffer.slice(method),
             host,
             target: form.target,
+            fragment: form.fragment,
             path: form.path,
             query: form.query,
             version,
@@ -272,6 +275,7 @@ impl Head {
         Request {
             method: self.method,
             target: self.target,
+            fragment: self.fragment,
             path: self.path,
             query: self.query,
             version: self.version,
@@ -354,6 +358,7 @@ impl RequestLine {
 /// A target, whatever its form was (RFC 9112, 3.2), in origin form and taken apart.
 struct Form {
     target: Bytes,
+    fragment: Bytes,
     path: Bytes,
     query: Bytes,
     /// The authority of an absolute target; it stands in place of `Host`.
@@ -378,7 +383,8 @@ impl Form {
         if bytes == b"*" && method == b"OPTIONS" {
             let path = Bytes::from_static(b"/");
             let target = buffer.slice(target);
-            return Ok(Form { target, path, query: Bytes::new(), authority: None });
+            let (query, fragment) = (Bytes::new(), Bytes::new());
+            return Ok(Form { target, fragment, path, query, authority: None });
         }
         let scheme = [&b"http://"[..], b"https://"].into_iter().find(|scheme| {
             bytes.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
@@ -405,11 +411,6 @@ impl Form {
         authority: Option<Range<usize>>,
         limits: &Limits,
     ) -> Result<Form, Refusal> {
-        match memchr(b'#', &target) {
-            Some(_) if limits.strict => return Err(Refusal::Fragment),
-            Some(fragment) => target.truncate(fragment),
-            None => {}
-        }
         if memchr(b' ', &target).is_some() {
             let parts: Vec<_> = target.split(|byte| *byte == b' ').collect();
             target = parts.join(b"%20".as_slice()).into();
@@ -419,7 +420,12 @@ impl Form {
             Path::AsSent(end) => target.slice(..end),
             Path::Decoded(path) => path.into(),
         };
-        Ok(Form { path, query: target.slice(query), target, authority })
+        let query = target.slice(query);
+        let fragment = memchr(b'#', &target).map(|at| target.split_off(at)).unwrap_or_default();
+        if limits.strict && !fragment.is_empty() {
+            return Err(Refusal::Fragment);
+        }
+        Ok(Form { path, query, target, fragment, authority })
     }
 }
 

@@ -161,6 +161,7 @@ mod tests {
         let request = Request {
             method: Bytes::from_static(b"GET"),
             target: Bytes::from_static(b"/a.php/i?q"),
+            fragment: Bytes::new(),
             path: Bytes::from_static(b"/a.php/i"),
             query: Bytes::from_static(b"q"),
             version: Version::Http11,

@@ -15,6 +15,7 @@ pub(crate) fn request(target: &str, fields: &[(&str, &str)]) -> Request {
     Request {
         method: Bytes::from_static(b"GET"),
         target: Bytes::copy_from_slice(bytes),
+        fragment: Bytes::new(),
         path: Bytes::copy_from_slice(parsed.path(bytes)),
         query: Bytes::copy_from_slice(&bytes[parsed.query.clone()]),
         version: Version::Http11,

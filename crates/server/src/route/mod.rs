@@ -160,8 +160,8 @@ impl<'s> Router<'s> {
         if self.logs() {
             let text = String::from_utf8_lossy;
             let (method, target) = (text(&request.method), text(&request.target));
-            let version = request.version.as_str();
-            let line = format_args!("http request line \"{method} {target} {version}\"");
+            let (fragment, version) = (text(&request.fragment), request.version.as_str());
+            let line = format_args!("http request line \"{method} {target}{fragment} {version}\"");
             self.log.write(Level::Notice, line);
         }
         let mut decided = Decided::new();

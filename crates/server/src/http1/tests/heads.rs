@@ -130,6 +130,8 @@ fn a_lenient_reading_takes_what_unit_takes() {
             "GET  HTTP/1.1\r\n",
             "GET / HTTP/1.1 \r\n",
             "GET /\t/ HTTP/1.1\r\n",
+            "GET /#\t HTTP/1.1\r\n",
+            "GET /#\x01 HTTP/1.1\r\n",
             "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n",
             "GET / HTTP/1.1\r\nHost: a/b\r\n",
             "GET / HTTP/1.1\r\nHost: a b\r\n",
