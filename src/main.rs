@@ -60,8 +60,6 @@ fn main() -> ExitCode {
 
 /// Runs a process that the supervisor has started, on the socket that it has passed.
 fn internal(run: impl FnOnce(OwnedFd) -> u8) -> ExitCode {
-    // The C library's facts about the process are read from a file that is closed after this.
-    let _ = rustix::param::page_size();
     if let Err(error) = howdah_supervisor::give_up_rights() {
         eprintln!("howdah: {error}");
         return ExitCode::FAILURE;

@@ -171,6 +171,9 @@ pub fn no_new_privileges() -> io::Result<()> {
 /// descriptors, and its memory is in no core file (`PR_SET_DUMPABLE`). Inherited by forks, gone with
 /// exec.
 pub fn deny_tracing() -> io::Result<()> {
+    // What the kernel told the process at its start is read once, from a file that belongs to root
+    // from now on (Linux before 6.4).
+    let _ = rustix::param::page_size();
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
