@@ -68,6 +68,11 @@ impl Changes {
         Some(generation)
     }
 
+    /// Whether a change is being applied.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.candidate.is_some()
+    }
+
     /// The document of the change that is being prepared, if it is this one.
     pub(crate) fn prepared(&self, generation: u32) -> Option<&[u8]> {
         let candidate = self.candidate.as_ref().filter(|candidate| !candidate.is_committed);
@@ -172,7 +177,8 @@ mod tests {
         changes.commit(Instant::now());
         assert!(!listens(&changes, "*:1") && listens(&changes, "*:2"));
         assert_eq!(changes.prepared(generation), None, "it is committed once");
-        assert!(changes.end(generation) && !changes.end(generation));
+        assert!(changes.is_changing() && changes.end(generation));
+        assert!(!changes.is_changing() && !changes.end(generation));
         let failed = changes.begin(Vec::new(), grants("*:3", &[])).unwrap();
         assert!(changes.end(failed) && !listens(&changes, "*:3") && listens(&changes, "*:2"));
     }

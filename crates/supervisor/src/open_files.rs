@@ -1,6 +1,6 @@
-//! How many files the supervisor may have open: it has a descriptor for each worker, so as many as the
-//! system allows. What it starts gets the usual limit, for the sake of programs that call `select` or
-//! that close each descriptor there could be.
+//! How many files supervisor and router may have open: one has a descriptor for each worker, the other
+//! for each connection, so as many as the system allows. Everything else gets the usual limit, for the
+//! sake of programs that call `select` or that close each descriptor there could be.
 
 use std::sync::OnceLock;
 

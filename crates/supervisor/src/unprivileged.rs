@@ -13,7 +13,6 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use howdah_sys::credentials::Credentials;
 use howdah_sys::{packet, process, signals};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::options::Options;
 
@@ -100,7 +99,7 @@ fn execute(kind: Kind, role: &Role, socket: &OwnedFd, log: BorrowedFd<'_>) -> io
         process::standard_streams(log, log)?;
         process::place(socket, 3)?;
         rustix::process::setpgid(None, None)?;
-        raise_open_files()
+        Ok(())
     };
     // The path of this program may lead through directories that the process cannot enter later;
     // the link of the kernel does not.
@@ -111,13 +110,6 @@ fn execute(kind: Kind, role: &Role, socket: &OwnedFd, log: BorrowedFd<'_>) -> io
         }
         Err(error) => error,
     }
-}
-
-/// Every connection is an open file: as many as the system allows, instead of the 1,024 that are
-/// customary for programs that call `select`. Prototypes keep that limit for this reason.
-fn raise_open_files() -> io::Result<()> {
-    let limit = getrlimit(Resource::Nofile);
-    Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?)
 }
 
 /// Makes this process what the supervisor has started it as: another user, without capabilities,

@@ -51,11 +51,12 @@ impl Tree {
         }
     }
 
-    /// When the control process is to be started; `None` if there is no need of one.
+    /// When the control process is to be started; `None` if there is no need of one. One that was
+    /// started while a change is being applied would begin with the document of before.
     pub(super) fn control_due(&self, now: Instant) -> Option<Instant> {
         let is_wanted = self.control.is_wanted || self.control.reload.is_some();
         let can_start = self.control.process.is_none() && self.served && self.router.is_some();
-        (is_wanted && can_start && self.ending.is_none())
+        (is_wanted && can_start && !self.changes.is_changing() && self.ending.is_none())
             .then(|| self.control.start_after.unwrap_or(now))
     }
 

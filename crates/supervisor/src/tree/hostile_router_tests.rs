@@ -136,7 +136,7 @@ fn a_file_that_the_configuration_does_not_name_is_refused_and_reported() {
     let path = model.path("bad.pem");
     let answers = ask(&mut model, &ToSupervisor::ReadFile { path: path.clone() });
     let [(FromSupervisor::FileRead { error }, files)] = &answers[..] else { panic!("{answers:?}") };
-    assert!(files.is_empty() && error.contains("is not named by the configuration"), "{error}");
+    assert!(files.is_empty() && error.contains("is not allowed by the configuration"), "{error}");
     let log = fs::read_to_string(model.path("supervisor.log")).unwrap();
     assert!(log.contains("[alert]") && log.contains(&path), "{log}");
 }
@@ -197,4 +197,18 @@ fn a_router_cannot_fill_the_log_with_what_it_is_refused() {
     let log = fs::read_to_string(model.path("supervisor.log")).unwrap();
     // A busy machine may take several seconds for them.
     assert!(log.lines().count() < 400, "{}", log.lines().count());
+}
+
+#[test]
+fn a_certificate_is_taken_from_memory_and_from_no_file() {
+    let mut model = Model::new(true).unwrap();
+    let store = ToSupervisor::StoreCertificate { name: "good".to_owned() }.encode();
+    let file = File::open(model.path("bad.pem")).unwrap();
+    let answers = model.send(&store, &[file.into()]).unwrap();
+    let [(FromSupervisor::Stored { error }, _)] = &answers[..] else { panic!("{answers:?}") };
+    assert!(error.contains("no memory"), "{error}");
+    let memory = crate::router::memory("certificate", b"text").unwrap();
+    let answers = model.send(&store, &[memory]).unwrap();
+    let expected = FromSupervisor::Stored { error: String::new() };
+    assert_eq!(answers.first().map(|answer| &answer.0), Some(&expected));
 }

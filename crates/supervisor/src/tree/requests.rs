@@ -136,10 +136,10 @@ impl Tree {
         if self.refusals.reported < MAX_REFUSALS {
             self.refusals.reported += 1;
             let line =
-                format_args!("the router asked for {what}, which the configuration does not name");
+                format_args!("the router asked for {what}, which the configuration does not allow");
             self.log.write(Level::Alert, line);
         }
-        format!("{what} is not named by the configuration")
+        format!("{what} is not allowed by the configuration")
     }
 
     fn allows(&self, names: impl Fn(&Grants) -> bool) -> bool {
@@ -277,15 +277,15 @@ impl Tree {
     }
 }
 
-/// The bytes that came as a descriptor.
+/// The bytes that came as a descriptor. It must be of memory (memfd): a file of a file system that
+/// its sender provides could keep this process waiting.
 pub(super) fn read_memory(descriptors: Vec<OwnedFd>, most: u64) -> std::io::Result<Vec<u8>> {
     use std::os::unix::fs::FileExt;
     let file = descriptors.into_iter().next().map(std::fs::File::from);
     let file = file.ok_or_else(|| std::io::Error::other("nothing was sent"))?;
+    rustix::fs::fcntl_get_seals(&file)
+        .map_err(|_| std::io::Error::other("what was sent is no memory"))?;
     let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(std::io::Error::other("what was sent is no file"));
-    }
     if metadata.len() > most {
         return Err(std::io::Error::other(format!("it has more than {most} bytes")));
     }
