@@ -23,6 +23,8 @@ use howdah_server::packets::{Packets, from_memory, to_memory};
 use howdah_server::router::Certificates;
 use howdah_sys::log::Log;
 use howdah_sys::process;
+use howdah_sys::sandbox::landlock::Domain;
+use howdah_sys::sandbox::router_calls::ROUTER;
 use howdah_wire::messages::{FromControl, FromRouter, Outcome, ToControl, ToRouter};
 use serde_json::Value;
 use tokio::sync::{Mutex, Notify, oneshot};
@@ -64,10 +66,14 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
     let (hello, descriptors) = supervisor.receive().await?;
     let mut descriptors = descriptors.into_iter();
     let mut next = || descriptors.next();
-    let (ToControl::Hello { address, origin, unit_defaults, token }, Some(log)) = (hello, next())
+    let (ToControl::Hello { address, origin, unit_defaults, token, sandbox }, Some(log)) =
+        (hello, next())
     else {
         return Err(std::io::Error::other("the supervisor's first message is no greeting"));
     };
+    if sandbox {
+        restrict();
+    }
     let log = Arc::new(Log::new(log));
     let document = from_memory(next(), MAX_TEXT)?;
     let certificates = Certificates::read(next())?;
@@ -120,6 +126,20 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
             () = activity.idle(idle_time) => return Ok(()),
         }
     }
+}
+
+/// Gives up all files and all system calls that the router does not need either. It is called before
+/// there is a second thread. What the kernel cannot restrict, it cannot for the router either, and
+/// the router says so in the log.
+fn restrict() {
+    let nothing = Domain {
+        files: Some(Vec::new()),
+        no_device_ioctl: true,
+        no_bind_tcp: true,
+        no_abstract_sockets: true,
+    };
+    let _ = nothing.enter();
+    let _ = ROUTER.install();
 }
 
 /// What the process has in hand.

@@ -4,8 +4,9 @@
 mod harness;
 
 use std::thread;
+use std::time::{Duration, Instant};
 
-use harness::{Server, Site};
+use harness::{Server, Site, eventually};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -171,7 +172,7 @@ fn what_a_worker_has_written_before_it_is_killed_is_logged_with_its_request() {
 #[test]
 fn hardening_14_a_flood_on_standard_error_delays_nobody_and_keeps_no_worker() {
     let script = "$piece = str_repeat(str_repeat('f', 99) . \"\\n\", 100);
-        for ($i = 0; $i < 2000; $i++) file_put_contents('php://stderr', $piece);
+        for ($i = 0; $i < 1000; $i++) file_put_contents('php://stderr', $piece);
         echo 'flooded';";
     let site = Site::script("flood.php", script).file("a.php", "<?php echo 'fine';");
     let server = site.workers(2).serve();
@@ -183,6 +184,32 @@ fn hardening_14_a_flood_on_standard_error_delays_nobody_and_keeps_no_worker() {
     }
     assert_eq!(flood.response().text(), "flooded");
     assert_eq!(flood.get("/a.php").text(), "fine");
+}
+
+#[test]
+fn hardening_14_a_script_that_floods_the_log_waits_and_loses_nothing() {
+    // 16 MiB are four seconds of what an application may write, but for what it may at once.
+    let floods = [
+        "for ($n = 0; $n < 4096; $n++) error_log($n . str_repeat(' word', 800) . ' END');",
+        "$error = fopen('php://stderr', 'w');
+         for ($n = 0; $n < 4096; $n++) fwrite($error, $n . str_repeat(' word', 800) . \" END\\n\");",
+    ];
+    for flood in floods {
+        let site = Site::script("a.php", &format!("{flood} echo 'over';"));
+        let server = site.file("b.php", "<?php echo 1;").workers(2).serve();
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            let flood = scope.spawn(|| server.get("/a.php").text());
+            for _ in 0..50 {
+                assert_eq!(server.get("/b.php").text(), "1");
+            }
+            assert_eq!(flood.join().unwrap(), "over");
+        });
+        assert!(begun.elapsed() > Duration::from_secs(3), "{:?}", begun.elapsed());
+        eventually("all of it is in the log", || {
+            (server.log().matches(" word END").count() == 4096).then_some(())
+        });
+    }
 }
 
 #[test]

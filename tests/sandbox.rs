@@ -77,6 +77,26 @@ fn the_router_has_few_system_calls_no_way_to_privileges_and_no_other_processes_m
 }
 
 #[test]
+fn the_control_process_has_few_system_calls_and_no_files() {
+    let site = Site::script("a.php", "echo 1;").controlled();
+    let mut document = site.document(free_address());
+    let server = site.serve();
+    // It works all the same: reads and checks documents, and hands them on.
+    document["routes"] = json!([{"match": {"uri": "~^/[a-z]+$"}, "action": {"return": 204}}]);
+    server.put("/config", &document);
+    assert_eq!(server.control("GET", "/config/routes", "").succeeded(), document["routes"]);
+    assert_eq!(server.control("PUT", "/config", "{").status, 400);
+    let control = server.processes().into_iter().find(|process| process.title == "howdah: control");
+    let control = control.expect("it has just answered").pid;
+    if seccomp::is_available() {
+        let status = fs::read_to_string(format!("/proc/{control}/status")).unwrap();
+        assert!(status.contains("\nSeccomp:\t2\n"), "{status}");
+    } else {
+        println!("skipped: this kernel cannot filter system calls");
+    }
+}
+
+#[test]
 fn the_log_and_the_status_say_what_protects_each_process() {
     let site = Site::script("a.php", "echo 1;").controlled();
     let mut document = site.document(free_address());

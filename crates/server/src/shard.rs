@@ -349,6 +349,7 @@ impl Shard {
     async fn run(self: Rc<Self>, mut orders: UnboundedReceiver<Order>) {
         spawn_local(Rc::clone(&self.php).run_drainer());
         spawn_local(Rc::clone(&self.php).run_limits());
+        spawn_local(Rc::clone(&self.php).run_held_back());
         while let Some(order) = orders.recv().await {
             match order {
                 Order::Listen { name, socket } => self.listen(name, socket),

@@ -42,6 +42,7 @@ pub(crate) fn start(
         origin: options.origin.clone(),
         unit_defaults: options.unit_defaults,
         token: options.control_token.clone(),
+        sandbox: options.sandbox,
     };
     let document = memory("document", document)?;
     let bundles = memory("certificates", &certificates.encode(|_| true))?;

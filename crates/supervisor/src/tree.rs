@@ -336,10 +336,14 @@ impl Tree {
         }
         let pid = router.pid;
         match exit {
-            Exit::Signal(signal) => self.log.write(
-                Level::Alert,
-                format_args!("router process {pid} exited on signal {signal}; another is started"),
-            ),
+            Exit::Signal(signal) => {
+                let why = match i32::from(signal) {
+                    signals::SIGSYS => " (SIGSYS: a system call that its sandbox forbids)",
+                    _ => "",
+                };
+                let what = format_args!("router process {pid} exited on signal {signal}{why}");
+                self.log.write(Level::Alert, format_args!("{what}; another is started"));
+            }
             exit => self.log.write(
                 Level::Alert,
                 format_args!("router process {pid} {exit}; another is started"),

@@ -120,16 +120,20 @@ impl Log {
 /// is not UTF-8 is escaped as a whole.
 pub fn escape(bytes: &[u8], out: &mut Vec<u8>) {
     for chunk in bytes.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            let mut buffer = [0; 4];
-            let encoded = character.encode_utf8(&mut buffer).as_bytes();
-            match character {
-                '\n' => out.extend_from_slice(b"\n    "),
-                '\t' => out.push(b'\t'),
-                character if character.is_control() => hexadecimal(encoded, out),
-                _ => out.extend_from_slice(encoded),
+        let mut rest = chunk.valid();
+        while let Some(at) = rest.find(|character: char| character.is_control()) {
+            let (plain, from_control) = rest.split_at(at);
+            out.extend_from_slice(plain.as_bytes());
+            let length = from_control.chars().next().map_or(0, char::len_utf8);
+            let (control, behind) = from_control.split_at(length);
+            match control {
+                "\n" => out.extend_from_slice(b"\n    "),
+                "\t" => out.push(b'\t'),
+                _ => hexadecimal(control.as_bytes(), out),
             }
+            rest = behind;
         }
+        out.extend_from_slice(rest.as_bytes());
         hexadecimal(chunk.invalid(), out);
     }
 }

@@ -16,6 +16,7 @@ use howdah_wire::frame::Done;
 use howdah_wire::queue::{Call, Claim, Owner, Producer};
 
 pub use super::instance::{Instance, Key, NotSent, Worker};
+use super::log_rate::LogRate;
 use super::output::Output;
 use super::status::{About, Counts, PoolStatus, ProcessStatus, Slow, Times};
 use super::thread::RequestContext;
@@ -66,6 +67,8 @@ pub struct Queue {
     limit: usize,
     asked: AtomicBool,
     most: AtomicU32,
+    /// What its workers write to the log.
+    pub log_rate: LogRate,
     inner: Mutex<Inner>,
 }
 
@@ -134,7 +137,7 @@ impl Queue {
         let counts = Counts::new(clock::wall_seconds());
         let inner = Inner { counts, ..Inner::default() };
         let (asked, most) = (AtomicBool::new(false), AtomicU32::new(u32::MAX));
-        Queue { limit, asked, most, inner: Mutex::new(inner) }
+        Queue { limit, asked, most, log_rate: LogRate::default(), inner: Mutex::new(inner) }
     }
 
     fn lock(&self) -> Locked<'_> {

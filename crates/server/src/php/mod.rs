@@ -9,7 +9,8 @@
 //! 6. [`response`] turns the script's head into a response; the connection sends the body at the
 //!    client's pace.
 //!
-//! What scripts write to standard output and error goes to the log through [`output`].
+//! What scripts write to standard output and error goes to the log through [`output`], and no
+//! faster than [`log_rate`] lets it.
 //!
 //! [`pool`] decides how many workers there are; [`status`] is what is counted on the way.
 
@@ -17,6 +18,7 @@ pub mod application;
 pub mod body;
 pub mod dispatch;
 pub mod instance;
+pub mod log_rate;
 pub mod output;
 pub mod params;
 pub mod pending;

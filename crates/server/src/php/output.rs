@@ -2,7 +2,7 @@
 //! pipe whose reading end the router has. What a request has written is one record in the log.
 //!
 //! 1. The control thread reads whenever there is something ([`watch`]), so that nobody who writes
-//!    waits for long. Each piece belongs to the request that the worker had when the piece was
+//!    waits for long, unless an application writes faster than its [`LogRate`]. Each piece belongs to the request that the worker had when the piece was
 //!    there already.
 //! 2. When a script is over and something is left in the pipe, the worker waits until the
 //!    request's own thread has read it ([`Output::take`]). So nothing in the pipe is ever older
@@ -13,6 +13,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
 
 use howdah_sys::log::{Level, Log};
 use howdah_sys::reactor;
@@ -87,7 +88,10 @@ impl Output {
             let Ok(mut ready) = self.pipe.readable().await else { return };
             if self.read_present() {
                 // A script that writes without end must not keep the thread from its work.
-                tokio::task::yield_now().await;
+                match self.whose.queue.log_rate.wait() {
+                    Duration::ZERO => tokio::task::yield_now().await,
+                    wait => tokio::time::sleep(wait).await,
+                }
             } else if ready.ready().is_read_closed() {
                 self.end();
                 return;
@@ -175,6 +179,7 @@ impl Output {
                 rustix::io::retry_on_intr(|| rustix::io::read(self.pipe.get_ref(), &mut *piece));
             let read = read.unwrap_or(0);
             state.read.truncate(start + read);
+            self.whose.queue.log_rate.wrote(read);
             if state.read.len() >= MAX_RECORD {
                 state.log(&self.whose, false);
             }

@@ -5,6 +5,7 @@
 //! write its eventfd, so that under load no system call announces an answer.
 
 mod handle;
+mod held_back;
 mod limits;
 pub(super) mod linger;
 
@@ -96,6 +97,14 @@ impl std::fmt::Display for RequestContext {
     }
 }
 
+/// Whether records for the log wait if their application writes too many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LogLimit {
+    Kept,
+    /// For what a worker that has died left behind.
+    Ignored,
+}
+
 /// PHP on one router thread.
 #[derive(Debug)]
 pub struct PhpThread {
@@ -110,6 +119,7 @@ pub struct PhpThread {
     dirty: RefCell<Vec<(Rc<Attached>, u32)>>,
     drainer: RefCell<Option<Waker>>,
     limits: limits::Watch,
+    held_back: held_back::HeldBack,
     linger: linger::Linger,
 }
 
@@ -158,6 +168,7 @@ impl PhpThread {
             dirty: RefCell::default(),
             drainer: RefCell::default(),
             limits: limits::Watch::default(),
+            held_back: held_back::HeldBack::default(),
             linger: linger::Linger::default(),
         })
     }
@@ -296,13 +307,18 @@ impl PhpThread {
         });
     }
 
-    fn settle(&self, attached: &Attached, failure: &Failure, dead: impl Fn(Key, Claim) -> bool) {
+    fn settle(
+        &self,
+        attached: &Rc<Attached>,
+        failure: &Failure,
+        dead: impl Fn(Key, Claim) -> bool,
+    ) {
         for (slot, key, claim) in attached.queue.claims_of(&attached.instance, self.thread) {
             if !dead(key, claim) {
                 continue;
             }
             // What the dead have left is no more than a ring holds; the living may write to it.
-            let _ = (0..TURNS).all(|_| self.drain_slot(attached, slot));
+            let _ = (0..TURNS).all(|_| self.drain_slot(attached, slot, LogLimit::Ignored));
             if attached.instance.key(slot) != Some(key) {
                 continue; // its last frames settled it
             }
@@ -339,7 +355,7 @@ impl PhpThread {
                 slots.push((Rc::clone(attached), slot));
             });
         }
-        slots.retain(|(attached, slot)| self.drain_slot(attached, *slot));
+        slots.retain(|(attached, slot)| self.drain_slot(attached, *slot, LogLimit::Kept));
         if !slots.is_empty() {
             self.wake_drainer(); // after all others had a turn
         }
@@ -348,7 +364,7 @@ impl PhpThread {
 
     /// Takes frames of a slot; `true` if there may be more than are taken at once: a script that
     /// writes as fast as they are taken must not keep the thread from everybody else.
-    fn drain_slot(&self, attached: &Attached, slot: u32) -> bool {
+    fn drain_slot(&self, attached: &Rc<Attached>, slot: u32, log_limit: LogLimit) -> bool {
         let Some(key) = attached.instance.key(slot) else { return false };
         if key.thread() != self.thread {
             return false;
@@ -368,6 +384,11 @@ impl PhpThread {
                 let (reader, region) = (&mut entry.reader, &attached.instance.region);
                 let frame = reader.peek(region, slot).map_err(|corrupt| corrupt.0.to_owned())?;
                 let Some(frame) = frame else { return Ok(None) };
+                let is_limited = frame.kind == Kind::Log as u8 && log_limit == LogLimit::Kept;
+                if is_limited && !attached.queue.log_rate.has_room() {
+                    self.held_back.put(attached, slot);
+                    return Ok(None);
+                }
                 let event = if frame.kind == Kind::Body as u8 {
                     let take = |out: &mut Vec<u8>| reader.take(region, slot, frame, out);
                     entry.pending.body(frame.len, frame.behind, take)
@@ -417,6 +438,7 @@ impl PhpThread {
                     };
                     let pid = pid.unwrap_or(std::process::id());
                     self.log.write_as(pid, level, format_args!("{context}: {text}"));
+                    attached.queue.log_rate.wrote(message.len());
                 }
             }
             Event::SendDescriptors => self.send_descriptors(attached, slot, key),

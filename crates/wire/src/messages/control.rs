@@ -49,6 +49,8 @@ messages! {
             unit_defaults: bool,
             /// Token that requests must carry.
             token: Option<Secret>,
+            /// The process restricts itself to what it needs.
+            sandbox: bool,
         }
         /// Result of `Apply`.
         2 Applied {

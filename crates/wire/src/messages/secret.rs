@@ -48,6 +48,7 @@ mod tests {
             token: Some(Secret::new("0123456789abcdef".to_owned())),
             origin: String::new(),
             unit_defaults: false,
+            sandbox: true,
         };
         assert!(!format!("{hello:?} {hello:#?}").contains("0123"));
         let passed = ToControl::decode(&hello.encode()).unwrap();
