@@ -4,6 +4,7 @@
 //! (before it would wait for events) and at each new PHP request. Only while it waits do workers
 //! write its eventfd, so that under load no system call announces an answer.
 
+mod events;
 mod handle;
 mod held_back;
 mod limits;
@@ -12,7 +13,7 @@ pub(super) mod linger;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,17 +24,14 @@ use bytes::Bytes;
 use howdah_sys::log::{Level, Log};
 use howdah_sys::{futex, reactor};
 use howdah_wire::frame::Kind;
-use howdah_wire::messages::ToWorker;
 use howdah_wire::queue::{Claim, Owner};
 use howdah_wire::stream::Reader;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::application::{Instance, Key, NotSent, Queue};
-use super::dispatch::memory_file;
+use super::application::{Instance, Key, Queue};
 use super::pending::{Event, Failure, Pending};
 use super::status::Slow;
-use crate::status::Pool;
 
 pub use handle::Handle;
 use limits::Limit;
@@ -421,136 +419,6 @@ impl PhpThread {
         }
         self.forget_if_over(key);
         more
-    }
-
-    /// `true` if the slot is no longer this request's.
-    fn on_event(&self, attached: &Attached, slot: u32, key: Key, event: Event) -> bool {
-        match event {
-            Event::None => {}
-            Event::Log(severity, message) => {
-                if let Some(context) = self.with_entry(key, |entry| entry.context.clone()) {
-                    let text = String::from_utf8_lossy(&message);
-                    let level = Level::from_syslog(severity);
-                    // As if the worker had written it itself.
-                    let pid = match attached.instance.region.claim_of(slot) {
-                        Claim::Taken(_, owner) => attached.instance.pid(owner),
-                        _ => None,
-                    };
-                    let pid = pid.unwrap_or(std::process::id());
-                    self.log.write_as(pid, level, format_args!("{context}: {text}"));
-                    attached.queue.log_rate.wrote(message.len());
-                }
-            }
-            Event::SendDescriptors => self.send_descriptors(attached, slot, key),
-            Event::SendStatus => self.send_status(attached, slot, key),
-            Event::TakeOutput => self.take_output(attached, slot, key),
-            Event::Unkept(problem) => {
-                if let Some(context) = self.with_entry(key, |entry| entry.context.clone()) {
-                    let problem = format_args!("{context}: the answer cannot be kept: {problem}");
-                    self.log.write(Level::Error, problem);
-                }
-            }
-            Event::Done(done) => {
-                self.with_entry(key, |entry| {
-                    entry.settled = true;
-                    entry.pending.wake();
-                });
-                if let Some(output) = attached.queue.finish(&attached.instance, slot, done) {
-                    output.over(key);
-                }
-                return true;
-            }
-        }
-        false
-    }
-
-    fn send_descriptors(&self, attached: &Attached, slot: u32, key: Key) {
-        let Claim::Taken(ticket, owner) = attached.instance.region.claim_of(slot) else { return };
-        let descriptors =
-            self.with_entry(key, |entry| std::mem::take(&mut entry.pending.descriptors));
-        let descriptors = descriptors.unwrap_or_default();
-        let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        match attached.instance.send(owner, &ToWorker::Descriptors { ticket }, &borrowed) {
-            Ok(()) => {}
-            Err(NotSent::Unknown) => {
-                self.with_entry(key, |entry| {
-                    entry.pending.descriptors = descriptors;
-                    entry.asks = Some(Event::SendDescriptors);
-                });
-            }
-            Err(NotSent::Failed(error)) => {
-                self.distrust(attached, slot, key, format!("that it takes no files ({error})"));
-            }
-        }
-    }
-
-    /// Answers a script that asks what its application does.
-    fn send_status(&self, attached: &Attached, slot: u32, key: Key) {
-        let Claim::Taken(ticket, owner) = attached.instance.region.claim_of(slot) else { return };
-        let Some(name) = self.with_entry(key, |entry| Arc::clone(&entry.context.application))
-        else {
-            return;
-        };
-        let pool = Pool { name: name.to_string(), status: attached.queue.status(true) };
-        let json = pool.to_value().to_string();
-        let file = memory_file(json.as_bytes());
-        let sent = file.map_err(|error| NotSent::Failed(error.to_string())).and_then(|file| {
-            attached.instance.send(owner, &ToWorker::Status { ticket }, &[file.as_fd()])
-        });
-        self.answered(attached, slot, key, Event::SendStatus, sent);
-    }
-
-    /// A script is over: what it has left in the worker's output is its own.
-    fn take_output(&self, attached: &Attached, slot: u32, key: Key) {
-        let Claim::Taken(ticket, owner) = attached.instance.region.claim_of(slot) else { return };
-        let Some(context) = self.with_entry(key, |entry| Arc::clone(&entry.context)) else {
-            return;
-        };
-        let sent = attached.instance.output(owner).and_then(|output| {
-            if let Some(output) = output {
-                output.take(key, context);
-            }
-            attached.instance.send(owner, &ToWorker::OutputTaken { ticket }, &[])
-        });
-        self.answered(attached, slot, key, Event::TakeOutput, sent);
-    }
-
-    /// A worker that asks and does not get, or does not take, the answer waits for ever otherwise.
-    fn answered(
-        &self,
-        attached: &Attached,
-        slot: u32,
-        key: Key,
-        asked: Event,
-        sent: Result<(), NotSent>,
-    ) {
-        match sent {
-            Ok(()) => {}
-            Err(NotSent::Unknown) => {
-                self.with_entry(key, |entry| entry.asks = Some(asked));
-            }
-            Err(NotSent::Failed(error)) => {
-                self.distrust(attached, slot, key, format!("that it takes no answer ({error})"));
-            }
-        }
-    }
-
-    /// A worker has written what no worker writes: its request fails and it is killed.
-    fn distrust(&self, attached: &Attached, slot: u32, key: Key, nonsense: String) {
-        let context = self.with_entry(key, |entry| {
-            entry.distrusted = true;
-            entry.pending.fail(Failure::Broken(nonsense.clone()));
-            entry.context.clone()
-        });
-        if let Some(context) = context {
-            self.log.write(
-                Level::Error,
-                format_args!("{context}: the worker wrote {nonsense}; it is ended"),
-            );
-        }
-        if let Claim::Taken(_, worker) = attached.instance.region.claim_of(slot) {
-            self.ask(Ask::Kill { instance: attached.instance.number, worker });
-        }
     }
 
     // -- sleeping and waking --
