@@ -117,7 +117,7 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
                 }
                 (ToControl::Reopened {}, descriptors) => {
                     if let Some(file) = descriptors.into_iter().next() {
-                        process::standard_streams(file.as_fd(), file.as_fd())?;
+                        process::output_streams(file.as_fd(), file.as_fd())?;
                         log.reopen(file);
                     }
                 }

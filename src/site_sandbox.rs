@@ -41,6 +41,12 @@ const PUBLIC: &[&str] = &[
     "www",
 ];
 
+/// Where Debian and others have sites, each in a directory of its own.
+const SITES: &str = "/var/www";
+
+/// Directories of the root directory in which there are, by custom, things of different people.
+const USUAL: &[&str] = &["home", "media", "mnt", "opt", "srv"];
+
 /// Directories above the site that are looked at.
 const MAX_ABOVE: usize = 4;
 
@@ -58,11 +64,11 @@ pub fn add(document: &mut Value, site: &Site, user: Option<&Credentials>) -> Vec
     if !site.has_php() {
         return Vec::new();
     }
-    let (uid, home) = match user {
-        Some(user) => (user.uid, PathBuf::from(&user.home)),
+    let (makers, home) = match user {
+        Some(user) => (Makers { scripts: user.uid, are_trusted: false }, PathBuf::from(&user.home)),
         None => {
             let own = Credentials::current();
-            (own.uid, PathBuf::from(own.home))
+            (Makers { scripts: own.uid, are_trusted: true }, PathBuf::from(own.home))
         }
     };
     let root = fs::canonicalize(&site.root).unwrap_or_else(|_| site.root.clone());
@@ -71,7 +77,7 @@ pub fn add(document: &mut Value, site: &Site, user: Option<&Credentials>) -> Vec
         return vec![reason.to_owned()];
     };
     let mut write = vec![project.clone(), PathBuf::from("/var/tmp")];
-    write.extend(linked(&project, uid, &home));
+    write.extend(linked(&project, makers, &home));
     if is_container() {
         write.extend(places_of_containers());
     }
@@ -93,7 +99,9 @@ pub fn add(document: &mut Value, site: &Site, user: Option<&Credentials>) -> Vec
 /// The uppermost directory that belongs to the site, which is in `root` (without links); `None` if other
 /// things are in there as well.
 fn project(root: &Path, home: &Path) -> Option<PathBuf> {
-    let is_own = |directory: &Path| !paths::is_shared(directory) && !is_home(directory, home);
+    let is_own = |directory: &Path| {
+        !paths::is_shared(directory) && !is_home(directory, home) && !has_sites(directory)
+    };
     let mut found = root;
     let is_marked = |directory: &Path| MARKS.iter().any(|mark| directory.join(mark).exists());
     let above = root.ancestors().skip(1).take(MAX_ABOVE);
@@ -103,14 +111,20 @@ fn project(root: &Path, home: &Path) -> Option<PathBuf> {
         }
     }
     let name = root.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if found == root && PUBLIC.contains(&name) {
+    if found == root && PUBLIC.contains(&name) && !root.parent().is_some_and(has_sites) {
         // What scripts include is often beside a directory of such a name.
         found = root.parent().filter(|above| above.parent().is_some())?;
         if is_home(found, home) {
             return None;
         }
     }
-    (is_own(found) || found.starts_with("/var/www")).then(|| found.to_owned())
+    (is_own(found) || found.starts_with(SITES) || (has_sites(found) && !is_home(found, home)))
+        .then(|| found.to_owned())
+}
+
+/// Whether the directories in a directory are, by custom, sites or other things of different people.
+fn has_sites(directory: &Path) -> bool {
+    directory == Path::new(SITES) || USUAL.iter().any(|name| directory == Path::new("/").join(name))
 }
 
 /// Whether a directory is somebody's home, or one in which homes are.
@@ -119,14 +133,21 @@ fn is_home(directory: &Path, home: &Path) -> bool {
     directory == Path::new("/home")
         || directory == Path::new("/root")
         || above == Some(Path::new("/home"))
-        || (home == directory
-            && !directory.starts_with("/var/www")
-            && !directory.starts_with("/srv"))
+        || (home == directory && !directory.starts_with(SITES) && !directory.starts_with("/srv"))
 }
 
-/// Where links in the project lead that lead out of it. Those of the user that PHP runs as may have
-/// been made by a script, so what is hidden, a home or the system's is not opened by them.
-fn linked(project: &Path, uid: u32, home: &Path) -> BTreeSet<PathBuf> {
+/// Who may have made a link.
+#[derive(Debug, Clone, Copy)]
+struct Makers {
+    /// The user that PHP runs as: any of its links may have been made by a script.
+    scripts: u32,
+    /// The links of this user count, as it is also who has started the server, and has made the
+    /// site. What is hidden, a home or the system's is not opened by them.
+    are_trusted: bool,
+}
+
+/// Where links in the project lead that lead out of it, unless a script may have made them.
+fn linked(project: &Path, makers: Makers, home: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut left = MAX_ENTRIES;
     let mut directories = vec![project.to_owned()];
@@ -146,11 +167,12 @@ fn linked(project: &Path, uid: u32, home: &Path) -> BTreeSet<PathBuf> {
                 continue;
             }
             let Ok(target) = fs::canonicalize(entry.path()) else { continue };
-            let is_scripts = entry.metadata().is_ok_and(|link| link.uid() == uid);
+            let is_scripts = entry.metadata().is_ok_and(|link| link.uid() == makers.scripts);
+            let is_closed = !makers.are_trusted || is_hidden(&target) || is_in_system(&target);
             let is_open = !paths::is_shared(&target)
                 && !is_home(&target, home)
                 && !project.starts_with(&target)
-                && !(is_scripts && (is_hidden(&target) || is_in_system(&target)));
+                && !(is_scripts && is_closed);
             if !target.starts_with(project) && is_open {
                 found.insert(target);
             }
@@ -166,7 +188,7 @@ fn is_hidden(path: &Path) -> bool {
 
 fn is_in_system(path: &Path) -> bool {
     let top = path.components().nth(1).and_then(|part| part.as_os_str().to_str());
-    top.is_none_or(paths::is_systems) && !path.starts_with("/var/www")
+    top.is_none_or(paths::is_systems) && !path.starts_with(SITES)
 }
 
 /// Whether the whole file system is there for this server.
@@ -177,7 +199,6 @@ fn is_container() -> bool {
 
 /// Directories that somebody has put into a container: volumes, in general.
 fn places_of_containers() -> Vec<PathBuf> {
-    const USUAL: &[&str] = &["home", "media", "mnt", "opt", "srv"];
     let Ok(entries) = fs::read_dir("/") else { return Vec::new() };
     let wanted = |name: &str| !paths::is_systems(name) && !USUAL.contains(&name);
     let mut found: Vec<_> = { entries.flatten() }
@@ -232,7 +253,12 @@ mod tests {
         assert_eq!(project(&home.join("shop"), home), Some(home.join("shop")));
         assert_eq!(project(Path::new("/"), home), None);
         assert_eq!(project(Path::new("/etc"), home), None);
-        assert_eq!(project(Path::new("/var/www/html"), home), Some("/var/www".into()));
+        // The other directories there are other sites.
+        assert_eq!(project(Path::new("/var/www/html"), home), Some("/var/www/html".into()));
+        assert_eq!(project(Path::new("/var/www"), home), Some("/var/www".into()));
+        assert_eq!(project(Path::new("/srv/html"), home), Some("/srv/html".into()));
+        assert_eq!(project(Path::new("/app/public"), home), Some("/app".into()));
+        assert_eq!(project(Path::new("/var/www/shop/html"), home), Some("/var/www/shop".into()));
         assert_eq!(project(Path::new("/var/www/blog"), home), Some("/var/www/blog".into()));
     }
 
@@ -250,10 +276,13 @@ mod tests {
         link(&path.join("shop/b"), "inside");
         let own = fs::metadata(&path).unwrap().uid();
         let home = Path::new("/home/nobody");
-        let found = linked(&path.join("shop"), own, home);
+        let found = |scripts, are_trusted| {
+            linked(&path.join("shop"), Makers { scripts, are_trusted }, home)
+        };
         // The tree of a test is in /tmp, which is the system's.
-        assert_eq!(found, BTreeSet::new());
-        let found = linked(&path.join("shop"), own + 1, home);
+        assert_eq!(found(own, true), BTreeSet::new());
+        assert_eq!(found(own, false), BTreeSet::new());
+        let found = found(own + 1, false);
         let expected = [path.join("packages/a"), path.join(".ssh"), "/etc/ssl".into()];
         assert_eq!(found, BTreeSet::from(expected));
     }

@@ -213,6 +213,26 @@ fn hardening_14_a_script_that_floods_the_log_waits_and_loses_nothing() {
 }
 
 #[test]
+fn hardening_14_long_targets_and_dying_workers_do_not_lift_the_limit_of_the_log() {
+    // Each record has the target in it, and what a dead worker left is taken at once.
+    let script =
+        "if (pcntl_fork() === 0) { usleep(300000); posix_kill(posix_getppid(), SIGKILL); exit; }
+        while (true) error_log('x');";
+    let server = Site::script("a.php", script).workers(2).with(json!({})).serve();
+    let target = format!("/a.php?{}", "y".repeat(7000));
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| server.get(&target));
+        }
+    });
+    let allowed = (begun.elapsed().as_secs_f64() * 4.0 + 2.0 + 1.0) * 1024.0 * 1024.0;
+    let written = server.log().len();
+    assert!(written > 1 << 20, "{written} bytes");
+    assert!((written as f64) < allowed, "{written} bytes of {allowed}");
+}
+
+#[test]
 fn what_the_first_request_of_a_new_worker_writes_is_its_own_too() {
     let script = "file_put_contents('php://stderr', \"request $_GET[n]\\n\");";
     let limits = json!({"applications": {"site": {"limits": {"requests": 1}}}});

@@ -88,6 +88,15 @@ fn the_control_process_has_few_system_calls_and_no_files() {
     assert_eq!(server.control("PUT", "/config", "{").status, 400);
     let control = server.processes().into_iter().find(|process| process.title == "howdah: control");
     let control = control.expect("it has just answered").pid;
+    // It goes on when the log is opened again, for which it has no file to open.
+    let log = server.site.log_path();
+    fs::rename(&log, log.with_extension("old")).unwrap();
+    server.signal(rustix::process::Signal::USR1);
+    let new_log = |fd: u32| fs::read_link(format!("/proc/{control}/fd/{fd}")).ok();
+    eventually("it writes to the new log", || {
+        (new_log(2)? == log && new_log(1)? == log).then_some(())
+    });
+    assert_eq!(server.control("GET", "/config/routes", "").succeeded(), document["routes"]);
     if seccomp::is_available() {
         let status = fs::read_to_string(format!("/proc/{control}/status")).unwrap();
         assert!(status.contains("\nSeccomp:\t2\n"), "{status}");

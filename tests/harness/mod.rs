@@ -145,6 +145,11 @@ impl Site {
         self
     }
 
+    /// The log's file.
+    pub fn log_path(&self) -> PathBuf {
+        self.path("log")
+    }
+
     /// The control API's socket.
     pub fn control_socket(&self) -> PathBuf {
         self.path("control.sock")

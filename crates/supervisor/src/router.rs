@@ -43,6 +43,7 @@ pub(crate) fn start(
     current: &Current,
     certificates: &Certificates,
     log: BorrowedFd<'_>,
+    has_served: bool,
     now: Instant,
 ) -> io::Result<Router> {
     let (pid, socket) = unprivileged::start(Kind::Router, options, log)?;
@@ -58,6 +59,7 @@ pub(crate) fn start(
         has_control: options.control.is_some(),
         unit_defaults: options.unit_defaults,
         sandbox: options.sandbox,
+        has_served,
     };
     let document = memory("document", &current.document)?;
     let granted = |name: &str| current.grants.has_certificate(name);

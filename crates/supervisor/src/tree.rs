@@ -306,7 +306,7 @@ impl Tree {
         self.router_start = None;
         let started = self.log.handle().and_then(|log| {
             let (options, current) = (&self.options, &self.changes.current);
-            router::start(options, current, &self.certificates, log.as_fd(), now)
+            router::start(options, current, &self.certificates, log.as_fd(), self.served, now)
         });
         match started {
             Ok(router) => self.router = Some(router),

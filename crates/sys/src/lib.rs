@@ -15,7 +15,8 @@
 //! - [`signals`]: signals as a readable descriptor.
 //! - [`handlers`]: signals that shall do nothing.
 //! - [`sockets`]: what listening sockets are asked for.
-//! - [`log`], [`clock`]: the server's log and its time stamps.
+//! - [`log`], [`clock`]: the server's log and its time stamps; [`log_rate`]: how fast an application may
+//!   write to it.
 //! - `reactor`: descriptors in tokio's reactor, for the router alone (a feature, so that the
 //!   other processes do not carry tokio).
 //! - [`look`]: a moment of waiting without sleep.
@@ -31,6 +32,7 @@ pub mod futex;
 #[allow(unsafe_code)]
 pub mod handlers;
 pub mod log;
+pub mod log_rate;
 pub mod look;
 #[allow(unsafe_code)]
 pub mod memory;

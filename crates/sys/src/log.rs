@@ -8,6 +8,8 @@ use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::RwLock;
 
+use crate::log_rate::LogRate;
+
 /// Severity of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
@@ -88,7 +90,19 @@ impl Log {
         self.record(level, pid, pid, &message);
     }
 
-    fn record(&self, level: Level, pid: u32, thread: u32, message: &dyn fmt::Display) {
+    /// As [`Log::write_as`], for a process that may not write more than `rate` lets it.
+    pub fn write_limited(
+        &self,
+        rate: &LogRate,
+        pid: u32,
+        level: Level,
+        message: impl fmt::Display,
+    ) {
+        rate.wrote(self.record(level, pid, pid, &message));
+    }
+
+    /// Returns the length of what was written.
+    fn record(&self, level: Level, pid: u32, thread: u32, message: &dyn fmt::Display) -> usize {
         let mut line = String::with_capacity(128);
         crate::clock::local_time(&mut line);
         let start = fmt::Write::write_fmt(
@@ -96,11 +110,15 @@ impl Log {
             format_args!(" [{}] {pid}#{thread} {message}", level.as_str()),
         );
         debug_assert!(start.is_ok());
-        self.write_raw(line.as_bytes());
+        self.write_escaped(line.as_bytes())
     }
 
     /// Writes bytes as one record without a time stamp, escaped.
     pub fn write_raw(&self, bytes: &[u8]) {
+        self.write_escaped(bytes);
+    }
+
+    fn write_escaped(&self, bytes: &[u8]) -> usize {
         let mut line = Vec::with_capacity(bytes.len() + 1);
         escape(bytes.trim_ascii_end(), &mut line);
         line.push(b'\n');
@@ -112,6 +130,7 @@ impl Log {
                 Ok(n) => rest = &rest[n..],
             }
         }
+        line.len()
     }
 }
 

@@ -266,6 +266,12 @@ pub fn place(fd: impl AsFd, target: i32) -> io::Result<()> {
 pub fn standard_streams(stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::Result<()> {
     let null = fs::File::open("/dev/null")?;
     place(&null, 0)?;
+    output_streams(stdout, stderr)
+}
+
+/// Gives this process other standard streams for output. It opens nothing, so that a process without
+/// files can do it.
+pub fn output_streams(stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::Result<()> {
     place(stdout, 1)?;
     place(stderr, 2)
 }

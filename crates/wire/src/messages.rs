@@ -230,6 +230,8 @@ messages! {
             unit_defaults: bool,
             /// The router restricts itself.
             sandbox: bool,
+            /// The server has served before: this router takes the place of one that has ended.
+            has_served: bool,
         }
         /// A listening socket. Descriptor: the socket.
         2 Bound {

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use howdah_sys::clock;
 use howdah_sys::futex;
+use howdah_sys::log_rate::LogRate;
 use howdah_wire::frame::Done;
 use howdah_wire::queue::{Call, Claim, Owner, Producer};
 
 pub use super::instance::{Instance, Key, NotSent, Worker};
-use super::log_rate::LogRate;
 use super::output::Output;
 use super::status::{About, Counts, PoolStatus, ProcessStatus, Slow, Times};
 use super::thread::RequestContext;

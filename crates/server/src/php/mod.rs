@@ -10,7 +10,7 @@
 //!    client's pace.
 //!
 //! What scripts write to standard output and error goes to the log through [`output`], and no
-//! faster than [`log_rate`] lets it.
+//! faster than its [`LogRate`](howdah_sys::log_rate::LogRate) lets it.
 //!
 //! [`pool`] decides how many workers there are; [`status`] is what is counted on the way.
 
@@ -18,7 +18,6 @@ pub mod application;
 pub mod body;
 pub mod dispatch;
 pub mod instance;
-pub mod log_rate;
 pub mod output;
 pub mod params;
 pub mod pending;

@@ -179,7 +179,6 @@ impl Output {
                 rustix::io::retry_on_intr(|| rustix::io::read(self.pipe.get_ref(), &mut *piece));
             let read = read.unwrap_or(0);
             state.read.truncate(start + read);
-            self.whose.queue.log_rate.wrote(read);
             if state.read.len() >= MAX_RECORD {
                 state.log(&self.whose, false);
             }
@@ -214,7 +213,7 @@ impl State {
             (_, false) => format!(", part {part}"),
         };
         let write = |message: std::fmt::Arguments<'_>| {
-            whose.log.write_as(whose.pid, Level::Error, message);
+            whose.log.write_limited(&whose.queue.log_rate, whose.pid, Level::Error, message);
         };
         match &self.request {
             _ if text.is_empty() => {}

@@ -95,12 +95,13 @@ impl std::fmt::Display for RequestContext {
     }
 }
 
-/// Whether records for the log wait if their application writes too many.
+/// What becomes of records for the log if their application writes too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LogLimit {
-    Kept,
-    /// For what a worker that has died left behind.
-    Ignored,
+    /// They wait, and the worker with them.
+    Wait,
+    /// They are lost: the worker has died, and its slot is needed.
+    Drop,
 }
 
 /// PHP on one router thread.
@@ -148,6 +149,8 @@ struct Entry {
     distrusted: bool,
     /// What the worker has asked for while its start had not been reported yet.
     asks: Option<Event>,
+    /// Records for the log that were lost.
+    unlogged: u32,
     /// Frames were left in the ring because too much waits for the client.
     stalled: Option<(Arc<Instance>, u32)>,
 }
@@ -215,6 +218,7 @@ impl PhpThread {
             held: true,
             distrusted: false,
             asks: None,
+            unlogged: 0,
             stalled: None,
         });
         let key = Key::new(self.thread, slot.generation, index);
@@ -316,7 +320,7 @@ impl PhpThread {
                 continue;
             }
             // What the dead have left is no more than a ring holds; the living may write to it.
-            let _ = (0..TURNS).all(|_| self.drain_slot(attached, slot, LogLimit::Ignored));
+            let _ = (0..TURNS).all(|_| self.drain_slot(attached, slot, LogLimit::Drop));
             if attached.instance.key(slot) != Some(key) {
                 continue; // its last frames settled it
             }
@@ -326,6 +330,12 @@ impl PhpThread {
                 entry.pending.fail(failure.clone());
                 (!entry.distrusted).then(|| Arc::clone(&entry.context))
             });
+            let unlogged =
+                self.with_entry(key, |entry| (entry.unlogged, Arc::clone(&entry.context)));
+            if let Some((records @ 1.., context)) = unlogged {
+                let what = "parts of messages that its worker left are not logged: too many came";
+                self.log.write(Level::Error, format_args!("{context}: {records} {what}"));
+            }
             // Why one was killed that is not trusted any more has been told.
             if let (Some(Some(context)), Failure::Died(how)) = (context, failure) {
                 self.log.write(Level::Error, format_args!("{context}: {how}"));
@@ -353,7 +363,7 @@ impl PhpThread {
                 slots.push((Rc::clone(attached), slot));
             });
         }
-        slots.retain(|(attached, slot)| self.drain_slot(attached, *slot, LogLimit::Kept));
+        slots.retain(|(attached, slot)| self.drain_slot(attached, *slot, LogLimit::Wait));
         if !slots.is_empty() {
             self.wake_drainer(); // after all others had a turn
         }
@@ -382,10 +392,18 @@ impl PhpThread {
                 let (reader, region) = (&mut entry.reader, &attached.instance.region);
                 let frame = reader.peek(region, slot).map_err(|corrupt| corrupt.0.to_owned())?;
                 let Some(frame) = frame else { return Ok(None) };
-                let is_limited = frame.kind == Kind::Log as u8 && log_limit == LogLimit::Kept;
-                if is_limited && !attached.queue.log_rate.has_room() {
-                    self.held_back.put(attached, slot);
-                    return Ok(None);
+                if frame.kind == Kind::Log as u8 && !attached.queue.log_rate.has_room() {
+                    match log_limit {
+                        LogLimit::Wait => {
+                            self.held_back.put(attached, slot);
+                            return Ok(None);
+                        }
+                        LogLimit::Drop => {
+                            reader.take(region, slot, frame, &mut buffer);
+                            entry.unlogged += 1;
+                            return Ok(Some(Event::None));
+                        }
+                    }
                 }
                 let event = if frame.kind == Kind::Body as u8 {
                     let take = |out: &mut Vec<u8>| reader.take(region, slot, frame, out);

@@ -7,22 +7,26 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use howdah_config::{Config, Defaults};
 use howdah_sys::log::Level;
 use howdah_wire::messages::{FromSupervisor, Outcome, ToSupervisor};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 
 use super::certificates::Certificates;
-use super::link::Link;
+use super::link::{Link, Message};
 use super::names::Names;
 use super::pools::Pools;
 use super::programs::Programs;
+use super::sleep_until;
 use super::tls::TlsListeners;
 use crate::access_log::LogFile;
 use crate::listener::Socket;
 use crate::packets::{from_memory, to_memory};
 use crate::php::spool;
+use crate::php::thread::Ask;
 use crate::proxy::known::Known;
 use crate::shard::{self, Order, Shared};
 use crate::snapshot::{Listener, Snapshot};
@@ -30,6 +34,35 @@ use crate::snapshot::{Listener, Snapshot};
 /// Length of a listening socket's queue if none is configured; the kernel cuts it to its own
 /// limit (`net.core.somaxconn`).
 const BACKLOG: u32 = 4096;
+
+/// How long a change waits until its applications are ready. A preload script may take a while.
+const CHANGE_TIME: Duration = Duration::from_secs(60);
+
+/// How long a start waits for applications until it goes on without them. They serve once they are
+/// ready; until then their requests wait.
+const START_TIME: Duration = Duration::from_secs(5);
+
+/// What a configuration is applied for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Occasion {
+    /// The router starts. An application that cannot run must not keep the others from being served,
+    /// as its site may have brought that about.
+    Start(Start),
+    /// Somebody wants another configuration, with this number: all of it or nothing.
+    Change(u32),
+    /// Files of the running configuration have changed: all of them count from now on, or none.
+    Renewal,
+}
+
+/// How a router starts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Start {
+    /// Every application must have loaded PHP, and not only those that shall have workers before
+    /// their first request: nobody could correct the configuration.
+    pub(super) all_ready: bool,
+    /// The server has served before, so that nobody reads why it does not start.
+    pub(super) has_served: bool,
+}
 
 /// Why a configuration was not applied: one line that says what is wrong and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +113,8 @@ pub(super) struct Parts<'a> {
     pub(super) programs: &'a Programs,
     /// For servers that are named.
     pub(super) names: &'a mut Names,
+    /// What the threads ask for meanwhile.
+    pub(super) asked: &'a mut UnboundedReceiver<Ask>,
     /// What holds where a document says nothing.
     pub(super) defaults: Defaults,
 }
@@ -95,6 +130,7 @@ impl Parts<'_> {
             certificates: self.certificates,
             programs: self.programs,
             names: self.names,
+            asked: self.asked,
             defaults: self.defaults,
         }
     }
@@ -111,7 +147,7 @@ impl Parts<'_> {
         });
         let mut outcome = match config {
             Ok(config) => {
-                let applied = self.reborrow().apply(config, Some(generation), false).await;
+                let applied = self.reborrow().apply(config, Occasion::Change(generation)).await;
                 applied.map_or_else(Outcome::from, |()| Outcome::Done)
             }
             Err(problem) => Outcome::NotApplied(problem),
@@ -127,22 +163,23 @@ impl Parts<'_> {
         self.link.send(&ToSupervisor::Applied { generation, outcome })
     }
 
-    /// Applies a configuration. One of the supervisor's has its `generation`, and is stored before it
-    /// is current. With `all_ready` every application must have loaded PHP before that, otherwise
-    /// only those that shall have workers before their first request.
+    /// Applies a configuration. A changed one is stored before it is current.
     pub(super) async fn apply(
         mut self,
         config: Config,
-        generation: Option<u32>,
-        all_ready: bool,
+        occasion: Occasion,
     ) -> Result<(), ApplyError> {
+        let generation = match occasion {
+            Occasion::Start(_) | Occasion::Renewal => None,
+            Occasion::Change(generation) => Some(generation),
+        };
         let threads = shard::wanted(&config).min(self.shards.len());
         let spread = threads != self.shared.threads.load(Relaxed);
         let mut ready = Ready { threads, spread, ..Ready::default() };
         let current = self.shared.snapshot.load_full();
         let running = self.pools.generation;
         self.pools.generation = generation.unwrap_or(running);
-        let prepared = self.prepare(&current, &config, &mut ready, all_ready).await;
+        let prepared = self.prepare(&current, &config, &mut ready, occasion).await;
         let mut outcome = prepared.map_err(ApplyError::NotApplied);
         if let (Ok(()), Some(generation)) = (&outcome, generation) {
             outcome = self.store(generation).await.map_err(ApplyError::NotStored);
@@ -188,6 +225,7 @@ impl Parts<'_> {
         if !self.pools.prepare_restart(self.link, name).map_err(text)? {
             return Err(format!("there is no application \"{name}\""));
         }
+        let deadline = Instant::now() + CHANGE_TIME;
         loop {
             match self.pools.is_preparing() {
                 Ok(true) => {}
@@ -197,8 +235,14 @@ impl Parts<'_> {
                     return Err(problem);
                 }
             }
-            let (message, descriptors) = self.receive().await?;
-            self.meanwhile(message, descriptors)?;
+            match self.receive_until(Some(deadline)).await? {
+                Some((message, descriptors)) => self.meanwhile(message, descriptors)?,
+                None => {
+                    let problem = self.pools.not_ready(CHANGE_TIME);
+                    self.pools.discard(self.link).map_err(text)?;
+                    return Err(problem);
+                }
+            }
         }
     }
 
@@ -215,14 +259,33 @@ impl Parts<'_> {
         stored
     }
 
-    pub(super) async fn receive(&mut self) -> Result<(FromSupervisor, Vec<OwnedFd>), String> {
-        let message = self.link.receive_new().await.map_err(text)?;
-        let message = message.ok_or("the supervisor has gone")?;
-        if matches!(message.0, FromSupervisor::Quit { .. }) {
-            self.link.postpone(message.0, message.1);
-            return Err("the server is being stopped".to_owned());
+    pub(super) async fn receive(&mut self) -> Result<Message, String> {
+        let message = self.receive_until(None).await?;
+        message.ok_or_else(|| "the supervisor does not answer".to_owned())
+    }
+
+    /// The next message of the supervisor's; `None` if there is none by then. Meanwhile the running
+    /// applications get the workers that they need, and scripts that run too long are ended.
+    async fn receive_until(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Message>, String> {
+        loop {
+            let due = self.pools.tick(self.link).map_err(text)?;
+            tokio::select! {
+                message = self.link.receive_new() => {
+                    let message = message.map_err(text)?.ok_or("the supervisor has gone")?;
+                    if matches!(message.0, FromSupervisor::Quit { .. }) {
+                        self.link.postpone(message.0, message.1);
+                        return Err("the server is being stopped".to_owned());
+                    }
+                    return Ok(Some(message));
+                }
+                Some(ask) = self.asked.recv() => self.pools.on_ask(self.link, ask).map_err(text)?,
+                () = sleep_until(due) => {}
+                () = sleep_until(deadline) => return Ok(None),
+            }
         }
-        Ok(message)
     }
 
     /// A message that has nothing to do with what is waited for. What the main loop must see comes
@@ -273,7 +336,7 @@ impl Parts<'_> {
         current: &Snapshot,
         config: &Config,
         ready: &mut Ready,
-        all_ready: bool,
+        occasion: Occasion,
     ) -> Result<(), String> {
         self.shared.bounds.check(config)?;
         if let Some(directory) = &config.settings.http.body_temp_path {
@@ -297,12 +360,35 @@ impl Parts<'_> {
         }
         for application in &config.applications {
             if self.pools.queue(application).is_none() {
-                self.pools.prepare(self.link, application, all_ready).map_err(text)?;
+                let must_be_ready = matches!(occasion, Occasion::Start(start) if start.all_ready);
+                self.pools.prepare(self.link, application, must_be_ready).map_err(text)?;
             }
         }
         let mut opening = self.open_log(current, config, ready)?;
-        while self.pools.is_preparing()? || !binding.is_empty() || opening.is_some() {
-            match self.receive().await? {
+        let begun = Instant::now();
+        loop {
+            let (is_preparing, deadline) = match occasion {
+                Occasion::Start(start) => {
+                    let is_decided = self.pools.go_on_without_failed(start.has_served)?;
+                    (!is_decided || self.pools.is_preparing()?, begun + START_TIME)
+                }
+                Occasion::Change(_) | Occasion::Renewal => {
+                    (self.pools.is_preparing()?, begun + CHANGE_TIME)
+                }
+            };
+            if !is_preparing && binding.is_empty() && opening.is_none() {
+                return Ok(());
+            }
+            let Some(message) = self.receive_until(is_preparing.then_some(deadline)).await? else {
+                match occasion {
+                    Occasion::Start(_) => self.pools.go_on_without_late(),
+                    Occasion::Change(_) | Occasion::Renewal => {
+                        return Err(self.pools.not_ready(CHANGE_TIME));
+                    }
+                }
+                continue;
+            };
+            match message {
                 (FromSupervisor::Bound { address }, descriptors) => {
                     binding.remove(&address);
                     ready.sockets.extend(descriptors.into_iter().next().map(|fd| (address, fd)));
@@ -322,7 +408,6 @@ impl Parts<'_> {
                 }
             }
         }
-        Ok(())
     }
 
     /// Has the supervisor store the configuration that is ready.

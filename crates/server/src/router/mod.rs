@@ -36,7 +36,7 @@ use howdah_sys::{memory, process};
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 use tokio::sync::mpsc::unbounded_channel;
 
-use self::apply::Parts;
+use self::apply::{Occasion, Parts, Start};
 pub use self::certificates::Certificates;
 pub use self::command::{ApplicationReport, Commands, Queries, Report, TlsReport, Tuning};
 use self::ending::Ending;
@@ -85,6 +85,7 @@ struct Hello {
     tmp: String,
     php: Vec<(String, String)>,
     has_control: bool,
+    has_served: bool,
     sandbox: bool,
     log: OwnedFd,
     document: Vec<u8>,
@@ -136,12 +137,18 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Queries)) -> std::io::Result<
                 certificates: &mut certificates,
                 programs: &programs,
                 names: &mut names,
+                asked: &mut asked,
                 defaults: hello.defaults,
             }
         };
     }
-    match parts!().apply(config, None, !hello.has_control).await {
+    let start = Start { all_ready: !hello.has_control, has_served: hello.has_served };
+    match parts!().apply(config, Occasion::Start(start)).await {
         Ok(()) => {}
+        // The supervisor starts another router, which tries again.
+        Err(problem) if hello.has_served => {
+            return Err(std::io::Error::other(format!("{}: {problem}", hello.origin)));
+        }
         // Somebody can correct it through the control API, if that is there.
         Err(problem) if hello.has_control => {
             let origin = &hello.origin;
@@ -294,6 +301,7 @@ async fn greet(link: &Link) -> std::io::Result<Hello> {
                 has_control,
                 unit_defaults,
                 sandbox,
+                has_served,
             },
             Some(log),
             document,
@@ -307,6 +315,7 @@ async fn greet(link: &Link) -> std::io::Result<Hello> {
                 tmp,
                 php,
                 has_control,
+                has_served,
                 sandbox,
                 log,
                 document,

@@ -5,6 +5,7 @@
 //! have it any more: it goes on until no request that began under the old one can come.
 
 mod keep;
+mod prepare;
 mod retired;
 
 use std::collections::HashMap;
@@ -72,6 +73,8 @@ struct PooledApplication {
     ready_since: Option<Instant>,
     /// Must be able to serve before it is adopted; the others load PHP with their first request.
     awaited: bool,
+    /// It is adopted although it cannot serve.
+    is_excused: bool,
     pool: Pool,
     starting: u32,
     started: HashMap<Owner, Instant>,
@@ -170,6 +173,7 @@ impl Pools {
             instance: None,
             ready_since: None,
             awaited: always || wanted.initial() > 0,
+            is_excused: false,
             sizing,
             pool: Pool::default(),
             starting: 0,
@@ -213,18 +217,6 @@ impl Pools {
         app.damaged = false;
         app.queue.take_load();
         Ok(())
-    }
-
-    /// Whether applications are prepared that must be waited for; `Err` says why one cannot run.
-    pub(super) fn is_preparing(&self) -> Result<bool, String> {
-        let mut waiting = false;
-        for app in self.preparing.iter().filter(|app| app.awaited) {
-            if let Some(failure) = &app.failure {
-                return Err(format!("application \"{}\": {failure}", app.config.name));
-            }
-            waiting |= app.ready_since.is_none() || (app.started.len() as u32) < app.initial();
-        }
-        Ok(waiting)
     }
 
     /// What was prepared is not wanted after all.
@@ -402,7 +394,7 @@ impl Pools {
         app.started.clear();
         let failure = Some(message.to_owned());
         let known = std::mem::replace(&mut app.failure, failure.clone()) == failure;
-        if preparing && app.awaited {
+        if preparing && app.awaited && !app.is_excused {
             return; // whoever waits for it is told
         }
         if !known {
@@ -413,13 +405,7 @@ impl Pools {
             app.restart_at = Some(now);
             return; // what waits, and what comes, waits for the next one
         }
-        let pause = RESTART_PAUSE.saturating_mul(1 << app.restarts.min(8)).min(LONGEST_PAUSE);
-        app.restarts += 1;
-        app.restart_at = Some(now + pause);
-        let keys: Arc<[_]> = app.queue.stop(message).into();
-        for shard in shards.iter() {
-            shard.order(Order::Fail { keys: Arc::clone(&keys), reason: message.to_owned() });
-        }
+        app.stop_for_a_while(message, now, &shards);
     }
 
     fn on_started(&mut self, number: u32, worker: Owner, pid: u32, descriptors: Vec<OwnedFd>) {
@@ -537,6 +523,24 @@ impl Pools {
 impl PooledApplication {
     fn number(&self) -> Option<u32> {
         self.instance.as_ref().map(|instance| instance.number)
+    }
+
+    /// Whether it is to serve before it is adopted, and does not yet.
+    fn is_late(&self) -> bool {
+        let is_ready = self.ready_since.is_some() && (self.started.len() as u32) >= self.initial();
+        self.awaited && !self.is_excused && !is_ready
+    }
+
+    /// It cannot run now: its requests fail until the next try, which comes the later the more tries
+    /// have failed.
+    fn stop_for_a_while(&mut self, why: &str, now: Instant, shards: &[shard::Handle]) {
+        let pause = RESTART_PAUSE.saturating_mul(1 << self.restarts.min(8)).min(LONGEST_PAUSE);
+        self.restarts += 1;
+        self.restart_at = Some(now + pause);
+        let keys: Arc<[_]> = self.queue.stop(why).into();
+        for shard in shards {
+            shard.order(Order::Fail { keys: Arc::clone(&keys), reason: why.to_owned() });
+        }
     }
 
     /// Why it does not run, or why its workers end; not when there is one that has lived for a while.

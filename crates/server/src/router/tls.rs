@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use howdah_config::{Acme, Certificate, Config, Listener, UpstreamTls};
 use howdah_sys::log::Level;
 
-use super::apply::Parts;
+use super::apply::{Occasion, Parts};
 use crate::check;
 use crate::shard::Shared;
 use crate::snapshot::Snapshot;
@@ -211,7 +211,9 @@ impl Parts<'_> {
                 }
             }
         }
-        if outdated && let Err(problem) = self.apply(snapshot.config.clone(), None, false).await {
+        if outdated
+            && let Err(problem) = self.apply(snapshot.config.clone(), Occasion::Renewal).await
+        {
             problems.insert(format!("new certificates are not in use: {problem}"));
         }
         for problem in problems.difference(&watch.reported) {

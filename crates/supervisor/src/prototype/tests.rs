@@ -42,6 +42,8 @@ impl Fake {
             Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
         BufReader::new(shell.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
         let children = family::children(shell.id());
+        // One that still runs is taken for slow, and not for one that does not answer.
+        while family::state_of(shell.id()) != Some(b'S') {}
         let (ours, commands) = packet::one_way().unwrap();
         let (read, reports) = pipe::new().unwrap();
         let mut application = Application::new("site".to_owned(), shell.id(), ours, read);

@@ -25,9 +25,15 @@ impl Tree {
         if let Some((source, fd)) = self.control_source() {
             add(source, fd, IN);
         }
-        let mut unheard = Vec::new();
+        let (mut unheard, mut output_due) = (Vec::new(), None);
         for (id, application) in &self.applications {
-            let output = application.output.iter().map(|output| (Source::Output(*id), output.fd()));
+            let output = application.output.as_ref().filter(|output| {
+                let pause = Some(output.pause()).filter(|pause| !pause.is_zero());
+                output_due =
+                    [output_due, pause.map(|pause| now + pause)].into_iter().flatten().min();
+                pause.is_none()
+            });
+            let output = output.into_iter().map(|output| (Source::Output(*id), output.fd()));
             let reports = application.reports().map(|fd| (Source::Prototype(*id), fd));
             let deaths = application.deaths().map(|(worker, fd)| (Source::Death(*id, worker), fd));
             output.chain(reports).chain(deaths).for_each(|(source, fd)| add(source, fd, IN));
@@ -40,6 +46,7 @@ impl Tree {
             .chain(self.router_start)
             .chain(self.control_due(now))
             .chain(outbox_due)
+            .chain(output_due)
             .chain(self.orphans.due())
             .chain(self.programs.due())
             .chain(self.options.upkeep.is_some().then_some(self.next_upkeep))

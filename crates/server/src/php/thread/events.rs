@@ -28,8 +28,8 @@ impl PhpThread {
                         _ => None,
                     };
                     let pid = pid.unwrap_or(std::process::id());
-                    self.log.write_as(pid, level, format_args!("{context}: {text}"));
-                    attached.queue.log_rate.wrote(message.len());
+                    let message = format_args!("{context}: {text}");
+                    self.log.write_limited(&attached.queue.log_rate, pid, level, message);
                 }
             }
             Event::SendDescriptors => self.send_descriptors(attached, slot, key),

@@ -63,7 +63,7 @@ impl Handle {
         if let Some((instance, slot)) = resume {
             let attached = self.thread.attached.borrow().get(&instance.number).cloned();
             if let Some(attached) = attached
-                && self.thread.drain_slot(&attached, slot, LogLimit::Kept)
+                && self.thread.drain_slot(&attached, slot, LogLimit::Wait)
             {
                 self.thread.dirty.borrow_mut().push((attached, slot));
                 self.thread.wake_drainer();

@@ -1,13 +1,13 @@
 //! How fast an application may write to the log.
 //!
-//! The log is written by the threads that serve everybody, so a script that writes to it without
-//! end would take their time from all other sites. What comes faster than [`RATE`] is left where it
+//! The log is written by those who serve everybody, the router and the supervisor, so a script that
+//! writes to it without end would take their time from all other sites. What comes faster than [`RATE`] is left where it
 //! is until its turn comes: nothing is lost, and the script waits, as it would for a slow disk.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use howdah_sys::clock;
+use crate::clock;
 
 /// Bytes a second that an application may write, all its workers together.
 pub const RATE: u64 = 4 << 20;
