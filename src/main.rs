@@ -61,7 +61,11 @@ fn main() -> ExitCode {
 /// Runs a process that the supervisor has started, on the socket that it has passed.
 fn internal(run: impl FnOnce(OwnedFd) -> u8) -> ExitCode {
     if let Err(error) = howdah_supervisor::give_up_rights() {
-        eprintln!("howdah: {error}");
+        eprintln!(
+            "howdah: cannot give up root's rights: {error}; as root the server needs the \
+             capabilities SETUID and SETGID, and user ids of its own; without them, start it as \
+             the user that is to run the site"
+        );
         return ExitCode::FAILURE;
     }
     match howdah_sys::process::take_inherited(3) {

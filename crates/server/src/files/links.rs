@@ -88,7 +88,10 @@ impl Resolved {
 impl RefusedLink {
     /// The message for an administrator who can change the document.
     pub fn with_advice(&self) -> String {
-        format!("{self}; give both the same owner, or set \"follow_symlinks\": true in the share")
+        format!(
+            "{self}; give both the same owner, or make the link root's (chown -h root), or set \
+             \"follow_symlinks\": true in the share"
+        )
     }
 }
 

@@ -128,8 +128,10 @@ impl Protection {
 
     /// A line for the router, if it runs, and one for all applications that are protected in the same way.
     pub fn explain(&self, config: &Config) -> Vec<String> {
-        let router = { self.router.user.iter() }
-            .map(|user| format!("the router runs as \"{user}\" {}", self.router.explain()));
+        let router = self.router.user.iter().map(|user| {
+            let own = if user.parse::<u32>().is_ok() { ", an id of its own," } else { "" };
+            format!("the router runs as \"{user}\"{own} {}", self.router.explain())
+        });
         let mut lines: Vec<_> = router.collect();
         let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
         for application in &config.applications {
