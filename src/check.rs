@@ -7,6 +7,7 @@
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use howdah_config::{Application, Config, Served, Symlinks};
@@ -18,6 +19,7 @@ use howdah_supervisor::{Options, check};
 use howdah_sys::credentials::{self, Credentials, ask_as};
 use howdah_wire::messages::Problem;
 use howdah_wire::region::Geometry;
+use rustix::fs::OFlags;
 
 use crate::cli::{Check, Places};
 use crate::places::{self, Temporary};
@@ -232,7 +234,7 @@ fn not_served(served: &Served) -> Option<String> {
     let Served { path, file, is_directory, symlinks } = served;
     let found = match is_directory {
         true => directory(file),
-        false => File::open(file).map(|_| ()),
+        false => can_be_opened(file),
     };
     let user = Credentials::current().name;
     if let Err(error) = found {
@@ -244,6 +246,12 @@ fn not_served(served: &Served) -> Option<String> {
         Symlinks::All | Symlinks::None => return None,
     };
     Some(format!("{path}: {}\n", link.with_advice()))
+}
+
+/// Opens a file as the router does: without waiting for whoever writes to a FIFO or holds a lease.
+fn can_be_opened(file: &Path) -> io::Result<()> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    File::options().read(true).custom_flags(flags).open(file).map(|_| ())
 }
 
 /// Files in it may be served although nobody may read the directory itself.

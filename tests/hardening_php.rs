@@ -9,6 +9,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use harness::client::PATIENCE;
@@ -461,4 +462,50 @@ fn hardening_55_programs_started_by_scripts_inherit_three_descriptors() {
         seen += 1;
     }
     assert!(seen >= 8, "{text}");
+}
+
+// -- files that a site may write and the router reads --
+
+/// Opening a file whose owner holds a lease waits for 45 seconds, which a router thread did.
+#[test]
+fn a_lease_of_a_users_file_delays_nobody() {
+    const HOLD: &str = "import fcntl, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+file = open(sys.argv[1], 'r+')
+fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('held', flush=True)
+sys.stdin.read()";
+    let site = Site::new().file("a.txt", "fine");
+    let users = site.data().join("users");
+    fs::write(&users, "ann:{SHA}W8r/fyL/UzygmbNAjq2HbA67qac=\n").unwrap();
+    harness::open_to_all(&users, 0o644);
+    let mut holder = Command::new("python3");
+    holder.args(["-I", "-c", HOLD]).arg(&users).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut holder = holder.spawn().unwrap();
+    let mut held = [0; 5];
+    if holder.stdout.take().unwrap().read_exact(&mut held).is_err() {
+        println!("skipped: a_lease_of_a_users_file_delays_nobody: no leases on this file system");
+        return;
+    }
+    let root = site.root();
+    let auth = json!({"users_file": users});
+    let server = site
+        .with(json!({
+            "settings": {"listen_threads": 1},
+            "routes": [
+                {"match": {"uri": "/closed"}, "action": {"basic_auth": auth, "return": 204}},
+                {"action": {"share": format!("{}$uri", root.display())}},
+            ],
+        }))
+        .serve();
+    let ask = || {
+        let password = "Authorization: Basic YW5uOm9wZW4gc2VzYW1l";
+        server.send(format!("GET /closed HTTP/1.1\r\nHost: a\r\n{password}\r\n\r\n")).status
+    };
+    assert_eq!(ask(), 500, "the file is not known, and is not waited for");
+    assert_eq!(server.get("/a.txt").text(), "fine");
+    server.wait_for_log("another program holds a lease of it");
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+    eventually("the file is read once it can be", || (ask() == 204).then_some(()));
 }

@@ -29,6 +29,7 @@ pub mod message;
 pub mod packets;
 pub mod php;
 pub mod proxy;
+pub mod regular_file;
 pub mod respond;
 mod room;
 pub mod route;

@@ -21,8 +21,8 @@ pub enum Hash {
     Sha1([u8; 20]),
 }
 
-/// Users by name, and how many lines are of no use.
-pub fn parse(text: &[u8]) -> (HashMap<Vec<u8>, Hash>, usize) {
+/// Users by name, and what is wrong with lines that are not used.
+pub fn parse(text: &[u8]) -> (HashMap<Vec<u8>, Hash>, Vec<String>) {
     let mut users = HashMap::new();
     let mut useless = 0;
     for line in text.split(|byte| *byte == b'\n') {
@@ -38,7 +38,8 @@ pub fn parse(text: &[u8]) -> (HashMap<Vec<u8>, Hash>, usize) {
             None => useless += 1,
         }
     }
-    (users, useless)
+    let note = || format!("{useless} lines are not used; bcrypt, apr1 and {{SHA}} are");
+    (users, (useless > 0).then(note).into_iter().collect())
 }
 
 impl Hash {
@@ -152,14 +153,15 @@ mod tests {
         }
         let (users, useless) =
             parse(b"# note\n\na:plain\r\nb\n:{SHA}W8r/fyL/UzygmbNAjq2HbA67qac=\n");
-        assert_eq!((users.len(), useless), (1, 2));
+        assert_eq!(users.len(), 1);
+        assert_eq!(useless, ["2 lines are not used; bcrypt, apr1 and {SHA} are"]);
     }
 
     #[test]
     fn the_first_line_of_a_name_counts() {
         let text = format!("a:{}\na:{}:more\n", HTPASSWD_LINES[0], HTPASSWD_LINES[1]);
         let (users, useless) = parse(text.as_bytes());
-        assert_eq!(useless, 0);
+        assert!(useless.is_empty());
         assert_eq!(users.get(&b"a"[..]), Hash::parse(HTPASSWD_LINES[0].as_bytes()).as_ref());
     }
 

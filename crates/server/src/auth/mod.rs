@@ -1,88 +1,39 @@
 //! `basic_auth`: names and passwords (RFC 7617).
 //!
 //! 1. The users' file is read when it is first needed, and again when it has changed; it is looked
-//!    at once a second at most.
+//!    at once a second at most (`users`).
 //! 2. A password that was right is known again by a keyed hash, so that only the first request
 //!    pays for bcrypt. What is known is forgotten when the file changes.
 //! 3. Slow hashes are computed beside the thread that serves connections, a bounded number at a
-//!    time; requests beyond it are answered with 503.
+//!    time; each users' file has its own share of that number (`turns`).
 //!
-//! A name that does not exist takes as long as one that does, and nothing tells them apart.
+//! A name that does not exist takes as long as one that does, and nothing tells them apart. A users'
+//! file may belong to somebody who means harm: nothing that is done with it keeps a router thread
+//! or the users of another file waiting for its owner.
 
 mod htpasswd;
+mod turns;
+mod users;
 
-use std::collections::HashMap;
-use std::fs::{File, Metadata};
-use std::hash::{BuildHasher, RandomState};
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
-use howdah_sys::log::{Level, Log};
-use tokio::sync::Semaphore;
+use howdah_sys::log::Log;
 
 use self::htpasswd::Hash;
+use self::users::{Step, UsersFile};
 use crate::message::{Request, Response};
 use crate::respond;
 
-/// How long a file is used without looking whether it has changed.
-const RECHECK: Duration = Duration::from_secs(1);
-
-/// A larger file is refused: it is kept in memory.
-const LARGEST: u64 = 8 << 20;
-
 /// A longer password is wrong. bcrypt uses 72 bytes of it.
 const LONGEST: usize = 1024;
-
-/// Slow hashes that are computed or wait to be, in all threads.
-static SLOW: Semaphore = Semaphore::const_new(32);
 
 /// Who is let in.
 #[derive(Debug)]
 pub struct BasicAuth {
     challenge: String,
-    path: PathBuf,
-    users: Mutex<Users>,
-}
-
-/// What is known from the file.
-#[derive(Debug, Default)]
-struct Users {
-    looked: Option<Instant>,
-    stamp: Option<Stamp>,
-    hashes: HashMap<Vec<u8>, Hash>,
-    /// Keyed hashes of passwords that were right.
-    known: HashMap<Vec<u8>, Known>,
-    keys: [RandomState; 2],
-    /// How often the file was read.
-    reads: u64,
-}
-
-type Known = [u64; 2];
-
-/// By what a changed file is recognised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    inode: (u64, u64),
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-/// What follows from a name and a password.
-enum Step {
-    Welcome,
-    Refused,
-    /// Compare with the hash; a real user's, or one that only takes as long.
-    Compare {
-        hash: Hash,
-        real: bool,
-        known: Known,
-        reads: u64,
-    },
+    file: Arc<UsersFile>,
 }
 
 impl BasicAuth {
@@ -90,8 +41,7 @@ impl BasicAuth {
     pub fn new(config: &howdah_config::BasicAuth) -> BasicAuth {
         BasicAuth {
             challenge: format!("Basic realm=\"{}\", charset=\"UTF-8\"", config.realm),
-            path: config.users_file.clone(),
-            users: Mutex::default(),
+            file: UsersFile::at(&config.users_file),
         }
     }
 
@@ -103,110 +53,30 @@ impl BasicAuth {
         log: &Log,
     ) -> Result<Bytes, Response> {
         let Some((name, password)) = credentials(request) else { return Err(self.ask()) };
-        match self.step(&name, &password, now, log)? {
+        let Some(users) = self.file.users(now, log).await else { return Err(respond::error(500)) };
+        match users.step(&name, &password) {
             Step::Welcome => Ok(name.into()),
             Step::Refused => Err(self.ask()),
-            Step::Compare { hash, real, known, reads } => {
-                if !compare(hash, password).await? || !real {
+            Step::Compare { hash, real, known } => {
+                let turn = match hash.is_slow() {
+                    true => Some(self.file.turn().await.ok_or_else(|| respond::error(503))?),
+                    false => None,
+                };
+                // The same password may have turned out to be right while this request waited.
+                if users.knows(&name, &known) {
+                    return Ok(name.into());
+                }
+                if !compare(hash, password, turn).await? || !real {
                     return Err(self.ask());
                 }
-                let mut users = self.users();
-                if users.reads == reads {
-                    users.known.insert(name.clone(), known);
-                }
+                users.learn(&name, known);
                 Ok(name.into())
             }
         }
     }
 
-    fn step(
-        &self,
-        name: &[u8],
-        password: &[u8],
-        now: Instant,
-        log: &Log,
-    ) -> Result<Step, Response> {
-        let mut users = self.users();
-        if let Err(error) = users.refresh(&self.path, now, log) {
-            let path = self.path.display();
-            log.write(Level::Error, format_args!("cannot read the users' file {path}: {error}"));
-            return Err(respond::error(500));
-        }
-        let known = users.keys.each_ref().map(|key| key.hash_one((name, password)));
-        if users.known.get(name) == Some(&known) {
-            return Ok(Step::Welcome);
-        }
-        let found = users.hashes.get(name);
-        // Without any user there is nobody whose existence could be told.
-        let Some(hash) = found.or_else(|| users.hashes.values().next()) else {
-            return Ok(Step::Refused);
-        };
-        let (hash, real) = (hash.clone(), found.is_some());
-        Ok(Step::Compare { hash, real, known, reads: users.reads })
-    }
-
     fn ask(&self) -> Response {
         respond::error(401).with("WWW-Authenticate", &self.challenge)
-    }
-
-    fn users(&self) -> MutexGuard<'_, Users> {
-        // Nothing that holds the lock leaves users half read.
-        self.users.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Users {
-    fn refresh(&mut self, path: &std::path::Path, now: Instant, log: &Log) -> io::Result<()> {
-        let fresh = |at: Instant| now.saturating_duration_since(at) < RECHECK;
-        if self.stamp.is_some() && self.looked.is_some_and(fresh) {
-            return Ok(());
-        }
-        let result = self.read(path, log);
-        match result {
-            Ok(()) => self.looked = Some(now),
-            // Nobody is let in by a file that is gone.
-            Err(_) => *self = Users { reads: self.reads + 1, ..Users::default() },
-        }
-        result
-    }
-
-    fn read(&mut self, path: &std::path::Path, log: &Log) -> io::Result<()> {
-        let metadata = std::fs::metadata(path)?;
-        if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
-        }
-        if self.stamp == Some(Stamp::of(&metadata)) {
-            return Ok(());
-        }
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if metadata.len() > LARGEST {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 8 MiB"));
-        }
-        let mut text = Vec::new();
-        file.take(LARGEST).read_to_end(&mut text)?;
-        let (hashes, useless) = htpasswd::parse(&text);
-        if useless > 0 {
-            let path = path.display();
-            log.write(
-                Level::Warn,
-                format_args!("{path}: {useless} lines are not used; bcrypt, apr1 and {{SHA}} are"),
-            );
-        }
-        let (stamp, reads) = (Some(Stamp::of(&metadata)), self.reads + 1);
-        *self = Users { stamp, hashes, reads, ..Users::default() };
-        Ok(())
-    }
-}
-
-impl Stamp {
-    fn of(metadata: &Metadata) -> Stamp {
-        Stamp {
-            inode: (metadata.dev(), metadata.ino()),
-            size: metadata.size(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
     }
 }
 
@@ -227,14 +97,16 @@ fn credentials(request: &Request) -> Option<(Vec<u8>, Vec<u8>)> {
     (sound(&name) && sound(&password) && password.len() <= LONGEST).then_some((name, password))
 }
 
-async fn compare(hash: Hash, password: Vec<u8>) -> Result<bool, Response> {
-    if !hash.is_slow() {
-        return Ok(hash.accepts(&password));
-    }
-    let Ok(permit) = SLOW.try_acquire() else { return Err(respond::error(503)) };
+/// Tests a password, on another thread if the request had to wait for a turn to do so.
+async fn compare(
+    hash: Hash,
+    password: Vec<u8>,
+    turn: Option<turns::Turn>,
+) -> Result<bool, Response> {
+    let Some(turn) = turn else { return Ok(hash.accepts(&password)) };
     let result = tokio::task::spawn_blocking(move || {
         let accepted = hash.accepts(&password);
-        drop(permit);
+        drop(turn);
         accepted
     });
     result.await.map_err(|_| respond::error(500))

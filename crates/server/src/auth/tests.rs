@@ -1,4 +1,10 @@
-use std::io::Write;
+use std::io::{Read, Seek, Write};
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
 
 use super::*;
 use crate::route::fixture::request;
@@ -16,7 +22,7 @@ impl Site {
         file.write_all(users.as_bytes()).unwrap();
         let users_file = file.path().to_owned();
         let config = howdah_config::BasicAuth { realm: "Staff".to_owned(), users_file };
-        let log = Log::new(rustix::pipe::pipe().unwrap().1);
+        let log = Log::new(tempfile::tempfile().unwrap().into());
         Site { auth: BasicAuth::new(&config), file, log, start: Instant::now() }
     }
 
@@ -34,6 +40,14 @@ impl Site {
                 Err(response.status)
             }
         }
+    }
+
+    fn logged(&self) -> String {
+        let mut file = std::fs::File::from(self.log.handle().unwrap());
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        text
     }
 
     fn with(&self, seconds: u64, authorization: &str) -> Result<String, u16> {
@@ -55,7 +69,9 @@ fn the_right_password_lets_in() {
         assert_eq!(site.with(0, "Basic Ym9iOndyb25n"), Err(401));
         assert_eq!(site.with(0, "Basic ZXZlOm9wZW4gc2VzYW1l"), Err(401));
     }
-    assert_eq!(site.auth.users().known.len(), 2, "what was wrong is not remembered");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let users = runtime.block_on(site.auth.file.users(site.start, &site.log)).unwrap();
+    assert_eq!(users.known().len(), 2, "what was wrong is not remembered");
 }
 
 #[test]
@@ -91,4 +107,54 @@ fn a_changed_file_counts_after_a_second_and_a_missing_one_lets_nobody_in() {
     std::fs::remove_file(site.file.path()).unwrap();
     assert_eq!(site.with(5, ann), Err(500));
     assert_eq!(site.with(5, "Basic Ym9iOm9wZW4gc2VzYW1l"), Err(500));
+}
+
+/// The look at the path came before the open, which waited for somebody to write to a FIFO that had
+/// taken the file's name in between.
+#[test]
+fn a_file_that_is_exchanged_with_a_fifo_keeps_nobody_waiting() {
+    let site = Site::new(&format!("ann:{SHA}\n"));
+    let fifo = site.file.path().with_extension("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let (path, ended) = (site.file.path().to_owned(), AtomicBool::new(false));
+    let (told, hears) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                renameat_with(CWD, &path, CWD, &fifo, RenameFlags::EXCHANGE).unwrap();
+            }
+            std::fs::remove_file(&fifo).unwrap();
+        });
+        scope.spawn(|| {
+            for seconds in 0..2000 {
+                told.send(site.with(seconds, "Basic YW5uOm9wZW4gc2VzYW1l")).unwrap();
+            }
+        });
+        for _ in 0..2000 {
+            match hears.recv_timeout(Duration::from_secs(60)) {
+                Ok(answer) => assert!(matches!(answer.as_deref(), Ok("ann") | Err(500))),
+                // Nothing would end the thread that waits for the FIFO.
+                Err(_) => std::process::abort(),
+            }
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    assert!(site.logged().contains("it is no regular file"), "{}", site.logged());
+}
+
+#[test]
+fn the_log_is_told_once_of_a_file_that_stays_away_and_again_after_it_was_there() {
+    let site = Site::new(&format!("ann:{SHA}\n"));
+    let ann = "Basic YW5uOm9wZW4gc2VzYW1l";
+    let text = std::fs::read(site.file.path()).unwrap();
+    for round in 0..2 {
+        std::fs::remove_file(site.file.path()).unwrap();
+        for seconds in 0..5 {
+            assert_eq!(site.with(20 * round + seconds, ann), Err(500));
+        }
+        std::fs::write(site.file.path(), &text).unwrap();
+        assert_eq!(site.with(20 * round + 10, ann), Ok("ann".to_owned()));
+        let told = site.logged().matches("cannot read the users' file").count();
+        assert_eq!(told as u64, round + 1, "{}", site.logged());
+    }
 }

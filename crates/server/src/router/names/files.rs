@@ -15,6 +15,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use crate::regular_file;
+
 /// The machine's files, of which there is one of each for the whole process.
 pub static FILES: NameFiles<'static> = NameFiles::new(["/etc/hosts", "/etc/resolv.conf"]);
 
@@ -86,7 +88,7 @@ impl<'p> NameFiles<'p> {
         let text = |known: &Option<Known>| {
             known.as_ref().map_or_else(|| "".into(), |known| Arc::clone(&known.text))
         };
-        match File::open(path).and_then(read) {
+        match regular_file::open(path.as_ref()).and_then(|(file, _)| read(file)) {
             Ok(new) => *known = Some(new),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 return Err(text(known));

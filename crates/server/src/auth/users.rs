@@ -1,0 +1,268 @@
+//! A users' file: what it says now, and which passwords turned out to be right.
+//!
+//! The file is opened and read on a thread beside those that serve connections, one reading at a time,
+//! and no lock is held meanwhile; requests wait for it without holding up others. The owner of the
+//! file is not trusted: it is opened without waiting for anything, and only then looked at
+//! ([`regular_file`]).
+
+use std::collections::HashMap;
+use std::fs::{File, Metadata};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use howdah_sys::log::{Level, Log};
+use tokio::sync::Notify;
+
+use super::htpasswd::{self, Hash};
+use super::turns::{Turn, Turns};
+use crate::regular_file;
+
+/// How long a file is used without looking whether it has changed.
+const RECHECK: Duration = Duration::from_secs(1);
+
+/// A larger file is refused: it is kept in memory.
+const LARGEST: u64 = 8 << 20;
+
+/// The files that are in use. All actions that name a file share what is known of it, and its share
+/// of the checks.
+static FILES: Mutex<Option<HashMap<PathBuf, Weak<UsersFile>>>> = Mutex::new(None);
+
+/// See the module.
+#[derive(Debug)]
+pub struct UsersFile {
+    path: PathBuf,
+    state: Mutex<State>,
+    /// A reading has ended.
+    ended: Notify,
+    turns: Turns,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    looked: Option<Instant>,
+    reading: bool,
+    users: Option<Arc<Users>>,
+    /// What the log has yet to be told, and what it was told last.
+    notes: Vec<(Level, String)>,
+    problem: Option<String>,
+}
+
+/// What a file says.
+#[derive(Debug)]
+pub struct Users {
+    stamp: Stamp,
+    hashes: HashMap<Vec<u8>, Hash>,
+    keys: [RandomState; 2],
+    /// Keyed hashes of passwords that were right.
+    known: Mutex<HashMap<Vec<u8>, Known>>,
+}
+
+/// A keyed hash of a name and a password.
+pub type Known = [u64; 2];
+
+/// By what a changed file is recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: (u64, u64),
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// What follows from a name and a password.
+pub enum Step {
+    Welcome,
+    Refused,
+    /// Compare with the hash; a real user's, or one that only takes as long.
+    Compare {
+        hash: Hash,
+        real: bool,
+        known: Known,
+    },
+}
+
+/// A reading that is under way, by which requests that wait for it learn of its end even if it never
+/// gets a thread.
+struct Reading {
+    file: Arc<UsersFile>,
+    started: Instant,
+    is_told: bool,
+}
+
+impl UsersFile {
+    /// The file at a path. Nothing is read yet, unless another action names it too.
+    pub fn at(path: &Path) -> Arc<UsersFile> {
+        let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = files.get_or_insert_default();
+        if let Some(file) = files.get(path).and_then(Weak::upgrade) {
+            return file;
+        }
+        files.retain(|_, file| file.strong_count() > 0);
+        let file = Arc::new(UsersFile {
+            path: path.to_owned(),
+            state: Mutex::default(),
+            ended: Notify::new(),
+            turns: Turns::default(),
+        });
+        files.insert(path.to_owned(), Arc::downgrade(&file));
+        file
+    }
+
+    /// What the file says, as it was at most a second before `now`; `None` if it cannot be read, of
+    /// which the log is told.
+    pub async fn users(self: &Arc<Self>, now: Instant, log: &Log) -> Option<Arc<Users>> {
+        loop {
+            let mut ended = pin!(self.ended.notified());
+            let start = {
+                let mut state = self.state();
+                let is_fresh = |at: Instant| now.saturating_duration_since(at) < RECHECK;
+                if state.looked.is_some_and(is_fresh) {
+                    let (notes, users) = (std::mem::take(&mut state.notes), state.users.clone());
+                    drop(state);
+                    for (level, note) in notes {
+                        log.write(level, format_args!("{note}"));
+                    }
+                    return users;
+                }
+                ended.as_mut().enable();
+                let is_first = !std::mem::replace(&mut state.reading, true);
+                is_first.then(|| state.users.clone())
+            };
+            if let Some(known) = start {
+                let reading = Reading { file: Arc::clone(self), started: now, is_told: false };
+                tokio::task::spawn_blocking(move || reading.run(known));
+            }
+            ended.await;
+        }
+    }
+
+    /// Waits until a slow hash of this file may be computed; `None` if too many wait already.
+    pub async fn turn(&self) -> Option<Turn> {
+        self.turns.next().await
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing that holds the lock leaves the state half changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Users {
+    /// What to do about a name and a password.
+    pub fn step(&self, name: &[u8], password: &[u8]) -> Step {
+        let known = self.keys.each_ref().map(|key| key.hash_one((name, password)));
+        if self.knows(name, &known) {
+            return Step::Welcome;
+        }
+        let found = self.hashes.get(name);
+        // Without any user there is nobody whose existence could be told.
+        let Some(hash) = found.or_else(|| self.hashes.values().next()) else {
+            return Step::Refused;
+        };
+        Step::Compare { hash: hash.clone(), real: found.is_some(), known }
+    }
+
+    /// Whether a password was right before.
+    pub fn knows(&self, name: &[u8], known: &Known) -> bool {
+        self.known().get(name) == Some(known)
+    }
+
+    /// Remembers that a user's password was right.
+    pub fn learn(&self, name: &[u8], known: Known) {
+        self.known().insert(name.to_vec(), known);
+    }
+
+    /// What is remembered.
+    pub(super) fn known(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reading {
+    fn run(mut self, known: Option<Arc<Users>>) {
+        let result = read(&self.file.path, known.as_ref());
+        self.tell(result);
+    }
+
+    fn tell(&mut self, result: io::Result<(Arc<Users>, Vec<String>)>) {
+        self.is_told = true;
+        let path = self.file.path.display();
+        let mut state = self.file.state();
+        state.reading = false;
+        state.looked = state.looked.max(Some(self.started));
+        match result {
+            Ok((users, notes)) => {
+                state.users = Some(users);
+                state.problem = None;
+                let notes = notes.into_iter().map(|note| (Level::Warn, format!("{path}: {note}")));
+                state.notes.extend(notes);
+            }
+            Err(error) => {
+                // Nobody is let in by a file that is gone. One that is only held was not changed.
+                let is_held = error.kind() == io::ErrorKind::WouldBlock && state.users.is_some();
+                let meanwhile = match is_held {
+                    true => "; what it said before is used",
+                    false => "",
+                };
+                let text = format!("cannot read the users' file {path}: {error}{meanwhile}");
+                if !is_held {
+                    state.users = None;
+                }
+                // Once, and not each second.
+                if state.problem.as_ref() != Some(&text) {
+                    state.notes.push((Level::Error, text.clone()));
+                    state.problem = Some(text);
+                }
+            }
+        }
+        drop(state);
+        self.file.ended.notify_waiters();
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if !self.is_told {
+            self.tell(Err(io::Error::other("the reading was cut off")));
+        }
+    }
+}
+
+/// Reads a file unless it is as it was, and says what is wrong with its lines.
+fn read(path: &Path, known: Option<&Arc<Users>>) -> io::Result<(Arc<Users>, Vec<String>)> {
+    let (file, metadata) = regular_file::open(path)?;
+    let stamp = Stamp::of(&metadata);
+    if let Some(known) = known
+        && known.stamp == stamp
+    {
+        return Ok((Arc::clone(known), Vec::new()));
+    }
+    if metadata.len() > LARGEST {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 8 MiB"));
+    }
+    let (hashes, notes) = htpasswd::parse(&bytes(file)?);
+    let (keys, known) = Default::default();
+    Ok((Arc::new(Users { stamp, hashes, keys, known }), notes))
+}
+
+fn bytes(file: File) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    file.take(LARGEST).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Stamp {
+        Stamp {
+            inode: (metadata.dev(), metadata.ino()),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
