@@ -10,6 +10,12 @@ use howdah_config::base64;
 use md5::Md5;
 use sha1::{Digest, Sha1};
 
+/// A bcrypt hash of a higher cost is not used: each step doubles the time, and whoever writes the
+/// file would keep processors busy with others' requests (31, the highest, takes days). PHP's
+/// `password_hash` has 12 as its default, 10 before PHP 8.4, and `htpasswd -B` 5; 14 takes about a
+/// second.
+const MAX_BCRYPT_COST: u8 = 14;
+
 /// A password hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hash {
@@ -24,8 +30,8 @@ pub enum Hash {
 /// Users by name, and what is wrong with lines that are not used.
 pub fn parse(text: &[u8]) -> (HashMap<Vec<u8>, Hash>, Vec<String>) {
     let mut users = HashMap::new();
-    let mut useless = 0;
-    for line in text.split(|byte| *byte == b'\n') {
+    let (mut useless, mut costly) = (0, Vec::new());
+    for (line, number) in text.split(|byte| *byte == b'\n').zip(1_usize..) {
         let line = line.trim_ascii();
         if line.is_empty() || line.starts_with(b"#") {
             continue;
@@ -34,12 +40,28 @@ pub fn parse(text: &[u8]) -> (HashMap<Vec<u8>, Hash>, Vec<String>) {
         let name = parts.next().unwrap_or_default();
         match parts.next().and_then(Hash::parse) {
             // As in the peers the first line of a name counts.
-            Some(hash) => drop(users.entry(name.to_vec()).or_insert(hash)),
+            Some(hash) => match hash.cost().filter(|cost| *cost > MAX_BCRYPT_COST) {
+                Some(cost) => costly.push((number, cost)),
+                None => drop(users.entry(name.to_vec()).or_insert(hash)),
+            },
             None => useless += 1,
         }
     }
-    let note = || format!("{useless} lines are not used; bcrypt, apr1 and {{SHA}} are");
-    (users, (useless > 0).then(note).into_iter().collect())
+    let mut notes = Vec::new();
+    if useless > 0 {
+        notes.push(format!("{useless} lines are not used; bcrypt, apr1 and {{SHA}} are"));
+    }
+    if let Some((line, cost)) = costly.first() {
+        let others = match costly.len() - 1 {
+            0 => String::new(),
+            count => format!(" (nor are {count} others)"),
+        };
+        notes.push(format!(
+            "line {line} is not used{others}: its bcrypt cost is {cost}, and {MAX_BCRYPT_COST} is \
+            the highest; set the password anew with `htpasswd -B -C 12`"
+        ));
+    }
+    (users, notes)
 }
 
 impl Hash {
@@ -56,7 +78,19 @@ impl Hash {
         let is_bcrypt = [b"$2y$", b"$2a$", b"$2b$"].iter().any(|start| text.starts_with(*start));
         let text = std::str::from_utf8(text).ok()?;
         // 60 characters: the rest is salt and hash.
-        (is_bcrypt && text.len() == 60).then(|| Hash::Bcrypt(text.to_owned()))
+        let hash = (is_bcrypt && text.len() == 60).then(|| Hash::Bcrypt(text.to_owned()))?;
+        hash.cost().is_some().then_some(hash)
+    }
+
+    /// The cost of a bcrypt hash, two digits: it takes two to its power rounds.
+    fn cost(&self) -> Option<u8> {
+        let Hash::Bcrypt(text) = self else { return None };
+        let [b'$', b'2', _, b'$', tens @ b'0'..=b'9', ones @ b'0'..=b'9', b'$', ..] =
+            text.as_bytes()
+        else {
+            return None;
+        };
+        Some((tens - b'0') * 10 + (ones - b'0'))
     }
 
     /// Whether testing a password takes so long that others must not wait for it.
@@ -163,6 +197,20 @@ mod tests {
         let (users, useless) = parse(text.as_bytes());
         assert!(useless.is_empty());
         assert_eq!(users.get(&b"a"[..]), Hash::parse(HTPASSWD_LINES[0].as_bytes()).as_ref());
+    }
+
+    #[test]
+    fn a_bcrypt_hash_that_would_take_too_long_is_not_used_and_its_line_is_named() {
+        let of = |cost: &str| HTPASSWD_LINES[0].replace("$05$", &format!("${cost}$"));
+        let text = format!("a:{}\nb:{}\n\nc:{}\n", of("14"), of("15"), of("31"));
+        let (users, notes) = parse(text.as_bytes());
+        assert_eq!(users.keys().collect::<Vec<_>>(), [b"a"]);
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        let expected = "line 2 is not used (nor are 1 others): its bcrypt cost is 15, and 14 is";
+        assert!(notes[0].starts_with(expected), "{notes:?}");
+        for cost in ["1:", "+9", "5$"] {
+            assert_eq!(Hash::parse(of(cost).as_bytes()), None, "{cost}");
+        }
     }
 
     proptest::proptest! {
