@@ -1,14 +1,12 @@
 //! One request to PHP, from its body to its response head.
 
-use std::fs::File;
-use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use howdah_sys::log::Level;
 use howdah_wire::request::{FIXED, Fixed, Params, flags};
-use rustix::fs::{MemfdFlags, memfd_create};
 use tokio::time::Instant;
 
 use super::application::Refused;
@@ -16,6 +14,7 @@ use super::body::{self, CollectError, RequestBody};
 use super::params;
 use super::pending::{Failure, Next, Pending};
 use super::response;
+use super::spool;
 use super::target::Script;
 use super::thread::linger;
 use super::thread::{Ask, Handle, RequestContext};
@@ -40,7 +39,7 @@ pub async fn run(
     exchange: &mut Exchange<'_>,
 ) -> Response {
     let http = &snapshot.config.settings.http;
-    let spool: Arc<std::path::Path> = match &http.body_temp_path {
+    let directory: Arc<Path> = match &http.body_temp_path {
         Some(path) => path.as_path().into(),
         None => Arc::clone(&shard.shared.tmp),
     };
@@ -53,7 +52,7 @@ pub async fn run(
         user: exchange.request.user.clone(),
         length: 0,
     };
-    let collected = body::collect(exchange, http.body_buffer_size, &spool).await;
+    let collected = body::collect(exchange, http.body_buffer_size, &directory).await;
     let body = match collected {
         Ok(body) => body,
         Err(CollectError::Client(error)) => return refuse(error.status()),
@@ -65,16 +64,16 @@ pub async fn run(
     };
     context.length = body.len();
     let context = Arc::new(context);
-    let (request, descriptors) = match encode(exchange, application, script, body) {
+    let (request, descriptors) = match encode(exchange, application, script, body, &directory) {
         Ok(encoded) => encoded,
         Err(error) => {
-            let problem = format_args!("{context}: no memory to hand it to a worker: {error}");
+            let problem = format_args!("{context}: it cannot be handed to a worker: {error}");
             shard.php.log().write(Level::Error, problem);
             return refuse(507);
         }
     };
     let mut handle = {
-        let (pending, context) = (Pending::new(spool, descriptors), Arc::clone(&context));
+        let (pending, context) = (Pending::new(directory, descriptors), Arc::clone(&context));
         shard.php.register(pending, context, application.timeout())
     };
     handle.queue = Some(Arc::clone(&application.queue));
@@ -172,6 +171,7 @@ fn encode(
     application: &Application,
     script: &Script,
     body: RequestBody,
+    directory: &Path,
 ) -> std::io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     let mut params = Params::default();
     let length = body.len();
@@ -182,19 +182,19 @@ fn encode(
     let room = SLOT.checked_sub(FIXED + params.as_bytes().len());
     if room.is_none() {
         flags |= flags::PARAMS_FILE;
-        descriptors.push(memory_file(params.as_bytes())?);
+        descriptors.push(spool::sealed(params.as_bytes())?);
     }
     let room = room.unwrap_or(SLOT - FIXED) as u64;
     let inline = match body {
         RequestBody::Memory(bytes) if bytes.len() as u64 <= room => Some(bytes),
         RequestBody::Memory(bytes) => {
             flags |= flags::BODY_FILE;
-            descriptors.push(memory_file(&bytes)?);
+            descriptors.push(spool::sealed(&bytes)?);
             None
         }
         RequestBody::File(file, _) => {
             flags |= flags::BODY_FILE;
-            descriptors.push(file.into());
+            descriptors.push(spool::for_worker(file, directory)?);
             None
         }
     };
@@ -205,11 +205,4 @@ fn encode(
     }
     request.extend_from_slice(&inline.unwrap_or_default());
     Ok((request, descriptors))
-}
-
-/// A file that is in memory alone.
-pub(super) fn memory_file(bytes: &[u8]) -> std::io::Result<OwnedFd> {
-    let mut file = File::from(memfd_create("howdah-request", MemfdFlags::CLOEXEC)?);
-    file.write_all(bytes)?;
-    Ok(file.into())
 }

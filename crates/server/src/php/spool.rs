@@ -3,13 +3,15 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::io::Errno;
 
 /// Bytes kept in memory for one response; as much as nginx's eight buffers of 4 or 8 KiB and
 /// what a connection's socket buffer takes beside.
@@ -157,23 +159,58 @@ pub fn temporary(directory: &Path) -> io::Result<File> {
     open(directory).map_err(|error| trouble(directory, &error))
 }
 
+/// A descriptor of such a file for a worker, which reads it from its start and can neither write to
+/// it nor make it longer: it counts as the server's, whatever quota the worker's user has. Nor can
+/// anybody give it a name.
+pub fn for_worker(file: File, directory: &Path) -> io::Result<OwnedFd> {
+    read_only(file).map_err(|error| trouble(directory, &error))
+}
+
 fn open(directory: &Path) -> io::Result<File> {
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    match rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR) {
+    // With O_EXCL no link can be made to the file (open(2)); its mode is for whoever opens it again.
+    let flags = OFlags::TMPFILE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+    match rustix::fs::open(directory, flags, Mode::RUSR) {
         Ok(fd) => Ok(fd.into()),
         // A file system without such files (overlay of old kernels, NFS).
-        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {
-            let fd = rustix::fs::memfd_create("howdah-spool", rustix::fs::MemfdFlags::CLOEXEC)?;
-            Ok(fd.into())
+        Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
+            let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+            Ok(memfd_create("howdah-spool", flags)?.into())
         }
         Err(error) => Err(error.into()),
     }
 }
 
+fn read_only(file: File) -> io::Result<OwnedFd> {
+    match seal(&file) {
+        // Only memory that `open` has made can be sealed.
+        Ok(()) => return Ok(file.into()),
+        Err(Errno::INVAL | Errno::PERM) => {}
+        Err(error) => return Err(error.into()),
+    }
+    // The kernel's link to the open file itself, so that it need not have a name.
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+    Ok(rustix::fs::open(link, flags, Mode::empty())?)
+}
+
+/// A file in memory whose content nobody can change any more.
+pub fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = File::from(memfd_create("howdah-request", flags)?);
+    file.write_all(bytes)?;
+    seal(&file)?;
+    Ok(file.into())
+}
+
+fn seal(file: &File) -> Result<(), Errno> {
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    fcntl_add_seals(file, seals)
+}
+
 /// Whether this user can have temporary files in `directory`. A disk that is full now may have room
 /// when it is needed.
 pub fn usable(directory: &Path) -> io::Result<()> {
-    match open(directory) {
+    match open(directory).and_then(read_only) {
         Err(error) if !is_full(&error) => Err(error),
         _ => Ok(()),
     }
@@ -221,5 +258,26 @@ mod tests {
         }
         assert!(got == expected && spool.is_empty());
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_worker_can_only_read_a_body_and_nobody_can_give_it_a_name() {
+        use rustix::fs::{AtFlags, CWD, linkat};
+        let directory = tempfile::tempdir().unwrap();
+        let in_memory = memfd_create("spool", MemfdFlags::ALLOW_SEALING).unwrap();
+        for file in [temporary(directory.path()).unwrap(), in_memory.into()] {
+            file.write_all_at(b"body", 0).unwrap();
+            let given = File::from(for_worker(file, directory.path()).unwrap());
+            assert_eq!(std::io::read_to_string(&given).unwrap(), "body");
+            assert!(given.write_all_at(b"more", 4).is_err() && given.set_len(1 << 20).is_err());
+            let (link, name) = (format!("/proc/self/fd/{}", given.as_raw_fd()), "named");
+            let name = directory.path().join(name);
+            assert!(linkat(CWD, link, CWD, &name, AtFlags::SYMLINK_FOLLOW).is_err());
+        }
+        let text = File::from(sealed(b"text").unwrap());
+        assert!(text.write_all_at(b"more", 0).is_err() && text.set_len(0).is_err());
+        let mut read = [0; 4];
+        text.read_exact_at(&mut read, 0).unwrap();
+        assert_eq!(&read, b"text");
     }
 }

@@ -9,8 +9,8 @@ use howdah_wire::queue::Claim;
 
 use super::{Ask, Attached, PhpThread};
 use crate::php::application::{Key, NotSent};
-use crate::php::dispatch::memory_file;
 use crate::php::pending::{Event, Failure};
+use crate::php::spool;
 use crate::status::Pool;
 
 impl PhpThread {
@@ -84,7 +84,7 @@ impl PhpThread {
         };
         let pool = Pool { name: name.to_string(), status: attached.queue.status(true) };
         let json = pool.to_value().to_string();
-        let file = memory_file(json.as_bytes());
+        let file = spool::sealed(json.as_bytes());
         let sent = file.map_err(|error| NotSent::Failed(error.to_string())).and_then(|file| {
             attached.instance.send(owner, &ToWorker::Status { ticket }, &[file.as_fd()])
         });
