@@ -32,6 +32,10 @@ fn main() -> ExitCode {
     if title == howdah_supervisor::CONTROL_TITLE {
         return internal(control_process::run);
     }
+    if title == howdah_supervisor::NAMESPACE_TITLE {
+        howdah_sys::namespaces::hold();
+        return ExitCode::SUCCESS;
+    }
     let result = match cli::parse() {
         cli::Command::Serve(arguments) => serve::run(*arguments),
         cli::Command::Check(arguments) => check::run(&arguments),

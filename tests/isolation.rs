@@ -422,3 +422,106 @@ fn programs_may_have_more_rights_only_where_the_document_says_so() {
         site.with(json!({"applications": {"site": {"isolation": {"new_privs": true}}}})).serve();
     assert_eq!(server.get("/a.php").text(), "0");
 }
+
+// -- a server that was not started by root --
+
+/// A command as an ordinary user: `nobody`, or who runs this test.
+fn as_ordinary_user() -> Vec<&'static str> {
+    match is_root() {
+        true => vec!["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"],
+        false => vec!["env"],
+    }
+}
+
+/// A site whose server an ordinary user can start; `None`, with a word, if that user cannot.
+fn of_ordinary_user(test: &str, namespaces: &Value) -> Option<Site> {
+    let can = |command: &[&str]| {
+        let mut whole = as_ordinary_user();
+        whole.extend(command);
+        let ended = Command::new(whole[0]).args(&whole[1..]).output();
+        ended.is_ok_and(|output| output.status.success())
+    };
+    let program = harness::programs::howdah().to_str().unwrap();
+    if !can(&["test", "-x", program]) {
+        println!("skipped: {test}: an ordinary user cannot run {program}");
+        return None;
+    }
+    if namespaces["credential"] == json!(true) && !can(&["unshare", "--user", "true"]) {
+        println!("skipped: {test}: an ordinary user cannot make a user namespace");
+        return None;
+    }
+    let site = Site::script("a.php", SEES).through(&as_ordinary_user());
+    let log = site.data().with_file_name("log");
+    fs::write(&log, "").unwrap();
+    harness::open_to_all(&log, 0o666);
+    Some(site)
+}
+
+#[test]
+fn without_root_an_application_has_namespaces_of_its_own_and_stays_its_user() {
+    let namespaces = json!({"credential": true, "pid": true, "mount": true, "network": true});
+    let test = "without_root_an_application_has_namespaces_of_its_own_and_stays_its_user";
+    let Some(site) = of_ordinary_user(test, &namespaces) else { return };
+    let isolation = json!({"namespaces": namespaces});
+    let server = site.with(json!({"applications": {"site": {"isolation": isolation}}})).serve();
+    let seen = sees(&server);
+    for name in ["user", "pid", "net", "mnt"] {
+        assert_ne!(seen["namespaces"][name], own_namespace(name), "{name}: {seen}");
+    }
+    let user = if is_root() { 65534 } else { rustix::process::geteuid().as_raw() };
+    assert_eq!(seen["uid"], json!(user), "{seen}");
+    let holds = |processes: Vec<processes::Process>| {
+        processes.iter().any(|process| process.title == "howdah: namespace")
+    };
+    assert!(!holds(server.processes()), "nothing is left that held the namespace");
+}
+
+/// It was traceable from the fork on, so that a script of the same user had the supervisor's memory
+/// and descriptors, private keys among them.
+#[test]
+fn a_copy_of_the_supervisor_cannot_be_traced_before_it_is_a_prototype() {
+    let lists = |pid: u32| {
+        let descriptors = format!("/proc/{pid}/fd");
+        let mut whole = as_ordinary_user();
+        whole.extend(["ls", &descriptors]);
+        Command::new(whole[0]).args(&whole[1..]).output().unwrap().status.success()
+    };
+    for namespaces in
+        [json!({}), json!({"credential": true}), json!({"credential": true, "pid": true})]
+    {
+        let test = "a_copy_of_the_supervisor_cannot_be_traced_before_it_is_a_prototype";
+        let Some(site) = of_ordinary_user(test, &namespaces) else { continue };
+        // The last that it opens before it becomes a prototype; nobody reads.
+        let fifo = site.data().join("fifo");
+        let mode = rustix::fs::Mode::from_raw_mode(0o666);
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, mode, 0).unwrap();
+        harness::open_to_all(&fifo, 0o666);
+        let isolation = json!({"namespaces": namespaces, "sandbox": false});
+        let application = json!({"isolation": isolation, "stdout": fifo});
+        let site = site.with(json!({"applications": {"site": application}}));
+        let mut server = site.command(&harness::free_address().to_string());
+        let mut server = server.stdout(std::process::Stdio::null()).spawn().unwrap();
+        let copy = eventually("there is a copy that waits", || {
+            let copy = || {
+                let mut found = processes::descendants(server.id()).into_iter();
+                // It still has the supervisor's title.
+                found.find(|process| process.title.contains(" serve ")).map(|process| process.pid)
+            };
+            let found = copy();
+            // Others become the router, for example, in no time.
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            found.filter(|_| copy() == found)
+        });
+        let traced = lists(copy);
+        server.kill().unwrap();
+        server.wait().unwrap();
+        assert!(!traced, "{namespaces}");
+    }
+    let mut whole = as_ordinary_user();
+    whole.extend(["sleep", "600"]);
+    let mut other = Command::new(whole[0]).args(&whole[1..]).spawn().unwrap();
+    eventually("others of the user's processes can be", || lists(other.id()).then_some(()));
+    other.kill().unwrap();
+    other.wait().unwrap();
+}

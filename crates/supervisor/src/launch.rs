@@ -11,7 +11,8 @@ use howdah_wire::messages::{ApplicationSpec, FromPrototype, Problem};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::control_groups::ControlGroups;
-use crate::identity::Identity;
+use crate::identity::{Identity, Maps};
+use crate::unprivileged::NAMESPACE_TITLE;
 use crate::{open_files, output, rootfs, sandbox};
 
 /// A prototype that is to be started.
@@ -36,11 +37,9 @@ impl New<'_> {
     pub(crate) fn start(self, groups: &mut ControlGroups) -> std::io::Result<u32> {
         let parent = std::process::id();
         let (wait, go) = pipe_with(PipeFlags::CLOEXEC)?;
-        let (forked, there) = pipe_with(PipeFlags::CLOEXEC)?;
         match self.fork()? {
             Forked::Parent(pid) => {
-                drop((wait, there));
-                let _ = rustix::io::read(&forked, &mut [0; 1][..]);
+                drop(wait);
                 self.admit(pid, groups).inspect_err(|_| {
                     let _ = signals::send(pid, signals::SIGKILL);
                 })?;
@@ -48,13 +47,10 @@ impl New<'_> {
                 Ok(pid)
             }
             Forked::Child => {
-                drop((go, forked));
-                // The files below /proc of a process that is not dumpable belong to root, so that
-                // without root the parent could not give it users. The exec makes it dumpable
-                // anyway.
-                let _ = process::allow_tracing();
-                let _ = rustix::io::write(&there, b"t");
-                drop(there);
+                // Until its exec this is a copy of the supervisor, with its memory, in which are
+                // private keys, and its descriptors. It stays as untraceable as that: other processes
+                // of its user, scripts among them, would have both.
+                drop(go);
                 // Only the parent can give it users and a control group.
                 if !matches!(rustix::io::read(&wait, &mut [0; 1][..]), Ok(1)) {
                     process::exit_now(0);
@@ -77,10 +73,12 @@ impl New<'_> {
             mount: isolation.mount_namespace || isolation.rootfs.is_some(),
             uts: isolation.uts_namespace,
         };
-        if namespaces == Namespaces::default() {
-            return process::fork();
-        }
-        namespaces::fork_into(namespaces).map_err(|error| {
+        let forked = match &self.identity.maps {
+            _ if namespaces == Namespaces::default() => return process::fork(),
+            Some(maps) if !maps.privileged => self.fork_with_own_users(maps, namespaces),
+            _ => namespaces::fork_into(namespaces),
+        };
+        forked.map_err(|error| {
             let hint = match error.kind() {
                 std::io::ErrorKind::PermissionDenied if !namespaces.user => {
                     "; without root it takes the namespace \"credential\" too"
@@ -91,9 +89,23 @@ impl New<'_> {
         })
     }
 
+    /// Without root only a process that can be traced is given users from outside, see
+    /// [`make_user_namespace`](namespaces::make_user_namespace).
+    fn fork_with_own_users(&self, maps: &Maps, namespaces: Namespaces) -> std::io::Result<Forked> {
+        let program = process::own_program()?;
+        let user = namespaces::make_user_namespace(
+            &maps.users,
+            &maps.groups,
+            program.as_fd(),
+            &[NAMESPACE_TITLE],
+        )?;
+        let others = Namespaces { user: false, ..namespaces };
+        namespaces::fork_within(user.as_fd(), others)
+    }
+
     fn admit(&self, pid: u32, groups: &mut ControlGroups) -> std::io::Result<()> {
-        if let Some(maps) = &self.identity.maps {
-            namespaces::map_users(pid, &maps.users, &maps.groups, maps.privileged)?;
+        if let Some(maps) = self.identity.maps.as_ref().filter(|maps| maps.privileged) {
+            namespaces::map_users(pid, &maps.users, &maps.groups, true)?;
         }
         let group = self.spec.isolation.cgroup.as_ref().filter(|_| !self.only_looks);
         if let Some(group) = group {

@@ -53,4 +53,4 @@ pub use store::{load_document, open_log};
 #[cfg(any(test, feature = "model"))]
 pub use tree::model;
 pub use tree::{Ending, run};
-pub use unprivileged::{CONTROL_TITLE, ROUTER_TITLE, give_up_rights};
+pub use unprivileged::{CONTROL_TITLE, NAMESPACE_TITLE, ROUTER_TITLE, give_up_rights};

@@ -22,6 +22,9 @@ pub const ROUTER_TITLE: &str = "howdah: router";
 /// Title of the control process, likewise.
 pub const CONTROL_TITLE: &str = "howdah: control";
 
+/// The argument zero of a process that is in a new user namespace until an application is.
+pub const NAMESPACE_TITLE: &str = "howdah: namespace";
+
 /// Environment variable that says what a process becomes.
 const VARIABLE: &str = "HOWDAH_BECOMES";
 

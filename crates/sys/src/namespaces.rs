@@ -1,8 +1,14 @@
 //! Namespaces, see namespaces(7): forking a process into new ones, and mapping its users.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use crate::process::{Forked, thread_count};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+use crate::process::{self, Forked, thread_count};
+use crate::signals;
 
 /// Which namespaces a new process has for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,6 +49,100 @@ impl Range {
 /// # Panics
 /// As [`fork`](crate::process::fork).
 pub fn fork_into(namespaces: Namespaces) -> io::Result<Forked> {
+    clone(namespaces, 0)
+}
+
+/// As [`fork_into`], with `user`, made by [`make_user_namespace`], as the user namespace.
+///
+/// A process joins a user namespace alone, so another copy of this one does that first, and its child
+/// is what is wanted. The kernel makes it a child of this process all the same.
+///
+/// # Panics
+/// As [`fork`](crate::process::fork).
+pub fn fork_within(user: BorrowedFd<'_>, namespaces: Namespaces) -> io::Result<Forked> {
+    let (told, tell) = pipe_with(PipeFlags::CLOEXEC)?;
+    let between = match process::fork()? {
+        Forked::Parent(between) => between,
+        Forked::Child => {
+            drop(told);
+            let cloned = join(user).and_then(|()| clone(namespaces, libc::CLONE_PARENT));
+            let number = match cloned {
+                Ok(Forked::Child) => return Ok(Forked::Child),
+                Ok(Forked::Parent(pid)) => i64::from(pid),
+                Err(error) => -i64::from(error.raw_os_error().unwrap_or(libc::EIO)),
+            };
+            let _ = rustix::io::write(&tell, &number.to_ne_bytes());
+            process::exit_now(0);
+        }
+    };
+    drop(tell);
+    let mut number = [0; 8];
+    let read = File::from(told).read_exact(&mut number);
+    wait_for(between);
+    read?;
+    match i64::from_ne_bytes(number) {
+        pid if pid > 0 => Ok(Forked::Parent(u32::try_from(pid).map_err(io::Error::other)?)),
+        error => Err(io::Error::from_raw_os_error(i32::try_from(-error).unwrap_or(libc::EIO))),
+    }
+}
+
+/// Makes a user namespace with these maps for [`fork_within`], without privileges.
+///
+/// The kernel lets a process that is not root write the maps only through files in /proc that belong
+/// to it, which are those of a process that can be traced, and a copy of this process must not be
+/// traced: it has this one's memory and descriptors. So what is in the namespace meanwhile is another
+/// program: `becomes` is an executable that waits, as [`hold`] does, until its standard input is
+/// closed. `arguments` begin with its title.
+///
+/// # Panics
+/// As [`fork`](crate::process::fork).
+pub fn make_user_namespace(
+    users: &[Range],
+    groups: &[Range],
+    becomes: BorrowedFd<'_>,
+    arguments: &[&str],
+) -> io::Result<OwnedFd> {
+    let (wait, go) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (failed, fails) = pipe_with(PipeFlags::CLOEXEC)?;
+    let holder = match fork_into(Namespaces { user: true, ..Namespaces::default() })? {
+        Forked::Parent(holder) => holder,
+        Forked::Child => {
+            signals::reset();
+            process::close_on_exec_from(3);
+            let nowhere = File::options().write(true).open("/dev/null");
+            let started = nowhere
+                .and_then(|file| process::standard_streams(file.as_fd(), file.as_fd()))
+                .and_then(|()| process::place(&wait, 0));
+            let error = match started {
+                Ok(()) => process::exec_file(becomes, arguments, &[]),
+                Err(error) => error,
+            };
+            let code = error.raw_os_error().unwrap_or(libc::EIO);
+            let _ = rustix::io::write(&fails, &code.to_ne_bytes());
+            process::exit_now(127);
+        }
+    };
+    drop((wait, fails));
+    let made = (|| {
+        let mut code = [0; 4];
+        // The exec closes the other end.
+        if rustix::io::retry_on_intr(|| rustix::io::read(&failed, &mut code))? > 0 {
+            return Err(io::Error::from_raw_os_error(i32::from_ne_bytes(code)));
+        }
+        map_users(holder, users, groups, false)?;
+        Ok(File::open(format!("/proc/{holder}/ns/user"))?.into())
+    })();
+    drop(go);
+    wait_for(holder);
+    made
+}
+
+/// What the program of [`make_user_namespace`] does: nothing, until its standard input is closed.
+pub fn hold() {
+    let _ = io::copy(&mut io::stdin(), &mut io::sink());
+}
+
+fn clone(namespaces: Namespaces, more: libc::c_int) -> io::Result<Forked> {
     assert_eq!(thread_count(), 1, "fork of a process with several threads");
     let flags: libc::c_int = [
         (namespaces.user, libc::CLONE_NEWUSER),
@@ -53,13 +153,28 @@ pub fn fork_into(namespaces: Namespaces) -> io::Result<Forked> {
     ]
     .iter()
     .filter(|(wanted, _)| *wanted)
-    .fold(libc::SIGCHLD, |flags, (_, flag)| flags | flag);
+    .fold(libc::SIGCHLD | more, |flags, (_, flag)| flags | flag);
     // SAFETY: without CLONE_VM and with a null stack this is a fork: the child has a copy of all
-    // memory, and there is one thread (checked above), so no lock is held by another one.
+    // memory, and there is one thread (checked above), so no lock is held by another one. `more` is 0
+    // or CLONE_PARENT, which changes only whose child it is.
     match unsafe { libc::syscall(libc::SYS_clone, libc::c_long::from(flags), 0, 0, 0, 0) } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Forked::Child),
         pid => Ok(Forked::Parent(pid as u32)),
+    }
+}
+
+fn join(user: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes integers, of which one is an open descriptor; what changes are credentials.
+    match unsafe { libc::setns(user.as_raw_fd(), libc::CLONE_NEWUSER) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn wait_for(child: u32) {
+    if let Some(pid) = i32::try_from(child).ok().and_then(Pid::from_raw) {
+        let _ = rustix::io::retry_on_intr(|| waitpid(Some(pid), WaitOptions::empty()));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Fork, exec, wait, and what a new process must be before it runs anything.
 
 use std::ffi::CString;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, io};
 
@@ -177,7 +177,8 @@ pub fn deny_tracing() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// Takes [`deny_tracing`] back. Descriptors that others must not have are to be closed before.
+/// Takes [`deny_tracing`] back. Descriptors and memory that others must not have are to be gone
+/// before, which is hard to tell of a copy of another process; an exec sees to both.
 pub fn allow_tracing() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::Dumpable)?)
 }
@@ -283,6 +284,13 @@ pub fn exec(program: &str, arguments: &[&str], environment: &[(String, String)])
         Ok(file) => exec_file(file, arguments, environment),
         Err(error) => error.into(),
     }
+}
+
+/// The program that this process runs, to be run by another process. What its path leads to may be
+/// another one by now; the kernel's link does not change.
+pub fn own_program() -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    Ok(rustix::fs::open("/proc/self/exe", flags, Mode::empty())?)
 }
 
 /// Replaces this program by an open file, which need not have a name here any more. Returns only
