@@ -130,7 +130,7 @@ pub struct Places {
 #[derive(Debug, Args, Default)]
 #[command(after_help = "\
 Signals: QUIT ends the server when all requests are answered, TERM and INT end it at once,
-USR1 opens the log file again (after it was rotated), HUP reads the configuration again.
+USR1 opens the log files again (after they were rotated), HUP reads the configuration again.
 
 Without DIR and without --config, --state and --control, the site is the current directory.")]
 pub struct Serve {

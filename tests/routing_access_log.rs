@@ -143,6 +143,38 @@ fn no_line_is_lost_or_torn_when_logs_are_rotated_under_load() {
     check(&all, 2000);
 }
 
+/// Rotates the access log of a server and waits until requests are logged in a new file.
+fn rotate(server: &Server) {
+    let path = log_path(&server.site);
+    fs::rename(&path, path.with_extension("old")).unwrap();
+    server.signal(Signal::USR1);
+    eventually("the access log is opened again", || path.exists().then_some(()));
+    eventually("requests are logged in it", || {
+        server.get("/a");
+        logged(server).contains("200").then_some(())
+    });
+}
+
+#[test]
+fn usr1_opens_the_access_log_again_where_the_server_logs_to_standard_error() {
+    let server = serve(Site::new().file("a", "a").logs_to_stderr(), json!("$status"));
+    for _ in 0..2 {
+        rotate(&server);
+    }
+}
+
+#[test]
+fn a_server_log_that_cannot_be_opened_again_does_not_keep_the_access_log_from_it() {
+    let server = serve(Site::new().file("a", "a"), json!("$status"));
+    let log = server.site.root().with_file_name("log");
+    fs::rename(&log, log.with_extension("old")).unwrap();
+    fs::create_dir(&log).unwrap();
+    rotate(&server);
+    let said = fs::read_to_string(log.with_extension("old")).unwrap();
+    assert!(said.contains("cannot open the log"), "{said}");
+    fs::remove_dir(&log).unwrap();
+}
+
 #[test]
 fn a_server_that_ends_has_written_all_lines() {
     for signal in [Signal::QUIT, Signal::TERM] {

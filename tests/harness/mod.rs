@@ -46,6 +46,7 @@ pub struct Site {
     control: Option<String>,
     launcher: Vec<String>,
     served: Option<PathBuf>,
+    logs_to_stderr: bool,
 }
 
 impl Site {
@@ -61,6 +62,7 @@ impl Site {
             control: None,
             launcher: Vec::new(),
             served: None,
+            logs_to_stderr: false,
         };
         for (name, mode) in [("www", 0o755), ("data", 0o777), ("tmp", 0o777)] {
             fs::create_dir(site.path(name)).unwrap();
@@ -123,6 +125,12 @@ impl Site {
     /// Starts the server with a program that becomes it, as `env` does, and its arguments.
     pub fn through(mut self, launcher: &[&str]) -> Self {
         self.launcher.extend(launcher.iter().map(|argument| (*argument).to_owned()));
+        self
+    }
+
+    /// Starts the server without `--log`, as under systemd.
+    pub fn logs_to_stderr(mut self) -> Self {
+        self.logs_to_stderr = true;
         self
     }
 
@@ -192,7 +200,10 @@ impl Site {
             None => Command::new(programs::howdah()),
         };
         command.arg("serve").args(["--tmp", &self.path("tmp").display().to_string()]);
-        command.args(["--log", &self.path("log").display().to_string()]).args(&self.arguments);
+        if !self.logs_to_stderr {
+            command.args(["--log", &self.path("log").display().to_string()]);
+        }
+        command.args(&self.arguments);
         if let Some(control) = &self.control {
             command.args(["--control", control]).arg("--state").arg(self.state());
         } else if self.changes.is_empty() {
@@ -332,7 +343,8 @@ impl Server {
 
     /// The log so far.
     pub fn log(&self) -> String {
-        String::from_utf8_lossy(&fs::read(self.site.path("log")).unwrap_or_default()).into_owned()
+        let name = if self.site.logs_to_stderr { "stderr" } else { "log" };
+        String::from_utf8_lossy(&fs::read(self.site.path(name)).unwrap_or_default()).into_owned()
     }
 
     /// Waits until the log contains this.

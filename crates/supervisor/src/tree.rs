@@ -226,7 +226,7 @@ impl Tree {
                 signals::SIGCHLD => self.reap(),
                 signals::SIGQUIT => self.end(true),
                 signals::SIGTERM | signals::SIGINT => self.end(false),
-                signals::SIGUSR1 => self.reopen_log(),
+                signals::SIGUSR1 => self.reopen_logs(),
                 signals::SIGHUP => self.reload(),
                 _ => {}
             }
@@ -280,20 +280,27 @@ impl Tree {
         self.tell_router(&FromSupervisor::Quit { graceful }, &[]);
     }
 
-    fn reopen_log(&mut self) {
-        let Some(path) = &self.options.log else { return };
-        match store::open_log(path) {
-            Ok(file) => {
-                self.log.reopen(file);
-                if let Ok(handle) = self.log.handle() {
-                    self.tell_router(&FromSupervisor::Reopened {}, &[handle.as_fd()]);
-                    self.tell_control(&ToControl::Reopened {}, &[handle.as_fd()]);
-                }
+    /// Opens the server's log again if it is a file, and has the router open its other logs again:
+    /// access log and slow logs. A log of the server that cannot be opened stays the old one and
+    /// keeps none of the others from being opened.
+    fn reopen_logs(&mut self) {
+        if let Some(path) = &self.options.log {
+            match store::open_log(path) {
+                Ok(file) => self.log.reopen(file),
+                Err(error) => self.log.write(
+                    Level::Alert,
+                    format_args!("cannot open the log {} again: {error}", path.display()),
+                ),
             }
-            Err(error) => self.log.write(
-                Level::Alert,
-                format_args!("cannot open the log {} again: {error}", path.display()),
-            ),
+        }
+        match self.log.handle() {
+            Ok(handle) => {
+                self.tell_router(&FromSupervisor::Reopened {}, &[handle.as_fd()]);
+                self.tell_control(&ToControl::Reopened {}, &[handle.as_fd()]);
+            }
+            Err(error) => {
+                self.log.write(Level::Alert, format_args!("logs are not opened again: {error}"));
+            }
         }
     }
 
