@@ -350,6 +350,41 @@ fn idle_workers_that_are_killed_are_replaced() {
 }
 
 #[test]
+fn waves_of_kills_cost_a_pool_no_pause() {
+    let server = site().workers(8).serve();
+    let mut before = server.workers();
+    let begun = Instant::now();
+    let mut longest = Duration::ZERO;
+    for _ in 0..8 {
+        let killed = Instant::now();
+        before.iter().for_each(|pid| processes::signal(*pid, Signal::KILL));
+        before = eventually("all are replaced", || {
+            let now = server.running_workers();
+            (now.len() == 8 && now.iter().all(|pid| !before.contains(pid))).then_some(now)
+        });
+        longest = longest.max(killed.elapsed());
+        // Only one of them gets a request.
+        assert_eq!(server.get("/fine.php").text(), "fine");
+    }
+    println!("64 workers replaced in {:?}, 8 in {longest:?} at most", begun.elapsed());
+}
+
+#[test]
+fn prototypes_that_are_killed_again_and_again_refuse_no_request() {
+    let server = site().workers(2).serve();
+    for _ in 0..3 {
+        let (old, workers) = (server.prototype(), server.workers());
+        processes::signal(old, Signal::KILL);
+        eventually("it has gone with its workers", || {
+            let mut all = workers.iter().chain([&old]);
+            all.all(|pid| !processes::is_alive(*pid)).then_some(())
+        });
+        assert_eq!(server.get("/fine.php").text(), "fine");
+        assert_ne!(server.prototype(), old);
+    }
+}
+
+#[test]
 fn nothing_outlives_the_supervisor_and_a_new_one_starts_at_once() {
     let server = site().serve();
     server.workers();

@@ -382,6 +382,7 @@ impl Prototype {
                 continue;
             };
             let (worker, _) = self.workers.swap_remove(index);
+            let was_idle = self.region.is_asleep(worker);
             if let Some(call) = self.region.ended(worker) {
                 futex::wake_in(self.region.wake_word(), call.wake_set());
             }
@@ -390,7 +391,7 @@ impl Prototype {
                 process::Exit::Status(status) => Exit::Status(status),
                 process::Exit::Signal(signal) => Exit::Signal(signal),
             };
-            self.tell(&FromPrototype::Died { worker, pid, status })?;
+            self.tell(&FromPrototype::Died { worker, pid, status, was_idle })?;
         }
         Ok(())
     }

@@ -95,10 +95,26 @@ fn a_killed_worker_leaves_its_request_marked_and_is_reported() {
     let pid = application.workers[&owner].pid;
     application.kill(owner, signals::SIGKILL);
     assert_eq!(application.death(), (owner, pid, Exit::Signal(9)));
+    assert!(!application.last_was_idle);
     assert_eq!(application.owner(&pending), Some(owner), "the router can tell whose it was");
     // Its successor serves.
     application.spawn(Owner { index: 0, incarnation: 1 });
     assert_eq!(application.run("echo 'next';").text(), "next");
+}
+
+#[test]
+fn a_worker_that_is_killed_while_it_waits_is_reported_as_idle() {
+    let mut application = Application::start(1);
+    let owner = Owner { index: 0, incarnation: 0 };
+    let begun = Instant::now();
+    while !application.region.is_asleep(owner) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it never waits");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    application.kill(owner, signals::SIGKILL);
+    application.death();
+    assert!(application.last_was_idle);
+    assert!(!application.region.is_asleep(owner), "its successor begins awake");
 }
 
 #[test]

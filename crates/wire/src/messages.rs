@@ -286,6 +286,8 @@ messages! {
             pid: u32,
             /// Exit status.
             status: Exit,
+            /// It waited for a request.
+            was_idle: bool,
         }
         /// Where a worker's script is.
         20 Traced {
@@ -472,6 +474,8 @@ messages! {
             pid: u32,
             /// Exit status.
             status: Exit,
+            /// It waited for a request.
+            was_idle: bool,
         }
         /// Result of `Measure`.
         6 Measured {

@@ -279,6 +279,12 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         self.awake(worker)
     }
 
+    /// Returns true if a worker waits for a request, or did so when it ended and
+    /// [`Region::ended`] has not been called yet.
+    pub fn is_asleep(&self, worker: Owner) -> bool {
+        self.sleeper(worker).is_some_and(|(sleepers, bit)| sleepers.load(SeqCst) & bit != 0)
+    }
+
     /// Asks all workers to leave when nothing is queued any more.
     pub fn close(&self) {
         self.closing().store(1, SeqCst);

@@ -40,6 +40,8 @@ pub struct Application {
     event: OwnedFd,
     pub workers: HashMap<Owner, Worker>,
     deaths: Vec<(Owner, u32, Exit)>,
+    /// The last worker that has died waited for a request.
+    pub last_was_idle: bool,
     pub version: String,
     pub root: tempfile::TempDir,
 }
@@ -150,6 +152,7 @@ impl Application {
             event: events.into_iter().next().unwrap(),
             workers: HashMap::new(),
             deaths: Vec::new(),
+            last_was_idle: false,
             version: String::new(),
             root,
         };
@@ -188,7 +191,8 @@ impl Application {
                     self.workers.insert(owner, Worker { pid, socket });
                     return pid;
                 }
-                FromPrototype::Died { worker, pid, status } => {
+                FromPrototype::Died { worker, pid, status, was_idle } => {
+                    self.last_was_idle = was_idle;
                     self.deaths.push((worker, pid, status));
                 }
                 other => panic!("{other:?}"),
@@ -206,7 +210,10 @@ impl Application {
             return death;
         }
         match self.receive() {
-            FromPrototype::Died { worker, pid, status } => (worker, pid, status),
+            FromPrototype::Died { worker, pid, status, was_idle } => {
+                self.last_was_idle = was_idle;
+                (worker, pid, status)
+            }
             other => panic!("{other:?}"),
         }
     }

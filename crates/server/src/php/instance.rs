@@ -177,6 +177,12 @@ impl Instance {
         (0..self.keys.len() as u32).any(|slot| self.key(slot).is_some() && taken(slot))
     }
 
+    /// Returns true if this worker has a request or had one.
+    pub fn has_served(&self, worker: Owner) -> bool {
+        let ended_one = |worker: &Worker| worker.last.requests() > 0;
+        self.workers().get(&worker).is_some_and(ended_one) || self.has_request(worker)
+    }
+
     /// Whether some request is in its slots.
     pub fn has_requests(&self) -> bool {
         self.keys.iter().any(|key| key.load(Acquire) != 0)

@@ -88,8 +88,19 @@ pub struct Decision {
 /// to look again.
 const CROWD: Duration = Duration::from_secs(1);
 
-/// Deaths of workers that lived shorter than this hold the next start back.
+/// Deaths of workers that lived shorter than this without a request hold the next start back.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
+
+/// How far a worker had come when it died.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// It was not ready to take a request.
+    Starting,
+    /// It waited for its first request.
+    Ready,
+    /// It had a request.
+    Served,
+}
 
 /// State that decisions need over time.
 #[derive(Debug, Default)]
@@ -100,7 +111,10 @@ pub struct Pool {
     crowd: Option<Window>,
     /// Workers that were started together the last time, while more are needed.
     batch: u32,
-    short_lives: u32,
+    /// Waves of workers that died early, in a row.
+    early_deaths: u32,
+    /// When the last of these waves began.
+    wave: Option<Instant>,
     not_before: Option<Instant>,
 }
 
@@ -122,25 +136,31 @@ impl Window {
 
 impl Pool {
     /// A worker has died by itself, `lived` after its start.
-    pub fn died(&mut self, lived: Duration, now: Instant) {
-        if lived >= SHORT_LIFE {
-            self.short_lives = 0;
+    ///
+    /// One that had a request, or lived for long, is replaced at once: a script that crashes its
+    /// worker, or somebody who kills the worker, costs just that request. Others may do the same
+    /// again and again. So, after a few, workers that die while they start are replaced with pauses
+    /// that double from 50 ms to 5 s, and those that were ready with pauses of 50 ms.
+    pub fn died(&mut self, progress: Progress, lived: Duration, now: Instant) {
+        if progress == Progress::Served || lived >= SHORT_LIFE {
+            self.early_deaths = 0;
             self.not_before = None;
             return;
         }
-        self.short_lives += 1;
-        // The first few are replaced at once: a script that crashes its worker costs just that
-        // request. Then the delay doubles up to five seconds.
-        if self.short_lives > 4 {
-            let millis = 50u64 << (self.short_lives - 5).min(7);
+        // Workers that ran side by side and died together are one failure.
+        if self.wave.is_some_and(|wave| now.checked_sub(lived).is_none_or(|start| start < wave)) {
+            return;
+        }
+        self.wave = Some(now);
+        self.early_deaths += 1;
+        let (at_once, doublings) = match progress {
+            Progress::Starting => (4, 7),
+            _ => (20, 0),
+        };
+        if self.early_deaths > at_once {
+            let millis = 50u64 << (self.early_deaths - at_once - 1).min(doublings);
             self.not_before = Some(now + Duration::from_millis(millis.min(5000)));
         }
-    }
-
-    /// A worker has answered a request.
-    pub fn served(&mut self) {
-        self.short_lives = 0;
-        self.not_before = None;
     }
 
     /// Decides.
@@ -340,12 +360,45 @@ mod tests {
                 Some(again) => now = again,
                 None => {
                     starts += decision.spawn;
-                    pool.died(Duration::from_millis(1), now);
+                    now += Duration::from_millis(1);
+                    pool.died(Progress::Starting, Duration::from_millis(1), now);
                 }
             }
         }
         assert!((10..40).contains(&starts), "{starts} starts in a minute");
-        pool.served();
+        pool.died(Progress::Served, Duration::from_millis(1), now);
         assert_eq!(pool.decide(Wanted::fixed(1), running(0, 0, 0), now).spawn, 1);
+    }
+
+    #[test]
+    fn workers_that_were_ready_are_replaced_at_once_however_many_are_killed_together() {
+        let (mut pool, start) = (Pool::default(), Instant::now());
+        for wave in 1..=4 {
+            let now = start + Duration::from_millis(200) * wave;
+            for _ in 0..100 {
+                pool.died(Progress::Ready, Duration::from_millis(150), now);
+            }
+            assert_eq!(pool.decide(Wanted::fixed(100), running(0, 0, 0), now).spawn, 100);
+        }
+    }
+
+    #[test]
+    fn workers_that_die_while_they_wait_are_replaced_twenty_times_a_second_in_the_end() {
+        let (mut pool, mut now) = (Pool::default(), Instant::now());
+        let end = now + Duration::from_secs(60);
+        let mut starts = 0;
+        while now < end {
+            let decision = pool.decide(Wanted::fixed(1), running(0, 0, 0), now);
+            if let Some(again) = decision.again {
+                assert_eq!(again - now, Duration::from_millis(50), "nobody waits longer for PHP");
+                now = again;
+            }
+            starts += decision.spawn;
+            if decision.spawn > 0 {
+                now += Duration::from_millis(1);
+                pool.died(Progress::Ready, Duration::from_millis(1), now);
+            }
+        }
+        assert!((600..1300).contains(&starts), "{starts} starts in a minute");
     }
 }

@@ -209,6 +209,11 @@ pub struct Last {
 }
 
 impl Last {
+    /// Number of requests that the worker has ended.
+    pub(super) fn requests(&self) -> u64 {
+        self.requests
+    }
+
     /// The worker has ended a request.
     pub(super) fn set(&mut self, context: &RequestContext, times: Times, done: Done) {
         let copy = |to: &mut Vec<u8>, from: &[u8]| {

@@ -6,6 +6,7 @@
 
 mod keep;
 mod prepare;
+mod restarts;
 mod retired;
 
 use std::collections::HashMap;
@@ -19,6 +20,7 @@ use howdah_wire::messages::{Exit, FromSupervisor, ToSupervisor};
 use howdah_wire::queue::Owner;
 use howdah_wire::region::Geometry;
 
+use self::restarts::{LONG_LIFE, Restarts};
 use self::retired::Retired;
 use super::command::{ApplicationReport, Tuning};
 use super::link::Link;
@@ -27,7 +29,7 @@ use super::sizing::{Measurement, Sizing};
 use super::traces::Traces;
 use crate::php::application::{Instance, Load, Queue, Worker};
 use crate::php::output::{self, Whose};
-use crate::php::pool::{Pool, Running};
+use crate::php::pool::{Pool, Progress, Running};
 use crate::php::status::manager;
 use crate::php::thread::Ask;
 use crate::shard::{self, Order, Shared};
@@ -35,14 +37,6 @@ use crate::snapshot::Snapshot;
 
 /// How long workers of a removed application may take to finish.
 const GRACE: Duration = Duration::from_secs(24 * 3600);
-
-/// A prototype that has been ready for so long is replaced at once if it dies.
-const LONG_LIFE: Duration = Duration::from_secs(1);
-
-/// Pauses before an application whose prototype died sooner, or never was ready, is started again:
-/// this, doubled with each failure in a row, up to the longest.
-const RESTART_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// All applications.
 #[derive(Debug)]
@@ -79,7 +73,7 @@ struct PooledApplication {
     starting: u32,
     started: HashMap<Owner, Instant>,
     restart_at: Option<Instant>,
-    restarts: u32,
+    restarts: Restarts,
     /// When to look for slow requests.
     slow_look: Option<Instant>,
     /// It is being ended because a worker has damaged what they share.
@@ -179,7 +173,7 @@ impl Pools {
             starting: 0,
             started: HashMap::new(),
             restart_at: None,
-            restarts: 0,
+            restarts: Restarts::default(),
             slow_look: None,
             damaged: false,
             failure: None,
@@ -300,8 +294,8 @@ impl Pools {
             FromSupervisor::NotStarted { application, message } => {
                 self.on_not_started(application, &message);
             }
-            FromSupervisor::Died { application, worker, pid, status } => {
-                self.on_died(application, worker, pid, status);
+            FromSupervisor::Died { application, worker, pid, status, was_idle } => {
+                self.on_died(application, worker, pid, status, was_idle);
             }
             FromSupervisor::Measured { application, base, memory_limit, workers } => {
                 self.on_measured(application, &Measurement { base, memory_limit, workers });
@@ -354,7 +348,6 @@ impl Pools {
         let Some(app) = self.by_number(number) else { return Ok(()) };
         app.ready_since = Some(Instant::now());
         app.failure = None;
-        app.restarts = 0;
         app.sizing.asked(Instant::now());
         link.send(&ToSupervisor::Measure { application: number })?;
         if !preparing {
@@ -388,7 +381,7 @@ impl Pools {
         let (log, shards) = (Arc::clone(&self.shared.log), Arc::clone(&self.shards));
         let Some(app) = self.by_number(number) else { return };
         let now = Instant::now();
-        let lived = app.ready_since.take().map_or(Duration::ZERO, |since| now - since);
+        let ready_for = app.ready_since.take().map(|since| now - since);
         app.instance = None;
         app.starting = 0;
         app.started.clear();
@@ -401,11 +394,12 @@ impl Pools {
             let name = &app.config.name;
             log.write(Level::Alert, format_args!("\"{name}\" application: {message}"));
         }
-        if lived >= LONG_LIFE {
-            app.restart_at = Some(now);
+        let pause = app.restarts.ended(ready_for);
+        app.restart_at = Some(now + pause);
+        if pause.is_zero() {
             return; // what waits, and what comes, waits for the next one
         }
-        app.stop_for_a_while(message, now, &shards);
+        app.stop_for_a_while(message, &shards);
     }
 
     fn on_started(&mut self, number: u32, worker: Owner, pid: u32, descriptors: Vec<OwnedFd>) {
@@ -445,7 +439,7 @@ impl Pools {
         let log = Arc::clone(&self.shared.log);
         let Some(app) = self.by_number(number) else { return };
         app.starting = app.starting.saturating_sub(1);
-        app.pool.died(Duration::ZERO, Instant::now());
+        app.pool.died(Progress::Starting, Duration::ZERO, Instant::now());
         let message = format!("no worker could be started: {message}");
         if app.failure.as_ref() != Some(&message) {
             let name = &app.config.name;
@@ -454,10 +448,8 @@ impl Pools {
         }
     }
 
-    fn on_died(&mut self, number: u32, worker: Owner, pid: u32, status: Exit) {
-        // A worker that died of a request is replaced at once; one that dies without ever having
-        // had one will do so again.
-        let taken = self.instance(number).is_some_and(|instance| instance.has_request(worker));
+    fn on_died(&mut self, number: u32, worker: Owner, pid: u32, status: Exit, was_idle: bool) {
+        let served = self.instance(number).is_some_and(|instance| instance.has_served(worker));
         self.traces.on_gone(number, Some(worker));
         self.tell_death(number, worker, pid, status);
         let preparing = self.preparing.iter().any(|app| app.number() == Some(number));
@@ -469,15 +461,18 @@ impl Pools {
         let Some(app) = self.by_number(number) else { return };
         let now = Instant::now();
         let lived = app.started.remove(&worker).map_or(Duration::ZERO, |at| now - at);
-        let early = failed && !taken && lived < LONG_LIFE;
+        let early = failed && !served && lived < LONG_LIFE;
         let failure = early.then(|| format!("a worker {status} before it had a request"));
         let known = early && app.failure == failure;
-        if taken {
-            app.pool.served();
-        } else if failed {
-            app.pool.died(lived, now);
+        if served || failed {
+            let progress = match (served, was_idle) {
+                (true, _) => Progress::Served,
+                (false, true) => Progress::Ready,
+                (false, false) => Progress::Starting,
+            };
+            app.pool.died(progress, lived, now);
         }
-        if preparing || early || taken || !failed {
+        if preparing || early || served || !failed {
             app.failure = failure;
         }
         if failed && !known {
@@ -531,12 +526,8 @@ impl PooledApplication {
         self.awaited && !self.is_excused && !is_ready
     }
 
-    /// It cannot run now: its requests fail until the next try, which comes the later the more tries
-    /// have failed.
-    fn stop_for_a_while(&mut self, why: &str, now: Instant, shards: &[shard::Handle]) {
-        let pause = RESTART_PAUSE.saturating_mul(1 << self.restarts.min(8)).min(LONGEST_PAUSE);
-        self.restarts += 1;
-        self.restart_at = Some(now + pause);
+    /// It cannot run now: its requests fail until the next try.
+    fn stop_for_a_while(&mut self, why: &str, shards: &[shard::Handle]) {
         let keys: Arc<[_]> = self.queue.stop(why).into();
         for shard in shards {
             shard.order(Order::Fail { keys: Arc::clone(&keys), reason: why.to_owned() });

@@ -92,9 +92,9 @@ impl Application {
                 self.workers.release(worker);
                 FromSupervisor::NotStarted { application, message: shortened(message) }
             }
-            FromPrototype::Died { worker, pid: _, status } => {
+            FromPrototype::Died { worker, pid: _, status, was_idle } => {
                 let pid = self.on_died(worker)?;
-                FromSupervisor::Died { application, worker, pid, status }
+                FromSupervisor::Died { application, worker, pid, status, was_idle }
             }
             FromPrototype::Traced { number, stack } => {
                 self.on_traced(number, now)?;

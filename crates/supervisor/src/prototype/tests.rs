@@ -148,7 +148,7 @@ impl Drop for Fake {
 }
 
 fn died(worker: Owner) -> FromPrototype {
-    FromPrototype::Died { worker, pid: 1, status: Exit::Signal(9) }
+    FromPrototype::Died { worker, pid: 1, status: Exit::Signal(9), was_idle: false }
 }
 
 fn ready() -> FromPrototype {

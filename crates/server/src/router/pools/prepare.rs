@@ -60,7 +60,9 @@ impl Pools {
             log.write(Level::Alert, format_args!("{what}; the others are served"));
             app.is_excused = true;
             if app.instance.is_none() {
-                app.stop_for_a_while(&failure, now, &shards);
+                let pause = app.restarts.ended(None);
+                app.restart_at = Some(now + pause);
+                app.stop_for_a_while(&failure, &shards);
             }
         }
         Ok(true)
