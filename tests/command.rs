@@ -13,6 +13,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use harness::{Site, eventually, free_address, processes, programs};
+use rustix::fs::FlockOperation;
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -456,6 +457,53 @@ fn unix_sockets_are_served_and_replaced_when_stale() {
     let text = complaint(&programs::run(&mut site.command(&free_address().to_string())));
     assert!(text.contains("site.sock"), "{text}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+}
+
+#[test]
+fn a_second_server_with_the_same_pid_file_is_refused_and_the_first_is_not_disturbed() {
+    let directory = tempfile::tempdir().unwrap();
+    let pid_file = directory.path().join("howdah.pid");
+    let pid = pid_file.display().to_string();
+    fs::write(&pid_file, "1\n").unwrap(); // of a server that was killed
+    let site = || Site::new().file("a", "a").with(json!({})).argument("--pid").argument(&pid);
+    let first = site().serve();
+    let number = format!("{}\n", first.supervisor());
+    assert_eq!(fs::read_to_string(&pid_file).unwrap(), number);
+    // A reader's lock, which a script could have.
+    let reader = fs::File::open(&pid_file).unwrap();
+    let text = complaint(&programs::run(&mut site().command(&free_address().to_string())));
+    let advice = format!("kill -QUIT {}", first.supervisor());
+    assert!(text.contains(&pid) && text.contains(&advice) && text.contains("--pid"), "{text}");
+    assert_eq!(fs::read_to_string(&pid_file).unwrap(), number);
+    assert_eq!(first.get("/a").text(), "a");
+
+    // What a server that was killed leaves is no hindrance, whoever reads it.
+    let (_, _) = first.end(Signal::KILL);
+    assert_eq!(fs::read_to_string(&pid_file).unwrap(), number);
+    rustix::fs::fcntl_lock(&reader, FlockOperation::NonBlockingLockShared).unwrap();
+    let second = site().serve();
+    assert_eq!(fs::read_to_string(&pid_file).unwrap(), format!("{}\n", second.supervisor()));
+    let (status, _) = second.end(Signal::TERM);
+    assert!(status.success() && !pid_file.exists());
+}
+
+#[test]
+fn the_next_server_takes_the_pid_file_over_from_one_that_answers_its_last_requests() {
+    let directory = tempfile::tempdir().unwrap();
+    let pid_file = directory.path().join("howdah.pid");
+    let pid = pid_file.display().to_string();
+    let site = || Site::script("a.php", WAITS).with(json!({})).argument("--pid").argument(&pid);
+    let mut first = site().serve();
+    let mut client = first.connect();
+    client.send("GET /a.php HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("the script runs", || first.site.data().join("begun").exists().then_some(()));
+    first.signal(Signal::QUIT);
+    let second = site().serve();
+    let number = format!("{}\n", second.supervisor());
+    fs::write(first.site.data().join("go"), "").unwrap();
+    assert!(client.response().text().ends_with("answered"));
+    assert_eq!(first.wait().code(), Some(0));
+    assert_eq!(fs::read_to_string(&pid_file).unwrap(), number);
 }
 
 #[test]

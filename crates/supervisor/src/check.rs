@@ -21,7 +21,7 @@ use crate::launch::New;
 use crate::options::Options;
 use crate::place::Place;
 use crate::prototype::{self, Requirements};
-use crate::{certificates, sockets, store};
+use crate::{certificates, pid_file, sockets};
 
 pub use crate::certificates::read_for_tls;
 pub use crate::programs::trusted as program;
@@ -167,5 +167,5 @@ pub fn stored(state: &Path, name: &str) -> Option<Vec<u8>> {
 pub fn pid(path: &Path) -> io::Result<()> {
     let place = Place::find(path)?;
     place.access(Access::WRITE_OK | Access::EXEC_OK)?;
-    store::check_pid(&place).map(|_| ())
+    pid_file::check(&place).map(|_| ())
 }

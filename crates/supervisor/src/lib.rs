@@ -35,6 +35,7 @@ mod open_files;
 mod options;
 mod outbox;
 mod output;
+mod pid_file;
 mod place;
 mod programs;
 mod prototype;

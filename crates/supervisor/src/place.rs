@@ -75,6 +75,16 @@ impl Place {
         }
     }
 
+    /// Returns true if this open file is what is there.
+    pub(crate) fn is(&self, file: &File) -> io::Result<bool> {
+        let opened = fstat(file)?;
+        match statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => Ok((found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)),
+            Err(rustix::io::Errno::NOENT) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Whether this user may do this in the directory.
     pub(crate) fn access(&self, wanted: Access) -> io::Result<()> {
         Ok(accessat(&self.directory, ".", wanted, AtFlags::EACCESS)?)

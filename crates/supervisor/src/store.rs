@@ -1,12 +1,12 @@
-//! Files that survive: the configuration, the PID file, the log.
+//! Files that survive: the configuration and the log.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::{Access, FileType, Mode, OFlags};
+use rustix::fs::{Access, Mode, OFlags};
 
 use crate::place::Place;
 
@@ -81,39 +81,6 @@ pub fn look_at_log(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes the PID file; replaces an old one, never follows a link. Nothing but a file or a link
-/// is replaced: `--pid /dev/null` must not cost the system its device.
-pub(crate) fn write_pid(path: &Path) -> io::Result<()> {
-    let place = Place::find(path)?;
-    if check_pid(&place)? {
-        place.remove()?;
-    }
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-    let mut file = place.open(flags, Mode::from_raw_mode(0o644))?;
-    writeln!(file, "{}", std::process::id())
-}
-
-/// Whether there is a file that a PID file may replace; it replaces nothing else.
-pub(crate) fn check_pid(place: &Place) -> io::Result<bool> {
-    match place.kind()? {
-        Some(FileType::RegularFile | FileType::Symlink) => Ok(true),
-        Some(_) => Err(io::Error::other("there is something that is no file")),
-        None => Ok(false),
-    }
-}
-
-/// Removes the PID file, unless it is another server's by now.
-pub(crate) fn remove_pid(path: &Path) {
-    let Ok(place) = Place::find(path) else { return };
-    let own = format!("{}\n", std::process::id());
-    let mut text = String::new();
-    let read = place.open(OFlags::RDONLY, Mode::empty());
-    let read = read.and_then(|file| file.take(own.len() as u64 + 1).read_to_string(&mut text));
-    if read.is_ok() && text == own {
-        let _ = place.remove();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,32 +120,5 @@ mod tests {
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         assert!(open_log(&path).is_err());
-    }
-
-    #[test]
-    fn hardening_49_a_pid_file_that_is_a_link_is_replaced_and_not_followed() {
-        let dir = tempfile::tempdir().unwrap();
-        let target = dir.path().join("target");
-        fs::write(&target, "precious").unwrap();
-        std::os::unix::fs::symlink(&target, dir.path().join("pid")).unwrap();
-        write_pid(&dir.path().join("pid")).unwrap();
-        assert_eq!(fs::read(target).unwrap(), b"precious");
-    }
-
-    #[test]
-    fn hardening_49_a_pid_file_replaces_and_removes_nothing_but_files() {
-        let dir = tempfile::tempdir().unwrap();
-        let socket = dir.path().join("socket");
-        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        assert!(write_pid(&socket).is_err() && write_pid(dir.path()).is_err());
-        remove_pid(&socket);
-        assert!(socket.exists());
-        let pid = dir.path().join("pid");
-        write_pid(&pid).unwrap();
-        remove_pid(&pid);
-        assert!(!pid.exists());
-        fs::write(&pid, "1\n").unwrap();
-        remove_pid(&pid);
-        assert!(pid.exists(), "it is another server's");
     }
 }

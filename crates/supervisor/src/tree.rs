@@ -13,6 +13,7 @@ mod wait;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use howdah_sys::family::{self, Endings};
@@ -32,6 +33,7 @@ use crate::grants::Grants;
 use crate::open_files;
 use crate::options::Options;
 use crate::outbox::{Outbox, Refused};
+use crate::pid_file::PidFile;
 use crate::programs::Programs;
 use crate::prototype::Application;
 use crate::router::{self, Router};
@@ -82,27 +84,27 @@ pub fn run(mut options: Options) -> Result<Ending, String> {
         None => Log::standard_error().map_err(|error| format!("no standard error: {error}"))?,
     };
     let mut sockets = Sockets::at_start();
+    // Before any address: two servers that were meant to be one have both in common.
+    let claim = |path: &PathBuf| {
+        PidFile::claim(path)
+            .map_err(|error| format!("cannot write the PID file {}: {error}", path.display()))
+    };
+    let pid_file = options.pid.as_ref().map(claim).transpose()?;
     if let Some(control) = &options.control {
         sockets.bind(control, 64, 0o600)?;
-    }
-    if let Some(path) = &options.pid {
-        store::write_pid(path)
-            .map_err(|error| format!("cannot write the PID file {}: {error}", path.display()))?;
     }
     for warning in &options.warnings {
         log.write(Level::Warn, format_args!("{warning}"));
     }
     let mut tree = Tree::new(options, log, document, grants);
     tree.sockets = sockets;
+    tree.pid_file = pid_file;
     // What applications leave behind is handed to this process, so that it can be ended.
     if let Err(error) = family::adopt_orphans() {
         tree.log.write(Level::Warn, format_args!("cannot adopt processes: {error}"));
     }
     let ending = tree.run(&signals);
     tree.sockets.close();
-    if let Some(path) = &tree.options.pid {
-        store::remove_pid(path);
-    }
     Ok(ending)
 }
 
@@ -113,6 +115,7 @@ struct Tree {
     changes: Changes,
     certificates: Certificates,
     sockets: Sockets,
+    pid_file: Option<PidFile>,
     control: ControlState,
     router: Option<Router>,
     router_backoff: Backoff,
@@ -168,6 +171,7 @@ impl Tree {
             log,
             changes: Changes::new(document, grants),
             sockets: Sockets::at_start(),
+            pid_file: None,
             control: ControlState::default(),
             router: None,
             router_backoff: Backoff::default(),
@@ -276,6 +280,10 @@ impl Tree {
         let deadline = (!graceful).then(|| Instant::now() + FAST_END);
         self.ending = Some(End { graceful, deadline, refused: None });
         self.router_start = None;
+        // The next server may start while this one ends.
+        if let Some(file) = &mut self.pid_file {
+            file.release();
+        }
         self.kill_control();
         self.tell_router(&FromSupervisor::Quit { graceful }, &[]);
     }
