@@ -78,7 +78,7 @@ impl Findings {
             self.must(&path, check::socket(&listener.name));
         }
         self.tls(config, places);
-        self.applications(config, user.as_ref());
+        self.applications(config, places.tmp.as_deref(), user.as_ref());
         for application in &config.applications {
             self.application_files(application);
         }
@@ -164,7 +164,7 @@ impl Findings {
         }
     }
 
-    fn applications(&mut self, config: &Config, user: Option<&Credentials>) {
+    fn applications(&mut self, config: &Config, tmp: Option<&Path>, user: Option<&Credentials>) {
         if config.applications.is_empty() {
             return;
         }
@@ -176,8 +176,14 @@ impl Findings {
             return self.fail(format_args!("/applications: PHP cannot be run: {reason}"));
         }
         let private_user = user.and_then(|_| credentials::private_user());
-        let options =
-            Options { user: user.cloned(), private_user, php: php.found, ..Options::default() };
+        let tmp = tmp.map_or_else(std::env::temp_dir, Path::to_owned);
+        let options = Options {
+            user: user.cloned(),
+            private_user,
+            php: php.found,
+            tmp: std::path::absolute(&tmp).unwrap_or(tmp),
+            ..Options::default()
+        };
         for application in &config.applications {
             let spec = spec(application, Geometry::for_pool(1, 1));
             let found = check::application(&options, &spec);

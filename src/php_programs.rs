@@ -73,7 +73,15 @@ fn version_of(path: &Path) -> Result<String, String> {
         _ => {
             let errors = String::from_utf8_lossy(&output.stderr);
             let reason = errors.lines().next().unwrap_or("it does not tell its version");
-            Err(problem(format!("{reason}; {ADVICE}")))
+            // The dynamic linker ends a program with 127 if a library is not there.
+            let is_installed = output.status.code().is_some_and(|status| status != 127);
+            let advice = match is_installed {
+                true => "PHP is installed and does not start; mend what it says, in its php.ini \
+                         or in the system"
+                    .to_owned(),
+                false => ADVICE.to_owned(),
+            };
+            Err(problem(format!("{reason}; {advice}")))
         }
     }
 }

@@ -401,6 +401,54 @@ fn scripts_run_only_where_the_document_lets_them() {
     assert!(line.contains("not in script_directories"), "{line}");
 }
 
+/// Makes the root and `/tmp` read-only in a mount namespace of its own, all but one directory, and
+/// becomes the program that is given.
+const READ_ONLY: &str = r#"
+    set -e
+    mount --make-rprivate /
+    mount --bind /tmp /tmp
+    mount --bind "$1" "$1"
+    mount -o remount,bind,ro /tmp
+    mount -o remount,bind,ro /
+    shift
+    exec "$@"
+"#;
+
+#[test]
+fn php_runs_with_opcache_where_root_and_tmp_are_read_only() {
+    let code = "echo json_encode([opcache_get_status(false)['opcache_enabled'],
+        ini_get('opcache.lockfile_path'), is_writable('/tmp')], JSON_UNESCAPED_SLASHES);";
+    let site = Site::script("a.php", code);
+    let directory = site.root().parent().unwrap().to_owned();
+    let path = directory.display().to_string();
+    let launcher = ["unshare", "--mount", "sh", "-c", READ_ONLY, "sh", &path];
+    let able = Command::new(launcher[0]).args(&launcher[1..]).arg("true").output();
+    if !able.is_ok_and(|output| output.status.success()) || !directory.starts_with("/tmp") {
+        println!("skipped: this user cannot make mounts, or tests have their files elsewhere");
+        return;
+    }
+    let options = |path: &str| {
+        let admin = json!({"opcache.lockfile_path": path});
+        json!({"applications": {"site": {"options": {"admin": admin}}}})
+    };
+    let tmp = directory.join("tmp").display().to_string();
+    let server = site.through(&launcher).with(json!({})).serve();
+    assert_eq!(server.get("/a.php").text(), json!([true, tmp, false]).to_string());
+    let (_, site) = server.end(Signal::TERM);
+    let data = site.data().display().to_string();
+    let server = site.with(options(&data)).serve();
+    assert_eq!(server.get("/a.php").text(), json!([true, data, false]).to_string());
+    // A setting that cannot work is told with what to do, and not as if PHP were missing.
+    let (_, site) = server.end(Signal::TERM);
+    let site = site.with(options("/tmp"));
+    let output = site.command(&harness::free_address().to_string()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned()
+        + &fs::read_to_string(directory.join("log")).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("Unable to create lock file"), "{said}");
+    assert!(!said.contains("install"), "{said}");
+}
+
 #[test]
 fn programs_may_have_more_rights_only_where_the_document_says_so() {
     if !is_root() {

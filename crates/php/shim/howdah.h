@@ -77,10 +77,11 @@ struct howdah_callbacks {
 
 /*
  * Loads PHP. `ini` is text in the syntax of php.ini that overrides the file; `ini_file` is the
- * path of a file to read in place of the default one, or null. 0 on success.
+ * path of a file to read in place of the default one, or null; `lock_dir` is the default of
+ * opcache.lockfile_path, or null for PHP's own. 0 on success.
  */
 int howdah_php_start(const struct howdah_callbacks *callbacks, const char *ini,
-                     const char *ini_file);
+                     const char *ini_file, const char *lock_dir);
 
 /* From now on loading PHP runs no preload script; howdah_php_preload() tells which one it would be. */
 void howdah_php_only_look(void);

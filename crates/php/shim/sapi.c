@@ -189,6 +189,21 @@ static void at_exit(void)
     }
 }
 
+/* Where OPcache puts its lock file unless php.ini or a setting says so; or null. */
+static const char *lock_directory;
+
+/* Called before php.ini is read, which replaces these values. */
+static void ini_defaults(HashTable *configuration)
+{
+    static const char name[] = "opcache.lockfile_path";
+    zval value;
+
+    if (lock_directory) {
+        ZVAL_NEW_STR(&value, zend_string_init(lock_directory, strlen(lock_directory), 1));
+        zend_hash_str_update(configuration, name, sizeof(name) - 1, &value);
+    }
+}
+
 static zend_result (*open_script)(zend_file_handle *handle);
 
 /* PHP keeps the script open while it runs and would pass it on to programs that it starts. */
@@ -215,7 +230,7 @@ void howdah_hook_open(void)
 }
 
 int howdah_php_start(const struct howdah_callbacks *callbacks, const char *ini,
-                     const char *ini_file)
+                     const char *ini_file, const char *lock_dir)
 {
     int status = FAILURE;
 
@@ -227,6 +242,8 @@ int howdah_php_start(const struct howdah_callbacks *callbacks, const char *ini,
     /* PHP keeps both pointers for as long as the process lives. */
     howdah_sapi.ini_entries = strdup(ini);
     howdah_sapi.php_ini_path_override = ini_file ? strdup(ini_file) : NULL;
+    lock_directory = lock_dir ? strdup(lock_dir) : NULL;
+    howdah_sapi.ini_defaults = ini_defaults;
     zend_first_try {
         status = howdah_sapi.startup(&howdah_sapi);
     } zend_catch {

@@ -13,12 +13,12 @@ use crate::prototype::{Supervisor, check_roots, load};
 
 /// Tells the supervisor what is not in order. Returns PHP's version, or why the application cannot
 /// run.
-pub fn run(supervisor: &Supervisor, spec: &ApplicationSpec) -> Result<String, Problem> {
+pub fn run(supervisor: &Supervisor, spec: &ApplicationSpec, tmp: &str) -> Result<String, Problem> {
     check_roots(&spec.roots)?;
     Php::only_look();
     let mut spec = spec.clone();
     spec.ini_admin.push(("error_log".to_owned(), String::new()));
-    let (php, notices) = load(&spec)?;
+    let (php, notices) = load(&spec, tmp)?;
     for problem in notices {
         let _ = supervisor.tell(&FromPrototype::Noticed { problem });
     }

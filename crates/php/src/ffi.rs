@@ -127,6 +127,7 @@ unsafe extern "C" {
         callbacks: *const Callbacks,
         ini: *const c_char,
         ini_file: *const c_char,
+        lock_directory: *const c_char,
     ) -> c_int;
     fn howdah_php_only_look();
     fn howdah_php_preload() -> *const c_char;
@@ -160,15 +161,23 @@ impl Php {
     ///
     /// # Panics
     /// When called a second time.
-    pub fn start(ini: &str, ini_file: Option<&str>, on_exit: fn()) -> Result<Self, String> {
+    pub fn start(
+        ini: &str,
+        ini_file: Option<&str>,
+        lock_directory: Option<&str>,
+        on_exit: fn(),
+    ) -> Result<Self, String> {
         assert!(ON_EXIT.set(on_exit).is_ok(), "PHP is loaded once");
         let nul = |what: &str| format!("the {what} must not contain a NUL character");
         let ini = CString::new(ini).map_err(|_| nul("settings"))?;
         let file = ini_file.map(CString::new).transpose().map_err(|_| nul("name of php.ini"))?;
         let file = file.as_deref().map_or(ptr::null(), CStr::as_ptr);
-        // SAFETY: the callbacks are copied; both strings end in a NUL (or are null where that is
+        let lock = lock_directory.map(CString::new).transpose();
+        let lock = lock.map_err(|_| nul("directory of OPcache's lock file"))?;
+        let lock = lock.as_deref().map_or(ptr::null(), CStr::as_ptr);
+        // SAFETY: the callbacks are copied; the strings end in a NUL (or are null where that is
         // allowed) and are copied; it is called once (see above).
-        if unsafe { howdah_php_start(&CALLBACKS, ini.as_ptr(), file) } == 0 {
+        if unsafe { howdah_php_start(&CALLBACKS, ini.as_ptr(), file, lock) } == 0 {
             return Ok(Php(PhantomData));
         }
         let said = STARTUP.lock().map_or_else(|e| e.into_inner().clone(), |s| s.clone());

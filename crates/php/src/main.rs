@@ -7,6 +7,7 @@
 //! - [`prototype`]: loads PHP, forks and reaps workers.
 //! - [`check`]: whether an application could run.
 //! - [`settings`]: the application's settings in the form that PHP reads.
+//! - [`lock_directory`]: where OPcache keeps its lock file.
 //! - [`worker`]: the loop of a worker.
 //! - [`trace`]: where the script of a worker is, read from outside.
 //! - [`parameters`]: a request in the form that C reads.
@@ -26,6 +27,7 @@ mod document_root;
 mod exchange;
 #[allow(unsafe_code)]
 mod ffi;
+mod lock_directory;
 mod memory;
 mod parameters;
 mod prototype;
@@ -63,7 +65,10 @@ fn main() -> ExitCode {
 
 /// One line that says which PHP this is and whether OPcache runs.
 fn version() -> ExitCode {
-    match ffi::Php::start("", None, || ()) {
+    let lock_directory = lock_directory::find("");
+    // Where OPcache cannot be started, this is still that version of PHP.
+    let ini = if lock_directory.is_none() { "opcache.enable=0" } else { "" };
+    match ffi::Php::start(ini, None, lock_directory.as_deref(), || ()) {
         Ok(php) => {
             let opcache = php.opcache().map_or("no OPcache".into(), |v| format!("OPcache {v}"));
             println!("PHP {} (Howdah {}; {opcache})", php.version(), env!("CARGO_PKG_VERSION"));

@@ -19,6 +19,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use howdah_sys::look::Looks;
 use howdah_sys::packet::{self, Received};
@@ -39,7 +40,7 @@ use crate::ffi::Php;
 use crate::memory::MemoryLimit;
 use crate::script_directories::ScriptDirectories;
 use crate::worker::Worker;
-use crate::{check, settings, trace, uploads, usage};
+use crate::{check, lock_directory, settings, trace, uploads, usage};
 
 /// The descriptors that it is started with.
 const COMMANDS: i32 = 3;
@@ -106,8 +107,8 @@ pub fn run() -> ExitCode {
     // What scripts leave running stays below the application, and ends with it.
     let _ = family::adopt_orphans();
     let started = match first_message(&supervisor) {
-        Ok((ToPrototype::Check { spec }, _)) => {
-            return match during_loading(&supervisor, || check::run(&supervisor, &spec)) {
+        Ok((ToPrototype::Check { spec, tmp }, _)) => {
+            return match during_loading(&supervisor, || check::run(&supervisor, &spec, &tmp)) {
                 Ok(version) => {
                     let _ = supervisor.tell(&FromPrototype::Ready { version });
                     ExitCode::SUCCESS
@@ -115,8 +116,8 @@ pub fn run() -> ExitCode {
                 Err(problem) => failed(&supervisor, problem),
             };
         }
-        Ok((ToPrototype::Hello { spec }, descriptors)) => {
-            Prototype::start(&supervisor, spec, descriptors)
+        Ok((ToPrototype::Hello { spec, tmp }, descriptors)) => {
+            Prototype::start(&supervisor, spec, &tmp, descriptors)
         }
         _ => Err(Problem::of("the supervisor's first message is not the specification")),
     };
@@ -164,6 +165,9 @@ fn first_message(supervisor: &Supervisor) -> Result<(ToPrototype, Vec<OwnedFd>),
 /// The way to the supervisor while PHP is being loaded.
 static LOADING: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
+/// OPcache has been given a directory in which it can make its lock file.
+static HAS_LOCK_DIRECTORY: AtomicBool = AtomicBool::new(true);
+
 /// Without its document root an application has nothing to run; better said once than with every
 /// request.
 pub fn check_roots(roots: &[(String, String)]) -> Result<(), Problem> {
@@ -192,7 +196,12 @@ fn during_loading<T>(supervisor: &Supervisor, load: impl FnOnce() -> T) -> T {
 /// preload script; it writes the reason to standard error.
 fn ended_by_php() {
     if let Some(reports) = LOADING.lock().ok().and_then(|mut reports| reports.take()) {
-        let problem = Problem::of("PHP ended while it was being loaded; the log has what it said");
+        let advice = match HAS_LOCK_DIRECTORY.load(Ordering::Relaxed) {
+            true => "the log has what it said",
+            false => lock_directory::ADVICE,
+        };
+        let problem = format_args!("PHP ended while it was being loaded; {advice}");
+        let problem = Problem::of(problem);
         let _ = pipe::send(&reports, &FromPrototype::Failed { problem }.encode());
     }
 }
@@ -210,6 +219,7 @@ impl Prototype {
     fn start(
         supervisor: &Supervisor,
         spec: ApplicationSpec,
+        tmp: &str,
         mut descriptors: Vec<OwnedFd>,
     ) -> Result<Started, Problem> {
         if descriptors.len() != 1 + spec.geometry.threads as usize {
@@ -223,7 +233,7 @@ impl Prototype {
             .ok_or_else(|| Problem::of("the shared memory could not be mapped"))?;
         title::set(&format!("howdah: \"{}\" prototype", spec.name));
         check_roots(&spec.roots)?;
-        let (php, notices) = during_loading(supervisor, || load(&spec))?;
+        let (php, notices) = during_loading(supervisor, || load(&spec, tmp))?;
         for notice in notices {
             eprintln!("application \"{}\": {notice}", spec.name);
         }
@@ -433,8 +443,9 @@ fn fork() -> Result<Forked, String> {
     Ok(side)
 }
 
-/// Loads PHP for an application. Tells what is not as it may have been meant.
-pub fn load(spec: &ApplicationSpec) -> Result<(Php, Vec<Problem>), Problem> {
+/// Loads PHP for an application; `tmp` is the server's directory for temporary files. Tells what is
+/// not as it may have been meant.
+pub fn load(spec: &ApplicationSpec, tmp: &str) -> Result<(Php, Vec<Problem>), Problem> {
     let mut notices = Vec::new();
     let mut ini_file = spec.ini_file.as_deref();
     match ini_file.map(|file| (file, std::fs::File::open(file))) {
@@ -451,7 +462,10 @@ pub fn load(spec: &ApplicationSpec) -> Result<(Php, Vec<Problem>), Problem> {
         _ => {}
     }
     let ini = settings::text(spec)?;
-    let php = Php::start(&ini, ini_file, ended_by_php).map_err(Problem::of)?;
+    let lock_directory = lock_directory::find(tmp);
+    HAS_LOCK_DIRECTORY.store(lock_directory.is_some(), Ordering::Relaxed);
+    let php = Php::start(&ini, ini_file, lock_directory.as_deref(), ended_by_php);
+    let php = php.map_err(Problem::of)?;
     notices.extend(settings::apply(spec, &php).into_iter().map(|name| {
         let notice = format_args!("PHP has no setting \"{name}\"");
         Problem::at(format!("options/admin/{name}"), notice)

@@ -62,7 +62,7 @@ fn try_application(
     let (said, output) = pipe::new().map_err(failed)?;
     let (commands, socket) = packet::one_way().map_err(failed)?;
     let (heard, reports) = pipe::new().map_err(failed)?;
-    let check = ToPrototype::Check { spec: spec.clone() };
+    let check = ToPrototype::Check { spec: spec.clone(), tmp: options.tmp.display().to_string() };
     let new =
         New { spec, identity: &identity, executable, socket, reports, output, only_looks: true };
     let pid = new.start(&mut ControlGroups::default()).map_err(failed)?;

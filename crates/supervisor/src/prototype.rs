@@ -115,7 +115,8 @@ impl Application {
                 only_looks: false,
             };
             let pid = new.start(groups)?;
-            let hello = ToPrototype::Hello { spec: spec.clone() };
+            let hello =
+                ToPrototype::Hello { spec: spec.clone(), tmp: options.tmp.display().to_string() };
             let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
             packet::send(&commands, &hello.encode(), &descriptors)?;
             Ok(Application {

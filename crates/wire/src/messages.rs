@@ -388,12 +388,16 @@ messages! {
         1 Hello {
             /// The specification.
             spec: ApplicationSpec,
+            /// The server's directory for temporary files.
+            tmp: String,
         }
         /// In place of `Hello`: whether the application could run. What is not in order comes as
         /// `Noticed`, then the prototype ends with `Ready` or `Failed`.
         5 Check {
             /// The specification.
             spec: ApplicationSpec,
+            /// As in `Hello`.
+            tmp: String,
         }
         /// Asks where a worker's script is.
         20 Trace {

@@ -141,7 +141,8 @@ impl Application {
             .unwrap();
         let mut descriptors = vec![region_fd.as_fd()];
         descriptors.extend(events.iter().map(AsFd::as_fd));
-        packet::send(&commands, &ToPrototype::Hello { spec }.encode(), &descriptors).unwrap();
+        let tmp = "/tmp".to_owned();
+        packet::send(&commands, &ToPrototype::Hello { spec, tmp }.encode(), &descriptors).unwrap();
         let mut application = Application {
             child,
             commands,
