@@ -125,6 +125,21 @@ fn what_cannot_be_served_is_said_in_one_line() {
 }
 
 #[test]
+fn a_project_without_its_public_index_is_not_served() {
+    let site = Site::script("app/User.php", "")
+        .file("artisan", "")
+        .file("composer.json", r#"{"require": {"laravel/framework": "^11"}}"#)
+        .file("public/index.html", "soon")
+        .file("database/database.sqlite", "secret");
+    let address = free_address().to_string();
+    let text = complaint(&programs::run(&mut site.command(&address)));
+    assert!(text.contains("a project of Laravel without public/index.php"), "{text}");
+    assert!(text.contains("/public\"") && text.contains("--config"), "{text}");
+    let public = site.root().join("public");
+    assert_eq!(site.at(public).serve().get("/").text(), "soon");
+}
+
+#[test]
 fn a_directory_in_the_place_of_a_command_is_told_how_it_is_served() {
     let site = Site::script("a.php", "echo 1;");
     let directory = site.root().display().to_string();

@@ -465,3 +465,53 @@ fn hardening_58_copies_of_scripts_are_not_sent_as_text() {
         assert_neither_run_nor_shown(&server, &format!("/{encoded}"));
     }
 }
+
+#[test]
+fn a_site_that_is_served_without_configuration_runs_no_uploaded_script() {
+    let server = Site::new()
+        .file("wp-load.php", "")
+        .file("index.php", "<?php echo 'front';")
+        .file("wp-content/uploads/2026/evil.php", script())
+        .file("wp-content/uploads/2026/index.php", script())
+        .file("wp-content/uploads/2026/photo.txt", "a photo")
+        .file("wp-content/plugins/x/tool.php", script())
+        .serve();
+    for target in [
+        "/wp-content/uploads/2026/evil.php",
+        "/wp-content/uploads/2026/evil.php/a.css",
+        "/wp-content/uploads//2026/./evil.ph%70",
+        "/wp-content/plugins/../uploads/2026/evil.php",
+    ] {
+        let response = server.get(target);
+        assert_eq!(response.status, 403, "{target}: {response:?}");
+        assert!(!response.text().contains("RAN:") && !response.text().contains(SOURCE), "{target}");
+    }
+    assert_eq!(server.get("/wp-content/uploads/2026/").text(), "front");
+    assert_eq!(server.get("/wp-content/uploads/2026/photo.txt").text(), "a photo");
+    assert_eq!(server.get("/wp-content/plugins/x/tool.php").status, 200);
+    assert!(server.announcement.contains("closed: no PHP is run in wp-content/uploads"));
+}
+
+#[test]
+fn a_site_with_composer_beside_its_index_keeps_its_databases_and_packages() {
+    let server = Site::new()
+        .file("composer.json", "{}")
+        .file("index.php", "<?php echo 'front';")
+        .file("data/site.sqlite", SOURCE)
+        .file("vendor/autoload.php", script())
+        .file("vendor/composer/installed.json", SOURCE)
+        .file("vendor/acme/grid/grid.css", "p {}")
+        .serve();
+    for target in [
+        "/data/site.sqlite",
+        "/composer.json",
+        "/vendor/autoload.php",
+        "/vendor/composer/installed.json",
+    ] {
+        let response = server.get(target);
+        assert_eq!(response.status, 403, "{target}: {response:?}");
+        assert!(!response.text().contains(SOURCE), "{target}: {response:?}");
+    }
+    assert_eq!(server.get("/").text(), "front");
+    assert_eq!(server.get("/vendor/acme/grid/grid.css").text(), "p {}");
+}

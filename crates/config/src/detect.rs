@@ -7,9 +7,13 @@
 //! 4. Any `*.php` file: scripts that are requested by their names.
 //! 5. Nothing of that: files.
 //!
+//! A project of Laravel or Composer without an entrance for visitors is refused, as its sources, databases
+//! and packages would be served. [`Closed`] says which parts of a site are closed.
+//!
 //! Only names, `composer.json` and WordPress's version file are looked at, and no more than a fixed
 //! number of entries. [`Site::document`] writes the decision down as a configuration document.
 
+mod closed;
 mod document;
 mod error;
 
@@ -18,6 +22,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+pub use closed::Closed;
 pub use error::DetectError;
 
 use crate::json;
@@ -31,6 +36,8 @@ pub struct Site {
     pub root: PathBuf,
     /// What was recognised.
     pub kind: Kind,
+    /// Parts that are closed.
+    pub closed: Closed,
 }
 
 /// What a directory holds.
@@ -114,7 +121,9 @@ pub fn detect(directory: &Path) -> Result<Site, DetectError> {
         Kind::PublicFrontController { public, .. } => directory.join(public),
         _ => directory.clone(),
     };
-    Ok(Site { directory, root, kind })
+    closed::check_project(&directory, &kind)?;
+    let closed = Closed::find(&root, &kind)?;
+    Ok(Site { directory, root, kind, closed })
 }
 
 /// Fails unless the directory can be listed.

@@ -24,7 +24,7 @@ impl Site {
     /// The document that serves the site on these addresses, with so many processes; as many as
     /// Howdah thinks right if `None`.
     ///
-    /// One share serves it: a file is sent as it is, a script that is found is run, and the rest goes
+    /// After steps for what is closed, one share serves it: a file is sent as it is, a script that is found is run, and the rest goes
     /// to the front controller, or is answered with 404 where there is none.
     pub fn document(&self, listen: &[String], workers: Option<u32>) -> Value {
         // `detect` accepts nothing but UTF-8.
@@ -54,12 +54,14 @@ impl Site {
             action["fallback"] = json!({"pass": "applications/site/front"});
             application["targets"]["front"] = json!({"root": root, "script": script});
         }
+        let mut steps = self.closed.steps(&share, action.get("fallback"));
+        steps.push(json!({"action": action}));
         if let Some(workers) = workers {
             application["processes"] = json!(workers);
         }
         json!({
             "listeners": listeners,
-            "routes": [{"action": action}],
+            "routes": steps,
             "applications": {"site": application},
             // Apache's limit: PHP's own `post_max_size`, which a site can set, is what counts.
             "settings": {"http": {"max_body_size": 1u32 << 30}},
@@ -90,11 +92,13 @@ impl Site {
             (true, None) => "files are sent, *.php files are run, the rest is 404".to_owned(),
             (false, None) => "files are sent, the rest is 404".to_owned(),
         };
-        vec![
+        let mut lines = vec![
             format!("found: {recognised}"),
             format!("root: {}", self.root.to_string_lossy().escape_debug()),
             format!("requests: {requests}"),
-        ]
+        ];
+        lines.extend(self.closed.explain());
+        lines
     }
 }
 

@@ -13,6 +13,15 @@ pub enum DetectError {
     NotDirectory(PathBuf),
     /// The path cannot be written in a JSON document.
     NotUtf8(PathBuf),
+    /// A project whose root is not meant for visitors, and which has no entrance for them.
+    Project {
+        /// The directory.
+        path: PathBuf,
+        /// The framework, or Composer.
+        project: &'static str,
+        /// A directory in it that may be the public one.
+        public: Option<PathBuf>,
+    },
     /// The system does not let us look.
     Unreadable {
         /// The directory.
@@ -47,6 +56,20 @@ impl fmt::Display for DetectError {
                 f,
                 "the name {path:?} is not UTF-8; rename the directory or make a symbolic link to it"
             ),
+            DetectError::Project { path, project, public } => {
+                write!(
+                    f,
+                    "{path:?} is a project of {project} without public/index.php: its sources, \
+                     databases and packages would be open to everybody; "
+                )?;
+                match public {
+                    Some(public) => {
+                        write!(f, "serve its public directory, perhaps {public:?}, or")?
+                    }
+                    None => write!(f, "name the directory that visitors may see, or")?,
+                }
+                write!(f, " write a configuration and serve that with --config")
+            }
             DetectError::Unreadable { path, error } => match error.kind() {
                 io::ErrorKind::PermissionDenied => write!(
                     f,

@@ -99,6 +99,130 @@ fn scripts_without_index_are_run_by_name() {
 }
 
 #[test]
+fn a_project_without_its_public_index_is_refused_with_the_remedy() {
+    let laravel = r#"composer.json={"require": {"laravel/framework": "^11"}}"#;
+    for (files, project) in [
+        (&["artisan", "public/index.html", "database/database.sqlite"][..], "Laravel"),
+        (&[laravel, "app/a.php", "public/robots.txt"], "Laravel"),
+        // Shared hosting is often set up like this.
+        (&[laravel, "index.php", "public/robots.txt"], "Laravel"),
+        (&["bin/console", "src/Kernel.php", "public/robots.txt"], "Symfony"),
+        (&["composer.json={}", "src/a.php", "public/robots.txt"], "Composer"),
+        (&["composer.lock", "index.html", "public/robots.txt"], "Composer"),
+        (&["vendor/autoload.php", "public/robots.txt"], "Composer"),
+    ] {
+        let site = directory(files);
+        let line = detect(site.path()).expect_err("refused").to_string();
+        assert!(
+            line.contains(&format!("a project of {project} without public/index.php")),
+            "{line}"
+        );
+        let public = site.path().join("public");
+        assert!(line.contains(&format!("perhaps {public:?}, or write a config")), "{line}");
+        assert!(detect(&public).is_ok(), "what it says to do works");
+    }
+    let line = detect(directory(&["artisan"]).path()).expect_err("refused").to_string();
+    assert!(line.contains("name the directory that visitors may see"), "{line}");
+}
+
+#[test]
+fn a_site_with_composer_beside_its_index_is_served() {
+    let old = |framework| Kind::FrontController { framework };
+    assert_eq!(kind(&["composer.json={}", "vendor/autoload.php", "index.php"]), old(None));
+    // PrestaShop and Drupal without a public directory.
+    for (files, name) in [
+        (&["index.php", "bin/console", "composer.json={}"][..], "Symfony"),
+        (&["index.php", r#"composer.json={"require": {"drupal/core": "10"}}"#], "Drupal"),
+    ] {
+        let Kind::FrontController { framework: Some(found) } = kind(files) else { panic!() };
+        assert_eq!(found.name, name);
+    }
+    let wordpress = kind(&["composer.json={}", "wp-load.php", "index.php"]);
+    assert_eq!(wordpress, Kind::WordPress { version: None });
+}
+
+/// Whether the steps before the site's own refuse a path, and whether they keep scripts from running.
+fn is_closed(site: &Site, path: &str) -> (bool, bool) {
+    let config = config(site);
+    let (_, steps) = config.routes[0].steps.split_last().expect("a step");
+    let step = steps.iter().find(|step| {
+        let uri = step.conditions.uri.as_ref();
+        uri.expect("a pattern").matches(path.as_bytes())
+    });
+    match step.map(|step| &step.action.kind) {
+        Some(ActionKind::Return(answer)) => (answer.status == 403, true),
+        Some(ActionKind::Share(share)) => (false, share.scripts.is_none()),
+        Some(_) => panic!("another action"),
+        None => (false, false),
+    }
+}
+
+#[test]
+fn directories_for_uploads_run_no_scripts() {
+    for (files, uploads) in [
+        (&["wp-load.php", "index.php"][..], "/wp-content/uploads/2026"),
+        (&["wp-load.php", "index.php"], "/wp-content/blogs.dir/2/files"),
+        (&["wp-load.php", "index.php"], "/wp-content/Uploads"),
+        (&["web/index.php", "web/wp/wp-load.php"], "/app/uploads"),
+        (&["index.php", "core/lib/Drupal.php"], "/sites/default/files/x"),
+        (&["web/index.php", "web/core/lib/Drupal.php"], "/sites/example.org/files"),
+        (&["index.php", "administrator/manifests/files/joomla.xml"], "/images"),
+        (&["index.php", "administrator/manifests/files/joomla.xml"], "/media/x/y"),
+        (&["index.php", "includes/WebStart.php"], "/images/a/ab"),
+        (&["index.php", "typo3conf/LocalConfiguration.php"], "/fileadmin"),
+        (&["public/index.php", "artisan"], "/storage/avatars"),
+        (&["index.php", "composer.json={}"], "/vendor/phpunit/src/Util/PHP"),
+    ] {
+        let site = detect(directory(files).path()).expect("a site");
+        for script in ["a.php", "a.php/b.css", "a\n.php", ".php", "a.php.php"] {
+            let path = format!("{uploads}/{script}");
+            assert!(is_closed(&site, &path).1, "{path:?}");
+        }
+        for script in ["a.php", "a.php/b.css"] {
+            let path = format!("{uploads}/{script}");
+            assert!(is_closed(&site, &path).0, "{path:?}");
+        }
+        for file in ["a.png", "a.php.png", ""] {
+            let path = format!("{uploads}/{file}");
+            assert_eq!(is_closed(&site, &path), (false, true), "{path:?}");
+        }
+        let elsewhere = format!("/x{uploads}/a.php");
+        assert_eq!(is_closed(&site, &elsewhere), (false, false), "{elsewhere:?}");
+        assert_eq!(is_closed(&site, "/index.php"), (false, false));
+        assert!(site.explain().iter().any(|line| line.starts_with("closed: no PHP is run in ")));
+    }
+}
+
+#[test]
+fn data_beside_an_index_is_closed() {
+    let drupal = &["index.php", "core/lib/Drupal.php", "composer.json={}"][..];
+    let doku = &["index.php", "doku.php", "vendor/autoload.php", "composer.json={}"][..];
+    for (files, path, expected) in [
+        (&["index.php"][..], "/data/site.sqlite", true),
+        (&["index.php"], "/db.SQLite3-wal", true),
+        (&["info.php"], "/db.sqlite", true),
+        (&["index.php"], "/sqlite", false),
+        (&["index.php"], "/about-sqlite.html", false),
+        (&["index.php"], "/composer.json", false),
+        (&["index.html"], "/downloads/example.sqlite", false),
+        (drupal, "/composer.lock", true),
+        (drupal, "/vendor/composer/installed.json", true),
+        (drupal, "/core/modules/node/node.module", true),
+        (drupal, "/sites/default/services.yml", true),
+        (drupal, "/sites/default/private/a.pdf", true),
+        (drupal, "/core/misc/drupal.js", false),
+        (doku, "/data/pages/secret.txt", true),
+        (doku, "/conf/dokuwiki.php", true),
+        (doku, "/lib/exe/css.php", false),
+        (doku, "/data", false),
+    ] {
+        let site = detect(directory(files).path()).expect("a site");
+        let is_closed = site.has_php() && is_closed(&site, path).0;
+        assert_eq!(is_closed, expected, "{files:?} {path}");
+    }
+}
+
+#[test]
 fn everything_else_is_files() {
     assert_eq!(kind(&[]), Kind::Static);
     assert_eq!(
@@ -138,7 +262,7 @@ fn each_kind_of_site_gets_a_valid_document() {
         let application = config.application("site").expect("an application");
         assert_eq!(application.processes, crate::Processes::Static(4));
         assert_eq!(application.targets[0].root, site.root);
-        let ActionKind::Share(share) = &config.routes[0].steps[0].action.kind else {
+        let ActionKind::Share(share) = &config.routes[0].steps.last().unwrap().action.kind else {
             panic!("a share")
         };
         assert_eq!(share.index, ["index.php", "index.html"]);
@@ -161,7 +285,7 @@ fn a_dollar_sign_in_the_directory_is_no_variable() {
     let site = directory(&["a$uri${host}/index.php"]);
     let site = detect(&site.path().join("a$uri${host}")).expect("a site");
     let config = config(&site);
-    let ActionKind::Share(share) = &config.routes[0].steps[0].action.kind else {
+    let ActionKind::Share(share) = &config.routes[0].steps.last().unwrap().action.kind else {
         panic!("a share")
     };
     let mut path = Vec::new();

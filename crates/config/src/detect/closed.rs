@@ -1,0 +1,194 @@
+//! Parts of a site that zero configuration closes: directories in which no script runs, and files that
+//! are not sent.
+//!
+//! Applications bring such rules as `.htaccess` files, which are not read. What is closed here is what
+//! these files close: directories that visitors upload to, and data and sources that are not hidden by
+//! their names. Only the names of [`APPLICATIONS`] are looked at.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::{DetectError, Kind, PUBLIC, framework, is_file};
+
+/// Parts of a site that are closed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Closed {
+    /// Directories below the document root in which no script runs; `*` is one name.
+    pub without_scripts: Vec<&'static str>,
+    /// Directories below the document root of which nothing is sent; `*` is one name.
+    pub directories: Vec<&'static str>,
+    /// Regular expressions of paths that are answered with 403.
+    pub paths: Vec<&'static str>,
+}
+
+/// An application that is known by its files.
+struct Application {
+    /// The application has one of these files in its document root.
+    marks: &'static [&'static str],
+    without_scripts: &'static [&'static str],
+    directories: &'static [&'static str],
+    paths: &'static [&'static str],
+}
+
+const APPLICATIONS: [Application; 7] = [
+    // WordPress; the second directory is that of old networks of sites.
+    Application {
+        marks: &["wp-load.php", "wp-includes/version.php"],
+        without_scripts: &["wp-content/uploads", "wp-content/blogs.dir"],
+        directories: &[],
+        paths: &[],
+    },
+    // WordPress as a package of Composer (Bedrock).
+    Application {
+        marks: &["wp/wp-load.php"],
+        without_scripts: &["app/uploads"],
+        directories: &[],
+        paths: &[],
+    },
+    // Drupal 8 and later, and 7.
+    Application {
+        marks: &["core/lib/Drupal.php", "modules/system/system.module"],
+        without_scripts: &["sites/*/files"],
+        directories: &["sites/*/private"],
+        paths: &[concat!(
+            r"(?i)\.(engine|inc|install|make|module|profile|po|sh|[^/]*sql|theme|twig|tpl|xtmpl|yml)",
+            r"(~|\.sw[op]|\.bak|\.orig|\.save)?$"
+        )],
+    },
+    // Joomla.
+    Application {
+        marks: &["administrator/manifests/files/joomla.xml"],
+        without_scripts: &["images", "media", "tmp", "cache", "administrator/cache"],
+        directories: &["administrator/logs"],
+        paths: &[],
+    },
+    // MediaWiki.
+    Application {
+        marks: &["includes/WebStart.php"],
+        without_scripts: &["images"],
+        directories: &["cache", "includes", "languages", "maintenance", "images/deleted"],
+        paths: &[],
+    },
+    // TYPO3.
+    Application {
+        marks: &["typo3/sysext/core/composer.json", "typo3conf/LocalConfiguration.php"],
+        without_scripts: &["fileadmin", "typo3temp", "uploads"],
+        directories: &["typo3temp/var", "fileadmin/_recycler_"],
+        paths: &[],
+    },
+    // DokuWiki, as its own page about security has it.
+    Application {
+        marks: &["inc/DokuWiki.php", "doku.php"],
+        without_scripts: &[],
+        directories: &["bin", "conf", "data", "inc", "vendor"],
+        paths: &[],
+    },
+];
+
+/// Databases of SQLite, with the files beside them.
+const DATABASES: &str = r"(?i)\.(sqlite3?|db3)(-(journal|wal|shm))?$";
+
+/// Files of Composer's: what it says about a site helps attackers, and `auth.json` has passwords.
+const COMPOSER: &str = r"(?i)^/(composer\.(json|lock)|auth\.json|vendor/composer/.*)$";
+
+/// Directories that frameworks keep uploads in, below their public directory.
+const PUBLIC_UPLOADS: [&str; 2] = ["storage", "uploads"];
+
+impl Closed {
+    /// Looks for what is to be closed in the document root of a site.
+    pub(super) fn find(root: &Path, kind: &Kind) -> Result<Closed, DetectError> {
+        if *kind == Kind::Static {
+            return Ok(Closed::default());
+        }
+        let mut closed = Closed { paths: vec![DATABASES], ..Closed::default() };
+        for application in &APPLICATIONS {
+            let mut is_there = false;
+            for mark in application.marks {
+                is_there |= is_file(&root.join(mark))?;
+            }
+            if is_there {
+                closed.without_scripts.extend(application.without_scripts);
+                closed.directories.extend(application.directories);
+                closed.paths.extend(application.paths);
+            }
+        }
+        if matches!(kind, Kind::PublicFrontController { .. }) {
+            closed.without_scripts.extend(PUBLIC_UPLOADS);
+        }
+        if is_file(&root.join("composer.json"))? || is_file(&root.join("vendor/autoload.php"))? {
+            closed.without_scripts.push("vendor");
+            closed.paths.push(COMPOSER);
+        }
+        Ok(closed)
+    }
+
+    /// Steps of a route that come before the site's own. `share` is where the site's files are;
+    /// `fallback` takes requests for other paths, if there is one.
+    pub(super) fn steps(&self, share: &str, fallback: Option<&Value>) -> Vec<Value> {
+        let mut steps = Vec::new();
+        let expressions = self.paths.iter().map(|path| format!("~{path}"));
+        let mut refused: Vec<_> = expressions.collect();
+        // Upper and lower case are the same to some file systems.
+        refused.extend(below(&self.directories).map(|below| format!("~(?i){below}")));
+        refused.extend(below(&self.without_scripts).map(|b| format!(r"~(?is){b}.*\.php(/|$)")));
+        if !refused.is_empty() {
+            steps.push(json!({"match": {"uri": refused}, "action": {"return": 403}}));
+        }
+        if let Some(below) = below(&self.without_scripts) {
+            let mut action = json!({"share": share, "index": ["index.html"]});
+            if let Some(fallback) = fallback {
+                action["fallback"] = fallback.clone();
+            }
+            let uri = format!("~(?i){below}");
+            steps.push(json!({"match": {"uri": uri}, "action": action}));
+        }
+        steps
+    }
+
+    /// A line to print, if a directory is closed.
+    pub(super) fn explain(&self) -> Option<String> {
+        let list = |names: &[&str]| names.join(", ");
+        let scripts = Some(&self.without_scripts).filter(|names| !names.is_empty());
+        let scripts = scripts.map(|names| format!("no PHP is run in {}", list(names)));
+        let files = Some(&self.directories).filter(|names| !names.is_empty());
+        let files = files.map(|names| format!("nothing is sent of {}", list(names)));
+        let parts: Vec<_> = scripts.into_iter().chain(files).collect();
+        (!parts.is_empty()).then(|| format!("closed: {}", parts.join("; ")))
+    }
+}
+
+/// A regular expression for all that is below one of some directories.
+fn below(directories: &[&str]) -> Option<String> {
+    let expressions: Vec<_> =
+        directories.iter().map(|name| name.replace('.', r"\.").replace('*', "[^/]+")).collect();
+    (!expressions.is_empty()).then(|| format!("^/({})/", expressions.join("|")))
+}
+
+/// Fails if a directory is a project whose root is not to be served. `kind` is what it would be served
+/// as.
+pub(super) fn check_project(directory: &Path, kind: &Kind) -> Result<(), DetectError> {
+    let framework = match kind {
+        Kind::PublicFrontController { .. } | Kind::WordPress { .. } => return Ok(()),
+        // An index.php beside composer.json is the entrance of many applications, but never of Laravel's.
+        Kind::FrontController { framework: Some(found) } if found.name == "Laravel" => Some(*found),
+        Kind::FrontController { .. } => return Ok(()),
+        Kind::PhpFiles | Kind::Static => framework(directory)?,
+    };
+    let mut project = framework.map(|framework| framework.name);
+    for file in ["composer.json", "composer.lock", "vendor/autoload.php"] {
+        if project.is_none() && is_file(&directory.join(file))? {
+            project = Some("Composer");
+        }
+    }
+    let Some(project) = project else { return Ok(()) };
+    let public = PUBLIC.iter().chain(&OTHER_PUBLIC).find(|name| directory.join(name).is_dir());
+    Err(DetectError::Project {
+        path: directory.to_owned(),
+        project,
+        public: public.map(|name| directory.join(name)),
+    })
+}
+
+/// Names that public directories have besides [`PUBLIC`].
+const OTHER_PUBLIC: [&str; 6] = ["public_html", "htdocs", "docroot", "www", "pub", "html"];
