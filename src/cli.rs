@@ -147,9 +147,13 @@ pub struct Serve {
     /// Number of PHP workers [default: chosen from processors and memory]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=2000))]
     pub workers: Option<u32>,
-    /// Address of the control API, such as unix:/run/howdah/control.sock
+    /// Address of the control API, such as unix:/run/howdah/control.sock [default: a socket in
+    /// /run/howdah or $XDG_RUNTIME_DIR/howdah, where the commands look for it]
     #[arg(long, value_name = "ADDRESS")]
     pub control: Option<String>,
+    /// Have no control API
+    #[arg(long, conflicts_with_all = ["control", "control_token_file"])]
+    pub no_control: bool,
     /// File with a secret that requests to the control API must carry; needed over TCP and on
     /// abstract sockets (unix:@NAME), which every program of the machine can reach
     #[arg(long, value_name = "FILE")]
@@ -308,7 +312,9 @@ mod tests {
         ] {
             let (arguments, _) = as_serve(line.split(' ').map(OsString::from).collect());
             match Cli::try_parse_from(arguments).unwrap().command {
-                Some(Sub::Status(status)) => assert_eq!(status.server.control, "unix:/s"),
+                Some(Sub::Status(status)) => {
+                    assert_eq!(status.server.control.as_deref(), Some("unix:/s"))
+                }
                 other => panic!("{other:?}"),
             }
         }

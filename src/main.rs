@@ -6,6 +6,7 @@ mod cli;
 mod control;
 mod control_api;
 mod control_process;
+mod control_socket;
 mod control_token;
 mod daemon;
 mod grants;

@@ -15,7 +15,10 @@ use crate::cli::{Places, Serve};
 use crate::control::DEFAULT_CONTROL;
 use crate::local_tls::Local;
 use crate::places::{self, Temporary};
-use crate::{check, control_token, daemon, grants, https, php_programs, site_access, site_sandbox};
+use crate::{
+    check, control_socket, control_token, daemon, grants, https, php_programs, site_access,
+    site_sandbox,
+};
 
 /// Users that are tried if root names none: those that distributions serve sites as.
 const DEFAULT_USERS: [&str; 4] = ["www-data", "apache", "http", "nobody"];
@@ -38,7 +41,7 @@ struct Plan {
 /// Runs the server until it ends.
 pub fn run(mut arguments: Serve) -> Result<(), String> {
     like_unitd(&mut arguments);
-    let control_token = read_control_token(&arguments)?;
+    let mut control_token = read_control_token(&arguments)?;
     let mut plan = plan(&arguments)?;
     if let Some(local) = &plan.local {
         local.prepare(SystemTime::now())?;
@@ -83,6 +86,16 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
             user.name
         ));
     }
+    let mut own_controls = Vec::new();
+    if arguments.control.is_none() && !arguments.no_control {
+        match control_socket::prepare() {
+            Ok((addresses, token)) => {
+                own_controls = addresses;
+                control_token = token.map(|token| Secret::new(token.expose().to_owned()));
+            }
+            Err(problem) => warnings.push(problem),
+        }
+    }
     if arguments.places.log.is_some() {
         warnings.iter().for_each(|warning| eprintln!("howdah: {warning}"));
     }
@@ -101,6 +114,7 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
         log: absolute(&arguments.places.log)?,
         tmp: tmp.path,
         control: arguments.control.clone(),
+        own_controls,
         unit_defaults: arguments.unit,
         control_token,
         sandbox: !arguments.no_sandbox,
@@ -165,7 +179,9 @@ fn like_unitd(arguments: &mut Serve) {
     }
     arguments.unit = true;
     arguments.places.state.get_or_insert_with(|| UNITD_STATE.into());
-    arguments.control.get_or_insert_with(|| DEFAULT_CONTROL.to_owned());
+    if !arguments.no_control {
+        arguments.control.get_or_insert_with(|| DEFAULT_CONTROL.to_owned());
+    }
     arguments.places.pid.get_or_insert_with(|| UNITD_PID.into());
     arguments.places.log.get_or_insert_with(|| UNITD_LOG.into());
     arguments.daemon = !arguments.no_daemon;

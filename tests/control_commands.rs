@@ -5,9 +5,12 @@ mod harness;
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use harness::{Server, Site, programs};
+use harness::{Server, Site, eventually, own_control, programs};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 /// Runs a command line, with the address of the server's control API.
@@ -187,4 +190,95 @@ fn a_server_that_is_not_there_has_an_exit_status_of_its_own() {
     }
     let output = Command::new(programs::howdah()).args(["config", "frob"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
+}
+
+// -- the socket that a server has by default --
+
+/// Runs a command line that names no server.
+fn run_without_address(directory: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(programs::howdah());
+    programs::run(command.args(words).envs(own_control(directory)))
+}
+
+#[test]
+fn a_server_is_found_without_its_address() {
+    let directory = tempfile::tempdir().unwrap();
+    let ask = |words: &[&str]| run_without_address(directory.path(), words);
+    let text = complaint(&ask(&["status"]), 3);
+    assert!(
+        text.contains("no server of this user answers in ") && text.contains("--control"),
+        "{text}"
+    );
+    let server = Site::script("a.php", "echo 1;").own_control(directory.path()).serve();
+    let socket = directory.path().join("run/control.sock");
+    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    let run = socket.parent().unwrap();
+    assert_eq!(fs::metadata(run).unwrap().permissions().mode() & 0o777, 0o700);
+    assert!(printed(&ask(&["status"])).contains("PHP"));
+    assert!(printed(&ask(&["tune", "site"])).contains("site"));
+    assert_eq!(printed(&ask(&["config", "get", "applications/site/processes"])), "2\n");
+    assert_eq!(printed(&ask(&["reload"])), "Reload done.\n");
+    server.end(Signal::TERM);
+    assert!(!socket.exists());
+}
+
+#[test]
+fn several_servers_of_one_user_have_sockets_of_their_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let ask = |words: &[&str]| run_without_address(directory.path(), words);
+    let serve = |code: &str| Site::script("a.php", code).own_control(directory.path()).serve();
+    let mut servers: Vec<_> = ["echo 1;", "echo 2;"].into_iter().map(serve).collect();
+    let text = complaint(&ask(&["status"]), 1);
+    assert!(text.starts_with("howdah: several servers run; name one with --control:"), "{text}");
+    for server in &servers {
+        let end = format!(" serves {}", server.address);
+        let line = text.lines().find(|line| line.ends_with(&end)).unwrap().trim();
+        let address = line.strip_suffix(&end).unwrap();
+        let listeners = printed(&ask(&["config", "get", "listeners", "--control", address]));
+        assert!(listeners.contains(&server.address.to_string()), "{listeners}");
+    }
+    // One that is killed leaves its socket behind, which is in nobody's way.
+    let first = servers.remove(0);
+    first.end(Signal::KILL);
+    let remaining = servers[0].address.to_string();
+    eventually("the other one is found", || {
+        let listeners = ask(&["config", "get", "listeners"]);
+        String::from_utf8_lossy(&listeners.stdout).contains(&remaining).then_some(())
+    });
+    let run = directory.path().join("run");
+    assert!(run.join("control.sock").exists());
+    let _third = serve("echo 3;");
+    assert_eq!(fs::read_dir(&run).unwrap().count(), 2, "the socket that was left is used again");
+}
+
+#[test]
+fn a_server_has_another_control_socket_or_none_if_it_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let ask = |words: &[&str]| run_without_address(directory.path(), words);
+    let other = format!("unix:{}/other.sock", directory.path().display());
+    let site = || Site::script("a.php", "echo 1;").own_control(directory.path());
+    let _none = site().argument("--no-control").serve();
+    let _other = site().argument("--control").argument(&other).serve();
+    assert!(!directory.path().join("run").exists());
+    complaint(&ask(&["status"]), 3);
+    assert!(printed(&ask(&["status", "--control", &other])).contains("PHP"));
+}
+
+#[test]
+fn a_control_socket_that_cannot_be_made_does_not_keep_a_site_from_being_served() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("run"), "").unwrap();
+    let server = Site::script("a.php", "echo 1;").own_control(directory.path()).serve();
+    assert_eq!(server.get("/a.php").text(), "1");
+    server.wait_for_log("there is no control socket: ");
+}
+
+#[test]
+fn a_document_that_cannot_be_run_is_refused_although_there_is_a_control_socket() {
+    let directory = tempfile::tempdir().unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = listener.local_addr().unwrap().to_string();
+    let site = Site::script("a.php", "echo 1;").own_control(directory.path());
+    let output = programs::run(&mut site.command(&taken));
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
 }

@@ -7,9 +7,10 @@ use clap::{Args, Subcommand};
 /// Where the server is.
 #[derive(Debug, Args)]
 pub struct Server {
-    /// Address of the control API, as in unix:/run/howdah/control.sock or 127.0.0.1:8000
-    #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_CONTROL, global = true)]
-    pub control: String,
+    /// Address of the control API, as in unix:/run/howdah/control.sock or 127.0.0.1:8000 [default:
+    /// the one server of this user that runs]
+    #[arg(long, value_name = "ADDRESS", global = true)]
+    pub control: Option<String>,
     /// File with the token of the control API, which it asks for over TCP and on abstract sockets
     /// [default: the file that HOWDAH_CONTROL_TOKEN_FILE names]
     #[arg(long, value_name = "FILE", global = true)]
@@ -135,5 +136,5 @@ pub struct ReloadArgs {
     pub server: Server,
 }
 
-/// Where a server has its control API if it is not told otherwise.
+/// Where a server that is started like unitd has its control API if it is not told otherwise.
 pub const DEFAULT_CONTROL: &str = "unix:/run/control.howdah.sock";

@@ -6,15 +6,16 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
+use std::path::Path;
 use std::time::Duration;
 
 use howdah_config::json;
 use howdah_control::{Token, needs_token};
 use serde_json::Value;
 
-use super::Failure;
 use super::args::Server;
-use crate::control_token;
+use super::{Failure, find};
+use crate::{control_socket, control_token};
 
 /// A way to the server.
 pub(super) struct Client {
@@ -57,10 +58,22 @@ const VARIABLE: &str = "HOWDAH_CONTROL_TOKEN_FILE";
 impl Client {
     /// Reads the address of a control API, and the token for it.
     pub(super) fn new(server: &Server) -> Result<Client, Failure> {
-        let address = &server.control;
+        let file = server.control_token_file.as_deref();
+        match &server.control {
+            Some(address) => Client::at(address, file),
+            None => find::only(file),
+        }
+    }
+
+    /// As [`Client::new`], for an address.
+    pub(super) fn at(address: &str, token_file: Option<&Path>) -> Result<Client, Failure> {
         let place = Place::parse(address)?;
-        let token = match &server.control_token_file {
-            Some(path) => Some((OPTION, path.clone())),
+        let token = match token_file {
+            Some(path) => Some((OPTION, path.to_owned())),
+            None if find::is_own(address) => {
+                let file = control_socket::token_file().filter(|file| file.exists());
+                file.map(|file| ("the token of the control socket,", file))
+            }
             None if !needs_token(address) => None,
             None => {
                 let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
@@ -69,7 +82,20 @@ impl Client {
         };
         let token = token.map(|(name, path)| control_token::read(name, &path));
         let token = token.transpose().map_err(Failure::Failed)?;
-        Ok(Client { address: address.clone(), place, token })
+        Ok(Client { address: address.to_owned(), place, token })
+    }
+
+    /// The address of the control API.
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Connects, to see whether a server listens there.
+    pub(super) fn probe(&self) -> io::Result<()> {
+        match &self.place {
+            Place::Unix(address) => UnixStream::connect_addr(address).map(drop),
+            Place::Tcp(address) => TcpStream::connect(address).map(drop),
+        }
     }
 
     /// Sends a request; the value that the server answers, if it has carried it out.

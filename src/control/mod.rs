@@ -7,6 +7,7 @@
 mod args;
 mod client;
 mod edit;
+mod find;
 mod input;
 mod pools;
 mod status;

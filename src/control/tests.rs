@@ -33,7 +33,7 @@ impl TestServer {
 
     fn control(&self) -> Server {
         let control = format!("unix:{}/control.sock", self.dir.path().display());
-        Server { control, control_token_file: None }
+        Server { control: Some(control), control_token_file: None }
     }
 
     fn config(&self, command: ConfigCommand) -> Result<(), Failure> {
@@ -162,7 +162,7 @@ fn applications_are_restarted_and_the_status_is_shown() {
 #[test]
 fn a_server_that_is_not_there_is_a_failure_of_its_own() {
     let control = "unix:/nonexistent/control.sock".to_owned();
-    let server = Server { control, control_token_file: None };
+    let server = Server { control: Some(control), control_token_file: None };
     let result = carry_out(Command::Reload(ReloadArgs { server }));
     assert!(matches!(result, Err(Failure::Unreachable(_))), "{result:?}");
 }

@@ -44,6 +44,7 @@ pub struct Site {
     changes: Vec<Value>,
     arguments: Vec<String>,
     control: Option<String>,
+    own_control: bool,
     launcher: Vec<String>,
     served: Option<PathBuf>,
     logs_to_stderr: bool,
@@ -60,6 +61,7 @@ impl Site {
             changes: Vec::new(),
             arguments: Vec::new(),
             control: None,
+            own_control: false,
             launcher: Vec::new(),
             served: None,
             logs_to_stderr: false,
@@ -158,6 +160,14 @@ impl Site {
         self.path("log")
     }
 
+    /// Lets the server have the control socket that it has by default, in a directory of this test's.
+    pub fn own_control(mut self, directory: &Path) -> Self {
+        self.own_control = true;
+        let variables = own_control(directory).map(|(name, value)| format!("{name}={value}"));
+        let variables: Vec<_> = variables.iter().map(String::as_str).collect();
+        self.through(&[&["env"], variables.as_slice()].concat())
+    }
+
     /// The control API's socket.
     pub fn control_socket(&self) -> PathBuf {
         self.path("control.sock")
@@ -206,10 +216,13 @@ impl Site {
         command.args(&self.arguments);
         if let Some(control) = &self.control {
             command.args(["--control", control]).arg("--state").arg(self.state());
-        } else if self.changes.is_empty() {
+        } else if !self.own_control && !self.arguments.iter().any(|word| word == "--control") {
+            command.arg("--no-control");
+        }
+        if self.changes.is_empty() && self.control.is_none() {
             command.args(["--listen", address, "--workers", &self.workers.to_string()]);
             command.arg(self.served.clone().unwrap_or_else(|| self.root()));
-        } else {
+        } else if self.control.is_none() {
             let mut document = self.document(address);
             self.changes.iter().for_each(|changes| merge(&mut document, changes.clone()));
             let path = self.path("config.json");
@@ -264,6 +277,15 @@ pub fn free_address() -> SocketAddr {
     let [.., high, low] = std::process::id().to_be_bytes();
     let host = Ipv4Addr::new(127, high, low, NEXT.fetch_add(1, Ordering::Relaxed));
     TcpListener::bind((host, 0)).and_then(|listener| listener.local_addr()).unwrap()
+}
+
+/// Environment variables with which servers and commands have their control sockets in a directory.
+pub fn own_control(directory: &Path) -> [(&'static str, String); 2] {
+    let directory = directory.display();
+    [
+        ("HOWDAH_RUNTIME_DIR", format!("{directory}/run")),
+        ("XDG_STATE_HOME", format!("{directory}/state")),
+    ]
 }
 
 /// Thousands of connections need as many descriptors, here and in the server.

@@ -40,8 +40,12 @@ pub struct Options {
     pub log: Option<PathBuf>,
     /// Directory for temporary files of requests and responses.
     pub tmp: PathBuf,
-    /// Address of the control API.
+    /// Address of the control API; a server starts with a document that cannot be run, which can be
+    /// corrected there.
     pub control: Option<String>,
+    /// Addresses of which the first that is free becomes that of the control API if there is no
+    /// `control`; absolute, in a directory of this user alone. The server does without if none is.
+    pub own_controls: Vec<String>,
     /// Documents have NGINX Unit's defaults where they say nothing.
     pub unit_defaults: bool,
     /// Token that requests to the control API must carry; `None`: the permissions of its socket suffice.

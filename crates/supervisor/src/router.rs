@@ -37,13 +37,22 @@ impl Router {
     }
 }
 
+/// What becomes of a configuration that cannot be run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stage {
+    /// Somebody can correct it through the control API: it is no reason to end.
+    pub(crate) can_be_corrected: bool,
+    /// The server has served: it is tried again.
+    pub(crate) has_served: bool,
+}
+
 /// Starts the router with the current configuration and the certificate bundles that this names.
 pub(crate) fn start(
     options: &Options,
+    stage: Stage,
     current: &Current,
     certificates: &Certificates,
     log: BorrowedFd<'_>,
-    has_served: bool,
     now: Instant,
 ) -> io::Result<Router> {
     let (pid, socket) = unprivileged::start(Kind::Router, options, log)?;
@@ -56,10 +65,10 @@ pub(crate) fn start(
         origin: options.origin.clone(),
         generation: current.generation,
         tmp: options.tmp.display().to_string(),
-        has_control: options.control.is_some(),
+        has_control: stage.can_be_corrected,
         unit_defaults: options.unit_defaults,
         sandbox: options.sandbox,
-        has_served,
+        has_served: stage.has_served,
     };
     let document = memory("document", &current.document)?;
     let granted = |name: &str| current.grants.has_certificate(name);

@@ -63,6 +63,38 @@ impl Sockets {
         Ok(self.open[address].as_fd())
     }
 
+    /// Binds the first of some unix sockets on which no other server listens. All are in one
+    /// directory; `None` if there are none. The error says why the last one cannot be bound.
+    pub(crate) fn bind_first(
+        &mut self,
+        addresses: &[String],
+        backlog: u32,
+        mode: u32,
+    ) -> Result<Option<String>, String> {
+        let Some(first) = addresses.first() else { return Ok(None) };
+        let directory = Path::new(first.strip_prefix("unix:").unwrap_or(first)).parent();
+        // Two servers that start at once could each take the other's new socket for one that was left.
+        let _lock = directory.and_then(|directory| {
+            let lock = std::fs::File::open(directory).ok()?;
+            let end = Instant::now() + START;
+            while lock.try_lock().is_err() && Instant::now() < end {
+                std::thread::sleep(PAUSE);
+            }
+            Some(lock)
+        });
+        let mut problem = String::new();
+        for address in addresses {
+            match listen(address, backlog, mode) {
+                Ok(socket) => {
+                    self.open.insert(address.clone(), socket);
+                    return Ok(Some(address.clone()));
+                }
+                Err(error) => problem = format!("{address}: {}", explain(address, &error)),
+            }
+        }
+        Err(problem)
+    }
+
     /// The open socket for an address.
     pub(crate) fn get(&self, address: &str) -> Option<BorrowedFd<'_>> {
         self.open.get(address).map(AsFd::as_fd)
@@ -257,6 +289,21 @@ mod tests {
         assert!(error.contains("another program"), "{error}");
         sockets.unbind(&address);
         assert!(!Path::new(&address[5..]).exists());
+    }
+
+    #[test]
+    fn the_first_socket_that_is_free_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let addresses = ["a", "b"].map(|name| format!("unix:{}/{name}", dir.path().display()));
+        drop(std::os::unix::net::UnixListener::bind(&addresses[0][5..]).unwrap());
+        let mut servers: Vec<_> = (0..3).map(|_| settled()).collect();
+        let mut bound = servers.iter_mut().map(|sockets| sockets.bind_first(&addresses, 1, 0o600));
+        assert_eq!(bound.next().unwrap().as_ref(), Ok(&Some(addresses[0].clone())), "it was left");
+        assert_eq!(bound.next().unwrap().as_ref(), Ok(&Some(addresses[1].clone())));
+        assert!(bound.next().unwrap().unwrap_err().contains("another program"));
+        assert_eq!(settled().bind_first(&[], 1, 0o600), Ok(None));
+        servers.iter_mut().for_each(Sockets::close);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -93,10 +93,18 @@ pub fn run(mut options: Options) -> Result<Ending, String> {
     if let Some(control) = &options.control {
         sockets.bind(control, 64, 0o600)?;
     }
+    let must_start = options.control.is_none();
+    if must_start {
+        match sockets.bind_first(&options.own_controls, 64, 0o600) {
+            Ok(bound) => options.control = bound,
+            Err(problem) => options.warnings.push(format!("there is no control socket: {problem}")),
+        }
+    }
     for warning in &options.warnings {
         log.write(Level::Warn, format_args!("{warning}"));
     }
     let mut tree = Tree::new(options, log, document, grants);
+    tree.can_be_corrected = !must_start;
     tree.sockets = sockets;
     tree.pid_file = pid_file;
     // What applications leave behind is handed to this process, so that it can be ended.
@@ -117,6 +125,8 @@ struct Tree {
     sockets: Sockets,
     pid_file: Option<PidFile>,
     control: ControlState,
+    /// A first document that cannot be run is no reason to end.
+    can_be_corrected: bool,
     router: Option<Router>,
     router_backoff: Backoff,
     /// When to start the router, if none runs.
@@ -173,6 +183,7 @@ impl Tree {
             sockets: Sockets::at_start(),
             pid_file: None,
             control: ControlState::default(),
+            can_be_corrected: false,
             router: None,
             router_backoff: Backoff::default(),
             router_start: Some(Instant::now()),
@@ -321,7 +332,9 @@ impl Tree {
         self.router_start = None;
         let started = self.log.handle().and_then(|log| {
             let (options, current) = (&self.options, &self.changes.current);
-            router::start(options, current, &self.certificates, log.as_fd(), self.served, now)
+            let stage =
+                router::Stage { can_be_corrected: self.can_be_corrected, has_served: self.served };
+            router::start(options, stage, current, &self.certificates, log.as_fd(), now)
         });
         match started {
             Ok(router) => self.router = Some(router),

@@ -223,8 +223,8 @@ messages! {
             generation: u32,
             /// Directory for temporary files.
             tmp: String,
-            /// Whether there is a control API, so that a configuration that cannot be run can be
-            /// corrected.
+            /// Whether the server was given a control API, so that a configuration that cannot be run
+            /// can be corrected.
             has_control: bool,
             /// Documents have NGINX Unit's defaults where they say nothing.
             unit_defaults: bool,

@@ -1,0 +1,153 @@
+//! The control socket that a server has without `--control`, and how commands find it.
+//!
+//! The sockets of all servers of a user are in one directory, `/run/howdah` for root. The first server has
+//! `control.sock`, further ones have their process id in the name. Only the user may enter the
+//! directory and connect.
+//!
+//! Without root, scripts have the user of the server. So requests carry a token, from a file that
+//! sandboxed scripts cannot read.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use howdah_control::Token;
+use howdah_sys::credentials;
+
+use crate::{control_token, https};
+
+/// The directory of root's sockets.
+const ROOT: &str = "/run/howdah";
+
+/// The environment variable that names another directory.
+const VARIABLE: &str = "HOWDAH_RUNTIME_DIR";
+
+/// The directory with the control sockets of this user; `None` if the user has no directory for such
+/// files.
+pub fn directory() -> Option<PathBuf> {
+    if let Some(directory) = named(VARIABLE) {
+        return Some(directory);
+    }
+    if credentials::is_root() {
+        return Some(ROOT.into());
+    }
+    let usual = PathBuf::from(format!("/run/user/{}", rustix::process::geteuid().as_raw()));
+    let runtime = named("XDG_RUNTIME_DIR").or_else(|| usual.is_dir().then_some(usual));
+    runtime.map(|runtime| runtime.join("howdah"))
+}
+
+/// Whether the environment names the directory.
+pub fn is_named() -> bool {
+    named(VARIABLE).is_some()
+}
+
+/// The absolute path in an environment variable.
+fn named(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+/// Addresses for the control socket of this process, the best first, and the token that requests must
+/// carry. Makes the directory. There are none if the user has no directory for them; the error says
+/// why a directory is of no use.
+pub fn prepare() -> Result<(Vec<String>, Option<Token>), String> {
+    let Some(directory) = directory() else { return Ok((Vec::new(), None)) };
+    make(&directory).map_err(|problem| {
+        format!(
+            "there is no control socket: {}: {problem}; name one with --control, or start with \
+             --no-control",
+            directory.display()
+        )
+    })?;
+    let token = match credentials::is_root() {
+        true => None,
+        false => Some(own_token()?),
+    };
+    let names = ["control.sock".to_owned(), format!("control-{}.sock", std::process::id())];
+    Ok((names.map(|name| format!("unix:{}/{name}", directory.display())).into(), token))
+}
+
+/// Makes a directory that this user alone writes to.
+fn make(directory: &Path) -> Result<(), String> {
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.to_string()),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(directory).map_err(|error| error.to_string())?;
+    let is_own = found.uid() == rustix::process::geteuid().as_raw();
+    match found.is_dir() && is_own && found.mode() & 0o022 == 0 {
+        true => Ok(()),
+        false => Err("this is no directory that belongs to who starts the server alone".to_owned()),
+    }
+}
+
+/// The file with the token of this user's control sockets; `None` for root, who needs none.
+pub fn token_file() -> Option<PathBuf> {
+    if credentials::is_root() {
+        return None;
+    }
+    https::state(None, false).ok().map(|state| state.join("control.token"))
+}
+
+/// The token of this user, which is made if there is none yet.
+fn own_token() -> Result<Token, String> {
+    let path = token_file().ok_or("there is no control socket: there is no HOME for its token")?;
+    let problem = |error: std::io::Error| {
+        format!("there is no control socket: its token, {}: {error}", path.display())
+    };
+    if let Some(directory) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(problem)?;
+    }
+    if !path.exists() {
+        let mut secret = [0; 32];
+        File::open("/dev/urandom")
+            .and_then(|mut file| file.read_exact(&mut secret))
+            .map_err(problem)?;
+        let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        // Another server may be starting: the token gets its name when it is whole.
+        let new = path.with_extension(format!("{}", std::process::id()));
+        let mut file = File::options();
+        let mut file = file.write(true).create_new(true).mode(0o600).open(&new).map_err(problem)?;
+        let linked = file.write_all(secret.as_bytes()).and_then(|()| fs::hard_link(&new, &path));
+        let _ = fs::remove_file(&new);
+        match linked {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(problem(error)),
+            _ => {}
+        }
+    }
+    control_token::read("the token of the control socket,", &path)
+}
+
+/// The sockets in the directory, those that servers have left behind included.
+pub fn sockets() -> Vec<String> {
+    let entries = directory().and_then(|directory| fs::read_dir(directory).ok());
+    let paths = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_socket = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "sock");
+    let mut names: Vec<_> = paths
+        .filter(is_socket)
+        .filter_map(|path| path.to_str().map(|path| format!("unix:{path}")))
+        .collect();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_others_could_change_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("own");
+        assert_eq!(make(&own), Ok(()));
+        assert_eq!(fs::metadata(&own).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(make(&own), Ok(()));
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(make(&own).unwrap_err().contains("belongs to who starts the server alone"));
+        symlink(dir.path(), dir.path().join("link")).unwrap();
+        assert!(make(&dir.path().join("link")).is_err());
+        assert!(make(&dir.path().join("none/x")).is_err());
+    }
+}
