@@ -177,6 +177,9 @@ pub struct Serve {
     /// for what cannot be had otherwise
     #[arg(long)]
     pub no_sandbox: bool,
+    /// Print the configuration that would be served, for --config, and serve nothing
+    #[arg(long, conflicts_with = "daemon")]
+    pub print_config: bool,
     /// Run in the background; return when the site is served
     #[arg(long, overrides_with = "no_daemon")]
     pub daemon: bool,

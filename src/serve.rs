@@ -47,6 +47,9 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
         local.prepare(SystemTime::now())?;
         plan.explanation.extend(local.explain());
     }
+    if arguments.print_config {
+        return print_config(&plan);
+    }
     let config = match howdah_config::parse(&plan.document) {
         Ok(config) => Some(config),
         // What was stored came through the control API; if it is not understood any more (after
@@ -138,6 +141,14 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
         Ending::Stopped => Ok(()),
         Ending::Refused(problem) => Err(problem),
     }
+}
+
+/// Prints the document on standard output; the error says what is wrong with it.
+fn print_config(plan: &Plan) -> Result<(), String> {
+    let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", plan.origin);
+    howdah_config::parse(&plan.document).map_err(|error| wrong(&error))?;
+    let document = howdah_config::json::parse(&plan.document).map_err(|error| wrong(&error))?;
+    writeln!(std::io::stdout(), "{document:#}").map_err(|error| format!("standard output: {error}"))
 }
 
 /// Whether the configuration is the one that is kept, which the control API changes.

@@ -140,6 +140,46 @@ fn a_project_without_its_public_index_is_not_served() {
 }
 
 #[test]
+fn the_document_of_a_directory_is_printed_and_can_be_served() {
+    let site = Site::script("index.php", "echo $_SERVER['REQUEST_URI'];")
+        .file("wp-load.php", "")
+        .file("wp-content/uploads/a.php", "<?php echo 'RAN';");
+    let address = free_address().to_string();
+    let mut command = site.command(&address);
+    let output = programs::run(command.arg("--print-config"));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(output.stderr, b"", "{output:?}");
+    let config = site.data().join("printed.json");
+    fs::write(&config, &output.stdout).unwrap();
+    let config = config.display().to_string();
+    assert!(std::net::TcpStream::connect(&address).is_err(), "nothing is served");
+    // The document of a document is the same.
+    let again = howdah(&["serve", "--config", &config, "--print-config"]);
+    assert_eq!(again.stdout, output.stdout, "{again:?}");
+    let tmp = site.data().display().to_string();
+    let mut child = Command::new(programs::howdah())
+        .args(["serve", "--no-control", "--config", &config, "--tmp", &tmp])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let get = |target: &str| {
+        eventually("it is served", || {
+            let mut stream = std::net::TcpStream::connect(&address).ok()?;
+            stream.write_all(format!("GET {target} HTTP/1.0\r\n\r\n").as_bytes()).ok()?;
+            let mut text = String::new();
+            stream.read_to_string(&mut text).ok().map(|_| text)
+        })
+    };
+    let pages = [get("/pretty/url?x"), get("/wp-content/uploads/a.php")];
+    processes::signal(child.id(), Signal::TERM);
+    child.wait().unwrap();
+    assert!(pages[0].ends_with("\r\n\r\n/pretty/url?x"), "{}", pages[0]);
+    assert!(pages[1].starts_with("HTTP/1.1 403 "), "{}", pages[1]);
+}
+
+#[test]
 fn a_directory_in_the_place_of_a_command_is_told_how_it_is_served() {
     let site = Site::script("a.php", "echo 1;");
     let directory = site.root().display().to_string();
