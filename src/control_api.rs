@@ -64,6 +64,8 @@ pub struct Front {
     pub router: Rc<Router>,
     /// What is in hand.
     pub activity: Rc<Activity>,
+    /// Where a reload reads the document, which undoes changes; `None` if changes are kept.
+    pub undone_from: Option<String>,
 }
 
 /// Serves the control API until the process ends.
@@ -78,6 +80,7 @@ pub fn start(front: Front) -> Rc<Api> {
         supervisor,
         router,
         activity,
+        undone_from,
     } = front;
     let empty = Store::empty().with_defaults(defaults);
     // One that is not understood any more (after a downgrade) runs as an empty one.
@@ -86,6 +89,7 @@ pub fn start(front: Front) -> Rc<Api> {
         supervisor,
         router,
         activity,
+        undone_from,
         store: RefCell::new(Arc::new(store)),
         certificates: RefCell::new(describe(&certificates)),
         large: Mutex::new(()),
@@ -157,6 +161,7 @@ pub struct Api {
     supervisor: Rc<Supervisor>,
     router: Rc<Router>,
     activity: Rc<Activity>,
+    undone_from: Option<String>,
     store: RefCell<Arc<Store>>,
     /// Descriptions of the certificate bundles, by name.
     certificates: RefCell<Map<String, Value>>,
@@ -205,7 +210,7 @@ impl Api {
                     Err(refusal) => return refusal.into(),
                 };
                 match self.apply(prepared, false).await {
-                    Ok(()) => Done::Reconfigured.into(),
+                    Ok(()) => self.reconfigured(),
                     Err(refusal) => refusal.into(),
                 }
             }
@@ -243,6 +248,18 @@ impl Api {
                 Err(refusal) => refusal.into(),
             },
             _ => Refusal::NoSuchPath.into(),
+        }
+    }
+
+    /// The answer to a change.
+    fn reconfigured(&self) -> Reply {
+        let reply = Reply::from(Done::Reconfigured);
+        match &self.undone_from {
+            Some(origin) => reply.noting(format!(
+                "{origin} is as it was: a reload (SIGHUP, howdah reload) or a restart reads it again and \
+                 undoes this change"
+            )),
+            None => reply,
         }
     }
 

@@ -66,9 +66,12 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
     let (hello, descriptors) = supervisor.receive().await?;
     let mut descriptors = descriptors.into_iter();
     let mut next = || descriptors.next();
-    let (ToControl::Hello { address, origin, unit_defaults, token, sandbox }, Some(log)) =
-        (hello, next())
+    let ToControl::Hello { address, origin, is_undone_by_reload, unit_defaults, token, sandbox } =
+        hello
     else {
+        return Err(std::io::Error::other("the supervisor's first message is no greeting"));
+    };
+    let Some(log) = next() else {
         return Err(std::io::Error::other("the supervisor's first message is no greeting"));
     };
     if sandbox {
@@ -93,6 +96,7 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
         supervisor: Rc::clone(&supervisor),
         router,
         activity: Rc::clone(&activity),
+        undone_from: is_undone_by_reload.then(|| origin.clone()),
     };
     let api = control_api::start(front);
     let reload = Rc::new(Notify::new());

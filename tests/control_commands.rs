@@ -192,6 +192,29 @@ fn a_server_that_is_not_there_has_an_exit_status_of_its_own() {
     assert_eq!(output.status.code(), Some(2));
 }
 
+#[test]
+fn a_change_beside_a_file_says_that_a_reload_undoes_it() {
+    let site = Site::script("a.php", "echo 1;");
+    let control = format!("unix:{}", site.control_socket().display());
+    let routes = json!([{"action": {"return": 200}}]);
+    let site = site.argument("--control").argument(&control);
+    let server = site.with(json!({"routes": routes})).serve();
+    let file = server.site.root().with_file_name("config.json").display().to_string();
+    let answer = server.control("PUT", "/config/routes/0/action/return", "201");
+    let note = answer.text("note").to_owned();
+    assert!(note.starts_with(&file) && note.contains("undoes this change"), "{note}");
+    let output = run(&server, &["config", "set", "routes/0/action/return", "202"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "Reconfiguration done.\n");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), format!("howdah: {note}\n"));
+    assert_eq!(server.get("/").status, 202);
+    assert_eq!(printed(&run(&server, &["reload"])), "Reload done.\n");
+    assert_eq!(server.get("/").status, 200, "as it says");
+    // What is kept is not undone.
+    let answer = serving().control("PUT", "/config/applications/site/processes", "3");
+    assert_eq!(answer.text("note"), "");
+}
+
 // -- the socket that a server has by default --
 
 /// Runs a command line that names no server.

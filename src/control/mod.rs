@@ -145,8 +145,11 @@ fn config_target(path: Option<&str>) -> String {
     format!("/config/{path}").trim_end_matches('/').to_owned()
 }
 
-/// Prints what the server says about what it has done.
+/// Prints what the server says about what it has done, and on standard error what to know about it.
 fn done(answer: &Value) -> Result<(), Failure> {
+    if let Some(note) = answer.get("note").and_then(Value::as_str) {
+        eprintln!("howdah: {note}");
+    }
     match answer.get("success").and_then(Value::as_str) {
         Some(text) => show(&format!("{text}\n")),
         None => show(&text(answer)),

@@ -62,6 +62,11 @@ impl Reply {
         print(&self.body)
     }
 
+    /// Adds a note: what to know about a change that was made.
+    pub fn noting(self, note: impl Into<String>) -> Reply {
+        self.with("note", Value::String(note.into()))
+    }
+
     fn error(status: u16, title: &str) -> Reply {
         Reply { status, allow: None, authenticate: None, body: json!({ "error": title }) }
     }

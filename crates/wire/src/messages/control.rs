@@ -45,6 +45,8 @@ messages! {
             address: String,
             /// What the document is called in messages.
             origin: String,
+            /// Changes are not kept: a reload reads the document from where it came.
+            is_undone_by_reload: bool,
             /// Documents have NGINX Unit's defaults where they say nothing.
             unit_defaults: bool,
             /// Token that requests must carry.

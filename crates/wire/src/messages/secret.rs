@@ -47,6 +47,7 @@ mod tests {
             address: String::new(),
             token: Some(Secret::new("0123456789abcdef".to_owned())),
             origin: String::new(),
+            is_undone_by_reload: false,
             unit_defaults: false,
             sandbox: true,
         };
