@@ -52,6 +52,31 @@ fn a_directory_is_served_and_what_was_decided_is_printed() {
 }
 
 #[test]
+fn the_start_is_one_line_in_the_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let other = free_address();
+    let site = Site::script("a.php", "echo 'a';").argument("--listen").argument(&other.to_string());
+    let server = site.own_control(directory.path()).serve();
+    server.workers();
+    let control = format!("unix:{}/run/control.sock", directory.path().display());
+    let mut listeners = [server.address.to_string(), other.to_string()];
+    listeners.sort();
+    let log = server.wait_for_log("started: ");
+    let lines: Vec<_> = log.lines().filter(|line| !line.contains("[warn]")).collect();
+    let [line] = lines.as_slice() else { panic!("{log}") };
+    let start = concat!("[notice] PID#PID started: howdah ", env!("CARGO_PKG_VERSION"), ", PHP ");
+    let start = start.replace("PID", &server.supervisor().to_string());
+    assert!(line.contains(&start), "{line}");
+    let end = format!(
+        ", listeners {} {}, control {control}, pid {}",
+        listeners[0],
+        listeners[1],
+        server.supervisor()
+    );
+    assert!(line.ends_with(&end), "{line}, expected {end}");
+}
+
+#[test]
 fn several_addresses_are_served() {
     let other = free_address();
     let server = Site::script("a.php", "echo 'a';")

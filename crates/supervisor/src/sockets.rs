@@ -100,6 +100,13 @@ impl Sockets {
         self.open.get(address).map(AsFd::as_fd)
     }
 
+    /// The addresses of all open sockets, sorted.
+    pub(crate) fn addresses(&self) -> Vec<&str> {
+        let mut addresses: Vec<_> = self.open.keys().map(String::as_str).collect();
+        addresses.sort_unstable();
+        addresses
+    }
+
     /// Closes a socket.
     pub(crate) fn unbind(&mut self, address: &str) {
         if self.open.remove(address).is_some() {

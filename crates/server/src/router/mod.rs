@@ -160,7 +160,7 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Queries)) -> std::io::Result<
         }
     }
     link.send(&ToSupervisor::Serving {})?;
-    shared.bounds.tell(&shared.snapshot.load().config, &log);
+    shared.bounds.tell(&log);
     let board = Board::default();
     let (commands, mut jobs) =
         command::channel(Arc::clone(&shared), Arc::clone(&shards), hello.php, board.clone());

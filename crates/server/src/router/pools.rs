@@ -71,6 +71,8 @@ struct PooledApplication {
     is_excused: bool,
     pool: Pool,
     starting: u32,
+    /// The first workers have started: that further ones start is worth a line in the log.
+    has_started: bool,
     started: HashMap<Owner, Instant>,
     restart_at: Option<Instant>,
     restarts: Restarts,
@@ -171,6 +173,7 @@ impl Pools {
             sizing,
             pool: Pool::default(),
             starting: 0,
+            has_started: false,
             started: HashMap::new(),
             restart_at: None,
             restarts: Restarts::default(),
@@ -431,8 +434,11 @@ impl Pools {
         app.starting = app.starting.saturating_sub(1);
         app.started.insert(worker, Instant::now());
         app.queue.feed();
-        let name = &app.config.name;
-        log.write_as(pid, Level::Info, format_args!("\"{name}\" application started"));
+        if app.has_started {
+            let name = &app.config.name;
+            log.write_as(pid, Level::Info, format_args!("\"{name}\" application started"));
+        }
+        app.has_started |= app.starting == 0;
     }
 
     fn on_not_started(&mut self, number: u32, message: &str) {

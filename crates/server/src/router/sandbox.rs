@@ -102,11 +102,8 @@ impl Bounds {
         self.reach.as_ref().map_or(Ok(()), |reach| reach.check(config))
     }
 
-    /// Says in the log what protects the processes from each other, and what is missing.
-    pub(super) fn tell(&self, config: &Config, log: &Log) {
-        for line in self.protection.explain(config) {
-            log.write(Level::Info, format_args!("{line}"));
-        }
+    /// Says in the log what is missing of what protects the processes from each other.
+    pub(super) fn tell(&self, log: &Log) {
         if !self.missing.is_empty() {
             log.write(Level::Warn, format_args!("sandbox: {}", self.missing.join("; ")));
         }

@@ -6,6 +6,7 @@
 //! refused and reported. It can still end and start the processes of applications, answer visitors
 //! as it likes, and read what the sites' user may read.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -94,6 +95,10 @@ impl Tree {
             }
             ToSupervisor::StoreCertificate { name } => self.store_managed(name, descriptors),
             ToSupervisor::Serving {} => {
+                if !self.served {
+                    let started = self.started();
+                    self.log.write(Level::Notice, format_args!("{started}"));
+                }
                 self.served = true;
                 memory::forget_start();
                 if let Some(on_serving) = self.options.on_serving.take() {
@@ -140,6 +145,27 @@ impl Tree {
             self.log.write(Level::Alert, line);
         }
         format!("{what} is not allowed by the configuration")
+    }
+
+    /// A line that says what has started.
+    fn started(&self) -> String {
+        let applications = self.changes.current.grants.applications.values();
+        let php = applications.filter_map(|spec| self.options.php_for(&spec.php_version));
+        let php: BTreeSet<_> = php.map(|program| format!("PHP {}", program.version)).collect();
+        let control = self.options.control.as_deref();
+        let mut listeners = self.sockets.addresses();
+        listeners.retain(|address| Some(*address) != control);
+        let listeners = match listeners.as_slice() {
+            [] => "no listeners".to_owned(),
+            [one] => format!("listener {one}"),
+            all => format!("listeners {}", all.join(" ")),
+        };
+        let mut parts = vec![concat!("howdah ", env!("CARGO_PKG_VERSION")).to_owned()];
+        parts.extend(php);
+        parts.push(listeners);
+        parts.extend(control.map(|control| format!("control {control}")));
+        parts.push(format!("pid {}", std::process::id()));
+        format!("started: {}", parts.join(", "))
     }
 
     fn allows(&self, names: impl Fn(&Grants) -> bool) -> bool {
