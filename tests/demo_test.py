@@ -364,6 +364,9 @@ def facts_tell_no_secrets_and_escape_the_rest(url):
     for secret in [*visitor.cookies.values(), "c2VjcmV0", str(DEMO), "/var/"]:
         expect(secret not in answer.text, "no secret on the page", secret)
     first = json.loads(visitor.get("/api/facts").text)
+    if (first["server"] or "").startswith("Howdah/"):
+        expect(re.fullmatch("[0-9a-f]{32}", first["request_id"] or ""), "the id of the request", first)
+        expect("REQUEST_ID" in answer.text, "the id of the request on the page", answer.text)
     expect(first["pid"] > 0 and first["requests"] >= 1 and first["php"].startswith("8."), "a worker", first)
     answers = [first] + [json.loads(visitor.get("/api/facts").text) for _ in range(8)]
     by_worker = {}

@@ -209,3 +209,32 @@ fn hardening_49_a_link_in_place_of_the_log_is_not_followed() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(fs::read_to_string(target).unwrap(), "precious");
 }
+
+#[test]
+fn the_id_of_a_request_is_the_same_everywhere() {
+    let code = "error_log('it says'); echo $_SERVER['REQUEST_ID'];";
+    let site = Site::script("a.php", code);
+    let access = site.data().join("access.log");
+    let server = site
+        .with(json!({
+            "access_log": {"path": &access, "format": "$request_id $uri"},
+            "routes": [{"action": {
+                "pass": "applications/site",
+                "response_headers": {"X-Id": "$request_id"},
+            }}],
+        }))
+        .serve();
+    let response = server.get("/a.php");
+    let id = response.text();
+    assert!(id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit()), "{id}");
+    assert_eq!(response.field("X-Id"), Some(id.as_str()));
+    server.wait_for_log(&format!("\"site\" request {id}: GET /a.php "));
+    let line = format!("{id} /a.php\n");
+    eventually("the access log has it", || {
+        fs::read_to_string(&access).ok().filter(|log| log.contains(&line))
+    });
+    assert_ne!(server.get("/a.php").text(), id);
+    // No client chooses it.
+    let forged = "GET /a.php HTTP/1.1\r\nHost: a\r\nRequest-Id: x\r\nX-Request-Id: y\r\n\r\n";
+    assert_eq!(server.send(forged).text().len(), 32);
+}

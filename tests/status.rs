@@ -66,7 +66,7 @@ fn the_status_page_shows_what_workers_do_and_did() {
     assert_eq!((&worker["state"], &worker["requests"]), (&json!("Idle"), &json!(1)));
     assert!(worker["request duration"].as_u64().unwrap() >= 2_000_000, "{worker}");
     assert!(worker["last request memory"].as_u64().unwrap() >= 2 << 20, "{worker}");
-    assert!(worker["request id"].as_u64().is_some(), "{worker}");
+    assert_eq!(worker["request id"].as_str().map(str::len), Some(32), "{worker}");
     assert!(status["memory peak"].as_u64().unwrap() >= 2 << 20, "{status}");
 }
 

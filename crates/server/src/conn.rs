@@ -38,7 +38,7 @@ use crate::shard::Shard;
 use crate::snapshot::{ErrorPage, Listener, PageSource, Snapshot};
 use crate::stream::Stream;
 use crate::tls::{self, Shaken, TlsListener};
-use crate::variables::{Answer, Source};
+use crate::variables::{Answer, ShownRequestId, Source};
 
 /// Bytes that are read and dropped of a client that speaks another protocol.
 const MOST_UNREAD: u64 = 64 * 1024;
@@ -414,7 +414,7 @@ impl Site {
     fn complain(&self, exchange: &Exchange<'_>, problem: fmt::Arguments<'_>) {
         let request = &exchange.request;
         let target = String::from_utf8_lossy(&request.target);
-        let line = format_args!("request {}: {target}: {problem}", request.id);
+        let line = format_args!("request {}: {target}: {problem}", ShownRequestId(request.id));
         self.shard.shared.log.write(Level::Error, line);
     }
 

@@ -1,6 +1,7 @@
 //! Values of the variables that templates name.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::sync::LazyLock;
@@ -141,10 +142,7 @@ fn request_variable(
         Variable::Header(name) => request.fields.get(name).is_some_and(|value| text(out, value)),
         Variable::Host => present(out, &request.host),
         Variable::Method => text(out, &request.method),
-        Variable::RequestId => {
-            let [high, low] = unpredictable(request.id);
-            put(out, format_args!("{high:016x}{low:016x}"))
-        }
+        Variable::RequestId => put(out, format_args!("{}", ShownRequestId(request.id))),
         Variable::RequestLine => {
             let version = request.version.as_str().as_bytes();
             let parts = [&request.method, &b" "[..], &request.target, fragment, b" ", version];
@@ -161,6 +159,17 @@ fn request_variable(
         | Variable::Ssl(_)
         | Variable::Status
         | Variable::TimeLocal => false,
+    }
+}
+
+/// A request's number as the log, applications and `$request_id` have it: 32 hexadecimal digits.
+#[derive(Debug, Clone, Copy)]
+pub struct ShownRequestId(pub u64);
+
+impl fmt::Display for ShownRequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [high, low] = unpredictable(self.0);
+        write!(f, "{high:016x}{low:016x}")
     }
 }
 

@@ -124,6 +124,11 @@ TABLE = (
         ("*",), {"server.PATH_TRANSLATED": re.compile("/srv/(front|plain)/.*", re.DOTALL)}, instead={"server.PATH_TRANSLATED": None}, topic=SEEN,
     ),
     Intended(
+        "`REQUEST_ID` is set",
+        "It is nginx's `$request_id`, which Debian's files do not pass on, and the log has it.",
+        ("*",), {"server.REQUEST_ID": "<request id>"}, instead={"server.REQUEST_ID": None}, topic=SEEN,
+    ),
+    Intended(
         "`DOCUMENT_URI` is the decoded path with `PATH_INFO`",
         "So nginx has it too, unless `try_files` changes it as in Debian's snippet.",
         ("path info*", "variables of the front controller with its name in the path"),

@@ -148,6 +148,7 @@ def summary(body):
 
 ASPECT_MASKS = {
     "server.SERVER_SOFTWARE": lambda value: "<software>" if value else "",
+    "server.REQUEST_ID": lambda value: "<request id>" if len(value) == 32 else value,
     "server.REMOTE_PORT": lambda value: "<port>" if value.isdigit() else value,
     "server.REQUEST_TIME": lambda value: "<seconds>" if value.isdigit() else value,
     "server.REQUEST_TIME_FLOAT": lambda value: "<seconds>" if value.replace(".", "").isdigit() else value,

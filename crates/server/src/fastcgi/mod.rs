@@ -49,7 +49,7 @@ use crate::proxy::upload::{Content, Framing, Upload};
 use crate::proxy::upstream::{Busy, Server};
 use crate::proxy::{Buffer, CLIENT_GONE, Failure, refuse, wish};
 use crate::respond;
-use crate::variables::Source;
+use crate::variables::{ShownRequestId, Source};
 
 /// The number of the one request that a connection has at a time.
 const REQUEST: u16 = 1;
@@ -77,7 +77,7 @@ pub async fn run(
     if let Some(status) = is_missing(thread, site, script) {
         return respond::error(status);
     }
-    let id = exchange.request.id;
+    let id = ShownRequestId(exchange.request.id);
     let complain = |problem: fmt::Arguments<'_>| {
         thread.complain(format_args!("\"{site}\" request {id}: {problem}"));
     };
@@ -359,7 +359,7 @@ impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = String::from_utf8_lossy;
         let (method, target) = (text(&self.method), text(&self.target));
-        let (site, id, address) = (&self.site, self.id, &self.server.address);
+        let (site, id, address) = (&self.site, ShownRequestId(self.id), &self.server.address);
         write!(f, "\"{site}\" request {id}: {method} {target} ({address})")
     }
 }

@@ -14,6 +14,7 @@ use crate::http1::authority;
 use crate::message::{Request, ShownAddress};
 use crate::route::delegation;
 use crate::tls::TlsFacts;
+use crate::variables::ShownRequestId;
 
 /// Value of `SERVER_SOFTWARE` unless the application has another one.
 const SOFTWARE: &str = concat!("Howdah/", env!("CARGO_PKG_VERSION"));
@@ -61,6 +62,7 @@ pub fn write(
         out.extend_from_slice(&script.path_info);
     });
     params.push(b"DOCUMENT_ROOT", root);
+    shown(params, "REQUEST_ID", &ShownRequestId(request.id));
     params.push(b"SERVER_PROTOCOL", request.version.as_str().as_bytes());
     let connection = &request.connection;
     params.push(b"REQUEST_SCHEME", connection.scheme().as_bytes());

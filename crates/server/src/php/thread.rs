@@ -32,6 +32,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::application::{Instance, Key, Queue};
 use super::pending::{Event, Failure, Pending};
 use super::status::Slow;
+use crate::variables::ShownRequestId;
 
 pub use handle::Handle;
 use limits::Limit;
@@ -87,7 +88,7 @@ impl std::fmt::Display for RequestContext {
             f,
             "\"{}\" request {}: {} {} ({})",
             self.application,
-            self.id,
+            ShownRequestId(self.id),
             String::from_utf8_lossy(&self.method),
             String::from_utf8_lossy(&self.target),
             self.script.display()

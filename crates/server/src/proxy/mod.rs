@@ -71,7 +71,7 @@ use crate::message::{After, Response, Trailer};
 use crate::php::body::CollectError;
 use crate::respond;
 use crate::tunnel::Tunnel;
-use crate::variables::Source;
+use crate::variables::{ShownRequestId, Source};
 
 /// Status of a request whose client left before its answer; nginx's number, for the log only.
 pub(crate) const CLIENT_GONE: u16 = 499;
@@ -150,7 +150,7 @@ pub async fn run(
         Ok(content) => content,
         Err(CollectError::Client(error)) => return refuse(error.status()),
         Err(CollectError::Disk(error)) => {
-            let id = exchange.request.id;
+            let id = ShownRequestId(exchange.request.id);
             thread.complain(format_args!(
                 "\"{upstream}\" request {id}: the body cannot be kept: {error}"
             ));
@@ -171,7 +171,7 @@ pub async fn run(
             Ok(Some(busy)) => busy,
             Ok(None) => break,
             Err(refused) => {
-                let id = exchange.request.id;
+                let id = ShownRequestId(exchange.request.id);
                 thread.complain(format_args!("\"{upstream}\" request {id}: {refused}"));
                 return refuse(503);
             }
@@ -199,7 +199,7 @@ pub async fn run(
         }
     }
     if tried.is_empty() {
-        let id = exchange.request.id;
+        let id = ShownRequestId(exchange.request.id);
         thread.complain(format_args!("\"{upstream}\" request {id}: no server has a weight"));
     }
     refuse(status)
@@ -506,7 +506,8 @@ impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = String::from_utf8_lossy;
         let (method, target) = (text(&self.method), text(&self.target));
-        let Attempt { upstream, id, server, .. } = self;
+        let Attempt { upstream, server, .. } = self;
+        let id = ShownRequestId(self.id);
         write!(f, "\"{upstream}\" request {id}: {method} {target} ({})", server.address)
     }
 }

@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 
 use super::Pool;
 use crate::php::status::ProcessStatus;
+use crate::variables::ShownRequestId;
 
 /// A name and a value.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,14 +116,14 @@ pub(super) fn for_php(process: &ProcessStatus) -> Vec<Field<'_>> {
 
 fn of_cost(process: &ProcessStatus) -> Vec<Field<'_>> {
     let request = &process.request;
-    let id = request.id.map_or(Text("-".into()), Number);
+    let id = request.id.map(|id| ShownRequestId(id).to_string()).unwrap_or("-".to_owned());
     vec![
         Field("user", or_dash(&request.user)),
         Field("script", or_dash(&request.script)),
         Field("last request cpu", Percent(process.cpu_percent())),
         Field("last request memory", Number(request.memory)),
         Field("memory", Number(process.memory)),
-        Field("request id", id),
+        Field("request id", Text(id.into())),
     ]
 }
 
