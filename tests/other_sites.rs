@@ -140,3 +140,19 @@ fn while_an_application_is_prepared_the_others_get_the_workers_that_they_need() 
     });
     assert_eq!(get("/b.php").text(), "other");
 }
+
+#[test]
+fn nobody_else_can_open_the_lock_file_of_opcache() {
+    // Who had it open could hold its lock, and PHP would wait for that when it is loaded.
+    let server = Site::script(
+        "a.php",
+        "echo json_encode([ini_get('opcache.lockfile_path'), opcache_get_status(false) !== false]);",
+    )
+    .with(json!({}))
+    .serve();
+    let answer: (String, bool) = serde_json::from_str(&server.get("/a.php").text()).unwrap();
+    assert!(answer.1, "OPcache runs");
+    let directory = Path::new(&answer.0);
+    assert!(directory.file_name().unwrap().to_str().unwrap().starts_with(".howdah-"), "{answer:?}");
+    assert!(!directory.exists(), "it is there only while PHP is loaded");
+}

@@ -43,6 +43,8 @@ use std::process::ExitCode;
 
 use howdah_sys::process;
 
+use crate::lock_directory::LockDirectory;
+
 fn main() -> ExitCode {
     // Before anything is read. Scripts run as the same user: one that could trace their prototype
     // could speak to the supervisor in its name.
@@ -65,10 +67,10 @@ fn main() -> ExitCode {
 
 /// One line that says which PHP this is and whether OPcache runs.
 fn version() -> ExitCode {
-    let lock_directory = lock_directory::find("");
+    let lock_directory = LockDirectory::make("");
     // Where OPcache cannot be started, this is still that version of PHP.
     let ini = if lock_directory.is_none() { "opcache.enable=0" } else { "" };
-    match ffi::Php::start(ini, None, lock_directory.as_deref(), || ()) {
+    match ffi::Php::start(ini, None, lock_directory.as_ref().and_then(LockDirectory::path), || ()) {
         Ok(php) => {
             let opcache = php.opcache().map_or("no OPcache".into(), |v| format!("OPcache {v}"));
             println!("PHP {} (Howdah {}; {opcache})", php.version(), env!("CARGO_PKG_VERSION"));

@@ -18,8 +18,7 @@ use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use howdah_sys::look::Looks;
 use howdah_sys::packet::{self, Received};
@@ -37,10 +36,11 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use crate::document_root::Roots;
 use crate::ffi::Php;
+use crate::lock_directory::{self, LockDirectory};
 use crate::memory::MemoryLimit;
 use crate::script_directories::ScriptDirectories;
 use crate::worker::Worker;
-use crate::{check, lock_directory, settings, trace, uploads, usage};
+use crate::{check, settings, trace, uploads, usage};
 
 /// The descriptors that it is started with.
 const COMMANDS: i32 = 3;
@@ -165,8 +165,8 @@ fn first_message(supervisor: &Supervisor) -> Result<(ToPrototype, Vec<OwnedFd>),
 /// The way to the supervisor while PHP is being loaded.
 static LOADING: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
-/// OPcache has been given a directory in which it can make its lock file.
-static HAS_LOCK_DIRECTORY: AtomicBool = AtomicBool::new(true);
+/// The directory of OPcache's lock file while PHP is loaded; `None` if there is none.
+static LOCK_DIRECTORY: Mutex<Option<LockDirectory>> = Mutex::new(None);
 
 /// Without its document root an application has nothing to run; better said once than with every
 /// request.
@@ -196,14 +196,19 @@ fn during_loading<T>(supervisor: &Supervisor, load: impl FnOnce() -> T) -> T {
 /// preload script; it writes the reason to standard error.
 fn ended_by_php() {
     if let Some(reports) = LOADING.lock().ok().and_then(|mut reports| reports.take()) {
-        let advice = match HAS_LOCK_DIRECTORY.load(Ordering::Relaxed) {
-            true => "the log has what it said",
-            false => lock_directory::ADVICE,
+        let advice = match remove_lock_directory() {
+            Some(_) => "the log has what it said",
+            None => lock_directory::ADVICE,
         };
         let problem = format_args!("PHP ended while it was being loaded; {advice}");
         let problem = Problem::of(problem);
         let _ = pipe::send(&reports, &FromPrototype::Failed { problem }.encode());
     }
+}
+
+/// Returns the directory if there was one; when that is dropped, it is gone.
+fn remove_lock_directory() -> Option<LockDirectory> {
+    LOCK_DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 fn failed(supervisor: &Supervisor, mut problem: Problem) -> ExitCode {
@@ -462,9 +467,11 @@ pub fn load(spec: &ApplicationSpec, tmp: &str) -> Result<(Php, Vec<Problem>), Pr
         _ => {}
     }
     let ini = settings::text(spec)?;
-    let lock_directory = lock_directory::find(tmp);
-    HAS_LOCK_DIRECTORY.store(lock_directory.is_some(), Ordering::Relaxed);
-    let php = Php::start(&ini, ini_file, lock_directory.as_deref(), ended_by_php);
+    let lock_directory = LockDirectory::make(tmp);
+    let lock_path = lock_directory.as_ref().and_then(LockDirectory::path).map(str::to_owned);
+    *LOCK_DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner) = lock_directory;
+    let php = Php::start(&ini, ini_file, lock_path.as_deref(), ended_by_php);
+    remove_lock_directory();
     let php = php.map_err(Problem::of)?;
     notices.extend(settings::apply(spec, &php).into_iter().map(|name| {
         let notice = format_args!("PHP has no setting \"{name}\"");
