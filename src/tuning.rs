@@ -49,7 +49,7 @@ pub fn to_value(name: &str, tuning: &Tuning) -> Value {
                 Limit::Pressure => "pressure",
                 Limit::Measurement => "measurement",
                 Limit::Processors => "processors",
-                Limit::Most => "most",
+                Limit::Maximum => "max",
             },
             "by_memory": decision.by_memory,
             "by_processors": decision.by_processors,

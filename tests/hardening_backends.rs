@@ -28,7 +28,7 @@ fn http_taking(backend: &Raw, first_byte: u32, buffering: bool) -> Server {
     let servers = json!({backend.address.to_string(): {"max_connections": 1}});
     let timeouts = timeouts(first_byte);
     let upstream = json!({
-        "servers": servers, "keepalive": 4, "timeouts": timeouts, "failures": {"most": 0},
+        "servers": servers, "keepalive": 4, "timeouts": timeouts, "failures": {"max": 0},
         "buffering": buffering,
     });
     Site::new()

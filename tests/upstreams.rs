@@ -165,15 +165,15 @@ fn health_checks_take_a_server_away_and_bring_it_back() {
         server.control("GET", &path, "").succeeded()
     };
     one.trouble.cuts.store(true, Relaxed);
-    eventually("the server is ill", || (state(&one) == "ill").then_some(()));
+    eventually("the server is unhealthy", || (state(&one) == "unhealthy").then_some(()));
     for _ in 0..6 {
         assert_eq!(server.get("/").text(), "two");
     }
     one.trouble.cuts.store(false, Relaxed);
-    eventually("the server is well", || (state(&one) == "up").then_some(()));
+    eventually("the server is healthy", || (state(&one) == "up").then_some(()));
     eventually("it is asked again", || (server.get("/").text() == "one").then_some(()));
-    server.wait_for_log("is ill: ");
-    server.wait_for_log("is well");
+    server.wait_for_log("is unhealthy: ");
+    server.wait_for_log("is healthy");
 }
 
 #[test]

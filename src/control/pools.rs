@@ -94,7 +94,7 @@ const POOL_HEADINGS: [&str; 10] = [
     "MANAGER",
     "ACTIVE",
     "IDLE",
-    "MOST",
+    "MAX",
     "WAITING",
     "OLDEST",
     "REQ/S",

@@ -198,7 +198,7 @@ def document(port, servers):
         "listeners": {f"127.0.0.1:{port}": {"pass": "upstreams/all"}},
         "upstreams": {"all": {
             "servers": {f"127.0.0.1:{server}": {} for server in servers},
-            "tries": 3, "keepalive": 8, "failures": {"most": 1, "time": LEFT_ALONE},
+            "tries": 3, "keepalive": 8, "failures": {"max": 1, "time": LEFT_ALONE},
             "timeouts": {"connect": 2, "first_byte": 5},
         }},
     }

@@ -95,7 +95,7 @@ pub enum Balance {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failures {
     /// So many failures within `time`; 0 is never.
-    pub most: u32,
+    pub max: u32,
     /// Also for how long; each time the server fails again at once for twice as long, up to sixteen
     /// times.
     pub time: Duration,
@@ -104,7 +104,7 @@ pub struct Failures {
 impl Default for Failures {
     /// Those of nginx.
     fn default() -> Self {
-        Failures { most: 1, time: Duration::from_secs(10) }
+        Failures { max: 1, time: Duration::from_secs(10) }
     }
 }
 
@@ -282,13 +282,13 @@ impl ForwardedFields {
 
 impl Failures {
     /// Failures have no consequences.
-    pub const NEVER: Failures = Failures { most: 0, time: Duration::from_secs(10) };
+    pub const NEVER: Failures = Failures { max: 0, time: Duration::from_secs(10) };
 
     fn read(node: &Node<'_>) -> Result<Failures, Error> {
         let object = node.object()?;
         let default = Failures::default();
         let failures = Failures {
-            most: object.read("most", |node| node.count(0))?.unwrap_or(default.most),
+            max: object.read("max", |node| node.count(0))?.unwrap_or(default.max),
             time: object.read("time", |node| node.seconds(1))?.unwrap_or(default.time),
         };
         object.end()?;

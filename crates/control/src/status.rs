@@ -114,7 +114,7 @@ pub struct UpstreamStatus {
 pub struct ServerStatus {
     /// Where it listens.
     pub address: String,
-    /// `up`, `failing`, `ill` or `drained`.
+    /// `up`, `failing`, `unhealthy`, `draining` or `unknown`.
     pub state: &'static str,
     /// Requests that it has.
     pub active: u64,

@@ -123,7 +123,7 @@ pub(super) const TABLE: &[Shape] = &[
         required: &["ask"],
         keys: &[
             Key("ask", Text, "URL that says with 200 which names may have one", None),
-            Key("most", Integer(1, 100_000), "Most names", None),
+            Key("max", Integer(1, 100_000), "Maximum number of names", None),
         ],
     },
     Shape {

@@ -121,7 +121,7 @@ pub(super) const TABLE: &[Shape] = &[
         name: "failures",
         required: &[],
         keys: &[
-            Key("most", Integer(0, COUNT), "Failures after which it is; 0 is never", None),
+            Key("max", Integer(0, COUNT), "Failures after which it is; 0 is never", None),
             Key("time", SECONDS, "Seconds for which it is", None),
         ],
     },

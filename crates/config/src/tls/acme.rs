@@ -95,7 +95,7 @@ pub struct OnDemand {
     /// The URL that is asked whether a name may have one: `?domain=NAME` is appended.
     pub ask: String,
     /// Most names.
-    pub most: u32,
+    pub max: u32,
 }
 
 impl Acme {
@@ -245,10 +245,10 @@ impl OnDemand {
     fn read(node: &Node<'_>) -> Result<OnDemand, Error> {
         let object = node.object()?;
         let ask = read_url(&object.required("ask")?, &["http://", "https://"])?;
-        let most = object.read("most", |node| node.integer(1..=100_000))?;
-        let most = most.and_then(|most| u32::try_from(most).ok()).unwrap_or(1000);
+        let max = object.read("max", |node| node.integer(1..=100_000))?;
+        let max = max.and_then(|max| u32::try_from(max).ok()).unwrap_or(1000);
         object.end()?;
-        Ok(OnDemand { ask, most })
+        Ok(OnDemand { ask, max })
     }
 }
 

@@ -178,8 +178,8 @@ async fn want(office: Rc<Office>, wanted: Wanted) {
         }
     } else {
         let kept = office.kept.borrow().values().filter(|kept| kept.on_demand).count();
-        let problem = if kept >= on_demand.most as usize {
-            Some(format!("there are {kept} certificates on demand already (on_demand/most)"))
+        let problem = if kept >= on_demand.max as usize {
+            Some(format!("there are {kept} certificates on demand already (on_demand/max)"))
         } else if office.made(&stored).is_some() {
             None // it was approved of once, and will be asked about before it is renewed
         } else {

@@ -16,7 +16,7 @@ pub struct Candidate {
     pub most: Option<u32>,
     /// It comes after the others.
     pub backup: bool,
-    /// It is neither marked nor known to be ill.
+    /// It is neither marked nor known to be unhealthy.
     pub well: bool,
     /// It may be chosen at all: not tried yet, not drained, not in the way of a slow start.
     pub open: bool,

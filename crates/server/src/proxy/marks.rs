@@ -33,7 +33,7 @@ impl Marks {
 
     /// It has failed.
     pub fn failed(&mut self, now: Duration, policy: &Failures) {
-        if policy.most == 0 {
+        if policy.max == 0 {
             return;
         }
         if now.saturating_sub(self.since) > policy.time {
@@ -43,7 +43,7 @@ impl Marks {
             self.since = now;
         }
         self.failures = self.failures.saturating_add(1);
-        if self.failures >= policy.most || self.times > 0 {
+        if self.failures >= policy.max || self.times > 0 {
             let factor = 1u32.checked_shl(self.times).unwrap_or(MOST_BACK_OFF).min(MOST_BACK_OFF);
             self.until = now + policy.time * factor;
             self.times = self.times.saturating_add(1);
@@ -63,7 +63,7 @@ impl Marks {
 mod tests {
     use super::*;
 
-    const POLICY: Failures = Failures { most: 2, time: Duration::from_secs(10) };
+    const POLICY: Failures = Failures { max: 2, time: Duration::from_secs(10) };
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn zero_is_never() {
         let mut marks = Marks::default();
-        let policy = Failures { most: 0, ..POLICY };
+        let policy = Failures { max: 0, ..POLICY };
         (0..9).for_each(|_| marks.failed(at(0), &policy));
         assert_eq!(marks, Marks::default());
     }

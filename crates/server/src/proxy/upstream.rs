@@ -75,7 +75,7 @@ struct State {
     requests: AtomicU64,
     failures: AtomicU64,
     /// Its health checks have failed.
-    ill: AtomicBool,
+    unhealthy: AtomicBool,
     /// It has failures to forget.
     marked: AtomicBool,
     marks: Mutex<Marks>,
@@ -90,7 +90,7 @@ struct State {
 pub struct ServerReport {
     /// Where it listens.
     pub address: String,
-    /// `up`, `failing` (left alone after failures), `ill` (health checks), `drained`, or `unknown`
+    /// `up`, `failing` (left alone after failures), `unhealthy` (health checks), `draining`, or `unknown`
     /// if it has a name that has no address.
     pub state: &'static str,
     /// Requests that it has.
@@ -176,7 +176,7 @@ impl Upstream {
 
     /// Takes over what the one before knows of servers that both have.
     fn after(mut self, before: &Upstream) -> Self {
-        // Whether one is ill means something for the same checks only.
+        // Whether one is unhealthy means something for the same checks only.
         if self.config.health != before.config.health {
             return self;
         }
@@ -307,7 +307,7 @@ impl Upstream {
 
     /// A health check has shown whether a server is well. Whether that is news.
     pub fn checked(&self, server: &Server, well: bool) -> bool {
-        let news = server.state.ill.swap(!well, Relaxed) == well;
+        let news = server.state.unhealthy.swap(!well, Relaxed) == well;
         if news && well {
             self.is_back(server);
         }
@@ -398,7 +398,7 @@ impl Server {
             active: self.state.active.load(Relaxed),
             most: self.config.max_connections,
             backup: self.config.backup,
-            well: !self.state.ill.load(Relaxed) && !self.is_marked(now),
+            well: !self.state.unhealthy.load(Relaxed) && !self.is_marked(now),
             open: !self.config.drain,
             hash: match wish.key.as_slice() {
                 [] => 0,
@@ -412,9 +412,9 @@ impl Server {
             address: self.address.to_string(),
             state: match () {
                 () if matches!(self.address, Address::Name(..)) => "unknown",
-                () if self.state.ill.load(Relaxed) => "ill",
+                () if self.state.unhealthy.load(Relaxed) => "unhealthy",
                 () if self.is_marked(now) => "failing",
-                () if self.config.drain => "drained",
+                () if self.config.drain => "draining",
                 () => "up",
             },
             active: self.state.active.load(Relaxed),
@@ -448,7 +448,7 @@ impl Busy {
     pub fn failed(&self) -> Option<Duration> {
         let (server, now) = (self.server()?, self.upstream.begun.elapsed());
         server.state.failures.fetch_add(1, Relaxed);
-        if self.upstream.config.failures.most == 0 {
+        if self.upstream.config.failures.max == 0 {
             return None;
         }
         let mut marks = server.marks();

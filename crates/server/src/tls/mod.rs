@@ -180,7 +180,7 @@ impl TlsListener {
 
     fn most_on_demand(&self) -> usize {
         let all = self.settings.acme.iter().filter_map(|acme| acme.on_demand.as_ref());
-        all.map(|on_demand| on_demand.most as usize).sum()
+        all.map(|on_demand| on_demand.max as usize).sum()
     }
 
     /// The number of the rule for a name, in lower case; `None` if there is none.

@@ -484,7 +484,7 @@ async fn without_a_certificate_nothing_is_shown_until_there_is_one() {
 #[tokio::test]
 async fn certificates_on_demand_are_for_their_names_and_have_a_limit() {
     let authority = Authority::new();
-    let on_demand = json!({"ask": "http://127.0.0.1:1/", "most": 2});
+    let on_demand = json!({"ask": "http://127.0.0.1:1/", "max": 2});
     let tls = json!({"certificate": "a", "acme": {"on_demand": on_demand}});
     let own = authority.issue(&["a.example"]);
     let listener = listener(tls, &[("a", &own)]);

@@ -97,7 +97,7 @@ pub enum Limit {
     /// More would wait for processors.
     Processors,
     /// There are never more.
-    Most,
+    Maximum,
 }
 
 /// How many workers there may be.
@@ -144,7 +144,7 @@ pub fn size(measured: &Measured) -> Decision {
         u32::MAX
     };
     let (workers, limit) = [
-        (MOST, Limit::Most),
+        (MOST, Limit::Maximum),
         (by_processors, Limit::Processors),
         (known, Limit::Measurement),
         (unpressed, Limit::Pressure),

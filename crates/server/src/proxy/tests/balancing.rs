@@ -198,7 +198,7 @@ fn a_server_is_ill_for_the_same_checks_only() {
     let before = Arc::new(checked("/a"));
     before.checked(&before.servers[0], false);
     let state = |upstream: Upstream| upstream.following(Some(&before)).report()[0].state;
-    assert_eq!(state(checked("/a")), "ill");
+    assert_eq!(state(checked("/a")), "unhealthy");
     assert_eq!(state(checked("/b")), "up");
     assert_eq!(state(Upstream::new(&plain, None)), "up", "nobody would find it well again");
 }
