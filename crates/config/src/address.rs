@@ -58,6 +58,31 @@ impl Address {
         Ok(Address::Inet(SocketAddr::from((host, port))))
     }
 
+    /// What to write in place of a text that is no address to listen on, if that can be told.
+    pub fn listen_advice(text: &str) -> Option<String> {
+        let (scheme, text) = match text.split_once("://") {
+            Some((_, rest)) => (true, rest.split('/').next().unwrap_or_default()),
+            None => (false, text),
+        };
+        if Address::parse(text).is_ok() {
+            return scheme.then(|| format!("write \"{text}\", without a scheme or path"));
+        }
+        if let Ok(port) = parse_port(text.strip_prefix(':').unwrap_or(text)) {
+            return Some(format!("write \"*:{port}\" for all addresses of the machine"));
+        }
+        match Address::parse_server(text) {
+            Ok(Address::Name(name, port)) if name == "localhost" => Some(format!(
+                "a name is no address, as it may stand for several; write \"127.0.0.1:{port}\", and \
+                 \"[::1]:{port}\" for IPv6"
+            )),
+            Ok(Address::Name(_, port)) => Some(format!(
+                "a name is no address, as it may stand for several; write \"*:{port}\" and the name in \
+                 \"match\": {{\"host\": ...}} of a step"
+            )),
+            _ => None,
+        }
+    }
+
     /// Reads the address of a server to connect to, which may be a name.
     pub fn parse_server(text: &str) -> Result<Address, AddressError> {
         match Address::parse(text) {
@@ -193,6 +218,24 @@ mod tests {
         let longest = format!("unix:/{}", "x".repeat(106));
         assert!(Address::parse(&longest).is_ok());
         assert_eq!(Address::parse(&format!("{longest}x")), Err(UnixName));
+    }
+
+    #[test]
+    fn what_people_write_for_an_address_to_listen_on_is_understood() {
+        for (text, expected) in [
+            ("localhost:8080", "\"127.0.0.1:8080\""),
+            ("example.com:80", "\"*:80\""),
+            (":8080", "\"*:8080\""),
+            ("8080", "\"*:8080\""),
+            ("http://127.0.0.1:8080/", "\"127.0.0.1:8080\""),
+            ("https://localhost:8443", "\"127.0.0.1:8443\""),
+        ] {
+            let advice = Address::listen_advice(text).expect(text);
+            assert!(advice.contains(expected), "{text}: {advice}");
+        }
+        for text in ["127.0.0.1:80", "localhost", "", ":", "a b:80", "*:0"] {
+            assert_eq!(Address::listen_advice(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -30,6 +30,7 @@ mod error;
 mod error_pages;
 mod fastcgi;
 mod fields;
+mod foreign;
 mod forwarded;
 mod isolation;
 pub mod json;

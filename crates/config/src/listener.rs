@@ -50,6 +50,12 @@ impl Listener {
     /// Reads the members of `listeners`.
     pub(crate) fn read_all(node: &Node<'_>) -> Result<Vec<Listener>, Error> {
         let mut listeners: Vec<Listener> = Vec::new();
+        if let Some(text) = node.value.as_str() {
+            let error = node.wrong_type("an object whose keys are addresses");
+            let text = if Address::parse(text).is_ok() { text } else { "127.0.0.1:8080" };
+            let hint = format!("write {{\"{text}\": {{\"pass\": \"routes\"}}}}");
+            return Err(error.with_hint(hint));
+        }
         let mut taken = std::collections::HashMap::new();
         for (name, member) in node.members()? {
             let listener = Listener::read(name, &member)?;
@@ -64,7 +70,10 @@ impl Listener {
     }
 
     fn read(name: &str, node: &Node<'_>) -> Result<Listener, Error> {
-        let address = Address::parse(name).map_err(|error| node.invalid(error))?;
+        let address = Address::parse(name).map_err(|error| match Address::listen_advice(name) {
+            Some(advice) => node.invalid("is no address to listen on").with_hint(advice),
+            None => node.invalid(error),
+        })?;
         let object = node.object()?;
         let mut tls = object.read("tls", Tls::read)?;
         let http2 = object.read("http2", read_http2)?;

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use crate::captures::Groups;
 use crate::defaults::Defaults;
 use crate::error::{Error, ErrorKind};
+use crate::foreign;
 use crate::names::Names;
 use crate::suggest::nearest;
 use crate::support::{Feature, Support};
@@ -161,14 +162,24 @@ impl<'a> Node<'a> {
 
     /// A number of bytes from `low`.
     pub fn size(&self, low: u64) -> Result<u64, Error> {
-        let value = self.integer(i64::try_from(low).unwrap_or(i64::MAX)..=i64::MAX)?;
+        let range = i64::try_from(low).unwrap_or(i64::MAX)..=i64::MAX;
+        let value = self.integer(range).map_err(|error| self.in_units(error, foreign::bytes))?;
         Ok(value.unsigned_abs())
+    }
+
+    /// Adds the number to an error about a string that holds a number with a unit.
+    fn in_units(&self, error: Error, number: fn(&str) -> Option<u64>) -> Error {
+        match self.value.as_str().and_then(number) {
+            Some(number) => error.with_hint(format!("write {number}, without quotes or a unit")),
+            None => error,
+        }
     }
 
     /// A duration in whole seconds, at most what fits 31 bits in milliseconds (24 days), as in Unit.
     pub fn seconds(&self, low: u64) -> Result<Duration, Error> {
         let low = i64::try_from(low).unwrap_or(i64::MAX);
-        let value = self.integer(low..=i64::from(i32::MAX) / 1000)?;
+        let value = self.integer(low..=i64::from(i32::MAX) / 1000);
+        let value = value.map_err(|error| self.in_units(error, foreign::seconds))?;
         Ok(Duration::from_secs(value.unsigned_abs()))
     }
 
@@ -291,7 +302,14 @@ impl<'a> Object<'a> {
             [key] => format!("\"{key}\" is missing"),
             keys => format!("one of {} is missing", quoted(keys)),
         };
-        self.node.error(ErrorKind::MissingKey, message)
+        let error = self.node.error(ErrorKind::MissingKey, message);
+        // Elsewhere other keys may be right that were not asked for yet.
+        let is_place_of_words = keys.contains(&"pass");
+        let mut names = self.members.keys().filter(|name| !keys.contains(&name.as_str()));
+        match names.find_map(|name| foreign::key(name, |key| keys.contains(&key))) {
+            Some(hint) if is_place_of_words => error.with_hint(hint),
+            _ => error,
+        }
     }
 
     /// Refuses members that nobody asked for.
@@ -306,6 +324,9 @@ impl<'a> Object<'a> {
     fn unknown(&self, name: &str, meant: Option<&str>) -> Error {
         let error =
             self.node.error(ErrorKind::UnknownKey, format!("unknown key \"{}\"", Shown(name)));
+        if let Some(hint) = foreign::key(name, |key| self.known.borrow().contains(&key)) {
+            return error.with_hint(hint);
+        }
         match meant {
             Some(meant) => error.with_hint(format!("did you mean \"{meant}\"?")),
             None => error.with_hint(match self.known.borrow().as_slice() {

@@ -14,7 +14,7 @@ use regex_syntax::hir::literal::{ExtractKind, Extractor};
 use regex_syntax::hir::{Hir, Look, LookSet};
 
 use crate::error::Error;
-use crate::node::Node;
+use crate::node::{Node, Shown};
 use crate::percent;
 
 /// What a pattern is compared with, which decides about case and encoding.
@@ -79,6 +79,8 @@ pub enum PatternError {
     DoubleStar,
     /// A `%` is not followed by two hexadecimal digits.
     Encoding,
+    /// nginx's `~*` for regular expressions without regard to case; what follows it.
+    NginxAnyCase(String),
     /// The regular expression is malformed, too large, or uses look-around or back-references.
     Regex(String),
 }
@@ -115,7 +117,10 @@ impl Pattern {
             None => (false, text),
         };
         let test = match text.strip_prefix('~') {
-            Some(expression) => Test::Regex(Box::new(Expression::new(expression)?)),
+            Some(expression) => match expression.strip_prefix('*') {
+                Some(rest) => return Err(PatternError::NginxAnyCase(rest.trim().to_owned())),
+                None => Test::Regex(Box::new(Expression::new(expression)?)),
+            },
             None => Test::text(text, subject)?,
         };
         Ok(Pattern { negative, test })
@@ -354,6 +359,11 @@ impl fmt::Display for PatternError {
             PatternError::DoubleStar => f.write_str("must not have two \"*\" in a row"),
             PatternError::Encoding => f.write_str(
                 "must have two hexadecimal digits after each \"%\"; write %25 for \"%\"",
+            ),
+            PatternError::NginxAnyCase(expression) => write!(
+                f,
+                "begins with nginx's \"~*\"; write \"~(?i){}\" for upper and lower case alike",
+                Shown(expression)
             ),
             PatternError::Regex(reason) => write!(f, "is no usable regular expression: {reason}"),
         }

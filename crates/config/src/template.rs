@@ -8,6 +8,7 @@ use std::fmt;
 
 use crate::captures::{Group, Groups};
 use crate::error::{Error, ErrorKind};
+use crate::foreign;
 use crate::node::{Node, Shown};
 use crate::suggest::nearest;
 
@@ -199,6 +200,9 @@ impl Template {
         match &error {
             TemplateError::Unknown { name } => {
                 let refused = node.error(ErrorKind::InvalidValue, error.to_string());
+                if let Some(hint) = foreign::variable(name) {
+                    return Err(refused.with_hint(hint));
+                }
                 Err(match nearest(name, NAMES.into_iter().chain(groups.names())) {
                     Some(meant) => refused.with_hint(format!("did you mean \"${meant}\"?")),
                     None => refused,
@@ -227,7 +231,7 @@ impl Template {
 }
 
 /// The name that follows a `$`, and the text after it.
-fn split_name(reference: &str) -> Option<(&str, &str)> {
+pub(crate) fn split_name(reference: &str) -> Option<(&str, &str)> {
     let (text, bracket) = match reference.strip_prefix('{') {
         Some(text) => (text, true),
         None => (reference, false),
@@ -269,7 +273,7 @@ impl Variable {
     }
 
     /// The variable of this name (without `$`), except `dollar`, which is a literal.
-    fn named(name: &str) -> Option<Variable> {
+    pub(crate) fn named(name: &str) -> Option<Variable> {
         let variable = match name {
             "body_bytes_sent" => Variable::BodyBytesSent,
             "host" => Variable::Host,

@@ -10,6 +10,7 @@ use super::*;
 
 mod application;
 mod fastcgi;
+mod foreign;
 mod names;
 mod operation;
 mod routing;

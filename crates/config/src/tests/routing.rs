@@ -185,8 +185,14 @@ fn a_proxy_has_an_address() {
         (json!("127.0.0.1:80"), "must start with \"http://\""),
         (json!("ftp://127.0.0.1:80"), "must start with \"http://\" or \"https://\""),
         (json!("https://unix:/run/x"), "no certificate is for"),
-        (json!("http://127.0.0.1"), "must end with a port"),
-        (json!("http://127.0.0.1:80/"), "must end with a port"),
+        (json!("http://127.0.0.1"), "has no port; write \"http://127.0.0.1:80\""),
+        (json!("https://b.example"), "has no port; write \"https://b.example:443\""),
+        (json!("http://127.0.0.1:80/"), "must not have a path; write \"http://127.0.0.1:80\""),
+        (
+            json!("http://127.0.0.1:80/app/"),
+            "must not have a path, as the server gets the path of the request; write \
+             \"http://127.0.0.1:80\", and \"rewrite\": \"/app$uri\" beside it",
+        ),
         (json!("http://$host:80"), "is no address"),
         (json!("http://${arg_to}.example:80"), "is no address"),
         (json!("http://user@localhost:80"), "is no address"),

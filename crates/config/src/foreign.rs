@@ -1,0 +1,416 @@
+//! Words of other servers where a document is expected to have its own: nginx, PHP-FPM, Apache,
+//! HAProxy and Caddy.
+//!
+//! The tables only serve messages: nothing in them is accepted.
+
+/// Words for keys. A word counts only in an object that has the key in `beside`, if one is given.
+struct Word {
+    words: &'static [&'static str],
+    beside: Option<&'static str>,
+    hint: &'static str,
+}
+
+/// What to write in place of an unknown key. `is_known` tells the keys of the object.
+pub(crate) fn key(name: &str, is_known: impl Fn(&str) -> bool) -> Option<&'static str> {
+    let name = name.strip_prefix("pm.").unwrap_or(name).to_ascii_lowercase().replace('-', "_");
+    let fits = |word: &&Word| {
+        word.words.contains(&name.as_str()) && word.beside.is_none_or(|beside| is_known(beside))
+    };
+    KEYS.iter().find(fits).map(|word| word.hint)
+}
+
+/// What to write in place of an unknown variable; the name comes without its `$`.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    let hint = match name {
+        "http_host" => {
+            "\"$header_host\" is the field as the client sent it, with its port; \"$host\" is in \
+             lower case and without the port"
+        }
+        "args" | "query_string" => {
+            "\"$request_uri\" is the path with its query, \"$arg_NAME\" an argument of it"
+        }
+        "is_args" => "write \"$request_uri\" for the path with its query",
+        "request_method" => "write \"$method\"",
+        "document_uri" | "request_path" | "path" => "write \"$uri\"",
+        "server_name" | "hostname" => "write \"$host\", the name that the client asked for",
+        "server_port" => "the port is in \"$header_host\", as the client sent it",
+        "bytes_sent" => "write \"$body_bytes_sent\"",
+        "time_iso" | "msec" => "write \"$time_local\"",
+        "https" => "write \"$scheme\", which is \"http\" or \"https\"",
+        "remote_ip" | "client_ip" => "write \"$remote_addr\"",
+        "realpath_root" => "write the directory itself",
+        "document_root" => "write the directory itself",
+        "request_filename" => "write the directory itself and \"$uri\"",
+        "request" => "write \"$request_line\"",
+        "proxy_add_x_forwarded_for" => {
+            "\"forwarded\": \"x-forwarded\" of an upstream sends X-Forwarded-For"
+        }
+        _ => {
+            let (prefix, field) = if let Some(field) = name.strip_prefix("sent_http_") {
+                ("response_header_", field)
+            } else {
+                ("header_", name.strip_prefix("http_")?)
+            };
+            return (!field.is_empty()).then(|| format!("write \"${prefix}{field}\""));
+        }
+    };
+    Some(hint.to_owned())
+}
+
+/// The number in a text such as `64M` or `64 MiB`, in bytes; `None` for other texts.
+pub(crate) fn bytes(text: &str) -> Option<u64> {
+    let (number, unit) = split_unit(text)?;
+    let factor = match unit.as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        "t" | "tb" | "tib" => 1 << 40,
+        _ => return None,
+    };
+    number.checked_mul(factor)
+}
+
+/// The number in a text such as `30s` or `5m`, in seconds; `None` for other texts.
+pub(crate) fn seconds(text: &str) -> Option<u64> {
+    let (number, unit) = split_unit(text)?;
+    let factor = match unit.as_str() {
+        "" | "s" | "sec" => 1,
+        "ms" if number % 1000 == 0 => return Some(number / 1000),
+        "m" | "min" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    number.checked_mul(factor)
+}
+
+/// The number that a text begins with and the unit behind it, in lower case.
+fn split_unit(text: &str) -> Option<(u64, String)> {
+    let text = text.trim();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    // Counted bytes are ASCII, so this is a character boundary.
+    let (number, unit) = text.split_at_checked(digits)?;
+    Some((number.parse().ok()?, unit.trim_start().to_ascii_lowercase()))
+}
+
+const BODY: &str = "the bytes that a request's body may have are \"max_body_size\" of an action, or \
+                    of \"settings\"/\"http\" for all requests";
+const SHARE: &str = "write \"share\": \"/var/www/site$uri\" for files in /var/www/site";
+const SCRIPTS: &str = "pass to an application: of type \"php\", or \"fastcgi\" for PHP-FPM";
+const CERTIFICATE: &str = "write \"tls\": {\"certificate\": {\"chain\": \"/chain.pem\", \"key\": \
+                           \"/key.pem\"}} in the listener";
+const PROCESSES: &str = "the number of an application's processes is \"processes\": 8, or \
+                         {\"max\": 8, \"spare\": 2, \"idle_timeout\": 10}, or \"auto\"";
+const TIMEOUTS: &str = "write \"timeouts\": {\"connect\": 10, \"send\": 60, \"first_byte\": 60, \"read\": 60} in an \
+     upstream";
+const FAILURES: &str = "write \"failures\": {\"max\": 3, \"time\": 10} in the upstream";
+const COMPRESSION: &str = "compression is set up in \"settings\"/\"http\"/\"compression\"";
+const PHP_SETTINGS: &str = "settings of PHP are \"options\": {\"admin\": {\"memory_limit\": \
+                            \"256M\"}}, or \"user\" for those that scripts may change";
+const SERVER_BLOCK: &str = "\"listeners\" name the addresses, \"routes\" what happens to requests; a \
+                            step's \"match\" has \"host\" and \"uri\"";
+
+const KEYS: &[Word] = &[
+    Word { words: &["most"], beside: Some("max"), hint: "write \"max\"" },
+    // Actions, and where people put what belongs to them.
+    Word { words: &["root", "alias", "document_root", "documentroot"], beside: None, hint: SHARE },
+    Word {
+        words: &["try_files"],
+        beside: None,
+        hint: "beside \"share\": \"/var/www/site$uri\" write \"try\": [\"$uri\", \"$uri/\"] and a \
+               \"fallback\" for what comes last",
+    },
+    Word {
+        words: &["proxy_pass", "reverse_proxy", "proxypass"],
+        beside: None,
+        hint: "write \"proxy\": \"http://127.0.0.1:8080\" in an action, or \"pass\": \
+               \"upstreams/NAME\"",
+    },
+    Word {
+        words: &["fastcgi_pass", "php_fastcgi", "uwsgi_pass", "scgi_pass"],
+        beside: None,
+        hint: SCRIPTS,
+    },
+    Word {
+        words: &["add_header", "more_set_headers", "header"],
+        beside: Some("response_headers"),
+        hint: "write \"response_headers\": {\"X-Name\": \"value\"}",
+    },
+    Word {
+        words: &["add_header", "expires"],
+        beside: None,
+        hint: "write \"response_headers\": {\"Cache-Control\": \"max-age=3600\"} in an action",
+    },
+    Word {
+        words: &["auth_basic", "auth_basic_user_file", "basicauth", "authuserfile"],
+        beside: None,
+        hint: "write \"basic_auth\": {\"users_file\": \"/path\"} in an action",
+    },
+    Word {
+        words: &["redirect", "redir"],
+        beside: None,
+        hint: "write \"return\": 301 with \"location\": \"https://$host$request_uri\"",
+    },
+    Word {
+        words: &["client_max_body_size", "limitrequestbody", "body_size", "post_max_size"],
+        beside: None,
+        hint: BODY,
+    },
+    Word {
+        words: &["autoindex", "browse"],
+        beside: None,
+        hint: "contents of directories are not listed",
+    },
+    Word {
+        words: &["stub_status"],
+        beside: None,
+        hint: "the control API has /status; write \"status\": \"applications/NAME\" in an action for \
+               PHP-FPM's page",
+    },
+    // Conditions.
+    Word {
+        words: &["server_name", "servername", "server_names"],
+        beside: None,
+        hint: "write \"host\": \"example.com\" in the \"match\" of a step",
+    },
+    Word {
+        words: &["location"],
+        beside: Some("return"),
+        hint: "write \"return\": 301 beside \"location\"",
+    },
+    Word { words: &["path", "location"], beside: Some("arguments"), hint: "write \"uri\"" },
+    Word {
+        words: &["remote_addr", "remote_ip", "client_ip", "ip"],
+        beside: Some("arguments"),
+        hint: "write \"source\"",
+    },
+    // Listeners and the document.
+    Word {
+        words: &["listen", "bind"],
+        beside: None,
+        hint: "addresses are the keys of \"listeners\": {\"*:80\": {\"pass\": \"routes\"}}",
+    },
+    Word { words: &["server", "virtualhost", "frontend"], beside: None, hint: SERVER_BLOCK },
+    Word {
+        words: &["location", "locations"],
+        beside: None,
+        hint: "write \"match\": {\"uri\": \"/path/*\"} in a step of \"routes\"",
+    },
+    Word { words: &["backend"], beside: Some("upstreams"), hint: "write \"upstreams\"" },
+    Word {
+        words: &["ssl_certificate", "ssl_certificate_key", "ssl", "sslcertificatefile", "crt"],
+        beside: None,
+        hint: CERTIFICATE,
+    },
+    Word {
+        words: &["ssl_protocols", "ssl_ciphers"],
+        beside: None,
+        hint: "write \"tls\": {\"conf_commands\": {\"MinProtocol\": \"TLSv1.2\"}} in the listener",
+    },
+    // What nginx has in `http`.
+    Word {
+        words: &["worker_processes", "worker_connections", "threads"],
+        beside: None,
+        hint: "threads that serve connections are \"settings\": {\"listen_threads\": 4}",
+    },
+    Word { words: &["gzip", "brotli", "gzip_types"], beside: None, hint: COMPRESSION },
+    Word {
+        words: &["server_tokens", "servertokens"],
+        beside: None,
+        hint: "write \"settings\": {\"http\": {\"server_version\": false}}",
+    },
+    Word {
+        words: &["client_body_temp_path"],
+        beside: None,
+        hint: "write \"settings\": {\"http\": {\"body_temp_path\": \"/path\"}}",
+    },
+    Word {
+        words: &["client_header_timeout"],
+        beside: None,
+        hint: "write \"settings\": {\"http\": {\"header_read_timeout\": 30}}",
+    },
+    Word {
+        words: &["client_body_timeout"],
+        beside: None,
+        hint: "write \"settings\": {\"http\": {\"body_read_timeout\": 30}}",
+    },
+    Word {
+        words: &["keepalive_timeout"],
+        beside: None,
+        hint: "write \"settings\": {\"http\": {\"idle_timeout\": 180}}",
+    },
+    Word {
+        words: &["error_log", "log_level"],
+        beside: None,
+        hint: "the server's log is an option of the command line: --log FILE",
+    },
+    Word {
+        words: &["log_format"],
+        beside: None,
+        hint: "write \"access_log\": {\"path\": \"/path\", \"format\": \"$remote_addr $status\"}",
+    },
+    // Upstreams.
+    Word { words: &["max_fails", "fail_timeout"], beside: Some("weight"), hint: FAILURES },
+    Word { words: &["max_fails"], beside: Some("time"), hint: "write \"max\"" },
+    Word { words: &["fail_timeout"], beside: Some("time"), hint: "write \"time\"" },
+    Word { words: &["max_fails", "fail_timeout"], beside: None, hint: FAILURES },
+    Word { words: &["max_conns", "maxconn"], beside: None, hint: "write \"max_connections\"" },
+    Word {
+        words: &["down"],
+        beside: Some("weight"),
+        hint: "write \"weight\": 0, or \"drain\": true for a server that keeps its clients",
+    },
+    Word {
+        words: &["least_conn", "ip_hash", "lb_policy"],
+        beside: None,
+        hint: "write \"balance\": \"least_connections\" or {\"hash\": \"$remote_addr\"} in the \
+               upstream",
+    },
+    Word {
+        words: &["proxy_connect_timeout", "proxy_read_timeout", "proxy_send_timeout"],
+        beside: None,
+        hint: TIMEOUTS,
+    },
+    Word {
+        words: &["proxy_set_header", "header_up"],
+        beside: None,
+        hint: "an upstream has \"headers\": {\"X-Name\": \"value\"}, and \"host\" for the field Host",
+    },
+    Word {
+        words: &["proxy_next_upstream_tries", "retries"],
+        beside: None,
+        hint: "write \"tries\" in the upstream",
+    },
+    Word {
+        words: &["proxy_buffering"],
+        beside: None,
+        hint: "write \"buffering\" in the action or the upstream",
+    },
+    Word {
+        words: &["proxy_request_buffering"],
+        beside: None,
+        hint: "write \"request_buffering\" in the action or the upstream",
+    },
+    Word {
+        words: &["health_check", "httpchk", "health_checks"],
+        beside: None,
+        hint: "write \"health\": {\"uri\": \"/\"} in the upstream",
+    },
+    Word {
+        words: &["proxy_redirect"],
+        beside: None,
+        hint: "write \"rewrite_location\" in the upstream",
+    },
+    // Pools of PHP-FPM.
+    Word { words: &["max_children"], beside: Some("spare"), hint: "write \"max\"" },
+    Word {
+        words: &["min_spare_servers", "start_servers"],
+        beside: Some("spare"),
+        hint: "write \"spare\", the number of idle processes, or \"start\"",
+    },
+    Word { words: &["max_spare_servers"], beside: Some("spare"), hint: "write \"max_spare\"" },
+    Word {
+        words: &["process_idle_timeout"],
+        beside: Some("spare"),
+        hint: "write \"idle_timeout\"",
+    },
+    Word {
+        words: &[
+            "pm",
+            "max_children",
+            "start_servers",
+            "min_spare_servers",
+            "max_spare_servers",
+            "process_idle_timeout",
+            "max_spawn_rate",
+            "workers",
+            "num_procs",
+        ],
+        beside: None,
+        hint: PROCESSES,
+    },
+    Word {
+        words: &["max_requests"],
+        beside: None,
+        hint: "write \"limits\": {\"requests\": 500} in the application",
+    },
+    Word {
+        words: &["request_terminate_timeout", "max_execution_time"],
+        beside: None,
+        hint: "write \"limits\": {\"timeout\": 30} in the application",
+    },
+    Word {
+        words: &["request_slowlog_timeout", "slowlog"],
+        beside: None,
+        hint: "write \"limits\": {\"slow\": 5, \"slow_log\": \"/path\"} in the application",
+    },
+    Word {
+        words: &[
+            "memory_limit",
+            "php_value",
+            "php_flag",
+            "php_admin_value",
+            "php_admin_flag",
+            "ini",
+        ],
+        beside: None,
+        hint: PHP_SETTINGS,
+    },
+    Word { words: &["env"], beside: None, hint: "write \"environment\": {\"NAME\": \"value\"}" },
+    Word { words: &["chdir"], beside: None, hint: "write \"working_directory\"" },
+    Word {
+        words: &["rlimit_files", "rlimit_core"],
+        beside: None,
+        hint: "write \"limits\": {\"rlimits\": {\"nofile\": 1024, \"core\": 0}} in the application",
+    },
+    Word {
+        words: &["status_path", "ping.path", "ping_path"],
+        beside: None,
+        hint: "write a step whose action has \"status\" or \"ping\": \"applications/NAME\"",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_durations_are_read_with_their_units() {
+        for (text, expected) in [
+            ("64M", Some(67_108_864)),
+            ("64 MiB", Some(67_108_864)),
+            ("8k", Some(8192)),
+            ("10", Some(10)),
+            ("2g", Some(2 << 30)),
+            ("M", None),
+            ("-1M", None),
+            ("99999999999999999T", None),
+            ("64 apples", None),
+            ("ä", None),
+        ] {
+            assert_eq!(bytes(text), expected, "{text}");
+        }
+        for (text, expected) in
+            [("30s", Some(30)), ("5m", Some(300)), ("2000ms", Some(2)), ("1500ms", None)]
+        {
+            assert_eq!(seconds(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_keys_that_words_stand_beside_exist() {
+        let schema = crate::schema().to_string();
+        for beside in KEYS.iter().filter_map(|word| word.beside) {
+            assert!(schema.contains(&format!("\"{beside}\":{{")), "{beside}");
+        }
+    }
+
+    #[test]
+    fn fields_are_named_by_their_prefix() {
+        assert_eq!(variable("http_user_agent").unwrap(), "write \"$header_user_agent\"");
+        assert_eq!(variable("sent_http_etag").unwrap(), "write \"$response_header_etag\"");
+        assert!(variable("http_host").unwrap().contains("$host"));
+        assert_eq!((variable("http_"), variable("nonsense")), (None, None));
+    }
+}

@@ -1,0 +1,154 @@
+//! What people write who know another server is answered with the word to use.
+
+use serde_json::{Value, json};
+
+use super::refusal;
+
+fn action(action: Value) -> Value {
+    json!({"routes": [{"action": action}]})
+}
+
+fn application(keys: Value) -> Value {
+    let mut application = json!({"type": "php", "root": "/www"});
+    let members = application.as_object_mut().unwrap();
+    members.extend(keys.as_object().unwrap().clone());
+    json!({"applications": {"a": application}})
+}
+
+fn upstream(keys: Value) -> Value {
+    let mut upstream = json!({"servers": {"127.0.0.1:1": {}}});
+    let members = upstream.as_object_mut().unwrap();
+    members.extend(keys.as_object().unwrap().clone());
+    json!({"upstreams": {"u": upstream}})
+}
+
+#[test]
+fn keys_of_other_servers_are_answered_with_the_key_here() {
+    let listener = |keys: Value| json!({"listeners": {"*:80": keys}, "routes": []});
+    let step = |keys: Value| json!({"routes": [{"match": keys, "action": {"return": 200}}]});
+    let on_demand = json!({"ask": "http://127.0.0.1:1/", "most": 2});
+    let acme = json!({"domains": ["a.example"], "on_demand": on_demand});
+    for (document, place, expected) in [
+        (upstream(json!({"failures": {"most": 3}})), "/upstreams/u/failures", "write \"max\""),
+        (
+            listener(json!({"pass": "routes", "tls": {"acme": acme}})),
+            "/listeners/*:80/tls/acme/on_demand",
+            "write \"max\"",
+        ),
+        (upstream(json!({"max_fails": 3})), "/upstreams/u", "\"failures\": {\"max\": 3"),
+        (upstream(json!({"ip_hash": true})), "/upstreams/u", "\"balance\""),
+        (upstream(json!({"proxy_read_timeout": 3})), "/upstreams/u", "\"timeouts\""),
+        (action(json!({"root": "/www"})), "/routes/0/action", "\"share\": \"/var/www/site$uri\""),
+        (action(json!({"share": "/w$uri", "root": "/w"})), "/routes/0/action", "\"share\""),
+        (action(json!({"try_files": "$uri"})), "/routes/0/action", "write \"try\""),
+        (action(json!({"proxy_pass": "http://a"})), "/routes/0/action", "write \"proxy\""),
+        (action(json!({"fastcgi_pass": "a"})), "/routes/0/action", "\"fastcgi\" for PHP-FPM"),
+        (action(json!({"location": "/"})), "/routes/0/action", "\"return\": 301 beside"),
+        (listener(json!({"root": "/www"})), "/listeners/*:80", "write \"share\""),
+        (
+            listener(json!({"pass": "routes", "server_name": "a"})),
+            "/listeners/*:80",
+            "\"host\": \"example.com\"",
+        ),
+        (step(json!({"server_name": "a"})), "/routes/0/match", "\"host\""),
+        (step(json!({"path": "/a"})), "/routes/0/match", "write \"uri\""),
+        (json!({"server": {}}), "the document", "\"listeners\" name the addresses"),
+        (json!({"client_max_body_size": "64M"}), "the document", "\"max_body_size\""),
+        (
+            json!({"settings": {"http": {"client_max_body_size": 1}}}),
+            "/settings/http",
+            "\"max_body_size\"",
+        ),
+        (application(json!({"max_children": 5})), "/applications/a", "\"processes\": 8"),
+        (application(json!({"pm.max_children": 5})), "/applications/a", "\"processes\": 8"),
+        (application(json!({"pm": "dynamic"})), "/applications/a", "\"processes\": 8"),
+        (
+            application(json!({"processes": {"max_children": 5}})),
+            "/applications/a/processes",
+            "write \"max\"",
+        ),
+        (application(json!({"pm.max_requests": 5})), "/applications/a", "{\"requests\": 500}"),
+        (
+            application(json!({"request_terminate_timeout": 5})),
+            "/applications/a",
+            "{\"timeout\": 30}",
+        ),
+        (application(json!({"php_admin_value": {}})), "/applications/a", "\"options\""),
+    ] {
+        let line = refusal(document);
+        assert!(line.starts_with(&format!("{place}: ")) && line.contains(expected), "{line}");
+    }
+}
+
+/// A key that an object may have is not taken for a word of another server.
+#[test]
+fn an_object_that_lacks_a_key_is_told_of_that_alone() {
+    let line = refusal(json!({"applications": {"a": {"root": "/www"}}}));
+    assert_eq!(line, "/applications/a: \"type\" is missing");
+}
+
+#[test]
+fn numbers_with_units_are_answered_with_the_number() {
+    let http = |keys: Value| json!({"settings": {"http": keys}});
+    for (document, expected) in [
+        (http(json!({"max_body_size": "64M"})), "write 67108864, without"),
+        (http(json!({"idle_timeout": "5m"})), "write 300, without"),
+        (http(json!({"min_rate": "500"})), "write 500, without"),
+        (application(json!({"limits": {"memory": "1G"}})), "write 1073741824, without"),
+        (application(json!({"limits": {"timeout": "30s"}})), "write 30, without"),
+    ] {
+        let line = refusal(document);
+        assert!(
+            line.contains("must be an integer, but is the string") && line.contains(expected),
+            "{line}"
+        );
+    }
+    assert!(refusal(http(json!({"max_body_size": "much"}))).ends_with("\"much\""));
+}
+
+#[test]
+fn variables_of_nginx_are_answered_with_the_variable_here() {
+    for (text, expected) in [
+        (
+            "$http_host",
+            "\"$header_host\" is the field as the client sent it, with its port; \"$host\"",
+        ),
+        ("$http_user_agent", "write \"$header_user_agent\""),
+        ("$request_method", "write \"$method\""),
+        ("$document_root$uri", "write the directory itself"),
+        ("$args", "$request_uri"),
+        ("$time_iso8601", "$time_local"),
+    ] {
+        let line = refusal(action(json!({"return": 301, "location": text})));
+        assert!(line.contains("Unknown variable") && line.contains(expected), "{line}");
+    }
+}
+
+#[test]
+fn a_regular_expression_without_case_is_written_with_a_flag() {
+    let line = refusal(json!({"routes": [
+        {"match": {"uri": "~* \\.php$"}, "action": {"return": 200}},
+    ]}));
+    assert!(line.starts_with("/routes/0/match/uri: "), "{line}");
+    assert!(line.contains("write \"~(?i)\\.php$\""), "{line}");
+    let any_case = crate::Pattern::parse("~(?i)\\.php$", crate::Subject::Uri).unwrap();
+    assert!(any_case.matches(b"/A.PHP"));
+}
+
+#[test]
+fn an_address_to_listen_on_that_is_a_name_is_explained() {
+    for (key, expected) in [
+        (
+            "localhost:8080",
+            "a name is no address, as it may stand for several; write \"127.0.0.1:8080\"",
+        ),
+        ("example.com:80", "write \"*:80\" and the name in \"match\""),
+        (":80", "write \"*:80\""),
+        ("http://127.0.0.1:80", "without a scheme"),
+    ] {
+        let line = refusal(json!({"listeners": {key: {"pass": "routes"}}, "routes": []}));
+        assert!(line.contains("is no address to listen on") && line.contains(expected), "{line}");
+    }
+    let line = refusal(json!({"listeners": "*:80"}));
+    assert!(line.ends_with("write {\"*:80\": {\"pass\": \"routes\"}}"), "{line}");
+}
