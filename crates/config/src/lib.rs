@@ -17,6 +17,7 @@ mod action;
 mod actions;
 mod address;
 mod address_pattern;
+mod advice;
 mod application;
 pub mod base64;
 mod captures;
@@ -67,6 +68,7 @@ pub use action::{Action, ActionKind, Buffering, Ping, Proxy, ResponseHeader, Ret
 pub use actions::Served;
 pub use address::{Address, AddressError};
 pub use address_pattern::{AddressPattern, AddressPatternError, AddressPatterns};
+pub use advice::Advice;
 pub use application::{Application, Limits, RLIMITS};
 pub use captures::{Captures, Group, Groups};
 pub use compression::{Compression, Compressor, Encoding};

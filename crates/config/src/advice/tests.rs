@@ -1,0 +1,222 @@
+use serde_json::{Value, json};
+
+use crate::Config;
+
+/// Advice on a document, each as `PATH: MESSAGE`.
+fn advice(document: Value) -> Vec<String> {
+    let config = Config::from_value(document).unwrap();
+    let line = |advice: crate::Advice| format!("{}: {}", advice.path, advice.message);
+    config.advice().into_iter().map(line).collect()
+}
+
+/// Advice on a document with these steps and a listener.
+fn on_steps(steps: Value) -> Vec<String> {
+    advice(json!({"listeners": {"*:80": {"pass": "routes"}}, "routes": steps}))
+}
+
+/// Advice on a step with these conditions and another one that takes the rest.
+fn on_match(conditions: Value) -> Vec<String> {
+    let answer = json!({"return": 200});
+    on_steps(json!([{"match": conditions, "action": answer}, {"action": answer}]))
+}
+
+/// Advice on a step with this action.
+fn on_action(action: Value) -> Vec<String> {
+    on_steps(json!([{"action": action}]))
+}
+
+#[track_caller]
+fn only(lines: &[String], start: &str, part: &str) {
+    let [line] = lines else { panic!("{start}: {lines:?}") };
+    assert!(line.starts_with(&format!("{start}: ")) && line.contains(part), "{line}");
+}
+
+#[test]
+fn a_document_in_order_gets_no_advice() {
+    let lines = advice(json!({
+        "listeners": {"*:80": {"pass": "routes"}, "*:81": {"pass": "applications/php/b"}},
+        "routes": [
+            {"match": {"host": ["example.com", "*.example.com", "!old.example.com"],
+                       "uri": ["/a/*", "!/a/b", "~^/c", "%2Fd", "*.css"],
+                       "headers": {"X-A": "*"}, "source": "10.0.0.0/8", "if": "$cookie_a"},
+             "action": {"return": 301, "location": "https://$host$request_uri"}},
+            {"match": {"host": "[::1]", "method": ["GET", "!POST"]}, "action": {"return": 200}},
+            {"match": {"uri": "!/x"}, "action": {"share": "/www/index.html"}},
+            {"match": {"uri": "~^/a$host"}, "action": {"return": 404}},
+            {"match": {"uri": "*.php"}, "action": {"share": "/www$uri", "scripts": "applications/php/a"}},
+            {"action": {"share": ["/www/$host$uri", "/www/$host/index.html"],
+                        "index": ["index.html"],
+                        "response_headers": {"X-A": "$host"},
+                        "fallback": {"pass": "applications/php/b"}}},
+        ],
+        "applications": {
+            "php": {"type": "php", "environment": {"PRICE": "5$", "A": "$b"},
+                    "targets": {"a": {"root": "/www"}, "b": {"root": "/www", "script": "a.php"}}},
+            "fpm": {"type": "fastcgi", "server": "127.0.0.1:9000", "root": "/www",
+                    "params": {"HOST": "$host"}},
+        },
+        "upstreams": {"host": {"servers": {"127.0.0.1:1": {}}, "host": "$host",
+                               "headers": {"X-A": "$uri"}, "balance": {"hash": "$uri"}}},
+        "access_log": {"path": "/log", "format": {"a": "$status"}, "if": "$cookie_a"},
+    }));
+    assert_eq!(lines, [""; 0]);
+}
+
+#[test]
+fn a_document_without_listeners_serves_nobody() {
+    only(&advice(json!({})), "/listeners", "no request can arrive");
+    only(&on_steps(json!([])), "/listeners/*:80/pass", "answered with 404");
+}
+
+#[test]
+fn conditions_without_effect_are_told() {
+    let always = "always holds, so it has no effect";
+    for (conditions, key) in [
+        (json!({"uri": "*", "method": "GET"}), "uri"),
+        (json!({"uri": ["*", "/a"], "method": "GET"}), "uri"),
+        (json!({"host": [], "method": "GET"}), "host"),
+        (json!({"headers": {}, "method": "GET"}), "headers"),
+        (json!({"cookies": [{"a": "b"}, {}], "method": "GET"}), "cookies"),
+        (json!({"arguments": [], "method": "GET"}), "arguments"),
+        (json!({"if": "!", "method": "GET"}), "if"),
+        (json!({"if": "$uri", "method": "GET"}), "if"),
+    ] {
+        only(&on_match(conditions), &format!("/routes/0/match/{key}"), always);
+    }
+    let never = "never holds, so the step takes no request";
+    for (conditions, key) in [
+        (json!({"source": []}), "source"),
+        (json!({"uri": "!*"}), "uri"),
+        (json!({"if": "$status"}), "if"),
+        (json!({"if": "0"}), "if"),
+        (json!({"scheme": "https"}), "scheme"),
+    ] {
+        only(&on_match(conditions), &format!("/routes/0/match/{key}"), never);
+    }
+    let lines = on_match(json!({}));
+    assert!(lines[0].starts_with("/routes/0/match: has no condition"), "{lines:?}");
+    assert!(lines[1].starts_with("/routes/1: no request comes here"), "{lines:?}");
+}
+
+#[test]
+fn https_may_come_over_tls_or_from_a_proxy_that_says_so() {
+    let step = json!([{"match": {"scheme": "https"}, "action": {"return": 200}}]);
+    let forwarded = json!({"protocol": "X-Forwarded-Proto", "source": "10.0.0.1"});
+    let listener = json!({"pass": "routes", "forwarded": forwarded});
+    assert_eq!(advice(json!({"listeners": {"*:80": listener}, "routes": step})), [""; 0]);
+}
+
+#[test]
+fn patterns_that_match_nothing_are_told_with_what_to_write() {
+    for (key, pattern, reason) in [
+        ("host", ".example.com", "nginx's form; write [\"example.com\", \"*.example.com\"]"),
+        ("host", "example.com:8080", "without its port"),
+        ("host", "https://example.com", "no scheme"),
+        ("host", "example.com www.example.com", "write an array"),
+        ("host", "example.com.", "without a dot"),
+        ("uri", "admin/*", "write \"/admin/*\""),
+        ("uri", "^~ /static/", "write \"/static/*\""),
+        ("uri", "= /a", "write \"/a\""),
+        ("uri", "/a?b=c", "without its query"),
+        ("uri", "~ \\.php$", "write \"~\\.php$\""),
+        ("method", "GET POST", "write an array"),
+    ] {
+        let place = format!("/routes/0/match/{key}");
+        let lines = on_match(json!({key: pattern}));
+        let [reasoned, never] = lines.as_slice() else { panic!("{lines:?}") };
+        let beginning = format!("{place}: \"{pattern}\" matches nothing: ");
+        assert!(reasoned.starts_with(&beginning) && reasoned.contains(reason), "{reasoned}");
+        assert_eq!(never, &format!("{place}: never holds, so the step takes no request"));
+        let lines = on_match(json!({key: ["*a", pattern]}));
+        only(&lines, &format!("{place}/1"), reason);
+    }
+}
+
+#[test]
+fn steps_after_one_that_takes_all_requests_are_told_once() {
+    let answer = json!({"return": 200});
+    let step = json!({"action": answer});
+    let lines = on_steps(json!([{"match": {"uri": "/a"}, "action": answer}, step, step, step]));
+    only(&lines, "/routes/2", "step 1 takes all of them");
+    let document = json!({"listeners": {"*:80": {"pass": "routes/a%2Fb"}},
+                          "routes": {"a/b": [step, step]}});
+    only(&advice(document), "/routes/a%2Fb/1", "step 0 takes all of them");
+}
+
+#[test]
+fn an_if_of_the_access_log_that_is_the_same_for_all_requests_is_told() {
+    for (text, expected) in [("$status", "always holds"), ("!1", "never holds")] {
+        let log = json!({"path": "/log", "if": text});
+        let document = json!({"listeners": {"*:80": {"pass": "routes"}},
+                              "routes": [{"action": {"return": 200}}], "access_log": log});
+        only(&advice(document), "/access_log/if", expected);
+    }
+}
+
+#[test]
+fn a_share_without_the_path_of_the_request_is_told_if_it_is_a_directory() {
+    let message = "so all requests get the same file; write \"/www$uri\"";
+    for share in ["/www", "/www/"] {
+        only(&on_action(json!({"share": share})), "/routes/0/action/share", message);
+    }
+    let lines = on_action(json!({"share": ["/www$uri", "/other/"]}));
+    only(&lines, "/routes/0/action/share/1", "\"/other$uri\"");
+    let lines = on_action(json!({"share": "/www$uri", "fallback": {"share": "/www/"}}));
+    only(&lines, "/routes/0/action/fallback/share", message);
+}
+
+#[test]
+fn relative_names_of_roots_and_shares_are_told() {
+    let part = "does not begin with a slash";
+    only(&on_action(json!({"share": "www$uri"})), "/routes/0/action/share", part);
+    let lines = on_action(json!({"share": "/www$uri", "chroot": "www"}));
+    only(&lines, "/routes/0/action/chroot", part);
+    let listeners = json!({"*:80": {"pass": "applications/a"}});
+    let application = json!({"type": "php", "root": "www"});
+    let document = json!({"listeners": listeners, "applications": {"a": application}});
+    only(&advice(document), "/applications/a/root", part);
+    let application = json!({"type": "php", "targets": {"t/t": {"root": "./www"}}});
+    let document = json!({"listeners": listeners, "applications": {"a": application}});
+    only(&advice(document), "/applications/a/targets/t%2Ft/root", part);
+}
+
+#[test]
+fn scripts_that_a_share_would_refuse_are_told() {
+    let document = |action: Value, conditions: Value| {
+        json!({
+            "listeners": {"*:80": {"pass": "routes"}},
+            "routes": [{"match": conditions, "action": action}],
+            "applications": {"a/b": {"type": "php", "root": "/www"}},
+        })
+    };
+    let share = json!({"share": "/www$uri", "index": ["index.html", "index.php"]});
+    let lines = advice(document(share, json!({"uri": "/a*"})));
+    only(&lines, "/routes/0/action/index", "write \"scripts\": \"applications/a%2Fb\"");
+    for pattern in ["*.php", "/index.php", "~\\.php$"] {
+        let lines = advice(document(json!({"share": "/www$uri"}), json!({"uri": pattern})));
+        only(&lines, "/routes/0/match/uri", "they are refused; write \"scripts\"");
+    }
+    let lines = advice(document(json!({"share": "/www$uri"}), json!({"uri": "!*.php"})));
+    assert_eq!(lines, [""; 0]);
+}
+
+#[test]
+fn variables_that_are_not_filled_in_are_told() {
+    let with = |key: &str, value: Value| {
+        let mut document = json!({"listeners": {"*:80": {"pass": "routes"}},
+                                  "routes": [{"action": {"return": 200}}]});
+        document[key] = value;
+        advice(document)
+    };
+    let message = |name: &str| format!("not filled in here, so \"${name}\" stands for itself");
+    only(&with("access_log", json!("/log/$host.log")), "/access_log", &message("host"));
+    let log = json!({"path": "/log/${host}.log"});
+    only(&with("access_log", log), "/access_log/path", &message("host"));
+    let application = json!({"type": "php", "root": "/www/$host", "environment": {"A": "$scheme"}});
+    let lines = with("applications", json!({"share": application}));
+    let [root, environment] = lines.as_slice() else { panic!("{lines:?}") };
+    assert!(environment.contains("/applications/share/environment/A: "), "{environment}");
+    assert!(root.contains("/applications/share/root: "), "{root}");
+    let lines = on_match(json!({"headers": {"Origin": ["a", "https://$http_host"]}}));
+    only(&lines, "/routes/0/match/headers/Origin/1", &message("http_host"));
+}

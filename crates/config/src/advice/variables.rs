@@ -1,0 +1,91 @@
+//! Variables in strings that stand for themselves.
+
+use serde_json::Value;
+
+use super::{Advice, add};
+use crate::node::{Shown, path};
+use crate::template::{Variable, split_name};
+
+/// Finds names of variables in all strings of a document in which none are filled in.
+pub(super) fn unfilled(document: &Value, all: &mut Vec<Advice>) {
+    let mut keys = Vec::new();
+    look(document, &mut keys, all);
+}
+
+/// Looks at a value with its keys. Recursion is bounded by the depth of the document.
+fn look(value: &Value, keys: &mut Vec<String>, all: &mut Vec<Advice>) {
+    match value {
+        Value::String(text) if !is_pattern(text, keys) => {
+            if let Some(name) = variable(text) {
+                let message = format!(
+                    "variables are not filled in here, so \"${}\" stands for itself",
+                    Shown(name)
+                );
+                add(all, path(keys.iter()), message);
+            }
+        }
+        Value::Array(elements) => {
+            for (index, element) in elements.iter().enumerate() {
+                keys.push(index.to_string());
+                look(element, keys, all);
+                keys.pop();
+            }
+        }
+        Value::Object(members) => {
+            for (key, member) in members {
+                if has_variables(key, keys) {
+                    continue;
+                }
+                keys.push(key.clone());
+                look(member, keys, all);
+                keys.pop();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whether strings of a key may have variables; `parents` are the keys that lead to it.
+fn has_variables(key: &str, parents: &[String]) -> bool {
+    const TEMPLATES: [&str; 14] = [
+        "chroot",
+        "cookie_domain",
+        "cookie_path",
+        "format",
+        "hash",
+        "if",
+        "location",
+        "params",
+        "pass",
+        "response_headers",
+        "rewrite",
+        "rewrite_location",
+        "share",
+        "try",
+    ];
+    let parents: Vec<&str> = parents.iter().map(String::as_str).collect();
+    match parents.as_slice() {
+        // Names that the user has chosen.
+        ["applications" | "upstreams" | "listeners" | "routes"] => false,
+        [.., "environment" | "targets" | "admin" | "user"] => false,
+        ["upstreams", _] => TEMPLATES.contains(&key) || matches!(key, "host" | "headers"),
+        _ => TEMPLATES.contains(&key),
+    }
+}
+
+/// Whether a string is a regular expression of a condition, in which a dollar sign is an end.
+fn is_pattern(text: &str, keys: &[String]) -> bool {
+    keys.iter().any(|key| key == "match" || key == "types")
+        && text.strip_prefix('!').unwrap_or(text).starts_with('~')
+}
+
+/// The name of the first variable in a text. Other names after a dollar sign are taken for text.
+fn variable(text: &str) -> Option<&str> {
+    let mut references = text.split('$').skip(1);
+    references.find_map(|reference| {
+        let (name, _) = split_name(reference)?;
+        let is_of_nginx = name.starts_with("http_")
+            || matches!(name, "document_root" | "request_filename" | "server_name");
+        (Variable::named(name).is_some() || is_of_nginx).then_some(name)
+    })
+}
