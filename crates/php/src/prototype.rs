@@ -16,10 +16,12 @@ use std::cell::{Cell, OnceCell};
 use std::ffi::c_int;
 use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
+use howdah_sys::credentials::Credentials;
 use howdah_sys::look::Looks;
 use howdah_sys::packet::{self, Received};
 use howdah_sys::process::{self, Forked};
@@ -178,6 +180,17 @@ pub fn check_roots(roots: &[(String, String)]) -> Result<(), Problem> {
             Err(error) => {
                 return Err(Problem::at(key, format_args!("{root} cannot be used: {error}")));
             }
+        }
+        // A directory can be looked at without the right to use what is in it.
+        if let Err(error) = std::fs::metadata(Path::new(root).join(".")) {
+            let user = Credentials::current().name;
+            return Err(Problem::at(
+                key,
+                format_args!(
+                    "the user \"{user}\" cannot enter {root}: {error}; permit it, as with chmod o+x, or \
+                     choose another \"user\""
+                ),
+            ));
         }
     }
     Ok(())
