@@ -4,13 +4,17 @@
 //! use it, with the rights of who would: this command, the server's user, each application's user.
 //! Nothing is made, changed, bound or run.
 
+mod certificates;
+mod ports;
+
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::SystemTime;
 
-use howdah_config::{Application, Config, Served, Symlinks};
+use howdah_config::{Advice, Application, Config, Defaults, Served, Symlinks};
 use howdah_server::check::{self as tls, Stored, Texts};
 use howdah_server::files;
 use howdah_server::php::spool;
@@ -21,6 +25,7 @@ use howdah_wire::messages::Problem;
 use howdah_wire::region::Geometry;
 use rustix::fs::OFlags;
 
+use self::ports::Ports;
 use crate::cli::{Check, Places};
 use crate::places::{self, Temporary};
 use crate::{php_programs, serve};
@@ -35,14 +40,18 @@ pub fn run(arguments: &Check) -> Result<(), String> {
             ("standard input".to_owned(), text)
         }
     };
-    let config = howdah_config::parse(&text).map_err(|error| format!("{name}: {error}"))?;
+    let defaults = Defaults::of(arguments.unit);
+    let config =
+        howdah_config::parse_with(&text, &defaults).map_err(|error| format!("{name}: {error}"))?;
     let mut findings = Findings { document: name.clone(), ..Findings::default() };
+    for Advice { path, message } in config.advice() {
+        findings.warn(format_args!("{path}: {message}"));
+    }
     if !arguments.syntax {
         findings.look(&config, &arguments.places);
     }
-    for warning in &findings.warnings {
-        eprintln!("howdah: warning: {warning}");
-    }
+    findings.warnings.iter().for_each(|warning| eprintln!("howdah: warning: {warning}"));
+    findings.notes.iter().for_each(|note| eprintln!("howdah: note: {note}"));
     if let Some(last) = findings.errors.pop() {
         findings.errors.iter().for_each(|error| eprintln!("howdah: {error}"));
         return Err(last);
@@ -64,6 +73,8 @@ struct Findings {
     errors: Vec<String>,
     /// These would show later, or harm less.
     warnings: Vec<String>,
+    /// These may be as they should.
+    notes: Vec<String>,
 }
 
 impl Findings {
@@ -73,9 +84,13 @@ impl Findings {
             Err(problem) => return self.errors.push(problem),
         };
         self.places(config, places, user.as_ref());
+        let ports = Ports::of_machine();
         for listener in &config.listeners {
             let path = howdah_config::path(["listeners", listener.name.as_str()]);
             self.must(&path, check::socket(&listener.name));
+            if let Some(note) = ports.taken(&listener.address) {
+                self.notes.push(format!("{}: {path}: {note}", self.document));
+            }
         }
         self.tls(config, places);
         self.applications(config, places.tmp.as_deref(), user.as_ref());
@@ -88,7 +103,7 @@ impl Findings {
         let served = config.served();
         let found = ask_as(user.as_ref(), || served.iter().filter_map(not_served).collect());
         match found {
-            Ok(lines) => lines.lines().for_each(|line| self.warn(line)),
+            Ok(lines) => lines.lines().for_each(|line| self.warn_once(line)),
             Err(error) => self.errors.push(error.to_string()),
         }
     }
@@ -106,6 +121,15 @@ impl Findings {
     /// The server would not start, or an application not run, for something in the document.
     fn fail(&mut self, problem: impl Display) {
         self.errors.push(format!("{}: {problem}", self.document));
+    }
+
+    /// Warns about a place, `PATH: PROBLEM`, that there is no warning about yet.
+    fn warn_once(&mut self, line: &str) {
+        let (path, _) = line.split_once(": ").unwrap_or_default();
+        let beginning = format!("{}: {path}: ", self.document);
+        if !self.warnings.iter().any(|warning| warning.starts_with(&beginning)) {
+            self.warn(line);
+        }
     }
 
     fn warn(&mut self, problem: impl Display) {
@@ -146,6 +170,11 @@ impl Findings {
         let texts = Texts { read: &read, stored: places.state.is_some().then_some(stored) };
         for (path, problem) in tls::tls(config, &texts) {
             self.fail(format_args!("{path}: {problem}"));
+        }
+        let read = |path: &Path| check::read_for_tls(path).ok();
+        let known = |name: &str| places.state.as_ref().and_then(|_| stored(name));
+        for (path, problem) in certificates::untimely(config, SystemTime::now(), &read, &known) {
+            self.warn(format_args!("{path}: {problem}"));
         }
         if places.state.is_none() {
             let unknown =
@@ -240,7 +269,15 @@ fn not_served(served: &Served) -> Option<String> {
     let Served { path, file, is_directory, symlinks } = served;
     let found = match is_directory {
         true => directory(file),
-        false => can_be_opened(file),
+        false => {
+            open_as_router(file).and_then(|file| file.metadata()).and_then(|found| {
+                match found.is_dir() {
+                    true if path.ends_with("/share") => Err(io::Error::other(SHARES_DIRECTORY)),
+                    true => Err(io::ErrorKind::IsADirectory.into()),
+                    false => Ok(()),
+                }
+            })
+        }
     };
     let user = Credentials::current().name;
     if let Err(error) = found {
@@ -255,10 +292,13 @@ fn not_served(served: &Served) -> Option<String> {
 }
 
 /// Opens a file as the router does: without waiting for whoever writes to a FIFO or holds a lease.
-fn can_be_opened(file: &Path) -> io::Result<()> {
+fn open_as_router(file: &Path) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-    File::options().read(true).custom_flags(flags).open(file).map(|_| ())
+    File::options().read(true).custom_flags(flags).open(file)
 }
+
+const SHARES_DIRECTORY: &str =
+    "it is a directory; for its files write \"$uri\" behind it in \"share\"";
 
 /// Files in it may be served although nobody may read the directory itself.
 fn directory(path: &Path) -> io::Result<()> {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::builder::StyledStr;
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -91,13 +91,17 @@ certificates, users and groups, document roots, settings of PHP, directories of 
 sockets. Nothing is made, changed, bound or run. Give the options that the server gets.
 
 The exit status is 1 if the server could not be started like this, or an application not
-be run. Warnings do not change it.")]
+be run. Warnings and notes do not change it. A warning is about what is legal and nearly
+always a mistake, a note about what may be right, such as a port that is in use.")]
 pub struct Check {
     /// The configuration file; standard input if it is not given or "-"
     pub file: Option<PathBuf>,
     /// Look at the document alone, and at nothing that it names
     #[arg(long)]
     pub syntax: bool,
+    /// Read the document with the defaults of NGINX Unit, as `serve --unit` does
+    #[arg(long)]
+    pub unit: bool,
     #[command(flatten)]
     pub places: Places,
 }
@@ -227,8 +231,18 @@ pub fn parse() -> Command {
     }
 }
 
-/// Who names a directory and no command wants it served.
+/// Adds what to type in place of a word that means nothing here: a directory without a command, or an
+/// option of another server.
 fn advise(error: &mut clap::Error) {
+    if let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
+        && error.kind() == ErrorKind::UnknownArgument
+        && let Some(tip) = foreign_option(option)
+    {
+        // Not beside the nearest option by its letters.
+        error.remove(ContextKind::SuggestedArg);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+        return;
+    }
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
         return;
     };
@@ -236,6 +250,30 @@ fn advise(error: &mut clap::Error) {
         let tip = StyledStr::from(format!("to serve this directory: howdah serve {word}"));
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
     }
+}
+
+/// What to type in place of an option of `php -S`, nginx, Caddy or PHP-FPM.
+fn foreign_option(option: &str) -> Option<&'static str> {
+    Some(match option {
+        "--port" | "-p" | "--host" | "--bind" | "--address" | "--addr" | "-S" | "-l" => {
+            "an address with its port is given as --listen 127.0.0.1:8080, or --listen '*:80' for all \
+             addresses"
+        }
+        "--root" | "--docroot" | "--document-root" | "-r" | "-t" => {
+            "the site's directory stands alone: howdah serve DIR; to check a configuration: howdah check \
+             FILE"
+        }
+        "--conf" | "-c" => "a configuration is given as --config FILE",
+        "--cert" | "--key" | "--certificate" => {
+            "--domain NAME gets a certificate, --tls makes one for development; files of your own are \
+             named in a configuration: \"tls\": {\"certificate\": {\"chain\": FILE, \"key\": FILE}}"
+        }
+        "--processes" | "--max-children" | "--threads" => {
+            "the number of PHP's processes is given as --workers N"
+        }
+        "--daemonize" | "--background" | "-d" => "to run in the background: --daemon",
+        _ => return None,
+    })
 }
 
 /// What makes a shell complete this program's arguments.
@@ -336,6 +374,25 @@ mod tests {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             let text = completions(shell);
             assert!(text.contains("restart") && text.contains("control"), "{shell}");
+        }
+    }
+
+    #[test]
+    fn an_option_of_another_server_is_answered_with_the_option_here() {
+        for (line, expected) in [
+            ("howdah serve --port 8080", "--listen 127.0.0.1:8080"),
+            ("howdah serve --port=8080", "--listen 127.0.0.1:8080"),
+            ("howdah serve -p 8080", "--listen 127.0.0.1:8080"),
+            ("howdah serve -S localhost:8000", "--listen 127.0.0.1:8080"),
+            ("howdah serve -t public", "howdah serve DIR"),
+            ("howdah serve --docroot public", "howdah serve DIR"),
+            ("howdah serve -c site.json", "--config FILE"),
+            ("howdah serve --cert a.pem", "\"chain\""),
+        ] {
+            let mut error = Cli::try_parse_from(line.split(' ')).unwrap_err();
+            advise(&mut error);
+            let text = error.to_string();
+            assert!(text.contains(expected) && !text.contains("--pid"), "{line}: {text}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use howdah_config::{Address, Config, detect};
+use howdah_config::{Address, Config, Defaults, detect};
 use howdah_control::needs_token;
 use howdah_supervisor::{self as supervisor, Ending, Options, ReadAgain};
 use howdah_sys::credentials::{self, Credentials};
@@ -50,7 +50,7 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
     if arguments.print_config {
         return print_config(&plan);
     }
-    let config = match howdah_config::parse(&plan.document) {
+    let config = match howdah_config::parse_with(&plan.document, &Defaults::of(arguments.unit)) {
         Ok(config) => Some(config),
         // What was stored came through the control API; if it is not understood any more (after
         // a downgrade), an empty server that says so is better than none.
@@ -258,7 +258,12 @@ fn plan(arguments: &Serve) -> Result<Plan, String> {
     let directory = arguments.dir.clone().unwrap_or_else(|| PathBuf::from("."));
     let site = detect::detect(&directory).map_err(|error| error.to_string())?;
     for address in &arguments.listen {
-        Address::parse(address).map_err(|error| format!("--listen: \"{address}\" {error}"))?;
+        Address::parse(address).map_err(|error| match Address::listen_advice(address) {
+            Some(advice) => {
+                format!("--listen: \"{address}\" is no address to listen on; {advice}")
+            }
+            None => format!("--listen: \"{address}\" {error}"),
+        })?;
     }
     let listen = match arguments.listen.as_slice() {
         [] => https::addresses(arguments),

@@ -4,19 +4,23 @@ mod harness;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use harness::tls::Authority;
 use harness::{Site, free_address, merge, processes, programs};
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-/// What a command says on standard error.
+/// What a command says on standard error, without notes: those depend on the machine.
 fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    let text = String::from_utf8_lossy(&output.stderr);
+    text.split_inclusive('\n').filter(|line| !line.starts_with("howdah: note: ")).collect()
 }
 
 /// Checks the site's document with changes. Returns the path of the document too.
@@ -163,6 +167,153 @@ fn a_document_in_order_is_valid_and_nothing_is_made_bound_or_run() {
     assert_eq!(said(&output), "");
     let names: Vec<_> = listing(&site.data()).into_keys().collect();
     assert_eq!(names, [path("chain.pem"), path("check.json"), path("key.pem")]);
+}
+
+/// A prototype can look at a root that its user cannot enter, so this was found only by visitors.
+#[test]
+fn a_root_that_the_user_of_the_application_cannot_enter_is_an_error() {
+    let site = Site::script("index.php", "echo 1;");
+    let closed = site.data().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o600)).unwrap();
+    let (output, _) = check(&site, &json!({"applications": {"site": {"root": closed}}}));
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let reason = "/applications/site/root: the user \"";
+    assert!(text.contains(reason) && text.contains("cannot enter"), "{text}");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o711)).unwrap();
+    let (output, _) = check(&site, &json!({"applications": {"site": {"root": closed}}}));
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn what_is_legal_and_nearly_always_a_mistake_is_a_warning() {
+    let site = Site::script("index.php", "echo 1;");
+    let root = site.root().display().to_string();
+    let (output, name) = check(
+        &site,
+        &json!({
+            "routes": [
+                {"match": {"host": ".example.com"}, "action": {"return": 200}},
+                {"match": {}, "action": {"share": root}},
+                {"action": {"return": 404}},
+            ],
+            "access_log": {"path": site.data().join("$host.log"), "if": "$status"},
+        }),
+    );
+    assert!(output.status.success(), "{output:?}");
+    let found = said(&output);
+    let expected = [
+        ("/routes/0/match/host: ", "write [\"example.com\", \"*.example.com\"]"),
+        ("/routes/0/match/host: ", "never holds"),
+        ("/routes/1/match: ", "no condition"),
+        ("/routes/2: ", "step 1 takes all of them"),
+        ("/routes/1/action/share: ", "$uri"),
+        ("/access_log/if: ", "always holds"),
+        ("/access_log/path: ", "$host"),
+    ];
+    for (line, (path, part)) in found.lines().zip(expected) {
+        let beginning = format!("howdah: warning: {}: {path}", name.display());
+        assert!(line.starts_with(&beginning) && line.contains(part), "{path}: {line}");
+    }
+    assert_eq!(found.lines().count(), expected.len(), "{found}");
+    let mut command = Command::new(programs::howdah());
+    let output = programs::run(command.args(["check", "--syntax"]).arg(name));
+    assert_eq!(said(&output), found, "it is told from the document alone");
+}
+
+#[test]
+fn a_share_that_names_a_directory_without_the_path_of_the_request_is_a_warning() {
+    let site = Site::script("index.php", "echo 1;");
+    let directory = site.root().join("example.com");
+    fs::create_dir(&directory).unwrap();
+    let (output, name) = check(&site, &json!({"routes": [{"action": {"share": directory}}]}));
+    let text = said(&output);
+    let beginning = format!("howdah: warning: {}: /routes/0/action/share: ", name.display());
+    assert!(text.starts_with(&beginning) && text.contains("it is a directory"), "{text}");
+    assert!(text.contains("write \"$uri\"") && text.lines().count() == 1, "{text}");
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// A certificate for `a.example` that is valid between two years, with its key.
+fn certificate(since: i32, until: i32) -> (String, String) {
+    let mut params = CertificateParams::new(["a.example".to_owned()]).unwrap();
+    params.not_before = date_time_ymd(since, 1, 1);
+    params.not_after = date_time_ymd(until, 1, 1);
+    let key = KeyPair::generate().unwrap();
+    (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+}
+
+#[test]
+fn certificates_that_have_expired_or_are_not_yet_valid_are_told() {
+    let site = Site::script("index.php", "echo 1;");
+    let at = |name: &str| site.data().join(name);
+    fs::create_dir_all(at("state/certs")).unwrap();
+    for (name, since, until) in [("old", 1999, 2000), ("good", 2000, 2999), ("future", 2998, 2999)]
+    {
+        let (chain, key) = certificate(since, until);
+        fs::write(at(&format!("state/certs/{name}")), format!("{chain}{key}")).unwrap();
+        fs::write(at(&format!("{name}.pem")), chain).unwrap();
+        fs::write(at(&format!("{name}.key")), key).unwrap();
+    }
+    let files = |name: &str| json!({"chain": at(&format!("{name}.pem")), "key": at(&format!("{name}.key"))});
+    let place = "/listeners/127.0.0.1:80/tls/certificate: certificate 1 of ";
+    let expired = "has expired on Sat, 01 Jan 2000 00:00:00 GMT";
+    for (certificate, expected) in [
+        (files("old"), Some(expired)),
+        (json!("old"), Some(expired)),
+        (files("future"), Some("is not valid before Mon, 01 Jan 2998 00:00:00 GMT")),
+        (files("good"), None),
+        (json!("good"), None),
+    ] {
+        let tls = json!({"listeners": {"127.0.0.1:80": {"tls": {"certificate": certificate}}}});
+        let (_, name) = check(&site, &tls);
+        let mut command = Command::new(programs::howdah());
+        command.arg("check").arg(name).arg("--state").arg(at("state"));
+        let output = programs::run(&mut command);
+        let text = said(&output);
+        assert!(output.status.success(), "{text}");
+        match expected {
+            Some(expected) => assert!(text.contains(place) && text.contains(expected), "{text}"),
+            None => assert!(!text.contains(place), "{text}"),
+        }
+    }
+}
+
+#[test]
+fn an_address_that_somebody_listens_on_is_a_note() {
+    if !Path::new("/proc/net/tcp").exists() || !Path::new("/proc/net/unix").exists() {
+        println!("skipped: this machine does not tell who listens");
+        return;
+    }
+    let site = Site::script("index.php", "echo 1;");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let socket = site.data().join("socket");
+    let _unix = UnixListener::bind(&socket).unwrap();
+    let socket = format!("unix:{}", socket.display());
+    let listeners =
+        json!({address.clone(): {"pass": "routes"}, socket.clone(): {"pass": "routes"}});
+    let (output, name) = check(&site, &json!({"listeners": listeners}));
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stderr);
+    for address in [address, socket] {
+        let place = format!("/listeners/{}", address.replace('/', "%2F"));
+        let beginning = format!("howdah: note: {}: {place}: ", name.display());
+        let note = text.lines().find(|line| line.starts_with(&beginning));
+        let note = note.unwrap_or_else(|| panic!("{place}: {text}"));
+        assert!(note.contains(&format!(" listens on {address} now")), "{note}");
+    }
+}
+
+#[test]
+fn a_check_with_the_defaults_of_unit_is_possible() {
+    let site = Site::script("index.php", "echo 1;");
+    let (output, name) = check(&site, &json!({}));
+    assert!(output.status.success(), "{output:?}");
+    let mut command = Command::new(programs::howdah());
+    let output = programs::run(command.args(["check", "--unit"]).arg(name));
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]

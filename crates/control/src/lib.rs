@@ -28,6 +28,7 @@ mod status;
 mod store;
 mod token;
 mod translate;
+mod validity;
 
 pub use bundle::{Bundle, MAX_BUNDLE};
 pub use certificate::{CertificateName, list_certificates};
@@ -46,6 +47,7 @@ pub use status::{
 pub use store::{Prepared, Store};
 pub use token::{MAX_TOKEN, Token};
 pub use translate::translate;
+pub use validity::{Validity, validity};
 
 /// Longest accepted body of a request, in bytes: that of a document.
 pub const MAX_BODY: usize = howdah_config::json::MAX_SIZE;

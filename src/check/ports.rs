@@ -1,0 +1,203 @@
+//! Who listens on an address already, from `/proc/net`. Nothing is bound or connected.
+//!
+//! Only programs in the same network namespace are seen. A socket on all IPv6 addresses may take IPv4
+//! connections too, which `/proc` does not tell; it counts for both.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+use howdah_config::Address;
+
+/// A socket that listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Listening {
+    /// The address as a document writes it, without `unix:`.
+    address: Where,
+    inode: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Where {
+    Inet(SocketAddr),
+    Unix(String),
+}
+
+/// All sockets of this machine that listen.
+#[derive(Default)]
+pub(super) struct Ports(Vec<Listening>);
+
+impl Ports {
+    /// Reads `/proc/net`; empty if there is none.
+    pub(super) fn of_machine() -> Ports {
+        let read = |name: &str| fs::read(Path::new("/proc/net").join(name)).unwrap_or_default();
+        let mut all = Vec::new();
+        for name in ["tcp", "tcp6"] {
+            all.extend(String::from_utf8_lossy(&read(name)).lines().filter_map(tcp));
+        }
+        all.extend(String::from_utf8_lossy(&read("unix")).lines().filter_map(unix));
+        Ports(all)
+    }
+
+    /// A line that says who listens on an address already, if somebody does.
+    pub(super) fn taken(&self, address: &Address) -> Option<String> {
+        let other = self.0.iter().find(|other| other.is_in_the_way(address))?;
+        let place = match &other.address {
+            Where::Inet(address) => address.to_string(),
+            Where::Unix(name) => format!("unix:{name}"),
+        };
+        let who = match holder(other.inode) {
+            Some((name, pid)) => format!("{name} (process {pid})"),
+            None => "a program".to_owned(),
+        };
+        Some(format!(
+            "{who} listens on {place} now; if that is not this server, it has to end first"
+        ))
+    }
+}
+
+impl Listening {
+    fn is_in_the_way(&self, address: &Address) -> bool {
+        match (&self.address, address) {
+            (Where::Inet(theirs), Address::Inet(ours)) if theirs.port() == ours.port() => {
+                let (theirs, ours) = (theirs.ip(), ours.ip());
+                let same_family = theirs.is_ipv4() == ours.is_ipv4();
+                match same_family {
+                    true => theirs == ours || theirs.is_unspecified() || ours.is_unspecified(),
+                    false => ours.is_ipv4() && theirs.is_unspecified(),
+                }
+            }
+            (Where::Unix(theirs), Address::Unix(ours)) => Path::new(theirs) == ours,
+            (Where::Unix(theirs), Address::Abstract(ours)) => {
+                theirs.strip_prefix('@') == Some(ours.as_str())
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Reads a line of `/proc/net/tcp` or `tcp6`: `sl local remote state ...`, with the inode as the tenth
+/// field.
+fn tcp(line: &str) -> Option<Listening> {
+    const LISTEN: &str = "0A";
+    let fields: Vec<_> = line.split_ascii_whitespace().collect();
+    let (local, state) = (fields.get(1)?, fields.get(3)?);
+    let inode = fields.get(9)?.parse().ok()?;
+    let (ip, port) = local.split_once(':')?;
+    let address = SocketAddr::new(ip_address(ip)?, u16::from_str_radix(port, 16).ok()?);
+    (*state == LISTEN).then_some(Listening { address: Where::Inet(address), inode })
+}
+
+/// Reads an address in words of 32 bits, each in the byte order of the machine.
+fn ip_address(text: &str) -> Option<IpAddr> {
+    let word = |at: usize| {
+        let digits = text.get(at..at + 8)?;
+        u32::from_str_radix(digits, 16).ok().map(u32::to_ne_bytes)
+    };
+    match text.len() {
+        8 => Some(IpAddr::V4(Ipv4Addr::from(word(0)?))),
+        32 => {
+            let mut bytes = [0; 16];
+            for (index, four) in bytes.chunks_exact_mut(4).enumerate() {
+                four.copy_from_slice(&word(8 * index)?);
+            }
+            Some(IpAddr::V6(Ipv6Addr::from(bytes)).to_canonical())
+        }
+        _ => None,
+    }
+}
+
+/// Reads a line of `/proc/net/unix`: `num references protocol flags type state inode path`.
+fn unix(line: &str) -> Option<Listening> {
+    const ACCEPTS: u32 = 0x1_0000;
+    let mut fields = line.splitn(8, ' ').skip(3);
+    let flags = u32::from_str_radix(fields.next()?, 16).ok()?;
+    // The inode is padded with spaces, which the path may have too.
+    let rest = line.splitn(7, ' ').nth(6)?.trim_start();
+    let (inode, path) = rest.split_once(' ')?;
+    let inode = inode.parse().ok()?;
+    (flags & ACCEPTS != 0).then(|| Listening { address: Where::Unix(path.to_owned()), inode })
+}
+
+/// The name and number of a process that has a socket, as far as this user may see it.
+fn holder(inode: u64) -> Option<(String, u32)> {
+    let socket = format!("socket:[{inode}]");
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let mut numbers: Vec<_> = numbers.collect();
+    numbers.sort_unstable();
+    let has = |pid: &u32| {
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|to| to == *socket)
+    };
+    let pid = numbers.into_iter().find(has)?;
+    let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
+    let name = String::from_utf8_lossy(&name);
+    Some((name.trim_end().chars().filter(|c| !c.is_control()).collect(), pid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_endian = "little")]
+    #[test]
+    fn sockets_that_listen_are_read() {
+        let line =
+            "0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 77 1";
+        let address = Where::Inet("127.0.0.1:8080".parse().unwrap());
+        assert_eq!(tcp(line), Some(Listening { address, inode: 77 }));
+        let line = "1: 00000000000000000000000001000000:0050 00000000000000000000000000000000:0000 0A \
+                    00000000:00000000 00:00000000 00000000 0 0 78 1";
+        assert_eq!(tcp(line).unwrap().address, Where::Inet("[::1]:80".parse().unwrap()));
+        let connected =
+            "2: 0100007F:1F90 0100007F:802F 01 00000000:00000000 00:00000000 00000000 0 0 0 3";
+        assert_eq!(tcp(connected), None);
+        assert_eq!(tcp("sl local_address rem_address st"), None);
+    }
+
+    #[test]
+    fn unix_sockets_that_listen_are_read() {
+        let line = "0000000000000000: 00000002 00000000 00010000 0001 01 4242 /run/a b.sock";
+        let address = Where::Unix("/run/a b.sock".to_owned());
+        assert_eq!(unix(line), Some(Listening { address, inode: 4242 }));
+        let padded = "0000000000000000: 00000002 00000000 00010000 0001 01    42 @name";
+        assert_eq!(unix(padded).unwrap().address, Where::Unix("@name".to_owned()));
+        let connected = "0000000000000000: 00000003 00000000 00000000 0001 03 4242 /run/a.sock";
+        assert_eq!(unix(connected), None);
+        assert_eq!(unix("Num RefCount Protocol Flags Type St Inode Path"), None);
+    }
+
+    #[test]
+    fn addresses_of_all_interfaces_are_in_the_way_of_one() {
+        let is_in_the_way = |theirs: &str, ours: &str| {
+            let address = match theirs.strip_prefix("unix:") {
+                Some(name) => Where::Unix(name.to_owned()),
+                None => Where::Inet(theirs.parse().unwrap()),
+            };
+            let theirs = Listening { address, inode: 1 };
+            theirs.is_in_the_way(&Address::parse(ours).unwrap())
+        };
+        for (theirs, ours) in [
+            ("127.0.0.1:80", "127.0.0.1:80"),
+            ("127.0.0.1:80", "*:80"),
+            ("0.0.0.0:80", "127.0.0.1:80"),
+            ("[::]:80", "*:80"),
+            ("[::]:80", "[::1]:80"),
+            ("unix:/run/x", "unix:/run/x"),
+            ("unix:@x", "unix:@x"),
+        ] {
+            assert!(is_in_the_way(theirs, ours), "{theirs} {ours}");
+        }
+        for (theirs, ours) in [
+            ("127.0.0.1:80", "127.0.0.1:81"),
+            ("127.0.0.1:80", "127.0.0.2:80"),
+            ("0.0.0.0:80", "[::]:80"),
+            ("[::1]:80", "*:80"),
+            ("unix:@x", "unix:x"),
+            ("unix:/run/x", "*:80"),
+        ] {
+            assert!(!is_in_the_way(theirs, ours), "{theirs} {ours}");
+        }
+    }
+}
