@@ -32,7 +32,7 @@ use tokio::sync::{Mutex, Notify, oneshot};
 use crate::control_api::{self, Front};
 
 /// How long the process waits for another connection before it ends.
-const IDLE_TIME: Duration = Duration::from_secs(60);
+const IDLE_TIME: Duration = Duration::from_secs(300);
 
 /// The same if there is no control socket: it was started to read the configuration again.
 const IDLE_TIME_WITHOUT_SOCKET: Duration = Duration::from_secs(1);

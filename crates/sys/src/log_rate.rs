@@ -86,7 +86,8 @@ mod tests {
             rate.wrote_at(1, 1);
             rate.wait_at(1).is_zero()
         });
-        assert!((2_000..=(BURST / RECORD) as usize).contains(&records.count()));
+        let most = (BURST / RECORD) as usize * 101 / 100;
+        assert!((2_000..=most).contains(&records.count()));
     }
 
     #[test]
