@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::{env, fs};
 
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 7] = [
     "shim/sapi.c",
     "shim/request.c",
     "shim/variables.c",
     "shim/user_ini.c",
     "shim/functions.c",
     "shim/layout.c",
+    "shim/mail.c",
 ];
 
 /// Where the system looks for libraries without being told.

@@ -107,6 +107,12 @@ const char *howdah_php_version(void);
 /* memory_limit in bytes, -1 if there is none. Valid after howdah_php_start. */
 int64_t howdah_php_memory_limit(void);
 
+/* The command that mail() runs, or null. Valid after howdah_php_start, until PHP is called again. */
+const char *howdah_php_sendmail(void);
+
+/* Logs this text, of which a copy is kept, whenever mail() fails. Called once, after howdah_php_start. */
+void howdah_php_advise_on_mail(const char *text);
+
 /* Name and version of OPcache, or null if it is not active. Valid after howdah_php_start. */
 const char *howdah_php_opcache(void);
 

@@ -9,6 +9,7 @@ use std::path::Path;
 use howdah_wire::messages::{ApplicationSpec, FromPrototype, Problem};
 
 use crate::ffi::Php;
+use crate::mail;
 use crate::prototype::{Supervisor, check_roots, load};
 
 /// Tells the supervisor what is not in order. Returns PHP's version, or why the application cannot
@@ -20,7 +21,10 @@ pub fn run(supervisor: &Supervisor, spec: &ApplicationSpec, tmp: &str) -> Result
     spec.ini_admin.push(("error_log".to_owned(), String::new()));
     let (php, notices) = load(&spec, tmp)?;
     for problem in notices {
-        let _ = supervisor.tell(&FromPrototype::Noticed { problem });
+        let _ = supervisor.tell(&FromPrototype::Noticed { problem, is_note: false });
+    }
+    if let Some(problem) = mail::problem(&spec, &php) {
+        let _ = supervisor.tell(&FromPrototype::Noticed { problem, is_note: true });
     }
     if let Some(script) = php.preload() {
         check_preload(Path::new(&script)).map_err(|error| {

@@ -137,6 +137,8 @@ unsafe extern "C" {
     fn howdah_php_version() -> *const c_char;
     fn howdah_php_opcache() -> *const c_char;
     fn howdah_php_memory_limit() -> i64;
+    fn howdah_php_sendmail() -> *const c_char;
+    fn howdah_php_advise_on_mail(text: *const c_char);
     fn howdah_php_upload_directory() -> *const c_char;
     fn howdah_php_upload_to(directory: *const c_char);
     fn howdah_php_layout(layout: *mut Layout);
@@ -244,6 +246,24 @@ impl Php {
     pub fn memory_limit(&self) -> Option<u64> {
         // SAFETY: PHP is loaded; it reads a number.
         u64::try_from(unsafe { howdah_php_memory_limit() }).ok()
+    }
+
+    /// The command that `mail()` runs (`sendmail_path`); empty if there is none.
+    pub fn sendmail(&self) -> String {
+        // SAFETY: PHP is loaded; the string is null, or is copied before PHP is called again.
+        let command = unsafe {
+            let command = howdah_php_sendmail();
+            (!command.is_null()).then(|| CStr::from_ptr(command))
+        };
+        command.map(|command| command.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
+    /// Has this text logged whenever `mail()` fails. To be called once.
+    pub fn advise_on_mail(&self, text: &str) -> Result<(), NulError> {
+        let text = CString::new(text)?;
+        // SAFETY: the text ends in a NUL and is copied; PHP is loaded, and runs no script.
+        unsafe { howdah_php_advise_on_mail(text.as_ptr()) };
+        Ok(())
     }
 
     /// Where PHP puts uploaded files.

@@ -8,6 +8,7 @@
 //! - [`check`]: whether an application could run.
 //! - [`settings`]: the application's settings in the form that PHP reads.
 //! - [`lock_directory`]: where OPcache keeps its lock file.
+//! - [`mail`]: whether `mail()` can work.
 //! - [`worker`]: the loop of a worker.
 //! - [`trace`]: where the script of a worker is, read from outside.
 //! - [`parameters`]: a request in the form that C reads.
@@ -28,6 +29,7 @@ mod exchange;
 #[allow(unsafe_code)]
 mod ffi;
 mod lock_directory;
+mod mail;
 mod memory;
 mod parameters;
 mod prototype;

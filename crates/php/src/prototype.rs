@@ -42,7 +42,7 @@ use crate::lock_directory::{self, LockDirectory};
 use crate::memory::MemoryLimit;
 use crate::script_directories::ScriptDirectories;
 use crate::worker::Worker;
-use crate::{check, settings, trace, uploads, usage};
+use crate::{check, mail, settings, trace, uploads, usage};
 
 /// The descriptors that it is started with.
 const COMMANDS: i32 = 3;
@@ -254,6 +254,10 @@ impl Prototype {
         let (php, notices) = during_loading(supervisor, || load(&spec, tmp))?;
         for notice in notices {
             eprintln!("application \"{}\": {notice}", spec.name);
+        }
+        if let Some(problem) = mail::problem(&spec, &php) {
+            // Who does not send mail need not be told. The text has no NUL: no path has one.
+            let _ = php.advise_on_mail(&problem.to_string());
         }
         let ready = FromPrototype::Ready { version: php.version() };
         supervisor

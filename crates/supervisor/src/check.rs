@@ -34,25 +34,28 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MOST_SAID: usize = 16 * 1024;
 
 /// What was found out about an application.
+#[derive(Default)]
 pub struct Findings {
     /// Why it cannot run.
     pub error: Option<Problem>,
     /// What is no reason not to run.
     pub warnings: Vec<Problem>,
+    /// What may be meant so.
+    pub notes: Vec<Problem>,
 }
 
 /// Looks whether an application could run. Of the options, the user and the programs count. The caller
 /// must have no other children.
 pub fn application(options: &Options, spec: &ApplicationSpec) -> Findings {
-    let mut warnings = Vec::new();
-    let error = try_application(options, spec, &mut warnings).err();
-    Findings { error, warnings }
+    let mut findings = Findings::default();
+    findings.error = try_application(options, spec, &mut findings).err();
+    findings
 }
 
 fn try_application(
     options: &Options,
     spec: &ApplicationSpec,
-    warnings: &mut Vec<Problem>,
+    findings: &mut Findings,
 ) -> Result<(), Problem> {
     let Requirements { executable, identity } = prototype::requirements(options, spec)?;
 
@@ -67,7 +70,7 @@ fn try_application(
         New { spec, identity: &identity, executable, socket, reports, output, only_looks: true };
     let pid = new.start(&mut ControlGroups::default()).map_err(failed)?;
     let sent = packet::send(&commands, &check.encode(), &[]);
-    let ended = sent.map_err(failed).and_then(|()| listen(&heard, &said, warnings));
+    let ended = sent.map_err(failed).and_then(|()| listen(&heard, &said, findings));
     let _ = signals::send(pid, signals::SIGKILL);
     let exit = process::wait();
     ended?.unwrap_or_else(|| {
@@ -85,7 +88,7 @@ fn try_application(
 fn listen(
     reports: &OwnedFd,
     said: &OwnedFd,
-    warnings: &mut Vec<Problem>,
+    findings: &mut Findings,
 ) -> Result<Option<Result<(), Problem>>, Problem> {
     let deadline = Instant::now() + PATIENCE;
     let (mut reader, mut text) = (pipe::Reader::new(MAX_REPORT), Vec::new());
@@ -108,7 +111,8 @@ fn listen(
             _ => break,
         };
         match message {
-            Ok(FromPrototype::Noticed { problem }) => warnings.push(problem),
+            Ok(FromPrototype::Noticed { problem, is_note: true }) => findings.notes.push(problem),
+            Ok(FromPrototype::Noticed { problem, .. }) => findings.warnings.push(problem),
             Ok(FromPrototype::Ready { .. }) => ended = Some(Ok(())),
             Ok(FromPrototype::Failed { problem }) => ended = Some(Err(problem)),
             _ => return Err(Problem::of("its prototype sent nonsense")),
@@ -123,7 +127,7 @@ fn listen(
         _ => String::new(),
     };
     let lines = lines.filter(|line| !failure.contains(line.trim()));
-    warnings.extend(lines.map(Problem::of));
+    findings.warnings.extend(lines.map(Problem::of));
     Ok(ended)
 }
 

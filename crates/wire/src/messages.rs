@@ -448,6 +448,8 @@ messages! {
         7 Noticed {
             /// What.
             problem: Problem,
+            /// It may be meant so.
+            is_note: bool,
         }
         /// A worker runs.
         3 Started {

@@ -176,7 +176,7 @@ fn a_prototype_is_ready_or_has_failed_once() {
         assert!(fake.application.due(fake.now).is_some(), "it is to end by itself soon");
         fake.is_violation(&message);
     }
-    let noticed = FromPrototype::Noticed { problem: Problem::of("x") };
+    let noticed = FromPrototype::Noticed { problem: Problem::of("x"), is_note: false };
     Fake::ready().is_violation(&noticed);
     Fake::loading().is_violation(&FromPrototype::Ready { version: "8".repeat(1000) });
 }

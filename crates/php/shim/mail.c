@@ -1,0 +1,55 @@
+/*
+ * mail() and mb_send_mail(): where they cannot work, the log says why when they fail.
+ */
+#include "internal.h"
+
+/* What the log says, or null. */
+static char *advice;
+
+static zif_handler plain_mail, plain_mb_mail;
+
+static void call(zif_handler plain, INTERNAL_FUNCTION_PARAMETERS)
+{
+    const struct howdah_request *request;
+
+    plain(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+    if (Z_TYPE_P(return_value) == IS_FALSE && advice) {
+        request = howdah_request();
+        howdah_rust.log(request ? request->context : NULL, 3, advice, strlen(advice));
+    }
+}
+
+static ZEND_FUNCTION(mail_or_advice)
+{
+    call(plain_mail, INTERNAL_FUNCTION_PARAM_PASSTHRU);
+}
+
+static ZEND_FUNCTION(mb_mail_or_advice)
+{
+    call(plain_mb_mail, INTERNAL_FUNCTION_PARAM_PASSTHRU);
+}
+
+/* Puts a handler in place of a function's own, which is returned: null if there is no function. */
+static zif_handler replace(const char *name, size_t len, zif_handler handler)
+{
+    zend_function *function = zend_hash_str_find_ptr(CG(function_table), name, len);
+    zif_handler plain = NULL;
+
+    if (function && function->type == ZEND_INTERNAL_FUNCTION) {
+        plain = function->internal_function.handler;
+        function->internal_function.handler = handler;
+    }
+    return plain;
+}
+
+const char *howdah_php_sendmail(void)
+{
+    return zend_ini_string("sendmail_path", sizeof("sendmail_path") - 1, 0);
+}
+
+void howdah_php_advise_on_mail(const char *text)
+{
+    advice = strdup(text);
+    plain_mail = replace(ZEND_STRL("mail"), ZEND_FN(mail_or_advice));
+    plain_mb_mail = replace(ZEND_STRL("mb_send_mail"), ZEND_FN(mb_mail_or_advice));
+}
