@@ -345,3 +345,13 @@ fn processes_of_php_cgi_that_end_are_lost_with_nothing_but_their_own_request() {
         }
     }
 }
+
+#[test]
+fn a_status_beyond_599_comes_through_every_server() {
+    let code = "header('HTTP/1.1 700 Own Words'); echo 'a body';";
+    for (name, fastcgi) in servers() {
+        let server = serve(Site::script("a.php", code), &fastcgi, json!({}));
+        let response = server.get("/a.php");
+        assert_eq!((response.status, response.text().as_str()), (700, "a body"), "{name}");
+    }
+}

@@ -789,3 +789,34 @@ fn an_urgent_stream_whose_window_is_shut_holds_up_nobody() {
         assert!(answer.is_ok() && answer.body == b"a file", "{answer:?}");
     }
 }
+
+#[test]
+fn a_script_sends_any_status_of_three_digits() {
+    let code = "header('HTTP/1.1 ' . $_GET['status'] . ' Own Words'); echo 'a body';";
+    let address = free_address().to_string();
+    let changes = json!({"listeners": {&address: {"http2": true}}});
+    let server = Site::script("a.php", code).with(changes).serve_at(&address);
+    for status in [599, 600, 700, 999] {
+        let target = format!("/a.php?status={status}");
+        let response = server.get(&target);
+        assert_eq!((response.status, response.text().as_str()), (status, "a body"));
+        let mut client = server.connect();
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+        let bytes = client.everything();
+        assert!(bytes.starts_with(format!("HTTP/1.1 {status} Own Words\r\n").as_bytes()));
+    }
+    let mut client = Http2::connect(server.address, &[]);
+    client.get(1, "/a.php?status=700");
+    let answer = client.answer(1);
+    assert!(answer.complete && answer.body == b"a body", "{answer:?}");
+    // The text in HPACK, as it is and in Huffman's code.
+    let head = answer.heads.last().unwrap();
+    let is_700 = [&b"\x03700"[..], b"\x82\x74\x00"]
+        .iter()
+        .any(|text| head.windows(text.len()).any(|window| window == *text));
+    assert!(is_700, "{answer:?}");
+    for status in [100, 199, 1000] {
+        let response = server.get(&format!("/a.php?status={status}"));
+        assert_eq!(response.status, 500, "{status}: {response:?}");
+    }
+}

@@ -219,7 +219,7 @@ impl Fields {
 /// A response before the protocol layer frames it.
 #[derive(Debug)]
 pub struct Response {
-    /// Status code, 200 to 599, or what a `return` of the configuration says, 0 to 999.
+    /// Status code, 200 to 999, or what a `return` of the configuration says, 0 to 999.
     pub status: u16,
     /// Reason phrase if it is not the registered one (PHP's `header("HTTP/1.1 404 Gone fishing")`).
     pub reason: Option<Bytes>,

@@ -46,8 +46,9 @@ pub struct CheckedHead {
 
 /// Checks a head. `Err` says what is wrong with it, for the log.
 pub fn check(head: &ScriptHead) -> Result<CheckedHead, &'static str> {
-    if !(200..=599).contains(&head.status) {
-        return Err("the script set a status that is not within 200 to 599");
+    // As nginx, which passes on what RFC 9110 gives no meaning, too.
+    if !(200..=999).contains(&head.status) {
+        return Err("the script set a status that is not within 200 to 999");
     }
     let (fields, length) = check_lines(&head.lines);
     let reason = (!head.reason.is_empty()
@@ -217,6 +218,6 @@ mod tests {
     #[test]
     fn a_status_outside_of_the_final_ones_is_refused() {
         assert!(checked(100, &[]).is_err() && checked(0, &[]).is_err());
-        assert!(checked(600, &[]).is_err() && checked(599, &[]).is_ok());
+        assert!(checked(1000, &[]).is_err() && checked(999, &[]).is_ok());
     }
 }
