@@ -256,7 +256,7 @@ impl Api {
         let reply = Reply::from(Done::Reconfigured);
         match &self.undone_from {
             Some(origin) => reply.noting(format!(
-                "{origin} is as it was: a reload (SIGHUP, howdah reload) or a restart reads it again and \
+                "{origin} was not changed: a reload (SIGHUP, howdah reload) or a restart reads it again and \
                  undoes this change"
             )),
             None => reply,
