@@ -57,7 +57,6 @@ pub fn run(arguments: &Check) -> Result<(), String> {
         return Err(last);
     }
     println!("{name}: the configuration is valid");
-    findings.notes.iter().for_each(|note| println!("{note}"));
     if !arguments.syntax {
         let protection = Protection::of_machine().explain(&config);
         protection.iter().for_each(|line| println!("{name}: {line}"));
@@ -224,7 +223,7 @@ impl Findings {
             };
             let name = &self.document;
             let notes = found.notes.into_iter().map(line);
-            self.notes.extend(notes.map(|note| format!("{name}: note: {note}")));
+            self.notes.extend(notes.map(|note| format!("{name}: {note}")));
             found.warnings.into_iter().map(line).for_each(|warning| self.warn(warning));
             found.error.into_iter().map(line).for_each(|error| self.fail(error));
         }

@@ -111,7 +111,8 @@ fn project(root: &Path, home: &Path) -> Option<PathBuf> {
         }
     }
     let name = root.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if found == root && PUBLIC.contains(&name) && !root.parent().is_some_and(has_sites) {
+    let is_public = PUBLIC.contains(&name) && !has_sites(root);
+    if found == root && is_public && !root.parent().is_some_and(has_sites) {
         // What scripts include is often beside a directory of such a name.
         found = root.parent().filter(|above| above.parent().is_some())?;
         if is_home(found, home) {

@@ -227,8 +227,7 @@ PID  STATE      TIME  REQUESTS    MEMORY  REQUEST
         assert_eq!(lines[0], "howdah top (q quits)  12:00:00  2 of 3 processes active, 3 waiting");
         assert_eq!(
             lines[3],
-            "blog         auto          2     1    8        3   2.5 s     50     1  36.0 MiB"
-                [..72]
+            "blog         auto          2     1    8        3   2.5 s     50     1  36.0 MiB"[..72]
         );
         assert_eq!(lines.len(), 9);
         assert!(lines[6].starts_with("  7  blog"), "{lines:?}");
