@@ -53,7 +53,7 @@ pub(super) struct Route<'a> {
 /// The end of a walk.
 pub(super) struct Resolved {
     /// Opened with `O_PATH`. While it is open, no other file can get its inode number.
-    _file: File,
+    file: File,
     pub is_regular: bool,
     /// Whether a name on the resolved path below the document root starts with a dot. Outside the
     /// root, names below the last directory that the root's path has in common with the
@@ -83,6 +83,11 @@ impl Resolved {
     pub fn is(&self, device: u64, inode: u64) -> bool {
         self.id == Id { device, inode }
     }
+
+    /// The `O_PATH` descriptor of what was found.
+    pub fn into_file(self) -> File {
+        self.file
+    }
 }
 
 impl RefusedLink {
@@ -91,6 +96,16 @@ impl RefusedLink {
         format!(
             "{self}; give both the same owner, or make the link root's (chown -h root), or set \
              \"follow_symlinks\": true in the share"
+        )
+    }
+
+    /// The message for a link in the path of an upstream's socket.
+    pub(super) fn on_the_way_to_a_socket(&self) -> String {
+        let RefusedLink { path, owner, target_owner } = self;
+        format!(
+            "the symbolic link {} of user {owner} leads to what belongs to user {target_owner}, and is \
+             not followed; give both the same owner, or make the link root's (chown -h root)",
+            path.display()
         )
     }
 }
@@ -255,7 +270,7 @@ impl Walk {
         let mut new = self.nodes.iter().skip(first);
         let is_hidden = new.any(|node| hidden::is_hidden_segment(&node.name));
         let Node { file, name, id, mode, .. } = self.nodes.pop().unwrap_or(self.start);
-        Ok(Resolved { _file: file, is_regular: mode & S_IFMT == S_IFREG, is_hidden, name, id })
+        Ok(Resolved { file, is_regular: mode & S_IFMT == S_IFREG, is_hidden, name, id })
     }
 
     /// The current position.
@@ -434,10 +449,14 @@ impl Node {
         Ok(Node { file, name, id, owner: metadata.uid(), mode: metadata.mode() })
     }
 
-    /// Whether everybody may read the file or enter the directory. The group counts as well, since a
-    /// mode may shut out a group that the user in question is in.
+    /// Whether everybody may read the file, enter the directory or connect to the socket. The group
+    /// counts as well, since a mode may shut out a group that the user in question is in.
     fn is_open_to_all(&self) -> bool {
-        let needed = if self.mode & S_IFMT == S_IFDIR { 0o011 } else { 0o044 };
+        let needed = match self.mode & S_IFMT {
+            S_IFDIR => 0o011,
+            S_IFSOCK => 0o022,
+            _ => 0o044,
+        };
         self.mode & needed == needed
     }
 }
@@ -456,6 +475,7 @@ const S_IFMT: u32 = 0o170_000;
 const S_IFDIR: u32 = 0o040_000;
 const S_IFREG: u32 = 0o100_000;
 const S_IFLNK: u32 = 0o120_000;
+const S_IFSOCK: u32 = 0o140_000;
 
 fn open(directory: impl std::os::fd::AsFd, name: &[u8], more: OFlags) -> Result<File, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC | more;

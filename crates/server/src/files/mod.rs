@@ -30,6 +30,7 @@ pub mod range;
 mod reply;
 mod resolve;
 mod share;
+mod socket;
 
 use std::cell::{Cell, RefCell};
 use std::hash::RandomState;
@@ -52,6 +53,7 @@ pub use self::outcome::{Outcome, Reason, ScriptPath};
 pub use self::reply::directory as redirect_to_directory;
 pub use self::resolve::Opener;
 pub use self::share::{Options, Place, Share};
+pub(crate) use self::socket::FoundSocket;
 
 /// How long a finding is used without looking at the disk again.
 pub const RECHECK: Duration = Duration::from_secs(1);

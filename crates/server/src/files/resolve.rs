@@ -292,7 +292,8 @@ const WALK_ATTEMPTS: usize = 16;
 /// A file that changed within this time may change again without it showing.
 const SETTLED_SECONDS: u64 = 2;
 
-fn open_resolved(
+/// Opens a name as the kernel resolves it under restrictions.
+pub(super) fn open_resolved(
     directory: BorrowedFd<'_>,
     name: &[u8],
     flags: OFlags,

@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice, Read};
 use std::net;
 use std::os::unix::net as net_unix;
+use std::path::Path;
 use std::time::Duration;
 
 use howdah_config::Address;
@@ -11,6 +12,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::either::Either;
+use crate::files::FoundSocket;
 
 /// How long to wait before the next try while the backlog of a unix socket is full.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(5);
@@ -33,8 +35,10 @@ impl Stream {
     }
 
     /// Connects. The kernel does not let a unix socket wait for room in the backlog: then this
-    /// fails with [`io::ErrorKind::WouldBlock`].
+    /// fails with [`io::ErrorKind::WouldBlock`]. Links on the way to a unix socket are judged as by
+    /// shares.
     pub async fn try_connect(address: &Address) -> io::Result<Stream> {
+        let found;
         let name = match address {
             Address::Inet(inet) => {
                 let stream = TcpStream::connect(inet).await?;
@@ -42,7 +46,10 @@ impl Stream {
                 return Ok(Either::A(stream));
             }
             Address::Name(..) => return Err(io::Error::other("its name has no address")),
-            Address::Unix(path) => SockAddr::unix(path)?,
+            Address::Unix(path) => {
+                found = FoundSocket::find(Path::new(path))?;
+                SockAddr::unix(found.path())?
+            }
             Address::Abstract(name) => SockAddr::unix(format!("\0{name}"))?,
         };
         let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
