@@ -27,14 +27,15 @@ use howdah_sys::log::{Level, Log};
 use howdah_wire::messages::{Outcome, Secret};
 use serde_json::{Map, Value};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Mutex;
 use tokio::time::timeout;
-
-/// Connections that are served at once; more wait until one of them ends.
-const CONNECTIONS: usize = 64;
 
 /// How long a connection may wait for its next request.
 const IDLE_TIME: Duration = Duration::from_secs(15);
+
+/// How long a connection on which nobody has shown the token may wait for a request, and how long its
+/// head may take.
+const STRANGERS_TIME: Duration = Duration::from_secs(2);
 
 /// Length of bodies that are read at the same time. Longer ones are read one after the other.
 const SMALL_BODY: u64 = 64 << 10;
@@ -42,6 +43,7 @@ const SMALL_BODY: u64 = 64 << 10;
 /// How long a body may take.
 const BODY_TIME: Duration = Duration::from_secs(60);
 
+use crate::control_connections::{Connections, Place};
 use crate::control_process::{Activity, Router, Supervisor};
 
 /// What the control API is started with.
@@ -112,36 +114,38 @@ pub fn start(front: Front) -> Rc<Api> {
 }
 
 async fn accept(api: &Rc<Api>, listener: OwnedFd) -> std::io::Result<()> {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
-    let place = || Arc::clone(&room).acquire_owned();
+    let connections = Rc::<Connections>::default();
     if api.transport == Transport::Unix {
         let listener = UnixListener::from_std(listener.into())?;
         loop {
-            let place = place().await.ok();
+            connections.room().await;
             let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
-            serve(api, stream, None, place);
+            serve(api, stream, None, &connections);
         }
     }
     let listener = TcpListener::from_std(listener.into())?;
     loop {
-        let place = place().await.ok();
+        connections.room().await;
         let Some((stream, peer)) = accepted(listener.accept().await).await else { continue };
-        serve(api, stream, Some(peer), place);
+        serve(api, stream, Some(peer), &connections);
     }
 }
 
-/// Serves a connection, which keeps its place until it ends.
+/// Serves a connection, which keeps its place until it ends. Where no token is asked for, the permissions
+/// of the socket have said that the client is trusted.
 fn serve(
     api: &Rc<Api>,
     stream: impl Io + 'static,
     peer: Option<SocketAddr>,
-    place: Option<OwnedSemaphorePermit>,
+    connections: &Rc<Connections>,
 ) {
     let (api, busy) = (Rc::clone(api), api.activity.begin());
+    let place = connections.enter(api.token.is_none());
     let info = Arc::new(ConnectionInfo { peer, ..ConnectionInfo::default() });
     tokio::task::spawn_local(async move {
-        http1::serve(stream, info, &*api, Drain::new().connection()).await;
-        drop((place, busy));
+        let client = Client { api: &api, place: &place };
+        place.hold(http1::serve(stream, info, &client, Drain::new().connection())).await;
+        drop(busy);
     });
 }
 
@@ -175,11 +179,12 @@ pub struct Api {
 }
 
 impl Api {
-    async fn answer(&self, exchange: &mut Exchange<'_>) -> Reply {
+    async fn answer(&self, exchange: &mut Exchange<'_>, place: &Place) -> Reply {
         let fields = exchange.request.fields.iter();
         if let Err(refusal) = guard(fields, self.transport, self.token.as_ref()) {
             return refusal.into();
         }
+        place.trust();
         let _large = match exchange.body_len() {
             Some(length) if length <= SMALL_BODY => None,
             _ => Some(self.large.lock().await),
@@ -407,9 +412,22 @@ fn describe(certificates: &Certificates) -> Map<String, Value> {
     described.collect()
 }
 
-impl Handler for Api {
+/// The client of one connection.
+struct Client<'a> {
+    api: &'a Api,
+    place: &'a Place,
+}
+
+impl Handler for Client<'_> {
     fn limits(&self) -> Rc<Limits> {
-        Rc::new(Limits { max_body: MAX_BODY as u64, idle_timeout: IDLE_TIME, ..Limits::default() })
+        let usual =
+            Limits { max_body: MAX_BODY as u64, idle_timeout: IDLE_TIME, ..Limits::default() };
+        Rc::new(match self.place.is_trusted() {
+            true => usual,
+            false => {
+                Limits { idle_timeout: STRANGERS_TIME, header_timeout: STRANGERS_TIME, ..usual }
+            }
+        })
     }
 
     fn next_id(&self) -> u64 {
@@ -417,7 +435,7 @@ impl Handler for Api {
     }
 
     async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
-        response(&self.answer(exchange).await)
+        response(&self.api.answer(exchange, self.place).await)
     }
 
     fn error(&self, status: u16) -> Response {

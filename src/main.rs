@@ -5,6 +5,7 @@ mod check;
 mod cli;
 mod control;
 mod control_api;
+mod control_connections;
 mod control_process;
 mod control_socket;
 mod control_token;

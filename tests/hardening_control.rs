@@ -4,18 +4,22 @@
 
 mod harness;
 
+use std::collections::VecDeque;
 use std::fs;
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use harness::client::Client;
 use harness::control::Answer;
 use harness::programs::{self, run};
-use harness::{Server, Site, control, eventually, free_address, processes};
+use harness::{Ends, Server, Site, control, eventually, free_address, processes};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -154,6 +158,57 @@ fn hardening_48_an_abstract_socket_asks_for_the_token_too() {
         control::exchange(stream, request.as_bytes()).unwrap().status
     };
     assert_eq!((ask(""), ask(AUTHORIZATION)), (401, 200));
+}
+
+/// More connections than the API serves at once, with heads that never end, leave the administrator
+/// room.
+#[test]
+fn hardening_48_connections_without_the_token_do_not_keep_others_out() {
+    let (_server, control) = over_tcp();
+    let unfinished = || {
+        let mut stream = TcpStream::connect(control).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n").unwrap();
+        stream
+    };
+    let mut known = Client::connect(control);
+    let request = format!("GET /config HTTP/1.1\r\nHost: localhost\r\n{AUTHORIZATION}\r\n");
+    known.send(&request);
+    assert_eq!(known.response().status, 200);
+    // Others take the places of those that are closed, so that it is full all the time.
+    let ending = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let ended = Ends(&ending);
+        scope.spawn(|| {
+            let mut held: VecDeque<_> = (0..200).map(|_| unfinished()).collect();
+            while !ending.load(Ordering::Relaxed) {
+                held.pop_front();
+                held.push_back(unfinished());
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        for _ in 0..3 {
+            assert_eq!(ask(control, "GET", "/config", "Host: localhost\r\n").status, 200);
+            // Who has shown the token keeps the connection.
+            known.send(&request);
+            assert_eq!(known.response().status, 200);
+        }
+        drop(ended);
+    });
+}
+
+/// Who has not shown the token is out of time sooner than who has, and has begun before.
+#[test]
+fn hardening_48_a_head_without_the_token_must_come_soon() {
+    let (_server, control) = over_tcp();
+    let request = format!("GET /config HTTP/1.1\r\nHost: localhost\r\n{AUTHORIZATION}");
+    let mut known = Client::connect(control);
+    known.send(format!("{request}\r\n{request}"));
+    assert_eq!(known.response().status, 200);
+    let mut stranger = Client::connect(control);
+    stranger.send("GET / HTTP/1.1\r\nHost: localhost\r\n");
+    assert_eq!(stranger.response().status, 408);
+    known.send("\r\n");
+    assert_eq!(known.response().status, 200);
 }
 
 #[test]

@@ -7,7 +7,9 @@
 mod harness;
 
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::{lchown, symlink};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -482,4 +484,96 @@ fn a_link_that_is_swapped_all_the_time_never_shows_a_secret() {
         drop(ended);
         assert!(sent > 0, "links are followed where they may be");
     });
+}
+
+/// Answers every request on a unix socket that belongs to a user, and is open to all.
+fn answering_socket(path: &Path, owner: u32, body: &'static str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let listener = UnixListener::bind(path).unwrap();
+    open_to_all(path, 0o666);
+    [path, path.parent().unwrap()].into_iter().for_each(|path| give(path, owner));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let length = body.len();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n");
+            let _ = write!(stream, "{head}Connection: close\r\n\r\n{body}");
+        }
+    });
+}
+
+/// A site that passes requests to the socket of this name beside its root.
+fn passes_to(site: Site, name: &str) -> Site {
+    let socket = format!("unix:{}", beside(&site, name).display());
+    let health = json!({"uri": "/", "interval": 1, "fall": 1});
+    site.with(json!({
+        "routes": [
+            {"match": {"uri": "/proxy"}, "action": {"proxy": format!("http://{socket}")}},
+            {"match": {"uri": "/upstream"}, "action": {"pass": "upstreams/checked"}},
+            {"match": {"uri": "/fpm"}, "action": {"pass": "applications/fpm"}},
+        ],
+        "upstreams": {"checked": {"servers": {socket.clone(): {}}, "health": health}},
+        "applications": {"fpm": {
+            "type": "fastcgi", "server": socket, "root": "/nowhere", "script": "index.php",
+        }},
+    }))
+}
+
+#[test]
+fn an_upstreams_socket_is_reached_by_its_name_and_by_links_that_are_followed() {
+    for (target, name, owner) in
+        [("", "a/app.sock", OWNER), ("app.sock", "a/own.sock", OWNER), ("a", "roots", 0)]
+    {
+        let site = Site::new();
+        answering_socket(&beside(&site, "a/app.sock"), OWNER, "from the application");
+        if !target.is_empty() {
+            symlink(target, beside(&site, name)).unwrap();
+            give(&beside(&site, name), owner);
+        }
+        let name = if name == "roots" { "roots/app.sock" } else { name };
+        let server = passes_to(site, name).serve();
+        for target in ["/proxy", "/upstream"] {
+            let response = server.get(target);
+            assert_eq!(
+                (response.status, &*response.text()),
+                (200, "from the application"),
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_link_in_the_place_of_an_upstreams_socket_does_not_lead_to_that_of_another_user() {
+    if !is_root() {
+        println!("skipped: only root can make sockets of several users");
+        return;
+    }
+    for (target, name, socket) in
+        [("../b/private.sock", "a/app.sock", "a/app.sock"), ("../b", "a/run", "a/run/private.sock")]
+    {
+        let site = Site::new();
+        answering_socket(&beside(&site, "b/private.sock"), OTHER, SECRET);
+        let link = beside(&site, name);
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        symlink(target, &link).unwrap();
+        give(&link, OWNER);
+        let server = passes_to(site, socket).serve();
+        let refused = format!(
+            "the symbolic link {} of user {OWNER} leads to what belongs to user {OTHER}, and is not \
+             followed",
+            fs::canonicalize(link.parent().unwrap())
+                .unwrap()
+                .join(link.file_name().unwrap())
+                .display()
+        );
+        server.wait_for_log(&format!("is unhealthy: cannot connect: {refused}"));
+        for target in ["/proxy", "/upstream", "/fpm"] {
+            let response = server.get(target);
+            assert!(matches!(response.status, 502 | 503), "{target}: {response:?}");
+            assert!(!response.text().contains(SECRET), "{target}: {response:?}");
+        }
+        let times = server.log().matches(&refused).count();
+        assert!(times >= 3, "a check and two requests tell it: {}", server.log());
+    }
 }
