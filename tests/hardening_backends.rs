@@ -452,9 +452,9 @@ fn hardening_30_a_fastcgi_body_of_another_length_reaches_nobody_else() {
 }
 
 #[test]
-fn hardening_14_messages_of_a_fastcgi_server_cannot_forge_or_flood_the_log() {
+fn hardening_14_messages_of_a_fastcgi_server_cannot_forge_records_and_none_is_lost() {
     let forged = record(7, "one\n2026/01/01 00:00:00 [emerg] forged\x1b[31m\r\n");
-    let flood: Vec<u8> = (0..400).flat_map(|_| record(7, vec![b'x'; 60_000])).collect();
+    let flood: Vec<u8> = (0..100).flat_map(|_| record(7, vec![b'~'; 60_000])).collect();
     let deed = stays([forged, flood, stdout("\r\ngood"), end()].concat());
     let raw = backend(&deed, good_record);
     let server = fastcgi(&raw, PATIENT);
@@ -462,5 +462,68 @@ fn hardening_14_messages_of_a_fastcgi_server_cannot_forge_or_flood_the_log() {
     let log = server.wait_for_log("forged");
     assert!(!log.lines().any(|line| line.starts_with("2026/01/01")), "a line of its own");
     assert!(!log.contains('\x1b'));
-    assert!(log.len() < 3 << 20, "{} bytes", log.len());
+    assert_eq!(log.bytes().filter(|byte| *byte == b'~').count(), 6_000_000);
+}
+
+#[test]
+fn hardening_14_messages_of_one_byte_make_few_records() {
+    let flood = record(7, "~").repeat(20_000);
+    let deed = stays([flood, stdout("\r\ngood"), end()].concat());
+    let raw = backend(&deed, good_record);
+    let server = fastcgi(&raw, PATIENT);
+    assert_eq!(server.get("/bad").text(), "good");
+    let log = server.wait_for_log("~");
+    assert_eq!(log.lines().filter(|line| line.contains("GET /bad")).count(), 1, "one record");
+    assert_eq!(log.bytes().filter(|byte| *byte == b'~').count(), 20_000);
+}
+
+#[test]
+fn hardening_34_short_pieces_that_nobody_takes_cost_little_memory() {
+    let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned()
+        + &"1\r\nA\r\n".repeat(120_000);
+    let records = [stdout("\r\n"), stdout("A").repeat(120_000)].concat();
+    for (deed, is_http) in [(stays(chunks), true), (stays(records), false)] {
+        let (raw, server);
+        if is_http {
+            raw = Raw::new({
+                let deed = deed.clone();
+                move |connection| {
+                    let is_bad = connection.request().is_some_and(|head| head.contains("/bad"));
+                    let _ = if is_bad { deed.perform(connection) } else { connection.send(GOOD) };
+                }
+            });
+            let upstream =
+                json!({"servers": {raw.address.to_string(): {}}, "failures": {"max": 0}});
+            server = Site::new()
+                .with(json!({
+                    "routes": [{"action": {"pass": "upstreams/other"}}],
+                    "upstreams": {"other": upstream},
+                    "settings": {"listen_threads": 1},
+                }))
+                .serve();
+        } else {
+            raw = backend(&deed, good_record);
+            let site = Site::new().with(json!({"applications": null}));
+            server = site
+                .with(json!({
+                    "routes": [{"action": {"pass": "applications/other"}}],
+                    "applications": {"other": {
+                        "type": "fastcgi", "server": raw.address.to_string(),
+                        "root": "/nowhere", "script": "index.php",
+                    }},
+                }))
+                .serve();
+        }
+        assert_eq!(server.get("/good").text(), "good");
+        let before = processes::peak_memory(server.router());
+        let mut clients: Vec<_> = (0..16).map(|_| server.connect()).collect();
+        for client in &mut clients {
+            client.send("GET /bad HTTP/1.1\r\nHost: a\r\n\r\n");
+        }
+        for _ in 0..20 {
+            assert_eq!(server.get("/good").text(), "good");
+        }
+        let grown = processes::peak_memory(server.router()).saturating_sub(before);
+        assert!(grown < 24 << 20, "{grown} bytes");
+    }
 }

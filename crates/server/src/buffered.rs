@@ -18,6 +18,47 @@ use crate::message::FieldBlock;
 use crate::php::pending::MAX_WAITING;
 use crate::php::spool::Spool;
 
+/// Pieces that are taken out of one answer before other connections have their turn.
+pub const PIECES: usize = 64;
+/// Bytes likewise.
+const BYTES: usize = 1 << 20;
+
+/// How much of an answer is taken apart at once. Whoever writes very short pieces must not keep the
+/// thread from everybody else, even if all of them are there already.
+#[derive(Debug, Default)]
+pub struct Turn {
+    taken: usize,
+}
+
+impl Turn {
+    /// Counts a piece. `false`: it is the turn of others first ([`Turn::poll`]).
+    pub fn take(&mut self) -> bool {
+        let may = !self.is_over();
+        self.taken += usize::from(may);
+        may
+    }
+
+    /// Whether it is the turn of others.
+    pub fn is_over(&self) -> bool {
+        self.taken >= PIECES
+    }
+
+    /// Pending if the turn is over: the task is woken at once, and a new turn begins then.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.is_over() {
+            return Poll::Ready(());
+        }
+        self.taken = 0;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// There was nothing to take, so others have had theirs.
+    pub fn begin(&mut self) {
+        self.taken = 0;
+    }
+}
+
 /// The body of an answer as its server writes it; it reports by itself why it cannot go on.
 pub trait Answer: BodyStream + 'static {
     /// It is not wanted any more, because of a problem on our side.
@@ -127,7 +168,8 @@ struct Reader<A> {
 impl<A: Answer> Reader<A> {
     /// Ready when the answer is over.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        loop {
+        let mut bytes = 0;
+        for _ in 0..PIECES {
             {
                 let mut store = self.store.borrow_mut();
                 if store.spool.len() >= MAX_WAITING {
@@ -136,10 +178,16 @@ impl<A: Answer> Reader<A> {
                 }
             }
             let Poll::Ready(part) = self.answer.poll_next(cx) else { return Poll::Pending };
+            bytes += part.as_ref().map_or(0, |part| part.as_ref().map_or(0, Bytes::len));
             if self.take(part) {
                 return Poll::Ready(());
             }
+            if bytes >= BYTES {
+                break;
+            }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// Takes a part. Whether the answer is over.

@@ -169,3 +169,29 @@ fn an_answer_may_say_how_it_is_taken() {
         }
     });
 }
+
+#[test]
+fn hardening_13_of_short_pieces_few_are_taken_at_once_and_they_leave_together() {
+    with(|directory| async move {
+        let pieces = 100 * PIECES;
+        let answer = Parts::new((0..pieces).map(|n| vec![n as u8]), None);
+        let taken = Rc::clone(&answer.taken);
+        let spool = Spool::new(directory.path().into());
+        let store = Store { spool, end: None, client: None, reader: None };
+        let store = Rc::new(RefCell::new(store));
+        let mut reader = Reader { answer, store: Rc::clone(&store) };
+        let (mut before, mut cx) = (0, Context::from_waker(Waker::noop()));
+        while reader.poll(&mut cx).is_pending() {
+            let now = *taken.borrow();
+            assert!(now - before <= PIECES, "{before} {now}");
+            before = now;
+        }
+        let mut stream = Buffered { store, remaining: None, task: None };
+        let mut got = Vec::new();
+        while let Some(bytes) = poll_fn(|cx| stream.poll_next(cx)).await {
+            got.push(bytes.unwrap());
+        }
+        assert!(got.len() <= 4, "{} pieces", got.len());
+        assert!(got.concat() == (0..pieces).map(|n| n as u8).collect::<Vec<_>>());
+    });
+}

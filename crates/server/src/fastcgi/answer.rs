@@ -26,7 +26,7 @@ pub struct Home {
 /// The body of an answer whose head has come.
 pub struct Answer {
     /// `None` after the end.
-    active: Option<(Conversation, Home)>,
+    active: Option<(Conversation<Attempt>, Home)>,
     /// What came with the head.
     first: Bytes,
     /// Bytes that are left of what the script has announced.
@@ -35,7 +35,12 @@ pub struct Answer {
 
 impl Answer {
     /// `first` is what has come of it, `length` what the script has announced.
-    pub fn new(conversation: Conversation, first: Bytes, length: Option<u64>, home: Home) -> Self {
+    pub fn new(
+        conversation: Conversation<Attempt>,
+        first: Bytes,
+        length: Option<u64>,
+        home: Home,
+    ) -> Self {
         Answer { active: Some((conversation, home)), first, remaining: length }
     }
 
@@ -64,25 +69,21 @@ impl BodyStream for Answer {
             let first = std::mem::take(&mut self.first);
             return self.give(first);
         }
-        loop {
-            let Some((conversation, home)) = &mut self.active else { return Poll::Ready(None) };
-            match conversation.poll_part(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(Part::Output(bytes))) if bytes.is_empty() => {}
-                Poll::Ready(Ok(Part::Output(bytes))) => return self.give(bytes),
-                Poll::Ready(Ok(Part::Log(message))) => home.attempt.log(&home.thread, &message),
-                Poll::Ready(Ok(Part::End)) => {
-                    self.take_back();
-                    return Poll::Ready(None);
+        let Some((conversation, _)) = &mut self.active else { return Poll::Ready(None) };
+        match conversation.poll_part(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(Part::Output(bytes))) => self.give(bytes),
+            Poll::Ready(Ok(Part::End)) => {
+                self.take_back();
+                Poll::Ready(None)
+            }
+            Poll::Ready(Err(failure)) => {
+                match failure.is_clients() {
+                    true => self.active = None,
+                    false => buffered::Answer::give_up(self, format_args!("{failure}")),
                 }
-                Poll::Ready(Err(failure)) => {
-                    match failure.is_clients() {
-                        true => self.active = None,
-                        false => buffered::Answer::give_up(self, format_args!("{failure}")),
-                    }
-                    let error = io::Error::other("the answer of the FastCGI server was cut");
-                    return Poll::Ready(Some(Err(error)));
-                }
+                let error = io::Error::other("the answer of the FastCGI server was cut");
+                Poll::Ready(Some(Err(error)))
             }
         }
     }
@@ -97,7 +98,7 @@ impl buffered::Answer for Answer {
     fn give_up(&mut self, problem: fmt::Arguments<'_>) {
         if let Some((_, home)) = self.active.take() {
             let attempt = &home.attempt;
-            home.thread.complain(format_args!("{attempt}: {problem}"));
+            home.thread.complain(&attempt.site.log_limit, format_args!("{attempt}: {problem}"));
         }
     }
 }

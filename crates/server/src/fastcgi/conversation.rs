@@ -1,47 +1,77 @@
 //! One request and its answer on one connection to a FastCGI server.
 
+use std::fmt::Display;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use howdah_config::Timeouts;
 use howdah_wire::fastcgi::{Answer, Answers, Protocol};
 
 use super::REQUEST;
+use super::messages::Messages;
+use crate::buffered::Turn;
 use crate::http1::timer::Timer;
+use crate::php::spool::SMALL;
 use crate::proxy::Failure;
 use crate::proxy::response::Malformed;
 use crate::proxy::talk::Talk;
 use crate::proxy::transport::Stream;
 use crate::proxy::upload::Upload;
 
-/// Bytes for the log that one request may bring.
-const MOST_LOG: usize = 1 << 20;
-
 /// A part of an answer.
 #[derive(Debug)]
 pub enum Part {
     /// Bytes of head or body.
     Output(Bytes),
-    /// Bytes for the log.
-    Log(Bytes),
     /// The answer is complete.
     End,
 }
 
-/// See the module.
-pub struct Conversation {
-    talk: Talk<Stream>,
-    answers: Answers,
-    /// Bytes that may still come for the log.
-    log: usize,
+/// What a record was.
+enum Record {
+    /// Much output.
+    Output(Bytes),
+    /// What is gathered.
+    Taken,
+    /// The last one.
+    End,
 }
 
-impl Conversation {
+/// See the module. What the server has for the log begins with `W`.
+pub struct Conversation<W: Display> {
+    talk: Talk<Stream>,
+    answers: Answers,
+    /// Short output that is gathered.
+    output: BytesMut,
+    messages: Messages<W>,
+    turn: Turn,
+    /// The last record has come.
+    ended: bool,
+    /// What comes after the output that was gathered.
+    next: Option<Result<Part, Failure>>,
+}
+
+impl<W: Display> Conversation<W> {
     /// Begins, on a connection that the runtime has just been given.
-    pub fn new(stream: Stream, mut upload: Upload, timeouts: &Timeouts, timer: Timer) -> Self {
+    pub fn new(
+        stream: Stream,
+        mut upload: Upload,
+        timeouts: &Timeouts,
+        timer: Timer,
+        messages: Messages<W>,
+    ) -> Self {
         upload.send_at_once(&stream);
         let talk = Talk::new(stream, upload, timeouts, timer);
-        Conversation { talk, answers: Answers::new(REQUEST), log: MOST_LOG }
+        let (answers, output) = (Answers::new(REQUEST), BytesMut::new());
+        Conversation {
+            talk,
+            answers,
+            output,
+            messages,
+            turn: Turn::default(),
+            ended: false,
+            next: None,
+        }
     }
 
     /// The head has come: from now on a pause is one within the body.
@@ -54,53 +84,97 @@ impl Conversation {
         self.talk.answered()
     }
 
-    /// The next part of the answer.
+    /// The next part of the answer. Records with little output are taken together as far as they
+    /// are there, and after some of them it is the turn of other connections.
     pub fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<Part, Failure>> {
-        loop {
-            while let Some(part) = self.decode()? {
-                match part {
-                    Part::Log(bytes) if bytes.len() > self.log => {}
-                    Part::Log(bytes) => {
-                        self.log -= bytes.len();
-                        return Poll::Ready(Ok(Part::Log(bytes)));
-                    }
-                    part => return Poll::Ready(Ok(part)),
-                }
+        if let Some(next) = self.next.take() {
+            return Poll::Ready(next);
+        }
+        let next = match self.poll_next(cx) {
+            Poll::Ready(Ok(next)) => next.map(Ok),
+            Poll::Ready(Err(failure)) => Some(Err(failure)),
+            Poll::Pending if self.output.is_empty() => return Poll::Pending,
+            Poll::Pending => None,
+        };
+        if let Some(next) = next {
+            if self.output.is_empty() {
+                return Poll::Ready(next);
             }
-            if !ready!(self.talk.poll_more(cx))? {
-                return Poll::Ready(Err(self.talk.ended()));
+            self.next = Some(next);
+        }
+        Poll::Ready(Ok(Part::Output(std::mem::take(&mut self.output).freeze())))
+    }
+
+    /// What comes after the output that was gathered. `None`, or pending with output gathered: that
+    /// is to be taken first.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Part>, Failure>> {
+        loop {
+            if self.ended {
+                ready!(self.messages.poll_all(self.talk.timer(), cx));
+                return Poll::Ready(Ok(Some(Part::End)));
+            }
+            ready!(self.messages.poll_full(self.talk.timer(), cx));
+            if !self.output.is_empty() && (self.turn.is_over() || self.output.len() >= SMALL) {
+                return Poll::Ready(Ok(None));
+            }
+            ready!(self.turn.poll(cx));
+            self.turn.take();
+            match self.decode()? {
+                Some(Record::Output(bytes)) => return Poll::Ready(Ok(Some(Part::Output(bytes)))),
+                Some(Record::Taken) => continue,
+                Some(Record::End) => {
+                    self.ended = true;
+                    continue;
+                }
+                None => {}
+            }
+            match self.talk.poll_more(cx) {
+                Poll::Ready(Ok(true)) => {}
+                Poll::Ready(Ok(false)) => return Poll::Ready(Err(self.talk.ended())),
+                Poll::Ready(Err(failure)) => return Poll::Ready(Err(failure)),
+                Poll::Pending => {
+                    self.turn.begin();
+                    // If there is no room for them, the timer wakes us when there is.
+                    let _ = self.messages.poll_lines(self.talk.timer(), cx);
+                    return Poll::Pending;
+                }
             }
         }
     }
 
-    /// Takes a part out of what has come.
-    fn decode(&mut self) -> Result<Option<Part>, Malformed> {
+    /// Takes a record, or a part of one, out of what has come.
+    fn decode(&mut self) -> Result<Option<Record>, Malformed> {
         const NO_RECORD: Malformed = Malformed("it does not answer with FastCGI records");
         let all = self.talk.input.as_bytes();
         let mut rest = all;
         let answer = self.answers.next(&mut rest).map_err(|_| NO_RECORD)?;
-        // Content is the last that was taken.
-        let (taken, is_log) = (all.len() - rest.len(), matches!(answer, Some(Answer::Stderr(_))));
-        let part = match answer {
+        let taken = all.len() - rest.len();
+        let record = match answer {
             None => None,
-            Some(Answer::Stdout(bytes) | Answer::Stderr(bytes)) => Some(bytes.len()),
-            Some(Answer::End(end)) => {
-                self.talk.input.skip(taken);
-                return match end.protocol {
-                    Protocol::RequestComplete => Ok(Some(Part::End)),
-                    Protocol::Overloaded => Err(Malformed("it has no room for the request")),
-                    Protocol::CannotMultiplex | Protocol::UnknownRole => {
-                        Err(Malformed("it does not answer such requests"))
-                    }
-                };
+            // Content is the last that was taken.
+            Some(Answer::Stdout(bytes)) if bytes.len() >= SMALL => {
+                let len = bytes.len();
+                self.talk.input.skip(taken - len);
+                return Ok(Some(Record::Output(self.talk.input.take(len))));
             }
+            Some(Answer::Stdout(bytes)) => {
+                self.output.extend_from_slice(bytes);
+                Some(Record::Taken)
+            }
+            Some(Answer::Stderr(bytes)) => {
+                self.messages.push(bytes);
+                Some(Record::Taken)
+            }
+            Some(Answer::End(end)) => match end.protocol {
+                Protocol::RequestComplete => Some(Record::End),
+                Protocol::Overloaded => return Err(Malformed("it has no room for the request")),
+                Protocol::CannotMultiplex | Protocol::UnknownRole => {
+                    return Err(Malformed("it does not answer such requests"));
+                }
+            },
         };
-        let len = part.unwrap_or(0);
-        self.talk.input.skip(taken - len);
-        Ok(part.map(|len| {
-            let content = self.talk.input.take(len);
-            if is_log { Part::Log(content) } else { Part::Output(content) }
-        }))
+        self.talk.input.skip(taken);
+        Ok(record)
     }
 
     /// The connection, if the request was sent in full and nothing is left on it; and the timer.
@@ -115,3 +189,7 @@ impl Conversation {
         (idle.filter(|_| is_over), timer)
     }
 }
+
+#[cfg(test)]
+#[path = "conversation_tests.rs"]
+mod tests;

@@ -18,6 +18,7 @@ mod conversation;
 pub mod head;
 pub mod kept;
 pub mod line;
+mod messages;
 pub mod scripts;
 pub mod site;
 
@@ -34,6 +35,7 @@ use howdah_wire::request::Params;
 use self::answer::{Answer, Home};
 use self::conversation::{Conversation, Part};
 use self::line::Ticket;
+use self::messages::Messages;
 use self::site::Site;
 use crate::buffered::Taking;
 use crate::exchange::Exchange;
@@ -79,7 +81,8 @@ pub async fn run(
     }
     let id = ShownRequestId(exchange.request.id);
     let complain = |problem: fmt::Arguments<'_>| {
-        thread.complain(format_args!("\"{site}\" request {id}: {problem}"));
+        let problem = format_args!("\"{site}\" request {id}: {problem}");
+        thread.complain(&site.log_limit, problem);
     };
     // A server must be told how long it is.
     let streams = buffer.streams(site.request_buffering) && exchange.body_len().is_some();
@@ -235,7 +238,7 @@ impl Attempt {
         {
             let request = encode(&self.site, script, content, exchange);
             let mut conversation = self.conversation(thread, stream, request, content, exchange);
-            match self.head(thread, &mut conversation, content, exchange).await {
+            match self.head(&mut conversation, content, exchange).await {
                 // The server has closed the connection as we were going to use it.
                 Err(Failure::Closed | Failure::Read(_) | Failure::Send(_))
                     if !conversation.answered() => {}
@@ -263,7 +266,7 @@ impl Attempt {
         };
         let request = encode(&self.site, script, content, exchange);
         let mut conversation = self.conversation(thread, stream, request, content, exchange);
-        match self.head(thread, &mut conversation, content, exchange).await {
+        match self.head(&mut conversation, content, exchange).await {
             Ok(head) => Ok(self.respond(thread, conversation, head, right, content, taking)),
             Err(failure) => {
                 self.note(thread, &right, &failure);
@@ -282,16 +285,16 @@ impl Attempt {
         request: Vec<u8>,
         content: &Content,
         exchange: &Exchange<'_>,
-    ) -> Conversation {
+    ) -> Conversation<Attempt> {
         let upload = Upload::new(request, content, Framing::Records(REQUEST), exchange);
-        Conversation::new(stream, upload, &self.site.timeouts, thread.timer())
+        let messages = Messages::new(self.clone(), thread.log(), &self.site.log_limit);
+        Conversation::new(stream, upload, &self.site.timeouts, thread.timer(), messages)
     }
 
     /// Waits for the head of the answer.
     async fn head(
         &self,
-        thread: &Rc<ProxyThread>,
-        conversation: &mut Conversation,
+        conversation: &mut Conversation<Attempt>,
         content: &Content,
         exchange: &Exchange<'_>,
     ) -> Result<head::Found, Failure> {
@@ -304,7 +307,6 @@ impl Attempt {
                         return Ok(found);
                     }
                 }
-                Part::Log(message) => self.log(thread, &message),
                 Part::End => return Err(Malformed("the script ended before its head did").into()),
             }
         }
@@ -313,14 +315,15 @@ impl Attempt {
     fn respond(
         &self,
         thread: &Rc<ProxyThread>,
-        conversation: Conversation,
+        conversation: Conversation<Attempt>,
         found: head::Found,
         right: Right,
         content: &Content,
         taking: Taking<'_>,
     ) -> Response {
         if right.busy.answered() {
-            thread.note(format_args!("\"{}\": {} is back", self.site, self.server.address));
+            let back = format_args!("\"{}\": {} is back", self.site, self.server.address);
+            thread.note(&self.site.log_limit, back);
         }
         let home = Home { thread: Rc::clone(thread), attempt: self.clone(), _right: right };
         let answer = Answer::new(conversation, found.rest, found.head.length, home);
@@ -338,20 +341,15 @@ impl Attempt {
         }
         if let Some(time) = right.busy.failed() {
             let (site, address, seconds) = (&self.site, &self.server.address, time.as_secs());
-            thread.note(format_args!("\"{site}\": {address} is left alone for {seconds} s"));
+            let left = format_args!("\"{site}\": {address} is left alone for {seconds} s");
+            thread.note(&site.log_limit, left);
         }
     }
 
     fn complain(&self, thread: &ProxyThread, failure: &Failure) {
         if !failure.is_clients() {
-            thread.complain(format_args!("{self}: {failure}"));
+            thread.complain(&self.site.log_limit, format_args!("{self}: {failure}"));
         }
-    }
-
-    /// What the server had for the log.
-    fn log(&self, thread: &ProxyThread, message: &[u8]) {
-        let message = String::from_utf8_lossy(message.trim_ascii_end());
-        thread.complain(format_args!("{self}: {message}"));
     }
 }
 

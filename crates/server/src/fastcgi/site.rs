@@ -7,6 +7,7 @@ use howdah_config::{self as config, Template, Timeouts};
 
 use super::line::Gate;
 use crate::php::target::{Script, Targets};
+use crate::proxy::log_limit::LogLimit;
 use crate::proxy::upstream::Upstream;
 
 /// A site that a FastCGI server runs.
@@ -22,6 +23,8 @@ pub struct Site {
     pub params: Vec<(String, Template)>,
     /// How many requests may be at the servers, and how many may wait.
     pub gate: Arc<Gate>,
+    /// What its servers may bring into the log, and what is said of them there.
+    pub log_limit: Arc<LogLimit>,
     /// Idle connections that are kept to each server.
     pub keepalive: usize,
     /// How long to wait for a server.
@@ -47,6 +50,7 @@ impl Site {
             targets: Targets::new(&config.targets),
             params: config.params.clone(),
             gate: Arc::new(Gate::new(&config.limits, most)),
+            log_limit: Arc::default(),
             keepalive: config.keepalive,
             timeouts: config.timeouts.clone(),
             buffering: config.buffering,
@@ -64,6 +68,7 @@ impl Site {
         if before.gate.is_like(&self.gate) {
             self.gate = Arc::clone(&before.gate);
         }
+        self.log_limit = Arc::clone(&before.log_limit);
         Arc::new(self)
     }
 

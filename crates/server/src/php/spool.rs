@@ -18,6 +18,13 @@ use rustix::io::Errno;
 pub const MEMORY: usize = 128 * 1024;
 /// Bytes taken from memory or read from the file at once.
 const PIECE: usize = 64 * 1024;
+/// Parts shorter than this are copied together: each that is kept by itself costs an allocation, or
+/// a share of one that holds more, and each that goes to the file by itself a system call.
+pub const SMALL: usize = 4096;
+/// Bytes of short parts that are gathered at once.
+const GATHER: usize = 16 * 1024;
+/// What a part in memory costs beside its bytes, as so many bytes: its handle and its allocation.
+const OVERHEAD: usize = 128;
 
 /// A queue of bytes.
 #[derive(Debug)]
@@ -36,6 +43,50 @@ struct Spilled {
     file: File,
     read: u64,
     written: u64,
+    /// Short parts that follow what is written; fewer than [`GATHER`] bytes.
+    tail: Vec<u8>,
+}
+
+impl Spilled {
+    fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() < SMALL {
+            self.tail.extend_from_slice(bytes);
+            return if self.tail.len() < GATHER { Ok(()) } else { self.write_tail() };
+        }
+        self.write_tail()?;
+        self.write(bytes)
+    }
+
+    fn write_tail(&mut self) -> io::Result<()> {
+        let mut tail = std::mem::take(&mut self.tail);
+        let result = self.write(&tail);
+        tail.clear();
+        self.tail = tail;
+        result
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, self.written)?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Bytes that wait.
+    fn len(&self) -> u64 {
+        self.written - self.read + self.tail.len() as u64
+    }
+
+    /// The next bytes.
+    fn pop(&mut self) -> io::Result<Bytes> {
+        let len = (self.written - self.read).min(PIECE as u64) as usize;
+        if len == 0 {
+            return Ok(std::mem::take(&mut self.tail).into());
+        }
+        let mut piece = vec![0; len];
+        self.file.read_exact_at(&mut piece, self.read)?;
+        self.read += len as u64;
+        Ok(piece.into())
+    }
 }
 
 impl Spool {
@@ -52,6 +103,11 @@ impl Spool {
             return Ok(());
         }
         if self.fits(bytes.len()) {
+            // The first one may be all there is.
+            if bytes.len() < SMALL && !self.is_empty() {
+                self.gather(&bytes);
+                return Ok(());
+            }
             self.end_gathering();
             self.memory_len += bytes.len();
             self.memory.push_back(bytes);
@@ -59,12 +115,20 @@ impl Spool {
         }
         let spilled = match &mut self.file {
             Some(spilled) => spilled,
-            none => none.insert(Spilled { file: temporary(&self.directory)?, read: 0, written: 0 }),
+            none => {
+                let (file, tail) = (temporary(&self.directory)?, Vec::new());
+                none.insert(Spilled { file, read: 0, written: 0, tail })
+            }
         };
-        let kept = spilled.file.write_all_at(&bytes, spilled.written);
-        kept.map_err(|error| trouble(&self.directory, &error))?;
-        spilled.written += bytes.len() as u64;
-        Ok(())
+        spilled.push(&bytes).map_err(|error| trouble(&self.directory, &error))
+    }
+
+    fn gather(&mut self, bytes: &[u8]) {
+        let is_full = self.gathered.capacity() - self.gathered.len() < bytes.len();
+        if is_full && self.gathered.len() + bytes.len() > GATHER {
+            self.end_gathering(); // to grow it would copy all of it
+        }
+        self.gathered.extend_from_slice(bytes);
     }
 
     /// Where to append `len` bytes in place of [`Spool::push`], if they may stay in memory. Other
@@ -74,13 +138,18 @@ impl Spool {
         if !self.fits(len) {
             return None;
         }
-        let more = more.min(MEMORY.saturating_sub(self.in_memory() + len));
+        let more = more.min(MEMORY.saturating_sub(self.occupied() + len));
         self.gathered.reserve_exact(len + more);
         Some(&mut self.gathered)
     }
 
     fn fits(&self, len: usize) -> bool {
-        self.file.is_none() && (self.in_memory() == 0 || self.in_memory() + len <= MEMORY)
+        self.file.is_none() && (self.in_memory() == 0 || self.occupied() + len <= MEMORY)
+    }
+
+    /// Bytes of memory that what is kept there takes.
+    fn occupied(&self) -> usize {
+        self.in_memory() + self.memory.len() * OVERHEAD
     }
 
     fn in_memory(&self) -> usize {
@@ -109,14 +178,11 @@ impl Spool {
             return Ok(Some(bytes));
         }
         let Some(spilled) = &mut self.file else { return Ok(None) };
-        let len = (spilled.written - spilled.read).min(PIECE as u64) as usize;
-        let mut piece = vec![0; len];
-        spilled.file.read_exact_at(&mut piece, spilled.read)?;
-        spilled.read += len as u64;
-        if spilled.read == spilled.written {
+        let piece = spilled.pop()?;
+        if spilled.len() == 0 {
             self.file = None;
         }
-        Ok(Some(piece.into()))
+        Ok(Some(piece))
     }
 
     /// Throws away what waits.
@@ -129,7 +195,7 @@ impl Spool {
 
     /// Bytes that wait.
     pub fn len(&self) -> u64 {
-        let file = self.file.as_ref().map_or(0, |spilled| spilled.written - spilled.read);
+        let file = self.file.as_ref().map_or(0, Spilled::len);
         self.in_memory() as u64 + file
     }
 
@@ -258,6 +324,57 @@ mod tests {
         }
         assert!(got == expected && spool.is_empty());
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn short_parts_take_little_memory_and_few_writes() {
+        let directory = tempfile::tempdir().unwrap();
+        let read = Bytes::from(vec![7; 64 * 1024]);
+        for len in [1, 100] {
+            let mut spool = Spool::new(directory.path().into());
+            let (mut memory, mut writes, mut pushed) = (0, Vec::new(), 0);
+            // Each is part of something larger, as what was read from a server is.
+            while writes.len() < 8 {
+                spool.push(read.slice(..len)).unwrap();
+                pushed += len;
+                match &spool.file {
+                    None => {
+                        let pieces = spool.memory.iter().filter(|piece| piece.len() < GATHER - len);
+                        assert!(pieces.count() <= 1, "{len}");
+                        let kept: usize = spool.memory.iter().map(Bytes::len).sum();
+                        memory = kept + spool.gathered.capacity();
+                        assert!(memory <= 2 * MEMORY, "{len}: {memory}");
+                    }
+                    Some(spilled) => {
+                        assert!(spilled.tail.capacity() <= 2 * GATHER, "{len}");
+                        if writes.last() != Some(&spilled.written) {
+                            writes.push(spilled.written);
+                        }
+                    }
+                }
+            }
+            assert!(memory >= MEMORY * 9 / 10, "{len}: memory is used: {memory}");
+            let gaps = writes.windows(2).map(|two| two[1] - two[0]);
+            assert!(gaps.min() >= Some(GATHER as u64), "{len}: {writes:?}");
+            assert_eq!(spool.len(), pushed as u64);
+            let mut got = 0;
+            while let Some(bytes) = spool.pop().unwrap() {
+                assert!(bytes.iter().all(|byte| *byte == 7));
+                got += bytes.len();
+            }
+            assert!(got == pushed && spool.is_empty() && spool.file.is_none());
+        }
+    }
+
+    #[test]
+    fn long_parts_are_not_copied_and_their_number_is_bounded() {
+        let mut spool = Spool::new(std::env::temp_dir().into());
+        let read = Bytes::from(vec![7; SMALL]);
+        while spool.file.is_none() {
+            spool.push(read.clone()).unwrap();
+        }
+        assert!(spool.memory.iter().all(|piece| piece.as_ptr() == read.as_ptr()));
+        assert_eq!(spool.memory.len(), MEMORY / (SMALL + OVERHEAD));
     }
 
     #[test]

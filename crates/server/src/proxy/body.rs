@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use super::conversation::Conversation;
 use super::response::{Head, Length, Malformed};
@@ -14,9 +14,10 @@ use super::thread::ProxyThread;
 use super::upstream::Busy;
 use super::{Attempt, Failure, hop};
 use crate::body::{Body, BodyStream};
-use crate::buffered::{Answer, Taking};
+use crate::buffered::{Answer, Taking, Turn};
 use crate::http1::framing::{Chunked, Decoded};
 use crate::message::Trailer;
+use crate::php::spool::SMALL;
 
 /// What is needed to keep the connection when the body has ended.
 pub struct Home {
@@ -58,15 +59,18 @@ pub fn body(
         Length::Close => Framing::Close,
     };
     let active = Some((conversation, home));
-    let mut body =
-        ResponseBody { active, framing, pieces: VecDeque::new(), trailer: trailer.cloned() };
+    let (pieces, turn, trailer) = (VecDeque::new(), Turn::default(), trailer.cloned());
+    let mut body = ResponseBody { active, framing, pieces, turn, trailer };
     // Nonsense that came along with the head can still be answered with an error.
     if let Framing::Chunked(_) = body.framing
         && body.decode()?
     {
-        let whole: Vec<u8> = body.pieces.iter().flatten().copied().collect();
+        let whole = match body.pieces.len() {
+            0 | 1 => body.pieces.pop_front().unwrap_or_default(),
+            _ => body.pieces.iter().flatten().copied().collect(),
+        };
         body.take_back();
-        return Ok(Bytes::from(whole).into());
+        return Ok(whole.into());
     }
     Ok(taking.body(body, &head.fields))
 }
@@ -92,6 +96,7 @@ struct ResponseBody {
     framing: Framing,
     /// Taken out of the chunks already.
     pieces: VecDeque<Bytes>,
+    turn: Turn,
     /// Where the trailer is wanted.
     trailer: Option<Trailer>,
 }
@@ -104,7 +109,8 @@ enum Framing {
 }
 
 impl ResponseBody {
-    /// Takes bytes of the body out of what has come. Whether that was the end.
+    /// Takes bytes of the body out of what has come, until the turn is over. Whether that was the
+    /// end.
     fn decode(&mut self) -> Result<bool, Malformed> {
         let Some((conversation, _)) = &mut self.active else { return Ok(true) };
         let input = conversation.input();
@@ -120,26 +126,46 @@ impl ResponseBody {
                 self.pieces.extend((!bytes.is_empty()).then_some(bytes));
                 Ok(false)
             }
-            Framing::Chunked(chunked) => loop {
-                match chunked.decode(input.as_bytes()) {
-                    Ok(Decoded::Data { skip, len }) => {
-                        input.skip(skip);
-                        self.pieces.push_back(input.take(len));
+            Framing::Chunked(chunked) => {
+                let mut gathered = BytesMut::new();
+                let is_over = loop {
+                    if !self.turn.take() {
+                        break false;
                     }
-                    Ok(Decoded::NeedMore) => {
-                        input.clear();
-                        return Ok(false);
-                    }
-                    Ok(Decoded::End(len)) => {
-                        input.skip(len);
-                        if let Some(trailer) = &self.trailer {
-                            trailer.set(hop::trailer(chunked.trailer(), |_| false).into());
+                    match chunked.decode(input.as_bytes()) {
+                        Ok(Decoded::Data { skip, len }) => {
+                            input.skip(skip);
+                            // Of itself it would keep all that came with it.
+                            if len < SMALL {
+                                let bytes = input.as_bytes();
+                                gathered.extend_from_slice(bytes.get(..len).unwrap_or(bytes));
+                                input.skip(len);
+                                continue;
+                            }
+                            if !gathered.is_empty() {
+                                self.pieces.push_back(gathered.split().freeze());
+                            }
+                            self.pieces.push_back(input.take(len));
                         }
-                        return Ok(true);
+                        Ok(Decoded::NeedMore) => {
+                            input.clear();
+                            break false;
+                        }
+                        Ok(Decoded::End(len)) => {
+                            input.skip(len);
+                            if let Some(trailer) = &self.trailer {
+                                trailer.set(hop::trailer(chunked.trailer(), |_| false).into());
+                            }
+                            break true;
+                        }
+                        Err(_) => return Err(Malformed("the chunks of the body are no chunks")),
                     }
-                    Err(_) => return Err(Malformed("the chunks of the body are no chunks")),
+                };
+                if !gathered.is_empty() {
+                    self.pieces.push_back(gathered.freeze());
                 }
-            },
+                Ok(is_over)
+            }
         }
     }
 
@@ -165,7 +191,8 @@ impl Answer for ResponseBody {
     fn give_up(&mut self, problem: fmt::Arguments<'_>) {
         if let Some((_, home)) = self.active.take() {
             let attempt = &home.attempt;
-            home.thread.complain(format_args!("{attempt}: {problem}"));
+            let limit = &attempt.upstream.log_limit;
+            home.thread.complain(limit, format_args!("{attempt}: {problem}"));
         }
     }
 }
@@ -176,6 +203,7 @@ impl BodyStream for ResponseBody {
             if let Some(piece) = self.pieces.pop_front() {
                 return Poll::Ready(Some(Ok(piece)));
             }
+            ready!(self.turn.poll(cx));
             match self.decode() {
                 Ok(true) if self.pieces.is_empty() => {
                     self.take_back();
@@ -185,13 +213,16 @@ impl BodyStream for ResponseBody {
                     self.take_back();
                     continue;
                 }
-                Ok(false) if !self.pieces.is_empty() => continue,
+                Ok(false) if !self.pieces.is_empty() || self.turn.is_over() => continue,
                 Ok(false) => {}
                 Err(malformed) => return Poll::Ready(Some(Err(self.fail(malformed.into())))),
             }
             let Some((conversation, _)) = &mut self.active else { return Poll::Ready(None) };
             match conversation.poll_more(cx) {
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    self.turn.begin();
+                    return Poll::Pending;
+                }
                 Poll::Ready(Ok(true)) => {}
                 Poll::Ready(Ok(false)) if matches!(self.framing, Framing::Close) => {
                     self.active = None;

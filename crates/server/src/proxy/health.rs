@@ -52,9 +52,15 @@ async fn ask_on(thread: Rc<ProxyThread>, upstream: Weak<Upstream>, index: usize)
             let address = &server.address;
             match problem {
                 Some(problem) => {
-                    thread.note(format_args!("\"{upstream}\": {address} is unhealthy: {problem}"));
+                    thread.note(
+                        &upstream.log_limit,
+                        format_args!("\"{upstream}\": {address} is unhealthy: {problem}"),
+                    );
                 }
-                None => thread.note(format_args!("\"{upstream}\": {address} is healthy")),
+                None => thread.note(
+                    &upstream.log_limit,
+                    format_args!("\"{upstream}\": {address} is healthy"),
+                ),
             }
         }
         let interval = health.interval;

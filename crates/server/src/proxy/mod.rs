@@ -32,6 +32,7 @@ mod forwarded;
 pub mod health;
 mod hop;
 pub mod known;
+pub mod log_limit;
 mod marks;
 pub mod queue;
 pub mod request;
@@ -151,9 +152,10 @@ pub async fn run(
         Err(CollectError::Client(error)) => return refuse(error.status()),
         Err(CollectError::Disk(error)) => {
             let id = ShownRequestId(exchange.request.id);
-            thread.complain(format_args!(
-                "\"{upstream}\" request {id}: the body cannot be kept: {error}"
-            ));
+            thread.complain(
+                &upstream.log_limit,
+                format_args!("\"{upstream}\" request {id}: the body cannot be kept: {error}"),
+            );
             return refuse(507);
         }
     };
@@ -172,7 +174,8 @@ pub async fn run(
             Ok(None) => break,
             Err(refused) => {
                 let id = ShownRequestId(exchange.request.id);
-                thread.complain(format_args!("\"{upstream}\" request {id}: {refused}"));
+                let refused = format_args!("\"{upstream}\" request {id}: {refused}");
+                thread.complain(&upstream.log_limit, refused);
                 return refuse(503);
             }
         };
@@ -200,7 +203,8 @@ pub async fn run(
     }
     if tried.is_empty() {
         let id = ShownRequestId(exchange.request.id);
-        thread.complain(format_args!("\"{upstream}\" request {id}: no server has a weight"));
+        let problem = format_args!("\"{upstream}\" request {id}: no server has a weight");
+        thread.complain(&upstream.log_limit, problem);
     }
     refuse(status)
 }
@@ -327,7 +331,8 @@ impl Attempt {
         if let Some(time) = busy.failed() {
             let (upstream, address, seconds) =
                 (&self.upstream, &self.server.address, time.as_secs());
-            thread.note(format_args!("\"{upstream}\": {address} is left alone for {seconds} s"));
+            let left = format_args!("\"{upstream}\": {address} is left alone for {seconds} s");
+            thread.note(&upstream.log_limit, left);
         }
     }
 
@@ -386,7 +391,8 @@ impl Attempt {
         taking: Taking<'_>,
     ) -> Result<Response, (Failure, bool)> {
         if busy.answered() {
-            thread.note(format_args!("\"{}\": {} is back", self.upstream, self.server.address));
+            let back = format_args!("\"{}\": {} is back", self.upstream, self.server.address);
+            thread.note(&self.upstream.log_limit, back);
         }
         if let Some(protocol) = &head.upgrade {
             let protocol = protocol.clone();
@@ -441,7 +447,7 @@ impl Attempt {
 
     fn complain(&self, thread: &ProxyThread, failure: &Failure) {
         if !failure.is_clients() {
-            thread.complain(format_args!("{self}: {failure}"));
+            thread.complain(&self.upstream.log_limit, format_args!("{self}: {failure}"));
         }
     }
 }

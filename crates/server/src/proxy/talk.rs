@@ -93,6 +93,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
         Poll::Ready(Err(timeout))
     }
 
+    /// The timer, for a wait of another kind between two polls.
+    pub fn timer(&mut self) -> &mut Timer {
+        &mut self.timer
+    }
+
     /// Ready when `patience` has passed without progress.
     fn poll_deadline(&mut self, cx: &mut Context<'_>, patience: Duration) -> Poll<()> {
         let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + patience);

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::balance::Balance;
 use super::choose::{Candidate, Choice, choose};
 use super::connection::{Connection, Place};
+use super::log_limit::LogLimit;
 use super::upstream::Upstream;
 use crate::fastcgi::line::Lines;
 use crate::fastcgi::scripts::Scripts;
@@ -75,14 +76,19 @@ impl ProxyThread {
         })
     }
 
-    /// Reports what went wrong with an upstream.
-    pub fn complain(&self, message: std::fmt::Arguments<'_>) {
-        self.log.write(Level::Error, message);
+    /// Reports what went wrong with an upstream, unless that has brought too much into the log.
+    pub fn complain(&self, limit: &LogLimit, message: std::fmt::Arguments<'_>) {
+        limit.write_or_count(&self.log, Level::Error, message);
     }
 
-    /// Reports what is not a request's failure.
-    pub fn note(&self, message: std::fmt::Arguments<'_>) {
-        self.log.write(Level::Notice, message);
+    /// Reports what is not a request's failure, likewise.
+    pub fn note(&self, limit: &LogLimit, message: std::fmt::Arguments<'_>) {
+        limit.write_or_count(&self.log, Level::Notice, message);
+    }
+
+    /// Where it reports.
+    pub fn log(&self) -> &Arc<Log> {
+        &self.log
     }
 
     /// Chooses among the servers of an upstream.

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::budget::Budget;
 use super::choose::{self, Candidate, Choice, Method};
 use super::connection::Place;
+use super::log_limit::LogLimit;
 use super::marks::Marks;
 use super::queue::{Queue, Refused};
 use super::thread::ProxyThread;
@@ -40,6 +41,8 @@ pub struct Upstream {
     pub tries: usize,
     /// Requests that are sent a second time, in relation to all.
     pub budget: Budget,
+    /// What is said of it in the log.
+    pub log_limit: Arc<LogLimit>,
     queue: Queue,
     /// A server has room again; for the one before and the one after as well, as they may have
     /// the same servers.
@@ -150,6 +153,7 @@ impl Upstream {
             tls,
             tries: config.tries.unwrap_or(config.servers.len()),
             budget: Budget::default(),
+            log_limit: Arc::default(),
             queue: Queue::new(config.queue, config.queue_timeout),
             room: Arc::default(),
             watched: AtomicBool::new(false),
@@ -176,6 +180,7 @@ impl Upstream {
 
     /// Takes over what the one before knows of servers that both have.
     fn after(mut self, before: &Upstream) -> Self {
+        self.log_limit = Arc::clone(&before.log_limit);
         // Whether one is unhealthy means something for the same checks only.
         if self.config.health != before.config.health {
             return self;

@@ -6,7 +6,8 @@ use crate::bytes::Malformed;
 /// A part of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer<'a> {
-    /// Bytes of the response.
+    /// Bytes of the response. None: an empty record, which means nothing here; so every record costs
+    /// a call, and who calls can tell how many there are.
     Stdout(&'a [u8]),
     /// Bytes for the log.
     Stderr(&'a [u8]),
@@ -43,6 +44,9 @@ impl Answers {
                 }
                 (Some(Kind::Stderr), Part::Content(bytes)) => {
                     return Ok(Some(Answer::Stderr(bytes)));
+                }
+                (Some(Kind::Stdout | Kind::Stderr), Part::End(0)) => {
+                    return Ok(Some(Answer::Stdout(&[])));
                 }
                 (Some(Kind::Stdout | Kind::Stderr), Part::End(_)) => {}
                 (Some(Kind::EndRequest), Part::Content(bytes)) => {
