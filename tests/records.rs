@@ -17,7 +17,7 @@ fn a_message_of_a_script_is_one_record_with_request_and_worker_however_long_it_i
     let server = Site::script("a.php", script).with(json!({})).serve();
     let pid = server.get("/a.php?x=1").text();
     let log = server.wait_for_log("its end");
-    let begin = log.find("[notice]").or_else(|| log.find("[error]")).expect("a record");
+    let begin = log.find(&format!(" {pid}#{pid} \"site\" request ")).expect("a record");
     let record = &log[begin..];
     let head = record.lines().next().unwrap();
     assert!(head.contains(&format!(" {pid}#{pid} \"site\" request ")), "{head}");
