@@ -38,6 +38,9 @@ void howdah_php_upload_to(const char *directory)
     upload_directory = strdup(directory);
 }
 
+/* Each script runs in its own directory. The next one must not find itself there if its own cannot be
+   entered, so the worker goes back in between: by a descriptor, since the path may be closed to its
+   user or lead elsewhere by now. Programs that scripts start do not inherit it. */
 void howdah_request_child(void)
 {
     home_directory = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
