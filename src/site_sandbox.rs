@@ -170,11 +170,11 @@ fn linked(project: &Path, makers: Makers, home: &Path) -> BTreeSet<PathBuf> {
             let Ok(target) = fs::canonicalize(entry.path()) else { continue };
             let is_scripts = entry.metadata().is_ok_and(|link| link.uid() == makers.scripts);
             let is_closed = !makers.are_trusted || is_hidden(&target) || is_in_system(&target);
-            let is_open = !paths::is_shared(&target)
-                && !is_home(&target, home)
-                && !project.starts_with(&target)
-                && !(is_scripts && is_closed);
-            if !target.starts_with(project) && is_open {
+            let is_refused = paths::is_shared(&target)
+                || is_home(&target, home)
+                || project.starts_with(&target)
+                || (is_scripts && is_closed);
+            if !target.starts_with(project) && !is_refused {
                 found.insert(target);
             }
         }

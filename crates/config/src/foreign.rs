@@ -13,9 +13,8 @@ struct Word {
 /// What to write in place of an unknown key. `is_known` tells the keys of the object.
 pub(crate) fn key(name: &str, is_known: impl Fn(&str) -> bool) -> Option<&'static str> {
     let name = name.strip_prefix("pm.").unwrap_or(name).to_ascii_lowercase().replace('-', "_");
-    let fits = |word: &&Word| {
-        word.words.contains(&name.as_str()) && word.beside.is_none_or(|beside| is_known(beside))
-    };
+    let fits =
+        |word: &&Word| word.words.contains(&name.as_str()) && word.beside.is_none_or(&is_known);
     KEYS.iter().find(fits).map(|word| word.hint)
 }
 
