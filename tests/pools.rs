@@ -259,7 +259,8 @@ fn hardening_16_a_crash_loop_is_told_once_and_burns_no_processor() {
         status.pointer("/applications/site/problem").and_then(|why| why.as_str().map(str::to_owned))
     });
     let killed = killed.len();
-    assert!(killed < 60, "{killed} workers were started in four seconds");
+    // Those that were ready and have served nothing are replaced 20 times a second at most, each.
+    assert!(killed < 250, "{killed} workers were started in four seconds");
     let told = log.lines().filter(|line| line.contains("was killed by signal 9")).count();
     // A worker that the busy machine lets live for a second begins another loop.
     assert!((1..=5).contains(&told), "{killed} deaths were told {told} times: {log}");

@@ -118,7 +118,11 @@ impl Application {
             let hello =
                 ToPrototype::Hello { spec: spec.clone(), tmp: options.tmp.display().to_string() };
             let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-            packet::send(&commands, &hello.encode(), &descriptors)?;
+            match packet::send(&commands, &hello.encode(), &descriptors) {
+                // It has ended already; why, it has reported.
+                Ok(()) | Err(Errno::PIPE) => {}
+                Err(error) => return Err(error.into()),
+            }
             Ok(Application {
                 hides_processes: spec.isolation.pid_namespace,
                 output: Some(output),
