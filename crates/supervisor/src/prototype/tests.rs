@@ -42,8 +42,6 @@ impl Fake {
             Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
         BufReader::new(shell.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
         let children = family::children(shell.id());
-        // One that still runs is taken for slow, and not for one that does not answer.
-        while family::state_of(shell.id()) != Some(b'S') {}
         let (ours, commands) = packet::one_way().unwrap();
         let (read, reports) = pipe::new().unwrap();
         let mut application = Application::new("site".to_owned(), shell.id(), ours, read);
@@ -451,6 +449,8 @@ fn a_worker_is_stopped_at_once_and_killed_when_its_script_has_been_looked_for() 
             let traced = FromPrototype::Traced { number: 5, stack: Err("x".to_owned()) };
             assert!(fake.judged(&traced).is_ok());
         } else {
+            // One that still runs is taken for slow, and not for one that does not answer.
+            while family::state_of(fake.shell.id()) != Some(b'S') {}
             assert!(fake.later(ANSWER_TIME / 2).is_some());
         }
         fake.application.step(fake.now);
