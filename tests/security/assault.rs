@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use std::{env, fs};
+use std::{env, fs, thread};
 
 use serde_json::json;
 
@@ -215,8 +215,22 @@ impl Setup {
         request(self.server.address, "GET", &target, b"")
     }
 
-    /// Sockets and logs of the attacker's workers that somebody else has too.
+    /// Sockets and logs of the attacker's workers that another process has too.
+    ///
+    /// A prototype that has just forked a worker still has the worker's socket for a moment, so
+    /// only what stays shared is reported.
     fn shared_descriptors(&self) -> Vec<String> {
+        let begun = Instant::now();
+        loop {
+            let shared = self.descriptors_shared_now();
+            if shared.is_empty() || begun.elapsed() > SILENCE {
+                return shared;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn descriptors_shared_now(&self) -> Vec<String> {
         let all = self.server.processes();
         let title = "howdah: \"attacker\" application";
         let workers = all.iter().filter(|process| process.title == title);
