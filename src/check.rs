@@ -15,9 +15,9 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use howdah_config::{Advice, Application, Config, Defaults, Served, Symlinks};
-use howdah_server::check::{self as tls, Stored, Texts};
-use howdah_server::files;
-use howdah_server::php::spool;
+use howdah_http::spool;
+use howdah_server::check as tls;
+use howdah_server::check::{Stored, Texts};
 use howdah_server::router::{Protection, spec};
 use howdah_supervisor::{Options, check};
 use howdah_sys::credentials::{self, Credentials, ask_as};
@@ -288,7 +288,7 @@ fn not_served(served: &Served) -> Option<String> {
         return Some(format!("{path}: {file} cannot be used by the user \"{user}\": {error}\n"));
     }
     let link = match symlinks {
-        Symlinks::OwnerMatch => files::refused_link(file, *is_directory)?,
+        Symlinks::OwnerMatch => howdah_files::refused_link(file, *is_directory)?,
         Symlinks::All | Symlinks::None => return None,
     };
     Some(format!("{path}: {}\n", link.with_advice()))

@@ -17,13 +17,14 @@ use howdah_control::{
     Bundle, CertificateName, Command, Done, MAX_BODY, Path, Prepared, Refusal, Reply, Store, Token,
     Transport, guard, status_part, translate,
 };
-use howdah_server::body::Body;
-use howdah_server::exchange::{BodyError, Exchange, Finished, Handler};
-use howdah_server::http1::{self, Drain, Io};
-use howdah_server::limits::Limits;
-use howdah_server::message::{ConnectionInfo, Response};
-use howdah_server::router::Certificates;
+use howdah_http::body::Body;
+use howdah_http::drain::Drain;
+use howdah_http::exchange::{BodyError, Exchange, Finished, Handler};
+use howdah_http::h1::{self, Io};
+use howdah_http::limits::Limits;
+use howdah_http::message::{ConnectionInfo, Response};
 use howdah_sys::log::{Level, Log};
+use howdah_tls::stored::Certificates;
 use howdah_wire::messages::{Outcome, Secret};
 use serde_json::{Map, Value};
 use tokio::net::{TcpListener, UnixListener};
@@ -144,7 +145,7 @@ fn serve(
     let info = Arc::new(ConnectionInfo { peer, ..ConnectionInfo::default() });
     tokio::task::spawn_local(async move {
         let client = Client { api: &api, place: &place };
-        place.hold(http1::serve(stream, info, &client, Drain::new().connection())).await;
+        place.hold(h1::serve(stream, info, &client, Drain::new().connection())).await;
         drop(busy);
     });
 }
@@ -313,7 +314,7 @@ impl Api {
 
     /// Shows a certificate that the server has got by itself.
     pub fn show_certificate(&self, name: String, pem: Vec<u8>) {
-        if name.starts_with(howdah_server::acme::ACCOUNT_PREFIX) {
+        if name.starts_with(howdah_acme::ACCOUNT_PREFIX) {
             return;
         }
         if let Ok(bundle) = Bundle::read(pem) {
@@ -326,7 +327,7 @@ impl Api {
         if self.certificates.borrow().contains_key(&name) {
             return Refusal::CertificateExists.into();
         }
-        if howdah_server::acme::is_reserved(&name) {
+        if howdah_acme::is_reserved(&name) {
             return Refusal::InvalidCertificateName.into();
         }
         let description = bundle.description().clone();
@@ -399,7 +400,7 @@ async fn aside<T: Send + 'static>(
 /// What the API shows of the certificate bundles. One that was put in the directory by hand, and is
 /// none, is left out.
 fn describe(certificates: &Certificates) -> Map<String, Value> {
-    let is_account = |name: &str| name.starts_with(howdah_server::acme::ACCOUNT_PREFIX);
+    let is_account = |name: &str| name.starts_with(howdah_acme::ACCOUNT_PREFIX);
     let shown = certificates.iter().filter(|(name, _)| !is_account(name));
     let described = shown.filter_map(|(name, pem)| match Bundle::read(pem.to_vec()) {
         Ok(bundle) => Some((name.to_owned(), bundle.description().clone())),

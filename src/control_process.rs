@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use howdah_config::Defaults;
 use howdah_server::packets::{Packets, from_memory, to_memory};
-use howdah_server::router::Certificates;
+use howdah_server::router::certificates;
 use howdah_sys::log::Log;
 use howdah_sys::process;
 use howdah_sys::sandbox::landlock::Domain;
@@ -79,7 +79,7 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
     }
     let log = Arc::new(Log::new(log));
     let document = from_memory(next(), MAX_TEXT)?;
-    let certificates = Certificates::read(next())?;
+    let certificates = certificates::read(next())?;
     let router = next().ok_or_else(|| std::io::Error::other("there is no socket to the router"))?;
     let router = Rc::new(Router::new(Packets::new(router)?));
     tokio::task::spawn_local(Rc::clone(&router).listen());

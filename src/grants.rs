@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use howdah_config::{Acme, Config};
-use howdah_server::acme;
 use howdah_server::router::{spec, tls_sources};
-use howdah_server::tls::Source;
 use howdah_supervisor::{Grants, Names};
+use howdah_tls::Source;
 use howdah_wire::region::Geometry;
 
 /// Derives the grants of a document. `Err` says what is wrong with it.
@@ -59,7 +58,7 @@ fn managed(acme: &[&Acme]) -> Names {
         prefixes: Vec::new(),
     };
     if !acme.is_empty() {
-        names.prefixes.push(acme::ACCOUNT_PREFIX.to_owned());
+        names.prefixes.push(howdah_acme::ACCOUNT_PREFIX.to_owned());
     }
     if acme.iter().any(|acme| acme.on_demand.is_some()) {
         names.prefixes.push(Acme::PREFIX.to_owned());

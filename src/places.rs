@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use howdah_server::php::spool;
+use howdah_http::spool;
 use howdah_sys::credentials::{Credentials, ask_as};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use howdah_acme::AcmeReport;
 use howdah_control::{
     ApplicationStatus, CertificateStatus, Connections, ListenerStatus, Module, ProcessProtection,
     Processes, ProtectionStatus, Renewal, ServerStatus, Status, UpstreamStatus,
 };
-use howdah_server::acme::AcmeReport;
 use howdah_server::router::{Protected, Report, ServerReport, TlsReport};
 
 /// In the control API's terms.

@@ -6,7 +6,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use howdah_config::Config;
-use howdah_server::files;
 use howdah_sys::credentials::Credentials;
 
 /// Checks that `user` can enter every directory down to `directory` and read that. The error
@@ -39,7 +38,7 @@ pub fn check(directory: &Path, user: &Credentials) -> Result<(), String> {
 /// which one it is and what to do.
 pub fn check_links(directory: &Path, config: &Config) -> Result<(), String> {
     let served = config.served();
-    let link = served.iter().find_map(|s| files::refused_link(&s.file, s.is_directory));
+    let link = served.iter().find_map(|s| howdah_files::refused_link(&s.file, s.is_directory));
     link.map_or(Ok(()), |link| {
         let directory = directory.display();
         Err(format!("cannot serve {directory}: {link}; name the directory itself"))

@@ -1,7 +1,7 @@
 //! How the number of an application's processes came about, as the control API answers it.
 
 use howdah_config::Processes;
-use howdah_server::php::sizing::Limit;
+use howdah_php_pool::sizing::Limit;
 use howdah_server::router::Tuning;
 use serde_json::{Value, json};
 

@@ -151,11 +151,11 @@ def crate_table(tree):
         if not row.startswith("|"):
             break
         cells = [cell.strip() for cell in row.strip("|").split("|")]
-        crate = re.match(r"`(\w+)`", cells[0])
+        crate = re.match(r"`([\w-]+)`", cells[0])
         if len(cells) != 4 or not crate:
             problems.append((name, number, "write the row as | `crate` | what it does | `a`, `b` | none |"))
         else:
-            table[crate.group(1)] = (set(re.findall(r"`(\w+)`", cells[2])), cells[3] != "none")
+            table[crate.group(1)] = (set(re.findall(r"`([\w-]+)`", cells[2])), cells[3] != "none")
         number += 1
     return table, problems
 

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use howdah_server::body::Body;
-use howdah_server::exchange::{Exchange, Finished, Handler};
-use howdah_server::http1::{Drain, Io, serve};
-use howdah_server::limits::Limits;
-use howdah_server::message::{ConnectionInfo, Response};
+use howdah_http::body::Body;
+use howdah_http::drain::Drain;
+use howdah_http::exchange::{Exchange, Finished, Handler};
+use howdah_http::h1::{Io, serve};
+use howdah_http::limits::Limits;
+use howdah_http::message::{ConnectionInfo, Response};
 use hyper::body::{Body as _, Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;

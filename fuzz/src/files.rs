@@ -1,13 +1,13 @@
 //! Fields that select files or parts of them, and names that are never sent.
 
-use howdah_server::files::conditional::{
+use howdah_files::conditional::{
     Conditions, Validators, Verdict, format_date, parse_date, parse_entity_tags,
 };
-use howdah_server::files::hidden::{has_dot_segment, is_php_source, is_script_name};
-use howdah_server::files::precompressed::{AcceptEncoding, Coding};
-use howdah_server::files::range::{MAX_RANGES, Ranges, parse_range};
-use howdah_server::http1::target::Target;
-use howdah_server::message::Fields;
+use howdah_files::hidden::{has_dot_segment, is_php_source, is_script_name};
+use howdah_files::range::{MAX_RANGES, Ranges, parse_range};
+use howdah_http::encoding::{AcceptEncoding, Coding};
+use howdah_http::message::Fields;
+use howdah_http::target::Target;
 
 use crate::split;
 

@@ -1,11 +1,11 @@
 //! Request heads, targets, hosts and the framing of bodies.
 
-use howdah_server::http1::authority::{self, encoded, passed_on};
-use howdah_server::http1::framing::{self, BodyLength, Chunked, Decoded, is_token};
-use howdah_server::http1::head::{Head, Parse, Scan, Scanned, parse_head};
-use howdah_server::http1::target::{Path, Target};
-use howdah_server::limits::Limits;
-use howdah_server::message::Version;
+use howdah_http::authority::{self, encoded, passed_on};
+use howdah_http::framing::{self, BodyLength, Chunked, Decoded, is_token};
+use howdah_http::h1::head::{Head, Parse, Scan, Scanned, parse_head};
+use howdah_http::limits::Limits;
+use howdah_http::message::Version;
+use howdah_http::target::{Path, Target};
 
 /// A head is read alike however it was cut, says what its bytes say, reads back, and, if it was
 /// read strictly, is one for httparse too, the parser under hyper. What is taken strictly is

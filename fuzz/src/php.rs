@@ -6,14 +6,14 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes as Buffer;
 use howdah_config::PhpTarget;
-use howdah_server::http1::head::{Parse, parse_head};
-use howdah_server::http1::target::Target;
-use howdah_server::limits::Limits;
-use howdah_server::message::{ConnectionInfo, FieldBlock, Fields, Request};
-use howdah_server::php::params;
-use howdah_server::php::pending::{Event, Next, Pending, ScriptHead};
-use howdah_server::php::response::{check, interim_fields};
-use howdah_server::php::target::{Script, Target as PhpSite};
+use howdah_http::h1::head::{Parse, parse_head};
+use howdah_http::limits::Limits;
+use howdah_http::message::{ConnectionInfo, FieldBlock, Fields, Request};
+use howdah_http::target::Target;
+use howdah_php_pool::params;
+use howdah_php_pool::pending::{Event, Next, Pending, ScriptHead};
+use howdah_php_pool::response::{check, interim_fields};
+use howdah_php_pool::target::{Script, Target as PhpSite};
 use howdah_wire::frame::{Done, Head, Kind, Log};
 use howdah_wire::request::{Fixed, Params, decode_params};
 

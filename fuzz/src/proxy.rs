@@ -1,6 +1,6 @@
 //! What upstreams send.
 
-use howdah_server::proxy::response::{Head, Length, MOST_BYTES, Scan, parse};
+use howdah_upstream::proxy::response::{Head, Length, MOST_BYTES, Scan, parse};
 
 /// The start of what an upstream sends, as the answer to GET and to HEAD. Its end is found however
 /// it is cut; what is taken of it reads the same to `httparse`, frames the body in one way, and

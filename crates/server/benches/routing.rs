@@ -9,9 +9,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use criterion::{Criterion, criterion_group, criterion_main};
-use howdah_server::files::{self, Files, Now};
-use howdah_server::message::{ConnectionInfo, Fields, Request, Version};
-use howdah_server::php::application::Queue;
+use howdah_files::{Files, Now};
+use howdah_http::message::{ConnectionInfo, Fields, Request, Version};
+use howdah_php_pool::queue::Queue;
 use howdah_server::route::{Index, Router, Scratch};
 use howdah_server::snapshot::Snapshot;
 use howdah_sys::log::Log;
@@ -88,7 +88,7 @@ fn request() -> Request {
 }
 
 fn decisions(criterion: &mut Criterion) {
-    let files = Files::new(files::Limits::default());
+    let files = Files::new(howdah_files::Limits::default());
     let scratch = RefCell::new(Scratch::default());
     let null = std::fs::File::options().write(true).open("/dev/null").expect("/dev/null");
     let log = Log::new(null.into());

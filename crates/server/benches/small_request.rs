@@ -12,13 +12,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use howdah_server::body::Body;
-use howdah_server::exchange::{Exchange, Finished, Handler};
-use howdah_server::files::{self, Files, Now, Options, Outcome, Share};
-use howdah_server::http1::head::{Parse, parse_head};
-use howdah_server::http1::{Drain, Io, serve};
-use howdah_server::limits::Limits;
-use howdah_server::message::{ConnectionInfo, Fields, Request, Response, Version};
+use howdah_files::{Files, Now, Options, Outcome, Share};
+use howdah_http::body::Body;
+use howdah_http::drain::Drain;
+use howdah_http::exchange::{Exchange, Finished, Handler};
+use howdah_http::h1::head::{Parse, parse_head};
+use howdah_http::h1::{Io, serve};
+use howdah_http::limits::Limits;
+use howdah_http::message::{ConnectionInfo, Fields, Request, Response, Version};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 
 /// As wrk and ab ask.
@@ -67,7 +68,7 @@ impl Site {
         // Ahead of the disk's clock: what was written a moment ago is not kept.
         let wall = SystemTime::now() + Duration::from_secs(100);
         let now = Now { monotonic: Instant::now(), wall };
-        Site { _root: root, files: Files::new(files::Limits::default()), share, now }
+        Site { _root: root, files: Files::new(howdah_files::Limits::default()), share, now }
     }
 }
 

@@ -4,8 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use howdah_config::{Certificate, Config, Listener, Tls};
-
-use crate::tls::{self, Material, Source, TlsClient, TlsListener};
+use howdah_tls::{Material, Source, TlsClient, TlsListener};
 
 /// Where texts come from.
 pub struct Texts<'a> {
@@ -30,16 +29,17 @@ pub fn tls(config: &Config, texts: &Texts<'_>) -> Vec<(String, String)> {
         if !settings.certificates.iter().all(known) {
             continue;
         }
-        let made = authorities(settings)
-            .try_for_each(|ca| texts.file(ca).map(|_| ()))
-            .and_then(|()| TlsListener::new(settings, &texts.material(tls::sources(settings))?));
+        let made =
+            authorities(settings).try_for_each(|ca| texts.file(ca).map(|_| ())).and_then(|()| {
+                TlsListener::new(settings, &texts.material(howdah_tls::sources(settings))?)
+            });
         problems.extend(made.err().map(|problem| (place(listener), problem)));
     }
     for (place, settings) in config.upstream_tls() {
         if !settings.certificate.iter().all(known) {
             continue;
         }
-        let material = texts.material(tls::client_sources(&settings));
+        let material = texts.material(howdah_tls::client_sources(&settings));
         let made = material.and_then(|material| TlsClient::new(&settings, &material));
         problems.extend(made.err().map(|problem| (place, problem)));
     }
@@ -72,7 +72,7 @@ pub(crate) fn authorities(settings: &Tls) -> impl Iterator<Item = &PathBuf> {
 impl Texts<'_> {
     fn file(&self, path: &Path) -> Result<Vec<u8>, String> {
         let name = path.to_string_lossy();
-        (self.read)(path).map_err(|error| tls::authorities::unreadable(&name, &error))
+        (self.read)(path).map_err(|error| howdah_tls::authorities::unreadable(&name, &error))
     }
 
     fn material(&self, sources: Vec<Source>) -> Result<Material, String> {

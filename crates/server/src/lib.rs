@@ -1,43 +1,21 @@
-//! The data plane: connections, routes, files, PHP dispatch, other servers.
+//! The router process: connections, routes, and the threads and configuration around them.
 //!
-//! A request's way through this crate, in the order of the modules that it meets:
-//! `listener` → (`tls`) → `conn` → `http1` → `route` → (`files` | `php` | `proxy`) → `respond`
-//! → `compress`.
+//! A connection comes in through `listener`, is served by `connection`, and each request on it goes
+//! through `pipeline`: `route` decides, and files, PHP or an upstream answers.
 //!
-//! `router` is the process around it: threads (`shard`), configuration, applications.
+//! `router` is the process around it: threads (`thread`), configuration, applications.
 #![forbid(unsafe_code)]
 
 mod access_log;
-pub mod acme;
 mod auth;
 mod blame;
-pub mod body;
-mod buffered;
 pub mod check;
-pub mod compress;
-mod conn;
-mod eviction;
-pub mod exchange;
-pub mod fastcgi;
-mod feed;
-pub mod files;
-pub mod http1;
-pub mod http2;
-pub mod limits;
+mod connection;
 mod listener;
-pub mod message;
 pub mod packets;
-pub mod php;
-pub mod proxy;
-pub mod regular_file;
-pub mod respond;
 mod room;
 pub mod route;
 pub mod router;
-mod shard;
 pub mod snapshot;
-pub mod status;
 mod stream;
-pub mod tls;
-pub mod tunnel;
-mod variables;
+mod thread;

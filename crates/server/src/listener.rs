@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use howdah_http::message::ConnectionInfo;
 use howdah_sys::log::Level;
 use howdah_sys::{reactor, sockets};
 use rustix::io::Errno;
@@ -20,9 +21,8 @@ use rustix::net::{SocketFlags, acceptfrom_with};
 use tokio::io::Interest;
 use tokio::sync::Notify;
 
-use crate::message::ConnectionInfo;
 use crate::room;
-use crate::shard::{Order, Shard};
+use crate::thread::{Order, Shard};
 
 /// A listening socket.
 #[derive(Debug)]

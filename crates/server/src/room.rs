@@ -8,7 +8,7 @@
 //!    is free, so at least as many files are open as the number of the newest descriptor says.
 //!
 //! If there is no room and a client waits in the backlog, the thread closes connections that wait for
-//! their clients ([`make`]). [`crate::eviction`] chooses them among the connections of this thread.
+//! their clients ([`make`]). [`howdah_http::eviction`] chooses them among the connections of this thread.
 //! Connections are spread evenly over the threads, so each thread has about the same mixture.
 //!
 //! A connection with a request in hand is never closed here.
@@ -19,14 +19,14 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use howdah_http::eviction::{self, Chosen, Client};
 use howdah_sys::log::Level;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, getrlimit};
 use tokio::task::{spawn_local, yield_now};
 
-use crate::eviction::{self, Chosen, Client};
-use crate::shard::Shard;
+use crate::thread::Shard;
 
 /// Limit of open files of the process, and its division between connections and all else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

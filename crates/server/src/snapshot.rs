@@ -7,25 +7,23 @@ use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
-
-use howdah_config::{self as config, Config, Part, Pass, Template, Variable};
 
 use bytes::Bytes;
+use howdah_config::{self as config, Config, Part, Pass, Template, Variable};
+use howdah_http::limits::Limits;
+use howdah_php_pool::application::Application;
+use howdah_php_pool::queue::Queue;
+use howdah_php_pool::target::Targets;
+use howdah_tls::{TlsClients, TlsListener};
+use howdah_upstream::fastcgi::site::Site;
+use howdah_upstream::known::Known;
+use howdah_upstream::single::{SingleTable, Singles};
+use howdah_upstream::upstream::Upstream;
 
 use crate::access_log::{AccessLog, LogFile};
 use crate::auth::BasicAuth;
-use crate::fastcgi::site::Site;
-use crate::files;
-use crate::limits::Limits;
-use crate::php::application::Queue;
-use crate::php::target::Targets;
-use crate::proxy::known::Known;
-use crate::proxy::single::{SingleTable, Singles};
-use crate::proxy::upstream::Upstream;
 use crate::route::delegation::Delegations;
 use crate::route::{Index, location};
-use crate::tls::{TlsClients, TlsListener};
 
 /// A compiled configuration.
 #[derive(Debug)]
@@ -70,19 +68,6 @@ pub struct Listener {
     pub balancers: Option<config::AddressPatterns>,
     /// Who is believed about the client, in the order in which it is asked.
     pub proxies: Vec<config::Forwarded>,
-}
-
-/// An application as requests see it.
-#[derive(Debug)]
-pub struct Application {
-    /// Name.
-    pub name: Arc<str>,
-    /// Its part of the configuration.
-    pub config: config::Application,
-    /// Requests that wait for a worker.
-    pub queue: Arc<Queue>,
-    /// Its scripts.
-    pub targets: Targets,
 }
 
 /// A list of steps.
@@ -177,7 +162,7 @@ pub enum PageSource {
     /// A file.
     File {
         /// Its directory.
-        files: files::Share,
+        files: howdah_files::Share,
         /// Its name, with a slash in front.
         path: Bytes,
     },
@@ -227,7 +212,7 @@ pub struct Share {
 #[derive(Debug)]
 pub struct SharePath {
     /// What the files module knows of it.
-    pub files: files::Share,
+    pub files: howdah_files::Share,
     /// What a file's name is made of; `None` if that is just a directory and the request's path.
     pub template: Option<NameTemplate>,
 }
@@ -381,25 +366,6 @@ impl Listener {
     }
 }
 
-impl Application {
-    /// Whether more workers would have something to do, or spare ones are missing, as far as a
-    /// router thread can tell; the pool decides.
-    pub fn wants_workers(&self, requests: u32, workers: u32) -> bool {
-        match self.config.processes {
-            config::Processes::Automatic => workers < self.queue.most() && requests > workers,
-            config::Processes::Dynamic(dynamic) => {
-                workers < dynamic.max && requests + dynamic.spare > workers
-            }
-            config::Processes::Static(count) => workers < count,
-        }
-    }
-
-    /// How long a script may take.
-    pub fn timeout(&self) -> Option<Duration> {
-        self.config.limits.timeout
-    }
-}
-
 fn compile_pass(pass: &Pass) -> CompiledPass {
     match pass {
         Pass::Fixed(target) => CompiledPass::Fixed(target.clone()),
@@ -409,7 +375,7 @@ fn compile_pass(pass: &Pass) -> CompiledPass {
 
 fn compile_action(
     action: &config::Action,
-    mime: &Arc<files::mime::MimeTypes>,
+    mime: &Arc<howdah_files::mime::MimeTypes>,
     singles: &mut Singles<'_>,
 ) -> Action {
     let kind = match &action.kind {
@@ -454,18 +420,21 @@ fn compile_return(answer: &config::Return) -> Return {
 
 fn compile_page(
     page: &config::ErrorPage,
-    mime: &Arc<files::mime::MimeTypes>,
+    mime: &Arc<howdah_files::mime::MimeTypes>,
     singles: &mut Singles<'_>,
 ) -> ErrorPage {
     let source = match &page.source {
         config::PageSource::File(file) => {
             let mime = Arc::clone(mime);
-            let options =
-                files::Options { mime, precompressed: false, ..files::Options::default() };
+            let options = howdah_files::Options {
+                mime,
+                precompressed: false,
+                ..howdah_files::Options::default()
+            };
             // The file is absolute and has a name, says `howdah-config`.
             let name = file.file_name().unwrap_or_default().as_bytes();
             let directory = file.parent().unwrap_or(Path::new("/"));
-            let files = files::Share::new(directory, options);
+            let files = howdah_files::Share::new(directory, options);
             PageSource::File { files, path: [b"/", name].concat().into() }
         }
         config::PageSource::Action { action, keep_status } => PageSource::Action {
@@ -479,9 +448,9 @@ fn compile_page(
 fn compile_path(
     template: &Template,
     share: &config::Share,
-    mime: &Arc<files::mime::MimeTypes>,
+    mime: &Arc<howdah_files::mime::MimeTypes>,
 ) -> SharePath {
-    let options = files::Options {
+    let options = howdah_files::Options {
         index: share.index.clone(),
         symlinks: share.symlinks,
         traverse_mounts: share.traverse_mounts,
@@ -494,7 +463,7 @@ fn compile_path(
         && root.starts_with('/')
     {
         let root = root.strip_suffix('/').unwrap_or(root);
-        return SharePath { files: files::Share::new(root, options), template: None };
+        return SharePath { files: howdah_files::Share::new(root, options), template: None };
     }
     let fixed = match template.parts().first() {
         Some(Part::Literal(literal)) => literal.len(),
@@ -502,12 +471,12 @@ fn compile_path(
     };
     let ends_with_path = matches!(template.parts().last(), Some(Part::Variable(Variable::Uri)));
     let template = NameTemplate { template: template.clone(), fixed, ends_with_path };
-    SharePath { files: files::Share::new("", options), template: Some(template) }
+    SharePath { files: howdah_files::Share::new("", options), template: Some(template) }
 }
 
-fn mime_types(config: &Config) -> files::mime::MimeTypes {
+fn mime_types(config: &Config) -> howdah_files::mime::MimeTypes {
     let types = &config.settings.http.mime_types;
-    files::mime::MimeTypes::new(types.iter().flat_map(|(media_type, extensions)| {
+    howdah_files::mime::MimeTypes::new(types.iter().flat_map(|(media_type, extensions)| {
         extensions.iter().map(move |extension| (extension.as_str(), media_type.as_str()))
     }))
 }

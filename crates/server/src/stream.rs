@@ -7,13 +7,13 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use howdah_http::h1::Io;
 use howdah_wire::proxy_protocol::{self, Header};
 use rustix::net::sockopt::set_tcp_quickack;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::coop;
 
-use crate::http1::Io;
 use crate::listener::AcceptedStream;
 
 /// A connected socket.

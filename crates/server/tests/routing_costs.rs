@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
-use howdah_server::files::{self, Files, Now};
-use howdah_server::message::{ConnectionInfo, Fields, Request, Version};
-use howdah_server::php::application::Queue;
+use howdah_files::{Files, Now};
+use howdah_http::message::{ConnectionInfo, Fields, Request, Version};
+use howdah_php_pool::queue::Queue;
 use howdah_server::route::{Decision, Router, Scratch};
 use howdah_server::snapshot::Snapshot;
 use howdah_sys::log::Log;
@@ -60,7 +60,7 @@ impl Site {
             snapshot: Snapshot::compile(config, None, None, &Default::default(), |_| {
                 Arc::new(Queue::new(1))
             }),
-            files: Files::new(files::Limits::default()),
+            files: Files::new(howdah_files::Limits::default()),
             scratch: RefCell::default(),
             log: Log::new(null.into()),
         }

@@ -1,9 +1,9 @@
 //! What a line says: pieces of text and variables, put together once for all requests.
 
 use howdah_config::{LogFormat, Part, Template, Variable};
+use howdah_http::variables::Source;
 
 use super::escape;
-use crate::variables::Source;
 
 /// A compiled format.
 #[derive(Debug)]

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use howdah_http::exchange::Finished;
 use howdah_sys::log::Log;
 
 use super::{AccessLog, LogFile, source};
-use crate::exchange::Finished;
 
 /// So many bytes are written at once, whatever the time.
 const ENOUGH: usize = 32 << 10;

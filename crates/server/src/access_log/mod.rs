@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use howdah_config::{self as config, Condition};
+use howdah_http::exchange::Finished;
+use howdah_http::message::ConnectionInfo;
+use howdah_http::variables::{Answer, Source};
 
 use self::format::Format;
-use crate::exchange::Finished;
-use crate::message::ConnectionInfo;
-use crate::variables::{Answer, Source};
 
 pub use self::file::LogFile;
 pub use self::lines::Lines;

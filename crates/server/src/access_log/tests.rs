@@ -1,12 +1,12 @@
 use std::fs;
 use std::path::PathBuf;
 
+use howdah_http::exchange::Outcome;
+use howdah_http::fixture::request;
+use howdah_http::message::{Added, FieldBlock, Request};
 use howdah_sys::log::Log;
 
 use super::*;
-use crate::exchange::Outcome;
-use crate::message::{Added, FieldBlock, Request};
-use crate::route::fixture::request;
 
 struct Logged {
     dir: tempfile::TempDir,
@@ -27,7 +27,7 @@ impl Logged {
     }
 
     fn add(&mut self, request: Option<&Request>) -> bool {
-        let connection = crate::route::fixture::request("/", &[]).connection;
+        let connection = howdah_http::fixture::request("/", &[]).connection;
         let mut fields = FieldBlock::default();
         fields.push("ETag", "\"1\"");
         let added = Added { server: b"Howdah", length: Some(5), ..Added::default() };

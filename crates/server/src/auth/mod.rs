@@ -19,12 +19,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use howdah_http::message::{Request, Response};
+use howdah_http::respond;
 use howdah_sys::log::Log;
 
 use self::htpasswd::Hash;
 use self::users::{Step, UsersFile};
-use crate::message::{Request, Response};
-use crate::respond;
 
 /// A longer password is wrong. bcrypt uses 72 bytes of it.
 const LONGEST: usize = 1024;

@@ -15,12 +15,12 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use howdah_files::regular_file;
 use howdah_sys::log::{Level, Log};
 use tokio::sync::Notify;
 
 use super::htpasswd::{self, Hash};
 use super::turns::{Turn, Turns};
-use crate::regular_file;
 
 /// How long a file is used without looking whether it has changed.
 const RECHECK: Duration = Duration::from_secs(1);

@@ -1,8 +1,7 @@
 //! `cors` of an action: what browsers let scripts of other sites do (the Fetch standard, 3.2).
 
 use howdah_config::Cors;
-
-use crate::message::{Request, Response};
+use howdah_http::message::{Request, Response};
 
 /// Whether a browser asks what it may, before the request that it means.
 pub fn is_preflight(request: &Request) -> bool {
@@ -52,8 +51,8 @@ pub fn apply(cors: &Cors, request: &Request, response: &mut Response) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::body::Body;
-    use crate::route::fixture::request;
+    use howdah_http::body::Body;
+    use howdah_http::fixture::request;
 
     fn answer(origin: Option<&str>, preflight: bool) -> String {
         let cors = Cors {
@@ -68,7 +67,7 @@ mod tests {
         let mut request = request("/", &fields);
         if preflight {
             fields.push(("Access-Control-Request-Method", "PUT"));
-            request = crate::route::fixture::request("/", &fields);
+            request = howdah_http::fixture::request("/", &fields);
             request.method = bytes::Bytes::from_static(b"OPTIONS");
         }
         let mut response = Response::new(200, Body::Empty);

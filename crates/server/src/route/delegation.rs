@@ -15,12 +15,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use howdah_config::{self as config, Config, Target};
-
-use crate::files::mime::MimeTypes;
-use crate::files::{self, Files, Now, Outcome, Place, Reason};
-use crate::http1::target;
-use crate::message::{FieldBlock, Request, Response};
-use crate::respond;
+use howdah_files::mime::MimeTypes;
+use howdah_files::{Files, Now, Outcome, Place, Reason};
+use howdah_http::message::{FieldBlock, Request, Response, is_internal_field};
+use howdah_http::{respond, target};
 
 /// How often one request may be left to us.
 pub const MOST: usize = 10;
@@ -43,7 +41,7 @@ pub struct Delegation {
 #[derive(Debug)]
 struct Directory {
     path: Vec<u8>,
-    files: files::Share,
+    files: howdah_files::Share,
 }
 
 /// Who has answered.
@@ -110,15 +108,15 @@ impl Delegations {
 impl Delegation {
     fn new(delegation: &config::Delegation, mime: &Arc<MimeTypes>) -> Self {
         let directories = delegation.directories.iter().map(|directory| {
-            let options = files::Options {
+            let options = howdah_files::Options {
                 index: Vec::new(),
                 mime: Arc::clone(mime),
-                ..files::Options::default()
+                ..howdah_files::Options::default()
             };
             let path = directory.as_os_str().as_bytes();
             // Of the root nothing is left, as files are written with a slash in front.
             let path = path.strip_suffix(b"/").unwrap_or(path).to_vec();
-            Directory { files: files::Share::new(directory, options), path }
+            Directory { files: howdah_files::Share::new(directory, options), path }
         });
         Delegation { redirect: delegation.redirect.clone(), directories: directories.collect() }
     }
@@ -145,12 +143,12 @@ impl Delegation {
 /// Takes what is meant for us out of an answer.
 pub fn take(response: &mut Response) -> Wishes {
     let mut wishes = Wishes::default();
-    if !response.fields.iter().any(|(name, _)| is_ours(name)) {
+    if !response.fields.iter().any(|(name, _)| is_internal_field(name)) {
         return wishes;
     }
     let mut lines = Vec::with_capacity(response.fields.as_bytes().len());
     for (name, value) in response.fields.iter() {
-        if !is_ours(name) {
+        if !is_internal_field(name) {
             put(&mut lines, name, value);
         } else if name.eq_ignore_ascii_case(b"x-accel-redirect") {
             wishes.redirect = Some(Bytes::copy_from_slice(value));
@@ -160,14 +158,6 @@ pub fn take(response: &mut Response) -> Wishes {
     }
     response.fields = FieldBlock::from_lines(lines.into());
     wishes
-}
-
-/// Whether a field of this name is a matter between the server and what is behind it: clients
-/// neither get nor send one.
-pub fn is_ours(name: &[u8]) -> bool {
-    let starts =
-        |with: &[u8]| name.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
-    starts(b"x-accel-") || starts(b"x-sendfile")
 }
 
 /// The client's request, for a path that an answer has named: GET or HEAD, and without a body.

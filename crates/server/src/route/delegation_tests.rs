@@ -1,6 +1,7 @@
+use howdah_http::body::Body;
+use howdah_http::fixture;
+
 use super::*;
-use crate::body::Body;
-use crate::route::fixture;
 
 fn response(status: u16, fields: &[(&str, &str)]) -> Response {
     fields.iter().fold(Response::new(status, Body::Empty), |response, (name, value)| {
@@ -125,7 +126,7 @@ fn hardening_26_a_file_lies_below_a_directory_of_the_configuration() {
     std::os::unix::fs::symlink("sub/c", path("files/in")).unwrap();
     let config = config::Delegation { redirect: None, directories: vec![path("files")] };
     let delegation = Delegation::new(&config, &Arc::default());
-    let cache = Files::new(files::Limits::default());
+    let cache = Files::new(howdah_files::Limits::default());
     let now = Now { monotonic: std::time::Instant::now(), wall: std::time::SystemTime::now() };
     let status = |name: &str| {
         let name = format!("{}/{name}", root.path().display());

@@ -6,9 +6,9 @@
 //! the server's own stays: pages never lead to pages.
 
 use bytes::Bytes;
+use howdah_files::{Files, Now, Outcome};
+use howdah_http::message::{FieldBlock, Fields, OnError, Request, Response};
 
-use crate::files::{self, Files, Now, Outcome};
-use crate::message::{FieldBlock, Fields, OnError, Request, Response};
 use crate::snapshot::ErrorPage;
 
 /// The page for a response, if that has one of the server's own. Nobody is there any more to read
@@ -20,7 +20,7 @@ pub fn page_for<'p>(pages: &'p [ErrorPage], response: &Response) -> Option<&'p E
 
 /// The content of a file.
 pub fn file(
-    share: &files::Share,
+    share: &howdah_files::Share,
     path: &Bytes,
     files: &Files,
     request: &Request,
@@ -94,9 +94,9 @@ pub fn replace(response: &mut Response, page: Response, keep_status: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::body::Body;
-    use crate::respond;
-    use crate::route::fixture;
+    use howdah_http::body::Body;
+    use howdah_http::fixture;
+    use howdah_http::respond;
 
     #[test]
     fn a_page_is_asked_for_without_what_is_about_something_else() {

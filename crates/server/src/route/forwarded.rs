@@ -9,8 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use howdah_config::Forwarded;
-
-use crate::message::{ConnectionInfo, Request, ShownAddress};
+use howdah_http::message::{ConnectionInfo, Request, ShownAddress};
 
 /// Gives the request the client's address and scheme, if its connection comes from a proxy.
 pub fn apply(proxies: &[Forwarded], request: &mut Request) {
@@ -83,7 +82,7 @@ mod tests {
     use howdah_config::{AddressPattern, AddressPatterns};
 
     use super::*;
-    use crate::route::fixture::request;
+    use howdah_http::fixture::request;
 
     fn proxy(source: &[&str], recursive: bool) -> Forwarded {
         let mut patterns = AddressPatterns::default();

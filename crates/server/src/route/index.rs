@@ -11,8 +11,7 @@ use std::collections::HashMap;
 use std::marker::PhantomData;
 
 use howdah_config::{Landmarks, Match};
-
-use crate::message::Request;
+use howdah_http::message::Request;
 
 /// Below so many steps that can be looked up comparing each is as fast. Of 12 of one kind, of which
 /// the last holds, an index saves 13 to 110 ns, of 8 half as much or nothing; but where one of the
@@ -273,8 +272,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::route::fixture::request;
     use crate::route::matching::{Scratch, holds};
+    use howdah_http::fixture::request;
 
     fn conditions(list: &[String]) -> Vec<Match> {
         let step = |json: &String| format!(r#"{{"match": {json}, "action": {{"return": 200}}}}"#);

@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use howdah_config::{Part, Template, Variable};
-
-use crate::variables::Source;
+use howdah_http::variables::Source;
 
 /// The encoded location that a template comes to. What a regular expression has captured is a
 /// part of a decoded path, so it is encoded by itself: a `?` or `%` in it stays one.

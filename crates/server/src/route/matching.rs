@@ -6,10 +6,9 @@
 use std::time::Instant;
 
 use howdah_config::{Captures, Match, Scheme};
-
-use super::query::{self, Query};
-use crate::message::Request;
-use crate::variables::Source;
+use howdah_http::message::Request;
+use howdah_http::query::{self, Query};
+use howdah_http::variables::Source;
 
 /// Memory for conditions that need some.
 #[derive(Debug, Default)]

@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
+use howdah_http::fixture::request;
+use howdah_http::message::ConnectionInfo;
+
 use super::*;
-use crate::message::ConnectionInfo;
-use crate::route::fixture::request;
 
 /// Conditions as the document has them.
 fn conditions(json: &str) -> Match {

@@ -19,7 +19,7 @@ mod forwarded;
 mod index;
 pub mod location;
 mod matching;
-pub mod query;
+
 pub mod response_headers;
 mod rewrite;
 pub mod security_headers;
@@ -31,22 +31,22 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use howdah_config::{Buffering, Cors, ResponseHeader, Target};
+use howdah_files::{Files, Now};
+use howdah_http::body::Body;
+use howdah_http::message::{Request, Response};
+use howdah_http::variables::Source;
+use howdah_http::{authority, respond};
+use howdah_php_pool::application::Application;
+use howdah_php_pool::status_page;
+use howdah_php_pool::target::{Script, Targets};
 use howdah_sys::log::{Level, Log};
+use howdah_upstream::fastcgi::site::Site;
+use howdah_upstream::upstream::Upstream;
 
 use crate::auth::BasicAuth;
-use crate::body::Body;
-use crate::fastcgi::site::Site;
-use crate::files::{Files, Now};
-use crate::http1::authority;
-use crate::message::{Request, Response};
-use crate::php::target::{Script, Targets};
-use crate::proxy::upstream::Upstream;
-use crate::respond;
 use crate::snapshot::{
-    Action, ActionKind, Application, CompiledPass, ErrorPage, Location, Return, Snapshot, Step,
+    Action, ActionKind, CompiledPass, ErrorPage, Location, Return, Snapshot, Step,
 };
-use crate::status;
-use crate::variables::Source;
 
 pub use self::index::Index;
 pub use self::matching::Scratch;
@@ -340,12 +340,14 @@ impl<'s> Router<'s> {
             ActionKind::Return(answer) => Next::Over(self.answer(answer, request)),
             ActionKind::Proxy(upstream) => Next::Over(Decision::Proxy(Arc::clone(upstream))),
             ActionKind::Status(name) => Next::Over(match self.snapshot.applications.get(name) {
-                Some(application) => Decision::Respond(status::page(application, &request.query)),
+                Some(application) => {
+                    Decision::Respond(status_page::page(application, &request.query))
+                }
                 None => Decision::Refuse(404, None),
             }),
             ActionKind::Ping(ping) => match self.snapshot.applications.get(&ping.application) {
                 Some(application) if application.queue.takes_requests() => {
-                    Next::Over(Decision::Respond(status::pong(&ping.response)))
+                    Next::Over(Decision::Respond(status_page::pong(&ping.response)))
                 }
                 _ => refuse(503),
             },
@@ -423,6 +425,5 @@ fn to_https(request: &Request, port: u16) -> Response {
 }
 
 #[cfg(test)]
-pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;

@@ -2,9 +2,8 @@
 
 use bytes::Bytes;
 use howdah_config::ResponseHeader;
-
-use crate::message::{FieldBlock, Response};
-use crate::variables::Source;
+use howdah_http::message::{FieldBlock, Response};
+use howdah_http::variables::Source;
 
 /// Changes the fields of a response. As in Unit that concerns statuses from 200 to 399, unless a
 /// change is for all, and all values come from the fields as they were before.
@@ -55,10 +54,10 @@ mod tests {
     use howdah_config::Template;
 
     use super::*;
-    use crate::body::Body;
-    use crate::message::Added;
-    use crate::route::fixture::request;
-    use crate::variables::Answer;
+    use howdah_http::body::Body;
+    use howdah_http::fixture::request;
+    use howdah_http::message::Added;
+    use howdah_http::variables::Answer;
 
     fn changed(status: u16, changes: &[(&str, Option<&str>)], target: &str) -> Response {
         let changes: Vec<_> = changes

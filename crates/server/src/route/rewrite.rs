@@ -8,9 +8,8 @@
 
 use bytes::Bytes;
 use howdah_config::{Part, Template, Variable};
-
-use crate::http1::target::{Target, TargetError};
-use crate::variables::Source;
+use howdah_http::target::{Target, TargetError};
+use howdah_http::variables::Source;
 
 /// Longest target that a template may come to. Rewriting can be done many times for a request,
 /// and each time can make the path longer.
@@ -86,7 +85,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::route::fixture::request;
+    use howdah_http::fixture::request;
 
     fn rewritten(template: &str, target: &str) -> Result<String, TargetError> {
         let template = Template::parse(template).unwrap();

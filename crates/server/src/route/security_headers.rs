@@ -3,7 +3,7 @@
 //! Only fields that break no site by themselves are among them, and none that the response has
 //! already is changed: what a script says counts.
 
-use crate::message::Response;
+use howdah_http::message::Response;
 
 /// The fields, in any case.
 const ALWAYS: [(&str, &str); 3] = [
@@ -30,7 +30,7 @@ pub fn apply(response: &mut Response, tls: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::body::Body;
+    use howdah_http::body::Body;
 
     #[test]
     fn fields_are_added_where_the_response_has_none() {

@@ -5,16 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use howdah_config::{Candidate, Target};
+use howdah_files::{Files, Now, Outcome, Place, Reason, ScriptPath};
+use howdah_http::message::Request;
+use howdah_http::variables::Source;
+use howdah_php_pool::target::Script;
 
 use super::{Decision, Router, rewrite};
-use crate::files::{self, Files, Now, Outcome, Place, Reason, ScriptPath};
-use crate::message::Request;
-use crate::php::target::Script;
 use crate::snapshot::{Share, SharePath};
-use crate::variables::Source;
 
 /// How files serves a place.
-type Serve = fn(&Files, &files::Share, Place<'_>, &Request, Now) -> Outcome;
+type Serve = fn(&Files, &howdah_files::Share, Place<'_>, &Request, Now) -> Outcome;
 
 impl Router<'_> {
     /// Looks for what answers a request; `Err` says why there is nothing. If the share has
@@ -63,7 +63,7 @@ impl Router<'_> {
             return Err(Reason::MethodNotAllowed);
         }
         request.path = asked;
-        let redirect = files::redirect_to_directory(request);
+        let redirect = howdah_files::redirect_to_directory(request);
         redirect.map(Decision::Respond).ok_or(Reason::NotFound)
     }
 

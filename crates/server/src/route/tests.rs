@@ -1,10 +1,10 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use howdah_http::fixture::request;
+use howdah_php_pool::queue::Queue;
+
 use super::*;
-use crate::files;
-use crate::php::application::Queue;
-use crate::route::fixture::request;
 use crate::snapshot::PageSource;
 
 mod candidates;
@@ -39,7 +39,7 @@ impl Routes {
         let (logged, writer) = rustix::pipe::pipe().unwrap();
         Routes {
             snapshot,
-            files: Files::new(files::Limits::default()),
+            files: Files::new(howdah_files::Limits::default()),
             scratch: RefCell::default(),
             log: Log::new(writer),
             logged,
@@ -316,7 +316,7 @@ fn the_nearest_page_for_an_error_is_sent() {
         request.method = Bytes::from_static(b"POST");
         let decided = routes.decide(&mut request);
         let Decision::Refuse(status, _) = decided.decision else { panic!("{decided:?}") };
-        let mut response = crate::respond::error_allowing(status, Some("GET"));
+        let mut response = howdah_http::respond::error_allowing(status, Some("GET"));
         let now = routes.router().now;
         let page = error_pages::page_for(decided.error_pages, &response).expect("a page");
         let PageSource::File { files, path } = &page.source else { panic!("{page:?}") };

@@ -10,14 +10,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use howdah_config::{Config, Defaults};
+use howdah_http::spool;
+use howdah_php_pool::thread::Ask;
 use howdah_sys::log::Level;
+use howdah_tls::stored::Certificates;
+use howdah_upstream::known::Known;
+use howdah_upstream::names::Names;
 use howdah_wire::messages::{FromSupervisor, Outcome, ToSupervisor};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 
-use super::certificates::Certificates;
 use super::link::{Link, Message};
-use super::names::Names;
 use super::pools::Pools;
 use super::programs::Programs;
 use super::sleep_until;
@@ -25,11 +28,9 @@ use super::tls::TlsListeners;
 use crate::access_log::LogFile;
 use crate::listener::Socket;
 use crate::packets::{from_memory, to_memory};
-use crate::php::spool;
-use crate::php::thread::Ask;
-use crate::proxy::known::Known;
-use crate::shard::{self, Order, Shared};
 use crate::snapshot::{Listener, Snapshot};
+use crate::thread;
+use crate::thread::{Order, Shared};
 
 /// Length of a listening socket's queue if none is configured; the kernel cuts it to its own
 /// limit (`net.core.somaxconn`).
@@ -106,7 +107,7 @@ struct Ready {
 pub(super) struct Parts<'a> {
     pub(super) link: &'a Link,
     pub(super) shared: &'a Arc<Shared>,
-    pub(super) shards: &'a Arc<[shard::Handle]>,
+    pub(super) shards: &'a Arc<[thread::Handle]>,
     pub(super) pools: &'a mut Pools,
     /// For listeners that name some; a bundle that they name stays until none does.
     pub(super) certificates: &'a mut Certificates,
@@ -173,7 +174,7 @@ impl Parts<'_> {
             Occasion::Start(_) | Occasion::Renewal => None,
             Occasion::Change(generation) => Some(generation),
         };
-        let threads = shard::wanted(&config).min(self.shards.len());
+        let threads = thread::wanted(&config).min(self.shards.len());
         let spread = threads != self.shared.threads.load(Relaxed);
         let mut ready = Ready { threads, spread, ..Ready::default() };
         let current = self.shared.snapshot.load_full();
@@ -508,8 +509,8 @@ fn text(error: std::io::Error) -> String {
 }
 
 /// Gives threads an order, and waits until they have carried it out.
-async fn told(shards: &[shard::Handle], order: impl Fn(oneshot::Sender<()>) -> Order) {
-    let tell = |shard: &shard::Handle| {
+async fn told(shards: &[thread::Handle], order: impl Fn(oneshot::Sender<()>) -> Order) {
+    let tell = |shard: &thread::Handle| {
         let (done, wait) = oneshot::channel();
         shard.order(order(done));
         wait
@@ -519,7 +520,7 @@ async fn told(shards: &[shard::Handle], order: impl Fn(oneshot::Sender<()>) -> O
     }
 }
 
-fn listen(shards: &[shard::Handle], name: &str, fd: OwnedFd) -> std::io::Result<()> {
+fn listen(shards: &[thread::Handle], name: &str, fd: OwnedFd) -> std::io::Result<()> {
     let socket = Socket::new(name, fd);
     let name: Arc<str> = name.into();
     for shard in shards {

@@ -4,18 +4,19 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use howdah_acme::{self as acme, AcmeReport, Board};
 use howdah_config::Processes;
+use howdah_php_pool::sizing::{Decision, Measured};
+use howdah_php_pool::status_page::Pool;
+use howdah_tls::InUse;
+use howdah_upstream::upstream::ServerReport;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::apply::Parts;
 use super::sandbox::{Protected, Protection};
-use crate::acme::{AcmeReport, Board, Run};
-use crate::php::sizing::{Decision, Measured};
-use crate::proxy::upstream::ServerReport;
-use crate::shard::{self, Shared};
-use crate::status::Pool;
-use crate::tls::InUse;
+use crate::thread;
+use crate::thread::Shared;
 
 /// What answers the control process is started with this.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub struct Queries {
 pub struct Commands {
     jobs: UnboundedSender<Job>,
     shared: Arc<Shared>,
-    shards: Arc<[shard::Handle]>,
+    shards: Arc<[thread::Handle]>,
     php: Arc<[(String, String)]>,
     board: Board,
 }
@@ -122,25 +123,13 @@ pub(super) enum Job {
     Report { done: oneshot::Sender<Vec<ApplicationReport>> },
     Restart { name: String, done: oneshot::Sender<Result<(), String>> },
     Tune { name: String, done: oneshot::Sender<Option<Tuning>> },
-    KeepCertificate { name: String, pem: Secret, done: oneshot::Sender<Result<(), String>> },
-    UseCertificate { name: String, done: oneshot::Sender<()> },
-    ReadFile { path: String, done: oneshot::Sender<Result<Vec<u8>, String>> },
-    Run { run: Run, done: oneshot::Sender<Result<(), String>> },
-}
-
-/// A text that no log shows.
-pub(super) struct Secret(Vec<u8>);
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret")
-    }
+    Certificates(acme::Command),
 }
 
 /// Both ends of the line to the control thread.
 pub(super) fn channel(
     shared: Arc<Shared>,
-    shards: Arc<[shard::Handle]>,
+    shards: Arc<[thread::Handle]>,
     php: Vec<(String, String)>,
     board: Board,
 ) -> (Commands, UnboundedReceiver<Job>) {
@@ -167,33 +156,10 @@ impl Commands {
         tuning.await.ok().flatten()
     }
 
-    /// Uses and stores a certificate, or an account, that the server has got by itself. `Err` says
-    /// why it is not stored; it is used all the same.
-    pub(crate) async fn keep_certificate(&self, name: String, pem: Vec<u8>) -> Result<(), String> {
-        let (done, outcome) = oneshot::channel();
-        let _ = self.jobs.send(Job::KeepCertificate { name, pem: Secret(pem), done });
-        outcome.await.unwrap_or_else(|_| Err(GONE.to_owned()))
-    }
-
-    /// Gives listeners a stored certificate that was made on demand.
-    pub(crate) async fn use_certificate(&self, name: String) {
-        let (done, outcome) = oneshot::channel();
-        let _ = self.jobs.send(Job::UseCertificate { name, done });
-        let _ = outcome.await;
-    }
-
-    /// Reads a file with certificates. `Err` says why it cannot be read.
-    pub(crate) async fn read_file(&self, path: String) -> Result<Vec<u8>, String> {
-        let (done, outcome) = oneshot::channel();
-        let _ = self.jobs.send(Job::ReadFile { path, done });
-        outcome.await.unwrap_or_else(|_| Err(GONE.to_owned()))
-    }
-
-    /// Has a program of the user's run to its end. `Err` says why it has not done its work.
-    pub(crate) async fn run(&self, run: Run) -> Result<(), String> {
-        let (done, outcome) = oneshot::channel();
-        let _ = self.jobs.send(Job::Run { run, done });
-        outcome.await.unwrap_or_else(|_| Err(GONE.to_owned()))
+    /// The part of the commands that certificate renewal uses.
+    pub(super) fn for_renewal(&self) -> acme::Commands {
+        let jobs = self.jobs.clone();
+        acme::Commands::new(move |command| drop(jobs.send(Job::Certificates(command))))
     }
 
     /// Looks at the applications, or at the one of this name, with all workers. Waits for nothing.
@@ -266,19 +232,26 @@ impl Job {
             Job::Tune { name, done } => {
                 let _ = done.send(parts.pools.tuning(&name));
             }
-            Job::KeepCertificate { name, pem: Secret(pem), done } => {
-                let _ = done.send(parts.keep_certificate(name, pem).await);
+            Job::Certificates(command) => parts.carry_out(command).await,
+        }
+    }
+}
+
+impl Parts<'_> {
+    /// Carries out a command of certificate renewal.
+    async fn carry_out(mut self, command: acme::Command) {
+        match command {
+            acme::Command::KeepCertificate { name, pem: acme::Secret(pem), done } => {
+                let _ = done.send(self.keep_certificate(name, pem).await);
             }
-            Job::UseCertificate { name, done } => {
-                let mut parts = parts;
-                parts.renew_stored(&name).await;
+            acme::Command::UseCertificate { name, done } => {
+                self.renew_stored(&name).await;
                 let _ = done.send(());
             }
-            Job::ReadFile { path, done } => {
-                let mut parts = parts;
-                let _ = done.send(parts.read_file(&path).await);
+            acme::Command::ReadFile { path, done } => {
+                let _ = done.send(self.read_file(&path).await);
             }
-            Job::Run { run, done } => parts.programs.run(parts.link, run, done),
+            acme::Command::Run { run, done } => self.programs.run(self.link, run, done),
         }
     }
 }

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use howdah_php_pool::thread::Ask;
 use howdah_sys::log::Level;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -20,14 +21,14 @@ use tokio::sync::oneshot;
 use super::link::Link;
 use super::pools::Pools;
 use super::{hear, sleep_until};
-use crate::php::thread::Ask;
-use crate::shard::{self, Order, Shared};
+use crate::thread;
+use crate::thread::{Order, Shared};
 
 /// What ends.
 pub(super) struct Ending<'a> {
     pub(super) link: &'a Link,
     pub(super) shared: &'a Arc<Shared>,
-    pub(super) shards: &'a [shard::Handle],
+    pub(super) shards: &'a [thread::Handle],
 }
 
 /// Whether to go on being graceful.
@@ -60,7 +61,7 @@ impl Ending<'_> {
         asked: &mut UnboundedReceiver<Ask>,
         graceful: bool,
     ) -> std::io::Result<Turn> {
-        let order = |shard: &shard::Handle| {
+        let order = |shard: &thread::Handle| {
             let (finished, wait) = oneshot::channel();
             shard.order(Order::Quit { graceful, finished });
             wait

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::php::sizing::meter::Surroundings;
+use howdah_php_pool::sizing::meter::Surroundings;
 
 /// Looks at the machine.
 #[derive(Debug)]

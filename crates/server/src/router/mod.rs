@@ -8,12 +8,11 @@
 //!    control process asks.
 
 mod apply;
-mod certificates;
+pub mod certificates;
 mod command;
 mod ending;
 mod link;
 mod machine;
-pub(crate) mod names;
 mod pools;
 mod programs;
 mod read;
@@ -30,30 +29,32 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
+use howdah_acme::{Board, Keeper};
 use howdah_config::{Config, Defaults};
 use howdah_sys::log::{Level, Log};
 use howdah_sys::{memory, process};
+use howdah_tls::challenges::ChallengeStore;
+use howdah_tls::stored::Certificates;
+use howdah_upstream::known::Known;
+use howdah_upstream::names::{self, Names};
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 use tokio::sync::mpsc::unbounded_channel;
 
 use self::apply::{Occasion, Parts, Start};
-pub use self::certificates::Certificates;
 pub use self::command::{ApplicationReport, Commands, Queries, Report, TlsReport, Tuning};
 use self::ending::Ending;
 use self::link::Link;
-use self::names::Names;
 use self::pools::Pools;
 use self::programs::Programs;
 pub use self::sandbox::{Protected, Protection};
 pub use self::spec::{spec, tls_sources};
 use self::tls::Watch;
-use crate::acme::{Board, Door, Keeper};
 use crate::packets::from_memory;
-use crate::proxy::known::Known;
-pub use crate::proxy::upstream::ServerReport;
 use crate::room::Capacity;
-use crate::shard::{self, Shared};
 use crate::snapshot::Snapshot;
+use crate::thread;
+use crate::thread::Shared;
+pub use howdah_upstream::upstream::ServerReport;
 
 /// Runs the router on the socket that the supervisor has passed. `front` starts what answers the
 /// control process, on the runtime of the control thread. Returns the exit status.
@@ -109,8 +110,8 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Queries)) -> std::io::Result<
         unreachable!("no application")
     });
     // A later configuration may ask for more than the first.
-    let threads = shard::wanted(&empty.config).max(shard::wanted(&config));
-    let (door, wanted) = Door::new();
+    let threads = thread::wanted(&empty.config).max(thread::wanted(&config));
+    let (door, wanted) = ChallengeStore::new();
     let shared = Arc::new(Shared {
         capacity: Capacity::of_process(),
         snapshot: ArcSwap::from_pointee(empty),
@@ -121,7 +122,7 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Queries)) -> std::io::Result<
         door,
     });
     let (ask, mut asked) = unbounded_channel();
-    let shards = shard::start(threads as u32, &shared, &ask)?;
+    let shards = thread::start(threads as u32, &shared, &ask)?;
     let mut pools = Pools::new(Arc::clone(&shared), Arc::clone(&shards));
     let programs = Programs::default();
     let mut names = Names::new(Arc::clone(&log));
@@ -166,19 +167,25 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Queries)) -> std::io::Result<
         command::channel(Arc::clone(&shared), Arc::clone(&shards), hello.php, board.clone());
     let mut keeper = Keeper::new(
         Arc::clone(&shared.door),
-        commands.clone(),
+        commands.for_renewal(),
         Arc::clone(&log),
         board,
         certificates.clone(),
         wanted,
     );
+    let mut followed = shared.snapshot.load_full();
+    keeper.follow(&followed.config);
     let (asking, links) = unbounded_channel();
     front(Queries { links, commands });
     let mut watch = Watch::new();
     memory::forget_start();
     loop {
         let due = pools.tick(&link)?;
-        keeper.follow(&shared.snapshot.load_full());
+        let current = shared.snapshot.load_full();
+        if !Arc::ptr_eq(&current, &followed) {
+            keeper.follow(&current.config);
+            followed = current;
+        }
         tokio::select! {
             message = link.receive() => {
                 let Some((message, descriptors)) = message? else { return Ok(()) };
@@ -196,7 +203,7 @@ async fn serve(socket: OwnedFd, front: impl FnOnce(Queries)) -> std::io::Result<
                         parts!().change(generation, restart, document).await?;
                     }
                     FromSupervisor::Certificate { name } => {
-                        certificates.receive(name, descriptors.into_iter().next());
+                        certificates::receive(&mut certificates, name, descriptors.into_iter().next());
                     }
                     FromSupervisor::CertificateDeleted { name } => certificates.remove(&name),
                     message => hear(&link, &shared, &mut pools, message, descriptors)?,
@@ -307,7 +314,7 @@ async fn greet(link: &Link) -> std::io::Result<Hello> {
             document,
         ) => {
             let document = from_memory(document, u64::MAX)?;
-            let certificates = Certificates::read(descriptors.next())?;
+            let certificates = certificates::read(descriptors.next())?;
             let defaults = Defaults::of(unit_defaults);
             Ok(Hello {
                 origin,

@@ -14,7 +14,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use howdah_config as config;
+use ::howdah_config as config;
+use howdah_php_pool::output::{self, Whose};
+use howdah_php_pool::pool::{Pool, Progress, Running};
+use howdah_php_pool::queue::{Instance, Load, Queue, Worker};
+use howdah_php_pool::status::manager;
+use howdah_php_pool::thread::Ask;
 use howdah_sys::log::Level;
 use howdah_wire::messages::{Exit, FromSupervisor, ToSupervisor};
 use howdah_wire::queue::Owner;
@@ -27,13 +32,9 @@ use super::link::Link;
 use super::machine::Machine;
 use super::sizing::{Measurement, Sizing};
 use super::traces::Traces;
-use crate::php::application::{Instance, Load, Queue, Worker};
-use crate::php::output::{self, Whose};
-use crate::php::pool::{Pool, Progress, Running};
-use crate::php::status::manager;
-use crate::php::thread::Ask;
-use crate::shard::{self, Order, Shared};
 use crate::snapshot::Snapshot;
+use crate::thread;
+use crate::thread::{Order, Shared};
 
 /// How long workers of a removed application may take to finish.
 const GRACE: Duration = Duration::from_secs(24 * 3600);
@@ -42,7 +43,7 @@ const GRACE: Duration = Duration::from_secs(24 * 3600);
 #[derive(Debug)]
 pub(super) struct Pools {
     shared: Arc<Shared>,
-    shards: Arc<[shard::Handle]>,
+    shards: Arc<[thread::Handle]>,
     preparing: Vec<PooledApplication>,
     applications: Vec<PooledApplication>,
     leaving: Vec<PooledApplication>,
@@ -91,7 +92,7 @@ struct PooledApplication {
 
 impl Pools {
     /// No application yet.
-    pub(super) fn new(shared: Arc<Shared>, shards: Arc<[shard::Handle]>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, shards: Arc<[thread::Handle]>) -> Self {
         Pools {
             traces: Traces::new(Arc::clone(&shared.log)),
             shared,
@@ -533,7 +534,7 @@ impl PooledApplication {
     }
 
     /// It cannot run now: its requests fail until the next try.
-    fn stop_for_a_while(&mut self, why: &str, shards: &[shard::Handle]) {
+    fn stop_for_a_while(&mut self, why: &str, shards: &[thread::Handle]) {
         let keys: Arc<[_]> = self.queue.stop(why).into();
         for shard in shards {
             shard.order(Order::Fail { keys: Arc::clone(&keys), reason: why.to_owned() });

@@ -3,11 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
+use howdah_acme::Run;
 use howdah_wire::messages::ToSupervisor;
 use tokio::sync::oneshot;
 
 use super::link::Link;
-use crate::acme::Run;
 
 /// See the module.
 #[derive(Debug, Default)]

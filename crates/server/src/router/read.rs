@@ -1,10 +1,10 @@
 //! Files that the supervisor reads, as the router's user may not: certificates and keys.
 
+use howdah_tls::authorities;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
 use super::apply::Parts;
 use crate::packets::from_memory;
-use crate::tls::authorities;
 
 impl Parts<'_> {
     /// Reads a file with a certificate or a key. `Err` names it.

@@ -7,13 +7,13 @@
 use std::time::{Duration, Instant};
 
 use howdah_config::Processes;
+use howdah_php_pool::pool::{Running, Wanted};
+use howdah_php_pool::queue::Load;
+use howdah_php_pool::sizing::meter::{Activity, Meter, Surroundings};
+use howdah_php_pool::sizing::{self, Decision, Limit};
 use howdah_wire::messages::Usage;
 
 use super::command::Tuning;
-use crate::php::application::Load;
-use crate::php::pool::{Running, Wanted};
-use crate::php::sizing::meter::{Activity, Meter, Surroundings};
-use crate::php::sizing::{self, Decision, Limit};
 
 const WHILE_GROWING: Duration = Duration::from_millis(200);
 const UNDER_LOAD: Duration = Duration::from_secs(1);

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use howdah_config as config;
+use ::howdah_config as config;
+use howdah_tls::{Source, client_sources, sources};
 use howdah_wire::messages::{ApplicationSpec, IdRange, Isolation, Sandbox};
 use howdah_wire::region::Geometry;
 
 use crate::check;
-use crate::tls::{Source, client_sources, sources};
 
 /// The certificates, keys and authorities that a configuration names.
 pub fn tls_sources(config: &config::Config) -> Vec<Source> {

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use howdah_config::{Acme, Certificate, Config, Listener, UpstreamTls};
 use howdah_sys::log::Level;
+use howdah_tls::{Material, Source, TlsClient, TlsClients, TlsListener, client_sources, sources};
 
 use super::apply::{Occasion, Parts};
 use crate::check;
-use crate::shard::Shared;
 use crate::snapshot::Snapshot;
-use crate::tls::{Material, Source, TlsClient, TlsClients, TlsListener, client_sources, sources};
+use crate::thread::Shared;
 
 /// The TLS of listeners, by their names.
 pub(super) type TlsListeners = HashMap<String, Arc<TlsListener>>;

@@ -11,14 +11,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use howdah_config as config;
+use ::howdah_config as config;
+use howdah_php_pool::queue::Queue;
+use howdah_php_pool::status::Slow;
 use howdah_sys::log::{Level, Log};
 use howdah_wire::messages::{Stack, ToSupervisor};
 use howdah_wire::queue::Owner;
 
 use super::link::Link;
-use crate::php::application::Queue;
-use crate::php::status::Slow;
 
 /// How often to look for slow requests: so many times within what counts as slow, within bounds.
 const LOOKS: u32 = 10;

@@ -76,7 +76,7 @@ fn a_share_finds_files_by_captures_and_hardening_19_none_outside() {
         ("/q/a.png%00.jpg", 404),
     ] {
         // What the protocol layer refuses never gets here.
-        if crate::http1::target::Target::parse(target.as_bytes()).is_ok() {
+        if howdah_http::target::Target::parse(target.as_bytes()).is_ok() {
             assert_eq!(routes.status(target), status, "{target}");
         }
     }

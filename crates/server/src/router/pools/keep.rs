@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use howdah_php_pool::sizing;
+use howdah_php_pool::sizing::meter::{Activity, Surroundings};
+use howdah_php_pool::status::manager;
 use howdah_sys::log::Level;
 use howdah_wire::messages::ToSupervisor;
 
 use super::{GRACE, PooledApplication, Pools};
-use crate::php::sizing;
-use crate::php::sizing::meter::{Activity, Surroundings};
-use crate::php::status::manager;
 use crate::router::link::Link;
 use crate::router::sizing::Measurement;
 

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use howdah_php_pool::queue::Instance;
 use howdah_wire::messages::ToSupervisor;
 
 use super::Pools;
-use crate::php::application::Instance;
 use crate::router::link::Link;
 
 /// How long workers without a request may take to leave. They are awake for that within a moment;

@@ -1,0 +1,216 @@
+//! Conditional requests (RFC 9110, 13): validators and the order in which they are asked about.
+//!
+//! A file's entity tag is strong and reads `"<seconds>.<nanoseconds>-<size>"`, the time of its
+//! last modification and its length in hexadecimal; a precompressed sibling's own time and size
+//! are followed by `-br`, `-zstd` or `-gzip`.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use howdah_http::message::Fields;
+
+/// What a selected representation is compared by.
+#[derive(Debug, Clone, Copy)]
+pub struct Validators<'a> {
+    /// Strong entity tag, with its quotes.
+    pub etag: &'a [u8],
+    /// `Last-Modified` in seconds since 1970, if there is one.
+    pub modified: Option<u64>,
+}
+
+/// What follows from a request's preconditions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Perform the method.
+    Proceed,
+    /// 304
+    NotModified,
+    /// 412
+    Failed,
+}
+
+/// The fields of a request that select, check or cut a representation.
+#[derive(Debug, Clone, Copy)]
+pub struct Conditions<'r> {
+    fields: &'r Fields,
+    preconditions: bool,
+    range: bool,
+}
+
+impl<'r> Conditions<'r> {
+    /// Looks once at the names, so that a plain request costs one pass.
+    pub fn of(fields: &'r Fields) -> Self {
+        let mut conditions = Conditions { fields, preconditions: false, range: false };
+        for (name, _) in fields.iter() {
+            match name {
+                [b'i' | b'I', b'f' | b'F', b'-', ..] => conditions.preconditions = true,
+                _ if name.eq_ignore_ascii_case(b"range") => conditions.range = true,
+                _ => {}
+            }
+        }
+        conditions
+    }
+
+    /// Evaluates the preconditions of a GET or HEAD in the order of RFC 9110, 13.2.2.
+    pub fn evaluate(&self, validators: Validators<'_>) -> Verdict {
+        if !self.preconditions {
+            return Verdict::Proceed;
+        }
+        let modified = validators.modified;
+        if let Some(found) = self.any_tag("if-match", |tag| tag.is_strongly(validators.etag)) {
+            if !found {
+                return Verdict::Failed;
+            }
+        } else if let (Some(since), Some(modified)) = (self.date("if-unmodified-since"), modified)
+            && modified > since
+        {
+            return Verdict::Failed;
+        }
+        if let Some(found) = self.any_tag("if-none-match", |tag| tag.is_weakly(validators.etag)) {
+            if found {
+                return Verdict::NotModified;
+            }
+        } else if let (Some(since), Some(modified)) = (self.date("if-modified-since"), modified)
+            && modified <= since
+        {
+            return Verdict::NotModified;
+        }
+        Verdict::Proceed
+    }
+
+    /// The `Range` field if there is exactly one and `If-Range` does not void it. `now` is the
+    /// time of the response in seconds since 1970.
+    pub fn range(&self, validators: Validators<'_>, now: u64) -> Option<&'r [u8]> {
+        if !self.range {
+            return None;
+        }
+        let range = single(self.fields, "range")?;
+        if self.preconditions && self.fields.get("if-range").is_some() {
+            let wanted = single(self.fields, "if-range")?;
+            if !if_range_holds(wanted, validators, now) {
+                return None;
+            }
+        }
+        Some(range)
+    }
+
+    /// Whether a tag of the list satisfies `matches`; `None` if there is no such field.
+    fn any_tag(&self, name: &str, matches: impl Fn(EntityTag<'_>) -> bool) -> Option<bool> {
+        let mut present = None;
+        for value in self.fields.get_all(name) {
+            // `*` stands for any current representation, and the file exists.
+            if value.trim_ascii() == b"*" || parse_entity_tags(value).any(&matches) {
+                return Some(true);
+            }
+            present = Some(false);
+        }
+        present
+    }
+
+    fn date(&self, name: &str) -> Option<u64> {
+        parse_date(single(self.fields, name)?)
+    }
+}
+
+/// An entity tag of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntityTag<'a> {
+    /// Marked with `W/`.
+    pub weak: bool,
+    /// The opaque tag, with its quotes.
+    pub opaque: &'a [u8],
+}
+
+impl EntityTag<'_> {
+    /// Strong comparison (RFC 9110, 8.8.3.2) with a strong tag.
+    pub fn is_strongly(self, etag: &[u8]) -> bool {
+        !self.weak && self.opaque == etag
+    }
+
+    /// Weak comparison with a strong tag.
+    pub fn is_weakly(self, etag: &[u8]) -> bool {
+        self.opaque == etag
+    }
+}
+
+/// The tags of a comma-separated list. What is not well formed ends the list: a precondition is
+/// never met by a guess.
+pub fn parse_entity_tags(list: &[u8]) -> EntityTags<'_> {
+    EntityTags { rest: list }
+}
+
+/// Iterator of [`parse_entity_tags`].
+#[derive(Debug, Clone)]
+pub struct EntityTags<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for EntityTags<'a> {
+    type Item = EntityTag<'a>;
+
+    fn next(&mut self) -> Option<EntityTag<'a>> {
+        while let [b' ' | b'\t' | b',', rest @ ..] = self.rest {
+            self.rest = rest;
+        }
+        let list = std::mem::take(&mut self.rest);
+        let (weak, quoted) = match list.strip_prefix(b"W/") {
+            Some(quoted) => (true, quoted),
+            None => (false, list),
+        };
+        let length = memchr::memchr(b'"', quoted.strip_prefix(b"\"")?)?;
+        // The two quotes are outside of what was counted.
+        let (opaque, rest) = quoted.split_at_checked(length + 2)?;
+        if opaque.iter().any(|byte| *byte <= b' ' || *byte == 0x7F) {
+            return None;
+        }
+        let rest = rest.trim_ascii_start();
+        if !(rest.is_empty() || rest.starts_with(b",")) {
+            return None;
+        }
+        self.rest = rest;
+        Some(EntityTag { weak, opaque })
+    }
+}
+
+/// A date in any of the three forms of RFC 9110, 5.6.7, in seconds since 1970.
+pub fn parse_date(value: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(value.trim_ascii()).ok()?;
+    let date = httpdate::parse_http_date(text).ok()?;
+    date.duration_since(UNIX_EPOCH).ok().map(|age| age.as_secs())
+}
+
+/// A date as `Last-Modified` has it. Years after 9999 have no such form and become its end.
+pub fn format_date(seconds: u64) -> String {
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds.min(LAST_SECOND)))
+}
+
+/// The last second of the year 9999.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+/// RFC 9110, 13.1.5: a tag must match strongly; a date must be exactly the one sent, and old
+/// enough to be a strong validator (8.8.2.2).
+fn if_range_holds(wanted: &[u8], validators: Validators<'_>, now: u64) -> bool {
+    match parse_date(wanted) {
+        Some(date) => {
+            validators.modified.is_some_and(|modified| modified == date && modified < now)
+        }
+        None => {
+            let mut tags = parse_entity_tags(wanted);
+            tags.next().is_some_and(|tag| tag.is_strongly(validators.etag)) && tags.next().is_none()
+        }
+    }
+}
+
+/// The value of a field that may occur once; a repeated one says nothing.
+fn single<'r>(fields: &'r Fields, name: &str) -> Option<&'r [u8]> {
+    let mut found = None;
+    for (_, value) in fields.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes())) {
+        if found.replace(value).is_some() {
+            return None;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+#[path = "conditional_tests.rs"]
+mod tests;

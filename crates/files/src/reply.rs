@@ -1,0 +1,172 @@
+//! The response for a resource: conditions, then ranges, then the whole.
+
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use howdah_http::body::{Body, Piece};
+use howdah_http::message::{FieldBlock, Request, Response};
+
+use super::conditional::{Conditions, Verdict};
+use super::load::{Content, Variant};
+use super::range::{Ranges, parse_range};
+use super::resolve::wall_seconds;
+
+/// The answer to a GET or HEAD. For HEAD it is that to GET without its ranges; the protocol
+/// layer keeps the body to itself and sends its length.
+pub(super) fn file(
+    variant: &Variant,
+    request: &Request,
+    conditions: &Conditions<'_>,
+    wall: SystemTime,
+    boundary: impl FnOnce() -> String,
+) -> Response {
+    let validators = variant.validators();
+    match conditions.evaluate(validators) {
+        Verdict::Failed => return Response::new(412, Body::Empty),
+        Verdict::NotModified => return not_modified(variant),
+        Verdict::Proceed => {}
+    }
+    let now = u64::try_from(wall_seconds(wall)).unwrap_or(0);
+    let range = match &*request.method {
+        b"GET" => conditions.range(validators, now),
+        _ => None,
+    };
+    match range.map_or(Ranges::Ignored, |range| parse_range(range, variant.size())) {
+        Ranges::Ignored => whole(variant),
+        Ranges::Unsatisfiable => Response::new(416, Body::Empty)
+            .with("Content-Range", format!("bytes */{}", variant.size()))
+            .with("Accept-Ranges", "bytes"),
+        Ranges::Parts(parts) => match &parts[..] {
+            [part] => single_part(variant, part.clone()),
+            parts => multiple_parts(variant, parts, &boundary()),
+        },
+    }
+}
+
+/// The redirect that gives a directory its slash. The location starts with the one slash that
+/// the request's path starts with, so it never names another host (of `/` it makes `//`, which names
+/// none); `None` if the path does not have that form.
+pub fn directory(request: &Request) -> Option<Response> {
+    if !request.path.starts_with(b"/") || request.path.starts_with(b"//") {
+        return None;
+    }
+    let mut location = String::with_capacity(request.target.len() + 1);
+    escape(&request.path, b"!$&'()*+,-./:;=@_~", &mut location);
+    location.push('/');
+    if !request.query.is_empty() {
+        location.push('?');
+        // The query is passed on as it was sent; only what no URI may hold is escaped.
+        escape(&request.query, b"!$%&'()*+,-./:;=?@_~[]", &mut location);
+    }
+    Some(Response::new(301, Body::Empty).with("Location", location))
+}
+
+/// An unpredictable multipart boundary: who puts parts of a body into a file cannot know it.
+pub(super) fn boundary(hasher: &RandomState, count: u64) -> String {
+    format!("{:016x}{:016x}", hasher.hash_one((count, 0u8)), hasher.hash_one((count, 1u8)))
+}
+
+fn whole(variant: &Variant) -> Response {
+    let body = match &variant.content {
+        Content::Memory(bytes) => Body::from(bytes.clone()),
+        Content::File(_) | Content::Unread => pieces(piece(variant, 0..variant.size())),
+    };
+    Response { fields: variant.fields.clone(), ..Response::new(200, body) }
+}
+
+/// RFC 9110, 15.4.5: what a cache needs to find and refresh its copy.
+fn not_modified(variant: &Variant) -> Response {
+    let kept =
+        |name: &[u8]| name.eq_ignore_ascii_case(b"etag") || name.eq_ignore_ascii_case(b"vary");
+    Response { fields: filtered(&variant.fields, kept), ..Response::new(304, Body::Empty) }
+}
+
+fn single_part(variant: &Variant, part: Range<u64>) -> Response {
+    let content_range = content_range(&part, variant.size());
+    let body = match (&variant.content, piece(variant, part)) {
+        (Content::Memory(_), Some(Piece::Bytes(bytes))) => Body::from(bytes),
+        (_, piece) => pieces(piece),
+    };
+    Response { fields: variant.fields.clone(), ..Response::new(206, body) }
+        .with("Content-Range", content_range)
+}
+
+/// RFC 9110, 14.6: parts with heads of their own; the media type moves into them.
+fn multiple_parts(variant: &Variant, parts: &[Range<u64>], boundary: &str) -> Response {
+    let media_type = variant.fields.get("Content-Type").unwrap_or_default();
+    let mut body = Vec::with_capacity(2 * parts.len() + 1);
+    for part in parts {
+        let mut head = Vec::with_capacity(160);
+        let lead = if body.is_empty() { "--" } else { "\r\n--" };
+        head.extend_from_slice(lead.as_bytes());
+        head.extend_from_slice(boundary.as_bytes());
+        if !media_type.is_empty() {
+            head.extend_from_slice(b"\r\nContent-Type: ");
+            head.extend_from_slice(media_type);
+        }
+        head.extend_from_slice(b"\r\nContent-Range: ");
+        head.extend_from_slice(content_range(part, variant.size()).as_bytes());
+        head.extend_from_slice(b"\r\n\r\n");
+        body.push(Piece::Bytes(head.into()));
+        body.extend(piece(variant, part.clone()));
+    }
+    body.push(Piece::Bytes(format!("\r\n--{boundary}--\r\n").into()));
+    let fields = filtered(&variant.fields, |name| !name.eq_ignore_ascii_case(b"content-type"));
+    Response { fields, ..Response::new(206, Body::Pieces(body)) }
+        .with("Content-Type", format!("multipart/byteranges; boundary={boundary}"))
+}
+
+/// A part of a variant that lies within it.
+fn piece(variant: &Variant, part: Range<u64>) -> Option<Piece> {
+    match &variant.content {
+        Content::Memory(bytes) => {
+            let (start, end) = (usize::try_from(part.start).ok()?, usize::try_from(part.end).ok()?);
+            (start <= end && end <= bytes.len()).then(|| Piece::Bytes(bytes.slice(start..end)))
+        }
+        Content::File(file) => Some(Piece::File {
+            file: Arc::clone(file),
+            offset: part.start,
+            len: part.end.checked_sub(part.start)?,
+        }),
+        Content::Unread => None,
+    }
+}
+
+fn pieces(piece: Option<Piece>) -> Body {
+    match piece {
+        Some(piece) if !piece.is_empty() => Body::Pieces(vec![piece]),
+        _ => Body::Empty,
+    }
+}
+
+fn content_range(part: &Range<u64>, size: u64) -> String {
+    format!("bytes {}-{}/{size}", part.start, part.end.saturating_sub(1))
+}
+
+fn filtered(fields: &FieldBlock, keep: impl Fn(&[u8]) -> bool) -> FieldBlock {
+    let mut lines = Vec::with_capacity(fields.as_bytes().len());
+    for (name, value) in fields.iter().filter(|(name, _)| keep(name)) {
+        for part in [name, b": ", value, b"\r\n"] {
+            lines.extend_from_slice(part);
+        }
+    }
+    FieldBlock::from_lines(Bytes::from(lines))
+}
+
+/// Appends bytes as part of a URI: letters, digits and `safe` as they are, the rest escaped.
+fn escape(bytes: &[u8], safe: &[u8], uri: &mut String) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for byte in bytes {
+        if byte.is_ascii_alphanumeric() || safe.contains(byte) {
+            uri.push(char::from(*byte));
+        } else {
+            uri.push('%');
+            // Four bits are always an index of the sixteen digits.
+            uri.push(char::from(HEX[usize::from(byte >> 4)]));
+            uri.push(char::from(HEX[usize::from(byte & 0xF)]));
+        }
+    }
+}

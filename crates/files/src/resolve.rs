@@ -1,0 +1,417 @@
+//! From a place to an open file, without leaving where the share allows it to go.
+//!
+//! The path holds no `..`, so by its text it cannot leave the root. What a symbolic link may do
+//! depends on the share:
+//!
+//! - **By default** links are followed inside the root, and out of it if they belong to root or to the
+//!   owner of what they lead to (`links`).
+//! - **`follow_symlinks` on**: links are followed wherever they lead, as nginx and Apache
+//!   (FollowSymLinks) do. Whoever can make links in the root can show every file that the
+//!   router may read.
+//! - **`follow_symlinks` off**: no link anywhere in `root` and `path`. As in Unit this includes
+//!   the root's own directories, whose owner could otherwise point it elsewhere.
+//! - **`traverse_mounts` off**: no mount is crossed, counted from `/`.
+//! - **chroot**: the lookup happens within that directory and cannot leave it; links are resolved
+//!   as if it were `/`, and the last two restrictions count from it. By default links are followed
+//!   within that directory, whoever owns them, and those in its own path are judged like those in the path of a root.
+//!
+//! The kernel enforces the last three within one `openat2` call, so there is no moment between
+//! check and use. Without `openat2` (before Linux 5.6, or filtered) they are refused rather than
+//! imitated.
+//!
+//! One call that refuses links finds what has none in its path. Otherwise the path is walked name by
+//! name (`links`), the resolved names are judged like those of a request (`hidden`), and the kernel
+//! opens the file in its own way. Only if both have arrived at the same file, it is used. Links of
+//! procfs that lead to open descriptors (`/proc/self/fd/…`) are never followed, because they name
+//! the router's own.
+//!
+//! Files are opened without blocking and without becoming a controlling terminal, and only
+//! regular files are read from: a FIFO or a device cannot hold the router up.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use howdah_config::Symlinks;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use super::hidden;
+use super::links::{self, RefusedLink, Route, Stop};
+use super::outcome::Reason;
+use super::share::{Place, Share};
+
+/// Opens files under the rules of their shares.
+#[derive(Debug)]
+pub struct Opener {
+    openat2: bool,
+    /// The last link that was not followed because of its owner.
+    refused: RefCell<Option<RefusedLink>>,
+}
+
+/// What an opened file is to be used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// To read from it.
+    Read,
+    /// To learn what it is; needs no right to read it. Scripts often give that right only to
+    /// their application's user.
+    Inspect,
+}
+
+/// An open file and what it is.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub file: File,
+    pub kind: Kind,
+    pub meta: Meta,
+}
+
+/// Kinds of files that matter here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Regular,
+    Directory,
+    Other,
+}
+
+/// What tells one state of a file from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Meta {
+    pub device: u64,
+    pub inode: u64,
+    pub size: u64,
+    pub modified: i64,
+    pub modified_nanos: i64,
+    changed: i64,
+    changed_nanos: i64,
+}
+
+impl Opener {
+    /// Asks the kernel once whether it can restrict a lookup.
+    pub fn new() -> Self {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let probe =
+            rustix::fs::openat2(CWD, "/", flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS);
+        // Container runtimes that filter a call they do not know say EPERM.
+        let openat2 = !matches!(probe, Err(Errno::NOSYS | Errno::PERM));
+        Opener { openat2, refused: RefCell::default() }
+    }
+
+    /// As on a kernel that cannot restrict a lookup.
+    #[cfg(test)]
+    pub fn without_openat2() -> Self {
+        Opener { openat2: false, refused: RefCell::default() }
+    }
+
+    /// Whether shares can restrict links and mounts or have a chroot on this kernel.
+    pub fn can_restrict(&self) -> bool {
+        self.openat2
+    }
+
+    /// Takes the last link that was not followed because of its owner.
+    pub(super) fn take_refused(&self) -> Option<RefusedLink> {
+        self.refused.take()
+    }
+
+    /// Opens the place with `suffix` appended to its path, and looks at what it is.
+    pub(super) fn open(
+        &self,
+        share: &Share,
+        place: &Place<'_>,
+        suffix: &[&[u8]],
+        access: Access,
+    ) -> Result<Opened, Reason> {
+        let mut name = Vec::with_capacity(place.root.len() + place.path.len() + 32);
+        name.extend_from_slice(place.root);
+        name.extend_from_slice(place.path);
+        suffix.iter().for_each(|part| name.extend_from_slice(part));
+        if !self.openat2 && (share.is_restricted() || !place.chroot.is_empty()) {
+            return Err(Reason::Failed(Errno::NOSYS));
+        }
+        let options = share.options();
+        let mut resolve = ResolveFlags::NO_MAGICLINKS;
+        resolve.set(ResolveFlags::NO_XDEV, !options.traverse_mounts);
+        let root_len = (place.root.len() + place.base).min(name.len());
+        let lookup = Lookup {
+            chroot: None,
+            name: &name,
+            root_len,
+            symlinks: options.symlinks,
+            resolve,
+            access,
+        };
+        if place.chroot.is_empty() {
+            return self.look_up(&lookup);
+        }
+        let (within, root_len) = within(place.chroot, &name, root_len).ok_or(Reason::Forbidden)?;
+        let chroot = self.open_chroot(place.chroot, options.symlinks)?;
+        let symlinks = match options.symlinks {
+            Symlinks::None => Symlinks::None,
+            Symlinks::OwnerMatch | Symlinks::All => Symlinks::All,
+        };
+        let lookup = Lookup { chroot: Some(&chroot), name: &within, root_len, symlinks, ..lookup };
+        self.look_up(&Lookup { resolve: resolve | ResolveFlags::IN_ROOT, ..lookup })
+    }
+
+    fn open_chroot(&self, name: &[u8], symlinks: Symlinks) -> Result<File, Reason> {
+        if symlinks == Symlinks::OwnerMatch {
+            let (root_len, resolve) = (name.len(), ResolveFlags::NO_MAGICLINKS);
+            let access = Access::Inspect;
+            let lookup = Lookup { chroot: None, name, root_len, symlinks, resolve, access };
+            return self.look_up(&lookup).map(|opened| opened.file);
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(CWD, name, flags, Mode::empty())?.into())
+    }
+
+    fn look_up(&self, lookup: &Lookup<'_>) -> Result<Opened, Reason> {
+        if self.openat2 {
+            let without_links = lookup.resolve | ResolveFlags::NO_SYMLINKS;
+            match open_resolved(lookup.directory(), lookup.name, lookup.flags(), without_links) {
+                Err(Errno::LOOP) if lookup.symlinks != Symlinks::None => {}
+                file => return Opened::new(file?),
+            }
+        }
+        for _ in 0..WALK_ATTEMPTS {
+            let resolved = links::walk(&lookup.route()).map_err(|stop| match stop {
+                Stop::Reason(reason) => reason,
+                Stop::Link(link) => {
+                    self.refused.replace(Some(link));
+                    Reason::Forbidden
+                }
+            })?;
+            let is_sent = lookup.access == Access::Read && resolved.is_regular;
+            if resolved.is_hidden || is_sent && hidden::is_php_source(&resolved.name) {
+                return Err(Reason::NotFound);
+            }
+            let (directory, name, flags) = (lookup.directory(), lookup.name, lookup.flags());
+            let file = match self.openat2 {
+                true => open_resolved(directory, name, flags, lookup.resolve),
+                false => rustix::fs::openat(directory, name, flags, Mode::empty()).map(File::from),
+            };
+            let opened = Opened::new(file?)?;
+            if resolved.is(opened.meta.device, opened.meta.inode) {
+                return Ok(opened);
+            }
+        }
+        Err(Reason::Failed(Errno::AGAIN))
+    }
+}
+
+/// A name to look up.
+struct Lookup<'a> {
+    /// What the name is relative to, and what it stays in.
+    chroot: Option<&'a File>,
+    name: &'a [u8],
+    /// So many bytes of the name are the path of the document root.
+    root_len: usize,
+    symlinks: Symlinks,
+    /// What the kernel refuses besides.
+    resolve: ResolveFlags,
+    access: Access,
+}
+
+impl Lookup<'_> {
+    fn directory(&self) -> BorrowedFd<'_> {
+        self.chroot.map_or(CWD, |chroot| chroot.as_fd())
+    }
+
+    fn flags(&self) -> OFlags {
+        OFlags::CLOEXEC
+            | match self.access {
+                Access::Read => OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY,
+                Access::Inspect => OFlags::PATH,
+            }
+    }
+
+    fn route(&self) -> Route<'_> {
+        let (root, path) = self.name.split_at_checked(self.root_len).unwrap_or((self.name, b""));
+        let is_absolute = self.name.starts_with(b"/");
+        let (rule, chroot) = (self.symlinks, self.chroot);
+        Route { rule, chroot, is_absolute, root, path }
+    }
+}
+
+impl Opened {
+    fn new(file: File) -> Result<Self, Reason> {
+        let metadata = file.metadata().map_err(|error| reason_of(&error))?;
+        let kind = match metadata.file_type() {
+            kind if kind.is_file() => Kind::Regular,
+            kind if kind.is_dir() => Kind::Directory,
+            _ => Kind::Other,
+        };
+        Ok(Opened { file, kind, meta: Meta::of(&metadata) })
+    }
+}
+
+impl Default for Opener {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Meta {
+    /// The state of an open file.
+    pub fn of(metadata: &std::fs::Metadata) -> Self {
+        Meta {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: metadata.mtime(),
+            modified_nanos: metadata.mtime_nsec(),
+            changed: metadata.ctime(),
+            changed_nanos: metadata.ctime_nsec(),
+        }
+    }
+
+    /// Whether a change that follows this state would show in it. Time stamps have the grain of
+    /// the kernel's tick (of a second on some file systems), so a state that is younger than
+    /// that may hide a write. The change time counts, since no program can set it.
+    pub fn is_settled(&self, wall: SystemTime) -> bool {
+        wall_seconds(wall).saturating_sub(self.changed).unsigned_abs() > SETTLED_SECONDS
+    }
+}
+
+/// Seconds since 1970 of a clock that should be past it.
+pub(super) fn wall_seconds(wall: SystemTime) -> i64 {
+    let age = wall.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    i64::try_from(age.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// The kernel gives up with EAGAIN when names change during a lookup that must not escape;
+/// someone who renames in a loop gets this many attempts and then an error.
+const ATTEMPTS: usize = 64;
+
+/// Likewise if a walk and the kernel arrive at different files, because links were changed in between.
+const WALK_ATTEMPTS: usize = 16;
+
+/// A file that changed within this time may change again without it showing.
+const SETTLED_SECONDS: u64 = 2;
+
+/// Opens a name as the kernel resolves it under restrictions.
+pub(super) fn open_resolved(
+    directory: BorrowedFd<'_>,
+    name: &[u8],
+    flags: OFlags,
+    resolve: ResolveFlags,
+) -> Result<File, Errno> {
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        match rustix::fs::openat2(directory, name, flags, Mode::empty(), resolve) {
+            Ok(file) => return Ok(File::from(file)),
+            Err(Errno::AGAIN | Errno::INTR) if attempt < ATTEMPTS => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What remains of `name` within the directory `chroot`, compared segment by segment, and how many
+/// bytes of that belong to the first `root_len` bytes of the name.
+fn within(chroot: &[u8], name: &[u8], root_len: usize) -> Option<(Vec<u8>, usize)> {
+    if chroot.starts_with(b"/") != name.starts_with(b"/") {
+        return None;
+    }
+    let segments = |path: &[u8]| path.split(|byte| *byte == b'/').filter(|s| !s.is_empty()).count();
+    let directory = name.ends_with(b"/");
+    let mut rest = name.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty());
+    for segment in chroot.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty()) {
+        if rest.next() != Some(segment) {
+            return None;
+        }
+    }
+    let of_root = segments(name.get(..root_len)?).saturating_sub(segments(chroot));
+    let rest = rest.collect::<Vec<_>>();
+    let root_len = rest.get(..of_root)?.join(&b'/').len();
+    let mut within = rest.join(&b'/');
+    if within.is_empty() {
+        return None;
+    }
+    if directory {
+        within.push(b'/');
+    }
+    Some((within, root_len))
+}
+
+impl From<Errno> for Reason {
+    /// As Unit sorts them; names that a file system cannot hold are not found either.
+    fn from(error: Errno) -> Self {
+        match error {
+            Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::NXIO | Errno::NODEV => {
+                Reason::NotFound
+            }
+            Errno::INVAL | Errno::ILSEQ => Reason::NotFound,
+            Errno::ACCESS | Errno::PERM | Errno::LOOP | Errno::XDEV => Reason::Forbidden,
+            other => Reason::Failed(other),
+        }
+    }
+}
+
+/// The reason for an error of the standard library's calls.
+fn reason_of(error: &io::Error) -> Reason {
+    Errno::from_io_error(error).unwrap_or(Errno::IO).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+
+    #[test]
+    fn without_openat2_only_unrestricted_lookups_are_made() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("f"), "x").unwrap();
+        let opener = Opener::without_openat2();
+        let open = |options: Options, chroot: &[u8]| {
+            let share = Share::new(root.path(), options);
+            let place = Place { chroot, ..share.place(b"/f") };
+            opener.open(&share, &place, &[], Access::Read).map(|opened| opened.kind)
+        };
+        let refused = Err(Reason::Failed(Errno::NOSYS));
+        assert_eq!(open(Options::default(), b""), Ok(Kind::Regular));
+        assert_eq!(open(Options::default(), b"/"), refused);
+        assert_eq!(
+            open(Options { symlinks: Symlinks::All, ..Options::default() }, b""),
+            Ok(Kind::Regular)
+        );
+        assert_eq!(open(Options { symlinks: Symlinks::None, ..Options::default() }, b""), refused);
+        assert_eq!(open(Options { traverse_mounts: false, ..Options::default() }, b""), refused);
+    }
+
+    #[test]
+    fn a_chroot_is_matched_by_whole_segments() {
+        let rest = |chroot: &str, name: &str| {
+            within(chroot.as_bytes(), name.as_bytes(), 0)
+                .map(|(rest, _)| String::from_utf8(rest).unwrap())
+        };
+        assert_eq!(rest("/a/b", "/a/b/c").as_deref(), Some("c"));
+        assert_eq!(rest("/a/b/", "/a/b/c/").as_deref(), Some("c/"));
+        assert_eq!(rest("/a//b///", "///a/////b/c/d").as_deref(), Some("c/d"));
+        assert_eq!(rest("/", "/a").as_deref(), Some("a"));
+        assert_eq!(rest(".", "./a/b").as_deref(), Some("a/b"));
+        assert_eq!(rest("/a/b", "/a/bxc"), None);
+        assert_eq!(rest("/a/b", "/a/b"), None);
+        assert_eq!(rest("/a/b", "/a"), None);
+        assert_eq!(rest(".", "/a"), None);
+    }
+
+    #[test]
+    fn the_path_of_the_root_is_told_from_the_rest_within_a_chroot() {
+        let parts = |chroot: &str, root: &str, path: &str| {
+            let name = format!("{root}{path}");
+            let (rest, root_len) = within(chroot.as_bytes(), name.as_bytes(), root.len()).unwrap();
+            let (root, path) = rest.split_at(root_len);
+            [root, path].map(|part| String::from_utf8(part.to_vec()).unwrap())
+        };
+        assert_eq!(parts("/a", "/a/b/c", "/d/e"), ["b/c", "/d/e"]);
+        assert_eq!(parts("//a/", "/a//b/", "/d/"), ["b", "/d/"]);
+        assert_eq!(parts("/a/b", "/a", "/b/c"), ["", "c"]);
+        assert_eq!(parts("/a/b", "/a/b", "/c"), ["", "c"]);
+        assert_eq!(parts("/", "", "/c"), ["", "c"]);
+        assert_eq!(parts(".", "./a", "/c"), ["a", "/c"]);
+    }
+}

@@ -1,0 +1,168 @@
+//! Unix sockets of upstreams: found by the rule for symbolic links, and connected to as found.
+//!
+//! The directory of such a socket often belongs to a site, which can put a link in its place. The router
+//! may connect to sockets of all sites, so a link must not choose among them. Every link in the
+//! path is judged as one that leads out of a share (`links`): those of root are followed, those of others
+//! to what is their owner's.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use howdah_config::Symlinks;
+use rustix::fs::{CWD, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use super::links::{self, Route, Stop};
+use super::outcome::Reason;
+use super::resolve::open_resolved;
+
+/// A socket that was found, as an `O_PATH` descriptor.
+#[derive(Debug)]
+pub struct FoundSocket(File);
+
+impl FoundSocket {
+    /// Looks a path up. A link that is not followed is [`io::ErrorKind::PermissionDenied`], and the
+    /// message tells it.
+    pub fn find(path: &Path) -> io::Result<FoundSocket> {
+        let name = path.as_os_str().as_bytes();
+        let (flags, resolve) = (OFlags::PATH | OFlags::CLOEXEC, ResolveFlags::NO_SYMLINKS);
+        match open_resolved(CWD, name, flags, resolve) {
+            // There is a link in the path, or the kernel has no such call.
+            Err(Errno::LOOP | Errno::NOSYS | Errno::PERM) => FoundSocket::walk(name),
+            file => Ok(FoundSocket(file?)),
+        }
+    }
+
+    fn walk(name: &[u8]) -> io::Result<FoundSocket> {
+        let (rule, is_absolute) = (Symlinks::OwnerMatch, name.starts_with(b"/"));
+        // No link leads to the inside of the socket, so all are judged by their owners.
+        let route = Route { rule, chroot: None, is_absolute, root: name, path: b"" };
+        match links::walk(&route) {
+            Ok(resolved) => Ok(FoundSocket(resolved.into_file())),
+            Err(Stop::Link(link)) => {
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, link.on_the_way_to_a_socket()))
+            }
+            Err(Stop::Reason(Reason::Failed(error))) => Err(error.into()),
+            Err(Stop::Reason(Reason::NotFound)) => Err(Errno::NOENT.into()),
+            Err(Stop::Reason(_)) => Err(Errno::ACCESS.into()),
+        }
+    }
+
+    /// The path to connect to while this is held. It leads to what was found, whatever has become of the
+    /// name. The kernel refuses to connect if that is no socket.
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    const ALICE: u32 = 54_321;
+    const BOB: u32 = 54_322;
+
+    fn connect(path: &Path) -> io::Result<UnixStream> {
+        UnixStream::connect(FoundSocket::find(path)?.path())
+    }
+
+    fn give(path: &Path, owner: u32) {
+        lchown(path, Some(owner), Some(owner)).unwrap();
+    }
+
+    /// A listening socket in a directory of its own, both of this user.
+    fn socket_of(path: &Path, owner: u32) -> UnixListener {
+        let directory = path.parent().unwrap();
+        fs::create_dir_all(directory).unwrap();
+        let listener = UnixListener::bind(path).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o660)).unwrap();
+        [path, directory].into_iter().for_each(|path| give(path, owner));
+        listener
+    }
+
+    #[test]
+    fn a_socket_is_connected_to_also_by_a_link_of_its_owner() {
+        let root = tempfile::tempdir().unwrap();
+        let _listener = UnixListener::bind(root.path().join("app.sock")).unwrap();
+        symlink("app.sock", root.path().join("link.sock")).unwrap();
+        symlink(".", root.path().join("current")).unwrap();
+        for name in ["app.sock", "link.sock", "current/link.sock", "./current/app.sock"] {
+            connect(&root.path().join(name)).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_no_socket_or_missing_cannot_be_connected_to() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("file"), "").unwrap();
+        symlink("missing", root.path().join("link")).unwrap();
+        symlink("loop", root.path().join("loop")).unwrap();
+        let kind = |name: &str| connect(&root.path().join(name)).unwrap_err().kind();
+        assert_eq!(kind("file"), io::ErrorKind::ConnectionRefused);
+        assert_eq!(kind("missing"), io::ErrorKind::NotFound);
+        assert_eq!(kind("file/below"), io::ErrorKind::NotADirectory);
+        // Of what a link leads to, its owner does not learn whether it is there.
+        assert!(kind("link") == io::ErrorKind::PermissionDenied || is_root());
+        assert_eq!(kind("loop"), io::ErrorKind::PermissionDenied);
+    }
+
+    fn is_root() -> bool {
+        rustix::process::geteuid().is_root()
+    }
+
+    #[test]
+    fn a_link_to_the_socket_of_another_user_is_refused_wherever_it_is_in_the_path() {
+        if !is_root() {
+            println!("skipped: only root has files of several users");
+            return;
+        }
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        let _alice = socket_of(&at("a/app.sock"), ALICE);
+        let _bob = socket_of(&at("b/private.sock"), BOB);
+        for (target, name, owner) in [
+            ("../b/private.sock", "a/file.sock", ALICE),
+            ("../b", "a/run", ALICE),
+            ("file.sock", "a/chain.sock", ALICE),
+            ("a/file.sock", "roots-to-alices.sock", 0),
+            ("b/private.sock", "roots.sock", 0),
+            ("b", "roots", 0),
+            ("a/app.sock", "alices.sock", ALICE),
+        ] {
+            symlink(target, at(name)).unwrap();
+            give(&at(name), owner);
+        }
+        for name in
+            ["a/app.sock", "b/private.sock", "roots.sock", "roots/private.sock", "alices.sock"]
+        {
+            connect(&at(name)).unwrap();
+        }
+        for name in ["a/file.sock", "a/run/private.sock", "a/chain.sock", "roots-to-alices.sock"] {
+            let error = connect(&at(name)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{name}");
+            let text = error.to_string();
+            assert!(text.contains("of user 54321 leads to what belongs to user 54322"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_socket_that_is_replaced_after_it_was_found_is_not_the_one_connected_to() {
+        let root = tempfile::tempdir().unwrap();
+        let (path, other) = (root.path().join("app.sock"), root.path().join("other.sock"));
+        let _first = UnixListener::bind(&path).unwrap();
+        let second = UnixListener::bind(&other).unwrap();
+        let found = FoundSocket::find(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        symlink(&other, &path).unwrap();
+        UnixStream::connect(found.path()).unwrap();
+        second.set_nonblocking(true).unwrap();
+        assert_eq!(second.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+}

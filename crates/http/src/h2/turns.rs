@@ -1,0 +1,231 @@
+//! In which order the streams of a connection send: by urgency, as the client has asked for with the
+//! field `Priority` (RFC 9218).
+//!
+//! A stream waits for its turn while a more urgent one sends; of those that are equally urgent, while
+//! an earlier one does that shall not be sent in pieces. One that cannot send although the connection
+//! can, as its client takes no more of it or its file is on a slow disk, is passed by after a moment.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::timer::Timer;
+
+/// How long a stream may hold up others without sending.
+const STALLED: Duration = Duration::from_millis(20);
+
+/// What a request says about itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Priority {
+    /// From 0, for what is needed first, to 7.
+    urgency: u8,
+    /// Parts of the response are of use before the whole is there.
+    incremental: bool,
+}
+
+/// As RFC 9218, 4, has it, but for clients that know nothing of this: they are sent their responses
+/// side by side.
+const UNSAID: Priority = Priority { urgency: 3, incremental: true };
+
+impl Priority {
+    /// Reads the values of `Priority`; what cannot be read says nothing.
+    pub fn read<'a>(values: impl Iterator<Item = &'a [u8]>) -> Priority {
+        let mut said = None;
+        for member in values.flat_map(|value| value.split(|byte| *byte == b',')) {
+            let member = member.split(|byte| *byte == b';').next().unwrap_or_default();
+            let known = said.get_or_insert(Priority { incremental: false, ..UNSAID });
+            match member.trim_ascii() {
+                [b'u', b'=', urgency @ b'0'..=b'7'] => known.urgency = urgency - b'0',
+                b"i" | b"i=?1" => known.incremental = true,
+                b"i=?0" => known.incremental = false,
+                _ => {}
+            }
+        }
+        said.unwrap_or(UNSAID)
+    }
+}
+
+/// The streams of a connection that send.
+#[derive(Debug)]
+pub(super) struct Turns {
+    streams: RefCell<Vec<Sending>>,
+    /// Since when the connection itself takes nothing.
+    blocked: Rc<Cell<Option<Instant>>>,
+}
+
+#[derive(Debug)]
+struct Sending {
+    stream: u32,
+    priority: Priority,
+    /// It has something to send.
+    active: bool,
+    /// Since when it cannot.
+    stuck: Option<Instant>,
+    waker: Option<Waker>,
+}
+
+impl Sending {
+    fn goes_before(&self, other: &Sending) -> bool {
+        let in_turn = !self.priority.incremental && !other.priority.incremental;
+        match self.priority.urgency.cmp(&other.priority.urgency) {
+            std::cmp::Ordering::Less => true,
+            std::cmp::Ordering::Equal => in_turn && self.stream < other.stream,
+            std::cmp::Ordering::Greater => false,
+        }
+    }
+}
+
+impl Turns {
+    /// Nobody sends. `blocked`: since when nothing can be written.
+    pub fn new(blocked: Rc<Cell<Option<Instant>>>) -> Rc<Self> {
+        Rc::new(Turns { streams: RefCell::default(), blocked })
+    }
+
+    /// Whether this stream has its turn, and whether it may have it soon although nobody tells.
+    fn look(&self, stream: u32, now: Instant) -> (bool, bool) {
+        let streams = self.streams.borrow();
+        let Some(own) = streams.iter().find(|other| other.stream == stream) else {
+            return (true, false);
+        };
+        let stuck = |other: &Sending| other.stuck.is_some_and(|since| now - since >= STALLED);
+        let can_write = self.blocked.get().is_none();
+        let before = || streams.iter().filter(|other| other.active && other.goes_before(own));
+        let waits = before().any(|other| !(can_write && stuck(other)));
+        (!waits, before().any(|other| other.stuck.is_some()))
+    }
+}
+
+/// A stream's place among those of its connection.
+pub(super) struct Turn {
+    turns: Rc<Turns>,
+    stream: u32,
+    timer: Timer,
+}
+
+impl Turn {
+    /// For a stream that is going to send.
+    pub fn new(turns: &Rc<Turns>, stream: u32, priority: Priority) -> Self {
+        let sending = Sending { stream, priority, active: false, stuck: None, waker: None };
+        turns.streams.borrow_mut().push(sending);
+        Turn { turns: Rc::clone(turns), stream, timer: Timer::default() }
+    }
+
+    fn own<T>(&self, f: impl FnOnce(&mut Sending) -> T) -> Option<T> {
+        let mut streams = self.turns.streams.borrow_mut();
+        streams.iter_mut().find(|other| other.stream == self.stream).map(f)
+    }
+
+    /// There is something to send: those that are less urgent wait.
+    pub fn begin(&self) {
+        self.own(|own| own.active = true);
+    }
+
+    /// There is nothing to send for now.
+    pub fn pause(&self) {
+        self.own(|own| (own.active, own.stuck) = (false, None));
+        self.wake_others();
+    }
+
+    /// It cannot send, or goes on.
+    pub fn stuck(&self, is_stuck: bool) {
+        self.own(|own| {
+            own.stuck = if is_stuck { own.stuck.or_else(|| Some(Instant::now())) } else { None };
+        });
+    }
+
+    /// Waits until nobody goes before it.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let now = Instant::now();
+        let (has_turn, is_soon) = self.turns.look(self.stream, now);
+        if has_turn {
+            return Poll::Ready(());
+        }
+        self.own(|own| own.waker = Some(cx.waker().clone()));
+        // Whether another one is stuck is not known before it was for a while.
+        let patience = if is_soon { STALLED } else { 10 * STALLED };
+        if self.timer.poll(cx, now + patience).is_ready() {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+
+    fn wake_others(&self) {
+        let mut streams = self.turns.streams.borrow_mut();
+        streams.iter_mut().filter_map(|other| other.waker.take()).for_each(Waker::wake);
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.turns.streams.borrow_mut().retain(|other| other.stream != self.stream);
+        self.wake_others();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(values: &[&str]) -> (u8, bool) {
+        let priority = Priority::read(values.iter().map(|value| value.as_bytes()));
+        (priority.urgency, priority.incremental)
+    }
+
+    #[test]
+    fn what_the_field_says_is_read_and_the_rest_ignored() {
+        assert_eq!(read(&[]), (3, true), "nothing was said");
+        assert_eq!(read(&["u=1"]), (1, false));
+        assert_eq!(read(&["u=7, i"]), (7, true));
+        assert_eq!(read(&["i;x=1", " u=0;y"]), (0, true));
+        assert_eq!(read(&["u=5,i=?0"]), (5, false));
+        for odd in ["", "u=8", "u=-1", "u=1.0", "u=", "U=1", "=", ",,;", "\u{80}"] {
+            assert_eq!(read(&[odd]), (3, false), "{odd:?}");
+        }
+    }
+
+    fn turn(turns: &Rc<Turns>, stream: u32, value: &str) -> Turn {
+        let turn = Turn::new(turns, stream, Priority::read(std::iter::once(value.as_bytes())));
+        turn.begin();
+        turn
+    }
+
+    fn order(turns: &Rc<Turns>, streams: &[u32]) -> Vec<bool> {
+        streams.iter().map(|stream| turns.look(*stream, Instant::now()).0).collect()
+    }
+
+    #[tokio::test]
+    async fn the_most_urgent_goes_first_and_equals_in_turn_or_side_by_side() {
+        let turns = Turns::new(Rc::default());
+        let late = turn(&turns, 1, "u=5");
+        let (first, second) = (turn(&turns, 3, "u=2"), turn(&turns, 5, "u=2"));
+        let pieces = turn(&turns, 7, "u=2, i");
+        assert_eq!(order(&turns, &[1, 3, 5, 7]), [false, true, false, true]);
+        first.pause();
+        assert_eq!(order(&turns, &[1, 5, 7]), [false, true, true]);
+        drop((second, pieces));
+        assert_eq!(order(&turns, &[1]), [true]);
+        first.begin();
+        assert_eq!(order(&turns, &[1]), [false]);
+        drop((first, late));
+        assert!(turns.streams.borrow().is_empty());
+    }
+
+    #[tokio::test]
+    async fn one_that_is_stuck_is_passed_by_unless_nobody_could_send() {
+        let blocked = Rc::new(Cell::new(None));
+        let turns = Turns::new(Rc::clone(&blocked));
+        let (urgent, _other) = (turn(&turns, 1, "u=0"), turn(&turns, 3, "u=6"));
+        urgent.stuck(true);
+        let later = Instant::now() + STALLED;
+        assert!(!turns.look(3, Instant::now() - STALLED / 2).0, "not at once");
+        assert!(turns.look(3, later).0);
+        blocked.set(Some(Instant::now()));
+        assert!(!turns.look(3, later).0, "the connection itself is busy");
+        blocked.set(None);
+        urgent.stuck(false);
+        assert!(!turns.look(3, later).0);
+    }
+}

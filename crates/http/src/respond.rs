@@ -1,0 +1,49 @@
+//! The one place where an error becomes a response.
+
+use bytes::Bytes;
+
+use crate::body::Body;
+use crate::message::Response;
+use crate::reason;
+
+/// A response for an error: a small page that says the status and nothing about the inside.
+pub fn error(status: u16) -> Response {
+    let reason = reason::phrase(status);
+    let page = format!("<!doctype html><title>{status}</title><p>{status} {reason}</p>\n");
+    let body = Body::Bytes(Bytes::from(page));
+    let mut response = Response::new(status, body).with("Content-Type", "text/html");
+    response.own_page = true;
+    if status == 503 {
+        response.fields.push("Retry-After", "5");
+    }
+    response
+}
+
+/// As [`error`], with a sentence on what to do.
+pub fn explained(status: u16, advice: &str) -> Response {
+    let reason = reason::phrase(status);
+    let page =
+        format!("<!doctype html><title>{status}</title><p>{status} {reason}</p><p>{advice}</p>\n");
+    Response { body: Body::Bytes(Bytes::from(page)), ..error(status) }
+}
+
+/// As [`error`], with the methods that would be allowed.
+pub fn error_allowing(status: u16, allow: Option<&str>) -> Response {
+    match allow {
+        Some(allow) => error(status).with("Allow", allow),
+        None => error(status),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_its_status_and_when_to_come_again() {
+        let response = error(503);
+        assert_eq!(response.fields.get("retry-after"), Some(&b"5"[..]));
+        let Body::Bytes(page) = &response.body else { panic!("{:?}", response.body) };
+        assert!(page.starts_with(b"<!doctype html>") && page.ends_with(b"\n"));
+    }
+}

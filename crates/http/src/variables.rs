@@ -1,0 +1,257 @@
+//! Values of the variables that templates name.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::io::Write;
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use bytes::Bytes;
+use howdah_config::{SslVariable, Template, Variable};
+use howdah_sys::clock;
+
+use crate::handshake::{ClientCertificate, Handshake};
+use crate::message::{Added, ConnectionInfo, FieldBlock, Request, ShownAddress};
+use crate::query;
+
+/// What variables take their values from.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    /// The request; `None` if its head was refused.
+    pub request: Option<&'a Request>,
+    /// The connection that it came on, or what a trusted proxy says of it.
+    pub connection: &'a ConnectionInfo,
+    /// The response, once there is one.
+    pub answer: Option<Answer<'a>>,
+    /// When the request began to arrive.
+    pub begun: Instant,
+    /// It is for a log, which shows a target with the fragment that is cut off for all others.
+    pub is_for_log: bool,
+}
+
+/// What variables say of a response.
+#[derive(Debug, Clone, Copy)]
+pub struct Answer<'a> {
+    /// Status code.
+    pub status: u16,
+    /// Header fields, without those below.
+    pub fields: &'a FieldBlock,
+    /// Fields that the connection adds.
+    pub added: Added<'a>,
+    /// Bytes of the body that were sent.
+    pub body_sent: u64,
+}
+
+impl<'a> Source<'a> {
+    /// A request that has not been answered.
+    pub fn of(request: &'a Request, begun: Instant) -> Self {
+        let connection = &request.connection;
+        Source { request: Some(request), connection, answer: None, begun, is_for_log: false }
+    }
+
+    /// The text that a template comes to.
+    pub fn expand(&self, template: &Template) -> Vec<u8> {
+        let mut out = Vec::new();
+        template.expand(&mut out, |variable, out| {
+            self.write(variable, out);
+        });
+        out
+    }
+
+    /// Appends the value of a variable. `false` if it has none, which is not the same to the
+    /// access log as an empty one.
+    pub fn write(&self, variable: &Variable, out: &mut Vec<u8>) -> bool {
+        match variable {
+            Variable::BodyBytesSent => {
+                number(out, self.answer.map_or(0, |answer| answer.body_sent))
+            }
+            Variable::RemoteAddress => put(out, format_args!("{}", self.remote())),
+            Variable::RequestTime => {
+                let elapsed = self.begun.elapsed();
+                put(out, format_args!("{}.{:03}", elapsed.as_secs(), elapsed.subsec_millis()))
+            }
+            Variable::ResponseHeader(name) => self.response_field(name, out),
+            Variable::Scheme => text(out, self.connection.scheme().as_bytes()),
+            Variable::Ssl(variable) => {
+                let handshake = self.connection.handshake.as_ref();
+                handshake.is_some_and(|shown| handshake_variable(*variable, shown, out))
+            }
+            Variable::Status => match self.answer {
+                Some(answer) => put(out, format_args!("{:03}", answer.status)),
+                None => false,
+            },
+            Variable::TimeLocal => {
+                local_time(out);
+                true
+            }
+            _ => self.request.is_some_and(|request| {
+                let fragment: &[u8] = if self.is_for_log { &request.fragment } else { b"" };
+                request_variable(variable, request, fragment, out)
+            }),
+        }
+    }
+
+    fn remote(&self) -> ShownAddress {
+        ShownAddress(self.connection.peer.map(|peer| peer.ip()))
+    }
+
+    fn response_field(&self, name: &str, out: &mut Vec<u8>) -> bool {
+        let Some(answer) = &self.answer else { return false };
+        if let Some((_, value)) = answer.fields.iter().find(|(other, _)| is_named(other, name)) {
+            return text(out, value);
+        }
+        let added = &answer.added;
+        match name {
+            "server" if !added.server.is_empty() => text(out, added.server),
+            "date" if added.date => {
+                let now = std::time::SystemTime::now();
+                text(out, httpdate::fmt_http_date(now).as_bytes())
+            }
+            "content-length" => added.length.is_some_and(|length| number(out, length)),
+            "transfer-encoding" if added.chunked => text(out, b"chunked"),
+            "connection" if !added.connection.is_empty() => text(out, added.connection.as_bytes()),
+            _ => false,
+        }
+    }
+}
+
+fn request_variable(
+    variable: &Variable,
+    request: &Request,
+    fragment: &[u8],
+    out: &mut Vec<u8>,
+) -> bool {
+    let present = |out: &mut Vec<u8>, value: &Bytes| !value.is_empty() && text(out, value);
+    match variable {
+        Variable::Argument(name) => {
+            let value = query::argument(&request.query, name.as_bytes());
+            value.is_some_and(|value| {
+                out.extend(query::decoded(value));
+                true
+            })
+        }
+        Variable::Capture(group) => {
+            request.captures.get(group).is_some_and(|found| text(out, found))
+        }
+        Variable::Cookie(name) => {
+            let mut cookies = request.fields.get_all("cookie").flat_map(query::cookies);
+            let found = cookies.find(|(other, _)| *other == name.as_bytes());
+            found.is_some_and(|(_, value)| text(out, value))
+        }
+        Variable::Header(name) => request.fields.get(name).is_some_and(|value| text(out, value)),
+        Variable::Host => present(out, &request.host),
+        Variable::Method => text(out, &request.method),
+        Variable::RequestId => put(out, format_args!("{}", ShownRequestId(request.id))),
+        Variable::RequestLine => {
+            let version = request.version.as_str().as_bytes();
+            let parts = [&request.method, &b" "[..], &request.target, fragment, b" ", version];
+            parts.into_iter().all(|part| text(out, part))
+        }
+        Variable::RequestUri => text(out, &request.target) && text(out, fragment),
+        Variable::Uri => text(out, &request.path),
+        // Not the request's: `Source::write` has them.
+        Variable::BodyBytesSent
+        | Variable::RemoteAddress
+        | Variable::RequestTime
+        | Variable::ResponseHeader(_)
+        | Variable::Scheme
+        | Variable::Ssl(_)
+        | Variable::Status
+        | Variable::TimeLocal => false,
+    }
+}
+
+/// A request's number as the log, applications and `$request_id` have it: 32 hexadecimal digits.
+#[derive(Debug, Clone, Copy)]
+pub struct ShownRequestId(pub u64);
+
+impl fmt::Display for ShownRequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [high, low] = unpredictable(self.0);
+        write!(f, "{high:016x}{low:016x}")
+    }
+}
+
+/// What others know a request by: a keyed hash (SipHash) of its number, which tells nobody that
+/// number, the next one, or how many there were. The key is drawn once, when the process needs the
+/// first of them, so that a request costs no system call.
+fn unpredictable(id: u64) -> [u64; 2] {
+    static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    [0u8, 1].map(|half| KEY.hash_one((id, half)))
+}
+
+/// Whether a field has the name of a variable, in which `-` stands for `_` too.
+fn handshake_variable(variable: SslVariable, shown: &Handshake, out: &mut Vec<u8>) -> bool {
+    let client = |of: fn(&ClientCertificate) -> &str| shown.client.as_ref().map_or("", of);
+    let value = match variable {
+        SslVariable::Cipher => shown.cipher,
+        SslVariable::ClientEscapedCert => return escape(client(|client| &client.pem), out),
+        SslVariable::ClientFingerprint => client(|client| &client.fingerprint),
+        SslVariable::ClientIssuer => client(|client| &client.issuer),
+        SslVariable::ClientSerial => client(|client| &client.serial),
+        SslVariable::ClientSubject => client(|client| &client.subject),
+        SslVariable::ClientVerify => shown.verified(),
+        SslVariable::Protocol => shown.protocol,
+        SslVariable::ServerName => &shown.server_name,
+        SslVariable::SessionReused => {
+            if shown.reused {
+                "r"
+            } else {
+                "."
+            }
+        }
+    };
+    !value.is_empty() && text(out, value.as_bytes())
+}
+
+/// Percent-encodes all but what RFC 3986 never reserves.
+fn escape(value: &str, out: &mut Vec<u8>) -> bool {
+    for byte in value.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(byte);
+        } else {
+            put(out, format_args!("%{byte:02X}"));
+        }
+    }
+    !value.is_empty()
+}
+
+fn is_named(field: &[u8], name: &str) -> bool {
+    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    field.len() == name.len() && field.iter().map(|byte| plain(*byte)).eq(name.bytes())
+}
+
+fn text(out: &mut Vec<u8>, value: &[u8]) -> bool {
+    out.extend_from_slice(value);
+    true
+}
+
+fn number(out: &mut Vec<u8>, value: u64) -> bool {
+    put(out, format_args!("{value}"))
+}
+
+fn put(out: &mut Vec<u8>, value: std::fmt::Arguments<'_>) -> bool {
+    // Writing to memory does not fail.
+    out.write_fmt(value).is_ok()
+}
+
+/// Appends the local time, formatted once a second per thread.
+fn local_time(out: &mut Vec<u8>) {
+    thread_local! {
+        static TEXT: RefCell<(u64, String)> = const { RefCell::new((u64::MAX, String::new())) };
+    }
+    let now = clock::wall_seconds();
+    TEXT.with_borrow_mut(|(second, text)| {
+        if *second != now {
+            *second = now;
+            text.clear();
+            clock::log_date(now, text);
+        }
+        out.extend_from_slice(text.as_bytes());
+    });
+}
+
+#[cfg(test)]
+#[path = "variables_tests.rs"]
+mod tests;

@@ -1,0 +1,113 @@
+use howdah_config::Template;
+
+use super::*;
+use crate::fixture::request;
+
+fn value(template: &str, source: &Source<'_>) -> String {
+    String::from_utf8(source.expand(&Template::parse(template).unwrap())).unwrap()
+}
+
+#[test]
+fn each_variable_of_a_request_has_its_value() {
+    let fields = [("Foo-Bar", "b"), ("foo-bar", "second"), ("Cookie", "a=1; foo=la; foo=2")];
+    let request = request("/a%20b/../c%20d?foo=1&f%6Fo=h+h", &fields);
+    let source = Source::of(&request, Instant::now());
+    for (template, expected) in [
+        ("$header_foo_bar$cookie_foo$arg_foo", "blah h"),
+        ("${uri}path${dollar}dollar", "/c dpath$dollar"),
+        ("$request_uri", "/a%20b/../c%20d?foo=1&f%6Fo=h+h"),
+        ("$request_line", "GET /a%20b/../c%20d?foo=1&f%6Fo=h+h HTTP/1.1"),
+        ("$method $host $remote_addr", "GET example.org 127.0.0.1"),
+        ("$body_bytes_sent", "0"),
+        ("$status$response_header_etag$header_x$cookie_x$arg_x$arg_Foo", ""),
+    ] {
+        assert_eq!(value(template, &source), expected, "{template}");
+    }
+    let time = value("$request_time", &source);
+    assert!(time.starts_with("0.0") && time.len() == 5, "{time}");
+    assert!(value("$time_local", &source).len() >= 26);
+}
+
+#[test]
+fn a_fragment_is_for_logs_alone() {
+    let request = Request { fragment: "#c?d".into(), ..request("/a?b", &[]) };
+    let source = Source::of(&request, Instant::now());
+    let template = "$request_line $request_uri $uri $arg_d";
+    assert_eq!(value(template, &source), "GET /a?b HTTP/1.1 /a?b /a ");
+    let logged = Source { is_for_log: true, ..source };
+    assert_eq!(value(template, &logged), "GET /a?b#c?d HTTP/1.1 /a?b#c?d /a ");
+}
+
+#[test]
+fn an_absent_value_is_not_an_empty_one() {
+    let request = request("/?empty=", &[("Referer", "")]);
+    let source = Source::of(&request, Instant::now());
+    let present = |name: &str| {
+        let template = Template::parse(name).unwrap();
+        let mut present = false;
+        template.expand(&mut Vec::new(), |variable, out| present = source.write(variable, out));
+        present
+    };
+    assert!(present("$arg_empty") && present("$header_referer") && present("$host"));
+    assert!(!present("$arg_other") && !present("$header_user_agent") && !present("$status"));
+    let refused = Source { request: None, ..source };
+    let mut out = Vec::new();
+    for variable in [Variable::RequestLine, Variable::Host, Variable::Uri, Variable::Method] {
+        assert!(!refused.write(&variable, &mut out));
+    }
+    assert!(refused.write(&Variable::RemoteAddress, &mut out));
+}
+
+#[test]
+fn a_response_has_its_fields_and_those_of_the_connection() {
+    let request = request("/", &[]);
+    let mut fields = FieldBlock::default();
+    fields.push("ETag", "\"x\"");
+    fields.push("X_Under-Score", "u");
+    fields.push("etag", "second");
+    let added = Added {
+        server: b"Howdah",
+        date: true,
+        length: Some(5),
+        chunked: false,
+        connection: "close",
+    };
+    let answer = Answer { status: 7, fields: &fields, added, body_sent: 5 };
+    let source = Source { answer: Some(answer), ..Source::of(&request, Instant::now()) };
+    let text = value(
+        "$status@$body_bytes_sent@$response_header_etag@$response_header_x_under_score@\
+         $response_header_server@$response_header_content_length@$response_header_connection@\
+         $response_header_transfer_encoding",
+        &source,
+    );
+    assert_eq!(text, "007@5@\"x\"@u@Howdah@5@close@");
+    assert!(value("$response_header_date", &source).ends_with("GMT"));
+}
+
+#[test]
+fn a_unix_socket_has_a_name_of_its_own() {
+    let mut request = request("/", &[]);
+    let info = ConnectionInfo::default();
+    request.connection = std::sync::Arc::new(info);
+    assert_eq!(value("$remote_addr", &Source::of(&request, Instant::now())), "unix:");
+}
+
+#[test]
+fn a_request_is_known_by_128_bits_that_tell_nothing() {
+    let id = |number: u64| {
+        let request = Request { id: number, ..request("/", &[]) };
+        value("$request_id", &Source::of(&request, Instant::now()))
+    };
+    let ids: std::collections::HashSet<_> = (0..1000).map(id).collect();
+    assert_eq!(ids.len(), 1000);
+    assert!(
+        ids.iter().all(|id| id.len() == 32 && id.bytes().all(|b| b"0123456789abcdef".contains(&b)))
+    );
+    assert_eq!(id(7), id(7), "the same wherever it is asked for");
+    // Each of the digits takes all its values: none is a counter's.
+    for place in 0..32 {
+        let digits: std::collections::HashSet<_> =
+            ids.iter().map(|id| &id[place..=place]).collect();
+        assert_eq!(digits.len(), 16, "digit {place}");
+    }
+}

@@ -1,0 +1,211 @@
+//! One request to PHP, from its body to its response head.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use howdah_http::exchange::Exchange;
+use howdah_http::message::Response;
+use howdah_http::request_body::{self, CollectError, RequestBody};
+use howdah_http::{respond, spool};
+use howdah_sys::log::Level;
+use howdah_wire::request::{FIXED, Fixed, Params, flags};
+use tokio::time::Instant;
+
+use super::params;
+use super::pending::{Failure, Next, Pending};
+use super::response;
+use super::target::Script;
+use super::thread::linger;
+use super::thread::{Ask, Handle, PhpThread, RequestContext};
+use crate::application::Application;
+use crate::queue::Refused;
+
+/// Bytes of an encoded request that a slot holds (`Geometry::for_pool`).
+const SLOT: usize = 32 * 1024;
+
+/// Status of a request whose client left before its answer; nginx's number, for the log only.
+const CLIENT_GONE: u16 = 499;
+
+/// Where the body of a request is kept until a worker has it.
+#[derive(Debug)]
+pub struct BodyBuffer {
+    /// Maximum number of bytes kept in memory.
+    pub memory: u64,
+    /// Directory for the files of longer bodies and of responses.
+    pub directory: Arc<Path>,
+}
+
+/// Runs a script and returns its response as soon as its head is there.
+pub async fn run(
+    thread: &Rc<PhpThread>,
+    buffer: BodyBuffer,
+    application: &Arc<Application>,
+    script: &Script,
+    exchange: &mut Exchange<'_>,
+) -> Response {
+    let BodyBuffer { memory, directory } = buffer;
+    let mut context = RequestContext {
+        application: Arc::clone(&application.name),
+        id: exchange.request.id,
+        method: exchange.request.method.clone(),
+        target: exchange.request.target.clone(),
+        script: Arc::clone(&script.file),
+        user: exchange.request.user.clone(),
+        length: 0,
+    };
+    let collected = request_body::collect(exchange, memory, &directory).await;
+    let body = match collected {
+        Ok(body) => body,
+        Err(CollectError::Client(error)) => return refuse(error.status()),
+        Err(CollectError::Disk(error)) => {
+            let log = thread.log();
+            log.write(Level::Error, format_args!("{context}: the body cannot be kept: {error}"));
+            return refuse(507);
+        }
+    };
+    context.length = body.len();
+    let context = Arc::new(context);
+    let (request, descriptors) = match encode(exchange, application, script, body, &directory) {
+        Ok(encoded) => encoded,
+        Err(error) => {
+            let problem = format_args!("{context}: it cannot be handed to a worker: {error}");
+            thread.log().write(Level::Error, problem);
+            return refuse(507);
+        }
+    };
+    let mut handle = {
+        let (pending, context) = (Pending::new(directory, descriptors), Arc::clone(&context));
+        thread.register(pending, context, application.timeout())
+    };
+    handle.queue = Some(Arc::clone(&application.queue));
+    let warm = match application.queue.submit(handle.key(), request, Arc::clone(&context)) {
+        Ok((requests, workers)) => {
+            if application.wants_workers(requests, workers) && application.queue.may_ask() {
+                thread.ask(Ask::Crowded);
+            }
+            workers > 0
+        }
+        Err(refused) => {
+            handle.never_queued();
+            return refuse_queue(thread, &context, refused);
+        }
+    };
+    thread.drain();
+    wait(thread, application, &context, handle, exchange, warm).await
+}
+
+/// Waits for the head of the answer. A request that came before there was any worker (not `warm`)
+/// is kept although its client leaves: it is what the application is being started for.
+async fn wait(
+    thread: &Rc<PhpThread>,
+    application: &Application,
+    context: &RequestContext,
+    mut handle: Handle,
+    exchange: &mut Exchange<'_>,
+    warm: bool,
+) -> Response {
+    let started = Instant::now();
+    let is_head = exchange.request.method.as_ref() == b"HEAD";
+    let queue_deadline = application.config.limits.queue_timeout.map(|limit| started + limit);
+    loop {
+        let overdue = async {
+            match queue_deadline {
+                Some(deadline) if deadline > Instant::now() => {
+                    tokio::time::sleep_until(deadline).await;
+                }
+                _ => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            next = handle.next() => match next {
+                Next::Interim(head) => {
+                    let _ = exchange.interim(head.status, &response::interim_fields(&head)).await;
+                }
+                Next::Head(head) => {
+                    return match response::check(&head) {
+                        Ok(head) => response::respond(head, handle, is_head),
+                        Err(problem) => {
+                            let log = thread.log();
+                            log.write(Level::Error, format_args!("{context}: {problem}"));
+                            refuse(502)
+                        }
+                    };
+                }
+                Next::Failed(Failure::Stopped(_)) => return refuse(503),
+                Next::Failed(Failure::TimedOut) => return refuse(504),
+                Next::Failed(Failure::Unkept) => return refuse(507),
+                Next::Failed(_) => return refuse(502),
+            },
+            _ = exchange.client_gone(), if warm => {
+                return response::given_up(handle, refuse(CLIENT_GONE));
+            }
+            () = overdue => {
+                if application.queue.times(handle.key()).is_none() {
+                    return refuse_queue(thread, context, Refused::WaitedTooLong);
+                }
+            }
+        }
+    }
+}
+
+fn refuse(status: u16) -> Response {
+    let mut response = respond::error(status);
+    // What the client still sends of a body that was not taken cannot be told from a request.
+    response.close = matches!(status, 400 | 408 | 413 | CLIENT_GONE);
+    response
+}
+
+fn refuse_queue(thread: &PhpThread, context: &RequestContext, refused: Refused) -> Response {
+    let reason = match refused {
+        Refused::QueueFull => "the queue of the application is full".to_owned(),
+        Refused::WaitedTooLong => "no worker was free within the queue's time limit".to_owned(),
+        Refused::Stopped(reason) => format!("the application does not run: {reason}"),
+    };
+    thread.log().write(Level::Error, format_args!("{context}: {reason}"));
+    refuse(503)
+}
+
+/// The request as a worker gets it, and the descriptors that go with it.
+fn encode(
+    exchange: &Exchange<'_>,
+    application: &Application,
+    script: &Script,
+    body: RequestBody,
+    directory: &Path,
+) -> std::io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    let mut params = Params::default();
+    let length = body.len();
+    let software = application.config.server_software.as_deref();
+    params::write(&mut params, &exchange.request, script, software, length);
+    let mut descriptors = Vec::new();
+    let mut flags = if linger::is_quiet() { flags::ALONE } else { 0 };
+    let room = SLOT.checked_sub(FIXED + params.as_bytes().len());
+    if room.is_none() {
+        flags |= flags::PARAMS_FILE;
+        descriptors.push(spool::sealed(params.as_bytes())?);
+    }
+    let room = room.unwrap_or(SLOT - FIXED) as u64;
+    let inline = match body {
+        RequestBody::Memory(bytes) if bytes.len() as u64 <= room => Some(bytes),
+        RequestBody::Memory(bytes) => {
+            flags |= flags::BODY_FILE;
+            descriptors.push(spool::sealed(&bytes)?);
+            None
+        }
+        RequestBody::File(file, _) => {
+            flags |= flags::BODY_FILE;
+            descriptors.push(spool::for_worker(file, directory)?);
+            None
+        }
+    };
+    let mut request = Vec::with_capacity(SLOT.min(FIXED + params.as_bytes().len() + 64));
+    Fixed::new(&params, flags, exchange.request.id, length, 0).put(&mut request);
+    if flags & flags::PARAMS_FILE == 0 {
+        request.extend_from_slice(params.as_bytes());
+    }
+    request.extend_from_slice(&inline.unwrap_or_default());
+    Ok((request, descriptors))
+}

@@ -1,0 +1,269 @@
+//! An instance of an application: a prototype, the region that it shares with the router, and its
+//! workers.
+
+use std::collections::HashMap;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use howdah_sys::shm::{self, Mapping};
+use howdah_sys::{clock, futex, packet};
+use howdah_wire::messages::ToWorker;
+use howdah_wire::queue::{Claim, Owner};
+use howdah_wire::region::{Geometry, Region};
+
+use super::output::Output;
+use super::status::Last;
+
+/// Which request of which thread: thread, generation and index of its state, never 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key(pub(super) u64);
+
+impl Key {
+    /// For a state of thread `thread` (below 64) at `index`, the `generation`th there.
+    pub fn new(thread: u32, generation: u32, index: u32) -> Self {
+        let generation = u64::from(generation & 0x00ff_ffff);
+        Key(u64::from(thread + 1) << 56 | generation << 32 | u64::from(index))
+    }
+
+    /// The thread.
+    pub fn thread(self) -> u32 {
+        ((self.0 >> 56) as u32).wrapping_sub(1)
+    }
+
+    /// Index of the state.
+    pub fn index(self) -> usize {
+        self.0 as u32 as usize
+    }
+}
+
+/// A running application's region and workers.
+#[derive(Debug)]
+pub struct Instance {
+    /// Number that the supervisor knows it by.
+    pub number: u32,
+    /// Memory shared with the workers.
+    pub region: Region<Mapping>,
+    pub(super) keys: Vec<AtomicU64>,
+    eventfds: Vec<OwnedFd>,
+    workers: Mutex<HashMap<Owner, Worker>>,
+    worker_count: AtomicU32,
+    /// All workers were asked to leave.
+    pub(super) closed: AtomicBool,
+}
+
+/// A worker that runs.
+#[derive(Debug)]
+pub struct Worker {
+    /// Process id.
+    pub pid: u32,
+    /// The router's end of its socket.
+    pub socket: Arc<OwnedFd>,
+    /// When it started, in seconds of the wall clock.
+    pub since: u64,
+    /// What it has done.
+    pub last: Last,
+    /// What it writes to its standard output and error, unless both are files.
+    pub output: Option<Arc<Output>>,
+}
+
+impl Worker {
+    /// A worker that has just started.
+    pub fn new(pid: u32, socket: OwnedFd, output: Option<Arc<Output>>) -> Self {
+        Worker {
+            pid,
+            socket: Arc::new(socket),
+            since: clock::wall_seconds(),
+            last: Last::default(),
+            output,
+        }
+    }
+}
+
+impl Instance {
+    /// Creates region and eventfds. Also returns the region's descriptor, for the supervisor.
+    pub fn create(number: u32, geometry: Geometry) -> std::io::Result<(Self, OwnedFd)> {
+        let memory = shm::create("howdah-region", geometry.region_bytes())?;
+        let mapping = Mapping::map(&memory)?;
+        let region = Region::new(mapping, geometry)
+            .ok_or_else(|| std::io::Error::other("the region is smaller than asked for"))?;
+        let eventfd = || {
+            rustix::event::eventfd(
+                0,
+                rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK,
+            )
+        };
+        let instance = Instance {
+            number,
+            region,
+            keys: (0..geometry.slots).map(|_| AtomicU64::new(0)).collect(),
+            eventfds: (0..geometry.threads).map(|_| eventfd()).collect::<Result<_, _>>()?,
+            workers: Mutex::default(),
+            worker_count: AtomicU32::new(0),
+            closed: AtomicBool::new(false),
+        };
+        Ok((instance, memory))
+    }
+
+    /// The eventfds, one per router thread.
+    pub fn eventfds(&self) -> &[OwnedFd] {
+        &self.eventfds
+    }
+
+    /// The request that a slot belongs to; `None` for a number that is no slot or a free one.
+    pub fn key(&self, slot: u32) -> Option<Key> {
+        let key = self.keys.get(slot as usize)?.load(Acquire);
+        (key != 0).then_some(Key(key))
+    }
+
+    /// Slots and keys in use by a thread.
+    pub fn slots_of(&self, thread: u32) -> impl Iterator<Item = (u32, Key)> {
+        (0..self.keys.len() as u32)
+            .filter_map(|slot| Some((slot, self.key(slot)?)))
+            .filter(move |(_, key)| key.thread() == thread)
+    }
+
+    pub(super) fn workers(&self) -> MutexGuard<'_, HashMap<Owner, Worker>> {
+        self.workers.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// A worker has started.
+    pub fn add_worker(&self, owner: Owner, worker: Worker) {
+        let mut workers = self.workers();
+        workers.insert(owner, worker);
+        self.worker_count.store(workers.len() as u32, Relaxed);
+    }
+
+    /// A worker has ended.
+    pub fn remove_worker(&self, owner: Owner) {
+        let mut workers = self.workers();
+        let worker = workers.remove(&owner);
+        self.worker_count.store(workers.len() as u32, Relaxed);
+        drop(workers);
+        if let Some(output) = worker.and_then(|worker| worker.output) {
+            output.end();
+        }
+    }
+
+    /// All workers have ended.
+    pub fn remove_workers(&self) {
+        let workers: Vec<_> = self.workers().keys().copied().collect();
+        workers.into_iter().for_each(|worker| self.remove_worker(worker));
+    }
+
+    /// What a worker writes; `Err` if there is no such worker, or its start has not been reported.
+    pub(super) fn output(&self, owner: Owner) -> Result<Option<Arc<Output>>, NotSent> {
+        self.workers().get(&owner).map(|worker| worker.output.clone()).ok_or(NotSent::Unknown)
+    }
+
+    /// Number of workers.
+    pub fn worker_count(&self) -> u32 {
+        self.worker_count.load(Relaxed)
+    }
+
+    /// Process id of a worker that runs.
+    pub fn pid(&self, owner: Owner) -> Option<u32> {
+        self.workers().get(&owner).map(|worker| worker.pid)
+    }
+
+    /// Whether some request is in this worker's hands.
+    pub fn has_request(&self, worker: Owner) -> bool {
+        let taken = |slot| match self.region.claim_of(slot) {
+            Claim::Taken(_, owner) => owner == worker,
+            _ => false,
+        };
+        (0..self.keys.len() as u32).any(|slot| self.key(slot).is_some() && taken(slot))
+    }
+
+    /// Returns true if this worker has a request or had one.
+    pub fn has_served(&self, worker: Owner) -> bool {
+        let ended_one = |worker: &Worker| worker.last.requests() > 0;
+        self.workers().get(&worker).is_some_and(ended_one) || self.has_request(worker)
+    }
+
+    /// Whether some request is in its slots.
+    pub fn has_requests(&self) -> bool {
+        self.keys.iter().any(|key| key.load(Acquire) != 0)
+    }
+
+    /// Whether this worker runs.
+    pub fn has_worker(&self, owner: Owner) -> bool {
+        self.workers().contains_key(&owner)
+    }
+
+    /// Sends a worker a message with descriptors. Never waits: a worker that leaves its messages
+    /// unread until its socket is full does not get them.
+    pub fn send(
+        &self,
+        owner: Owner,
+        message: &ToWorker,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), NotSent> {
+        // The lock is not held while the kernel has its say: others wait for it.
+        let socket = self.workers().get(&owner).map(|worker| Arc::clone(&worker.socket));
+        packet::send(socket.ok_or(NotSent::Unknown)?, &message.encode(), descriptors)
+            .map_err(|error| NotSent::Failed(error.to_string()))
+    }
+
+    /// Asks `count` workers to leave when they are idle.
+    pub fn retire(&self, count: u32) {
+        self.region.retire(u64::from(count));
+        futex::wake(self.region.wake_word(), u32::MAX >> 1);
+    }
+
+    /// Has `count` workers leave before their next request, even if requests wait.
+    pub fn shed(&self, count: u32) {
+        self.region.shed(u64::from(count));
+        if count > 0 {
+            futex::wake(self.region.wake_word(), u32::MAX >> 1);
+        }
+    }
+
+    /// Asks all workers to leave when nothing is queued.
+    pub fn close(&self) {
+        self.closed.store(true, Release);
+        self.region.close();
+        futex::wake(self.region.wake_word(), u32::MAX >> 1);
+    }
+}
+
+/// Why descriptors were not sent to a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotSent {
+    /// There is no such worker, or its start has not been reported yet: a worker takes requests
+    /// from the moment of its fork.
+    Unknown,
+    /// It does not take them.
+    Failed(String),
+}
+
+impl PartialEq for Instance {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+impl Eq for Instance {}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_worker_that_reads_nothing_keeps_nobody_waiting_though_its_socket_blocks() {
+        let (instance, _memory) = Instance::create(1, Geometry::for_pool(1, 1)).unwrap();
+        let owner = Owner { index: 0, incarnation: 1 };
+        let (ours, _theirs) = packet::pair().unwrap();
+        rustix::fs::fcntl_setfl(&ours, rustix::fs::OFlags::empty()).unwrap();
+        instance.add_worker(owner, Worker::new(7, ours, None));
+        let (told, heard) = mpsc::channel();
+        std::thread::spawn(move || {
+            let send = |_| instance.send(owner, &ToWorker::OutputTaken { ticket: 1 }, &[]).err();
+            let _ = told.send((0..1_000_000).find_map(send));
+        });
+        let failed = heard.recv_timeout(Duration::from_secs(30)).expect("it does not wait");
+        assert!(matches!(failed, Some(NotSent::Failed(_))), "{failed:?}");
+    }
+}

@@ -1,0 +1,242 @@
+//! CGI parameters of a request: what becomes `$_SERVER`, as PHP-FPM behind nginx has it
+//! (`docs/php.md` has the table).
+//!
+//! Nothing a client sends can take the name of a parameter that the server sets: fields become
+//! `HTTP_…`, and their names hold letters, digits and hyphens only.
+
+use std::fmt::{Display, Write};
+use std::os::unix::ffi::OsStrExt;
+
+use howdah_http::authority;
+use howdah_http::handshake::Handshake;
+use howdah_http::message::{Request, ShownAddress, is_internal_field};
+use howdah_http::variables::ShownRequestId;
+use howdah_wire::request::Params;
+
+use super::target::Script;
+
+/// Value of `SERVER_SOFTWARE` unless the application has another one.
+const SOFTWARE: &str = concat!("Howdah/", env!("CARGO_PKG_VERSION"));
+
+/// Bytes of an IPv6 address, the longest number or address that is written.
+const LONGEST_TEXT: usize = 45;
+
+/// Writes the parameters of a request. `software` is the application's value of
+/// `SERVER_SOFTWARE`, `body_len` the length of the body as received.
+pub fn write(
+    params: &mut Params,
+    request: &Request,
+    script: &Script,
+    software: Option<&str>,
+    body_len: u64,
+) {
+    let mut text = String::with_capacity(LONGEST_TEXT);
+    let mut shown = |params: &mut Params, name: &str, value: &dyn Display| {
+        text.clear();
+        let _ = write!(text, "{value}");
+        params.push(name.as_bytes(), text.as_bytes());
+    };
+    let root = script.root.as_os_str().as_bytes();
+    params.clear();
+    params.push(b"SCRIPT_FILENAME", script.file.as_os_str().as_bytes());
+    if !script.path_info.is_empty() {
+        params.push(b"PATH_INFO", &script.path_info);
+        params.push_with(b"PATH_TRANSLATED", root.len() + script.path_info.len(), |out| {
+            out.extend_from_slice(root);
+            out.extend_from_slice(&script.path_info);
+        });
+    }
+    params.push(b"QUERY_STRING", &request.query);
+    params.push(b"REQUEST_METHOD", &request.method);
+    params.push(b"CONTENT_TYPE", request.fields.get("content-type").unwrap_or_default());
+    if has_body(request, body_len) {
+        shown(params, "CONTENT_LENGTH", &body_len);
+    } else {
+        params.push(b"CONTENT_LENGTH", b"");
+    }
+    params.push(b"SCRIPT_NAME", &script.name);
+    params.push(b"REQUEST_URI", &request.target);
+    params.push_with(b"DOCUMENT_URI", script.name.len() + script.path_info.len(), |out| {
+        out.extend_from_slice(&script.name);
+        out.extend_from_slice(&script.path_info);
+    });
+    params.push(b"DOCUMENT_ROOT", root);
+    shown(params, "REQUEST_ID", &ShownRequestId(request.id));
+    params.push(b"SERVER_PROTOCOL", request.version.as_str().as_bytes());
+    let connection = &request.connection;
+    params.push(b"REQUEST_SCHEME", connection.scheme().as_bytes());
+    if connection.tls {
+        params.push(b"HTTPS", b"on");
+    }
+    if let Some(shown) = &connection.handshake {
+        handshake(params, shown);
+    }
+    params.push(b"GATEWAY_INTERFACE", b"CGI/1.1");
+    params.push(b"SERVER_SOFTWARE", software.unwrap_or(SOFTWARE).as_bytes());
+    shown(params, "REMOTE_ADDR", &ShownAddress(connection.peer.map(|peer| peer.ip())));
+    shown(params, "REMOTE_PORT", &connection.peer.map_or(0, |peer| peer.port()));
+    let local = connection.local.map(|local| local.ip());
+    shown(params, "SERVER_ADDR", &ShownAddress(local));
+    shown(params, "SERVER_PORT", &connection.local.map_or(80, |local| local.port()));
+    match local {
+        Some(_) if request.host.is_empty() => shown(params, "SERVER_NAME", &ShownAddress(local)),
+        _ => params.push(b"SERVER_NAME", &authority::encoded(&request.host)),
+    }
+    if let Some(user) = &request.user {
+        params.push(b"REMOTE_USER", user);
+        params.push(b"AUTH_TYPE", b"Basic");
+    }
+    // PHP refuses to run under some configurations without it; its being set by the server is
+    // what proves that no client called the interpreter directly.
+    let status = request.error.as_ref().map_or(200, |error| error.status);
+    shown(params, "REDIRECT_STATUS", &status);
+    if let Some(error) = &request.error {
+        params.push(b"REDIRECT_URL", &error.path);
+    }
+    params.push(b"FCGI_ROLE", b"RESPONDER");
+    write_fields(params, request);
+}
+
+/// What the TLS handshake has shown: names of Apache's mod_ssl, and of nginx where that has others.
+fn handshake(params: &mut Params, shown: &Handshake) {
+    params.push(b"SSL_PROTOCOL", shown.protocol.as_bytes());
+    params.push(b"SSL_CIPHER", shown.cipher.as_bytes());
+    if !shown.server_name.is_empty() {
+        params.push(b"SSL_TLS_SNI", shown.server_name.as_bytes());
+    }
+    if shown.asks_clients {
+        params.push(b"SSL_CLIENT_VERIFY", shown.verified().as_bytes());
+    }
+    if let Some(client) = &shown.client {
+        params.push(b"SSL_CLIENT_S_DN", client.subject.as_bytes());
+        params.push(b"SSL_CLIENT_I_DN", client.issuer.as_bytes());
+        params.push(b"SSL_CLIENT_M_SERIAL", client.serial.as_bytes());
+        params.push(b"SSL_CLIENT_SERIAL", client.serial.as_bytes());
+        params.push(b"SSL_CLIENT_FINGERPRINT", client.fingerprint.as_bytes());
+        params.push(b"SSL_CLIENT_CERT", client.pem.as_bytes());
+    }
+}
+
+fn has_body(request: &Request, body_len: u64) -> bool {
+    body_len > 0
+        || request.fields.get("content-length").is_some()
+        || request.fields.get("transfer-encoding").is_some()
+}
+
+/// Header fields as `HTTP_…`; several fields of one name are joined, as RFC 9110, 5.2 allows.
+fn write_fields(params: &mut Params, request: &Request) {
+    let fields: Vec<(&[u8], &[u8])> = request.fields.iter().collect();
+    for (index, (name, value)) in fields.iter().enumerate() {
+        let same = |other: &(&[u8], &[u8])| other.0.eq_ignore_ascii_case(name);
+        // CVE-2016-5385: HTTP_PROXY would configure HTTP clients of the script.
+        let is_refused = name.eq_ignore_ascii_case(b"proxy") || is_internal_field(name);
+        if is_refused || fields[..index].iter().any(same) {
+            continue;
+        }
+        let mut rest = fields[index + 1..].iter().filter(|other| same(other)).peekable();
+        if rest.peek().is_none() {
+            params.push_field(name, value);
+            continue;
+        }
+        let separator: &[u8] = if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " };
+        let mut joined = value.to_vec();
+        for (_, value) in rest {
+            joined.extend_from_slice(separator);
+            joined.extend_from_slice(value);
+        }
+        params.push_field(name, &joined);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use howdah_http::message::{ConnectionInfo, Fields, Version};
+
+    fn params(fields: &[(&str, &str)]) -> Vec<(String, String)> {
+        let request = Request {
+            method: Bytes::from_static(b"GET"),
+            target: Bytes::from_static(b"/a.php/i?q"),
+            fragment: Bytes::new(),
+            path: Bytes::from_static(b"/a.php/i"),
+            query: Bytes::from_static(b"q"),
+            version: Version::Http11,
+            host: Bytes::from_static(b"example.org"),
+            fields: Fields::from_pairs(fields.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes()))),
+            connection: Arc::new(ConnectionInfo {
+                peer: Some(([127, 0, 0, 1], 5).into()),
+                local: Some(([127, 0, 0, 2], 80).into()),
+                ..ConnectionInfo::default()
+            }),
+            user: None,
+            id: 1,
+            error: None,
+            captures: Default::default(),
+        };
+        let script = Script {
+            name: Bytes::from_static(b"/a.php"),
+            path_info: Bytes::from_static(b"/i"),
+            file: Path::new("/site/a.php").into(),
+            root: Path::new("/site").into(),
+        };
+        let mut params = Params::default();
+        write(&mut params, &request, &script, None, 0);
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        params.iter().map(|(name, value)| (text(name), text(value))).collect()
+    }
+
+    fn get(params: &[(String, String)], name: &str) -> Option<String> {
+        let mut found = params.iter().filter(|(n, _)| n == name);
+        let value = found.next().map(|(_, value)| value.clone());
+        assert_eq!(found.next(), None, "{name} is there twice");
+        value
+    }
+
+    #[test]
+    fn parameters_are_those_of_a_cgi_request() {
+        let params = params(&[]);
+        for (name, value) in [
+            ("SCRIPT_FILENAME", "/site/a.php"),
+            ("SCRIPT_NAME", "/a.php"),
+            ("PATH_INFO", "/i"),
+            ("PATH_TRANSLATED", "/site/i"),
+            ("REQUEST_URI", "/a.php/i?q"),
+            ("DOCUMENT_URI", "/a.php/i"),
+            ("QUERY_STRING", "q"),
+            ("REMOTE_ADDR", "127.0.0.1"),
+            ("SERVER_ADDR", "127.0.0.2"),
+            ("SERVER_NAME", "example.org"),
+            ("SERVER_PORT", "80"),
+        ] {
+            assert_eq!(get(&params, name).as_deref(), Some(value), "{name}");
+        }
+    }
+
+    #[test]
+    fn fields_of_one_name_are_joined() {
+        let params = params(&[("A-b", "1"), ("Cookie", "x=1"), ("a-B", "2"), ("cookie", "y=2")]);
+        assert_eq!(get(&params, "HTTP_A_B").as_deref(), Some("1, 2"));
+        assert_eq!(get(&params, "HTTP_COOKIE").as_deref(), Some("x=1; y=2"));
+    }
+
+    #[test]
+    fn hardening_7_no_field_takes_the_name_of_a_server_parameter() {
+        let names = ["Script-Filename", "Redirect-Status", "Document-Root", "Remote-User", "Https"];
+        let fields: Vec<_> = names.iter().map(|name| (*name, "evil")).collect();
+        let with = params(&fields);
+        for (name, value) in &with {
+            assert!(value != "evil" || name.starts_with("HTTP_"), "{name}");
+        }
+        assert_eq!(get(&with, "SCRIPT_FILENAME").as_deref(), Some("/site/a.php"));
+    }
+
+    #[test]
+    fn hardening_8_the_proxy_field_never_reaches_a_script() {
+        assert_eq!(get(&params(&[("Proxy", "evil"), ("pROXY", "evil")]), "HTTP_PROXY"), None);
+    }
+}

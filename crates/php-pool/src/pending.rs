@@ -1,0 +1,383 @@
+//! A request that a worker answers, as its router thread sees it: frames in, parts of a response
+//! out. No I/O except the spool's file.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use howdah_http::spool::Spool;
+use howdah_wire::frame::{Done, Head, Kind, Log};
+
+/// Bytes that one response may have waiting, memory and file; above it the worker waits for the
+/// client (nginx's `fastcgi_max_temp_file_size`).
+pub const MAX_WAITING: u64 = 1 << 30;
+/// Bytes of a worker's log message that are kept together; what is longer goes on in another
+/// record.
+const MAX_LOG: usize = 1 << 20;
+/// Interim responses that wait for the client.
+const MAX_INTERIM: usize = 16;
+
+/// Status and header lines of a script's answer, not checked yet.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ScriptHead {
+    /// Status code.
+    pub status: u16,
+    /// Reason phrase, or empty.
+    pub reason: Bytes,
+    /// Lines `Name: value`.
+    pub lines: Vec<Bytes>,
+}
+
+/// Why there is no (complete) answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// The worker has died; how, for the log.
+    Died(String),
+    /// The worker wrote something that is no answer.
+    Broken(String),
+    /// What the client has not taken yet could not be kept.
+    Unkept,
+    /// The application has ended or cannot start.
+    Stopped(String),
+    /// The script took longer than it may.
+    TimedOut,
+}
+
+/// What a frame asks the thread to do.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Nothing.
+    None,
+    /// Write a record to the log: syslog severity, message.
+    Log(u8, Vec<u8>),
+    /// Send the announced descriptors to the worker.
+    SendDescriptors,
+    /// Send the worker what is known of its application.
+    SendStatus,
+    /// Take what the request has left in the worker's output.
+    TakeOutput,
+    /// Tell why the answer cannot be kept. It has failed; the worker has done nothing wrong.
+    Unkept(String),
+    /// The worker is free.
+    Done(Done),
+}
+
+/// State of one request.
+#[derive(Debug)]
+pub struct Pending {
+    interim: VecDeque<ScriptHead>,
+    head: Option<ScriptHead>,
+    head_taken: bool,
+    body: Spool,
+    ended: bool,
+    failure: Option<Failure>,
+    log: Vec<u8>,
+    waker: Option<Waker>,
+    /// Nobody waits for the answer any more.
+    abandoned: bool,
+    /// Descriptors that the worker will ask for.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+/// What the one who waits gets next.
+#[derive(Debug)]
+pub enum Next {
+    /// An interim response.
+    Interim(ScriptHead),
+    /// The head; the body follows.
+    Head(ScriptHead),
+    /// There is no answer.
+    Failed(Failure),
+}
+
+impl Pending {
+    /// A request that was queued; `spool` is the directory for what the client does not take.
+    pub fn new(spool: Arc<Path>, descriptors: Vec<OwnedFd>) -> Self {
+        Pending {
+            interim: VecDeque::new(),
+            head: None,
+            head_taken: false,
+            body: Spool::new(spool),
+            ended: false,
+            failure: None,
+            log: Vec::new(),
+            waker: None,
+            abandoned: false,
+            descriptors,
+        }
+    }
+
+    /// Whether frames may be taken: not when too much waits for the client.
+    pub fn has_room(&self) -> bool {
+        self.abandoned || self.body.len() < MAX_WAITING
+    }
+
+    /// Takes one frame. An error means that the worker cannot be trusted any further.
+    pub fn frame(&mut self, kind: u8, payload: &[u8]) -> Result<Event, String> {
+        let Some(kind) = Kind::from_byte(kind) else {
+            return Err(format!("a frame of unknown kind {kind}"));
+        };
+        let malformed = |_| format!("a malformed frame {kind:?}");
+        match kind {
+            Kind::Informational => {
+                let head = decode_head(payload).map_err(malformed)?;
+                if self.head.is_none() && !self.head_taken && self.interim.len() < MAX_INTERIM {
+                    self.interim.push_back(head);
+                    self.wake();
+                }
+            }
+            Kind::Head => {
+                if self.head.is_some() || self.head_taken || self.ended {
+                    return Err("a second head".to_owned());
+                }
+                self.head = Some(decode_head(payload).map_err(malformed)?);
+                self.wake();
+            }
+            Kind::Body => {
+                return self.body(payload.len(), 0, |out| out.extend_from_slice(payload));
+            }
+            Kind::End => {
+                if !(self.head.is_some() || self.head_taken) {
+                    return Err("an end without a head".to_owned());
+                }
+                self.ended = true;
+                self.wake();
+            }
+            Kind::Log => return self.log_frame(&Log::decode(payload).map_err(malformed)?),
+            Kind::Descriptors => return Ok(Event::SendDescriptors),
+            Kind::Status => return Ok(Event::SendStatus),
+            Kind::Output => return Ok(Event::TakeOutput),
+            Kind::Done => {
+                let done = Done::decode(payload).map_err(malformed)?;
+                if !self.ended {
+                    return Err("the request was over before its answer was".to_owned());
+                }
+                return Ok(Event::Done(done));
+            }
+        }
+        Ok(Event::None)
+    }
+
+    /// Takes a part of the body: `len` bytes that `take` appends to what it is given. As many as
+    /// `behind` says are likely to follow at once.
+    pub fn body(
+        &mut self,
+        len: usize,
+        behind: usize,
+        take: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Event, String> {
+        if self.ended || !(self.head.is_some() || self.head_taken) {
+            return Err("a body without a head".to_owned());
+        }
+        if self.abandoned {
+            take(&mut Vec::with_capacity(len)); // to get past it
+            return Ok(Event::None);
+        }
+        let kept = match self.body.room(len, behind) {
+            Some(room) => {
+                take(room);
+                Ok(())
+            }
+            None => {
+                let mut part = Vec::with_capacity(len);
+                take(&mut part);
+                self.body.push(part.into())
+            }
+        };
+        let Err(problem) = kept else {
+            self.wake();
+            return Ok(Event::None);
+        };
+        // What it goes on to write is thrown away, and nothing of it is taken for the whole.
+        (self.head, self.head_taken) = (None, true);
+        self.fail(Failure::Unkept);
+        self.abandon();
+        Ok(Event::Unkept(problem.to_string()))
+    }
+
+    fn log_frame(&mut self, log: &Log<'_>) -> Result<Event, String> {
+        self.log.extend_from_slice(log.message);
+        Ok(match log.more && self.log.len() < MAX_LOG {
+            true => Event::None,
+            false => Event::Log(log.severity, std::mem::take(&mut self.log)),
+        })
+    }
+
+    /// Whether the whole response has come.
+    pub fn is_complete(&self) -> bool {
+        self.ended
+    }
+
+    /// There will be no more frames.
+    pub fn fail(&mut self, failure: Failure) {
+        if !self.ended && self.failure.is_none() {
+            self.failure = Some(failure);
+        }
+        self.wake();
+    }
+
+    /// Nobody waits any more: what comes is thrown away.
+    pub fn abandon(&mut self) {
+        self.abandoned = true;
+        self.waker = None;
+        self.body.clear();
+    }
+
+    /// The next part before the body.
+    pub fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        if let Some(interim) = self.interim.pop_front() {
+            return Poll::Ready(Next::Interim(interim));
+        }
+        if let Some(head) = self.head.take() {
+            self.head_taken = true;
+            return Poll::Ready(Next::Head(head));
+        }
+        if let Some(failure) = &self.failure {
+            return Poll::Ready(Next::Failed(failure.clone()));
+        }
+        self.wait(cx)
+    }
+
+    /// The whole body, if it is complete and in memory.
+    pub fn whole_body(&mut self) -> Option<Bytes> {
+        if self.ended && self.failure.is_none() { self.body.take_all() } else { None }
+    }
+
+    /// The next bytes of the body; `None` at its end.
+    pub fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
+        match self.body.pop() {
+            Ok(Some(bytes)) => return Poll::Ready(Some(Ok(bytes))),
+            Ok(None) => {}
+            Err(error) => return Poll::Ready(Some(Err(Failure::Broken(error.to_string())))),
+        }
+        if let Some(failure) = &self.failure {
+            return Poll::Ready(Some(Err(failure.clone())));
+        }
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        self.wait(cx)
+    }
+
+    /// Is woken with the next thing that happens.
+    pub fn wait<T>(&mut self, cx: &mut Context<'_>) -> Poll<T> {
+        self.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Wakes who waits.
+    pub fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+fn decode_head(payload: &[u8]) -> Result<ScriptHead, howdah_wire::bytes::Malformed> {
+    let head = Head::decode(payload)?;
+    Ok(ScriptHead {
+        status: head.status,
+        reason: Bytes::copy_from_slice(head.reason),
+        lines: head.fields().map(Bytes::copy_from_slice).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pending() -> Pending {
+        Pending::new(std::env::temp_dir().into(), Vec::new())
+    }
+
+    fn head() -> Vec<u8> {
+        let mut out = Vec::new();
+        Head::put(&mut out, 200, b"");
+        Head::put_field(&mut out, b"A: b");
+        out
+    }
+
+    #[test]
+    fn an_answer_in_order_is_taken() {
+        let mut pending = pending();
+        let mut done = Vec::new();
+        Done::default().put(&mut done);
+        assert_eq!(pending.frame(Kind::Head as u8, &head()), Ok(Event::None));
+        assert_eq!(pending.frame(Kind::Body as u8, b"x"), Ok(Event::None));
+        assert_eq!(pending.frame(Kind::End as u8, b""), Ok(Event::None));
+        assert_eq!(pending.frame(Kind::Done as u8, &done), Ok(Event::Done(Done::default())));
+        assert_eq!(pending.whole_body().unwrap(), "x");
+    }
+
+    #[test]
+    fn hardening_13_frames_out_of_order_are_refused() {
+        assert!(pending().frame(Kind::Body as u8, b"x").is_err());
+        assert!(pending().frame(Kind::End as u8, b"").is_err());
+        assert!(pending().frame(0, b"").is_err());
+        assert!(pending().frame(Kind::Head as u8, b"\x01").is_err());
+        let mut twice = pending();
+        twice.frame(Kind::Head as u8, &head()).unwrap();
+        assert!(twice.frame(Kind::Head as u8, &head()).is_err());
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_kept_fails_and_what_follows_is_thrown_away() {
+        let part = vec![b'x'; 100_000];
+        let mut done = Vec::new();
+        Done::default().put(&mut done);
+        let mut cx = Context::from_waker(Waker::noop());
+        for begun in [true, false] {
+            let mut pending = Pending::new(Path::new("/nonexistent").into(), Vec::new());
+            pending.frame(Kind::Head as u8, &head()).unwrap();
+            if begun {
+                assert!(matches!(pending.poll_head(&mut cx), Poll::Ready(Next::Head(_))));
+            }
+            assert_eq!(pending.frame(Kind::Body as u8, &part), Ok(Event::None));
+            let Ok(Event::Unkept(problem)) = pending.frame(Kind::Body as u8, &part) else {
+                panic!("it cannot be kept")
+            };
+            assert!(problem.contains("in /nonexistent") && problem.contains("--tmp"), "{problem}");
+            assert_eq!(pending.frame(Kind::Body as u8, &part), Ok(Event::None));
+            assert_eq!(pending.frame(Kind::End as u8, b""), Ok(Event::None));
+            assert_eq!(pending.frame(Kind::Done as u8, &done), Ok(Event::Done(Done::default())));
+            assert_eq!(pending.whole_body(), None);
+            let body = pending.poll_body(&mut cx);
+            assert!(matches!(body, Poll::Ready(Some(Err(Failure::Unkept)))), "{body:?}");
+            if !begun {
+                let next = pending.poll_head(&mut cx);
+                assert!(matches!(next, Poll::Ready(Next::Failed(Failure::Unkept))), "{next:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn parts_of_one_log_message_make_one_record() {
+        let mut pending = pending();
+        let mut part = |more, message: &[u8]| {
+            let mut out = Vec::new();
+            Log { severity: 3, message, more }.put(&mut out);
+            pending.frame(Kind::Log as u8, &out)
+        };
+        assert_eq!(part(true, b"one "), Ok(Event::None));
+        assert_eq!(part(false, b"two"), Ok(Event::Log(3, b"one two".to_vec())));
+    }
+
+    #[test]
+    fn of_a_log_message_without_end_nothing_is_lost_and_little_is_kept() {
+        let (mut pending, mut records) = (pending(), Vec::new());
+        let part = vec![b'x'; 50_000];
+        for n in 1..=50 {
+            let mut out = Vec::new();
+            Log { severity: 3, message: &part, more: n < 50 }.put(&mut out);
+            match pending.frame(Kind::Log as u8, &out) {
+                Ok(Event::Log(3, record)) => records.push(record.len()),
+                event => assert_eq!(event, Ok(Event::None)),
+            }
+        }
+        assert_eq!(records.iter().sum::<usize>(), 50 * part.len());
+        assert!(records.iter().all(|record| *record <= MAX_LOG + part.len()), "{records:?}");
+    }
+}

@@ -1,0 +1,223 @@
+//! From what a script has set to a response, and its body as a stream.
+//!
+//! A script's header lines are hostile like everything from a worker: a line that is no field is
+//! dropped, and fields that frame the message or belong to the connection are the server's
+//! business alone.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use howdah_http::body::{Body, BodyStream};
+use howdah_http::framing::content_length;
+use howdah_http::message::{FieldBlock, Response};
+
+use super::pending::{Failure, ScriptHead};
+use super::thread::Handle;
+
+/// Fields that are not taken from scripts: hop-by-hop (RFC 9110, 7.6.1), what the connection
+/// writes itself, and CGI's `Status`.
+const NOT_TAKEN: [&str; 10] = [
+    "connection",
+    "content-length",
+    "date",
+    "keep-alive",
+    "proxy-connection",
+    "server",
+    "status",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Status, reason and fields of a script's answer, ready to send, and the length that the script
+/// announced.
+#[derive(Debug, PartialEq, Eq)]
+pub struct CheckedHead {
+    /// Status code, 200 to 599.
+    pub status: u16,
+    /// Reason phrase, if it is not the registered one.
+    pub reason: Option<Bytes>,
+    /// Fields.
+    pub fields: FieldBlock,
+    /// `Content-Length`.
+    pub length: Option<u64>,
+}
+
+/// Checks a head. `Err` says what is wrong with it, for the log.
+pub fn check(head: &ScriptHead) -> Result<CheckedHead, &'static str> {
+    // As nginx, which passes on what RFC 9110 gives no meaning, too.
+    if !(200..=999).contains(&head.status) {
+        return Err("the script set a status that is not within 200 to 999");
+    }
+    let (fields, length) = check_lines(&head.lines);
+    let reason = (!head.reason.is_empty()
+        && head.reason.iter().all(|b| matches!(b, b'\t' | b' '..=b'~' | 0x80..)))
+    .then(|| head.reason.clone());
+    Ok(CheckedHead { status: head.status, reason, fields, length })
+}
+
+/// Fields of an interim response.
+pub fn interim_fields(head: &ScriptHead) -> FieldBlock {
+    check_lines(&head.lines).0
+}
+
+/// Fields as lines, and the length if the script announced one. A `Content-Length` that is no
+/// number, or two that differ, announce nothing, as in the peers: the body has the length it has.
+fn check_lines(lines: &[Bytes]) -> (FieldBlock, Option<u64>) {
+    let mut block = Vec::with_capacity(lines.iter().map(|line| line.len() + 2).sum());
+    let mut lengths = Vec::new();
+    for (name, value) in lines.iter().filter_map(|line| split(line)) {
+        if name.eq_ignore_ascii_case(b"content-length") {
+            lengths.push(content_length(value));
+        }
+        let nothing = value.is_empty() && name.eq_ignore_ascii_case(b"content-type");
+        if nothing || NOT_TAKEN.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())) {
+            continue;
+        }
+        block.extend_from_slice(name);
+        block.extend_from_slice(b": ");
+        block.extend_from_slice(value);
+        block.extend_from_slice(b"\r\n");
+    }
+    let length = match lengths.as_slice() {
+        [first, rest @ ..] if rest.iter().all(|length| length == first) => *first,
+        _ => None,
+    };
+    (FieldBlock::from_lines(block.into()), length)
+}
+
+/// Name and value of a line that is a field (RFC 9110, 5.1 and 5.5).
+fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = memchr::memchr(b':', line)?;
+    let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+    let token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
+    let text = |b: &u8| matches!(b, b'\t' | b' '..=b'~' | 0x80..);
+    (!name.is_empty() && name.iter().all(token) && value.iter().all(text)).then_some((name, value))
+}
+
+/// The response for a checked head; the body comes from `handle`. As under PHP-FPM and in Unit
+/// its length is told if the script told it, and to HTTP/1.0, which knows no chunks. In an answer
+/// `to_head` nobody knows another, since PHP writes no body.
+pub fn respond(head: CheckedHead, handle: Handle, to_head: bool) -> Response {
+    let body = match (handle.whole_body(), head.length) {
+        (_, length) if to_head => Body::unsent(length),
+        (Some(bytes), None) => bytes.into(),
+        (Some(bytes), Some(length)) if bytes.len() as u64 == length => bytes.into(),
+        // The script announced another length than it wrote: what is too much is cut, and if it
+        // is too little the connection ends, so that nobody takes a part for the whole.
+        (Some(bytes), Some(length)) => {
+            Body::Stream(Box::new(Announced { rest: Some(bytes), length }))
+        }
+        (None, length) => Body::Stream(Box::new(ScriptBody { handle, remaining: length })),
+    };
+    let CheckedHead { status, reason, fields, length } = head;
+    Response { reason, fields, chunked: length.is_none(), ..Response::new(status, body) }
+}
+
+/// A complete body whose announced length is wrong.
+struct Announced {
+    rest: Option<Bytes>,
+    length: u64,
+}
+
+impl BodyStream for Announced {
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        Poll::Ready(self.rest.take().filter(|bytes| !bytes.is_empty()).map(Ok))
+    }
+
+    fn len(&self) -> Option<u64> {
+        Some(self.length)
+    }
+}
+
+/// The response to a client that has given its request up. What sends it can wait until the script
+/// has ended.
+pub fn given_up(handle: Handle, response: Response) -> Response {
+    let body = Body::Stream(Box::new(ScriptBody { handle, remaining: Some(0) }));
+    Response { body, ..response }
+}
+
+/// A body that the script is still writing, or that is too large for memory.
+struct ScriptBody {
+    handle: Handle,
+    remaining: Option<u64>,
+}
+
+impl BodyStream for ScriptBody {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        self.handle.poll_body(cx).map(|part| {
+            let part = part?;
+            if let (Ok(bytes), Some(remaining)) = (&part, &mut self.remaining) {
+                *remaining = remaining.saturating_sub(bytes.len() as u64);
+            }
+            Some(part.map_err(|failure| match failure {
+                Failure::Died(how) | Failure::Broken(how) | Failure::Stopped(how) => {
+                    io::Error::other(how)
+                }
+                Failure::Unkept => io::ErrorKind::StorageFull.into(),
+                Failure::TimedOut => io::ErrorKind::TimedOut.into(),
+            }))
+        })
+    }
+
+    fn len(&self) -> Option<u64> {
+        self.remaining
+    }
+
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.handle.poll_over(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(status: u16, lines: &[&'static str]) -> Result<CheckedHead, &'static str> {
+        let lines = lines.iter().map(|line| Bytes::from_static(line.as_bytes())).collect();
+        check(&ScriptHead { status, reason: Bytes::new(), lines })
+    }
+
+    #[test]
+    fn fields_keep_their_order_and_case() {
+        let head = checked(200, &["X-Powered-By: PHP", "set-cookie:a=b", "Set-Cookie: c=d"]);
+        let expected = b"X-Powered-By: PHP\r\nset-cookie: a=b\r\nSet-Cookie: c=d\r\n";
+        assert_eq!(head.unwrap().fields.as_bytes(), expected);
+    }
+
+    #[test]
+    fn hardening_30_a_line_cannot_add_a_field_or_frame_the_message() {
+        let lines = [
+            "A: b\r\nEvil: 1",
+            "B: c\nEvil: 1",
+            "no field",
+            ": empty",
+            "spa ce: x",
+            "Transfer-Encoding: chunked",
+            "Connection: close",
+            "Status: 500",
+            "NUL: \0",
+        ];
+        assert_eq!(checked(200, &lines).unwrap().fields.as_bytes(), b"");
+    }
+
+    #[test]
+    fn an_announced_length_must_be_one_number() {
+        assert_eq!(checked(200, &["Content-Length: 3"]).unwrap().length, Some(3));
+        for lines in [&["Content-Length: 3", "Content-Length: 4"][..], &["Content-Length: -1"]] {
+            assert_eq!(checked(200, lines).unwrap().length, None);
+        }
+    }
+
+    #[test]
+    fn an_empty_content_type_is_none() {
+        assert_eq!(checked(200, &["Content-Type:", "A:"]).unwrap().fields.as_bytes(), b"A: \r\n");
+    }
+
+    #[test]
+    fn a_status_outside_of_the_final_ones_is_refused() {
+        assert!(checked(100, &[]).is_err() && checked(0, &[]).is_err());
+        assert!(checked(1000, &[]).is_err() && checked(999, &[]).is_ok());
+    }
+}

@@ -1,0 +1,228 @@
+//! What an application does, as pages that monitoring made for PHP-FPM reads: text, HTML, XML,
+//! JSON and OpenMetrics, with PHP-FPM's fields in its order, then our own.
+//!
+//! The router answers from what it counts itself, so a page comes also when every worker is busy.
+
+mod fields;
+mod metrics;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write;
+
+use bytes::Bytes;
+use howdah_http::body::Body;
+use howdah_http::message::Response;
+use serde_json::{Map, Value as Json};
+
+use self::fields::{Field, Value};
+use crate::application::Application;
+use crate::status::{PoolStatus, ProcessStatus};
+
+/// What a page is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Html,
+    Xml,
+    Json,
+    OpenMetrics,
+    Text,
+}
+
+/// An application, named as PHP-FPM names its pools.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub status: PoolStatus,
+}
+
+impl Pool {
+    /// Looks at an application; at its workers too if `full`.
+    pub fn of(application: &Application, full: bool) -> Self {
+        Pool { name: application.name.to_string(), status: application.queue.status(full) }
+    }
+
+    /// The tree that `fpm_get_status()` of PHP gives, and more.
+    pub fn to_value(&self) -> Json {
+        let mut pool = members(fields::of_pool(self));
+        let processes = self.status.processes.iter();
+        let processes = processes.map(|process| Json::Object(members(fields::for_php(process))));
+        pool.insert("procs".to_owned(), processes.collect());
+        Json::Object(pool)
+    }
+}
+
+/// The page of an application in the format that the query asks for.
+pub fn page(application: &Application, query: &[u8]) -> Response {
+    let asks = |name: &str| {
+        let mut names =
+            query.split(|b| *b == b'&').filter_map(|part| part.split(|b| *b == b'=').next());
+        names.any(|found| found == name.as_bytes())
+    };
+    let formats = [
+        ("html", Format::Html),
+        ("xml", Format::Xml),
+        ("json", Format::Json),
+        ("openmetrics", Format::OpenMetrics),
+    ];
+    let format = formats.into_iter().find(|(name, _)| asks(name)).map_or(Format::Text, |(_, f)| f);
+    let pool = Pool::of(application, asks("full"));
+    answer(format.media_type(), format.write(&pool, asks("full")))
+}
+
+/// The answer of an application that takes requests.
+pub fn pong(text: &str) -> Response {
+    answer(Format::Text.media_type(), text.to_owned())
+}
+
+fn answer(media_type: &str, text: String) -> Response {
+    Response::new(200, Body::from(Bytes::from(text)))
+        .with("Content-Type", media_type)
+        .with("Cache-Control", "no-cache, no-store, must-revalidate, max-age=0")
+        .with("Expires", "Thu, 01 Jan 1970 00:00:00 GMT")
+        .with("X-Content-Type-Options", "nosniff")
+}
+
+impl Format {
+    fn media_type(self) -> &'static str {
+        match self {
+            Format::Html => "text/html; charset=utf-8",
+            Format::Xml => "text/xml; charset=utf-8",
+            Format::Json => "application/json",
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Format::Text => "text/plain; charset=utf-8",
+        }
+    }
+
+    fn write(self, pool: &Pool, full: bool) -> String {
+        let head = fields::of_pool(pool);
+        let processes = pool.status.processes.iter().map(fields::of_process);
+        let rows: Option<Vec<_>> = full.then(|| processes.collect());
+        match self {
+            Format::Html => html(&head, rows),
+            Format::Xml => xml(&head, rows),
+            Format::Json => json(&head, rows),
+            Format::OpenMetrics => metrics::write(pool),
+            Format::Text => text(&head, rows),
+        }
+    }
+}
+
+type Rows<'a> = Option<Vec<Vec<Field<'a>>>>;
+
+fn text(head: &[Field<'_>], rows: Rows<'_>) -> String {
+    let mut out = String::new();
+    let lines = |fields: &[Field<'_>], out: &mut String| {
+        for Field(name, value) in fields {
+            // The one name that PHP-FPM writes in another way here.
+            let name = if *name == "request uri" { "request URI" } else { name };
+            let _ = writeln!(out, "{:<22}{}", format!("{name}:"), printable(&value.for_people()));
+        }
+    };
+    lines(head, &mut out);
+    for row in rows.unwrap_or_default() {
+        out.push_str("\n************************\n");
+        lines(&row, &mut out);
+    }
+    out
+}
+
+fn json(head: &[Field<'_>], rows: Rows<'_>) -> String {
+    let object = |fields: &[Field<'_>]| {
+        let member = |Field(name, value): &Field<'_>| {
+            let value = match value {
+                Value::Text(text) => Json::from(&**text).to_string(),
+                value => value.for_programs(),
+            };
+            format!("\"{name}\":{value}")
+        };
+        fields.iter().map(member).collect::<Vec<_>>().join(",")
+    };
+    let mut out = format!("{{{}", object(head));
+    if let Some(rows) = rows {
+        let rows: Vec<_> = rows.iter().map(|row| format!("{{{}}}", object(row))).collect();
+        let _ = write!(out, ", \"processes\":[{}]", rows.join(","));
+    }
+    out.push('}');
+    out
+}
+
+fn xml(head: &[Field<'_>], rows: Rows<'_>) -> String {
+    let element = |Field(name, value): &Field<'_>| {
+        let (name, value) = (dashed(name), escaped(&value.for_programs()));
+        format!("<{name}>{value}</{name}>")
+    };
+    let mut out = "<?xml version=\"1.0\" ?>\n<status>\n".to_owned();
+    for field in head {
+        let _ = writeln!(out, "{}", element(field));
+    }
+    if let Some(rows) = rows {
+        out.push_str("<processes>\n");
+        for row in rows {
+            let elements: String = row.iter().map(element).collect();
+            let _ = writeln!(out, "<process>{elements}</process>");
+        }
+        out.push_str("</processes>\n");
+    }
+    out.push_str("</status>\n");
+    out
+}
+
+fn html(head: &[Field<'_>], rows: Rows<'_>) -> String {
+    let mut out = "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\">\
+                   <title>Status</title></head>\n<body>\n<table>\n"
+        .to_owned();
+    for Field(name, value) in head {
+        let value = escaped(&value.for_people());
+        let _ = writeln!(out, "<tr><th>{name}</th><td>{value}</td></tr>");
+    }
+    out.push_str("</table>\n");
+    if let Some(rows) = rows {
+        let row = |cells: String| format!("<tr>{cells}</tr>\n");
+        out.push_str("<table border=\"1\">\n");
+        let none = ProcessStatus::default();
+        let names = fields::of_process(&none);
+        out.push_str(&row(names.iter().map(|Field(name, _)| format!("<th>{name}</th>")).collect()));
+        for fields in rows {
+            let cell =
+                |Field(_, value): &Field<'_>| format!("<td>{}</td>", escaped(&value.for_people()));
+            out.push_str(&row(fields.iter().map(cell).collect()));
+        }
+        out.push_str("</table>\n");
+    }
+    out.push_str("</body></html>\n");
+    out
+}
+
+/// A name as XML and PHP have it.
+fn dashed(name: &str) -> String {
+    name.replace(' ', "-")
+}
+
+fn members(fields: Vec<Field<'_>>) -> Map<String, Json> {
+    let member = |Field(name, value): Field<'_>| (dashed(name), value.into_json());
+    fields.into_iter().map(member).collect()
+}
+
+/// Text of visitors without what would make another line of it or drive a terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// Text of visitors as text of HTML and XML.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in printable(text).chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            character => out.push(character),
+        }
+    }
+    out
+}

@@ -1,0 +1,242 @@
+//! A listener's certificates, and which of them a client gets: the one whose names have the name
+//! that it asks for, or the first.
+//!
+//! Names are the DNS names of the certificate, or, if it has none, its common name. A leading `*`
+//! stands for one label. Several certificates for a name are for different kinds of keys; where
+//! they are not, the first counts.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use arc_swap::ArcSwap;
+use howdah_config::{self as config, Certificate};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::prelude::FromDer;
+
+use super::{Material, Source};
+
+/// Certificates that can be exchanged.
+#[derive(Debug)]
+pub(super) struct Certificates {
+    configured: ArcSwap<Table>,
+    /// Those that were made on demand, by name; renewed ones take the place of the old.
+    on_demand: RwLock<HashMap<String, Arc<CertifiedKey>>>,
+}
+
+/// A certificate that is in use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InUse {
+    /// The name that it is stored under, or its file.
+    pub name: String,
+    /// Its names, those with `*` included.
+    pub names: Vec<String>,
+    /// When it runs out, in seconds since 1970.
+    pub expires: u64,
+}
+
+/// Certificates by name.
+#[derive(Debug)]
+struct Table {
+    all: Vec<Arc<CertifiedKey>>,
+    shown: Vec<InUse>,
+    /// Indexes by name, in lower case; wildcards without their asterisk.
+    names: HashMap<String, Vec<usize>>,
+}
+
+impl Certificates {
+    pub fn new(settings: &config::Tls, material: &Material) -> Result<Self, String> {
+        let configured = ArcSwap::from_pointee(Table::new(settings, material)?);
+        Ok(Certificates { configured, on_demand: RwLock::default() })
+    }
+
+    /// Takes what has changed; returns whether anything has.
+    pub fn renew(&self, settings: &config::Tls, material: &Material) -> Result<bool, String> {
+        let table = Table::new(settings, material)?;
+        let is_same =
+            |(a, b): (&Arc<CertifiedKey>, &Arc<CertifiedKey>)| a.cert == b.cert && a.ocsp == b.ocsp;
+        let current = self.configured.load();
+        if current.all.len() == table.all.len() && current.all.iter().zip(&table.all).all(is_same) {
+            return Ok(false);
+        }
+        self.configured.store(Arc::new(table));
+        Ok(true)
+    }
+
+    /// Takes a certificate that was made on demand, if there are fewer than that or it has been
+    /// there before.
+    pub fn add(&self, key: CertifiedKey, most: usize) -> Result<(), String> {
+        let key = Arc::new(key);
+        let mut all = self.on_demand.write().unwrap_or_else(PoisonError::into_inner);
+        for name in { key.cert.first() }.map(|leaf| names(leaf)).unwrap_or_default() {
+            if all.len() >= most && !all.contains_key(&name) {
+                return Err("there are too many certificates on demand".to_owned());
+            }
+            all.insert(name, Arc::clone(&key));
+        }
+        Ok(())
+    }
+
+    /// Those that are configured.
+    pub fn in_use(&self) -> Vec<InUse> {
+        self.configured.load().shown.clone()
+    }
+
+    /// Whether there is none at all.
+    pub fn is_empty(&self) -> bool {
+        let all = || self.on_demand.read().unwrap_or_else(PoisonError::into_inner);
+        self.configured.load().all.is_empty() && all().is_empty()
+    }
+
+    /// Whether there is one for a name, in lower case.
+    pub fn has(&self, name: &str) -> bool {
+        !self.configured.load().named(name).is_empty() || self.made(name).is_some()
+    }
+
+    fn made(&self, name: &str) -> Option<Arc<CertifiedKey>> {
+        let all = self.on_demand.read().unwrap_or_else(PoisonError::into_inner);
+        all.get(name).cloned()
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let table = self.configured.load();
+        let schemes = hello.signature_schemes();
+        let suits = |key: &&Arc<CertifiedKey>| key.key.choose_scheme(schemes).is_some();
+        let named = hello.server_name().map(|name| table.named(name)).unwrap_or_default();
+        let mut named = named.iter().filter_map(|index| table.all.get(*index)).peekable();
+        let for_name = named.peek().copied();
+        // Of the others, the first, if need be one with another kind of key.
+        let found = { named }.find(suits).or(for_name);
+        if let (None, Some(name)) = (found, hello.server_name())
+            && let Some(made) = self.made(&name.to_ascii_lowercase())
+        {
+            return Some(made);
+        }
+        let found = found.or_else(|| table.all.iter().find(suits)).or_else(|| table.all.first());
+        found.cloned()
+    }
+}
+
+impl Table {
+    fn new(settings: &config::Tls, material: &Material) -> Result<Self, String> {
+        let mut table = Table { all: Vec::new(), shown: Vec::new(), names: HashMap::new() };
+        for certificate in &settings.certificates {
+            if let Certificate::Managed(name) = certificate
+                && material.find(&Source::Stored(name.clone())).is_none()
+            {
+                continue; // it is not there yet
+            }
+            let key = load(certificate, material)?;
+            let leaf = key.cert.first();
+            table.shown.extend(leaf.map(|leaf| InUse::of(certificate, leaf)));
+            for name in leaf.map(|leaf| names(leaf)).unwrap_or_default() {
+                table.names.entry(name).or_default().push(table.all.len());
+            }
+            table.all.push(Arc::new(key));
+        }
+        Ok(table)
+    }
+
+    /// The certificates for a name.
+    fn named(&self, name: &str) -> &[usize] {
+        let name = name.to_ascii_lowercase();
+        let exact = self.names.get(&name).filter(|_| !name.starts_with('.'));
+        let wildcard = || name.find('.').and_then(|dot| self.names.get(name.get(dot..)?));
+        exact.or_else(wildcard).map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
+impl InUse {
+    fn of(certificate: &Certificate, leaf: &CertificateDer<'_>) -> InUse {
+        let name = match certificate {
+            Certificate::Stored(name) | Certificate::Managed(name) => name.clone(),
+            Certificate::Files { chain, .. } => chain.display().to_string(),
+        };
+        let wild = |name: String| if name.starts_with('.') { format!("*{name}") } else { name };
+        let parsed = X509Certificate::from_der(leaf);
+        let until = parsed.map_or(0, |(_, leaf)| leaf.validity().not_after.timestamp());
+        let expires = u64::try_from(until).unwrap_or(0);
+        InUse { name, names: names(leaf).into_iter().map(wild).collect(), expires }
+    }
+}
+
+pub(super) fn load(certificate: &Certificate, material: &Material) -> Result<CertifiedKey, String> {
+    let (chain, key, ocsp, shown) = match certificate {
+        Certificate::Stored(name) | Certificate::Managed(name) => {
+            let text = material.get(&Source::Stored(name.clone()))?;
+            (text, text, None, format!("certificate \"{name}\""))
+        }
+        Certificate::Files { chain, key, ocsp } => {
+            let get = |path: &std::path::PathBuf| material.get(&Source::File(path.clone()));
+            let ocsp = ocsp.as_ref().map(get).transpose()?;
+            (get(chain)?, get(key)?, ocsp, format!("certificate {}", chain.display()))
+        }
+    };
+    let refuse = |problem: String| format!("{shown}: {problem}");
+    let mut made = certified_of(chain, key).map_err(refuse)?;
+    made.ocsp = ocsp.filter(|ocsp| !ocsp.is_empty()).map(<[u8]>::to_vec);
+    Ok(made)
+}
+
+/// A certificate chain and its key, from one text (PEM).
+pub fn certified(pem: &[u8]) -> Result<CertifiedKey, String> {
+    certified_of(pem, pem)
+}
+
+fn certified_of(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, String> {
+    let refuse = |problem: &str| problem.to_owned();
+    let certificates = CertificateDer::pem_slice_iter(chain).collect::<Result<Vec<_>, _>>();
+    let certificates = certificates.map_err(|_| refuse("there is broken PEM in it"))?;
+    if certificates.is_empty() {
+        return Err(refuse("there is no certificate in PEM form in it"));
+    }
+    // The library's own messages could repeat a part of the key.
+    let key = PrivateKeyDer::from_pem_slice(key)
+        .map_err(|_| refuse("there is no private key in PEM form for it, or it is encrypted"))?;
+    let key = aws_lc_rs::sign::any_supported_type(&key)
+        .map_err(|_| refuse("its private key is neither RSA (2048 to 8192 bits), ECDSA (P-256, P-384, P-521) nor Ed25519"))?;
+    let made = CertifiedKey::new(certificates, key);
+    if let Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch)) =
+        made.keys_match()
+    {
+        return Err(refuse("its private key belongs to another certificate"));
+    }
+    Ok(made)
+}
+
+/// The names that a certificate is for, in lower case; wildcards without their asterisk.
+pub fn names(leaf: &CertificateDer<'_>) -> Vec<String> {
+    let Ok((_, leaf)) = X509Certificate::from_der(leaf) else { return Vec::new() };
+    let alternatives = leaf.extensions().iter().find_map(|one| match one.parsed_extension() {
+        ParsedExtension::SubjectAlternativeName(names) => Some(&names.general_names),
+        _ => None,
+    });
+    let names: Vec<&str> = match alternatives {
+        Some(names) => { names.iter() }
+            .filter_map(|name| match name {
+                GeneralName::DNSName(name) => Some(*name),
+                _ => None,
+            })
+            .collect(),
+        None => {
+            let common = leaf.subject().iter_common_name().next();
+            common.and_then(|name| name.as_str().ok()).into_iter().collect()
+        }
+    };
+    let key = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        match name.strip_prefix('*') {
+            None => Some(name),
+            // Elsewhere than in front of a label an asterisk means nothing.
+            Some(rest) => (rest.len() > 1 && rest.starts_with('.')).then(|| rest.to_owned()),
+        }
+    };
+    names.into_iter().filter_map(key).collect()
+}

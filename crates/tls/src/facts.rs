@@ -1,0 +1,125 @@
+//! Facts about a handshake, read from a rustls connection.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use howdah_http::handshake::{ClientCertificate, Handshake, Hosts};
+use rustls::{HandshakeKind, ProtocolVersion, ServerConnection};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
+
+use super::{TlsListener, parameters};
+
+/// Facts about a connection whose handshake is complete. `rule` is the listener's rule about client
+/// certificates that counts for the name of the handshake.
+pub(super) fn facts(
+    connection: &ServerConnection,
+    listener: Arc<TlsListener>,
+    rule: Option<usize>,
+) -> Handshake {
+    let leaf = connection.peer_certificates().and_then(<[_]>::first);
+    Handshake {
+        protocol: match connection.protocol_version() {
+            Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
+            _ => "TLSv1.3",
+        },
+        cipher: connection.negotiated_cipher_suite().map_or("", parameters::suite_name),
+        server_name: connection.server_name().unwrap_or_default().to_ascii_lowercase(),
+        reused: connection.handshake_kind() == Some(HandshakeKind::Resumed),
+        client: leaf.and_then(|leaf| client_certificate(leaf)),
+        asks_clients: rule.is_some(),
+        hosts: Hosts(Arc::new(move |host| listener.rule(host) == rule)),
+    }
+}
+
+fn client_certificate(der: &[u8]) -> Option<ClientCertificate> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    Some(ClientCertificate {
+        subject: name(certificate.subject()),
+        issuer: name(certificate.issuer()),
+        serial: hex(certificate.raw_serial(), true),
+        fingerprint: hex(digest(&SHA1_FOR_LEGACY_USE_ONLY, der).as_ref(), false),
+        pem: pem(der),
+    })
+}
+
+/// A name as RFC 2253 writes it: last part first, special characters escaped.
+fn name(name: &x509_parser::x509::X509Name<'_>) -> String {
+    let mut text = String::new();
+    let parts: Vec<_> = name.iter_rdn().collect();
+    for (index, part) in parts.into_iter().rev().enumerate() {
+        for (inner, attribute) in part.iter().enumerate() {
+            match (index, inner) {
+                (0, 0) => {}
+                (_, 0) => text.push(','),
+                _ => text.push('+'),
+            }
+            let oid = attribute.attr_type().to_id_string();
+            let known = ABBREVIATIONS.iter().find(|(known, _)| *known == oid);
+            text.push_str(known.map_or(oid.as_str(), |(_, short)| short));
+            text.push('=');
+            match attribute.as_str() {
+                Ok(value) => escape(value, &mut text),
+                Err(_) => {
+                    text.push('#');
+                    text.push_str(&hex(attribute.as_slice(), true));
+                }
+            }
+        }
+    }
+    text
+}
+
+const ABBREVIATIONS: [(&str, &str); 12] = [
+    ("2.5.4.3", "CN"),
+    ("2.5.4.4", "SN"),
+    ("2.5.4.5", "serialNumber"),
+    ("2.5.4.6", "C"),
+    ("2.5.4.7", "L"),
+    ("2.5.4.8", "ST"),
+    ("2.5.4.9", "street"),
+    ("2.5.4.10", "O"),
+    ("2.5.4.11", "OU"),
+    ("0.9.2342.19200300.100.1.1", "UID"),
+    ("0.9.2342.19200300.100.1.25", "DC"),
+    ("1.2.840.113549.1.9.1", "emailAddress"),
+];
+
+fn escape(value: &str, text: &mut String) {
+    let last = value.chars().count().saturating_sub(1);
+    for (index, character) in value.chars().enumerate() {
+        let special = matches!(character, ',' | '+' | '"' | '\\' | '<' | '>' | ';')
+            || (index == 0 && matches!(character, '#' | ' '))
+            || (index == last && character == ' ');
+        if character.is_ascii_control() {
+            // Writing to a string does not fail.
+            let _ = write!(text, "\\{:02X}", u32::from(character));
+            continue;
+        }
+        if special {
+            text.push('\\');
+        }
+        text.push(character);
+    }
+}
+
+fn hex(bytes: &[u8], upper: bool) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing to a string does not fail.
+        let _ = if upper { write!(text, "{byte:02X}") } else { write!(text, "{byte:02x}") };
+    }
+    text
+}
+
+fn pem(der: &[u8]) -> String {
+    let text = howdah_config::base64::encode(der);
+    let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
+    for line in text.as_bytes().chunks(64) {
+        pem.push_str(std::str::from_utf8(line).unwrap_or_default());
+        pem.push('\n');
+    }
+    pem.push_str("-----END CERTIFICATE-----\n");
+    pem
+}

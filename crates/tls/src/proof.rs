@@ -1,0 +1,50 @@
+//! The certificate that proves a name in a handshake (TLS-ALPN-01, RFC 8737).
+
+use std::sync::Arc;
+
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+/// The protocol in which names are proved.
+pub const PROTOCOL: &[u8] = b"acme-tls/1";
+
+/// What answers a handshake that asks for a proof: nothing but a certificate that nobody trusts,
+/// with the digest of what only the owner of the account knows.
+pub fn config(name: &str, digest: &[u8]) -> Result<Arc<ServerConfig>, String> {
+    let certified = certificate(name, digest).map_err(|error| error.to_string())?;
+    let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
+    let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::new(Only(certified)));
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+    Ok(Arc::new(config))
+}
+
+fn certificate(name: &str, digest: &[u8]) -> Result<Arc<CertifiedKey>, rcgen::Error> {
+    let mut params = CertificateParams::new([name.to_owned()])?;
+    params.distinguished_name = DistinguishedName::new();
+    if digest.len() == 32 {
+        params.custom_extensions.push(CustomExtension::new_acme_identifier(digest));
+    }
+    let key = KeyPair::generate()?;
+    let certificate = params.self_signed(&key)?;
+    let der = PrivateKeyDer::try_from(key.serialize_der())
+        .map_err(|_| rcgen::Error::CouldNotParseKeyPair)?;
+    let signing = aws_lc_rs::sign::any_supported_type(&der)
+        .map_err(|_| rcgen::Error::CouldNotParseKeyPair)?;
+    Ok(Arc::new(CertifiedKey::new(vec![certificate.der().clone()], signing)))
+}
+
+#[derive(Debug)]
+struct Only(Arc<CertifiedKey>);
+
+impl ResolvesServerCert for Only {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0))
+    }
+}

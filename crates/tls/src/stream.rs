@@ -1,0 +1,78 @@
+//! A connection after its handshake.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use howdah_http::h1::Io;
+use rustls::ServerConnection;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_rustls::server::TlsStream;
+
+/// Sends at once what the library answers by itself, such as a refusal of another handshake. It would leave with
+/// the next thing that is written, for which the client may be waiting in vain.
+#[derive(Debug)]
+pub struct Secured<S>(TlsStream<S>);
+
+impl<S> Secured<S> {
+    /// After a handshake.
+    pub fn new(stream: TlsStream<S>) -> Self {
+        Secured(stream)
+    }
+
+    /// What it runs over.
+    pub fn transport(&self) -> &S {
+        self.0.get_ref().0
+    }
+
+    /// What was agreed on.
+    pub fn session(&self) -> &ServerConnection {
+        self.0.get_ref().1
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Io for Secured<S> {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Secured<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let poll = Pin::new(&mut self.0).poll_read(cx, buffer);
+        if self.session().wants_write() {
+            let _ = Pin::new(&mut self.0).poll_flush(cx); // who writes next learns of an error
+        }
+        poll
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Secured<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,522 @@
+//! Handshakes over memory, with certificates made for the test.
+
+use std::time::Duration;
+
+use howdah_config::Tls;
+use howdah_http::drain::Drain;
+use howdah_http::handshake::Handshake;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio_rustls::TlsConnector;
+
+use super::*;
+use crate::challenges::ChallengeStore;
+
+/// An authority, and what it has issued.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "authority");
+        Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// A bundle for names; the first is the common name too.
+    fn issue(&self, names: &[&str]) -> String {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names.clone()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, names.first().unwrap());
+        params.distinguished_name.push(DnType::OrganizationName, "A, \"B\" & Co");
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.0).unwrap();
+        format!("{}{}", certificate.pem(), key.serialize_pem())
+    }
+
+    fn pem(&self) -> String {
+        self.0.pem()
+    }
+}
+
+fn settings(tls: Value) -> Tls {
+    let document = json!({"listeners": {"*:443": {"pass": "routes", "tls": tls}}, "routes": []});
+    howdah_config::parse(document.to_string().as_bytes()).unwrap().listeners.remove(0).tls.unwrap()
+}
+
+fn material(texts: &[(&str, &str)]) -> Material {
+    let mut material = Material::default();
+    for (name, text) in texts {
+        let source = match name.starts_with('/') {
+            true => Source::File(name.into()),
+            false => Source::Stored((*name).to_owned()),
+        };
+        material.add(source, text.as_bytes().to_vec());
+    }
+    material
+}
+
+fn listener(tls: Value, texts: &[(&str, &str)]) -> Arc<TlsListener> {
+    Arc::new(TlsListener::new(&settings(tls), &material(texts)).unwrap())
+}
+
+fn refusal(tls: Value, texts: &[(&str, &str)]) -> String {
+    TlsListener::new(&settings(tls), &material(texts)).unwrap_err()
+}
+
+/// A client that trusts an authority, with a certificate of its own or without.
+fn client(authority: &Authority, bundle: Option<&str>) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.0.der().clone()).unwrap();
+    let builder = ClientConfig::builder_with_provider(Arc::new(
+        rustls::crypto::aws_lc_rs::default_provider(),
+    ));
+    let builder = builder.with_safe_default_protocol_versions().unwrap();
+    let builder = builder.with_root_certificates(roots);
+    Arc::new(match bundle {
+        None => builder.with_no_client_auth(),
+        Some(bundle) => {
+            let chain = CertificateDer::pem_slice_iter(bundle.as_bytes()).map(Result::unwrap);
+            let key = PrivateKeyDer::from_pem_slice(bundle.as_bytes()).unwrap();
+            builder.with_client_auth_cert(chain.collect(), key).unwrap()
+        }
+    })
+}
+
+/// Where proofs are shown that nobody needs.
+fn door() -> Arc<ChallengeStore> {
+    ChallengeStore::new().0
+}
+
+/// What the server has seen, and which certificate the client got.
+type Seen = Result<(Handshake, CertificateDer<'static>), String>;
+
+/// Shakes hands, and lets the client read what comes behind, such as tickets.
+async fn shake(listener: &Arc<TlsListener>, client: &Arc<ClientConfig>, name: &str) -> Seen {
+    shake_at(listener, client, name, &door()).await
+}
+
+async fn shake_at(
+    listener: &Arc<TlsListener>,
+    client: &Arc<ClientConfig>,
+    name: &str,
+    door: &ChallengeStore,
+) -> Seen {
+    let (ours, theirs) = duplex(1 << 16);
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let connecting = async {
+        let mut stream = TlsConnector::from(Arc::clone(client)).connect(name, theirs).await?;
+        stream.write_all(b"x").await?;
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).await?;
+        std::io::Result::Ok(stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned())
+    };
+    let drain = Drain::new();
+    let accepting = async {
+        let draining = drain.connection();
+        match handshake(listener, ours, &draining, Duration::from_secs(5), door).await {
+            Shaken::Done(mut stream, facts) => {
+                let _ = stream.read_u8().await;
+                let _ = stream.shutdown().await;
+                Ok(facts)
+            }
+            Shaken::Plain(..) => Err("plain".to_owned()),
+            Shaken::Proved => Err("proved".to_owned()),
+            Shaken::Failed(error) => Err(error.to_string()),
+        }
+    };
+    let (connected, accepted) = tokio::join!(connecting, accepting);
+    match (connected, accepted) {
+        (Ok(certificate), Ok(facts)) => Ok((facts, certificate)),
+        (_, Err(error)) => Err(error),
+        (Err(error), _) => Err(error.to_string()),
+    }
+}
+
+/// The common name of the certificate that a client gets.
+async fn shown(listener: &Arc<TlsListener>, client: &Arc<ClientConfig>, name: &str) -> String {
+    let (_, certificate) = shake(listener, client, name).await.unwrap();
+    use x509_parser::prelude::FromDer;
+    let (_, certificate) =
+        x509_parser::certificate::X509Certificate::from_der(&certificate).unwrap();
+    certificate.subject().iter_common_name().next().unwrap().as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn the_certificate_is_chosen_by_name_and_wildcard() {
+    let authority = Authority::new();
+    let a = authority.issue(&["a.example", "both.example"]);
+    let b = authority.issue(&["b.example", "*.B.example", "both.example"]);
+    let names = json!({"certificate": ["a", "b"]});
+    let listener = listener(names, &[("a", &a), ("b", &b)]);
+    // It does not check names: any certificate will do.
+    let client = client(&authority, None);
+    for (name, expected) in
+        [("a.example", "a.example"), ("X.b.example", "b.example"), ("both.example", "a.example")]
+    {
+        assert_eq!(shown(&listener, &client, name).await, expected, "{name}");
+    }
+    for name in ["x.y.b.example", "other.example"] {
+        let error = shake(&listener, &client, name).await.unwrap_err();
+        assert!(error.contains("BadCertificate") || error.contains("NotValidForName"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn changed_certificates_are_shown_from_then_on() {
+    let authority = Authority::new();
+    let (old, new) =
+        (authority.issue(&["old", "a.example"]), authority.issue(&["new", "a.example"]));
+    let files = json!({"certificate": {"chain": "/c", "key": "/k"}});
+    let listener = listener(files.clone(), &[("/c", &old), ("/k", &old)]);
+    let client = client(&authority, None);
+    assert_eq!(shown(&listener, &client, "a.example").await, "old");
+    assert!(listener.is_of(&settings(files), &material(&[])));
+    assert_eq!(listener.renew(&material(&[("/c", &old), ("/k", &old)])), Ok(false));
+    // Half of the files is there already: the old certificate goes on.
+    let half = listener.renew(&material(&[("/c", &new), ("/k", &old)])).unwrap_err();
+    assert!(half.contains("belongs to another"), "{half}");
+    assert_eq!(shown(&listener, &client, "a.example").await, "old");
+    assert_eq!(listener.renew(&material(&[("/c", &new), ("/k", &new)])), Ok(true));
+    assert_eq!(shown(&listener, &client, "a.example").await, "new");
+}
+
+#[test]
+fn what_is_no_certificate_is_refused_and_no_key_is_repeated() {
+    let authority = Authority::new();
+    let (good, other) = (authority.issue(&["a"]), authority.issue(&["b"]));
+    let key = good.split("-----BEGIN PRIVATE").nth(1).unwrap();
+    let certificate = good.split("-----BEGIN PRIVATE").next().unwrap();
+    let stored = json!({"certificate": "a"});
+    for (text, problem) in [
+        ("", "no certificate in PEM"),
+        (certificate, "no private key"),
+        (&good.replace("MI", "!!"), "broken PEM"),
+        (&format!("-----BEGIN PRIVATE{key}"), "no certificate in PEM"),
+        (&format!("{}{good}", other.split("-----BEGIN PRIVATE").next().unwrap()), "another"),
+    ] {
+        let line = refusal(stored.clone(), &[("a", text)]);
+        assert!(line.contains(problem) && line.contains("certificate \"a\""), "{line}");
+        assert!(!key.lines().skip(1).any(|secret| line.contains(secret)), "{line}");
+    }
+    assert!(refusal(stored, &[]).contains("PUT it to /certificates/a"));
+}
+
+#[tokio::test]
+async fn clients_without_the_right_certificate_are_turned_away() {
+    let (authority, strangers) = (Authority::new(), Authority::new());
+    let server = authority.issue(&["a.example", "b.example", "c.example"]);
+    let rules = json!({"certificate": "a", "client_certificates": [
+        {"authorities": "/ca", "names": "a.example"},
+        {"authorities": "/ca", "names": ["b.example"], "optional": true},
+    ]});
+    let ca = authority.pem();
+    let listener = listener(rules, &[("a", &server), ("/ca", &ca)]);
+    let bundle = authority.issue(&["user"]);
+    let (with, without) = (client(&authority, Some(&bundle)), client(&authority, None));
+    let stranger = client(&authority, Some(&strangers.issue(&["user"])));
+    for (name, client, expected) in [
+        ("a.example", &with, Some("SUCCESS")),
+        ("a.example", &without, None),
+        ("a.example", &stranger, None),
+        ("b.example", &with, Some("SUCCESS")),
+        ("b.example", &without, Some("NONE")),
+        ("b.example", &stranger, None),
+        ("c.example", &stranger, Some("NONE")),
+    ] {
+        let seen = shake(&listener, client, name).await;
+        assert_eq!(seen.ok().map(|(facts, _)| facts.verified()), expected, "{name}");
+    }
+    let (facts, _) = shake(&listener, &with, "a.example").await.unwrap();
+    let shown = facts.client.as_ref().unwrap();
+    assert_eq!(shown.subject, "O=A\\, \\\"B\\\" & Co,CN=user");
+    assert_eq!((shown.issuer.as_str(), shown.fingerprint.len()), ("CN=authority", 40));
+    assert_eq!(shown.pem.lines().collect::<String>(), certificate_of(&bundle));
+    // Other rules count for other hosts, so they may not share the connection.
+    assert!(facts.admits("a.example") && !facts.admits("b.example") && !facts.admits("c.example"));
+}
+
+/// The certificate of a bundle, without line ends.
+fn certificate_of(bundle: &str) -> String {
+    let end = "-----END CERTIFICATE-----";
+    let certificate = bundle.split(end).next().unwrap();
+    format!("{}{end}", certificate.lines().map(str::trim_end).collect::<String>())
+}
+
+#[test]
+fn hardening_45_authorities_that_cannot_be_read_refuse_the_configuration() {
+    let server = Authority::new().issue(&["a"]);
+    for optional in [true, false] {
+        let rule = json!({"authorities": "/ca", "optional": optional});
+        let rules = json!({"certificate": "a", "client_certificates": rule});
+        for ca in ["", "nothing", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"]
+        {
+            let line = refusal(rules.clone(), &[("a", &server), ("/ca", ca)]);
+            assert!(line.starts_with("/ca: "), "{line}");
+        }
+        assert!(refusal(rules.clone(), &[("a", &server)]).contains("/ca"));
+    }
+}
+
+const KEY: &str = "U1oDTh11mMxODuw12gS0EXX1E/PkZG13cJNQ6m5+6BGlfPTjNlIEw7PSVU3X1gTE";
+
+#[tokio::test]
+async fn sessions_are_taken_up_again_only_if_that_is_wanted() {
+    let authority = Authority::new();
+    let server = authority.issue(&["a.example"]);
+    for (session, reused) in [
+        (json!({}), false),
+        (json!({"tickets": true}), true),
+        (json!({"tickets": KEY}), true),
+        (json!({"cache_size": 8}), true),
+    ] {
+        for protocol in ["-TLSv1.2", "-TLSv1.3"] {
+            let tls = json!({
+                "certificate": "a", "session": session, "conf_commands": {"Protocol": protocol},
+            });
+            let listener = listener(tls, &[("a", &server)]);
+            let client = client(&authority, None);
+            let first = shake(&listener, &client, "a.example").await.unwrap().0;
+            let second = shake(&listener, &client, "a.example").await.unwrap().0;
+            assert_eq!((first.reused, second.reused), (false, reused), "{session} {protocol}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn hardening_44_no_session_is_taken_up_under_another_rule_about_clients() {
+    let authority = Authority::new();
+    let server = authority.issue(&["a.example", "b.example"]);
+    let bundle = authority.issue(&["user"]);
+    let ca = authority.pem();
+    let texts = [("a", &*server), ("/ca", &*ca)];
+    let session = json!({"tickets": KEY, "cache_size": 8});
+    // The same key for tickets everywhere, as on several machines.
+    let open = listener(json!({"certificate": "a", "session": session}), &texts);
+    let closed = listener(
+        json!({"certificate": "a", "session": session, "client_certificates": {
+            "authorities": "/ca", "names": "a.example",
+        }}),
+        &texts,
+    );
+    let client = client(&authority, Some(&bundle));
+    assert!(!shake(&open, &client, "a.example").await.unwrap().0.reused);
+    let facts = shake(&closed, &client, "a.example").await.unwrap().0;
+    assert!(!facts.reused && facts.client.is_some());
+    let facts = shake(&closed, &client, "a.example").await.unwrap().0;
+    assert!(facts.reused && facts.client.is_some(), "who the client is belongs to the session");
+    assert!(!shake(&open, &client, "a.example").await.unwrap().0.reused);
+    // Another name of the same listener, without a rule.
+    assert!(!shake(&closed, &client, "b.example").await.unwrap().0.reused);
+}
+
+#[tokio::test]
+async fn hardening_46_old_versions_and_foreign_protocols_are_turned_away() {
+    let authority = Authority::new();
+    let server = authority.issue(&["a.example"]);
+    let listener = listener(json!({"certificate": "a"}), &[("a", &server)]);
+    let mut foreign = ClientConfig::clone(&client(&authority, None));
+    foreign.alpn_protocols = vec![b"ftp".to_vec()];
+    let error = shake(&listener, &Arc::new(foreign), "a.example").await.unwrap_err();
+    assert!(error.contains("support any known protocol"), "{error}");
+    // A hello of TLS 1.0, as `openssl s_client -tls1` sends it, without extensions.
+    let hello =
+        [&[22, 3, 1, 0, 45, 1, 0, 0, 41, 3, 1][..], &[7; 32], &[0, 0, 2, 0, 47, 1, 0]].concat();
+    assert!(matches!(sent(&listener, &hello).await, Shaken::Failed(_)));
+}
+
+/// What comes of a client that sends these bytes and nothing else.
+async fn sent(listener: &Arc<TlsListener>, bytes: &[u8]) -> Shaken<DuplexStream> {
+    let (ours, mut theirs) = duplex(1 << 16);
+    theirs.write_all(bytes).await.unwrap();
+    let drain = Drain::new();
+    handshake(listener, ours, &drain.connection(), Duration::from_millis(300), &door()).await
+}
+
+#[tokio::test]
+async fn plain_http_is_handed_back() {
+    let authority = Authority::new();
+    let server = authority.issue(&["a.example"]);
+    let listener = listener(json!({"certificate": "a"}), &[("a", &server)]);
+    let Shaken::Plain(_, bytes) = sent(&listener, b"GET / HTTP/1.1\r\n").await else { panic!() };
+    assert_eq!(bytes, b"GET / HTTP/1.1\r\n");
+}
+
+#[tokio::test]
+async fn hardening_35_a_handshake_that_goes_nowhere_ends_in_time() {
+    let authority = Authority::new();
+    let server = authority.issue(&["a.example"]);
+    let listener = listener(json!({"certificate": "a"}), &[("a", &server)]);
+    for bytes in [&b""[..], &[22], &[22, 3, 1, 0, 200, 1, 0, 0, 196]] {
+        let Shaken::Failed(error) = sent(&listener, bytes).await else { panic!() };
+        assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+    }
+}
+
+/// A client that trusts everybody, as authorities do that look for a proof, and offers these.
+fn looking(protocols: &[&str]) -> Arc<ClientConfig> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
+    let builder = builder.with_safe_default_protocol_versions().unwrap();
+    let trusting = Arc::new(Trusting(provider));
+    let mut config =
+        builder.dangerous().with_custom_certificate_verifier(trusting).with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    Arc::new(config)
+}
+
+#[derive(Debug)]
+struct Trusting(Arc<rustls::crypto::CryptoProvider>);
+
+impl rustls::client::danger::ServerCertVerifier for Trusting {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: rustls::pki_types::UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+
+    // The library does not know the critical extension that makes the certificate a proof.
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// The certificate that a name is proved with, as an authority sees it.
+async fn proof_of(
+    listener: &Arc<TlsListener>,
+    door: &ChallengeStore,
+    name: &str,
+) -> Option<CertificateDer<'static>> {
+    let (ours, theirs) = duplex(1 << 16);
+    let drain = Drain::new();
+    let draining = drain.connection();
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let connecting = async {
+        let connector = TlsConnector::from(looking(&["acme-tls/1"]));
+        let mut stream = connector.connect(name, theirs).await.ok()?;
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"acme-tls/1"[..]));
+        let mut rest = Vec::new();
+        let _ = stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await;
+        stream.read_to_end(&mut rest).await.unwrap();
+        assert!(rest.is_empty(), "the connection is for the proof alone");
+        Some(stream.get_ref().1.peer_certificates()?.first()?.clone().into_owned())
+    };
+    let accepting = handshake(listener, ours, &draining, Duration::from_secs(10), door);
+    let (seen, shaken) = tokio::join!(connecting, accepting);
+    assert_eq!(seen.is_some(), matches!(shaken, Shaken::Proved));
+    seen
+}
+
+#[tokio::test]
+async fn hardening_47_a_name_is_proved_to_who_asks_for_the_proof_and_only_while_it_is_needed() {
+    let authority = Authority::new();
+    let server = authority.issue(&["a.example"]);
+    let acme = json!({"certificate": "a", "acme": {"domains": "b.example"}});
+    let listener = listener(acme, &[("a", &server)]);
+    let door = door();
+    assert!(proof_of(&listener, &door, "b.example").await.is_none());
+    let shown = door.show_handshake("b.example", &[7; 32]).unwrap();
+    let proof = proof_of(&listener, &door, "b.example").await.unwrap();
+    use x509_parser::prelude::FromDer;
+    let (_, parsed) = x509_parser::certificate::X509Certificate::from_der(&proof).unwrap();
+    let identifier =
+        parsed.extensions().iter().find(|e| e.oid.to_id_string() == "1.3.6.1.5.5.7.1.31");
+    let identifier = identifier.unwrap();
+    assert!(identifier.critical && identifier.value == [&[4, 32][..], &[7; 32]].concat());
+    assert_eq!(names(&proof), ["b.example"]);
+    // Whoever does not ask for it gets what everybody gets, and other names are not proved.
+    let seen = shake_at(&listener, &client(&authority, None), "a.example", &door).await.unwrap();
+    assert_ne!(seen.1, proof);
+    assert!(proof_of(&listener, &door, "a.example").await.is_none());
+    let mixed = looking(&["acme-tls/1", "http/1.1"]);
+    let seen = shake_at(&listener, &mixed, "b.example", &door).await.unwrap();
+    assert_ne!(seen.1, proof);
+    drop(shown);
+    assert!(proof_of(&listener, &door, "b.example").await.is_none());
+}
+
+#[tokio::test]
+async fn without_a_certificate_nothing_is_shown_until_there_is_one() {
+    let authority = Authority::new();
+    let settings = settings(json!({"acme": {"domains": "a.example"}}));
+    let listener = Arc::new(TlsListener::new(&settings, &material(&[])).unwrap());
+    let client = client(&authority, None);
+    assert!(shake(&listener, &client, "a.example").await.is_err());
+    assert_eq!(listener.in_use(), []);
+    let server = authority.issue(&["a.example"]);
+    let there = material(&[("acme:a.example", &server)]);
+    assert_eq!(listener.renew(&there), Ok(true));
+    assert_eq!(shown(&listener, &client, "a.example").await, "a.example");
+    assert_eq!(listener.renew(&there), Ok(false));
+    let in_use = listener.in_use();
+    assert_eq!(
+        (in_use[0].name.as_str(), in_use[0].names.as_slice()),
+        ("acme:a.example", &["a.example".to_owned()][..])
+    );
+}
+
+#[tokio::test]
+async fn certificates_on_demand_are_for_their_names_and_have_a_limit() {
+    let authority = Authority::new();
+    let on_demand = json!({"ask": "http://127.0.0.1:1/", "max": 2});
+    let tls = json!({"certificate": "a", "acme": {"on_demand": on_demand}});
+    let own = authority.issue(&["a.example"]);
+    let listener = listener(tls, &[("a", &own)]);
+    let client = client(&authority, None);
+    assert!(listener.wants("a.example").is_none() && listener.wants("").is_none());
+    for name in ["b.example", "c.example", "b.example"] {
+        listener.add(authority.issue(&[name]).as_bytes()).unwrap();
+        assert!(listener.wants(name).is_none());
+        assert_eq!(shown(&listener, &client, name).await, name);
+    }
+    assert!(listener.wants("d.example").is_some());
+    assert!(listener.add(authority.issue(&["d.example"]).as_bytes()).is_err());
+    assert_eq!(shown(&listener, &client, "a.example").await, "a.example");
+}
+
+#[tokio::test]
+async fn hardening_46_nothing_is_read_before_the_handshake_is_over() {
+    let authority = Authority::new();
+    let server = authority.issue(&["a.example"]);
+    let session = json!({"tickets": true});
+    let tls = json!({"certificate": "a", "session": session});
+    let listener = listener(tls, &[("a", &server)]);
+    assert_eq!(listener.config(None).max_early_data_size, 0, "0-RTT could be sent twice");
+    let mut eager = ClientConfig::clone(&client(&authority, None));
+    eager.enable_early_data = true;
+    let eager = Arc::new(eager);
+    for reused in [false, true] {
+        let seen = shake(&listener, &eager, "a.example").await.unwrap();
+        assert_eq!(seen.0.reused, reused);
+    }
+    let name = "a.example".try_into().unwrap();
+    let mut again = rustls::ClientConnection::new(Arc::clone(&eager), name).unwrap();
+    assert!(again.early_data().is_none(), "the session that was kept allows none");
+}

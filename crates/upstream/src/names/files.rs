@@ -1,0 +1,161 @@
+//! The machine's files about names: `/etc/hosts` and `/etc/resolv.conf`.
+//!
+//! They may change at any time, so each look-up asks for them. In its sandbox the router can open the
+//! files that were there when it started, but not others that have taken their names, as editors and
+//! DHCP clients put them there. Those the supervisor opens, on request.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use howdah_files::regular_file;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// The machine's files, of which there is one of each for the whole process.
+pub static FILES: NameFiles<'static> = NameFiles::new(["/etc/hosts", "/etc/resolv.conf"]);
+
+/// How long the supervisor may take.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A longer file is cut.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// Either of the files, in the order in which the supervisor passes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Name {
+    /// `/etc/hosts`.
+    Hosts,
+    /// `/etc/resolv.conf`.
+    Resolver,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct NameFiles<'p> {
+    paths: [&'p str; 2],
+    known: Mutex<[Option<Known>; 2]>,
+    wanted: Notify,
+    taken: Notify,
+}
+
+/// What a file has said, and by what a change is recognised.
+#[derive(Debug)]
+struct Known {
+    stamp: Stamp,
+    text: Arc<str>,
+}
+
+type Stamp = (u64, u64, u64, i64, i64);
+
+impl<'p> NameFiles<'p> {
+    const fn new(paths: [&'p str; 2]) -> Self {
+        let known = Mutex::new([const { None }; 2]);
+        let (wanted, taken) = (Notify::const_new(), Notify::const_new());
+        NameFiles { paths, known, wanted, taken }
+    }
+
+    /// The text of a file as it is now; empty if there is none. If the supervisor must be asked and
+    /// gives no answer, the file as it was.
+    pub async fn text(&self, name: Name) -> Arc<str> {
+        match self.look(name) {
+            Ok(text) => text,
+            Err(_) => {
+                let mut taken = pin!(self.taken.notified());
+                taken.as_mut().enable();
+                self.wanted.notify_one();
+                let _ = timeout(PATIENCE, taken).await;
+                self.look(name).unwrap_or_else(|known| known)
+            }
+        }
+    }
+
+    /// The text of a file; `Err` has what was known of it if it cannot be opened here.
+    fn look(&self, name: Name) -> Result<Arc<str>, Arc<str>> {
+        let path = self.paths[name as usize];
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = &mut known[name as usize];
+        if let (Ok(found), Some(known)) = (std::fs::metadata(path), &*known)
+            && known.stamp == stamp(&found)
+        {
+            return Ok(Arc::clone(&known.text));
+        }
+        let text = |known: &Option<Known>| {
+            known.as_ref().map_or_else(|| "".into(), |known| Arc::clone(&known.text))
+        };
+        match regular_file::open(path.as_ref()).and_then(|(file, _)| read(file)) {
+            Ok(new) => *known = Some(new),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(text(known));
+            }
+            Err(_) => *known = None,
+        }
+        Ok(text(known))
+    }
+
+    /// Returns when the supervisor must be asked.
+    pub async fn wanted(&self) {
+        self.wanted.notified().await;
+    }
+
+    /// Takes the files that the supervisor has opened.
+    pub fn take(&self, files: Vec<OwnedFd>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        for (known, file) in known.iter_mut().zip(files) {
+            if let Ok(new) = read(file.into()) {
+                *known = Some(new);
+            }
+        }
+        self.taken.notify_waiters();
+    }
+}
+
+fn read(file: File) -> io::Result<Known> {
+    let stamp = stamp(&file.metadata()?);
+    let mut text = Vec::new();
+    file.take(MAX_BYTES).read_to_end(&mut text)?;
+    Ok(Known { stamp, text: String::from_utf8_lossy(&text).into() })
+}
+
+fn stamp(file: &Metadata) -> Stamp {
+    (file.dev(), file.ino(), file.size(), file.mtime(), file.mtime_nsec())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_counts_as_it_is_now() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("hosts");
+        let files = NameFiles::new([path.to_str().unwrap(), "/nonexistent"]);
+        assert_eq!(&*files.text(Name::Hosts).await, "");
+        fs::write(&path, "one").unwrap();
+        assert_eq!(&*files.text(Name::Hosts).await, "one");
+        fs::write(&path, "other").unwrap();
+        assert_eq!(&*files.text(Name::Hosts).await, "other");
+        fs::remove_file(&path).unwrap();
+        assert_eq!((&*files.text(Name::Hosts).await, &*files.text(Name::Resolver).await), ("", ""));
+    }
+
+    #[tokio::test]
+    async fn what_the_supervisor_has_opened_is_known_until_the_file_changes() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("hosts");
+        fs::write(&path, "new").unwrap();
+        let files = NameFiles::new([path.to_str().unwrap(), "/nonexistent"]);
+        let open = |path: &str| OwnedFd::from(File::open(path).unwrap());
+        files.take(vec![open(path.to_str().unwrap()), open("/dev/null")]);
+        let known = files.known.lock().unwrap()[0].as_ref().unwrap().text.clone();
+        assert_eq!(&*known, "new");
+        fs::write(&path, "newer").unwrap();
+        assert_eq!(&*files.text(Name::Hosts).await, "newer");
+    }
+}

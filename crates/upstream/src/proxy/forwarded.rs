@@ -1,0 +1,124 @@
+//! Fields that tell a server about the client: `X-Forwarded-…`, `X-Real-IP`, and `Forwarded`
+//! (RFC 7239).
+//!
+//! What the client itself sends under these names is believed, and gone on with, only if it came
+//! through a proxy that the listener trusts; otherwise it is replaced.
+
+use howdah_config::ForwardedFields;
+use howdah_http::message::{Request, ShownAddress};
+
+use super::request::Changes;
+
+/// Adds the fields to what is changed in a head.
+pub fn add(fields: ForwardedFields, request: &Request, changes: &mut Changes) {
+    let connection = &request.connection;
+    let peer = connection.via.unwrap_or(ShownAddress(connection.peer.map(|peer| peer.ip())));
+    let is_trusted = connection.via.is_some();
+    let client = ShownAddress(connection.peer.map(|peer| peer.ip()));
+    let mut set = |name: &str, value: Vec<u8>| changes.set.push((name.to_owned(), value));
+    let list = |name: &str, last: String| {
+        let mut list = Vec::new();
+        if is_trusted {
+            for value in request.fields.get_all(name).filter(|value| !value.is_empty()) {
+                list.extend_from_slice(value);
+                list.extend_from_slice(b", ");
+            }
+        }
+        list.extend_from_slice(last.as_bytes());
+        list
+    };
+    if fields.x {
+        set("X-Forwarded-For", list("x-forwarded-for", peer.to_string()));
+        set("X-Forwarded-Proto", connection.scheme().into());
+        if let Some(host) = request.fields.get("host") {
+            set("X-Forwarded-Host", host.to_vec());
+        }
+        set("X-Real-IP", client.to_string().into_bytes());
+    }
+    if fields.standard {
+        let host = request.fields.get("host").map(|host| String::from_utf8_lossy(host));
+        let host = host.filter(|host| !host.contains(['"', '\\']));
+        let host = host.map_or(String::new(), |host| format!(";host=\"{host}\""));
+        let scheme = connection.scheme();
+        set("Forwarded", list("forwarded", format!("for={};proto={scheme}{host}", node(peer))));
+    }
+}
+
+/// A node of RFC 7239, section 6: IPv6 in brackets and quotes; what has no address is unknown.
+fn node(address: ShownAddress) -> String {
+    match address {
+        ShownAddress(None) => "unknown".to_owned(),
+        shown => match shown.to_string() {
+            v6 if v6.contains(':') => format!("\"[{v6}]\""),
+            v4 => v4,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use howdah_http::fixture::request;
+    use howdah_http::message::ConnectionInfo;
+
+    fn told(fields: &[(&str, &str)], connection: ConnectionInfo) -> Vec<(String, String)> {
+        let mut request = request("/", fields);
+        request.connection = Arc::new(connection);
+        let mut changes = Changes::default();
+        add(ForwardedFields { x: true, standard: true }, &request, &mut changes);
+        let text = |value: Vec<u8>| String::from_utf8(value).unwrap();
+        changes.set.into_iter().map(|(name, value)| (name, text(value))).collect()
+    }
+
+    fn is(told: &[(String, String)], expected: &[(&str, &str)]) {
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        assert_eq!(told, expected);
+    }
+
+    const FORGED: [(&str, &str); 3] =
+        [("Host", "example.org"), ("X-Forwarded-For", "6.6.6.6"), ("Forwarded", "for=6.6.6.6")];
+
+    #[test]
+    fn hardening_32_what_a_client_says_about_itself_is_replaced() {
+        let peer = Some(([10, 0, 0, 1], 5).into());
+        let told = told(&FORGED, ConnectionInfo { peer, ..ConnectionInfo::default() });
+        is(
+            &told,
+            &[
+                ("X-Forwarded-For", "10.0.0.1"),
+                ("X-Forwarded-Proto", "http"),
+                ("X-Forwarded-Host", "example.org"),
+                ("X-Real-IP", "10.0.0.1"),
+                ("Forwarded", "for=10.0.0.1;proto=http;host=\"example.org\""),
+            ],
+        );
+    }
+
+    #[test]
+    fn what_a_trusted_proxy_says_is_gone_on_with() {
+        let via = Some(ShownAddress(Some([10, 0, 0, 9].into())));
+        let peer = Some(([6, 6, 6, 6], 0).into());
+        let connection = ConnectionInfo { peer, via, tls: true, ..ConnectionInfo::default() };
+        is(
+            &told(&FORGED, connection),
+            &[
+                ("X-Forwarded-For", "6.6.6.6, 10.0.0.9"),
+                ("X-Forwarded-Proto", "https"),
+                ("X-Forwarded-Host", "example.org"),
+                ("X-Real-IP", "6.6.6.6"),
+                ("Forwarded", "for=6.6.6.6, for=10.0.0.9;proto=https;host=\"example.org\""),
+            ],
+        );
+    }
+
+    #[test]
+    fn addresses_of_ipv6_and_none_are_written_as_the_standard_says() {
+        assert_eq!(node(ShownAddress(Some("::1".parse().unwrap()))), "\"[::1]\"");
+        assert_eq!(node(ShownAddress(None)), "unknown");
+    }
+}

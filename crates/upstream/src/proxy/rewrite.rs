@@ -1,0 +1,308 @@
+//! What is changed in the head of a response: addresses that only the server knows, and the domains
+//! and paths of cookies.
+//!
+//! A location that names the server's own address becomes one without a host, so that the client
+//! stays with us. It can never become one that names another host.
+
+use howdah_config::{self as config, Address, Replacement};
+use howdah_http::message::{FieldBlock, Response};
+use howdah_http::variables::Source;
+
+use super::request::plain;
+
+/// Changes the fields of a response of the server at this address.
+pub fn apply(
+    upstream: &config::Upstream,
+    address: &Address,
+    source: &Source<'_>,
+    response: &mut Response,
+) {
+    let cookies = !upstream.cookie_domain.is_empty() || !upstream.cookie_path.is_empty();
+    let kind = |name: &[u8]| Kind::of(name, cookies, upstream.rewrite_location.is_some());
+    if !response.fields.iter().any(|(name, _)| kind(name).is_some()) {
+        return;
+    }
+    let host = upstream.host.as_ref().map(|host| plain(&source.expand(host)));
+    let hosts = Hosts::new(address, host);
+    let locations = upstream.rewrite_location.as_deref().unwrap_or_default();
+    let mut lines = Vec::with_capacity(response.fields.as_bytes().len() + 64);
+    for (name, value) in response.fields.iter() {
+        let changed = match kind(name) {
+            None => None,
+            Some(Kind::Location) => location(value, locations, &hosts, source),
+            Some(Kind::Refresh) => refresh(value, locations, &hosts, source),
+            Some(Kind::Cookie) => Some(cookie(value, upstream, source)),
+        };
+        for part in [name, b": ", changed.as_deref().unwrap_or(value), b"\r\n"] {
+            lines.extend_from_slice(part);
+        }
+    }
+    response.fields = FieldBlock::from_lines(lines.into());
+}
+
+/// What a field has that may be changed.
+#[derive(Clone, Copy)]
+enum Kind {
+    Location,
+    Refresh,
+    Cookie,
+}
+
+impl Kind {
+    fn of(name: &[u8], cookies: bool, locations: bool) -> Option<Kind> {
+        let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+        match name.first() {
+            Some(b's' | b'S') if cookies && is(b"set-cookie") => Some(Kind::Cookie),
+            Some(b'l' | b'L') if locations && is(b"location") => Some(Kind::Location),
+            Some(b'c' | b'C') if locations && is(b"content-location") => Some(Kind::Location),
+            Some(b'r' | b'R') if locations && is(b"refresh") => Some(Kind::Refresh),
+            _ => None,
+        }
+    }
+}
+
+/// The names by which a server knows itself.
+struct Hosts(Vec<Vec<u8>>);
+
+impl Hosts {
+    /// `host` is what it got as `Host`, if that is not the client's.
+    fn new(address: &Address, host: Option<Vec<u8>>) -> Hosts {
+        let mut hosts = Vec::new();
+        if !matches!(address, Address::Unix(_) | Address::Abstract(_)) {
+            let address = address.to_string();
+            let short = address.strip_suffix(":80").or_else(|| address.strip_suffix(":443"));
+            hosts.extend(short.map(|short| short.as_bytes().to_vec()));
+            hosts.push(address.into_bytes());
+        }
+        hosts.extend(host.filter(|host| !host.is_empty()));
+        Hosts(hosts)
+    }
+
+    /// What a location has after one of the hosts.
+    fn strip<'v>(&self, value: &'v [u8]) -> Option<&'v [u8]> {
+        let rest = [&b"http://"[..], b"https://"].iter().find_map(|scheme| {
+            let (start, rest) = value.split_at_checked(scheme.len())?;
+            start.eq_ignore_ascii_case(scheme).then_some(rest)
+        })?;
+        self.0.iter().find_map(|host| {
+            let (start, rest) = rest.split_at_checked(host.len())?;
+            let ends = matches!(rest.first(), None | Some(b'/' | b'?' | b'#'));
+            (ends && start.eq_ignore_ascii_case(host)).then_some(rest)
+        })
+    }
+}
+
+/// A location as the client should see it, if it is another one.
+fn location(
+    value: &[u8],
+    replacements: &[Replacement],
+    hosts: &Hosts,
+    source: &Source<'_>,
+) -> Option<Vec<u8>> {
+    for Replacement { from, to } in replacements {
+        if let Some(rest) = value.strip_prefix(from.as_bytes()) {
+            let mut changed = to.as_ref().map(|to| plain(&source.expand(to))).unwrap_or_default();
+            changed.extend_from_slice(rest);
+            return Some(changed);
+        }
+    }
+    let rest = hosts.strip(value)?;
+    // What begins with two slashes would be another host (RFC 3986, 4.2); browsers take a
+    // backslash for one.
+    let start: &[u8] = match rest {
+        [b'/', b'/' | b'\\', ..] => b"/.",
+        [b'/', ..] => b"",
+        _ => b"/",
+    };
+    Some([start, rest].concat())
+}
+
+/// As [`location`], for the one after `url=`.
+fn refresh(
+    value: &[u8],
+    replacements: &[Replacement],
+    hosts: &Hosts,
+    source: &Source<'_>,
+) -> Option<Vec<u8>> {
+    let at = value.windows(4).position(|four| four.eq_ignore_ascii_case(b"url="))? + 4;
+    let (before, url) = value.split_at_checked(at)?;
+    Some([before, &location(url, replacements, hosts, source)?].concat())
+}
+
+/// A cookie with its domain and path as the client should see them.
+fn cookie(value: &[u8], upstream: &config::Upstream, source: &Source<'_>) -> Vec<u8> {
+    let mut parts = value.split(|byte| *byte == b';');
+    let mut out = parts.next().unwrap_or_default().to_vec();
+    for part in parts {
+        let equals = part.iter().position(|byte| *byte == b'=').unwrap_or(part.len());
+        let (name, value) = part.split_at_checked(equals).unwrap_or((part, b""));
+        let value = value.get(1..).unwrap_or_default().trim_ascii();
+        let changed = if name.trim_ascii().eq_ignore_ascii_case(b"domain") {
+            domain(value, &upstream.cookie_domain, source)
+        } else if name.trim_ascii().eq_ignore_ascii_case(b"path") {
+            path(value, &upstream.cookie_path, source)
+        } else {
+            None
+        };
+        match changed {
+            Some(changed) if changed.is_empty() => {}
+            Some(changed) => {
+                for piece in [&b";"[..], name, b"=", &changed] {
+                    out.extend_from_slice(piece);
+                }
+            }
+            None => {
+                out.push(b';');
+                out.extend_from_slice(part);
+            }
+        }
+    }
+    out
+}
+
+/// What takes the place of a domain: nothing if it is to be left out.
+fn domain(value: &[u8], replacements: &[Replacement], source: &Source<'_>) -> Option<Vec<u8>> {
+    let bare = |domain: &[u8]| domain.strip_prefix(b".").unwrap_or(domain).to_ascii_lowercase();
+    let is_meant = |r: &&Replacement| bare(r.from.as_bytes()) == bare(value);
+    let found = replacements.iter().find(is_meant)?;
+    Some(found.to.as_ref().map(|to| attribute(&source.expand(to))).unwrap_or_default())
+}
+
+/// What takes the place of a path of which the beginning is replaced.
+fn path(value: &[u8], replacements: &[Replacement], source: &Source<'_>) -> Option<Vec<u8>> {
+    let found = |r: &Replacement| Some((r.to.clone(), value.strip_prefix(r.from.as_bytes())?));
+    let (to, rest) = replacements.iter().find_map(found)?;
+    let Some(to) = to else { return Some(Vec::new()) };
+    let mut changed = attribute(&source.expand(&to));
+    changed.extend_from_slice(rest);
+    Some(changed)
+}
+
+/// A value that cannot end its attribute, whatever a client has put into a variable.
+fn attribute(value: &[u8]) -> Vec<u8> {
+    let mut value = plain(value);
+    value.retain(|byte| *byte != b';');
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use howdah_config::Config;
+
+    use super::*;
+    use howdah_http::body::Body;
+    use howdah_http::fixture;
+
+    /// A field of a response as it is after an upstream with these settings.
+    fn changed(settings: serde_json::Value, name: &str, value: &str) -> String {
+        let mut upstream = serde_json::json!({"servers": {"10.0.0.5:80": {}}});
+        let members = upstream.as_object_mut().unwrap();
+        members.extend(settings.as_object().unwrap().clone());
+        let document = serde_json::json!({"upstreams": {"u": upstream}});
+        let config = Config::from_value(document).unwrap();
+        let upstream = &config.upstreams[0];
+        let mut request = fixture::request("/x", &[]);
+        request.host = "shop.example".into();
+        let source = Source::of(&request, Instant::now());
+        let mut response = Response::new(302, Body::Empty).with("A", "b").with(name, value);
+        apply(upstream, &upstream.servers[0].address, &source, &mut response);
+        assert_eq!(response.fields.get("a"), Some(&b"b"[..]));
+        assert_eq!(response.fields.iter().count(), 2);
+        String::from_utf8(response.fields.get(name).unwrap().to_vec()).unwrap()
+    }
+
+    fn none() -> serde_json::Value {
+        serde_json::json!({})
+    }
+
+    #[test]
+    fn a_location_at_the_server_becomes_one_with_us() {
+        for (sent, seen) in [
+            ("http://10.0.0.5:80/a?b#c", "/a?b#c"),
+            ("http://10.0.0.5/a", "/a"),
+            ("HTTP://10.0.0.5:80", "/"),
+            ("https://10.0.0.5?b", "/?b"),
+            ("http://10.0.0.5:8080/a", "http://10.0.0.5:8080/a"),
+            ("http://10.0.0.55/a", "http://10.0.0.55/a"),
+            ("http://10.0.0.5.example/a", "http://10.0.0.5.example/a"),
+            ("http://10.0.0.5@example/a", "http://10.0.0.5@example/a"),
+            ("http://other.example/a", "http://other.example/a"),
+            ("/a", "/a"),
+            ("", ""),
+        ] {
+            assert_eq!(changed(none(), "Location", sent), seen, "{sent}");
+            assert_eq!(changed(none(), "content-location", sent), seen, "{sent}");
+            let (sent, seen) = (format!("5; URL={sent}"), format!("5; URL={seen}"));
+            assert_eq!(changed(none(), "Refresh", &sent), seen);
+        }
+        let off = serde_json::json!({"rewrite_location": false});
+        assert_eq!(changed(off, "Location", "http://10.0.0.5/a"), "http://10.0.0.5/a");
+        let host = serde_json::json!({"host": "inside.example"});
+        assert_eq!(changed(host, "Location", "http://inside.example/a"), "/a");
+    }
+
+    #[test]
+    fn hardening_38_a_location_with_us_cannot_lead_to_another_host() {
+        for (sent, seen) in [
+            ("http://10.0.0.5//evil.example", "/.//evil.example"),
+            ("http://10.0.0.5/\\evil.example", "/./\\evil.example"),
+        ] {
+            assert_eq!(changed(none(), "Location", sent), seen);
+        }
+    }
+
+    #[test]
+    fn locations_are_replaced_as_the_configuration_says() {
+        let own = || {
+            serde_json::json!({"rewrite_location": {
+                "http://inside/app/": "/", "/app/": "https://$host/",
+            }})
+        };
+        for (sent, seen) in [
+            ("http://inside/app/a", "/a"),
+            ("/app/a", "https://shop.example/a"),
+            ("http://10.0.0.5/a", "/a"),
+            ("/other", "/other"),
+        ] {
+            assert_eq!(changed(own(), "Location", sent), seen);
+        }
+    }
+
+    #[test]
+    fn cookies_get_the_domain_and_path_that_clients_know() {
+        let own = || {
+            serde_json::json!({
+                "cookie_domain": {"inside.example": "$host", ".old.example": null},
+                "cookie_path": {"/app/": "/", "/none": null},
+            })
+        };
+        for (sent, seen) in [
+            (
+                "a=b; Path=/app/x; Domain=.Inside.example; Secure",
+                "a=b; Path=/x; Domain=shop.example; Secure",
+            ),
+            ("a=b;path=/app/;HttpOnly", "a=b;path=/;HttpOnly"),
+            ("a=b; domain=old.example; Path=/other", "a=b; Path=/other"),
+            ("a=b; Path=/none/x", "a=b"),
+            ("a=b; Domain=more.inside.example", "a=b; Domain=more.inside.example"),
+            ("domain=inside.example", "domain=inside.example"),
+            ("path", "path"),
+            (";;Path", ";;Path"),
+        ] {
+            assert_eq!(changed(own(), "Set-Cookie", sent), seen, "{sent}");
+            assert_eq!(changed(none(), "Set-Cookie", sent), sent);
+        }
+    }
+
+    #[test]
+    fn hardening_23_a_variable_cannot_add_an_attribute() {
+        let mut request = fixture::request("/x?d=a;%20Secure", &[]);
+        request.query = "d=a; Secure".into();
+        let source = Source::of(&request, Instant::now());
+        let to = howdah_config::Template::parse("$arg_d").unwrap();
+        let replacements = [Replacement { from: "x".to_owned(), to: Some(to) }];
+        assert_eq!(domain(b"x", &replacements, &source), Some(b"a Secure".to_vec()));
+    }
+}

@@ -1,0 +1,60 @@
+//! A connection on which a server speaks another protocol from now on.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use howdah_http::input::Input;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::connection::Connection;
+use crate::upstream::Busy;
+
+/// See the module.
+pub struct Upgraded {
+    stream: Connection,
+    /// What came together with the head; nearly always nothing.
+    early: Input,
+    /// The server has the client until the end.
+    _busy: Busy,
+}
+
+impl Upgraded {
+    /// Begins behind the head.
+    pub fn new((stream, early): (Connection, Input), busy: Busy) -> Self {
+        Upgraded { stream, early, _busy: busy }
+    }
+}
+
+impl AsyncRead for Upgraded {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.early.is_empty() {
+            return Pin::new(&mut this.stream).poll_read(cx, buffer);
+        }
+        buffer.put_slice(&this.early.take(buffer.remaining()));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Upgraded {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,95 @@
+//! Servers that an action or an application names itself, with their address.
+//!
+//! Each is an upstream of its own, with one server for each address that its name has. Who names the
+//! same server shares it: one that fails does so for all.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use howdah_config::{self as config, Address};
+
+use super::known::Known;
+use super::upstream::Upstream;
+
+/// Upstreams by their name for the log and the number of what they are known by over TLS.
+pub type SingleTable = HashMap<(Box<str>, u64), Arc<Upstream>>;
+
+/// Finds the servers of a configuration that is being compiled.
+#[derive(Debug)]
+pub struct Singles<'c> {
+    known: &'c Known,
+    before: Option<&'c SingleTable>,
+    found: SingleTable,
+}
+
+impl<'c> Singles<'c> {
+    /// None yet; `before` are those of the configuration before.
+    pub fn new(known: &'c Known, before: Option<&'c SingleTable>) -> Self {
+        Singles { known, before, found: SingleTable::new() }
+    }
+
+    /// The server of a `proxy`.
+    pub fn proxy(&mut self, proxy: &config::Proxy) -> Arc<Upstream> {
+        let tls = self.known.client(proxy.tls.as_ref());
+        self.share(Upstream::proxy(proxy, &self.known.addresses(&proxy.address), tls))
+    }
+
+    /// The server of an application of type `fastcgi`.
+    pub fn fastcgi(&mut self, address: &Address) -> Arc<Upstream> {
+        self.share(Upstream::fastcgi(address, &self.known.addresses(address)))
+    }
+
+    /// All that were found.
+    pub fn into_table(self) -> SingleTable {
+        self.found
+    }
+
+    fn share(&mut self, upstream: Upstream) -> Arc<Upstream> {
+        let key = (upstream.name.clone(), upstream.tls_id());
+        let before = self.found.get(&key).or_else(|| self.before?.get(&key));
+        let upstream = upstream.following(before);
+        self.found.insert(key, Arc::clone(&upstream));
+        upstream
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::thread::ProxyThread;
+    use crate::upstream::Wish;
+
+    /// The servers of a proxy and of an application at these addresses.
+    fn compile(ends: &[u8], before: Option<&SingleTable>) -> ([Arc<Upstream>; 2], SingleTable) {
+        let addresses = ends.iter().map(|end| [127, 0, 0, *end].into()).collect();
+        let known =
+            Known { names: [("app.test".to_owned(), addresses)].into(), ..Known::default() };
+        let address = Address::Name("app.test".to_owned(), 80);
+        let mut singles = Singles::new(&known, before);
+        let [one, two] =
+            [0; 2].map(|_| singles.proxy(&config::Proxy { address: address.clone(), tls: None }));
+        assert!(Arc::ptr_eq(&one, &two), "who names the same server shares it");
+        ([one, singles.fastcgi(&address)], singles.into_table())
+    }
+
+    #[tokio::test]
+    async fn addresses_that_a_name_keeps_keep_what_is_known_of_them() {
+        let log = tempfile::tempfile().unwrap();
+        let thread = ProxyThread::new(Arc::new(howdah_sys::log::Log::new(log.into())));
+        let (before, table) = compile(&[1, 2], None);
+        for upstream in &before {
+            let failing = upstream.server(&thread, &[0], &Wish::default()).await;
+            assert!(failing.unwrap().unwrap().failed().is_some());
+        }
+        let (same, table) = compile(&[1, 2], Some(&table));
+        let (after, _) = compile(&[2, 3], Some(&table));
+        for ((before, same), after) in before.iter().zip(&same).zip(&after) {
+            assert!(Arc::ptr_eq(before, same));
+            let report = after.report();
+            let known: Vec<_> =
+                report.iter().map(|s| (s.address.as_str(), s.state, s.failures)).collect();
+            assert_eq!(known, [("127.0.0.2:80", "failing", 1), ("127.0.0.3:80", "up", 0)]);
+            assert!(Arc::ptr_eq(before.servers[1].kept(), after.servers[0].kept()));
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Connections to upstreams: TCP or a unix socket.
+
+use std::io::{self, IoSlice, Read};
+use std::net;
+use std::os::unix::net as net_unix;
+use std::path::Path;
+use std::time::Duration;
+
+use howdah_config::Address;
+use howdah_files::FoundSocket;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use socket2::{Domain, SockAddr, Socket, Type};
+use tokio::net::{TcpStream, UnixStream};
+
+use super::either::Either;
+
+/// How long to wait before the next try while the backlog of a unix socket is full.
+const BACKLOG_PAUSE: Duration = Duration::from_millis(5);
+
+/// A connection.
+pub type Stream = Either<TcpStream, UnixStream>;
+
+impl Stream {
+    /// Connects, as soon as there is room in the backlog of a unix socket. The caller limits the
+    /// time.
+    pub async fn connect(address: &Address) -> io::Result<Stream> {
+        loop {
+            match Stream::try_connect(address).await {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    tokio::time::sleep(BACKLOG_PAUSE).await;
+                }
+                connected => return connected,
+            }
+        }
+    }
+
+    /// Connects. The kernel does not let a unix socket wait for room in the backlog: then this
+    /// fails with [`io::ErrorKind::WouldBlock`]. Links on the way to a unix socket are judged as by
+    /// shares.
+    pub async fn try_connect(address: &Address) -> io::Result<Stream> {
+        let found;
+        let name = match address {
+            Address::Inet(inet) => {
+                let stream = TcpStream::connect(inet).await?;
+                stream.set_nodelay(true)?;
+                return Ok(Either::A(stream));
+            }
+            Address::Name(..) => return Err(io::Error::other("its name has no address")),
+            Address::Unix(path) => {
+                found = FoundSocket::find(Path::new(path))?;
+                SockAddr::unix(found.path())?
+            }
+            Address::Abstract(name) => SockAddr::unix(format!("\0{name}"))?,
+        };
+        let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+        socket.connect(&name)?;
+        Ok(Either::B(UnixStream::from_std(socket.into())?))
+    }
+
+    /// Sends what the kernel takes at once, and tells how much that is. The runtime learns only later
+    /// that a new connection can be written to. A failure shows when more is sent.
+    pub fn send_at_once(&self, slices: &[IoSlice<'_>]) -> usize {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let mut nothing = SendAncillaryBuffer::default();
+        let sent = match self {
+            Either::A(stream) => sendmsg(stream, slices, &mut nothing, flags),
+            Either::B(stream) => sendmsg(stream, slices, &mut nothing, flags),
+        };
+        sent.unwrap_or(0)
+    }
+
+    /// Whether an idle connection can be used: still open, and nothing came that nobody asked for.
+    pub fn is_quiet(&self) -> bool {
+        let mut byte = [0];
+        let read = match self {
+            Either::A(stream) => stream.try_read(&mut byte),
+            Either::B(stream) => stream.try_read(&mut byte),
+        };
+        matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
+/// A connection that no thread's runtime watches, so that any thread may take it.
+#[derive(Debug)]
+pub struct Parked(Either<net::TcpStream, net_unix::UnixStream>);
+
+impl Parked {
+    /// Takes a connection from its thread.
+    pub fn new(stream: Stream) -> io::Result<Parked> {
+        Ok(Parked(match stream {
+            Either::A(stream) => Either::A(stream.into_std()?),
+            Either::B(stream) => Either::B(stream.into_std()?),
+        }))
+    }
+
+    /// Gives it to the calling thread.
+    pub fn resume(self) -> io::Result<Stream> {
+        Ok(match self.0 {
+            Either::A(stream) => Either::A(TcpStream::from_std(stream)?),
+            Either::B(stream) => Either::B(UnixStream::from_std(stream)?),
+        })
+    }
+
+    /// As [`Stream::is_quiet`].
+    pub fn is_quiet(&self) -> bool {
+        let mut byte = [0];
+        let read = match &self.0 {
+            Either::A(stream) => (&*stream).read(&mut byte),
+            Either::B(stream) => (&*stream).read(&mut byte),
+        };
+        matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
