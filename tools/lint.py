@@ -3,10 +3,13 @@
 
     tools/lint.py              all rules; a line for each problem, exit status 1 if there is one
     tools/lint.py --list KIND  the files of a kind (shell, php), one a line, for other checkers
+    tools/lint.py --imports [CRATE]
+                               which files of a crate (of all) import which, for Graphviz's dot
 
 The rules, in the order of RULES below: which crate may depend on which, and where unsafe code may
 be (both from the table in ARCHITECTURE.md); how much of it (tools/unsafe-budget.json); that only C
-calls Zend; the size of files; unfinished code; that Python compiles; links between documents;
+calls Zend; the size of files; that no files of a crate import each other in a circle, except for
+tools/import-exceptions.json (tools/rust_imports.py says what counts); unfinished code; that Python compiles; links between documents;
 reasons for bans. Only files that git knows or would add are looked at.
 """
 
@@ -20,9 +23,15 @@ import tomllib
 import warnings
 from pathlib import Path
 
+import rust_imports
+
 MOST_LINES = 600
 MOST_MEDIAN = 150
 BUDGET = "tools/unsafe-budget.json"
+IMPORT_EXCEPTIONS = "tools/import-exceptions.json"
+MAX_IMPORT_EXCEPTIONS = 5
+# Crates whose files are held to imports without cycles; `howdah` is the root package.
+CRATES_WITHOUT_CYCLES = ("control", "sys", "wire")
 # Test data that breaks a rule on purpose.
 BROKEN_PHP = {"tests/differential/site/scripts/syntax.php"}
 
@@ -285,6 +294,40 @@ def file_sizes(tree):
         yield "crates", 1, f"the median of Rust files is {statistics.median(rust):.0f} lines, at most {MOST_MEDIAN}; split long files"
 
 
+def import_cycles(tree):
+    """The files of a crate import each other in one direction only."""
+    try:
+        exceptions = json.loads(tree.texts.get(IMPORT_EXCEPTIONS, "[]"))
+    except ValueError as error:
+        yield IMPORT_EXCEPTIONS, getattr(error, "lineno", 1), f"is no JSON: {error}"
+        return
+    crates = rust_imports.crates_of(tree.codes, tree.texts, is_test)
+    allowed = {(entry.get("from"), entry.get("to")) for entry in exceptions}
+    if len(exceptions) > MAX_IMPORT_EXCEPTIONS:
+        yield IMPORT_EXCEPTIONS, 1, f"{len(exceptions)} exceptions, at most {MAX_IMPORT_EXCEPTIONS}; cut a cycle instead"
+    for entry in exceptions:
+        source, target = str(entry.get("from")), str(entry.get("to"))
+        line = line_with(tree.texts[IMPORT_EXCEPTIONS], f'"{source}"')
+        if not entry.get("why"):
+            yield IMPORT_EXCEPTIONS, line, f"say why {source} imports {target}: \"why\""
+        if Path(source).parent != Path(target).parent:
+            yield IMPORT_EXCEPTIONS, line, f"{source} and {target} are in different folders; cut this cycle instead"
+        if not any((source, target) in crate.edges and any({source, target} <= set(files)
+                   for files in rust_imports.components(crate.edges)) for crate in crates.values()):
+            yield IMPORT_EXCEPTIONS, line, f"{source} -> {target} is in no cycle; remove the exception"
+    for name in CRATES_WITHOUT_CYCLES:
+        if name not in crates:
+            continue
+        edges = {edge: place for edge, place in crates[name].edges.items() if edge not in allowed}
+        for files in rust_imports.components(edges):
+            cycle = rust_imports.shortest_cycle(edges, files)
+            places = [f"{source}:{edges[source, target][0]} uses {edges[source, target][1]}"
+                      for source, target in zip(cycle, cycle[1:] + cycle[:1])]
+            yield (cycle[0], edges[cycle[0], cycle[1]][0],
+                   f"{len(files)} files import each other ({'; '.join(places)}); move what both need into a "
+                   f"file below them. All edges: tools/lint.py --imports {name}")
+
+
 UNFINISHED_CODE = re.compile(r"\b(?:todo|unimplemented|dbg)!")
 # In two parts, so that this line is not found.
 UNFINISHED_WORD = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b")
@@ -377,7 +420,7 @@ def bans_have_reasons(tree):
 
 
 CRATE_RULES = (crate_edges, unsafe_crates)
-RULES = (unsafe_budget, zend_in_c_only, file_sizes, unfinished, python_compiles, document_links, bans_have_reasons)
+RULES = (unsafe_budget, zend_in_c_only, file_sizes, import_cycles, unfinished, python_compiles, document_links, bans_have_reasons)
 
 
 def problems_of(tree):
@@ -391,8 +434,16 @@ def problems_of(tree):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", metavar="KIND", choices=("shell", "php"), help="print the files of a kind")
+    parser.add_argument("--imports", metavar="CRATE", nargs="?", const="", help="print the imports of a crate, or of all")
     options = parser.parse_args()
     tree = Tree(Path(__file__).resolve().parent.parent)
+    if options.imports is not None:
+        crates = rust_imports.crates_of(tree.codes, tree.texts, is_test)
+        if options.imports and options.imports not in crates:
+            parser.error(f"there is no crate {options.imports}; there are {', '.join(crates)}")
+        for name in [options.imports] if options.imports else crates:
+            print(rust_imports.graph(name, crates[name]))
+        return 0
     if options.list:
         print("\n".join(name for name in tree.of_kind(options.list) if name not in BROKEN_PHP))
         return 0
