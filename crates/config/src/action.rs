@@ -7,7 +7,6 @@ use crate::error::Error;
 use crate::error_pages::ErrorPage;
 use crate::node::{Node, Object, Shown, quoted};
 use crate::share::Share;
-use crate::support::Feature;
 use crate::target::{Pass, Target};
 use crate::template::Template;
 use crate::token;
@@ -115,7 +114,7 @@ pub struct ResponseHeader {
     pub always: bool,
 }
 
-/// The keys of which an action has exactly one; `proxy` is last because a version may lack it.
+/// The keys of which an action has exactly one.
 const KINDS: [&str; 6] = ["pass", "return", "share", "status", "ping", "proxy"];
 
 impl Action {
@@ -132,9 +131,9 @@ impl Action {
         };
         let action = Action {
             kind,
-            rewrite: object.read_gated("rewrite", Feature::Rewrite, Template::read)?,
+            rewrite: object.read("rewrite", Template::read)?,
             response_headers: object
-                .read_gated("response_headers", Feature::ResponseHeaders, ResponseHeader::read_all)?
+                .read("response_headers", ResponseHeader::read_all)?
                 .unwrap_or_default(),
             compress: object.boolean("compress")?.unwrap_or(true),
             access: Access::read(&object)?,
@@ -167,18 +166,13 @@ impl Action {
 fn which_kind(node: &Node<'_>) -> Result<&'static str, Error> {
     // An object of its own: the keys that it is asked for must not count as known for every kind.
     let object = node.object()?;
-    object.gated("proxy", Feature::Proxy)?;
-    let kinds = match node.scope.support.has(Feature::Proxy) {
-        true => KINDS.as_slice(),
-        false => KINDS.split_last().map_or(KINDS.as_slice(), |(_, others)| others),
-    };
-    let mut present = kinds.iter().copied().filter(|kind| object.optional(kind).is_some());
-    let kind = present.next().ok_or_else(|| object.missing(kinds))?;
+    let mut present = KINDS.iter().copied().filter(|kind| object.optional(kind).is_some());
+    let kind = present.next().ok_or_else(|| object.missing(&KINDS))?;
     match present.next() {
         None => Ok(kind),
         Some(other) => Err(node.invalid(format_args!(
             "has \"{kind}\" and \"{other}\"; it must have just one of {}",
-            quoted(kinds)
+            quoted(&KINDS)
         ))),
     }
 }

@@ -9,7 +9,6 @@ use crate::isolation::Isolation;
 use crate::node::{Node, Shown};
 use crate::php::{PhpOptions, PhpTarget, PhpVersion, ScriptDirectories};
 use crate::processes::Processes;
-use crate::support::Feature;
 
 /// A PHP application.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,8 +59,6 @@ pub struct Limits {
     pub memory: Option<u64>,
     /// Limits of the system on each process, `None` being unlimited; names as in [`RLIMITS`].
     pub rlimits: Vec<(String, Option<u64>)>,
-    /// Bytes of shared memory between the server and the application.
-    pub shm: Option<u64>,
     /// Requests that may wait for a process; those beyond are answered with 503.
     pub queue: u32,
     /// The longest a request may wait for a process.
@@ -83,7 +80,6 @@ impl Default for Limits {
             requests: None,
             memory: None,
             rlimits: Vec::new(),
-            shm: None,
             queue: 8192,
             queue_timeout: None,
             slow: None,
@@ -167,12 +163,12 @@ impl Limits {
         // Zero is Unit's way to say that there is no limit.
         let timeout = |timeout: &Node<'_>| timeout.seconds(0);
         let set = |duration: &Duration| !duration.is_zero();
+        object.unavailable("shm")?;
         let limits = Limits {
             timeout: object.read("timeout", timeout)?.filter(set),
             requests: object.read("requests", |requests| requests.count(0))?.filter(|n| *n > 0),
             memory: object.read("memory", |memory| memory.size(0))?.filter(|bytes| *bytes > 0),
             rlimits: object.read("rlimits", read_rlimits)?.unwrap_or_default(),
-            shm: object.read_gated("shm", Feature::SharedMemoryLimit, |shm| shm.size(0))?,
             queue: object
                 .read("queue", |queue| queue.count(0))?
                 .unwrap_or_else(|| Limits::default().queue),

@@ -51,7 +51,6 @@ mod schema;
 mod settings;
 mod share;
 mod suggest;
-mod support;
 mod target;
 mod template;
 mod timeouts;
@@ -91,7 +90,7 @@ pub use replacement::Replacement;
 pub use route::{Route, Step};
 pub use sandbox::{Sandbox, SandboxFiles};
 pub use schema::schema;
-pub use settings::{HttpSettings, Settings, WebSocketSettings};
+pub use settings::{HttpSettings, Settings};
 pub use share::{Candidate, Share, Symlinks};
 pub use target::{Pass, Target};
 pub use template::{Part, SslVariable, Template, TemplateError, Variable};
@@ -108,7 +107,6 @@ pub use crate::node::path;
 
 use crate::names::Names;
 use crate::node::{Node, Scope};
-use crate::support::{Feature, Support};
 
 /// A document that can be served.
 #[derive(Debug, Clone)]
@@ -149,24 +147,18 @@ impl Config {
 
     /// Reads a document that is a value tree already, with these defaults.
     pub fn from_value_with(document: Value, defaults: &Defaults) -> Result<Config, Error> {
-        Config::read(document, Support::ThisVersion, *defaults)
-    }
-
-    fn read(document: Value, support: Support, defaults: Defaults) -> Result<Config, Error> {
         let groups = Groups::default();
-        let scope = Scope { names: Names::of(&document), support, defaults, groups: &groups };
+        let scope = Scope { names: Names::of(&document), defaults: *defaults, groups: &groups };
         let root = Node::root(&document, &scope);
         let object = root.object()?;
         let settings = object.read("settings", Settings::read)?;
-        let settings = settings.unwrap_or_else(|| Settings::new(&defaults));
+        let settings = settings.unwrap_or_else(|| Settings::new(defaults));
         let listeners = object.read("listeners", Listener::read_all)?.unwrap_or_default();
         let routes = object.read("routes", Route::read_all)?.unwrap_or_default();
         let (applications, fastcgi) =
             object.read("applications", read_applications)?.unwrap_or_default();
-        let upstreams = object
-            .read_gated("upstreams", Feature::Upstreams, Upstream::read_all)?
-            .unwrap_or_default();
-        let access_log = object.read_gated("access_log", Feature::AccessLog, AccessLog::read)?;
+        let upstreams = object.read("upstreams", Upstream::read_all)?.unwrap_or_default();
+        let access_log = object.read("access_log", AccessLog::read)?;
         object.end()?;
         Ok(Config {
             listeners,

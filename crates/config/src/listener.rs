@@ -5,7 +5,6 @@ use crate::address_pattern::AddressPatterns;
 use crate::error::Error;
 use crate::forwarded::Forwarded;
 use crate::node::{Node, Shown};
-use crate::support::Feature;
 use crate::target::{Pass, Target};
 use crate::tls::{Acme, Tls};
 
@@ -97,9 +96,8 @@ impl Listener {
             // Unit's -1 asks for the system's own value.
             Ok(u32::try_from(length).ok())
         })?;
-        let forwarded = object.read_gated("forwarded", Feature::Forwarded, Forwarded::read)?;
-        let client_ip =
-            object.read_gated("client_ip", Feature::Forwarded, Forwarded::read_client_ip)?;
+        let forwarded = object.read("forwarded", Forwarded::read)?;
+        let client_ip = object.read("client_ip", Forwarded::read_client_ip)?;
         let proxy_protocol = object.read("proxy_protocol", read_proxy_protocol)?;
         object.end()?;
         let (name, backlog) = (name.to_owned(), backlog.flatten());

@@ -6,7 +6,6 @@ use crate::error::Error;
 use crate::fields::FieldPatterns;
 use crate::node::Node;
 use crate::pattern::{Patterns, Subject};
-use crate::support::Feature;
 
 /// Conditions that must all hold; an absent one always holds.
 #[derive(Debug, Clone, Default)]
@@ -49,17 +48,16 @@ impl Match {
         let object = node.object()?;
         let patterns = |key, subject| {
             let read = |node: &Node<'_>| Patterns::read(node, subject);
-            object.read_gated(key, Feature::MatchConditions, read)
+            object.read(key, read)
         };
-        let addresses =
-            |key| object.read_gated(key, Feature::MatchConditions, AddressPatterns::read);
+        let addresses = |key| object.read(key, AddressPatterns::read);
         let fields = |key, subject| {
             let read = |node: &Node<'_>| FieldPatterns::read(node, subject);
-            object.read_gated(key, Feature::MatchConditions, read)
+            object.read(key, read)
         };
         let conditions = Match {
             method: patterns("method", Subject::Method)?,
-            scheme: object.read_gated("scheme", Feature::MatchConditions, Scheme::read)?,
+            scheme: object.read("scheme", Scheme::read)?,
             host: patterns("host", Subject::Host)?,
             source: addresses("source")?,
             destination: addresses("destination")?,
@@ -68,7 +66,7 @@ impl Match {
             arguments: fields("arguments", Subject::Argument)?,
             headers: fields("headers", Subject::Header)?,
             cookies: fields("cookies", Subject::Cookie)?,
-            condition: object.read_gated("if", Feature::MatchConditions, Condition::read)?,
+            condition: object.read("if", Condition::read)?,
         };
         object.end()?;
         Ok(conditions)

@@ -17,15 +17,12 @@ use crate::error::{Error, ErrorKind};
 use crate::foreign;
 use crate::names::Names;
 use crate::suggest::nearest;
-use crate::support::{Feature, Support};
 
 /// What all values of one document have in common.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'a> {
     /// What the document defines, for references to it.
     pub names: Names<'a>,
-    /// What this version of Howdah carries out.
-    pub support: Support,
     /// What holds where the document says nothing.
     pub defaults: Defaults,
     /// What templates may name of a step's regular expressions.
@@ -238,15 +235,7 @@ impl<'a> Object<'a> {
         self.optional(key).ok_or_else(|| self.missing(&[key]))
     }
 
-    /// The value of a key that only some versions of Howdah carry out.
-    pub fn gated(&self, key: &'static str, feature: Feature) -> Result<Option<Node<'a>>, Error> {
-        match self.node.scope.support.has(feature) {
-            true => Ok(self.optional(key)),
-            false => self.unavailable(key).map(|()| None),
-        }
-    }
-
-    /// Refuses a key that means something in Unit and that no version of Howdah carries out so far.
+    /// Refuses a key that Unit has and Howdah has not.
     pub fn unavailable(&self, key: &'static str) -> Result<(), Error> {
         match self.members.get_key_value(key) {
             // Not among the known keys, so that it is not offered in place of a mistyped one.
@@ -277,16 +266,6 @@ impl<'a> Object<'a> {
     /// A file name, if the object has it.
     pub fn file(&self, key: &'static str) -> Result<Option<PathBuf>, Error> {
         self.read(key, |node| node.file())
-    }
-
-    /// Reads the value of a gated key with `read`, if the object has it.
-    pub fn read_gated<T>(
-        &self,
-        key: &'static str,
-        feature: Feature,
-        read: impl FnOnce(&Node<'_>) -> Result<T, Error>,
-    ) -> Result<Option<T>, Error> {
-        self.gated(key, feature)?.map(|node| read(&node)).transpose()
     }
 
     /// The error for an object that has none of these keys: a mistyped one if there is one.

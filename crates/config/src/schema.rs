@@ -2,7 +2,7 @@
 //!
 //! [`table`] names every object of the document with its keys, their types and their meaning. The
 //! reader decides what is accepted; a test compares the keys that it knows with those of the
-//! table. Keys that this version does not carry out are left out.
+//! table.
 
 mod applications;
 mod routing;
@@ -12,8 +12,6 @@ mod upstreams;
 
 use serde_json::{Map, Value, json};
 
-use crate::support::{Feature, Support};
-
 /// An object of the document.
 struct Shape {
     name: &'static str,
@@ -21,8 +19,8 @@ struct Shape {
     keys: &'static [Key],
 }
 
-/// A key: name, type, meaning, and the feature that it needs.
-struct Key(&'static str, Kind, &'static str, Option<Feature>);
+/// A key: name, type and meaning.
+struct Key(&'static str, Kind, &'static str);
 
 /// The type of a value.
 enum Kind {
@@ -58,12 +56,10 @@ const SIZE: Kind = Integer(0, i64::MAX);
 
 /// The schema of the document that this version reads.
 pub fn schema() -> Value {
-    let available = |key: &&Key| key.3.is_none_or(|feature| Support::ThisVersion.has(feature));
     let mut definitions = Map::new();
     for shape in table() {
         let properties: Map<String, Value> = { shape.keys.iter() }
-            .filter(available)
-            .map(|Key(name, kind, meaning, _)| {
+            .map(|Key(name, kind, meaning)| {
                 let mut value = kind.schema();
                 if let Value::Object(members) = &mut value {
                     members.insert("description".to_owned(), (*meaning).into());

@@ -8,7 +8,6 @@ use crate::compression::Compression;
 use crate::defaults::Defaults;
 use crate::error::Error;
 use crate::node::Node;
-use crate::support::Feature;
 
 /// What holds for all listeners.
 #[derive(Debug, Clone)]
@@ -64,19 +63,6 @@ pub struct HttpSettings {
     pub mime_types: Vec<(String, Vec<String>)>,
     /// Which responses are compressed; none if `None`.
     pub compression: Option<Compression>,
-    /// WebSocket connections.
-    pub websocket: WebSocketSettings,
-}
-
-/// Times and sizes of WebSocket connections.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WebSocketSettings {
-    /// The longest pause between two frames.
-    pub read_timeout: Duration,
-    /// The pause after which a ping is sent; none if zero.
-    pub keepalive_interval: Duration,
-    /// Bytes that a frame may have.
-    pub max_frame_size: u64,
 }
 
 impl HttpSettings {
@@ -103,18 +89,6 @@ impl HttpSettings {
             chunked_transform: true,
             mime_types: Vec::new(),
             compression: None,
-            websocket: WebSocketSettings::default(),
-        }
-    }
-}
-
-impl Default for WebSocketSettings {
-    /// The values of Unit 1.35.
-    fn default() -> WebSocketSettings {
-        WebSocketSettings {
-            read_timeout: Duration::from_secs(60),
-            keepalive_interval: Duration::from_secs(30),
-            max_frame_size: 1 << 20,
         }
     }
 }
@@ -131,11 +105,7 @@ impl Settings {
         object.unavailable("js_module")?;
         object.unavailable("telemetry")?;
         let settings = Settings {
-            listen_threads: object.read_gated(
-                "listen_threads",
-                Feature::ListenThreads,
-                |threads| threads.count(1),
-            )?,
+            listen_threads: object.read("listen_threads", |threads| threads.count(1))?,
             resolver: object.read("resolver", read_resolver)?.unwrap_or_default(),
             http: match object.read("http", HttpSettings::read)? {
                 Some(http) => http,
@@ -172,6 +142,7 @@ impl HttpSettings {
         const MOST_BUFFERS: i64 = 1024;
         const MOST_FIELDS: i64 = 1000;
         let object = node.object()?;
+        object.unavailable("websocket")?;
         let or = HttpSettings::new(&node.scope.defaults);
         let seconds = |key, default| {
             object.read(key, |node| node.seconds(0)).map(|value| value.unwrap_or(default))
@@ -211,33 +182,7 @@ impl HttpSettings {
             server_version: switch("server_version", or.server_version)?,
             chunked_transform: switch("chunked_transform", or.chunked_transform)?,
             mime_types: object.read("static", read_static)?.flatten().unwrap_or_default(),
-            compression: object.read_gated(
-                "compression",
-                Feature::Compression,
-                Compression::read,
-            )?,
-            websocket: object
-                .read_gated("websocket", Feature::WebSocket, WebSocketSettings::read)?
-                .unwrap_or_default(),
-        };
-        object.end()?;
-        Ok(settings)
-    }
-}
-
-impl WebSocketSettings {
-    fn read(node: &Node<'_>) -> Result<WebSocketSettings, Error> {
-        let object = node.object()?;
-        let or = WebSocketSettings::default();
-        let seconds = |key, default| {
-            object.read(key, |node| node.seconds(0)).map(|value| value.unwrap_or(default))
-        };
-        let settings = WebSocketSettings {
-            read_timeout: seconds("read_timeout", or.read_timeout)?,
-            keepalive_interval: seconds("keepalive_interval", or.keepalive_interval)?,
-            max_frame_size: object
-                .read("max_frame_size", |size| size.size(1))?
-                .unwrap_or(or.max_frame_size),
+            compression: object.read("compression", Compression::read)?,
         };
         object.end()?;
         Ok(settings)
@@ -248,7 +193,7 @@ type MimeTypes = Vec<(String, Vec<String>)>;
 
 fn read_static(node: &Node<'_>) -> Result<Option<MimeTypes>, Error> {
     let object = node.object()?;
-    let types = object.read_gated("mime_types", Feature::MimeTypes, read_mime_types)?;
+    let types = object.read("mime_types", read_mime_types)?;
     object.end()?;
     Ok(types)
 }

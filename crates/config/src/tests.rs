@@ -20,7 +20,7 @@ mod tls;
 mod upstream_tls;
 
 fn read(document: Value) -> Config {
-    match Config::read(document, Support::Everything, Defaults::default()) {
+    match Config::from_value(document) {
         Ok(config) => config,
         Err(error) => panic!("{error}"),
     }
@@ -28,7 +28,7 @@ fn read(document: Value) -> Config {
 
 /// The one line that a document is refused with.
 fn refusal(document: Value) -> String {
-    match Config::read(document, Support::Everything, Defaults::default()) {
+    match Config::from_value(document) {
         Ok(_) => panic!("must be refused"),
         Err(error) => {
             let line = error.to_string();
@@ -272,14 +272,12 @@ fn a_return_has_a_status_and_maybe_a_location() {
 fn what_this_version_lacks_is_refused_and_not_ignored() {
     let document =
         json!({"applications": {"site": {"type": "php", "root": "/", "limits": {"shm": 1}}}});
-    if !Support::ThisVersion.has(crate::support::Feature::SharedMemoryLimit) {
-        let error = Config::from_value(document).expect_err("refused");
-        assert_eq!(error.kind(), ErrorKind::Unavailable);
-        assert_eq!(
-            error.to_string(),
-            "/applications/site/limits/shm: \"shm\" is not available in this version of Howdah"
-        );
-    }
+    let error = Config::from_value(document).expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(
+        error.to_string(),
+        "/applications/site/limits/shm: \"shm\" is not available in this version of Howdah"
+    );
 }
 
 #[test]
@@ -383,7 +381,7 @@ proptest! {
 
     #[test]
     fn no_document_makes_it_panic_and_every_refusal_is_one_line(document in nearly_a_document()) {
-        if let Err(error) = Config::read(document, Support::Everything, Defaults::default()) {
+        if let Err(error) = Config::from_value(document) {
             prop_assert!(!error.to_string().contains('\n'));
         }
     }

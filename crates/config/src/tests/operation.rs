@@ -139,9 +139,9 @@ fn what_no_version_has_is_refused_by_name() {
     for (document, path) in [
         (json!({"settings": {"js_module": "x"}}), "/settings/js_module"),
         (json!({"settings": {"telemetry": {}}}), "/settings/telemetry"),
+        (json!({"settings": {"http": {"websocket": {}}}}), "/settings/http/websocket"),
     ] {
-        let error =
-            Config::read(document, Support::Everything, Defaults::default()).expect_err("refused");
+        let error = Config::from_value(document).expect_err("refused");
         assert_eq!((error.kind(), error.path()), (ErrorKind::Unavailable, path));
     }
 }

@@ -37,7 +37,6 @@ fn settings_are_read() {
         "body_buffer_size": 0, "max_body_size": 0, "body_temp_path": "/tmp",
         "discard_unsafe_fields": false, "strict_requests": false, "log_route": true, "server_version": false, "chunked_transform": true,
         "static": {"mime_types": {"text/x-code": [".c", ".h"], "text/plain": "README"}},
-        "websocket": {"read_timeout": 1, "keepalive_interval": 0, "max_frame_size": 10},
     }}}));
     let http = config.settings.http;
     assert_eq!(http.send_timeout, Duration::from_secs(3));
