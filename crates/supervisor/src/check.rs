@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, FileType};
 
 use crate::control_groups::ControlGroups;
-use crate::launch::New;
+use crate::launch::Launch;
 use crate::options::Options;
 use crate::place::Place;
 use crate::prototype::{self, Requirements};
@@ -66,9 +66,9 @@ fn try_application(
     let (commands, socket) = packet::one_way().map_err(failed)?;
     let (heard, reports) = pipe::new().map_err(failed)?;
     let check = ToPrototype::Check { spec: spec.clone(), tmp: options.tmp.display().to_string() };
-    let new =
-        New { spec, identity: &identity, executable, socket, reports, output, only_looks: true };
-    let pid = new.start(&mut ControlGroups::default()).map_err(failed)?;
+    let launch =
+        Launch { spec, identity: &identity, executable, socket, reports, output, is_dry_run: true };
+    let pid = launch.start(&mut ControlGroups::default()).map_err(failed)?;
     let sent = packet::send(&commands, &check.encode(), &[]);
     let ended = sent.map_err(failed).and_then(|()| listen(&heard, &said, findings));
     let _ = signals::send(pid, signals::SIGKILL);

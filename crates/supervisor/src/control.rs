@@ -1,9 +1,9 @@
-//! The control process, as the supervisor sees it.
+//! Starts the control process.
 //!
-//! It speaks HTTP with administrators, so that the router, which strangers speak with, has no part in
-//! what the configuration says. It is started when a connection waits at the control socket, or when
-//! the configuration is to be read again, and ends by itself when it has had nothing to do for a
-//! while.
+//! The control process speaks HTTP with administrators, so that the router, which speaks with
+//! strangers, has no part in changes of the configuration. It is started when a connection waits at
+//! the control socket, or when the configuration is to be read again, and ends by itself when it has
+//! been idle for a while.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,8 +13,8 @@ use howdah_sys::packet;
 use howdah_wire::messages::ToControl;
 
 use crate::certificates::Certificates;
+use crate::memory::memory_file;
 use crate::options::Options;
-use crate::router::memory;
 use crate::unprivileged::{self, Kind};
 
 /// A running control process.
@@ -25,8 +25,8 @@ pub(crate) struct Control {
     pub(crate) started: Instant,
 }
 
-/// Starts the control process. `router` is its end of the socket to the router, `listener` that of
-/// the control API.
+/// Starts the control process. `router` is its end of the socket to the router, `listener` the
+/// listening socket of the control API.
 pub(crate) fn start(
     options: &Options,
     document: &[u8],
@@ -45,8 +45,8 @@ pub(crate) fn start(
         token: options.control_token.clone(),
         sandbox: options.sandbox,
     };
-    let document = memory("document", document)?;
-    let bundles = memory("certificates", &certificates.encode(|_| true))?;
+    let document = memory_file("document", document)?;
+    let bundles = memory_file("certificates", &certificates.encode(|_| true))?;
     let mut descriptors = vec![log, document.as_fd(), bundles.as_fd(), router.as_fd()];
     descriptors.extend(listener);
     packet::send(&socket, &hello.encode(), &descriptors)?;

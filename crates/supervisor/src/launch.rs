@@ -16,7 +16,7 @@ use crate::unprivileged::NAMESPACE_TITLE;
 use crate::{open_files, output, rootfs, sandbox};
 
 /// A prototype that is to be started.
-pub(crate) struct New<'a> {
+pub(crate) struct Launch<'a> {
     pub(crate) spec: &'a ApplicationSpec,
     pub(crate) identity: &'a Identity,
     /// The program.
@@ -28,10 +28,10 @@ pub(crate) struct New<'a> {
     /// Where its output goes.
     pub(crate) output: OwnedFd,
     /// It is only to find out whether the application could run: nothing is made or changed.
-    pub(crate) only_looks: bool,
+    pub(crate) is_dry_run: bool,
 }
 
-impl New<'_> {
+impl Launch<'_> {
     /// Starts it and returns its process id. What goes wrong in the new process is reported as what
     /// goes wrong later.
     pub(crate) fn start(self, groups: &mut ControlGroups) -> std::io::Result<u32> {
@@ -107,7 +107,7 @@ impl New<'_> {
         if let Some(maps) = self.identity.maps.as_ref().filter(|maps| maps.privileged) {
             namespaces::map_users(pid, &maps.users, &maps.groups, true)?;
         }
-        let group = self.spec.isolation.cgroup.as_ref().filter(|_| !self.only_looks);
+        let group = self.spec.isolation.cgroup.as_ref().filter(|_| !self.is_dry_run);
         if let Some(group) = group {
             groups
                 .put(group, pid)
@@ -121,7 +121,7 @@ impl New<'_> {
         if let Err(problem) = self.prepare(parent) {
             return FromPrototype::Failed { problem };
         }
-        if self.only_looks && self.spec.isolation.rootfs.is_some() {
+        if self.is_dry_run && self.spec.isolation.rootfs.is_some() {
             return FromPrototype::Ready { version: String::new() };
         }
         let error = self.execute();
@@ -147,7 +147,7 @@ impl New<'_> {
         let aside = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 10);
         let executable = aside(self.executable.as_fd())?.into();
         let (socket, reports) = (aside(self.socket.as_fd())?, aside(self.reports.as_fd())?);
-        Ok(New { executable, socket, reports, ..self })
+        Ok(Launch { executable, socket, reports, ..self })
     }
 
     /// Becomes what the application shall be. The order matters: each step takes rights that a
@@ -168,7 +168,7 @@ impl New<'_> {
             rootfs::keep_mounts_private().map_err(at_root)?;
         }
         match &isolation.rootfs {
-            Some(directory) if self.only_looks => rootfs::look(directory, &self.spec.roots)?,
+            Some(directory) if self.is_dry_run => rootfs::look(directory, &self.spec.roots)?,
             Some(directory) => rootfs::enter(directory, isolation).map_err(at_root)?,
             None => {}
         }
@@ -182,14 +182,14 @@ impl New<'_> {
         }
         self.give_up_rights(parent).map_err(unstartable)?;
         // In a root of the application's own these paths lead elsewhere.
-        if self.only_looks && isolation.rootfs.is_some() {
+        if self.is_dry_run && isolation.rootfs.is_some() {
             return Ok(());
         }
         for (key, path, target) in
             [("stdout", &self.spec.stdout, 1), ("stderr", &self.spec.stderr, 2)]
         {
             let Some(path) = path else { continue };
-            let led = match self.only_looks {
+            let led = match self.is_dry_run {
                 true => output::look(path),
                 false => output::open(path).and_then(|file| process::place(&file, target)),
             };

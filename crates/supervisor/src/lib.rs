@@ -31,6 +31,7 @@ mod fixture;
 mod grants;
 mod identity;
 mod launch;
+mod memory;
 mod open_files;
 mod options;
 mod outbox;

@@ -69,7 +69,7 @@ impl Size {
 
 /// Why a message has not been taken.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum SendError {
     /// Too much waits on behalf of this application already. Nothing of it waits any more.
     OverLimit(u32),
     /// The router will not get it.
@@ -84,12 +84,12 @@ impl Outbox {
         message: &FromSupervisor,
         descriptors: &[BorrowedFd<'_>],
         now: Instant,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), SendError> {
         let packet = message.encode();
         if self.waiting.is_empty() {
             match packet::send(socket, &packet, descriptors) {
                 Ok(()) => return Ok(()),
-                Err(error) => self.blocked(error, now).map_err(Refused::Broken)?,
+                Err(error) => self.blocked(error, now).map_err(SendError::Broken)?,
             }
         }
         let application = application_of(message);
@@ -100,7 +100,7 @@ impl Outbox {
             if size.exceeds(MAX_OF_APPLICATION) && !matches!(message, FromSupervisor::Ended { .. })
             {
                 self.forget(application);
-                return Err(Refused::OverLimit(application));
+                return Err(SendError::OverLimit(application));
             }
         }
         let owned: Result<Vec<_>, _> =
@@ -109,9 +109,9 @@ impl Outbox {
             (Ok(owned), _) => owned,
             (Err(_), Some(application)) => {
                 self.forget(application);
-                return Err(Refused::OverLimit(application));
+                return Err(SendError::OverLimit(application));
             }
-            (Err(_), None) => return Err(Refused::Broken(Errno::MFILE)),
+            (Err(_), None) => return Err(SendError::Broken(Errno::MFILE)),
         };
         self.size.add(packet.len());
         self.waiting.push_back(Waiting { application, packet, descriptors });
@@ -261,7 +261,7 @@ mod tests {
         let other = not_started(2, "other");
         let mut send = |message: &FromSupervisor| outbox.send(ours.as_fd(), message, &[], now);
         let refused = (0..100_000).find_map(|_| send(&not_started(1, &text)).err());
-        assert_eq!(refused, Some(Refused::OverLimit(1)));
+        assert_eq!(refused, Some(SendError::OverLimit(1)));
         assert_eq!((outbox.due(), outbox.size), (None, Size::default()), "nobody waits any more");
         let mut send = |message: &FromSupervisor| outbox.send(ours.as_fd(), message, &[], now);
         let ended = FromSupervisor::Ended { application: 1, message: text };
@@ -296,7 +296,7 @@ mod tests {
         drop(theirs);
         while outbox.is_empty() {
             let Err(gone) = outbox.send(ours.as_fd(), &message, &[], later) else { continue };
-            assert!(matches!(gone, Refused::Broken(_)), "{gone:?}");
+            assert!(matches!(gone, SendError::Broken(_)), "{gone:?}");
             return;
         }
     }

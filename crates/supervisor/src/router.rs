@@ -1,9 +1,8 @@
-//! The router's process, as the supervisor sees it.
+//! Starts the router's process.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
@@ -12,6 +11,7 @@ use howdah_wire::messages::FromSupervisor;
 
 use crate::certificates::Certificates;
 use crate::changes::Current;
+use crate::memory::memory_file;
 use crate::options::Options;
 use crate::outbox::Outbox;
 use crate::unprivileged::{self, Kind};
@@ -22,31 +22,32 @@ pub(crate) struct Router {
     pub(crate) pid: u32,
     pub(crate) socket: OwnedFd,
     pub(crate) started: Instant,
-    /// Names of the certificate bundles that it has.
+    /// Names of the certificate bundles that it was given.
     pub(crate) certificates: BTreeSet<String>,
-    /// What it has no room for yet.
+    /// Messages that wait until its socket has room.
     pub(crate) outbox: RefCell<Outbox>,
 }
 
 #[cfg(any(test, feature = "model"))]
 impl Router {
-    /// A router that somebody else plays.
+    /// A router whose part a test plays.
     pub(crate) fn model(pid: u32, socket: OwnedFd) -> Router {
         let (certificates, outbox) = (BTreeSet::new(), RefCell::default());
         Router { pid, socket, started: Instant::now(), certificates, outbox }
     }
 }
 
-/// What becomes of a configuration that cannot be run.
+/// The stage of the server, which decides what becomes of a configuration that cannot be run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stage {
-    /// Somebody can correct it through the control API: it is no reason to end.
+    /// There is a control API through which it can be corrected: it is no reason to end.
     pub(crate) can_be_corrected: bool,
-    /// The server has served: it is tried again.
+    /// A router has served before: another one is started.
     pub(crate) has_served: bool,
 }
 
-/// Starts the router with the current configuration and the certificate bundles that this names.
+/// Starts the router and sends it the current configuration and the certificate bundles that this
+/// names.
 pub(crate) fn start(
     options: &Options,
     stage: Stage,
@@ -70,19 +71,11 @@ pub(crate) fn start(
         sandbox: options.sandbox,
         has_served: stage.has_served,
     };
-    let document = memory("document", &current.document)?;
+    let document = memory_file("document", &current.document)?;
     let granted = |name: &str| current.grants.has_certificate(name);
-    let bundles = memory("certificates", &certificates.encode(granted))?;
+    let bundles = memory_file("certificates", &certificates.encode(granted))?;
     packet::send(&socket, &hello.encode(), &[log, document.as_fd(), bundles.as_fd()])?;
     let certificates = certificates.names().filter(|name| granted(name)).map(str::to_owned);
     let (certificates, outbox) = (certificates.collect(), RefCell::default());
     Ok(Router { pid, socket, started: now, certificates, outbox })
-}
-
-/// Bytes as a descriptor.
-pub(crate) fn memory(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
-    let fd = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)?;
-    let mut file = File::from(fd);
-    file.write_all(bytes)?;
-    Ok(file.into())
 }

@@ -22,7 +22,7 @@ const UNKNOWN_COST: u64 = 128 << 20;
 
 /// Memory of a process, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Figures {
+pub(crate) struct MemoryUsage {
     /// Resident, shared or not.
     resident: u64,
     /// Of that, neither files nor shared memory.
@@ -31,10 +31,10 @@ pub(crate) struct Figures {
     peak: u64,
 }
 
-impl Figures {
+impl MemoryUsage {
     /// Of a process; `None` if there is none, or the kernel does not say.
     pub(crate) fn of(pid: u32) -> Option<Self> {
-        Figures::parse(&process::read_facts(pid, "status").ok()?)
+        MemoryUsage::parse(&process::read_facts(pid, "status").ok()?)
     }
 
     fn parse(status: &str) -> Option<Self> {
@@ -44,7 +44,7 @@ impl Figures {
         };
         let resident = bytes("VmRSS:")?;
         let anonymous = bytes("RssAnon:").unwrap_or(resident).min(resident);
-        Some(Figures { resident, anonymous, peak: bytes("VmHWM:").unwrap_or(resident) })
+        Some(MemoryUsage { resident, anonymous, peak: bytes("VmHWM:").unwrap_or(resident) })
     }
 
     /// Most memory that it has had for itself.
@@ -67,23 +67,23 @@ pub(crate) fn of_worker(
     worker: Owner,
     pid: u32,
     said: Option<&Usage>,
-    before: Option<Figures>,
+    before: Option<MemoryUsage>,
 ) -> Usage {
     let (cpu_us, delay_us) = times(pid);
-    Usage { cpu_us, delay_us, ..bounded(worker, said, before, Figures::of(pid)) }
+    Usage { cpu_us, delay_us, ..bounded(worker, said, before, MemoryUsage::of(pid)) }
 }
 
 fn bounded(
     worker: Owner,
     said: Option<&Usage>,
-    before: Option<Figures>,
-    now: Option<Figures>,
+    before: Option<MemoryUsage>,
+    now: Option<MemoryUsage>,
 ) -> Usage {
-    let most = |of: fn(&Figures) -> u64| before.iter().chain(&now).map(of).max();
+    let most = |of: fn(&MemoryUsage) -> u64| before.iter().chain(&now).map(of).max();
     let known = [
         most(|figures| figures.resident),
         most(|figures| figures.anonymous),
-        most(Figures::private_peak),
+        most(MemoryUsage::private_peak),
     ];
     let [resident, anonymous, peak] = known.map(|figure| figure.unwrap_or(UNKNOWN_COST));
     let unsaid = Usage { worker, pss: resident, private: anonymous, peak, cpu_us: 0, delay_us: 0 };
@@ -100,7 +100,7 @@ fn bounded(
 
 /// What a prototype takes, by its own word and the kernel's.
 pub(crate) fn of_prototype(pid: u32, said: u64) -> u64 {
-    said.min(with_slack(Figures::of(pid).map_or(UNKNOWN_COST, |figures| figures.resident)))
+    said.min(with_slack(MemoryUsage::of(pid).map_or(UNKNOWN_COST, |figures| figures.resident)))
 }
 
 fn with_slack(figure: u64) -> u64 {
@@ -114,8 +114,8 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const WORKER: Owner = Owner { index: 3, incarnation: 1 };
 
-    fn figures(resident: u64, anonymous: u64, peak: u64) -> Figures {
-        Figures { resident: resident * MIB, anonymous: anonymous * MIB, peak: peak * MIB }
+    fn figures(resident: u64, anonymous: u64, peak: u64) -> MemoryUsage {
+        MemoryUsage { resident: resident * MIB, anonymous: anonymous * MIB, peak: peak * MIB }
     }
 
     fn said(pss: u64, private: u64, peak: u64) -> Usage {
@@ -147,13 +147,13 @@ mod tests {
     #[test]
     fn the_kernel_says_it_of_every_process() {
         let own = std::process::id();
-        let figures = Figures::of(own).unwrap();
+        let figures = MemoryUsage::of(own).unwrap();
         assert!(figures.anonymous > 0 && figures.anonymous <= figures.resident, "{figures:?}");
         let usage = of_worker(WORKER, own, None, None);
         assert!(usage.pss > 0 && usage.cpu_us > 0, "{usage:?}");
         assert!(of_prototype(own, u64::MAX) < 1 << 40);
         assert_eq!(of_prototype(own, 5), 5);
-        assert_eq!((Figures::of(u32::MAX), times(u32::MAX)), (None, (0, 0)));
-        assert_eq!(Figures::parse("VmRSS:\t 18446744073709551615 kB\n"), None);
+        assert_eq!((MemoryUsage::of(u32::MAX), times(u32::MAX)), (None, (0, 0)));
+        assert_eq!(MemoryUsage::parse("VmRSS:\t 18446744073709551615 kB\n"), None);
     }
 }

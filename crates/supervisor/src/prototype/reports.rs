@@ -1,9 +1,9 @@
-//! What a prototype says, judged as if a script had said it.
+//! Reports of a prototype, checked as if a script had sent them.
 //!
-//! The order is fixed: `Ready` or `Failed` once, then one answer to each question (see
-//! [`questions`](super::questions)). Whatever else comes is a [`Violation`], after which nothing more
-//! is heard from this prototype. What is passed on to the router is either the router's own (numbers,
-//! descriptors), confirmed by the kernel (processes, figures), or text of bounded length.
+//! The order is fixed: `Ready` or `Failed` once, then one answer to each request (see
+//! [`pending`](super::pending)). Any other report is a [`Violation`], after which the prototype is
+//! killed. Each part of a message for the router is either the router's own (numbers, descriptors),
+//! confirmed by the kernel (processes, figures), or text of limited length.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,18 +14,18 @@ use howdah_sys::signals;
 use howdah_wire::messages::{FromPrototype, FromSupervisor, Problem, Stack, Usage};
 use howdah_wire::queue::Owner;
 
-use super::questions::{ANSWER_TIME, Question};
-use super::workers::{Process, State, Verdict, look_up};
-use super::{Application, Stage};
-use crate::usage::{self, Figures};
+use super::application::{Application, Stage};
+use super::pending::{ANSWER_TIMEOUT, Request};
+use super::workers::{Lookup, Process, State, look_up};
+use crate::usage;
 
-/// Longest text for the log and for the control API, in bytes.
+/// Maximum length of a text for the log and for the control API, in bytes.
 const MAX_TEXT: usize = 16 * 1024;
 
-/// Longest version of PHP, in bytes.
+/// Maximum length of PHP's version, in bytes.
 const MAX_VERSION: usize = 64;
 
-/// A report that breaks the protocol: what it was.
+/// A report that breaks the protocol, described for the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Violation(pub(crate) &'static str);
 
@@ -36,7 +36,7 @@ pub(crate) enum Report {
     Empty,
     /// A report that does not concern the router.
     Internal,
-    /// A message for the router, with its descriptors.
+    /// A message for the router and its descriptors.
     ForRouter(FromSupervisor, Vec<OwnedFd>),
     /// The prototype has ended or closed its pipe.
     Closed,
@@ -65,7 +65,7 @@ impl Application {
         now: Instant,
     ) -> Result<Report, Violation> {
         let mut descriptors = Vec::new();
-        let told = match message {
+        let for_router = match message {
             FromPrototype::Ready { version } => {
                 if self.stage != Stage::Loading || version.len() > MAX_VERSION {
                     return Err(Violation("`Ready` out of order"));
@@ -78,7 +78,7 @@ impl Application {
                     return Err(Violation("`Failed` out of order"));
                 }
                 self.stage = Stage::Failed;
-                self.end_within(ANSWER_TIME, now);
+                self.end_within(ANSWER_TIMEOUT, now);
                 let Problem { key, message } = problem;
                 self.failure = Some(Problem { key: shortened(key), message: shortened(message) });
                 return Ok(Report::Internal);
@@ -88,7 +88,7 @@ impl Application {
                 FromSupervisor::Started { application, worker, pid }
             }
             FromPrototype::NotStarted { worker, message } => {
-                self.close(Question::Spawn(worker))?;
+                self.close(Request::Spawn(worker))?;
                 self.workers.release(worker);
                 FromSupervisor::NotStarted { application, message: shortened(message) }
             }
@@ -105,21 +105,21 @@ impl Application {
                 let base = usage::of_prototype(self.pid, base);
                 FromSupervisor::Measured { application, base, memory_limit, workers }
             }
-            // That is part of an answer to `Check`.
+            // Only `check` gets such reports.
             FromPrototype::Noticed { .. } => {
                 return Err(Violation("`Noticed` out of order"));
             }
         };
-        Ok(Report::ForRouter(told, descriptors))
+        Ok(Report::ForRouter(for_router, descriptors))
     }
 
-    /// Takes an answer that repeats its question.
-    fn close(&mut self, question: Question) -> Result<(), Violation> {
-        let closed = self.questions.answered(|open| *open == question);
+    /// Removes the pending request that a report answers.
+    fn close(&mut self, request: Request) -> Result<(), Violation> {
+        let closed = self.pending.take(|pending| *pending == request);
         closed.map(|_| ()).ok_or(Violation("a worker that it was not asked for"))
     }
 
-    /// A worker has been forked. Returns its process id, and adds what the router gets of it.
+    /// A worker has been forked. Returns its process id and adds the router's descriptors of it.
     fn on_started(
         &mut self,
         owner: Owner,
@@ -127,13 +127,13 @@ impl Application {
         descriptors: &mut Vec<OwnedFd>,
         now: Instant,
     ) -> Result<u32, Violation> {
-        self.close(Question::Spawn(owner))?;
-        let (pid, handle) = match look_up(self.pid, named, self.hides_processes) {
-            Verdict::Child(pid, handle) => (pid, Some(handle.into())),
-            Verdict::Ended => (0, None),
-            Verdict::Stranger => return Err(Violation("a worker that is not its child")),
-            // The log may call it so; nothing is done to it.
-            Verdict::Unknown => (named, None),
+        self.close(Request::Spawn(owner))?;
+        let (pid, handle) = match look_up(self.pid, named, self.has_pid_namespace) {
+            Lookup::Child(pid, handle) => (pid, Some(handle.into())),
+            Lookup::Ended => (0, None),
+            Lookup::NotAChild => return Err(Violation("a worker that is not its child")),
+            // For the log alone: nothing is done to this process id.
+            Lookup::Unknown => (named, None),
         };
         if pid != 0 && self.workers.processes().any(|(_, other)| other.pid == pid) {
             return Err(Violation("one process as two workers"));
@@ -142,14 +142,16 @@ impl Application {
         let process = Process { pid, handle, has_ended, kill_at: None };
         let worker =
             self.workers.get(owner).ok_or(Violation("a worker that it was not asked for"))?;
-        if let State::Asked(ends) = std::mem::replace(&mut worker.state, State::Started(process)) {
+        if let State::Requested(ends) =
+            std::mem::replace(&mut worker.state, State::Running(process))
+        {
             descriptors.push(ends.socket);
             descriptors.extend(ends.output);
         }
-        let is_doomed = worker.is_doomed;
+        let kill_on_start = worker.kill_on_start;
         if has_ended {
-            self.questions.ask(Question::Death(owner), now);
-        } else if is_doomed {
+            self.pending.add(Request::ExitStatus(owner), now);
+        } else if kill_on_start {
             self.kill(owner, signals::SIGKILL, now);
         }
         Ok(pid)
@@ -164,43 +166,46 @@ impl Application {
         }
         let pid = process.pid;
         self.workers.release(owner);
-        let _ = self.questions.answered(|open| *open == Question::Death(owner));
+        let _ = self.pending.take(|pending| *pending == Request::ExitStatus(owner));
         Ok(pid)
     }
 
     fn on_traced(&mut self, number: u32, now: Instant) -> Result<(), Violation> {
-        let asked = |open: &Question| matches!(open, Question::Trace(_, asked) if *asked == number);
-        let Some(Question::Trace(owner, _)) = self.questions.answered(asked) else {
+        let is_it =
+            |pending: &Request| matches!(pending, Request::Trace(_, sent) if *sent == number);
+        let Some(Request::Trace(owner, _)) = self.pending.take(is_it) else {
             return Err(Violation("a trace that it was not asked for"));
         };
-        let traces = |open: &Question| matches!(open, Question::Trace(other, _) if *other == owner);
-        if self.questions.count(traces) == 0
+        let is_trace =
+            |pending: &Request| matches!(pending, Request::Trace(other, _) if *other == owner);
+        if self.pending.count(is_trace) == 0
             && let Some(process) = self.workers.process(owner)
         {
-            process.kill_at = process.kill_at.map(|_| now); // it has waited for that
+            process.kill_at = process.kill_at.map(|_| now); // its end was put off for the trace
         }
         Ok(())
     }
 
-    /// Takes figures. Returns them as far as the kernel bears them out, for all that run of the
-    /// workers that were asked about.
-    fn on_measured(&mut self, said: Vec<Usage>) -> Result<Vec<Usage>, Violation> {
-        let asked = self.questions.answered(|open| matches!(open, Question::Measure(_)));
-        let Some(Question::Measure(asked)) = asked else {
+    /// A measurement. Returns the figures, limited by those of the kernel, of the measured workers that
+    /// still run.
+    fn on_measured(&mut self, reported: Vec<Usage>) -> Result<Vec<Usage>, Violation> {
+        let measured = self.pending.take(|pending| matches!(pending, Request::Measure(_)));
+        let Some(Request::Measure(requested)) = measured else {
             return Err(Violation("figures that it was not asked for"));
         };
-        let count = said.len();
-        let said: HashMap<Owner, Usage> =
-            said.into_iter().map(|usage| (usage.worker, usage)).collect();
-        let are_asked = said.keys().all(|owner| asked.iter().any(|(asked, _)| asked == owner));
-        if count != said.len() || !are_asked {
+        let count = reported.len();
+        let reported: HashMap<Owner, Usage> =
+            reported.into_iter().map(|usage| (usage.worker, usage)).collect();
+        let are_requested =
+            reported.keys().all(|owner| requested.iter().any(|(requested, _)| requested == owner));
+        if count != reported.len() || !are_requested {
             return Err(Violation("figures of other workers than asked for"));
         }
-        let mut measured = Vec::with_capacity(asked.len());
-        for (owner, before) in asked {
+        let mut measured = Vec::with_capacity(requested.len());
+        for (owner, before) in requested {
             let Some(process) = self.workers.process(owner) else { continue };
-            let usage = usage::of_worker(owner, process.pid, said.get(&owner), before);
-            // Its id was its own all the time if it is alive now.
+            let usage = usage::of_worker(owner, process.pid, reported.get(&owner), before);
+            // If it is alive now, the process id was its own all the time.
             if !process.has_ended && !process.handle.as_ref().is_some_and(|h| h.has_ended()) {
                 measured.push(usage);
             }
@@ -208,25 +213,7 @@ impl Application {
         Ok(measured)
     }
 
-    /// Chooses the workers that are measured next, not all at once if they are many, and looks at
-    /// them.
-    pub(super) fn choose_measured(&mut self) -> Vec<(Owner, Option<Figures>)> {
-        let running = |process: &Process| !process.has_ended;
-        let all: Vec<_> = self.workers.processes().filter(|(_, p)| running(p)).collect();
-        let after = all.partition_point(|(owner, _)| owner.index <= self.measured_last);
-        let first = if all.len() > MEASURED_AT_ONCE { after } else { 0 };
-        let chosen: Vec<_> = all
-            .iter()
-            .cycle()
-            .skip(first)
-            .take(all.len().min(MEASURED_AT_ONCE))
-            .map(|(owner, process)| (*owner, Figures::of(process.pid)))
-            .collect();
-        self.measured_last = chosen.last().map_or(0, |(owner, _)| owner.index);
-        chosen
-    }
-
-    /// Returns true if something is there that has not been heard.
+    /// Returns true if there are reports that have not been processed.
     pub(super) fn has_unread(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -235,15 +222,12 @@ impl Application {
     }
 }
 
-/// Most workers that are looked at in one measurement: it takes a few milliseconds.
-const MEASURED_AT_ONCE: usize = 64;
-
 fn shortened(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(MAX_TEXT));
     text
 }
 
-/// A stack that fits a message to the router, whatever it is made of.
+/// Limits the error of a stack to the length that a message to the router has room for.
 fn bounded(stack: Stack) -> Stack {
     stack.map_err(shortened)
 }

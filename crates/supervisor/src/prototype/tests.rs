@@ -8,7 +8,18 @@ use howdah_sys::pidfd::PidFd;
 use howdah_sys::process;
 use howdah_wire::messages::{Exit, FromPrototype, MAX_MESSAGE, Usage};
 
-use super::*;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use howdah_sys::{family, packet, pipe, signals};
+use howdah_wire::messages::{FromSupervisor, MAX_REPORT, Problem, ToPrototype};
+use howdah_wire::queue::Owner;
+use rustix::io::Errno;
+
+use super::lifecycle::CHECK_INTERVAL;
+use super::pending::{ANSWER_TIMEOUT, MAX_SPAWNS, SLOW_ANSWER_TIMEOUT};
+use super::{Application, Report, Violation};
 
 const NUMBER: u32 = 9;
 
@@ -45,7 +56,7 @@ impl Fake {
         let (ours, commands) = packet::one_way().unwrap();
         let (read, reports) = pipe::new().unwrap();
         let mut application = Application::new("site".to_owned(), shell.id(), ours, read);
-        application.output_of = Some((None, None));
+        application.output_owner = Some((None, None));
         let handles = children.iter().map(|child| PidFd::open(*child).unwrap()).collect();
         Fake { application, shell, children, handles, commands, reports, now: Instant::now() }
     }
@@ -72,7 +83,7 @@ impl Fake {
 
     /// Messages to the prototype.
     fn asked(&mut self) -> Vec<(ToPrototype, Vec<OwnedFd>)> {
-        let failures = self.application.ask_for_workers(NUMBER, self.now);
+        let failures = self.application.request_workers(NUMBER, self.now);
         assert_eq!(failures, []);
         let mut buffer = vec![0; MAX_MESSAGE];
         std::iter::from_fn(|| match packet::receive(&self.commands, &mut buffer).unwrap() {
@@ -188,7 +199,7 @@ fn what_is_no_message_is_heard_once() {
         fake.application.terminate(Some("it reported nonsense"));
         fake.says(&ready());
         assert!(matches!(fake.heard(), Ok(Report::Empty)));
-        assert!(fake.application.reports().is_none() && !fake.application.has_read());
+        assert!(fake.application.reports().is_none() && !fake.application.has_buffered());
         assert!(!fake.shell.wait().unwrap().success(), "it was killed");
     }
 }
@@ -377,21 +388,21 @@ fn whatever_is_passed_on_fits_a_message() {
 #[test]
 fn a_prototype_that_sleeps_over_a_question_is_killed_and_a_busy_one_has_more_time() {
     let mut fake = Fake::ready();
-    assert_eq!(fake.later(SLOW_ANSWER_TIME * 2), None, "nothing was asked");
+    assert_eq!(fake.later(SLOW_ANSWER_TIMEOUT * 2), None, "nothing was asked");
     let (worker, _) = fake.spawn();
-    assert_eq!(fake.later(ANSWER_TIME - LOOK), None);
-    fake.now += LOOK;
+    assert_eq!(fake.later(ANSWER_TIMEOUT - CHECK_INTERVAL), None);
+    fake.now += CHECK_INTERVAL;
     assert_eq!(fake.application.step(fake.now), Some("it does not answer"));
     fake.says(&not_started(worker));
     assert_eq!(fake.application.step(fake.now), None, "the answer has not been heard yet");
     assert!(fake.heard().is_ok());
-    assert_eq!(fake.later(SLOW_ANSWER_TIME), None);
+    assert_eq!(fake.later(SLOW_ANSWER_TIMEOUT), None);
 
     let mut fake = Fake::running("echo; while :; do :; done");
     assert!(fake.judged(&ready()).is_ok());
     fake.spawn();
-    assert_eq!(fake.later(ANSWER_TIME * 5), None);
-    assert_eq!(fake.later(ANSWER_TIME * 5), Some("it has not answered for ten seconds"));
+    assert_eq!(fake.later(ANSWER_TIMEOUT * 5), None);
+    assert_eq!(fake.later(ANSWER_TIMEOUT * 5), Some("it has not answered for ten seconds"));
     // One that is to end anyway has its own time for that.
     fake.application.dismiss();
     assert_eq!(fake.application.step(fake.now), None);
@@ -401,13 +412,13 @@ fn a_prototype_that_sleeps_over_a_question_is_killed_and_a_busy_one_has_more_tim
 fn a_prototype_that_is_stopped_is_killed_also_while_it_loads_php() {
     for mut fake in [Fake::loading(), Fake::ready()] {
         fake.application.set_stopped(true, fake.now);
-        assert_eq!(fake.later(ANSWER_TIME / 2), None);
+        assert_eq!(fake.later(ANSWER_TIMEOUT / 2), None);
         fake.application.set_stopped(false, fake.now);
-        assert_eq!(fake.later(ANSWER_TIME), None);
+        assert_eq!(fake.later(ANSWER_TIMEOUT), None);
         fake.application.set_stopped(true, fake.now);
-        fake.application.set_stopped(true, fake.now + ANSWER_TIME / 2);
-        assert!(fake.application.due(fake.now).unwrap() <= fake.now + ANSWER_TIME);
-        assert_eq!(fake.later(ANSWER_TIME), Some("it was stopped by a signal"));
+        fake.application.set_stopped(true, fake.now + ANSWER_TIMEOUT / 2);
+        assert!(fake.application.due(fake.now).unwrap() <= fake.now + ANSWER_TIMEOUT);
+        assert_eq!(fake.later(ANSWER_TIMEOUT), Some("it was stopped by a signal"));
     }
 }
 
@@ -431,7 +442,7 @@ fn a_worker_is_killed_with_what_it_has_started_though_all_are_stopped() {
         assert!(begun.elapsed() < Duration::from_secs(20));
     }
     // Its prototype is to say how it ended, and cannot.
-    assert!(fake.later(ANSWER_TIME).is_some());
+    assert!(fake.later(ANSWER_TIMEOUT).is_some());
 }
 
 #[test]
@@ -443,15 +454,15 @@ fn a_worker_is_stopped_at_once_and_killed_when_its_script_has_been_looked_for() 
         fake.application.trace(worker, 5, fake.now).unwrap();
         fake.application.kill(worker, signals::SIGKILL, fake.now);
         while state() != Some(b'T') {}
-        assert_eq!(fake.later(ANSWER_TIME / 2), None);
-        assert_eq!(fake.application.endings.due(), None);
+        assert_eq!(fake.later(ANSWER_TIMEOUT / 2), None);
+        assert_eq!(fake.application.ending_processes.due(), None);
         if is_answered {
             let traced = FromPrototype::Traced { number: 5, stack: Err("x".to_owned()) };
             assert!(fake.judged(&traced).is_ok());
         } else {
             // One that still runs is taken for slow, and not for one that does not answer.
             while family::state_of(fake.shell.id()) != Some(b'S') {}
-            assert!(fake.later(ANSWER_TIME / 2).is_some());
+            assert!(fake.later(ANSWER_TIMEOUT / 2).is_some());
         }
         fake.application.step(fake.now);
         let process = fake.application.workers.process(worker).unwrap();
@@ -492,7 +503,7 @@ fn where_the_kernel_confirms_no_process_its_prototype_is_to_kill_it() {
         let asked: Vec<_> = fake.asked().into_iter().map(|(message, _)| message).collect();
         assert_eq!(asked, [ToPrototype::Kill { worker, signal: 9 }]);
     }
-    assert!(fake.later(ANSWER_TIME).is_some(), "it has not said that it has done so");
+    assert!(fake.later(ANSWER_TIMEOUT).is_some(), "it has not said that it has done so");
     assert!(fake.judged(&died(worker)).is_ok());
     assert_eq!(fake.application.step(fake.now), None);
 }

@@ -1,4 +1,4 @@
-//! The workers of an application: each is asked for, starts, and dies, in this order and once.
+//! The workers of an application. Each is queued, requested, started and reaped, in this order.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -10,40 +10,40 @@ use howdah_sys::pidfd::PidFd;
 use howdah_wire::queue::Owner;
 use rustix::io::Errno;
 
-/// Workers by their numbers.
+/// Workers by index.
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
     all: BTreeMap<u16, Worker>,
     incarnations: BTreeMap<u16, u16>,
 }
 
-/// A worker from the moment that the router wants it.
+/// A worker, from the router's request until its process is reaped.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) owner: Owner,
     pub(crate) state: State,
-    /// It is to be killed once it is known which process it is.
-    pub(crate) is_doomed: bool,
+    /// The worker is killed as soon as its process is known.
+    pub(crate) kill_on_start: bool,
 }
 
-/// How far a worker is.
+/// The states of a worker.
 #[derive(Debug)]
 pub(crate) enum State {
     /// Its prototype has other workers to start first.
-    Waiting,
-    /// Its prototype was asked for it. Here is what the router gets once it runs.
-    Asked(Ends),
-    /// It runs, or has ended and its prototype has not said so yet.
-    Started(Process),
+    Queued,
+    /// It has been requested of the prototype. Holds the descriptors that the router gets once it runs.
+    Requested(RouterEnds),
+    /// Its process runs, or has ended and its prototype has not reported that yet.
+    Running(Process),
 }
 
-/// The router's ends of what a worker has. They never go through the prototype's hands, so that it
-/// cannot give the router something else in their place.
+/// The router's ends of a worker's socket and pipe. The prototype never has them, so that it cannot give
+/// the router other descriptors in their place.
 #[derive(Debug)]
-pub(crate) struct Ends {
-    /// Of its socket.
+pub(crate) struct RouterEnds {
+    /// The router's end of the worker's socket.
     pub(crate) socket: OwnedFd,
-    /// Of the pipe of its standard output and error; `None` if both are files.
+    /// The reading end of the pipe of its standard output and error; `None` if both are files.
     pub(crate) output: Option<OwnedFd>,
 }
 
@@ -52,28 +52,27 @@ pub(crate) struct Ends {
 pub(crate) struct Process {
     /// Process id; 0 if it had ended before it could be looked up.
     pub(crate) pid: u32,
-    /// The process, if the kernel has confirmed that it is a child of the prototype. Without, it gets
-    /// no signal but through the prototype.
+    /// The process, if the kernel has confirmed that it is a child of the prototype. Otherwise signals
+    /// are sent by the prototype.
     pub(crate) handle: Option<Rc<PidFd>>,
-    /// The kernel has told its end; how it ended, the prototype is still to say.
+    /// The kernel has reported its end; the prototype has not reported how it ended.
     pub(crate) has_ended: bool,
-    /// It has been stopped and is killed at this time, or once its prototype has read where its
-    /// script is.
+    /// Set if the process is stopped: when to kill it, if its prototype has not traced it by then.
     pub(crate) kill_at: Option<Instant>,
 }
 
 impl Workers {
-    /// Reserves the lowest free number; `None` if there are too many workers.
+    /// Adds a worker with the lowest free index; `None` if there are too many workers.
     pub(crate) fn reserve(&mut self) -> Option<Owner> {
         let index = (0..Owner::LIMIT).find(|index| !self.all.contains_key(index))?;
         let incarnation = self.incarnations.entry(index).or_default();
         *incarnation = incarnation.wrapping_add(1);
         let owner = Owner { index, incarnation: *incarnation };
-        self.all.insert(index, Worker { owner, state: State::Waiting, is_doomed: false });
+        self.all.insert(index, Worker { owner, state: State::Queued, kill_on_start: false });
         Some(owner)
     }
 
-    /// The worker, if it is the one that has this number now.
+    /// The worker, if this incarnation has the index.
     pub(crate) fn get(&mut self, owner: Owner) -> Option<&mut Worker> {
         self.all.get_mut(&owner.index).filter(|worker| worker.owner == owner)
     }
@@ -81,75 +80,76 @@ impl Workers {
     /// The process of a worker that has started.
     pub(crate) fn process(&mut self, owner: Owner) -> Option<&mut Process> {
         match &mut self.get(owner)?.state {
-            State::Started(process) => Some(process),
+            State::Running(process) => Some(process),
             _ => None,
         }
     }
 
-    /// Frees the number of a worker.
+    /// Removes a worker and frees its index.
     pub(crate) fn release(&mut self, owner: Owner) {
         if self.get(owner).is_some() {
             self.all.remove(&owner.index);
         }
     }
 
-    /// All whose processes are known.
+    /// Workers whose processes are known.
     pub(crate) fn processes(&self) -> impl Iterator<Item = (Owner, &Process)> {
         self.all.values().filter_map(|worker| match &worker.state {
-            State::Started(process) => Some((worker.owner, process)),
+            State::Running(process) => Some((worker.owner, process)),
             _ => None,
         })
     }
 
-    /// As [`Workers::processes`].
+    /// Workers whose processes are known, to be changed.
     pub(crate) fn processes_mut(&mut self) -> impl Iterator<Item = (Owner, &mut Process)> {
         self.all.values_mut().filter_map(|worker| match &mut worker.state {
-            State::Started(process) => Some((worker.owner, process)),
+            State::Running(process) => Some((worker.owner, process)),
             _ => None,
         })
     }
 
-    /// Returns true if there is no worker, not even one that was only asked for.
+    /// Returns true if there is no worker, not even a queued one.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 }
 
-/// What the kernel says of a process that a prototype calls a worker.
+/// The kernel's answer about a process that a prototype reports as a worker.
 #[derive(Debug)]
-pub(crate) enum Verdict {
-    /// It is a child of the prototype, with this id.
+pub(crate) enum Lookup {
+    /// A child of the prototype, with this process id.
     Child(u32, PidFd),
-    /// There is no such process any more.
+    /// The process has ended.
     Ended,
-    /// It is none of the prototype's children.
-    Stranger,
-    /// The kernel does not say: there is no /proc, or it hides processes, or there are no
-    /// descriptors for processes.
+    /// Not a child of the prototype.
+    NotAChild,
+    /// The kernel does not say: /proc is missing or hides processes, or the kernel has no process
+    /// descriptors.
     Unknown,
 }
 
-/// Looks up a process that a prototype has named. In a process namespace of its own (`hides`) the
-/// prototype knows its children by other ids.
-pub(crate) fn look_up(prototype: u32, named: u32, hides: bool) -> Verdict {
+/// Looks up a process by the id that a prototype has reported. With `has_pid_namespace` that is an id
+/// of the prototype's own process namespace.
+pub(crate) fn look_up(prototype: u32, named: u32, has_pid_namespace: bool) -> Lookup {
     if family::parent_of(prototype).is_none() {
-        return Verdict::Unknown;
+        return Lookup::Unknown;
     }
-    let pid = if hides { family::child_known_as(prototype, named) } else { Some(named) };
-    let Some(pid) = pid else { return Verdict::Ended };
+    let pid =
+        if has_pid_namespace { family::child_known_as(prototype, named) } else { Some(named) };
+    let Some(pid) = pid else { return Lookup::Ended };
     let handle = match PidFd::open(pid) {
         Ok(handle) => handle,
-        Err(Errno::SRCH) if pid != 0 => return Verdict::Ended,
+        Err(Errno::SRCH) if pid != 0 => return Lookup::Ended,
         // A thread that is no process.
-        Err(Errno::SRCH | Errno::INVAL) => return Verdict::Stranger,
-        Err(_) => return Verdict::Unknown,
+        Err(Errno::SRCH | Errno::INVAL) => return Lookup::NotAChild,
+        Err(_) => return Lookup::Unknown,
     };
-    // Only now: what the descriptor means has had this id all the time since.
+    // Only after the descriptor was opened: its process has had this id since then.
     match family::parent_of(pid) {
-        Some(parent) if parent == prototype => Verdict::Child(pid, handle),
-        None if handle.has_ended() => Verdict::Ended,
-        None => Verdict::Unknown,
-        Some(_) => Verdict::Stranger,
+        Some(parent) if parent == prototype => Lookup::Child(pid, handle),
+        None if handle.has_ended() => Lookup::Ended,
+        None => Lookup::Unknown,
+        Some(_) => Lookup::NotAChild,
     }
 }
 
@@ -177,16 +177,16 @@ mod tests {
         let own = std::process::id();
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         assert!(
-            matches!(look_up(own, child.id(), false), Verdict::Child(pid, _) if pid == child.id())
+            matches!(look_up(own, child.id(), false), Lookup::Child(pid, _) if pid == child.id())
         );
-        assert!(matches!(look_up(child.id(), own, false), Verdict::Stranger));
-        assert!(matches!(look_up(own, 1, false), Verdict::Stranger));
-        assert!(matches!(look_up(own, 0, false), Verdict::Stranger));
+        assert!(matches!(look_up(child.id(), own, false), Lookup::NotAChild));
+        assert!(matches!(look_up(own, 1, false), Lookup::NotAChild));
+        assert!(matches!(look_up(own, 0, false), Lookup::NotAChild));
         child.kill().unwrap();
         let ended = || look_up(own, child.id(), false);
-        while !matches!(ended(), Verdict::Child(_, handle) if handle.has_ended()) {}
+        while !matches!(ended(), Lookup::Child(_, handle) if handle.has_ended()) {}
         child.wait().unwrap();
-        assert!(matches!(look_up(own, child.id(), false), Verdict::Ended));
-        assert!(matches!(look_up(child.id(), own, false), Verdict::Unknown), "no such prototype");
+        assert!(matches!(look_up(own, child.id(), false), Lookup::Ended));
+        assert!(matches!(look_up(child.id(), own, false), Lookup::Unknown), "no such prototype");
     }
 }

@@ -1,108 +1,181 @@
-//! What the supervisor does for applications: starts and ends their prototypes, passes on what
-//! they report, and ends what they leave.
+//! Applications: carries out the router's requests for them, starts and ends their prototypes, passes
+//! on their reports, and ends the processes that they leave behind.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use howdah_sys::log::Level;
 use howdah_sys::pidfd::PidFd;
 use howdah_sys::{family, process, signals};
 use howdah_wire::messages::{ApplicationSpec, Exit, FromSupervisor};
 use howdah_wire::queue::Owner;
+use howdah_wire::region::Geometry;
 
-use super::{DISMISSAL, Id, Tree};
+use super::state::{Id, Tree};
 use crate::control_groups::ControlGroups;
-use crate::prototype::{Application, Report, Violation};
+use crate::prototype::{Application, DISMISSAL_TIMEOUT, Report, Violation};
+
+/// Maximum number of instances of one application that run at the same time. A restart starts a new
+/// one while the old ones finish their requests.
+const MAX_INSTANCES: usize = 64;
+
+/// Maximum number of reports of one prototype in one turn of the event loop, so that all are heard in
+/// turn.
+const MAX_REPORTS_PER_TURN: usize = 32;
+
+/// Error for a request about an application that has no prototype.
+const NOT_RUNNING: &str = "it does not run";
 
 impl Tree {
-    /// The application to which the router that runs has given a number.
-    pub(super) fn id(&self, number: u32) -> Id {
-        Id { router: self.router.as_ref().map_or(0, |router| router.pid), number }
-    }
+    // -- requests of the router --
 
-    /// Tells the router about an application, if it is the one that has started it.
-    pub(super) fn tell_of(&self, id: Id, message: &FromSupervisor, descriptors: &[BorrowedFd<'_>]) {
-        if id == self.id(id.number) {
-            self.tell_router(message, descriptors);
-        }
-    }
-
-    pub(super) fn start_application(
+    pub(super) fn start_named(
         &mut self,
         number: u32,
-        spec: &ApplicationSpec,
+        name: &str,
+        generation: u32,
+        geometry: Geometry,
         descriptors: &[OwnedFd],
     ) {
+        let known = self.changes.application(name, generation, Instant::now()).cloned();
+        let is_new = !self.applications.contains_key(&self.id(number));
+        let message = match known.filter(|_| is_new) {
+            Some(mut spec) => {
+                let instances = self.applications.values().filter(|app| app.name == spec.name);
+                if instances.count() < MAX_INSTANCES {
+                    spec.geometry = geometry;
+                    return self.start_application(number, &spec, descriptors);
+                }
+                format!("{MAX_INSTANCES} instances of it have not finished their requests")
+            }
+            None => self.refuse(format_args!("the application \"{name}\"")),
+        };
+        self.send_to_router(&FromSupervisor::Ended { application: number, message }, &[]);
+    }
+
+    fn start_application(&mut self, number: u32, spec: &ApplicationSpec, descriptors: &[OwnedFd]) {
         match Application::start(&self.options, spec, descriptors, &mut self.control_groups) {
             Ok(application) => {
                 self.applications.insert(self.id(number), application);
             }
             Err(message) => {
-                self.tell_router(&FromSupervisor::Ended { application: number, message }, &[]);
+                self.send_to_router(&FromSupervisor::Ended { application: number, message }, &[]);
             }
         }
     }
 
-    /// Ends prototypes whose time is over, and those that were told to stop and are idle.
+    pub(super) fn spawn_worker(&mut self, application: u32) {
+        let id = self.id(application);
+        let spawned = match self.applications.get_mut(&id) {
+            Some(found) => found.spawn(),
+            None => Err(NOT_RUNNING.to_owned()),
+        };
+        if let Err(message) = spawned {
+            self.send_to_router(&FromSupervisor::NotStarted { application, message }, &[]);
+        }
+    }
+
+    pub(super) fn kill_worker(&mut self, application: u32, worker: Owner, signal: u8) {
+        if let Some(found) = self.applications.get_mut(&self.id(application)) {
+            found.kill(worker, signal.into(), Instant::now());
+        }
+    }
+
+    pub(super) fn trace_worker(&mut self, application: u32, worker: Owner, number: u32) {
+        let requested = match self.applications.get_mut(&self.id(application)) {
+            Some(found) => found.trace(worker, number, Instant::now()),
+            None => Err(NOT_RUNNING.to_owned()),
+        };
+        if let Err(error) = requested {
+            let stack = Err(error);
+            self.send_to_router(&FromSupervisor::Traced { application, number, stack }, &[]);
+        }
+    }
+
+    pub(super) fn measure_workers(&mut self, application: u32) {
+        if let Some(found) = self.applications.get_mut(&self.id(application)) {
+            found.measure(Instant::now());
+        }
+    }
+
+    pub(super) fn stop_application(&mut self, application: u32, grace: Duration) {
+        let id = self.id(application);
+        if let Some(found) = self.applications.get_mut(&id) {
+            found.end_within(grace, Instant::now());
+        }
+    }
+
+    // -- events --
+
+    /// Sends the router a message about an application, if it is the router that started it.
+    fn send_about(&self, id: Id, message: &FromSupervisor, descriptors: &[BorrowedFd<'_>]) {
+        if id == self.id(id.number) {
+            self.send_to_router(message, descriptors);
+        }
+    }
+
+    /// Ends prototypes whose deadline has passed, and those that are to stop and have no workers.
     pub(super) fn stop_applications_if_due(&mut self, now: Instant) {
         for application in self.applications.values_mut() {
             let Some(deadline) = application.deadline else { continue };
             if deadline <= now || application.is_idle() {
                 application.dismiss();
                 // Its workers die with it; SIGCHLD reports the end.
-                application.deadline = Some(now + DISMISSAL);
+                application.deadline = Some(now + DISMISSAL_TIMEOUT);
             }
         }
     }
 
+    /// Reads the reports of a prototype and passes them to the router.
     pub(super) fn on_prototype(&mut self, id: Id) {
-        // A bounded number, so that all are heard in turn.
-        for _ in 0..32 {
+        for _ in 0..MAX_REPORTS_PER_TURN {
             let Some(application) = self.applications.get_mut(&id) else { return };
-            let (mut told, descriptors) = match application.next_report(id.number, Instant::now()) {
-                Ok(Report::ForRouter(told, descriptors)) => (told, descriptors),
-                Ok(Report::Internal) => continue,
-                Ok(Report::Empty) => return,
-                Ok(Report::Closed) => {
-                    application.terminate(None);
-                    self.reap();
-                    return;
-                }
-                Err(Violation(what)) => {
-                    let name = &application.name;
-                    self.log.write(
-                        Level::Alert,
-                        format_args!("\"{name}\" prototype is killed: it reported {what}"),
-                    );
-                    application.terminate(Some(&format!("it reported {what}")));
-                    return;
-                }
-            };
-            match (&mut told, application.out_of_memory.as_deref()) {
+            let (mut message, descriptors) =
+                match application.next_report(id.number, Instant::now()) {
+                    Ok(Report::ForRouter(message, descriptors)) => (message, descriptors),
+                    Ok(Report::Internal) => continue,
+                    Ok(Report::Empty) => return,
+                    Ok(Report::Closed) => {
+                        application.terminate(None);
+                        self.reap();
+                        return;
+                    }
+                    Err(Violation(report)) => {
+                        let name = &application.name;
+                        self.log.write(
+                            Level::Alert,
+                            format_args!("\"{name}\" prototype is killed: it reported {report}"),
+                        );
+                        application.terminate(Some(&format!("it reported {report}")));
+                        return;
+                    }
+                };
+            match (&mut message, application.out_of_memory.as_deref()) {
                 (FromSupervisor::Died { status, .. }, counter) => {
-                    *status = why(*status, counter, &mut self.control_groups);
+                    *status = exit_of(*status, counter, &mut self.control_groups);
                 }
-                // Its workers' deaths have come before this; what is counted besides is of others.
+                // The deaths of its workers have been reported before; further kills that the kernel
+                // has counted are of other processes.
                 (FromSupervisor::Measured { .. }, Some(counter)) => {
                     self.control_groups.caught_up(counter);
                 }
                 _ => {}
             }
             let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-            self.tell_of(id, &told, &descriptors);
+            self.send_about(id, &message, &descriptors);
         }
     }
 
-    /// The kernel tells that a worker has ended.
-    pub(super) fn on_death(&mut self, id: Id, worker: Owner) {
+    /// A worker's descriptor says that its process has ended.
+    pub(super) fn on_worker_end(&mut self, id: Id, worker: Owner) {
         if let Some(application) = self.applications.get_mut(&id) {
             application.worker_ended(worker, Instant::now());
         }
     }
 
-    /// A signal has stopped a child, or made it go on.
+    /// A signal has stopped a child, or continued it.
     pub(super) fn prototype_stopped(&mut self, pid: u32, is_stopped: bool) {
         let id = self.application_of(pid);
         if let Some(application) = id.and_then(|id| self.applications.get_mut(&id)) {
@@ -110,14 +183,14 @@ impl Tree {
         }
     }
 
-    /// Starts workers, kills those whose time has come, and prototypes that do not answer.
+    /// Starts workers, kills those that are due, and kills prototypes that do not answer.
     pub(super) fn run_due_in_applications(&mut self, now: Instant) {
         let was_ending = self.orphans.due().is_some();
         self.orphans.step_if_due(now);
         if was_ending && self.orphans.due().is_none() {
             self.control_groups.tidy();
         }
-        // While the router does not keep up there is no use in more that it must hear of.
+        // A router that does not keep up gets no more workers, each of which means messages.
         let keeps_up = self.router.as_ref().is_some_and(|router| router.outbox.borrow().is_empty());
         let mut failures = Vec::new();
         for (id, application) in &mut self.applications {
@@ -128,14 +201,14 @@ impl Tree {
                 application.terminate(Some(reason));
             }
             if keeps_up {
-                let failed = application.ask_for_workers(id.number, now);
+                let failed = application.request_workers(id.number, now);
                 failures.extend(failed.into_iter().map(|failure| (*id, failure)));
             }
         }
-        failures.iter().for_each(|(id, failure)| self.tell_of(*id, failure, &[]));
+        failures.iter().for_each(|(id, failure)| self.send_about(*id, failure, &[]));
     }
 
-    /// Kills a prototype that has too much to say.
+    /// Kills a prototype that reports faster than the router reads.
     pub(super) fn kill_prototype(&self, id: Id) {
         let Some(application) = self.applications.get(&id) else { return };
         let name = &application.name;
@@ -150,17 +223,17 @@ impl Tree {
         self.on_prototype(id);
         self.on_output(id);
         let Some(application) = self.applications.remove(&id) else { return };
-        let exit = why(exit, application.out_of_memory.as_deref(), &mut self.control_groups);
+        let exit = exit_of(exit, application.out_of_memory.as_deref(), &mut self.control_groups);
         application.kill_workers();
         self.end_control_group(application.control_group.as_deref());
         self.end_orphans();
         self.control_groups.tidy();
         let failure = application.failure.map(|problem| problem.to_string());
         let message = failure.unwrap_or_else(|| format!("its prototype {exit}"));
-        self.tell_of(id, &FromSupervisor::Ended { application: id.number, message }, &[]);
+        self.send_about(id, &FromSupervisor::Ended { application: id.number, message }, &[]);
     }
 
-    /// Kills all that is left in the control group of an application that has ended.
+    /// Kills all processes in the control group of an application that has ended.
     fn end_control_group(&self, group: Option<&str>) {
         let others = self.applications.values().filter_map(|other| other.control_group.as_deref());
         if let Some(group) = group {
@@ -168,11 +241,11 @@ impl Tree {
         }
     }
 
-    /// Begins to end what a prototype that was killed has left: its workers end with it, but not what
-    /// they have started.
+    /// Begins to end the processes that a killed prototype has left behind: its workers end with it,
+    /// but not the processes that these have started.
     pub(super) fn end_orphans(&mut self) {
-        let (own, spare, now) = (std::process::id(), self.spare(), Instant::now());
-        let orphans = family::children(own).into_iter().filter(|pid| !spare.contains(pid));
+        let (own, expected, now) = (std::process::id(), self.expected_children(), Instant::now());
+        let orphans = family::children(own).into_iter().filter(|pid| !expected.contains(pid));
         for orphan in orphans {
             if let Ok(handle) = PidFd::open(orphan) {
                 self.orphans.add(orphan, Rc::new(handle), now);
@@ -182,26 +255,28 @@ impl Tree {
         }
     }
 
-    /// As [`Tree::end_orphans`], and waits until they have ended.
+    /// Ends the same processes as [`Tree::end_orphans`] and waits until they have ended.
     pub(super) fn end_orphans_now(&self) {
-        family::kill_descendants(std::process::id(), &self.spare());
+        family::kill_descendants(std::process::id(), &self.expected_children());
     }
 
-    /// Children that are no orphans of an application. As the first process of a container this one
-    /// also gets children that are none of the server's; those may gain privileges, an application's
-    /// may not.
-    fn spare(&self) -> Vec<u32> {
+    /// Process ids of children that are no orphans of an application. As the first process of a
+    /// container this one also adopts processes that are not the server's; those may gain privileges,
+    /// an application's may not.
+    fn expected_children(&self) -> Vec<u32> {
         let own = std::process::id();
         let router = self.router.as_ref().map(|router| router.pid);
-        let mut spare: Vec<_> = self.applications.values().map(|known| known.pid).collect();
-        spare.extend(router.into_iter().chain(self.control_pid()).chain(self.programs.pids()));
+        let mut expected: Vec<_> =
+            self.applications.values().map(|application| application.pid).collect();
+        expected.extend(router.into_iter().chain(self.control_pid()).chain(self.programs.pids()));
         if own == 1 {
-            let strangers = family::children(own).into_iter();
-            spare.extend(strangers.filter(|pid| !process::has_no_new_privileges(*pid)));
+            let children = family::children(own).into_iter();
+            expected.extend(children.filter(|pid| !process::has_no_new_privileges(*pid)));
         }
-        spare
+        expected
     }
 
+    /// Logs the output of an application.
     pub(super) fn on_output(&mut self, id: Id) {
         let Some(application) = self.applications.get_mut(&id) else { return };
         let Some(output) = &mut application.output else { return };
@@ -211,8 +286,9 @@ impl Tree {
     }
 }
 
-/// How a process of an application ended: signal 9 may have been the kernel's.
-fn why(exit: Exit, counter: Option<&Path>, groups: &mut ControlGroups) -> Exit {
+/// Returns how a process of an application ended: signal 9 may have been sent by the kernel, for want
+/// of memory.
+fn exit_of(exit: Exit, counter: Option<&Path>, groups: &mut ControlGroups) -> Exit {
     match counter {
         Some(counter) if exit == Exit::Signal(9) && groups.has_killed(counter) => Exit::OutOfMemory,
         _ => exit,

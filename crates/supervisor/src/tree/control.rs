@@ -1,5 +1,5 @@
-//! Starting the control process, and what it asks for. It speaks for the administrator, who may
-//! change anything.
+//! The control process: starts it and carries out its messages. It speaks for the administrator, who
+//! may change anything.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
@@ -9,41 +9,23 @@ use howdah_sys::packet::{self, Received};
 use howdah_sys::signals;
 use howdah_wire::messages::{Exit, FromControl, FromSupervisor, Outcome, ToControl};
 
-use super::requests::{MAX_DOCUMENT, read_memory};
-use super::{Source, Tree};
-use crate::backoff::Backoff;
+use super::state::{Source, Tree};
 use crate::certificates;
 use crate::control::{self, Control};
-use crate::router;
+use crate::memory::{memory_file, read_memory_file};
 
-/// The control process, and whether there is need of one.
-#[derive(Default)]
-pub(super) struct ControlState {
-    process: Option<Control>,
-    /// Somebody waits for it.
-    pub(super) is_wanted: bool,
-    /// The configuration is to be read again, and this was tried so many times.
-    reload: Option<u32>,
-    backoff: Backoff,
-    /// Not before, as the last one lived shortly.
-    start_after: Option<Instant>,
-}
+/// Maximum number of attempts to read the configuration again, if the control process dies of it.
+const MAX_RELOAD_ATTEMPTS: u32 = 3;
 
-/// How often reading the configuration again is tried if the control process dies of it.
-const MAX_RELOADS: u32 = 3;
-
-impl ControlState {
-    pub(super) fn has_pid(&self, pid: u32) -> bool {
-        self.process.as_ref().is_some_and(|process| process.pid == pid)
-    }
-}
+/// Maximum number of messages of the control process in one turn of the event loop.
+const MAX_MESSAGES_PER_TURN: usize = 32;
 
 impl Tree {
-    /// What is waited for: the control process, or, if there is none, a connection to it.
+    /// The event source: the socket of the control process, or the control socket if none runs.
     pub(super) fn control_source(&self) -> Option<(Source, BorrowedFd<'_>)> {
         match &self.control.process {
             Some(process) => Some((Source::Control, process.socket.as_fd())),
-            None if !self.served || self.control.is_wanted || self.ending.is_some() => None,
+            None if !self.has_served || self.control.is_wanted || self.shutdown.is_some() => None,
             None => {
                 let listener = self.sockets.get(self.options.control.as_deref()?)?;
                 Some((Source::ControlListener, listener))
@@ -51,12 +33,12 @@ impl Tree {
         }
     }
 
-    /// When the control process is to be started; `None` if there is no need of one. One that was
-    /// started while a change is being applied would begin with the document of before.
+    /// When to start the control process; `None` if none is needed. One that was started while a
+    /// change is being applied would begin with the old document.
     pub(super) fn control_due(&self, now: Instant) -> Option<Instant> {
-        let is_wanted = self.control.is_wanted || self.control.reload.is_some();
-        let can_start = self.control.process.is_none() && self.served && self.router.is_some();
-        (is_wanted && can_start && !self.changes.is_changing() && self.ending.is_none())
+        let is_wanted = self.control.is_wanted || self.control.reload_attempts.is_some();
+        let can_start = self.control.process.is_none() && self.has_served && self.router.is_some();
+        (is_wanted && can_start && !self.changes.is_changing() && self.shutdown.is_none())
             .then(|| self.control.start_after.unwrap_or(now))
     }
 
@@ -74,9 +56,9 @@ impl Tree {
                     .write(Level::Alert, format_args!("cannot start the control process: {error}"));
             }
         }
-        if let Some(tries) = &mut self.control.reload {
-            *tries += 1;
-            self.tell_control(&ToControl::Reload {}, &[]);
+        if let Some(attempts) = &mut self.control.reload_attempts {
+            *attempts += 1;
+            self.send_to_control(&ToControl::Reload {}, &[]);
         }
     }
 
@@ -89,19 +71,19 @@ impl Tree {
         let (options, log) = (&self.options, log.as_fd());
         let started =
             control::start(options, document, certificates, log, &control, listener, now)?;
-        self.tell_router(&FromSupervisor::Control {}, &[router.as_fd()]);
+        self.send_to_router(&FromSupervisor::Control {}, &[router.as_fd()]);
         Ok(started)
     }
 
-    /// The control process, if it runs.
+    /// Process id of the control process, if it runs.
     pub(super) fn control_pid(&self) -> Option<u32> {
         self.control.process.as_ref().map(|process| process.pid)
     }
 
-    /// Reads the configuration again.
+    /// Has the control process read the configuration again.
     pub(super) fn reload(&mut self) {
-        self.control.reload = Some(0);
-        self.tell_control(&ToControl::Reload {}, &[]);
+        self.control.reload_attempts = Some(0);
+        self.send_to_control(&ToControl::Reload {}, &[]);
     }
 
     pub(super) fn kill_control(&mut self) {
@@ -114,19 +96,19 @@ impl Tree {
         let Some(process) = self.control.process.take() else { return };
         let now = Instant::now();
         self.control.start_after = Some(self.control.backoff.next_start(process.started, now));
-        // After the router it is killed by this process.
+        // This process kills it when the router has ended.
         if exit != Exit::Status(0) && exit != Exit::Signal(signals::SIGKILL as u8) {
             let pid = process.pid;
             self.log.write(Level::Alert, format_args!("control process {pid} {exit}"));
         }
-        if self.control.reload.is_some_and(|tries| tries >= MAX_RELOADS) {
-            self.control.reload = None;
+        if self.control.reload_attempts.is_some_and(|attempts| attempts >= MAX_RELOAD_ATTEMPTS) {
+            self.control.reload_attempts = None;
             self.log.write(Level::Alert, "the configuration could not be read again");
         }
     }
 
     pub(super) fn on_control(&mut self, buffer: &mut [u8]) {
-        for _ in 0..32 {
+        for _ in 0..MAX_MESSAGES_PER_TURN {
             let Some(process) = &self.control.process else { return };
             let pid = process.pid;
             let (length, descriptors) = match packet::receive(&process.socket, buffer) {
@@ -141,7 +123,9 @@ impl Tree {
             };
             match FromControl::decode(&buffer[..length]) {
                 Ok(message) => self.on_control_message(message, descriptors),
-                Err(_) => self.log.write(Level::Alert, "the control process sent nonsense"),
+                Err(_) => {
+                    self.log.write(Level::Alert, "the control process sent a malformed message")
+                }
             }
         }
     }
@@ -151,91 +135,64 @@ impl Tree {
             FromControl::Apply { restart } => {
                 if let Err(problem) = self.apply(restart, descriptors) {
                     let outcome = Outcome::NotApplied(problem);
-                    self.tell_control(&ToControl::Applied { outcome }, &[]);
+                    self.send_to_control(&ToControl::Applied { outcome }, &[]);
                 }
             }
-            FromControl::ReadDocument {} => {
-                let read = match &self.options.read_again {
-                    Some(read) => read(),
-                    None => Ok(self.changes.current.document.clone()),
-                };
-                let memory =
-                    |text: Vec<u8>| router::memory("document", &text).map_err(|e| e.to_string());
-                match read.and_then(memory) {
-                    Ok(text) => {
-                        let read = ToControl::DocumentRead { error: String::new() };
-                        self.tell_control(&read, &[text.as_fd()]);
-                    }
-                    Err(error) => self.tell_control(&ToControl::DocumentRead { error }, &[]),
-                }
-            }
-            FromControl::StoreCertificate { name } => {
-                let stored = read_memory(descriptors, certificates::MAX_LENGTH)
-                    .and_then(|pem| self.certificates.store(name, pem));
-                self.stored(stored);
-            }
-            FromControl::DeleteCertificate { name } => {
-                let deleted = self.certificates.delete(&name);
-                let router = self.router.as_mut();
-                if deleted.is_ok() && router.is_some_and(|r| r.certificates.remove(&name)) {
-                    self.tell_router(&FromSupervisor::CertificateDeleted { name }, &[]);
-                }
-                self.stored(deleted);
-            }
-            FromControl::Reloaded {} => self.control.reload = None,
+            FromControl::ReadDocument {} => self.send_document(),
+            FromControl::StoreCertificate { name } => self.store_certificate(name, descriptors),
+            FromControl::DeleteCertificate { name } => self.delete_certificate(name),
+            FromControl::Reloaded {} => self.control.reload_attempts = None,
         }
     }
 
-    fn stored(&self, result: std::io::Result<()>) {
+    fn send_document(&self) {
+        let read = match &self.options.read_again {
+            Some(read) => read(),
+            None => Ok(self.changes.current.document.clone()),
+        };
+        let in_memory =
+            |text: Vec<u8>| memory_file("document", &text).map_err(|error| error.to_string());
+        match read.and_then(in_memory) {
+            Ok(file) => {
+                let read = ToControl::DocumentRead { error: String::new() };
+                self.send_to_control(&read, &[file.as_fd()]);
+            }
+            Err(error) => self.send_to_control(&ToControl::DocumentRead { error }, &[]),
+        }
+    }
+
+    fn store_certificate(&mut self, name: String, descriptors: Vec<OwnedFd>) {
+        let stored = read_memory_file(descriptors, certificates::MAX_LENGTH)
+            .and_then(|pem| self.certificates.store(name, pem));
+        self.send_stored(stored);
+    }
+
+    fn delete_certificate(&mut self, name: String) {
+        let deleted = self.certificates.delete(&name);
+        let router = self.router.as_mut();
+        if deleted.is_ok() && router.is_some_and(|router| router.certificates.remove(&name)) {
+            self.send_to_router(&FromSupervisor::CertificateDeleted { name }, &[]);
+        }
+        self.send_stored(deleted);
+    }
+
+    fn send_stored(&self, result: std::io::Result<()>) {
         let error = result.err().map_or(String::new(), |error| error.to_string());
-        self.tell_control(&ToControl::Stored { error }, &[]);
+        self.send_to_control(&ToControl::Stored { error }, &[]);
     }
 
-    /// Has the router run another configuration.
-    fn apply(&mut self, restart: bool, descriptors: Vec<OwnedFd>) -> Result<(), String> {
-        let document = read_memory(descriptors, MAX_DOCUMENT).map_err(|error| error.to_string())?;
-        let grants = match &self.options.grants {
-            Some(derive) => derive(&document)?,
-            None => return Err("the server takes no configuration".to_owned()),
-        };
-        if self.router.is_none() {
-            return Err("the router is being started; try again".to_owned());
-        }
-        let memory = router::memory("document", &document).map_err(|error| error.to_string())?;
-        let missing: Vec<_> = {
-            let has = |name: &str| {
-                self.router.as_ref().is_some_and(|router| router.certificates.contains(name))
-            };
-            let wanted = |name: &&str| grants.has_certificate(name) && !has(name);
-            self.certificates.names().filter(wanted).map(str::to_owned).collect()
-        };
-        let generation = self.changes.begin(document, grants);
-        let generation = generation.ok_or("another configuration is being applied; try again")?;
-        for name in missing {
-            let pem = self.certificates.get(&name).unwrap_or_default();
-            if let Ok(pem) = router::memory("certificate", pem) {
-                let message = FromSupervisor::Certificate { name: name.clone() };
-                self.tell_router(&message, &[pem.as_fd()]);
-                if let Some(router) = &mut self.router {
-                    router.certificates.insert(name);
-                }
-            }
-        }
-        self.tell_router(&FromSupervisor::Apply { generation, restart }, &[memory.as_fd()]);
-        Ok(())
-    }
-
-    /// Shows a certificate that the router has got from an authority.
-    pub(super) fn show_renewed(&self, name: &str) {
+    /// Sends the control process a certificate that the router has got from an authority.
+    pub(super) fn send_renewed(&self, name: &str) {
         let pem = self.certificates.get(name).unwrap_or_default();
         if self.control.process.is_some()
-            && let Ok(pem) = router::memory("certificate", pem)
+            && let Ok(pem) = memory_file("certificate", pem)
         {
-            self.tell_control(&ToControl::Renewed { name: name.to_owned() }, &[pem.as_fd()]);
+            self.send_to_control(&ToControl::Renewed { name: name.to_owned() }, &[pem.as_fd()]);
         }
     }
 
-    pub(super) fn tell_control(&self, message: &ToControl, descriptors: &[BorrowedFd<'_>]) {
+    /// Sends a message to the control process, if it runs. One that cannot be reached is killed.
+    pub(super) fn send_to_control(&self, message: &ToControl, descriptors: &[BorrowedFd<'_>]) {
         let Some(process) = &self.control.process else { return };
         if let Err(error) = packet::send(&process.socket, &message.encode(), descriptors) {
             let problem = format_args!("the control process does not listen: {error}");

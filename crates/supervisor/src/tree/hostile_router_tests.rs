@@ -180,11 +180,11 @@ fn a_first_configuration_can_be_refused_and_a_later_one_cannot_end_the_server() 
     let refuse = ToSupervisor::Refuse { message: "no".to_owned() };
     let mut model = Model::new(false).unwrap();
     ask(&mut model, &refuse);
-    assert!(model.tree.ending.is_some());
+    assert!(model.tree.shutdown.is_some());
     let mut model = Model::new(true).unwrap();
     ask(&mut model, &refuse);
     ask(&mut model, &ToSupervisor::Finished {});
-    assert!(model.tree.ending.is_none());
+    assert!(model.tree.shutdown.is_none());
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn a_certificate_is_taken_from_memory_and_from_no_file() {
     let answers = model.send(&store, &[file.into()]).unwrap();
     let [(FromSupervisor::Stored { error }, _)] = &answers[..] else { panic!("{answers:?}") };
     assert!(error.contains("no memory"), "{error}");
-    let memory = crate::router::memory("certificate", b"text").unwrap();
+    let memory = crate::memory::memory_file("certificate", b"text").unwrap();
     let answers = model.send(&store, &[memory]).unwrap();
     let expected = FromSupervisor::Stored { error: String::new() };
     assert_eq!(answers.first().map(|answer| &answer.0), Some(&expected));

@@ -1,5 +1,5 @@
-//! The supervisor without processes, for tests and for fuzzing: what it makes of what a router sends
-//! that strangers have taken over.
+//! The supervisor without processes, for tests and for fuzzing, with a router that strangers have taken
+//! over.
 //!
 //! [`Model::send`] is that router. Whatever it sends, the supervisor gives it what the configuration
 //! names and nothing else, makes no file elsewhere, and goes on.
@@ -14,7 +14,7 @@ use howdah_sys::log::Log;
 use howdah_sys::packet::{self, Received};
 use howdah_wire::messages::{FromSupervisor, MAX_MESSAGE};
 
-use super::Tree;
+use super::state::Tree;
 use crate::fixture;
 use crate::grants::{Grants, Names};
 use crate::options::Options;
@@ -25,16 +25,16 @@ pub struct Model {
     directory: tempfile::TempDir,
     pub(super) tree: Tree,
     router: OwnedFd,
-    /// Files that were there at the start.
+    /// Files that existed at the start.
     before: BTreeSet<String>,
 }
 
-/// An answer of the supervisor's, and the descriptors that came with it.
+/// An answer of the supervisor and its descriptors.
 pub type Answer = (FromSupervisor, Vec<OwnedFd>);
 
 impl Model {
-    /// A supervisor whose configuration names the file `good` as listener and log, `good.pem` as key,
-    /// and the application `good`. With `is_serving` its router has served before.
+    /// Makes a supervisor whose configuration names the file `good` as listener and log, `good.pem` as
+    /// key, and the application `good`. `is_serving`: a router has served before.
     pub fn new(is_serving: bool) -> io::Result<Model> {
         let directory = tempfile::tempdir()?;
         let at = |name: &str| directory.path().join(name).display().to_string();
@@ -68,19 +68,19 @@ impl Model {
         }
         // No process has this id, so that signals to it reach nobody.
         tree.router = Some(Router::model(u32::MAX >> 1, ours));
-        tree.served = is_serving;
+        tree.has_served = is_serving;
         let mut model = Model { directory, tree, router, before: BTreeSet::new() };
         model.before = model.files();
         Ok(model)
     }
 
-    /// The path of a file in the model's directory; an absolute path stays as it is.
+    /// The path of a file in the model's directory. An absolute path stays as it is.
     pub fn path(&self, name: &str) -> String {
         self.directory.path().join(name).display().to_string()
     }
 
-    /// Sends a packet as the router and has the supervisor take it. Returns its answers. `Err` says
-    /// what it has given away that it must not.
+    /// Sends a packet as the router and has the supervisor process it. Returns its answers. The error
+    /// names a resource that an answer must not have.
     pub fn send(&mut self, packet: &[u8], files: &[OwnedFd]) -> Result<Vec<Answer>, String> {
         let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
         packet::send(&self.router, packet, &files).map_err(|error| error.to_string())?;
@@ -95,8 +95,8 @@ impl Model {
         Ok(answers)
     }
 
-    /// Checks that the server goes on, and that nothing was made or started but what the configuration
-    /// names. `Err` says what was.
+    /// Checks that the server goes on and has made or started only what the configuration names. The
+    /// error says what else.
     pub fn check_whole(&self) -> Result<(), String> {
         let mut made = self.files();
         made.retain(|name| !self.before.contains(name));
@@ -111,13 +111,13 @@ impl Model {
         if self.tree.programs.pids().next().is_some() {
             return Err("a program was started that others could have written".to_owned());
         }
-        match self.tree.served && self.tree.ending.is_some() {
+        match self.tree.has_served && self.tree.shutdown.is_some() {
             true => Err("the server ends".to_owned()),
             false => Ok(()),
         }
     }
 
-    /// Checks that an answer has nothing that the configuration does not name.
+    /// Checks that an answer has no descriptor but of a resource that the configuration names.
     fn check(&self, message: &FromSupervisor, files: &[OwnedFd]) -> Result<(), String> {
         let is_good = match message {
             FromSupervisor::Bound { address } => *address == format!("unix:{}", self.path("good")),

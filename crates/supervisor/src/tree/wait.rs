@@ -1,16 +1,16 @@
-//! What the event loop waits for.
+//! The poll call of the event loop: its event sources and its timeout.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Source, Tree};
+use super::state::{Source, Tree};
 
 const IN: PollFlags = PollFlags::IN;
 
 impl Tree {
-    /// Waits for the next event, at most until the next thing is due.
+    /// Waits for events, at most until the next deadline. Returns the sources that are ready.
     pub(super) fn wait(&self, signals: &OwnedFd, now: Instant) -> Vec<Source> {
         let mut sources = vec![(Source::Signals, PollFd::from_borrowed_fd(signals.as_fd(), IN))];
         let mut add = |source, fd, flags| {
@@ -25,7 +25,8 @@ impl Tree {
         if let Some((source, fd)) = self.control_source() {
             add(source, fd, IN);
         }
-        let (mut unheard, mut output_due) = (Vec::new(), None);
+        // Reports that are in memory already make no descriptor readable.
+        let (mut buffered, mut output_due) = (Vec::new(), None);
         for (id, application) in &self.applications {
             let output = application.output.as_ref().filter(|output| {
                 let pause = Some(output.pause()).filter(|pause| !pause.is_zero());
@@ -35,9 +36,10 @@ impl Tree {
             });
             let output = output.into_iter().map(|output| (Source::Output(*id), output.fd()));
             let reports = application.reports().map(|fd| (Source::Prototype(*id), fd));
-            let deaths = application.deaths().map(|(worker, fd)| (Source::Death(*id, worker), fd));
-            output.chain(reports).chain(deaths).for_each(|(source, fd)| add(source, fd, IN));
-            unheard.extend(application.has_read().then_some(Source::Prototype(*id)));
+            let ends =
+                application.worker_ends().map(|(worker, fd)| (Source::WorkerEnd(*id, worker), fd));
+            output.chain(reports).chain(ends).for_each(|(source, fd)| add(source, fd, IN));
+            buffered.extend(application.has_buffered().then_some(Source::Prototype(*id)));
         }
         let due = self
             .applications
@@ -50,10 +52,10 @@ impl Tree {
             .chain(self.orphans.due())
             .chain(self.programs.due())
             .chain(self.options.upkeep.is_some().then_some(self.next_upkeep))
-            .chain(self.ending.as_ref().and_then(|end| end.deadline))
+            .chain(self.shutdown.as_ref().and_then(|shutdown| shutdown.deadline))
             .min();
         let wait = due.map(|due| due.saturating_duration_since(now) + Duration::from_millis(1));
-        let wait = if unheard.is_empty() { wait } else { Some(Duration::ZERO) };
+        let wait = if buffered.is_empty() { wait } else { Some(Duration::ZERO) };
         let timeout = wait.map(|wait| Timespec {
             tv_sec: wait.as_secs() as i64,
             tv_nsec: i64::from(wait.subsec_nanos()),
@@ -62,6 +64,6 @@ impl Tree {
         let _ = poll(&mut polled, timeout.as_ref());
         let ready = polled.iter().map(|fd| !fd.revents().is_empty());
         let ready = sources.into_iter().zip(ready).filter(|(_, ready)| *ready);
-        ready.map(|(source, _)| source).chain(unheard).collect()
+        ready.map(|(source, _)| source).chain(buffered).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! The machine's files about names, for a router that may not open them itself any more.
+//! The system's files for name resolution, for a router that may not open them itself any more.
 
 use std::fs::File;
 use std::io;
@@ -7,18 +7,18 @@ use std::os::fd::AsFd;
 use howdah_sys::log::Level;
 use howdah_wire::messages::FromSupervisor;
 
-use super::Tree;
+use super::state::Tree;
 
 impl Tree {
-    /// Opens the files and passes them on. They are none of anybody's secrets: every process of the
-    /// machine looks names up in them.
+    /// Sends the router `/etc/hosts` and `/etc/resolv.conf`, open; a missing file is empty. They hold no
+    /// secrets: every process of the system resolves names with them.
     pub(super) fn open_name_files(&self) {
         let open = |path: &str| File::open(path).or_else(|_| File::open("/dev/null"));
         let files = ["/etc/hosts", "/etc/resolv.conf"].map(open).into_iter();
         match files.collect::<io::Result<Vec<_>>>() {
             Ok(files) => {
                 let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
-                self.tell_router(&FromSupervisor::NameFiles {}, &files);
+                self.send_to_router(&FromSupervisor::NameFiles {}, &files);
             }
             Err(error) => self.log.write(
                 Level::Error,

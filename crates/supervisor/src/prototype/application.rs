@@ -1,0 +1,170 @@
+//! The state of an application, and how its prototype is started.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use howdah_sys::family::Endings;
+use howdah_sys::{packet, pipe};
+use howdah_wire::messages::{ApplicationSpec, MAX_REPORT, Problem, ToPrototype};
+use howdah_wire::queue::Owner;
+use rustix::io::Errno;
+
+use super::pending::PendingRequests;
+use super::requirements::{Requirements, requirements};
+use super::workers::Workers;
+use crate::control_groups::ControlGroups;
+use crate::launch::Launch;
+use crate::options::Options;
+use crate::output::Output;
+
+/// An application: its prototype and its workers.
+#[derive(Debug)]
+pub(crate) struct Application {
+    pub(crate) name: String,
+    pub(crate) pid: u32,
+    /// The application has a process namespace of its own: its process ids differ from those here.
+    pub(super) has_pid_namespace: bool,
+    /// The socket that carries requests to the prototype.
+    pub(super) commands: OwnedFd,
+    /// The pipe that carries reports of the prototype.
+    pub(super) reports: OwnedFd,
+    pub(super) reader: pipe::Reader,
+    pub(crate) output: Option<Output>,
+    pub(super) stage: Stage,
+    /// When the prototype is dismissed; set once the application is to stop.
+    pub(crate) deadline: Option<Instant>,
+    /// The prototype was told to end at once.
+    pub(super) is_dismissed: bool,
+    /// Why the application cannot run, as its prototype reported, or why this was killed.
+    pub(crate) failure: Option<Problem>,
+    pub(super) workers: Workers,
+    /// Workers that have not been requested of the prototype yet, the oldest first.
+    pub(super) to_spawn: VecDeque<Owner>,
+    pub(super) pending: PendingRequests,
+    /// Index of the worker that was measured last.
+    pub(super) last_measured: u16,
+    /// When a signal stopped the prototype, if it is stopped.
+    pub(super) stopped_since: Option<Instant>,
+    /// Workers that are being killed, with the processes that they have started.
+    pub(super) ending_processes: Endings,
+    /// The application's control group, if it has one.
+    pub(crate) control_group: Option<String>,
+    /// The kernel's counter of processes that it kills for want of memory.
+    pub(crate) out_of_memory: Option<PathBuf>,
+    /// User and group that own the pipes of the workers' output, so that scripts can open
+    /// `/dev/stderr`. `None` if both outputs are files and there are no pipes.
+    pub(super) output_owner: Option<(Option<u32>, Option<u32>)>,
+}
+
+/// The stages of a prototype.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It loads PHP.
+    Loading,
+    /// It can start workers.
+    Ready,
+    /// It has reported why it cannot run, and ends.
+    Failed,
+    /// It has been killed; its reports are not read any more.
+    Killed,
+}
+
+impl Application {
+    /// Starts an application's prototype. The error is for the log and the control API.
+    pub(crate) fn start(
+        options: &Options,
+        spec: &ApplicationSpec,
+        descriptors: &[OwnedFd],
+        groups: &mut ControlGroups,
+    ) -> Result<Self, String> {
+        let Requirements { executable, identity } =
+            requirements(options, spec).map_err(|problem| problem.to_string())?;
+        let start = || -> std::io::Result<Self> {
+            let (output, writer) = Output::new()?;
+            let (commands, socket) = packet::one_way()?;
+            let (reports, reporting) = pipe::new()?;
+            let launch = Launch {
+                spec,
+                identity: &identity,
+                executable,
+                socket,
+                reports: reporting,
+                output: writer,
+                is_dry_run: false,
+            };
+            let pid = launch.start(groups)?;
+            let hello =
+                ToPrototype::Hello { spec: spec.clone(), tmp: options.tmp.display().to_string() };
+            let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+            match packet::send(&commands, &hello.encode(), &descriptors) {
+                // It has ended already, and has reported why.
+                Ok(()) | Err(Errno::PIPE) => {}
+                Err(error) => return Err(error.into()),
+            }
+            Ok(Application {
+                has_pid_namespace: spec.isolation.pid_namespace,
+                output: Some(output),
+                control_group: spec.isolation.cgroup.clone(),
+                out_of_memory: groups.watch(pid),
+                output_owner: (spec.stdout.is_none() || spec.stderr.is_none())
+                    .then(|| identity.outside()),
+                ..Application::new(spec.name.clone(), pid, commands, reports)
+            })
+        };
+        start().map_err(|error| format!("cannot start a process: {error}"))
+    }
+
+    /// The state of an application whose prototype has just been started.
+    pub(super) fn new(name: String, pid: u32, commands: OwnedFd, reports: OwnedFd) -> Self {
+        Application {
+            name,
+            pid,
+            has_pid_namespace: false,
+            commands,
+            reports,
+            reader: pipe::Reader::new(MAX_REPORT),
+            output: None,
+            stage: Stage::Loading,
+            deadline: None,
+            is_dismissed: false,
+            failure: None,
+            workers: Workers::default(),
+            to_spawn: VecDeque::new(),
+            pending: PendingRequests::default(),
+            last_measured: 0,
+            stopped_since: None,
+            ending_processes: Endings::default(),
+            control_group: None,
+            out_of_memory: None,
+            output_owner: None,
+        }
+    }
+
+    /// The pipe of reports, to poll; `None` if it is not read any more.
+    pub(crate) fn reports(&self) -> Option<BorrowedFd<'_>> {
+        (self.stage != Stage::Killed).then(|| self.reports.as_fd())
+    }
+
+    /// Returns true if a report is in memory already.
+    pub(crate) fn has_buffered(&self) -> bool {
+        self.stage != Stage::Killed && self.reader.has_read()
+    }
+
+    /// Descriptors that become readable when workers end, to poll.
+    pub(crate) fn worker_ends(&self) -> impl Iterator<Item = (Owner, BorrowedFd<'_>)> {
+        let running = self.workers.processes().filter(|(_, process)| !process.has_ended);
+        running.filter_map(|(owner, process)| Some((owner, process.handle.as_ref()?.as_fd())))
+    }
+
+    /// Returns true if there is no worker.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.workers.is_empty()
+    }
+
+    /// Sends a request to the prototype.
+    pub(super) fn send(&self, message: &ToPrototype) -> std::io::Result<()> {
+        Ok(packet::send(&self.commands, &message.encode(), &[])?)
+    }
+}

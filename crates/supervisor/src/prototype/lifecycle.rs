@@ -1,0 +1,95 @@
+//! How a prototype is watched and ended.
+
+use std::time::{Duration, Instant};
+
+use howdah_sys::{family, signals};
+use howdah_wire::messages::Problem;
+
+use super::application::{Application, Stage};
+use super::pending::{ANSWER_TIMEOUT, SLOW_ANSWER_TIMEOUT};
+
+/// Time within which a prototype that is dismissed ends its workers.
+pub(crate) const DISMISSAL_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Interval at which a prototype that has not answered in time is checked.
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
+impl Application {
+    /// Next time at which [`Application::step`] has something to do.
+    pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
+        let kills = self.workers.processes().filter_map(|(_, process)| process.kill_at);
+        let unanswered = match self.must_answer() {
+            true => self.pending.oldest().into_iter().chain(self.stopped_since).min(),
+            false => None,
+        };
+        let check = unanswered.map(|since| (since + ANSWER_TIMEOUT).max(now + CHECK_INTERVAL));
+        self.deadline.into_iter().chain(kills).chain(check).chain(self.ending_processes.due()).min()
+    }
+
+    /// A signal has stopped the prototype, or continued it.
+    pub(crate) fn set_stopped(&mut self, is_stopped: bool, now: Instant) {
+        self.stopped_since = is_stopped.then_some(self.stopped_since.unwrap_or(now));
+    }
+
+    /// Returns true if the prototype has to answer in time: not when it is about to end anyway.
+    fn must_answer(&self) -> bool {
+        !self.is_dismissed && matches!(self.stage, Stage::Loading | Stage::Ready)
+    }
+
+    /// Kills workers that are due. Returns the reason if the prototype must be killed.
+    pub(crate) fn step(&mut self, now: Instant) -> Option<&'static str> {
+        self.kill_if_due(now);
+        self.ending_processes.step_if_due(now);
+        if !self.must_answer() {
+            return None;
+        }
+        let has_passed = |since: Option<Instant>, time| {
+            since.is_some_and(|since| now.saturating_duration_since(since) >= time)
+        };
+        if has_passed(self.stopped_since, ANSWER_TIMEOUT) {
+            return Some("it was stopped by a signal");
+        }
+        // This process may not have run for a while: then answers may be waiting.
+        if !has_passed(self.pending.oldest(), ANSWER_TIMEOUT) || self.has_unread() {
+            return None;
+        }
+        if has_passed(self.pending.oldest(), SLOW_ANSWER_TIMEOUT) {
+            return Some("it has not answered for ten seconds");
+        }
+        // A prototype that waits for a processor, a disk or its debugger is slow; one that sleeps is
+        // not going to answer.
+        let is_slow = matches!(family::state_of(self.pid), Some(b'R' | b'D' | b't'));
+        (!is_slow).then_some("it does not answer")
+    }
+
+    /// Kills the prototype and ignores its further reports. SIGCHLD reports its end.
+    pub(crate) fn terminate(&mut self, reason: Option<&str>) {
+        self.stage = Stage::Killed;
+        if let Some(reason) = reason {
+            self.failure = Some(Problem::of(format_args!("its prototype was killed: {reason}")));
+        }
+        let _ = signals::send(self.pid, signals::SIGKILL);
+    }
+
+    /// Sets the deadline for the end of the application, unless there is an earlier one.
+    pub(crate) fn end_within(&mut self, grace: Duration, now: Instant) {
+        let deadline = now.checked_add(grace);
+        self.deadline = self.deadline.into_iter().chain(deadline).min();
+    }
+
+    /// Kills the workers of a prototype that has ended.
+    pub(crate) fn kill_workers(&self) {
+        for handle in self.workers.processes().filter_map(|(_, process)| process.handle.as_ref()) {
+            let _ = handle.send(signals::SIGKILL);
+        }
+    }
+
+    /// Has the prototype end, with its workers and their temporary files. The second call kills it.
+    pub(crate) fn dismiss(&mut self) {
+        let sent = rustix::net::shutdown(&self.commands, rustix::net::Shutdown::Write);
+        if self.is_dismissed || sent.is_err() {
+            let _ = signals::send(self.pid, signals::SIGKILL);
+        }
+        self.is_dismissed = true;
+    }
+}

@@ -1,0 +1,142 @@
+//! How a configuration becomes current.
+//!
+//! 1. The control process sends a document ([`Tree::apply`]); its grants are derived here.
+//! 2. The router prepares it, and may ask for what it names.
+//! 3. When all is ready, the document is stored and becomes current ([`Tree::commit`]).
+//! 4. The router carries it out and reports the outcome ([`Tree::applied`]).
+//!
+//! The first configuration has no control process: the router serves it or refuses it.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+
+use howdah_sys::log::Level;
+use howdah_sys::memory::forget_start;
+use howdah_wire::messages::{FromSupervisor, Outcome, ToControl};
+
+use super::state::{FAST_SHUTDOWN_TIMEOUT, Shutdown, Tree};
+use crate::memory::{memory_file, read_memory_file};
+use crate::store;
+
+/// Maximum length of a configuration, in bytes. The control API accepts no more than a part of it.
+const MAX_DOCUMENT: u64 = 256 << 20;
+
+impl Tree {
+    /// Has the router run another configuration. The error is for the administrator.
+    pub(super) fn apply(&mut self, restart: bool, files: Vec<OwnedFd>) -> Result<(), String> {
+        let document = read_memory_file(files, MAX_DOCUMENT).map_err(|error| error.to_string())?;
+        let grants = match &self.options.grants {
+            Some(derive) => derive(&document)?,
+            None => return Err("the server takes no configuration".to_owned()),
+        };
+        if self.router.is_none() {
+            return Err("the router is being started; try again".to_owned());
+        }
+        let memory = memory_file("document", &document).map_err(|error| error.to_string())?;
+        let missing: Vec<_> = {
+            let has = |name: &str| {
+                self.router.as_ref().is_some_and(|router| router.certificates.contains(name))
+            };
+            let is_missing = |name: &&str| grants.has_certificate(name) && !has(name);
+            self.certificates.names().filter(is_missing).map(str::to_owned).collect()
+        };
+        let generation = self.changes.begin(document, grants);
+        let generation = generation.ok_or("another configuration is being applied; try again")?;
+        for name in missing {
+            self.send_certificate(name);
+        }
+        self.send_to_router(&FromSupervisor::Apply { generation, restart }, &[memory.as_fd()]);
+        Ok(())
+    }
+
+    fn send_certificate(&mut self, name: String) {
+        let pem = self.certificates.get(&name).unwrap_or_default();
+        let Ok(pem) = memory_file("certificate", pem) else { return };
+        let message = FromSupervisor::Certificate { name: name.clone() };
+        self.send_to_router(&message, &[pem.as_fd()]);
+        if let Some(router) = &mut self.router {
+            router.certificates.insert(name);
+        }
+    }
+
+    /// Stores a configuration for which everything is ready, and makes it current.
+    pub(super) fn commit(&mut self, generation: u32) {
+        let Some(document) = self.changes.prepared(generation) else {
+            self.refuse("a configuration that is not being applied");
+            return;
+        };
+        let stored = match &self.options.state {
+            Some(state) => store::save_document(state, document),
+            None => Ok(()),
+        };
+        let error = stored.err().map_or(String::new(), |error| error.to_string());
+        if error.is_empty() {
+            self.changes.commit(Instant::now());
+        }
+        self.send_to_router(&FromSupervisor::Commit { generation, error }, &[]);
+    }
+
+    /// Passes the outcome of a change to the control process.
+    pub(super) fn applied(&mut self, generation: u32, outcome: Outcome) {
+        match self.changes.end(generation) {
+            true => self.send_to_control(&ToControl::Applied { outcome }, &[]),
+            false => drop(self.refuse("a configuration that is not being applied")),
+        }
+    }
+
+    /// The router serves its configuration.
+    pub(super) fn router_serves(&mut self) {
+        if !self.has_served {
+            let line = self.start_line();
+            self.log.write(Level::Notice, format_args!("{line}"));
+        }
+        self.has_served = true;
+        forget_start();
+        if let Some(on_serving) = self.options.on_serving.take() {
+            on_serving();
+        }
+    }
+
+    /// The first configuration cannot be run: the server ends. A later one cannot end it.
+    pub(super) fn refuse_first_configuration(&mut self, message: String) {
+        if self.has_served {
+            self.refuse("the end of the server");
+            return;
+        }
+        let deadline = Some(Instant::now() + FAST_SHUTDOWN_TIMEOUT);
+        self.shutdown = Some(Shutdown { is_graceful: false, deadline, refusal: Some(message) });
+    }
+
+    /// The router has finished its requests: a shutdown need not wait any longer.
+    pub(super) fn router_finished(&mut self) {
+        match self.shutdown.take() {
+            Some(Shutdown { refusal, .. }) => {
+                let deadline = Some(Instant::now());
+                self.shutdown = Some(Shutdown { is_graceful: false, deadline, refusal });
+            }
+            None => drop(self.refuse("the end of the server")),
+        }
+    }
+
+    /// The line in the log that says what has started.
+    fn start_line(&self) -> String {
+        let applications = self.changes.current.grants.applications.values();
+        let php = applications.filter_map(|spec| self.options.php_for(&spec.php_version));
+        let php: BTreeSet<_> = php.map(|program| format!("PHP {}", program.version)).collect();
+        let control = self.options.control.as_deref();
+        let mut listeners = self.sockets.addresses();
+        listeners.retain(|address| Some(*address) != control);
+        let listeners = match listeners.as_slice() {
+            [] => "no listeners".to_owned(),
+            [one] => format!("listener {one}"),
+            all => format!("listeners {}", all.join(" ")),
+        };
+        let mut parts = vec![concat!("howdah ", env!("CARGO_PKG_VERSION")).to_owned()];
+        parts.extend(php);
+        parts.push(listeners);
+        parts.extend(control.map(|control| format!("control {control}")));
+        parts.push(format!("pid {}", std::process::id()));
+        format!("started: {}", parts.join(", "))
+    }
+}

@@ -1,0 +1,26 @@
+//! The state of the control process.
+
+use std::time::Instant;
+
+use crate::backoff::Backoff;
+use crate::control::Control;
+
+/// The control process, if it runs, and the reasons to start one.
+#[derive(Default)]
+pub(super) struct ControlState {
+    pub(super) process: Option<Control>,
+    /// A connection waits at the control socket.
+    pub(super) is_wanted: bool,
+    /// Number of attempts to read the configuration again; `None` if that is not to be done.
+    pub(super) reload_attempts: Option<u32>,
+    pub(super) backoff: Backoff,
+    /// Earliest time of the next start.
+    pub(super) start_after: Option<Instant>,
+}
+
+impl ControlState {
+    /// Returns true if the control process runs and has this process id.
+    pub(super) fn has_pid(&self, pid: u32) -> bool {
+        self.process.as_ref().is_some_and(|process| process.pid == pid)
+    }
+}

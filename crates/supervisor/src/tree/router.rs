@@ -1,0 +1,133 @@
+//! The router's process and its socket: starts and restarts it, reads its messages and sends it
+//! others.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
+
+use howdah_sys::log::Level;
+use howdah_sys::packet::{self, Received};
+use howdah_sys::signals;
+use howdah_wire::messages::{Exit, FromSupervisor, ToSupervisor};
+
+use super::state::{Shutdown, Tree};
+use crate::outbox::{Outbox, SendError};
+use crate::router::{self, Stage};
+
+/// Maximum number of router messages in one turn of the event loop, so that prototypes are heard too.
+const MAX_MESSAGES_PER_TURN: usize = 32;
+
+impl Tree {
+    pub(super) fn start_router_if_due(&mut self, now: Instant) {
+        if self.shutdown.is_some() || self.router_start.is_none_or(|due| due > now) {
+            return;
+        }
+        self.router_start = None;
+        let started = self.log.handle().and_then(|log| {
+            let (options, current) = (&self.options, &self.changes.current);
+            let stage =
+                Stage { can_be_corrected: self.can_be_corrected, has_served: self.has_served };
+            router::start(options, stage, current, &self.certificates, log.as_fd(), now)
+        });
+        match started {
+            Ok(router) => self.router = Some(router),
+            Err(error) => {
+                self.log.write(Level::Alert, format_args!("cannot start the router: {error}"));
+                self.router_start = Some(self.router_backoff.next_start(now, now));
+            }
+        }
+    }
+
+    pub(super) fn router_ended(&mut self, exit: Exit) {
+        let Some(router) = self.router.take() else { return };
+        // The control process waits for answers of this router.
+        self.changes.abandon();
+        self.kill_control();
+        // Nobody reads the memory that the workers write to any more.
+        for application in self.applications.values_mut() {
+            application.deadline = Some(Instant::now());
+        }
+        if self.shutdown.is_some() {
+            return;
+        }
+        if !self.has_served {
+            let refusal = Some(format!("the router {exit} before it served; see the log"));
+            self.shutdown = Some(Shutdown { is_graceful: false, deadline: None, refusal });
+            return;
+        }
+        self.log_router_end(router.pid, exit);
+        self.router_start = Some(self.router_backoff.next_start(router.started, Instant::now()));
+    }
+
+    fn log_router_end(&self, pid: u32, exit: Exit) {
+        match exit {
+            Exit::Signal(signal) => {
+                let hint = match i32::from(signal) {
+                    signals::SIGSYS => " (SIGSYS: a system call that its sandbox forbids)",
+                    _ => "",
+                };
+                let event = format_args!("router process {pid} exited on signal {signal}{hint}");
+                self.log.write(Level::Alert, format_args!("{event}; another is started"));
+            }
+            exit => self.log.write(
+                Level::Alert,
+                format_args!("router process {pid} {exit}; another is started"),
+            ),
+        }
+    }
+
+    /// Reads messages of the router, as long as it reads those that are sent to it.
+    pub(super) fn on_router(&mut self, buffer: &mut [u8]) {
+        for _ in 0..MAX_MESSAGES_PER_TURN {
+            let Some(router) = &self.router else { return };
+            if router.outbox.borrow().is_full() {
+                return;
+            }
+            let (length, descriptors) = match packet::receive(&router.socket, buffer) {
+                Ok(Received::Packet(length, descriptors)) => (length, descriptors),
+                Ok(Received::Empty) => return,
+                Ok(Received::Closed) => {
+                    // Its end is reported by SIGCHLD; this only makes sure that it comes.
+                    let _ = signals::send(router.pid, signals::SIGKILL);
+                    self.reap();
+                    return;
+                }
+                Err(error) => {
+                    self.log.write(Level::Alert, format_args!("router message: {error}"));
+                    return;
+                }
+            };
+            match ToSupervisor::decode(&buffer[..length]) {
+                Ok(message) => self.on_router_message(message, descriptors),
+                Err(_) => self.log.write(Level::Alert, "the router sent a malformed message"),
+            }
+        }
+    }
+
+    /// Sends a message to the router, if one runs. A router that cannot be reached is killed.
+    pub(super) fn send_to_router(&self, message: &FromSupervisor, descriptors: &[BorrowedFd<'_>]) {
+        let Some(router) = &self.router else { return };
+        let mut outbox = router.outbox.borrow_mut();
+        match outbox.send(router.socket.as_fd(), message, descriptors, Instant::now()) {
+            Ok(()) => {}
+            Err(SendError::OverLimit(number)) => self.kill_prototype(self.id(number)),
+            Err(SendError::Broken(error)) => {
+                self.log.write(Level::Alert, format_args!("router does not listen: {error}"));
+                let _ = signals::send(router.pid, signals::SIGKILL);
+            }
+        }
+    }
+
+    /// Sends queued messages to the router. A router that reads nothing for too long is killed.
+    pub(super) fn flush_outbox(&mut self, now: Instant) {
+        let Some(router) = &self.router else { return };
+        let mut outbox = router.outbox.borrow_mut();
+        let sent = outbox.flush(router.socket.as_fd(), now);
+        if sent.is_ok() && !outbox.is_stuck(now) {
+            return;
+        }
+        *outbox = Outbox::default();
+        let reason = sent.err().map_or("it reads nothing".to_owned(), |error| error.to_string());
+        self.log.write(Level::Alert, format_args!("router does not listen: {reason}"));
+        let _ = signals::send(router.pid, signals::SIGKILL);
+    }
+}

@@ -1,0 +1,81 @@
+//! Signals of the administrator, and children that have ended.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use howdah_sys::log::Level;
+use howdah_sys::{process, signals};
+use howdah_wire::messages::{Exit, FromSupervisor, ToControl};
+
+use super::state::Tree;
+use crate::store;
+
+impl Tree {
+    pub(super) fn on_signals(&mut self, signals: &OwnedFd) {
+        while let Some(signal) = signals::next(signals) {
+            match signal {
+                signals::SIGCHLD => self.reap(),
+                signals::SIGQUIT => self.shut_down(true),
+                signals::SIGTERM | signals::SIGINT => self.shut_down(false),
+                signals::SIGUSR1 => self.reopen_logs(),
+                signals::SIGHUP => self.reload(),
+                _ => {}
+            }
+        }
+    }
+
+    /// Reaps all children that have ended, and dispatches each by the kind of process that it was.
+    pub(super) fn reap(&mut self) {
+        let mut has_orphans = false;
+        while let Some((pid, change)) = process::next_change() {
+            let exit = match change {
+                process::Change::Ended(process::Exit::Status(status)) => Exit::Status(status),
+                process::Change::Ended(process::Exit::Signal(signal)) => Exit::Signal(signal),
+                process::Change::Stopped | process::Change::Continued => {
+                    self.prototype_stopped(pid, change == process::Change::Stopped);
+                    continue;
+                }
+            };
+            if self.router.as_ref().is_some_and(|router| router.pid == pid) {
+                self.router_ended(exit);
+            } else if self.control.has_pid(pid) {
+                self.control_ended(exit);
+            } else if let Some(id) = self.application_of(pid) {
+                self.prototype_ended(id, exit);
+            } else if let Some(((router, number), error)) = self.programs.ended(pid, exit) {
+                if self.router.as_ref().is_some_and(|current| current.pid == router) {
+                    self.send_to_router(&FromSupervisor::Ran { number, error }, &[]);
+                }
+            } else {
+                has_orphans = true;
+            }
+        }
+        // An orphan that has ended may have left children of its own.
+        if has_orphans {
+            self.end_orphans();
+        }
+    }
+
+    /// Opens the server's log again if it is a file, and has the router open its other logs again:
+    /// access log and slow logs. A log of the server that cannot be opened stays the old one and
+    /// keeps none of the others from being opened.
+    fn reopen_logs(&mut self) {
+        if let Some(path) = &self.options.log {
+            match store::open_log(path) {
+                Ok(file) => self.log.reopen(file),
+                Err(error) => self.log.write(
+                    Level::Alert,
+                    format_args!("cannot open the log {} again: {error}", path.display()),
+                ),
+            }
+        }
+        match self.log.handle() {
+            Ok(handle) => {
+                self.send_to_router(&FromSupervisor::Reopened {}, &[handle.as_fd()]);
+                self.send_to_control(&ToControl::Reopened {}, &[handle.as_fd()]);
+            }
+            Err(error) => {
+                self.log.write(Level::Alert, format_args!("logs are not opened again: {error}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The steps from the options to a server that can start its processes.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use howdah_sys::log::{Level, Log};
+use howdah_sys::{family, process, signals};
+
+use super::state::Tree;
+use crate::grants::Grants;
+use crate::open_files;
+use crate::options::Options;
+use crate::pid_file::PidFile;
+use crate::sockets::Sockets;
+use crate::store;
+
+/// Backlog of the control socket, in connections.
+const CONTROL_BACKLOG: u32 = 64;
+
+/// Mode of the control socket: of the server's user alone.
+const CONTROL_MODE: u32 = 0o600;
+
+/// Opens the log, claims the PID file and binds the control socket. Returns the state of the event
+/// loop and the descriptor from which signals are read.
+pub(super) fn start(mut options: Options) -> Result<(Tree, OwnedFd), String> {
+    process::deny_tracing().map_err(|error| format!("cannot be protected: {error}"))?;
+    open_files::raise();
+    let document = std::mem::take(&mut options.document);
+    let grants = match &options.grants {
+        Some(derive) => derive(&document)?,
+        None => Grants::default(),
+    };
+    let signals = handled_signals()?;
+    let log = open_log(&options)?;
+    let mut sockets = Sockets::at_start();
+    // Before any address: two servers that were meant to be one have both in common.
+    let claim = |path: &PathBuf| {
+        PidFile::claim(path)
+            .map_err(|error| format!("cannot write the PID file {}: {error}", path.display()))
+    };
+    let pid_file = options.pid.as_ref().map(claim).transpose()?;
+    if let Some(control) = &options.control {
+        sockets.bind(control, CONTROL_BACKLOG, CONTROL_MODE)?;
+    }
+    let must_start = options.control.is_none();
+    if must_start {
+        match sockets.bind_first(&options.own_controls, CONTROL_BACKLOG, CONTROL_MODE) {
+            Ok(bound) => options.control = bound,
+            Err(problem) => options.warnings.push(format!("there is no control socket: {problem}")),
+        }
+    }
+    for warning in &options.warnings {
+        log.write(Level::Warn, format_args!("{warning}"));
+    }
+    let mut tree = Tree::new(options, log, document, grants);
+    tree.can_be_corrected = !must_start;
+    tree.sockets = sockets;
+    tree.pid_file = pid_file;
+    // What applications leave behind is handed to this process, so that it can be ended.
+    if let Err(error) = family::adopt_orphans() {
+        tree.log.write(Level::Warn, format_args!("cannot adopt processes: {error}"));
+    }
+    Ok((tree, signals))
+}
+
+fn handled_signals() -> Result<OwnedFd, String> {
+    signals::descriptor(&[
+        signals::SIGCHLD,
+        signals::SIGTERM,
+        signals::SIGINT,
+        signals::SIGQUIT,
+        signals::SIGHUP,
+        signals::SIGUSR1,
+        signals::SIGUSR2,
+    ])
+    .map_err(|error| format!("cannot receive signals: {error}"))
+}
+
+fn open_log(options: &Options) -> Result<Log, String> {
+    match &options.log {
+        Some(path) => store::open_log(path)
+            .map(Log::new)
+            .map_err(|error| format!("cannot open the log {}: {error}", path.display())),
+        None => Log::standard_error().map_err(|error| format!("no standard error: {error}")),
+    }
+}
