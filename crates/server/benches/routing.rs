@@ -12,8 +12,9 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use howdah_files::{Files, Now};
 use howdah_http::message::{ConnectionInfo, Fields, Request, Version};
 use howdah_php_pool::queue::Queue;
-use howdah_server::route::{Index, Router, Scratch};
+use howdah_server::route::{Routing, Scratch};
 use howdah_server::snapshot::Snapshot;
+use howdah_server::snapshot::index::Index;
 use howdah_sys::log::Log;
 
 /// Makes the conditions of the step with this number.
@@ -101,7 +102,7 @@ fn decisions(criterion: &mut Criterion) {
         for (steps, has_index) in few.into_iter().flatten().chain([(1000, true)]) {
             let mut snapshot = snapshot(kind, steps);
             set_index(&mut snapshot, has_index);
-            let router = Router {
+            let router = Routing {
                 snapshot: &snapshot,
                 files: &files,
                 scratch: &scratch,
@@ -112,7 +113,7 @@ fn decisions(criterion: &mut Criterion) {
             let mut request = request();
             let how = if has_index { "found with an index" } else { "one by one" };
             group.bench_function(format!("{steps} steps {how}"), |bencher| {
-                bencher.iter(|| router.decide("*:80", black_box(&mut request)));
+                bencher.iter(|| router.route("*:80", black_box(&mut request)));
             });
         }
         group.finish();

@@ -55,9 +55,8 @@ impl Stream {
         };
     }
 
-    /// Reads what a balancer says of the connection. `None` if it says nothing that can be
-    /// understood.
-    pub async fn told(&mut self) -> Option<Header> {
+    /// Reads the header of the PROXY protocol. `None` if there is no valid one.
+    pub async fn proxy_header(&mut self) -> Option<Header> {
         let mut came = Vec::new();
         let (header, length) = loop {
             match Header::read(&came) {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use howdah_files::{Files, Now};
 use howdah_http::message::{ConnectionInfo, Fields, Request, Version};
 use howdah_php_pool::queue::Queue;
-use howdah_server::route::{Decision, Router, Scratch};
+use howdah_server::route::{Decision, Routing, Scratch};
 use howdah_server::snapshot::Snapshot;
 use howdah_sys::log::Log;
 
@@ -72,7 +72,7 @@ impl Site {
         for _ in 0..20 {
             let mut request = request();
             let now = Now { monotonic: Instant::now(), wall: SystemTime::now() };
-            let router = Router {
+            let router = Routing {
                 snapshot: &self.snapshot,
                 files: &self.files,
                 scratch: &self.scratch,
@@ -81,7 +81,7 @@ impl Site {
                 begun: now.monotonic,
             };
             let before = ALLOCATIONS.get();
-            let decided = router.decide("*:80", &mut request);
+            let decided = router.route("*:80", &mut request);
             let made = ALLOCATIONS.get() - before;
             let Decision::Respond(response) = decided.decision else { panic!("{decided:?}") };
             assert_eq!(response.status, 204);

@@ -12,17 +12,10 @@
 //! Nothing here waits: routes are compared in memory, and files are looked up with calls that
 //! the cache mostly saves.
 
-pub mod cors;
-pub mod delegation;
-pub mod error_pages;
 mod forwarded;
-mod index;
-pub mod location;
-mod matching;
+pub mod matching;
 
-pub mod response_headers;
 mod rewrite;
-pub mod security_headers;
 mod share;
 
 use std::cell::RefCell;
@@ -30,7 +23,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use howdah_config::{Buffering, Cors, ResponseHeader, Target};
+use howdah_config::Target;
 use howdah_files::{Files, Now};
 use howdah_http::body::Body;
 use howdah_http::message::{Request, Response};
@@ -44,23 +37,23 @@ use howdah_upstream::fastcgi::site::Site;
 use howdah_upstream::upstream::Upstream;
 
 use crate::auth::BasicAuth;
-use crate::snapshot::{
-    Action, ActionKind, CompiledPass, ErrorPage, Location, Return, Snapshot, Step,
-};
+use crate::filters::cors;
+use crate::snapshot::action::{Action, ActionKind, CompiledPass, Location, Return};
+use crate::snapshot::effects::Effects;
+use crate::snapshot::{Snapshot, Step, location};
 
-pub use self::index::Index;
 pub use self::matching::Scratch;
 
-/// How often one request may be passed on, as in Unit; a document that passes in a circle ends
+/// Maximum number of times that a request is passed on, as in Unit; a document that passes in a circle ends
 /// here.
-const MOST_PASSES: usize = 256;
+const MAX_PASSES: usize = 256;
 
 /// What a request comes to.
 #[derive(Debug)]
 pub enum Decision {
     /// An answer is there.
     Respond(Response),
-    /// Nothing, before a password is known to be right; then [`Router::go_on`].
+    /// Nothing, before a password is known to be right; then [`Routing::resume`].
     Authenticate(Arc<BasicAuth>),
     /// A script answers.
     Php(Arc<Application>, Script),
@@ -72,67 +65,32 @@ pub enum Decision {
     Refuse(u16, Option<&'static str>),
 }
 
-/// A decision, and what the action behind it does to the response.
+/// A request that has gone through the routes, as far as a password allows.
 #[derive(Debug)]
-pub struct Decided<'s> {
-    /// The decision.
+pub struct Routed<'s> {
+    /// The handler of the request.
     pub decision: Decision,
-    /// For [`response_headers::apply`].
-    pub headers: &'s [ResponseHeader],
-    /// No action on the way forbids compression.
-    pub compress: bool,
-    /// Pages for errors: those of the last action on the way that has some.
-    pub error_pages: &'s [ErrorPage],
-    /// An action on the way wants the fields that protect browsers.
-    pub security_headers: bool,
-    /// Which other sites may read the response, as the last action on the way says that has
-    /// `cors`.
-    pub cors: Option<&'s Cors>,
-    /// What waits here on its way to other servers and back, each as the last action on the way
-    /// says that says so.
-    pub buffering: Buffering,
-    /// Bytes that the request's body may have, likewise.
-    pub max_body_size: Option<u64>,
+    /// Options of the actions on its way.
+    pub effects: Effects<'s>,
     /// The action that waits for a password.
     held: Option<&'s Action>,
-    /// How often the request was passed on.
+    /// Number of times that the request was passed on.
     passes: usize,
 }
 
-impl<'s> Decided<'s> {
-    /// Takes the decision out, for a request that an answer has left to us. What actions on its way
-    /// do to the response counts from now on, and of `before` what holds for all that follows.
-    pub fn go_beyond(self, before: &mut Decided<'s>) -> Decision {
-        before.headers = self.headers;
-        before.compress &= self.compress;
-        if !self.error_pages.is_empty() {
-            before.error_pages = self.error_pages;
-        }
-        before.security_headers |= self.security_headers;
-        before.cors = self.cors.or(before.cors);
-        before.buffering = self.buffering.or(before.buffering);
-        self.decision
+impl<'s> Routed<'s> {
+    fn new(effects: Effects<'s>) -> Self {
+        Routed { decision: Decision::Refuse(404, None), effects, held: None, passes: 0 }
     }
 
-    /// Nothing is decided yet.
-    fn new() -> Self {
-        Decided {
-            decision: Decision::Refuse(404, None),
-            headers: &[],
-            compress: true,
-            error_pages: &[],
-            security_headers: false,
-            cors: None,
-            buffering: Buffering::default(),
-            max_body_size: None,
-            held: None,
-            passes: 0,
-        }
+    /// Takes the decision out.
+    pub fn take_decision(&mut self) -> Decision {
+        std::mem::replace(&mut self.decision, Decision::Refuse(500, None))
     }
 }
 
-/// Decides requests on one thread.
-pub struct Router<'s> {
+/// Takes requests through the routes of a snapshot, on one thread.
+pub struct Routing<'s> {
     /// The configuration that the request is decided by.
     pub snapshot: &'s Snapshot,
     /// Files of this thread.
@@ -154,9 +112,9 @@ enum Next<'s> {
     Over(Decision),
 }
 
-impl<'s> Router<'s> {
-    /// Decides a request that came in through a listener; its address, scheme and path may change.
-    pub fn decide(&self, listener: &str, request: &mut Request) -> Decided<'s> {
+impl<'s> Routing<'s> {
+    /// Routes a request of a listener; its address, scheme and path may change.
+    pub fn route(&self, listener: &str, request: &mut Request) -> Routed<'s> {
         if self.logs() {
             let text = String::from_utf8_lossy;
             let (method, target) = (text(&request.method), text(&request.target));
@@ -164,79 +122,76 @@ impl<'s> Router<'s> {
             let line = format_args!("http request line \"{method} {target}{fragment} {version}\"");
             self.log.write(Level::Notice, line);
         }
-        let mut decided = Decided::new();
+        let mut routed = Routed::new(Effects::default());
         let Some(listener) = self.snapshot.listeners.get(listener) else {
-            return decided; // the listener has just been removed
+            return routed; // the listener has just been removed
         };
         forwarded::apply(&listener.proxies, request);
         if let (Some(port), false) = (listener.redirect_to_https, request.connection.tls) {
-            decided.decision = Decision::Respond(to_https(request, port));
-            return decided;
+            routed.decision = Decision::Respond(to_https(request, port));
+            return routed;
         }
         self.scratch.borrow_mut().clear();
-        self.run(Next::Pass(&listener.pass), &mut decided, request);
-        decided
+        self.run(Next::Pass(&listener.pass), &mut routed, request);
+        routed
     }
 
-    /// Decides a request by an action, for an error page.
-    pub fn act(&self, action: &'s Action, request: &mut Request) -> Decided<'s> {
-        let mut decided = Decided::new();
-        self.run(Next::Action(action), &mut decided, request);
-        decided
+    /// Routes a request that an action handles, for an error page.
+    pub fn route_to_action(&self, action: &'s Action, request: &mut Request) -> Routed<'s> {
+        let mut routed = Routed::new(Effects::default());
+        self.run(Next::Action(action), &mut routed, request);
+        routed
     }
 
-    /// Decides a request that an answer has left to us.
-    pub fn follow(&self, target: &'s Target, request: &mut Request) -> Decided<'s> {
-        let mut decided = Decided::new();
+    /// Routes a request of an internal redirect; `effects` are those of the first request.
+    pub fn route_to_target(
+        &self,
+        target: &'s Target,
+        effects: Effects<'s>,
+        request: &mut Request,
+    ) -> Routed<'s> {
+        let mut routed = Routed::new(effects);
         let next = self.target(target, request);
-        self.run(next, &mut decided, request);
-        decided
+        self.run(next, &mut routed, request);
+        routed
     }
 
-    /// Goes on with a request that had to be authenticated, and was.
-    pub fn go_on(&self, decided: &mut Decided<'s>, request: &mut Request) {
-        if let Some(action) = decided.held.take() {
+    /// Continues with a request whose password was right.
+    pub fn resume(&self, routed: &mut Routed<'s>, request: &mut Request) {
+        if let Some(action) = routed.held.take() {
             let next = self.action(action, request);
-            self.run(next, decided, request);
+            self.run(next, routed, request);
         }
     }
 
-    fn run(&self, mut next: Next<'s>, decided: &mut Decided<'s>, request: &mut Request) {
-        while decided.passes < MOST_PASSES {
-            decided.passes += 1;
+    fn run(&self, mut next: Next<'s>, routed: &mut Routed<'s>, request: &mut Request) {
+        while routed.passes < MAX_PASSES {
+            routed.passes += 1;
             next = match next {
                 Next::Pass(pass) => self.pass(pass, request),
                 Next::Action(action) => {
-                    decided.headers = &action.response_headers;
-                    decided.compress &= action.compress;
-                    decided.security_headers |= action.security_headers;
-                    if !action.error_pages.is_empty() {
-                        decided.error_pages = &action.error_pages;
-                    }
-                    decided.cors = action.cors.as_ref().or(decided.cors);
-                    decided.buffering = action.buffering.or(decided.buffering);
-                    decided.max_body_size = action.max_body_size.or(decided.max_body_size);
+                    routed.effects.apply(&action.options);
                     if is_denied(action, request) {
                         refuse(403)
-                    } else if action.cors.is_some() && cors::is_preflight(request) {
+                    } else if action.options.cors.is_some() && cors::is_preflight(request) {
                         // Browsers ask without credentials, and before the request itself.
                         Next::Over(Decision::Respond(Response::new(204, Body::Empty)))
                     } else if let Some(auth) = &action.auth {
-                        decided.held = Some(action);
-                        decided.decision = Decision::Authenticate(Arc::clone(auth));
+                        routed.held = Some(action);
+                        routed.decision = Decision::Authenticate(Arc::clone(auth));
                         return;
                     } else {
                         self.action(action, request)
                     }
                 }
                 Next::Over(decision) => {
-                    decided.decision = decision;
+                    routed.decision = decision;
                     return;
                 }
             };
         }
         self.log.write(Level::Error, "routes pass requests on in a circle");
-        decided.decision = Decision::Refuse(500, None);
+        routed.decision = Decision::Refuse(500, None);
     }
 
     fn logs(&self) -> bool {
@@ -259,7 +214,7 @@ impl<'s> Router<'s> {
 
     fn target(&self, target: &Target, request: &mut Request) -> Next<'s> {
         match target {
-            Target::Route(name) => self.route(name.as_deref().unwrap_or(""), request),
+            Target::Route(name) => self.named_route(name.as_deref().unwrap_or(""), request),
             Target::Application { name, target } => {
                 // A path that was rewritten to nothing names no script.
                 if request.path.is_empty() {
@@ -283,7 +238,7 @@ impl<'s> Router<'s> {
         }
     }
 
-    fn route(&self, name: &str, request: &mut Request) -> Next<'s> {
+    fn named_route(&self, name: &str, request: &mut Request) -> Next<'s> {
         let Some(route) = self.snapshot.route(name) else { return refuse(404) };
         let scratch = &mut *self.scratch.borrow_mut();
         // A log of all steps needs all of them.
@@ -337,7 +292,7 @@ impl<'s> Router<'s> {
         }
         match &action.kind {
             ActionKind::Pass(pass) => Next::Pass(pass),
-            ActionKind::Return(answer) => Next::Over(self.answer(answer, request)),
+            ActionKind::Return(answer) => Next::Over(self.returned(answer, request)),
             ActionKind::Proxy(upstream) => Next::Over(Decision::Proxy(Arc::clone(upstream))),
             ActionKind::Status(name) => Next::Over(match self.snapshot.applications.get(name) {
                 Some(application) => {
@@ -367,7 +322,7 @@ impl<'s> Router<'s> {
     }
 
     /// As in Unit an error has its page and no location, and anything else no body.
-    fn answer(&self, answer: &Return, request: &Request) -> Decision {
+    fn returned(&self, answer: &Return, request: &Request) -> Decision {
         if (400..600).contains(&answer.status) {
             return Decision::Refuse(answer.status, None);
         }
@@ -424,6 +379,5 @@ fn to_https(request: &Request, port: u16) -> Response {
     Response::new(status, Body::Empty).with("Location", location)
 }
 
-#[cfg(test)]
 #[cfg(test)]
 mod tests;

@@ -10,13 +10,13 @@ use howdah_http::message::Request;
 use howdah_http::variables::Source;
 use howdah_php_pool::target::Script;
 
-use super::{Decision, Router, rewrite};
-use crate::snapshot::{Share, SharePath};
+use super::{Decision, Routing, rewrite};
+use crate::snapshot::action::{Share, SharePath};
 
 /// How files serves a place.
 type Serve = fn(&Files, &howdah_files::Share, Place<'_>, &Request, Now) -> Outcome;
 
-impl Router<'_> {
+impl Routing<'_> {
     /// Looks for what answers a request; `Err` says why there is nothing. If the share has
     /// candidates, the request's path is then the one that was found.
     pub(super) fn share(&self, share: &Share, request: &mut Request) -> Result<Decision, Reason> {

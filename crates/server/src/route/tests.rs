@@ -5,7 +5,8 @@ use howdah_http::fixture::request;
 use howdah_php_pool::queue::Queue;
 
 use super::*;
-use crate::snapshot::PageSource;
+use crate::filters::error_page;
+use crate::snapshot::action::PageSource;
 
 mod candidates;
 mod captures;
@@ -46,8 +47,8 @@ impl Routes {
         }
     }
 
-    fn router(&self) -> Router<'_> {
-        Router {
+    fn router(&self) -> Routing<'_> {
+        Routing {
             snapshot: &self.snapshot,
             files: &self.files,
             scratch: &self.scratch,
@@ -57,8 +58,8 @@ impl Routes {
         }
     }
 
-    fn decide(&self, request: &mut Request) -> Decided<'_> {
-        self.router().decide("*:80", request)
+    fn decide(&self, request: &mut Request) -> Routed<'_> {
+        self.router().route("*:80", request)
     }
 
     /// Status and location.
@@ -233,7 +234,12 @@ fn only_the_last_action_changes_the_response() {
     );
     let names = |target| {
         let decided = routes.decide(&mut request(target, &[]));
-        decided.headers.iter().map(|change| change.name.clone()).collect::<Vec<_>>()
+        decided
+            .effects
+            .response_headers
+            .iter()
+            .map(|change| change.name.clone())
+            .collect::<Vec<_>>()
     };
     assert_eq!(names("/share"), ["X-Foo"]);
     assert_eq!(names("/app"), ["X-App"]);
@@ -277,7 +283,7 @@ fn a_password_is_asked_for_before_anything_else_happens() {
     let mut decided = routes.decide(&mut request);
     assert!(matches!(decided.decision, Decision::Authenticate(_)));
     assert_eq!(&*request.path, b"/x");
-    routes.router().go_on(&mut decided, &mut request);
+    routes.router().resume(&mut decided, &mut request);
     let Decision::Respond(response) = &decided.decision else { panic!("{decided:?}") };
     assert_eq!(response.fields.get("location"), Some(&b"/in"[..]));
 }
@@ -291,7 +297,7 @@ fn passwords_do_not_make_circles_endless() {
     let mut asked = 0;
     while matches!(decided.decision, Decision::Authenticate(_)) {
         asked += 1;
-        routes.router().go_on(&mut decided, &mut request);
+        routes.router().resume(&mut decided, &mut request);
     }
     assert!(asked < 256 && matches!(decided.decision, Decision::Refuse(500, None)));
 }
@@ -318,10 +324,10 @@ fn the_nearest_page_for_an_error_is_sent() {
         let Decision::Refuse(status, _) = decided.decision else { panic!("{decided:?}") };
         let mut response = howdah_http::respond::error_allowing(status, Some("GET"));
         let now = routes.router().now;
-        let page = error_pages::page_for(decided.error_pages, &response).expect("a page");
+        let page = error_page::page_for(decided.effects.error_pages, &response).expect("a page");
         let PageSource::File { files, path } = &page.source else { panic!("{page:?}") };
-        if let Some(found) = error_pages::file(files, path, &routes.files, &request, now) {
-            error_pages::replace(&mut response, found, true);
+        if let Some(found) = error_page::file(files, path, &routes.files, &request, now) {
+            error_page::replace(&mut response, found, true);
         }
         assert_eq!(response.fields.get("allow"), Some(&b"GET"[..]));
         assert!(response.fields.get("etag").is_none());
@@ -360,7 +366,7 @@ fn a_browser_may_ask_for_its_rights_without_a_password() {
     asks.method = Bytes::from_static(b"OPTIONS");
     let decided = routes.decide(&mut asks);
     let Decision::Respond(response) = &decided.decision else { panic!("{decided:?}") };
-    assert!(response.status == 204 && decided.cors.is_some());
+    assert!(response.status == 204 && decided.effects.cors.is_some());
 }
 
 #[test]

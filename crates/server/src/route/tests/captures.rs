@@ -1,6 +1,7 @@
 //! What regular expressions capture, and what actions make of it.
 
 use super::*;
+use crate::filters::header_changes;
 
 #[test]
 fn a_location_has_what_was_captured_encoded_as_a_path() {
@@ -29,7 +30,7 @@ fn hardening_23_what_was_captured_cannot_end_a_field() {
     let Decision::Respond(mut response) = decided.decision else { panic!("{decided:?}") };
     assert_eq!(response.fields.get("location"), Some(&b"https://x/x%0D%0ASet-Cookie:y"[..]));
     let source = Source::of(&request, Instant::now());
-    response_headers::apply(decided.headers, &mut response, &source);
+    header_changes::change(decided.effects.response_headers, &mut response, &source);
     assert_eq!(response.fields.get("x-a"), Some(&b"xSet-Cookie:y"[..]));
     assert_eq!(response.fields.iter().count(), 2);
 }

@@ -1,13 +1,35 @@
 //! `response_headers` of an action: fields set in, or taken out of, its responses.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 use howdah_config::ResponseHeader;
-use howdah_http::message::{FieldBlock, Response};
-use howdah_http::variables::Source;
+use howdah_http::message::{Added, FieldBlock, Request, Response};
+use howdah_http::variables::{Answer, Source};
+
+/// Changes the fields of the response to a request that began to arrive at `begun`. `server` is the
+/// value of the `Server` field that the connection adds.
+pub fn apply(
+    changes: &[ResponseHeader],
+    request: &Request,
+    begun: Instant,
+    server: impl Fn() -> Bytes,
+    response: &mut Response,
+) {
+    if changes.is_empty() {
+        return;
+    }
+    let fields = response.fields.clone();
+    let (length, server) = (response.body.len(), server());
+    let added = Added { server: &server, date: true, length, ..Added::default() };
+    let answer = Answer { status: response.status, fields: &fields, added, body_sent: 0 };
+    let source = Source { answer: Some(answer), ..Source::of(request, begun) };
+    change(changes, response, &source);
+}
 
 /// Changes the fields of a response. As in Unit that concerns statuses from 200 to 399, unless a
 /// change is for all, and all values come from the fields as they were before.
-pub fn apply(changes: &[ResponseHeader], response: &mut Response, source: &Source<'_>) {
+pub fn change(changes: &[ResponseHeader], response: &mut Response, source: &Source<'_>) {
     let usual = (200..400).contains(&response.status);
     let changes: Vec<_> = changes.iter().filter(|change| usual || change.always).collect();
     if changes.is_empty() {
@@ -49,15 +71,11 @@ fn put(lines: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use howdah_config::Template;
 
     use super::*;
     use howdah_http::body::Body;
     use howdah_http::fixture::request;
-    use howdah_http::message::Added;
-    use howdah_http::variables::Answer;
 
     fn changed(status: u16, changes: &[(&str, Option<&str>)], target: &str) -> Response {
         let changes: Vec<_> = changes
@@ -77,7 +95,7 @@ mod tests {
         let fields = response.fields.clone();
         let answer = Answer { status, fields: &fields, added: Added::default(), body_sent: 0 };
         let source = Source { answer: Some(answer), ..Source::of(&request, Instant::now()) };
-        apply(&changes, &mut response, &source);
+        change(&changes, &mut response, &source);
         response
     }
 

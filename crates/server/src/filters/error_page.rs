@@ -9,7 +9,7 @@ use bytes::Bytes;
 use howdah_files::{Files, Now, Outcome};
 use howdah_http::message::{FieldBlock, Fields, OnError, Request, Response};
 
-use crate::snapshot::ErrorPage;
+use crate::snapshot::action::ErrorPage;
 
 /// The page for a response, if that has one of the server's own. Nobody is there any more to read
 /// one with status 499.

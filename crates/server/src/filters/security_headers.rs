@@ -3,7 +3,7 @@
 //! Only fields that break no site by themselves are among them, and none that the response has
 //! already is changed: what a script says counts.
 
-use howdah_http::message::Response;
+use howdah_http::message::{Request, Response};
 
 /// The fields, in any case.
 const ALWAYS: [(&str, &str); 3] = [
@@ -18,8 +18,14 @@ const ALWAYS: [(&str, &str); 3] = [
 /// For a year, ask for this host by TLS only. Means something over TLS only (RFC 6797, 7.2).
 const OVER_TLS: (&str, &str) = ("Strict-Transport-Security", "max-age=31536000");
 
-/// Adds the fields that the response does not have.
-pub fn apply(response: &mut Response, tls: bool) {
+/// Adds the fields that the response does not have, if they are `wanted`.
+pub fn apply(wanted: bool, request: &Request, response: &mut Response) {
+    if wanted {
+        add(response, request.connection.tls);
+    }
+}
+
+fn add(response: &mut Response, tls: bool) {
     for (name, value) in ALWAYS.into_iter().chain(tls.then_some(OVER_TLS)) {
         if response.fields.get(name).is_none() {
             response.fields.push(name, value);
@@ -35,11 +41,11 @@ mod tests {
     #[test]
     fn fields_are_added_where_the_response_has_none() {
         let mut response = Response::new(200, Body::Empty).with("x-frame-options", "DENY");
-        apply(&mut response, false);
+        add(&mut response, false);
         assert_eq!(response.fields.get("x-content-type-options"), Some(&b"nosniff"[..]));
         assert_eq!(response.fields.get("x-frame-options"), Some(&b"DENY"[..]));
         assert_eq!(response.fields.iter().count(), 3);
-        apply(&mut response, true);
+        add(&mut response, true);
         assert_eq!(response.fields.iter().count(), 4);
     }
 }

@@ -3,7 +3,7 @@
 use howdah_config::Cors;
 use howdah_http::message::{Request, Response};
 
-/// Whether a browser asks what it may, before the request that it means.
+/// Returns true for a preflight: a browser asks for permission before the request itself.
 pub fn is_preflight(request: &Request) -> bool {
     *request.method == *b"OPTIONS"
         && request.fields.get("origin").is_some()
@@ -11,7 +11,8 @@ pub fn is_preflight(request: &Request) -> bool {
 }
 
 /// Adds the fields that answer the browser. A script that does so itself is not contradicted.
-pub fn apply(cors: &Cors, request: &Request, response: &mut Response) {
+pub fn apply(cors: Option<&Cors>, request: &Request, response: &mut Response) {
+    let Some(cors) = cors else { return };
     const ALLOWED: &str = "Access-Control-Allow-Origin";
     if response.fields.get(ALLOWED).is_some() {
         return;
@@ -71,7 +72,7 @@ mod tests {
             request.method = bytes::Bytes::from_static(b"OPTIONS");
         }
         let mut response = Response::new(200, Body::Empty);
-        apply(&cors, &request, &mut response);
+        apply(Some(&cors), &request, &mut response);
         String::from_utf8(response.fields.as_bytes().to_vec()).unwrap()
     }
 
@@ -106,10 +107,10 @@ mod tests {
     fn a_script_is_not_contradicted() {
         let mut response =
             Response::new(200, Body::Empty).with("Access-Control-Allow-Origin", "https://x");
-        apply(&Cors::default(), &request("/", &[("Origin", "https://y")]), &mut response);
+        apply(Some(&Cors::default()), &request("/", &[("Origin", "https://y")]), &mut response);
         assert_eq!(response.fields.iter().count(), 1);
         let mut response = Response::new(200, Body::Empty);
-        apply(&Cors::default(), &request("/", &[]), &mut response);
+        apply(Some(&Cors::default()), &request("/", &[]), &mut response);
         assert_eq!(response.fields.get("access-control-allow-origin"), Some(&b"*"[..]));
     }
 }

@@ -1,7 +1,12 @@
+use std::sync::Arc;
+
+use howdah_config::{self as config, Config};
+use howdah_files::{Files, Now};
 use howdah_http::body::Body;
-use howdah_http::fixture;
+use howdah_http::{fixture, respond};
 
 use super::*;
+use crate::snapshot::delegations::{Delegation, Delegations, Instruction, Producer};
 
 fn response(status: u16, fields: &[(&str, &str)]) -> Response {
     fields.iter().fold(Response::new(status, Body::Empty), |response, (name, value)| {
@@ -26,9 +31,9 @@ fn hardening_26_no_client_sees_what_is_meant_for_the_server() {
             ("X-Sendfile-Type", "c"),
         ],
     );
-    let wishes = take(&mut answer);
+    let wishes = take_internal_fields(&mut answer);
     assert_eq!(lines(&answer), "A: b\r\n");
-    let expected = Wishes { redirect: Some("/a".into()), file: Some("/srv/a".into()) };
+    let expected = InternalFields { redirect: Some("/a".into()), file: Some("/srv/a".into()) };
     assert_eq!(wishes, expected);
 }
 
@@ -50,23 +55,24 @@ fn hardening_26_a_wish_counts_only_where_the_configuration_grants_it() {
     let config = Config::from_value(document).unwrap();
     let delegations = Delegations::new(&config, &Arc::default());
     let granted = |by, redirect: Option<&'static str>, file: Option<&'static str>| {
-        let wishes = Wishes { redirect: redirect.map(Bytes::from), file: file.map(Bytes::from) };
+        let wishes =
+            InternalFields { redirect: redirect.map(Bytes::from), file: file.map(Bytes::from) };
         match delegations.grant(wishes, by) {
-            Ok(Some(Left::Redirect(..))) => "redirect",
-            Ok(Some(Left::File(..))) => "file",
+            Ok(Some(Instruction::Redirect(..))) => "redirect",
+            Ok(Some(Instruction::File(..))) => "file",
             Ok(None) => "none",
             Err(_) => "refused",
         }
     };
     let (path, file) = (Some("/a"), Some("/srv/a"));
     for (by, expected) in [
-        (By::Application("both"), ["redirect", "file", "redirect", "none"]),
-        (By::Application("none"), ["refused", "refused", "refused", "none"]),
-        (By::Application("redirects"), ["refused", "refused", "refused", "none"]),
-        (By::Upstream("upstreams/redirects"), ["redirect", "refused", "redirect", "none"]),
-        (By::Upstream("upstreams/sends"), ["refused", "file", "file", "none"]),
-        (By::Upstream("upstreams/both"), ["refused", "refused", "refused", "none"]),
-        (By::Upstream("http://sends"), ["refused", "refused", "refused", "none"]),
+        (Producer::Application("both"), ["redirect", "file", "redirect", "none"]),
+        (Producer::Application("none"), ["refused", "refused", "refused", "none"]),
+        (Producer::Application("redirects"), ["refused", "refused", "refused", "none"]),
+        (Producer::Upstream("upstreams/redirects"), ["redirect", "refused", "redirect", "none"]),
+        (Producer::Upstream("upstreams/sends"), ["refused", "file", "file", "none"]),
+        (Producer::Upstream("upstreams/both"), ["refused", "refused", "refused", "none"]),
+        (Producer::Upstream("http://sends"), ["refused", "refused", "refused", "none"]),
     ] {
         let got = [(path, None), (None, file), (path, file), (None, None)];
         assert_eq!(got.map(|(path, file)| granted(by, path, file)), expected, "{by:?}");
@@ -172,7 +178,7 @@ fn what_an_answer_says_about_the_content_stays() {
                 ("Cache-Control", "private"),
                 ("Set-Cookie", "b=2"),
                 ("ETag", "\"application\""),
-                ("X-Powered-By", "PHP"),
+                ("X-Powered-Producer", "PHP"),
             ],
         )
     };
@@ -180,7 +186,7 @@ fn what_an_answer_says_about_the_content_stays() {
         response(status, &[("Content-Type", media_type), ("ETag", "\"file\""), ("Set-Cookie", "c")])
     };
     let mut joined = first();
-    join(&mut joined, file(200, "text/plain"));
+    merge(&mut joined, file(200, "text/plain"));
     assert_eq!(joined.status, 200);
     assert_eq!(
         lines(&joined),
@@ -188,10 +194,10 @@ fn what_an_answer_says_about_the_content_stays() {
          Cache-Control: private\r\nSet-Cookie: b=2\r\nETag: \"file\"\r\nSet-Cookie: c\r\n"
     );
     let mut joined = first();
-    join(&mut joined, file(206, "multipart/byteranges; boundary=x"));
+    merge(&mut joined, file(206, "multipart/byteranges; boundary=x"));
     let media_type = joined.fields.get("content-type").unwrap();
     assert_eq!(media_type, b"multipart/byteranges; boundary=x");
     let mut joined = first();
-    join(&mut joined, respond::error(404));
+    merge(&mut joined, respond::error(404));
     assert_eq!(lines(&joined), "Set-Cookie: a=1\r\nSet-Cookie: b=2\r\nContent-Type: text/html\r\n");
 }

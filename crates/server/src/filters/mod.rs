@@ -1,0 +1,6 @@
+//! Changes of responses by the options of actions.
+
+pub mod cors;
+pub mod error_page;
+pub mod header_changes;
+pub mod security_headers;

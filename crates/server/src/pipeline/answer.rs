@@ -1,0 +1,93 @@
+//! The response of whatever handles a request: PHP, a FastCGI server, an upstream, or the routes
+//! themselves.
+
+use std::sync::Arc;
+
+use howdah_config::Buffering;
+use howdah_http::exchange::Exchange;
+use howdah_http::message::Response;
+use howdah_http::respond;
+use howdah_php_pool::dispatch::{self, BodyBuffer};
+use howdah_upstream::{fastcgi, proxy};
+
+use super::context::Context;
+use super::internal_redirect::take_internal_fields;
+use crate::route::{Decision, Routed};
+use crate::snapshot::delegations::{Instruction, Producer};
+
+/// Produces the response of a routed request whose body has the size that is allowed. Also returns
+/// the instruction that the response gives to the server, if there is one.
+pub async fn answer<'s>(
+    context: &Context<'s>,
+    routed: &mut Routed<'s>,
+    exchange: &mut Exchange<'_>,
+) -> (Response, Option<Instruction<'s>>) {
+    let decision = routed.take_decision();
+    let usual = context.routing.snapshot.config.settings.http.max_body_size;
+    match exchange.limit_body(routed.effects.max_body_size.unwrap_or(usual)) {
+        Ok(()) => carry_out(context, decision, routed.effects.buffering, exchange).await,
+        Err(error) => (proxy::refuse(error.status()), None),
+    }
+}
+
+/// Carries a decision out.
+pub async fn carry_out<'s>(
+    context: &Context<'s>,
+    decision: Decision,
+    buffering: Buffering,
+    exchange: &mut Exchange<'_>,
+) -> (Response, Option<Instruction<'s>>) {
+    let thread = context.thread;
+    let http = &context.routing.snapshot.config.settings.http;
+    let buffer = proxy::Buffer {
+        memory: http.body_buffer_size,
+        directory: http.body_temp_path.as_deref().unwrap_or(&thread.shared.tmp),
+        wanted: buffering,
+    };
+    match decision {
+        Decision::Respond(response) => (response, None),
+        Decision::Refuse(status, allow) => (respond::error_allowing(status, allow), None),
+        // Only `authenticate` checks passwords; without it nobody is let in.
+        Decision::Authenticate(_) => (respond::error(401), None),
+        Decision::Php(application, script) => {
+            let bodies = BodyBuffer {
+                memory: http.body_buffer_size,
+                directory: match &http.body_temp_path {
+                    Some(path) => path.as_path().into(),
+                    None => Arc::clone(&thread.shared.tmp),
+                },
+            };
+            // Boxed: most requests are for files, and need not pay for its size.
+            let run = dispatch::run(&thread.php, bodies, &application, &script, exchange);
+            let response = Box::pin(run).await;
+            obey(context, response, Producer::Application(&application.name), exchange)
+        }
+        Decision::FastCgi(site, script) => {
+            let run = fastcgi::run(&thread.fastcgi, &site, &script, &buffer, exchange);
+            let response = Box::pin(run).await;
+            obey(context, response, Producer::Application(site.name()), exchange)
+        }
+        Decision::Proxy(upstream) => {
+            let run = proxy::run(&thread.proxy, &upstream, &buffer, exchange);
+            let response = Box::pin(run).await;
+            obey(context, response, Producer::Upstream(&upstream.name), exchange)
+        }
+    }
+}
+
+/// Takes the internal fields out of a response and returns the instruction that they are, if its
+/// producer may give it.
+fn obey<'s>(
+    context: &Context<'s>,
+    mut response: Response,
+    producer: Producer<'_>,
+    exchange: &Exchange<'_>,
+) -> (Response, Option<Instruction<'s>>) {
+    let fields = take_internal_fields(&mut response);
+    let granted = context.routing.snapshot.delegations.grant(fields, producer);
+    let instruction = granted.unwrap_or_else(|problem| {
+        context.log_error(&exchange.request, format_args!("the answer has {problem}"));
+        None
+    });
+    (response, instruction)
+}

@@ -1,0 +1,28 @@
+//! What the steps of the pipeline share about a request.
+
+use std::fmt;
+use std::rc::Rc;
+
+use howdah_http::message::Request;
+use howdah_http::variables::ShownRequestId;
+use howdah_sys::log::Level;
+
+use crate::route::Routing;
+use crate::thread::Shard;
+
+/// The thread that handles a request, and the routes of the request's snapshot.
+pub struct Context<'s> {
+    /// The thread.
+    pub thread: &'s Rc<Shard>,
+    /// The routes.
+    pub routing: Routing<'s>,
+}
+
+impl Context<'_> {
+    /// Logs a problem with the response to a request.
+    pub fn log_error(&self, request: &Request, problem: fmt::Arguments<'_>) {
+        let target = String::from_utf8_lossy(&request.target);
+        let line = format_args!("request {}: {target}: {problem}", ShownRequestId(request.id));
+        self.routing.log.write(Level::Error, line);
+    }
+}

@@ -1,0 +1,55 @@
+//! Replaces the server's own error pages by those of the configuration.
+
+use howdah_http::exchange::Exchange;
+use howdah_http::message::Response;
+
+use super::answer::carry_out;
+use super::context::Context;
+use crate::filters::error_page;
+use crate::route::Routed;
+use crate::snapshot::action::{ErrorPage, PageSource};
+
+/// Replaces the server's own page if an action on the request's way has another one for its status.
+/// The server's own page stays where the other one cannot be had.
+pub async fn replace<'s>(
+    context: &Context<'s>,
+    routed: &mut Routed<'s>,
+    exchange: &Exchange<'_>,
+    response: &mut Response,
+) {
+    if let Some(page) = error_page::page_for(routed.effects.error_pages, response) {
+        Box::pin(replace_by(context, page, routed, exchange, response)).await;
+    }
+}
+
+async fn replace_by<'s>(
+    context: &Context<'s>,
+    page: &'s ErrorPage,
+    routed: &mut Routed<'s>,
+    exchange: &Exchange<'_>,
+    response: &mut Response,
+) {
+    match &page.source {
+        PageSource::File { files, path } => {
+            let (cache, now) = (&context.thread.files, context.routing.now);
+            let found = error_page::file(files, path, cache, &exchange.request, now);
+            if let Some(found) = found {
+                error_page::replace(response, found, true);
+            }
+        }
+        PageSource::Action { action, keep_status } => {
+            let mut request = error_page::request(&exchange.request, response.status);
+            let mut by_page = context.routing.route_to_action(action, &mut request);
+            let connection = exchange.without_body();
+            let mut asked = Exchange::new(request, exchange.begun, &connection);
+            let (decision, effects) = (by_page.take_decision(), by_page.effects);
+            let carried_out = carry_out(context, decision, effects.buffering, &mut asked);
+            let (found, _) = Box::pin(carried_out).await;
+            if !found.own_page {
+                error_page::replace(response, found, *keep_status);
+                routed.effects.response_headers = effects.response_headers;
+                routed.effects.compress &= effects.compress;
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The pipeline of a request: from its head to its response, whichever protocol carries them.
+//! [`RequestHandler::handle`] is the order of the steps.
+
+mod answer;
+mod authentication;
+mod context;
+mod error_pages;
+mod internal_redirect;
+mod redirects;
+
+use std::cell::Cell;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Instant, SystemTime};
+
+use howdah_files::Now;
+use howdah_http::body::Body;
+use howdah_http::compress;
+use howdah_http::exchange::{Exchange, Finished, Handler};
+use howdah_http::limits::Limits;
+use howdah_http::message::{ConnectionInfo, Request, Response, ShownAddress};
+use howdah_http::respond;
+use howdah_sys::log::Level;
+
+use self::answer::answer;
+use self::authentication::authenticate;
+use self::context::Context;
+use crate::filters::{cors, header_changes, security_headers};
+use crate::route::Routing;
+use crate::snapshot::Snapshot;
+use crate::thread::Shard;
+
+/// Handles the requests of a connection or, with HTTP/2, of one of its streams.
+pub struct RequestHandler {
+    thread: Rc<Shard>,
+    listener: Arc<str>,
+    /// A request is being handled.
+    active: Cell<bool>,
+    /// It stands for the connection, not for one of its streams.
+    is_connection: bool,
+}
+
+impl Handler for RequestHandler {
+    async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
+        self.count_start();
+        let thread = &self.thread;
+        let snapshot = thread.snapshot_for(&self.listener);
+        if let Some(response) = self.answer_before_routes(&snapshot, &exchange.request) {
+            return response;
+        }
+        let context = Context { thread, routing: routing(thread, &snapshot, exchange.begun) };
+        let routing = &context.routing;
+
+        let mut routed = routing.route(&self.listener, &mut exchange.request);
+        authenticate(routing, &mut routed, &mut exchange.request).await;
+        let (mut response, instruction) = answer(&context, &mut routed, exchange).await;
+        if let Some(instruction) = instruction {
+            let follow =
+                redirects::follow(&context, instruction, &mut routed, exchange, &mut response);
+            Box::pin(follow).await;
+        }
+        error_pages::replace(&context, &mut routed, exchange, &mut response).await;
+        let (request, effects) = (&exchange.request, &routed.effects);
+        cors::apply(effects.cors, request, &mut response);
+        security_headers::apply(effects.security_headers, request, &mut response);
+        let changes = effects.response_headers;
+        let server = || thread.limits().server.clone();
+        header_changes::apply(changes, request, exchange.begun, server, &mut response);
+        let compression = snapshot.config.settings.http.compression.as_ref();
+        if let (true, Some(compression)) = (effects.compress, compression) {
+            compress::apply(compression, request, &mut response);
+        }
+        response
+    }
+
+    fn limits(&self) -> Rc<Limits> {
+        self.thread.limits()
+    }
+
+    fn next_id(&self) -> u64 {
+        self.thread.request_id()
+    }
+
+    fn error(&self, status: u16) -> Response {
+        respond::error(status)
+    }
+
+    fn finished(&self, record: &Finished<'_>) {
+        self.count_end();
+        if record.request.is_none() {
+            self.thread.counters.requests.fetch_add(1, Relaxed); // its head was refused
+        }
+        self.thread.log(record);
+    }
+
+    fn cut_off(&self, connection: &ConnectionInfo, why: &dyn fmt::Display) {
+        self.log_client_error(connection, format_args!("HTTP/2: cut off: {why}"));
+    }
+}
+
+impl RequestHandler {
+    /// For a connection of a listener.
+    pub fn new(thread: &Rc<Shard>, listener: &Arc<str>) -> Self {
+        RequestHandler::with(thread, listener, true)
+    }
+
+    /// For another request of the same connection at the same time.
+    pub fn for_stream(&self) -> Self {
+        RequestHandler::with(&self.thread, &self.listener, false)
+    }
+
+    fn with(thread: &Rc<Shard>, listener: &Arc<str>, is_connection: bool) -> Self {
+        let (thread, listener) = (Rc::clone(thread), Arc::clone(listener));
+        RequestHandler { thread, listener, active: Cell::new(false), is_connection }
+    }
+
+    /// The thread of the connection.
+    pub fn thread(&self) -> &Rc<Shard> {
+        &self.thread
+    }
+
+    /// Logs an error of a connection's client, unless there are too many.
+    pub fn log_client_error(&self, connection: &ConnectionInfo, problem: fmt::Arguments<'_>) {
+        let Some(left_out) = self.thread.blames.next(Instant::now()) else { return };
+        let peer = ShownAddress(connection.peer.map(|peer| peer.ip()));
+        let (log, line) =
+            (&self.thread.shared.log, format_args!("{}: {peer}: {problem}", self.listener));
+        match left_out {
+            0 => log.write(Level::Info, format_args!("listener {line}")),
+            many => log.write(
+                Level::Info,
+                format_args!("listener {line}; {many} lines about clients before it were left out"),
+            ),
+        }
+    }
+
+    /// Answers requests that no route may see.
+    fn answer_before_routes(&self, snapshot: &Snapshot, request: &Request) -> Option<Response> {
+        if &*request.target == b"*" {
+            // RFC 9110, 9.3.7: about the server as a whole.
+            return Some(Response::new(200, Body::Empty));
+        }
+        if let Some(handshake) = &request.connection.handshake
+            && !std::str::from_utf8(&request.host).is_ok_and(|host| handshake.admits(host))
+        {
+            // RFC 9110, 15.5.20: other certificates of clients count for this host.
+            return Some(respond::error(421));
+        }
+        self.thread.shared.door.answer(&snapshot.config, request)
+    }
+
+    fn count_start(&self) {
+        let counters = &self.thread.counters;
+        counters.requests.fetch_add(1, Relaxed);
+        counters.active.fetch_add(1, Relaxed);
+        self.active.set(true);
+    }
+
+    fn count_end(&self) {
+        if self.active.replace(false) {
+            self.thread.counters.active.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+impl Drop for RequestHandler {
+    fn drop(&mut self) {
+        self.count_end();
+        if self.is_connection {
+            self.thread.counters.closed.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+fn routing<'s>(thread: &'s Shard, snapshot: &'s Snapshot, begun: Instant) -> Routing<'s> {
+    Routing {
+        snapshot,
+        files: &thread.files,
+        scratch: &thread.scratch,
+        log: &thread.shared.log,
+        now: Now { monotonic: Instant::now(), wall: SystemTime::now() },
+        begun,
+    }
+}

@@ -1,0 +1,69 @@
+//! Follows the instructions that responses give to the server, and those of the responses to these.
+
+use bytes::Bytes;
+use howdah_http::exchange::Exchange;
+use howdah_http::message::Response;
+use howdah_http::respond;
+
+use super::answer::carry_out;
+use super::authentication::authenticate;
+use super::context::Context;
+use super::internal_redirect::{self, MAX_REDIRECTS};
+use crate::route::Routed;
+use crate::snapshot::delegations::Instruction;
+
+/// Replaces a response by what it instructs the server to send.
+pub async fn follow<'s>(
+    context: &Context<'s>,
+    instruction: Instruction<'s>,
+    routed: &mut Routed<'s>,
+    exchange: &Exchange<'_>,
+    response: &mut Response,
+) {
+    let routing = &context.routing;
+    let mut next = Some(instruction);
+    for _ in 0..MAX_REDIRECTS {
+        let uri = match next {
+            None => return,
+            Some(Instruction::Redirect(_, ref uri)) => uri.clone(),
+            Some(Instruction::File(..)) => Bytes::from_static(b"/"),
+        };
+        let Some(mut request) = internal_redirect::request(&exchange.request, &uri) else {
+            let uri = String::from_utf8_lossy(&uri);
+            let problem = format_args!("X-Accel-Redirect has no path: {uri}");
+            context.log_error(&exchange.request, problem);
+            internal_redirect::merge(response, respond::error(404));
+            return;
+        };
+        let found;
+        (found, next) = match next {
+            Some(Instruction::Redirect(target, _)) => {
+                let mut effects = std::mem::take(&mut routed.effects);
+                // Header changes are those of the last action, also where no action follows.
+                effects.response_headers = &[];
+                *routed = routing.route_to_target(target, effects, &mut request);
+                authenticate(routing, routed, &mut request).await;
+                let connection = exchange.without_body();
+                let mut asked = Exchange::new(request, exchange.begun, &connection);
+                let decision = routed.take_decision();
+                carry_out(context, decision, routed.effects.buffering, &mut asked).await
+            }
+            Some(Instruction::File(delegation, file)) => {
+                let files = &context.thread.files;
+                let found = delegation.send(&file, files, &request, routing.now);
+                if found.own_page {
+                    let (status, file) = (found.status, String::from_utf8_lossy(&file));
+                    let problem = format_args!("X-Sendfile: {status} for {file}");
+                    context.log_error(&exchange.request, problem);
+                }
+                (found, None)
+            }
+            None => return,
+        };
+        internal_redirect::merge(response, found);
+    }
+    if next.is_some() {
+        context.log_error(&exchange.request, format_args!("X-Accel-Redirect leads in a circle"));
+        *response = respond::error(500);
+    }
+}

@@ -1,0 +1,238 @@
+//! Compiles a configuration into a snapshot.
+
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use howdah_config::{self as config, Config, Part, Pass, Template, Variable};
+use howdah_files::mime::MimeTypes;
+use howdah_php_pool::application::Application;
+use howdah_php_pool::queue::Queue;
+use howdah_php_pool::target::Targets;
+use howdah_upstream::fastcgi::site::Site;
+use howdah_upstream::known::Known;
+use howdah_upstream::single::Singles;
+use howdah_upstream::upstream::Upstream;
+
+use super::action::{
+    Action, ActionKind, CompiledPass, ErrorPage, Location, NameTemplate, Options, PageSource,
+    Return, Share, SharePath,
+};
+use super::delegations::Delegations;
+use super::index::Index;
+use super::{Listener, Route, Snapshot, Step, location};
+use crate::access_log::{AccessLog, LogFile};
+use crate::auth::BasicAuth;
+
+impl Snapshot {
+    /// Compiles a document, except for the TLS of its listeners. `queue` gives each application
+    /// its queue: that of the running application if its settings are the same. What `previous`
+    /// knows of upstreams that are still the same is kept; `known` is what is known of them. `log` is
+    /// the file of the access log; without one there is no access log.
+    pub fn compile(
+        config: Config,
+        log: Option<Arc<LogFile>>,
+        previous: Option<&Snapshot>,
+        known: &Known,
+        mut queue: impl FnMut(&config::Application) -> Arc<Queue>,
+    ) -> Self {
+        let mime = Arc::new(mime_types(&config));
+        let mut singles = Singles::new(known, previous.map(|previous| &previous.singles));
+        let listeners = config
+            .listeners
+            .iter()
+            .map(|listener| (listener.name.clone(), Listener::new(listener)))
+            .collect();
+        let mut routes: HashMap<_, _> = config
+            .routes
+            .iter()
+            .map(|route| {
+                let steps = route.steps.iter().map(|step| Step {
+                    conditions: step.conditions.clone(),
+                    action: compile_action(&step.action, &mime, &mut singles),
+                    captures: step.captures,
+                });
+                let index = Index::if_worthwhile(route.steps.iter().map(|step| &step.conditions));
+                let name = route.name.clone().unwrap_or_default();
+                (name, Route { steps: steps.collect(), index })
+            })
+            .collect();
+        let applications = config
+            .applications
+            .iter()
+            .map(|application| {
+                let compiled = Application {
+                    name: application.name.as_str().into(),
+                    config: application.clone(),
+                    queue: queue(application),
+                    targets: Targets::new(&application.targets),
+                };
+                (application.name.clone(), Arc::new(compiled))
+            })
+            .collect();
+        let upstreams: HashMap<_, _> = config
+            .upstreams
+            .iter()
+            .map(|upstream| {
+                let running = previous.and_then(|previous| previous.upstreams.get(&upstream.name));
+                let tls = known.client(upstream.tls.as_ref());
+                let compiled = Upstream::new(&known.resolved(upstream), tls).following(running);
+                (upstream.name.clone(), compiled)
+            })
+            .collect();
+        let fastcgi = { config.fastcgi.iter() }
+            .filter_map(|site| {
+                let upstream = match &site.servers {
+                    config::Servers::One(address) => singles.fastcgi(address),
+                    config::Servers::Upstream(name) => Arc::clone(upstreams.get(name)?),
+                };
+                let running = previous.and_then(|previous| previous.fastcgi.get(&site.name));
+                Some((site.name.clone(), Site::new(site, upstream).following(running)))
+            })
+            .collect();
+        let delegations = Delegations::new(&config, &mime);
+        let access_log = config.access_log.as_ref().zip(log);
+        let access_log = access_log.map(|(config, file)| AccessLog::new(config, file));
+        Snapshot {
+            config,
+            listeners,
+            main_route: routes.remove(""),
+            routes,
+            applications,
+            fastcgi,
+            upstreams,
+            singles: singles.into_table(),
+            tls_clients: known.clients.clone(),
+            delegations,
+            access_log,
+        }
+    }
+}
+
+impl Listener {
+    fn new(listener: &config::Listener) -> Self {
+        let proxies = [&listener.forwarded, &listener.client_ip];
+        Listener {
+            pass: compile_pass(&listener.pass),
+            tls: None,
+            http2: listener.http2,
+            redirect_to_https: listener.redirect_to_https,
+            balancers: listener.proxy_protocol.clone(),
+            proxies: proxies.into_iter().flatten().cloned().collect(),
+        }
+    }
+}
+
+fn compile_pass(pass: &Pass) -> CompiledPass {
+    match pass {
+        Pass::Fixed(target) => CompiledPass::Fixed(target.clone()),
+        Pass::Variable(template) => CompiledPass::Variable(template.clone()),
+    }
+}
+
+fn compile_action(
+    action: &config::Action,
+    mime: &Arc<MimeTypes>,
+    singles: &mut Singles<'_>,
+) -> Action {
+    let kind = match &action.kind {
+        config::ActionKind::Pass(pass) => ActionKind::Pass(compile_pass(pass)),
+        config::ActionKind::Return(answer) => ActionKind::Return(compile_return(answer)),
+        config::ActionKind::Proxy(proxy) => ActionKind::Proxy(singles.proxy(proxy)),
+        config::ActionKind::Status(application) => ActionKind::Status(application.clone()),
+        config::ActionKind::Ping(ping) => ActionKind::Ping(ping.clone()),
+        config::ActionKind::Share(share) => ActionKind::Share(Box::new(Share {
+            paths: share.paths.iter().map(|path| compile_path(path, share, mime)).collect(),
+            candidates: share.candidates.clone(),
+            chroot: share.chroot.clone(),
+            scripts: share.scripts.clone(),
+            fallback: share.fallback.as_ref().map(|action| compile_action(action, mime, singles)),
+        })),
+    };
+    Action {
+        kind,
+        rewrite: action.rewrite.clone(),
+        allow: action.access.allow.clone(),
+        deny: action.access.deny.clone(),
+        auth: action.access.basic_auth.as_ref().map(|auth| Arc::new(BasicAuth::new(auth))),
+        options: Options {
+            response_headers: action.response_headers.clone(),
+            compress: action.compress,
+            error_pages: { action.error_pages.iter() }
+                .map(|page| compile_page(page, mime, singles))
+                .collect(),
+            security_headers: action.security_headers,
+            cors: action.cors.clone(),
+            buffering: action.buffering,
+            max_body_size: action.max_body_size,
+        },
+    }
+}
+
+fn compile_return(answer: &config::Return) -> Return {
+    let location = answer.location.as_ref().map(|template| match template.constant() {
+        Some(text) => Location::Fixed(location::encode(text.as_bytes()).into()),
+        None => Location::Variable(template.clone()),
+    });
+    Return { status: answer.status, location, keep_query: answer.keep_query }
+}
+
+fn compile_page(
+    page: &config::ErrorPage,
+    mime: &Arc<MimeTypes>,
+    singles: &mut Singles<'_>,
+) -> ErrorPage {
+    let source = match &page.source {
+        config::PageSource::File(file) => {
+            let mime = Arc::clone(mime);
+            let options = howdah_files::Options {
+                mime,
+                precompressed: false,
+                ..howdah_files::Options::default()
+            };
+            // The file is absolute and has a name, says `howdah-config`.
+            let name = file.file_name().unwrap_or_default().as_bytes();
+            let directory = file.parent().unwrap_or(Path::new("/"));
+            let files = howdah_files::Share::new(directory, options);
+            PageSource::File { files, path: [b"/", name].concat().into() }
+        }
+        config::PageSource::Action { action, keep_status } => PageSource::Action {
+            action: Box::new(compile_action(action, mime, singles)),
+            keep_status: *keep_status,
+        },
+    };
+    ErrorPage { status: page.status, source }
+}
+
+fn compile_path(template: &Template, share: &config::Share, mime: &Arc<MimeTypes>) -> SharePath {
+    let options = howdah_files::Options {
+        index: share.index.clone(),
+        symlinks: share.symlinks,
+        traverse_mounts: share.traverse_mounts,
+        scripts: share.scripts.is_some(),
+        precompressed: true,
+        types: share.types.clone(),
+        mime: Arc::clone(mime),
+    };
+    if let [Part::Literal(root), Part::Variable(Variable::Uri)] = template.parts()
+        && root.starts_with('/')
+    {
+        let root = root.strip_suffix('/').unwrap_or(root);
+        return SharePath { files: howdah_files::Share::new(root, options), template: None };
+    }
+    let fixed = match template.parts().first() {
+        Some(Part::Literal(literal)) => literal.len(),
+        _ => 0,
+    };
+    let ends_with_path = matches!(template.parts().last(), Some(Part::Variable(Variable::Uri)));
+    let template = NameTemplate { template: template.clone(), fixed, ends_with_path };
+    SharePath { files: howdah_files::Share::new("", options), template: Some(template) }
+}
+
+fn mime_types(config: &Config) -> MimeTypes {
+    let types = &config.settings.http.mime_types;
+    MimeTypes::new(types.iter().flat_map(|(media_type, extensions)| {
+        extensions.iter().map(move |extension| (extension.as_str(), media_type.as_str()))
+    }))
+}

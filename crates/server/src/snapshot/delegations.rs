@@ -1,0 +1,161 @@
+//! `internal_redirect` and `sendfile` of applications and upstreams: which `X-Accel-Redirect` and
+//! `X-Sendfile` fields of their responses the server obeys.
+
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use howdah_config::{self as config, Config, Target};
+use howdah_files::mime::MimeTypes;
+use howdah_files::{Files, Now, Outcome, Place, Reason};
+use howdah_http::message::{Request, Response};
+use howdah_http::respond;
+
+/// Delegations by the name of the application or upstream.
+#[derive(Debug, Default)]
+pub struct Delegations {
+    applications: HashMap<String, Delegation>,
+    upstreams: HashMap<String, Delegation>,
+}
+
+/// Fields that the server obeys in the responses of one application or upstream.
+#[derive(Debug)]
+pub struct Delegation {
+    redirect: Option<Target>,
+    directories: Vec<Directory>,
+}
+
+/// A directory whose files `X-Sendfile` may name.
+#[derive(Debug)]
+struct Directory {
+    path: Vec<u8>,
+    files: howdah_files::Share,
+}
+
+/// Producer of a response.
+#[derive(Debug, Clone, Copy)]
+pub enum Producer<'a> {
+    /// The application of this name.
+    Application(&'a str),
+    /// An upstream, or a `proxy`, under its name for the log.
+    Upstream(&'a str),
+}
+
+/// Values of the internal fields of a response.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct InternalFields {
+    /// `X-Accel-Redirect`: a path.
+    pub redirect: Option<Bytes>,
+    /// `X-Sendfile`: a file.
+    pub file: Option<Bytes>,
+}
+
+/// An instruction that a response gives to the server.
+#[derive(Debug)]
+pub enum Instruction<'s> {
+    /// Handle this path at this target.
+    Redirect(&'s Target, Bytes),
+    /// Send this file.
+    File(&'s Delegation, Bytes),
+}
+
+impl Delegations {
+    /// Compiles a document.
+    pub fn new(config: &Config, mime: &Arc<MimeTypes>) -> Self {
+        let compile = |name: &String, delegation: &config::Delegation| {
+            (*delegation != config::Delegation::default())
+                .then(|| (name.clone(), Delegation::new(delegation, mime)))
+        };
+        let own = { config.applications.iter() }.map(|own| (&own.name, &own.delegation));
+        let others = { config.fastcgi.iter() }.map(|other| (&other.name, &other.delegation));
+        let upstreams = { config.upstreams.iter() }.map(|up| (&up.name, &up.delegation));
+        Delegations {
+            applications: own.chain(others).filter_map(|(n, d)| compile(n, d)).collect(),
+            upstreams: upstreams.filter_map(|(n, d)| compile(n, d)).collect(),
+        }
+    }
+
+    /// What an answer may have done of what it fields. `Err` says what it may not.
+    pub fn grant(
+        &self,
+        fields: InternalFields,
+        by: Producer<'_>,
+    ) -> Result<Option<Instruction<'_>>, &'static str> {
+        let delegation = match by {
+            Producer::Application(name) => self.applications.get(name),
+            Producer::Upstream(name) => {
+                name.strip_prefix("upstreams/").and_then(|name| self.upstreams.get(name))
+            }
+        };
+        let target = delegation.and_then(|delegation| delegation.redirect.as_ref());
+        let sends = delegation.filter(|delegation| !delegation.directories.is_empty());
+        match (fields.redirect, fields.file, target, sends) {
+            (Some(path), _, Some(target), _) => Ok(Some(Instruction::Redirect(target, path))),
+            (_, Some(file), _, Some(delegation)) => Ok(Some(Instruction::File(delegation, file))),
+            (Some(_), _, None, _) => Err("X-Accel-Redirect, which needs \"internal_redirect\""),
+            (_, Some(_), _, None) => Err("X-Sendfile, which needs \"sendfile\""),
+            (None, None, ..) => Ok(None),
+        }
+    }
+}
+
+impl Delegation {
+    /// Compiles the settings of one application or upstream.
+    pub fn new(delegation: &config::Delegation, mime: &Arc<MimeTypes>) -> Self {
+        let directories = delegation.directories.iter().map(|directory| {
+            let options = howdah_files::Options {
+                index: Vec::new(),
+                mime: Arc::clone(mime),
+                ..howdah_files::Options::default()
+            };
+            let path = directory.as_os_str().as_bytes();
+            // Of the root nothing is left, as files are written with a slash in front.
+            let path = path.strip_suffix(b"/").unwrap_or(path).to_vec();
+            Directory { files: howdah_files::Share::new(directory, options), path }
+        });
+        Delegation { redirect: delegation.redirect.clone(), directories: directories.collect() }
+    }
+
+    /// Sends a file, named percent-encoded or as it is.
+    pub fn send(&self, file: &[u8], cache: &Files, request: &Request, now: Now) -> Response {
+        let name = decode(file);
+        let is_sound = name.starts_with(b"/") && !name.contains(&0) && !climbs(&name);
+        let found = { self.directories.iter() }.filter(|_| is_sound).find_map(|directory| {
+            let rest = name.strip_prefix(directory.path.as_slice())?;
+            rest.starts_with(b"/").then_some((directory, rest))
+        });
+        let Some((directory, path)) = found else { return respond::error(404) };
+        let chroot = if directory.path.is_empty() { b"/" } else { directory.path.as_slice() };
+        let place = Place { root: &directory.path, path, base: 0, chroot };
+        match cache.serve_file_at(&directory.files, place, request, now) {
+            Outcome::Response(response) => response,
+            Outcome::Missing(reason) => respond::error(reason.status()),
+            Outcome::Script(_) => respond::error(Reason::NotFound.status()),
+        }
+    }
+}
+
+/// Returns true if a path has a `..` segment.
+pub fn climbs(path: &[u8]) -> bool {
+    path.split(|byte| *byte == b'/').any(|segment| segment == b"..")
+}
+
+/// Decodes percent escapes once. Invalid escapes stay as they are.
+pub fn decode(text: &[u8]) -> Vec<u8> {
+    let digit = |byte: Option<&u8>| byte.and_then(|byte| (*byte as char).to_digit(16));
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte == b'%'
+            && let (Some(high), Some(low)) = (digit(after.first()), digit(after.get(1)))
+        {
+            out.push((high << 4 | low) as u8);
+            rest = after.get(2..).unwrap_or_default();
+        } else {
+            out.push(byte);
+        }
+    }
+    out
+}

@@ -1,0 +1,132 @@
+//! A configuration, compiled: what a request is decided by.
+//!
+//! A request takes one snapshot at its start and keeps it to its end; a reconfiguration swaps
+//! the current one and touches no request.
+
+pub mod action;
+mod compile;
+pub mod delegations;
+pub mod effects;
+pub mod index;
+pub mod location;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use howdah_config::{self as config, Config};
+use howdah_http::limits::Limits;
+use howdah_php_pool::application::Application;
+use howdah_tls::{TlsClients, TlsListener};
+use howdah_upstream::fastcgi::site::Site;
+use howdah_upstream::single::SingleTable;
+use howdah_upstream::upstream::Upstream;
+
+use self::action::{Action, CompiledPass};
+use self::delegations::Delegations;
+use self::index::Index;
+use crate::access_log::AccessLog;
+
+/// A compiled configuration.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The document and its typed form.
+    pub config: Config,
+    /// Listeners by name.
+    pub listeners: HashMap<String, Listener>,
+    /// The route without a name, that of most documents. Not among the others: to compare empty
+    /// texts costs some processors more than all of the rest of a look-up.
+    pub main_route: Option<Route>,
+    /// Routes by name.
+    pub routes: HashMap<String, Route>,
+    /// Applications by name.
+    pub applications: HashMap<String, Arc<Application>>,
+    /// Applications of FastCGI servers by name.
+    pub fastcgi: HashMap<String, Arc<Site>>,
+    /// Upstreams by name.
+    pub upstreams: HashMap<String, Arc<Upstream>>,
+    /// Servers that actions and applications name themselves.
+    pub singles: SingleTable,
+    /// What applications and upstreams may leave to us.
+    pub delegations: Delegations,
+    /// How TLS is spoken with servers.
+    pub tls_clients: TlsClients,
+    /// Where requests are logged.
+    pub access_log: Option<AccessLog>,
+}
+
+/// A listener as requests see it.
+#[derive(Debug)]
+pub struct Listener {
+    /// Where requests go.
+    pub pass: CompiledPass,
+    /// How it speaks TLS, if it does.
+    pub tls: Option<Arc<TlsListener>>,
+    /// The port that requests without TLS are sent to with https.
+    pub redirect_to_https: Option<u16>,
+    /// Whether clients without TLS may begin with HTTP/2.
+    pub http2: config::PlainHttp2,
+    /// Whose connections begin with the PROXY protocol.
+    pub balancers: Option<config::AddressPatterns>,
+    /// Who is believed about the client, in the order in which it is asked.
+    pub proxies: Vec<config::Forwarded>,
+}
+
+/// A list of steps.
+#[derive(Debug)]
+pub struct Route {
+    /// The steps in order.
+    pub steps: Vec<Step>,
+    /// Finds the steps that can hold, if there are many.
+    pub index: Option<Index>,
+}
+
+/// A step of a route.
+#[derive(Debug)]
+pub struct Step {
+    /// Conditions.
+    pub conditions: config::Match,
+    /// What is done if they hold.
+    pub action: Action,
+    /// Whether the action names what the conditions capture.
+    pub captures: bool,
+}
+
+impl Snapshot {
+    /// The route of a name; that of the empty name is the one without any.
+    pub fn route(&self, name: &str) -> Option<&Route> {
+        match name {
+            "" => self.main_route.as_ref(),
+            name => self.routes.get(name),
+        }
+    }
+
+    /// What clients may ask of us.
+    pub fn limits(&self) -> Limits {
+        let http = &self.config.settings.http;
+        // A request is held to what its own action says when that is known.
+        let steps = self.config.routes.iter().flat_map(|route| &route.steps);
+        let most_body = steps.map(|step| step.action.most_body()).max().unwrap_or(0);
+        let bytes = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
+        Limits {
+            header_timeout: http.header_read_timeout,
+            body_timeout: http.body_read_timeout,
+            send_timeout: http.send_timeout,
+            idle_timeout: http.idle_timeout,
+            max_head: bytes(http.max_head_size()),
+            max_line: bytes(http.large_header_buffer_size),
+            max_fields: bytes(http.max_header_fields),
+            max_body: http.max_body_size.max(most_body),
+            min_rate: http.min_rate,
+            grace: http.min_rate_grace,
+            chunked_bodies: http.chunked_transform,
+            discard_unsafe_fields: http.discard_unsafe_fields,
+            strict: http.strict_requests,
+            server: Bytes::from_static(match http.server_version {
+                true => concat!("Howdah/", env!("CARGO_PKG_VERSION")).as_bytes(),
+                false => b"Howdah",
+            }),
+            ..Limits::default()
+        }
+    }
+}
