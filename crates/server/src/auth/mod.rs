@@ -26,10 +26,10 @@ use howdah_sys::log::Log;
 use self::htpasswd::Hash;
 use self::users::{Step, UsersFile};
 
-/// A longer password is wrong. bcrypt uses 72 bytes of it.
-const LONGEST: usize = 1024;
+/// Maximum length of a password in bytes. bcrypt uses 72.
+const MAX_PASSWORD_BYTES: usize = 1024;
 
-/// Who is let in.
+/// Users of an action.
 #[derive(Debug)]
 pub struct BasicAuth {
     challenge: String,
@@ -37,7 +37,7 @@ pub struct BasicAuth {
 }
 
 impl BasicAuth {
-    /// Nothing is read yet.
+    /// Compiles the settings. The users' file is read with the first request.
     pub fn new(config: &howdah_config::BasicAuth) -> BasicAuth {
         BasicAuth {
             challenge: format!("Basic realm=\"{}\", charset=\"UTF-8\"", config.realm),
@@ -94,7 +94,8 @@ fn credentials(request: &Request) -> Option<(Vec<u8>, Vec<u8>)> {
     name.truncate(colon);
     // Control characters are not allowed in either (RFC 7617, 2).
     let sound = |text: &[u8]| !text.iter().any(u8::is_ascii_control);
-    (sound(&name) && sound(&password) && password.len() <= LONGEST).then_some((name, password))
+    (sound(&name) && sound(&password) && password.len() <= MAX_PASSWORD_BYTES)
+        .then_some((name, password))
 }
 
 /// Tests a password, on another thread if the request had to wait for a turn to do so.

@@ -22,22 +22,22 @@ use tokio::sync::Notify;
 use super::htpasswd::{self, Hash};
 use super::turns::{Turn, Turns};
 
-/// How long a file is used without looking whether it has changed.
+/// Interval at which a file is checked for changes.
 const RECHECK: Duration = Duration::from_secs(1);
 
-/// A larger file is refused: it is kept in memory.
+/// Maximum size of a file in bytes. Files are kept in memory.
 const LARGEST: u64 = 8 << 20;
 
 /// The files that are in use. All actions that name a file share what is known of it, and its share
 /// of the checks.
 static FILES: Mutex<Option<HashMap<PathBuf, Weak<UsersFile>>>> = Mutex::new(None);
 
-/// See the module.
+/// A users' file and its state.
 #[derive(Debug)]
 pub struct UsersFile {
     path: PathBuf,
     state: Mutex<State>,
-    /// A reading has ended.
+    /// Notified at the end of each read.
     ended: Notify,
     turns: Turns,
 }
@@ -47,12 +47,12 @@ struct State {
     looked: Option<Instant>,
     reading: bool,
     users: Option<Arc<Users>>,
-    /// What the log has yet to be told, and what it was told last.
+    /// Problem to log, and the last one that was logged.
     notes: Vec<(Level, String)>,
     problem: Option<String>,
 }
 
-/// What a file says.
+/// Content of a file.
 #[derive(Debug)]
 pub struct Users {
     stamp: Stamp,
@@ -65,7 +65,7 @@ pub struct Users {
 /// A keyed hash of a name and a password.
 pub type Known = [u64; 2];
 
-/// By what a changed file is recognised.
+/// Attributes that change with the content of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: (u64, u64),
@@ -74,7 +74,7 @@ struct Stamp {
     changed: (i64, i64),
 }
 
-/// What follows from a name and a password.
+/// Result of a look-up of a name and a password.
 pub enum Step {
     Welcome,
     Refused,
@@ -113,8 +113,8 @@ impl UsersFile {
         file
     }
 
-    /// What the file says, as it was at most a second before `now`; `None` if it cannot be read, of
-    /// which the log is told.
+    /// The content of the file, at most a second old at `now`; `None` if it cannot be read, which is
+    /// logged.
     pub async fn users(self: &Arc<Self>, now: Instant, log: &Log) -> Option<Arc<Users>> {
         loop {
             let mut ended = pin!(self.ended.notified());
@@ -153,7 +153,7 @@ impl UsersFile {
 }
 
 impl Users {
-    /// What to do about a name and a password.
+    /// Looks up a name and a password.
     pub fn step(&self, name: &[u8], password: &[u8]) -> Step {
         let known = self.keys.each_ref().map(|key| key.hash_one((name, password)));
         if self.knows(name, &known) {
@@ -167,7 +167,7 @@ impl Users {
         Step::Compare { hash: hash.clone(), real: found.is_some(), known }
     }
 
-    /// Whether a password was right before.
+    /// Returns true if a password was right before.
     pub fn knows(&self, name: &[u8], known: &Known) -> bool {
         self.known().get(name) == Some(known)
     }
@@ -177,7 +177,7 @@ impl Users {
         self.known().insert(name.to_vec(), known);
     }
 
-    /// What is remembered.
+    /// Keyed hash of a name and a password.
     pub(super) fn known(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

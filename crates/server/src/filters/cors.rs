@@ -1,4 +1,4 @@
-//! `cors` of an action: what browsers let scripts of other sites do (the Fetch standard, 3.2).
+//! `cors` of an action: cross-origin requests (the Fetch standard, 3.2).
 
 use howdah_config::Cors;
 use howdah_http::message::{Request, Response};
@@ -10,7 +10,7 @@ pub fn is_preflight(request: &Request) -> bool {
         && request.fields.get("access-control-request-method").is_some()
 }
 
-/// Adds the fields that answer the browser. A script that does so itself is not contradicted.
+/// Adds the fields of CORS, unless the response already has them.
 pub fn apply(cors: Option<&Cors>, request: &Request, response: &mut Response) {
     let Some(cors) = cors else { return };
     const ALLOWED: &str = "Access-Control-Allow-Origin";

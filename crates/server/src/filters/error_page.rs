@@ -1,4 +1,4 @@
-//! `error_pages` of an action: other content in place of the server's own pages.
+//! `error_pages` of an action: content that replaces the server's own pages.
 //!
 //! A page is a file, or what an action makes of the request. That action sees a GET without a body,
 //! conditions and ranges, which are about something else, and scripts learn of the error from
@@ -11,8 +11,7 @@ use howdah_http::message::{FieldBlock, Fields, OnError, Request, Response};
 
 use crate::snapshot::action::ErrorPage;
 
-/// The page for a response, if that has one of the server's own. Nobody is there any more to read
-/// one with status 499.
+/// The page for a response that has one of the server's own. Status 499 has none: its client has gone.
 pub fn page_for<'p>(pages: &'p [ErrorPage], response: &Response) -> Option<&'p ErrorPage> {
     let wanted = response.own_page && response.status != 499;
     pages.iter().find(|page| wanted && page.status == response.status)
@@ -38,9 +37,9 @@ pub fn file(
     }
 }
 
-/// What the action of a page sees of a request.
+/// The request that the action of a page handles.
 pub fn request(request: &Request, status: u16) -> Request {
-    /// Fields about a body, about what the client has already, and about parts of something.
+    /// Fields about the body, conditions and ranges.
     const ELSEWHERE: [&[u8]; 11] = [
         b"content-encoding",
         b"content-length",
@@ -63,9 +62,8 @@ pub fn request(request: &Request, status: u16) -> Request {
     asked
 }
 
-/// Puts a page in place of the server's own. Fields of the error that the page has not stay, such
-/// as `Allow` and `WWW-Authenticate`. If the status is kept, nothing
-/// says how a file that is the page could be had again.
+/// Replaces the server's own page. Fields of the error that the page does not have stay, such as
+/// `Allow` and `WWW-Authenticate`. If the status is kept, validators of the page's file are removed.
 pub fn replace(response: &mut Response, page: Response, keep_status: bool) {
     const OF_FILES: [&[u8]; 3] = [b"accept-ranges", b"etag", b"last-modified"];
     let error = std::mem::replace(response, page);

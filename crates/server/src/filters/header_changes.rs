@@ -1,4 +1,4 @@
-//! `response_headers` of an action: fields set in, or taken out of, its responses.
+//! `response_headers` of an action: fields that it sets in responses or removes from them.
 
 use std::time::Instant;
 

@@ -1,7 +1,6 @@
-//! `security_headers` of an action: fields that make browsers careful.
+//! `security_headers` of an action: fields that protect browsers.
 //!
-//! Only fields that break no site by themselves are among them, and none that the response has
-//! already is changed: what a script says counts.
+//! Only fields that cannot break a site are added, and fields of the response itself stay.
 
 use howdah_http::message::{Request, Response};
 

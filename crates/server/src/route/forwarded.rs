@@ -1,5 +1,5 @@
-//! `forwarded` and `client_ip` of a listener: who the client is, as told by proxies that are
-//! trusted.
+//! `forwarded` and `client_ip` of a listener: client address and scheme from fields of trusted
+//! proxies.
 //!
 //! Only a connection from a listed address is believed, and of a list only what stands to the
 //! right of the first address that is not a listed proxy: everything to the left of it may be the
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use howdah_config::Forwarded;
 use howdah_http::message::{ConnectionInfo, Request, ShownAddress};
 
-/// Gives the request the client's address and scheme, if its connection comes from a proxy.
+/// Sets the client address and scheme of a request whose connection comes from a trusted proxy.
 pub fn apply(proxies: &[Forwarded], request: &mut Request) {
     for proxy in proxies {
         if !proxy.source.matches(request.connection.peer) {
@@ -33,7 +33,7 @@ pub fn apply(proxies: &[Forwarded], request: &mut Request) {
 }
 
 /// The client's address: the last of the list, or, if the proxies are several, the last that is
-/// none of them. What is no address ends the search.
+/// none of them. An invalid address ends the search.
 fn client(proxy: &Forwarded, field: &str, request: &Request) -> Option<SocketAddr> {
     let mut client = None;
     let lists =
@@ -67,7 +67,7 @@ fn parse(text: &[u8]) -> Option<SocketAddr> {
     (!address.ip().to_canonical().is_unspecified()).then_some(address)
 }
 
-/// Whether the client used TLS; the first field that is not empty says it.
+/// Returns true if the client used TLS, by the first field that is not empty.
 fn scheme(field: &str, request: &Request) -> Option<bool> {
     let mut values = request.fields.get_all(field).filter(|value| !value.is_empty());
     let value = values.next()?;

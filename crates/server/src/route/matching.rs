@@ -1,7 +1,7 @@
-//! Whether a request meets the conditions of a step.
+//! Compares requests with the conditions of steps.
 //!
-//! Conditions are compared in memory, the cheap ones first. None of them allocates: what must be
-//! decoded is decoded once for a request, into memory that the thread uses again.
+//! Cheap conditions are compared first. None allocates: query and cookies are decoded once for a
+//! request, into buffers that the thread reuses.
 
 use std::time::Instant;
 
@@ -10,24 +10,24 @@ use howdah_http::message::Request;
 use howdah_http::query::{self, Query};
 use howdah_http::variables::Source;
 
-/// Memory for conditions that need some.
+/// Buffers for conditions.
 #[derive(Debug, Default)]
 pub struct Scratch {
     query: Query,
     text: Vec<u8>,
-    /// Steps that can hold.
+    /// Numbers of the steps that can hold.
     pub(super) steps: Vec<u32>,
 }
 
 impl Scratch {
-    /// Makes ready for another request.
+    /// Forgets the last request.
     pub fn clear(&mut self) {
         self.query.clear();
         self.text.clear();
     }
 }
 
-/// Whether all conditions hold; `begun` is when the request began to arrive.
+/// Returns true if all conditions hold. `begun` is the time of the first byte of the request.
 pub fn holds(conditions: &Match, request: &Request, begun: Instant, scratch: &mut Scratch) -> bool {
     let Match {
         method,
@@ -63,7 +63,7 @@ pub fn holds(conditions: &Match, request: &Request, begun: Instant, scratch: &mu
         })
 }
 
-/// What the expressions of conditions that hold capture.
+/// Captures of the regular expressions of conditions that hold.
 pub fn captures(conditions: &Match, request: &Request) -> Captures {
     let uri = conditions.uri.as_ref().map(|uri| (uri, &*request.path));
     let host = conditions.host.as_ref().map(|host| (host, &*request.host));

@@ -1,16 +1,15 @@
-//! What a request comes to: from the listener through routes to an answer, a script, or an error.
+//! Routing: from a request to the handler that answers it.
 //!
-//! 1. Trusted proxies tell who the client is (`forwarded`).
-//! 2. The listener passes the request on; in each route the first step whose conditions hold
-//!    (`matching`) has an action. In a long route only steps that can hold are compared (`index`).
-//!    What its regular expressions capture is kept if the action names it.
-//! 3. The action may be for some clients only. It may rewrite the path (`rewrite`). Then it passes
-//!    the request on again, or it is the last one: an answer (`location`), an application, another
-//!    server, a status page, or a file (`share`), whose fallback is another action.
-//! 4. The last action's `response_headers` change the response.
+//! 1. Fields of trusted proxies set the client address and scheme (`forwarded`).
+//! 2. The listener passes the request to a target. In a route, the first step whose conditions hold
+//!    ([`matching`]) selects the action. An index ([`crate::snapshot::index`]) leaves out steps of long
+//!    routes that cannot hold. Captures of regular expressions are kept if the action names them.
+//! 3. The action checks addresses, asks for a password, rewrites the path (`rewrite`), and passes the
+//!    request on or answers it: `return`, an application, an upstream, a status page, or a file
+//!    (`share`), whose fallback is another action.
+//! 4. The options of all actions on the way are merged ([`Effects`]).
 //!
-//! Nothing here waits: routes are compared in memory, and files are looked up with calls that
-//! the cache mostly saves.
+//! Routing never waits for I/O, except for file system calls that the cache of files does not save.
 
 mod forwarded;
 pub mod matching;
@@ -44,24 +43,23 @@ use crate::snapshot::{Snapshot, Step, location};
 
 pub use self::matching::Scratch;
 
-/// Maximum number of times that a request is passed on, as in Unit; a document that passes in a circle ends
-/// here.
+/// Maximum number of actions and routes on the way of a request, as in Unit. It ends circles.
 const MAX_PASSES: usize = 256;
 
-/// What a request comes to.
+/// The handler of a request.
 #[derive(Debug)]
 pub enum Decision {
-    /// An answer is there.
+    /// This response.
     Respond(Response),
-    /// Nothing, before a password is known to be right; then [`Routing::resume`].
+    /// Check the password first, then call [`Routing::resume`].
     Authenticate(Arc<BasicAuth>),
-    /// A script answers.
+    /// A PHP script.
     Php(Arc<Application>, Script),
-    /// A script of a FastCGI server answers.
+    /// A script of a FastCGI server.
     FastCgi(Arc<Site>, Script),
-    /// Another HTTP server answers.
+    /// An HTTP upstream.
     Proxy(Arc<Upstream>),
-    /// An error: its status, and what `Allow` says.
+    /// An error with this status and this `Allow` field.
     Refuse(u16, Option<&'static str>),
 }
 
@@ -91,21 +89,21 @@ impl<'s> Routed<'s> {
 
 /// Takes requests through the routes of a snapshot, on one thread.
 pub struct Routing<'s> {
-    /// The configuration that the request is decided by.
+    /// The configuration of the request.
     pub snapshot: &'s Snapshot,
-    /// Files of this thread.
+    /// File cache of this thread.
     pub files: &'s Files,
-    /// Memory of this thread.
+    /// Buffers of this thread for conditions.
     pub scratch: &'s RefCell<Scratch>,
-    /// For `log_route`.
+    /// Log for `log_route` and problems.
     pub log: &'s Log,
-    /// The time, for what is known about files.
+    /// Current time, for the file cache.
     pub now: Now,
-    /// When the request began to arrive.
+    /// Time of the first byte of the request.
     pub begun: Instant,
 }
 
-/// What has the request next.
+/// Next station of a request.
 enum Next<'s> {
     Pass(&'s CompiledPass),
     Action(&'s Action),
@@ -321,7 +319,7 @@ impl<'s> Routing<'s> {
         }
     }
 
-    /// As in Unit an error has its page and no location, and anything else no body.
+    /// The response of `return`. As in Unit, errors have a page and no location, others no body.
     fn returned(&self, answer: &Return, request: &Request) -> Decision {
         if (400..600).contains(&answer.status) {
             return Decision::Refuse(answer.status, None);
@@ -346,7 +344,7 @@ impl<'s> Routing<'s> {
     }
 }
 
-/// Goes on with the action of a step whose conditions hold.
+/// Continues with the action of the selected step.
 fn take<'s>(step: &'s Step, request: &mut Request) -> Next<'s> {
     if step.captures {
         request.captures = matching::captures(&step.conditions, request);
@@ -354,7 +352,7 @@ fn take<'s>(step: &'s Step, request: &mut Request) -> Next<'s> {
     Next::Action(&step.action)
 }
 
-/// Whether an action is not for the client's address.
+/// Returns true if `allow` or `deny` excludes the client's address.
 fn is_denied(action: &Action, request: &Request) -> bool {
     let peer = request.connection.peer;
     action.deny.as_ref().is_some_and(|deny| deny.matches(peer))
@@ -365,7 +363,7 @@ fn refuse<'s>(status: u16) -> Next<'s> {
     Next::Over(Decision::Refuse(status, None))
 }
 
-/// The same request with https. Only what is safe to ask again may come with another method.
+/// Redirects a request to https. Methods other than GET and HEAD keep theirs (308).
 fn to_https(request: &Request, port: u16) -> Response {
     if request.host.is_empty() {
         return respond::error(400);

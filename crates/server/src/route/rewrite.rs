@@ -11,16 +11,16 @@ use howdah_config::{Part, Template, Variable};
 use howdah_http::target::{Target, TargetError};
 use howdah_http::variables::Source;
 
-/// Longest target that a template may come to. Rewriting can be done many times for a request,
-/// and each time can make the path longer.
+/// Maximum length of an expanded template in bytes. A request can be rewritten many times, and each
+/// time its path can grow.
 const LONGEST: usize = 64 << 10;
 
-/// Why a template comes to no path.
+/// Reason why the expanded template is not a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RewriteError {
-    /// It is no target.
+    /// Not a request target.
     Target(TargetError),
-    /// It is too long.
+    /// Longer than the maximum.
     TooLong,
 }
 
@@ -33,8 +33,7 @@ impl std::fmt::Display for RewriteError {
     }
 }
 
-/// The path that a template comes to: normalised like that of a request, and empty if the
-/// template comes to nothing.
+/// Expands a template to a path, normalised like that of a request; empty if the expansion is empty.
 pub fn path(template: &Template, source: &Source<'_>) -> Result<Bytes, RewriteError> {
     // It is normalised already.
     if let [Part::Variable(Variable::Uri)] = template.parts() {
@@ -64,7 +63,7 @@ pub fn path(template: &Template, source: &Source<'_>) -> Result<Bytes, RewriteEr
     Ok(Bytes::copy_from_slice(parsed.path(&target)))
 }
 
-/// Appends text; `also` and what no target may hold is percent-encoded.
+/// Appends text, with the bytes in `also` and bytes that no target may hold percent-encoded.
 fn escape(text: &[u8], also: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for byte in text {

@@ -1,4 +1,4 @@
-//! `share`: which file answers.
+//! `share`: finds the file, directory or script for a request.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -13,12 +13,12 @@ use howdah_php_pool::target::Script;
 use super::{Decision, Routing, rewrite};
 use crate::snapshot::action::{Share, SharePath};
 
-/// How files serves a place.
+/// Function of [`Files`] that serves a place.
 type Serve = fn(&Files, &howdah_files::Share, Place<'_>, &Request, Now) -> Outcome;
 
 impl Routing<'_> {
-    /// Looks for what answers a request; `Err` says why there is nothing. If the share has
-    /// candidates, the request's path is then the one that was found.
+    /// Finds the handler of a request. With candidates, the path of the request becomes that of the
+    /// candidate found. Error: the reason why there is none.
     pub(super) fn share(&self, share: &Share, request: &mut Request) -> Result<Decision, Reason> {
         if share.candidates.is_empty() {
             return self.find(share, request, Files::serve_at);
@@ -38,7 +38,7 @@ impl Routing<'_> {
         Err(reason)
     }
 
-    /// As nginx's `try_files`: a candidate with a slash at its end is a directory, and if the
+    /// Tries one candidate, as nginx's `try_files`: a candidate with a slash at its end is a directory, and if the
     /// request's own path lacks just that slash, the client is sent there; any other is a file.
     fn find_candidate(
         &self,
@@ -67,7 +67,7 @@ impl Routing<'_> {
         redirect.map(Decision::Respond).ok_or(Reason::NotFound)
     }
 
-    /// Looks for a file in each place of the share.
+    /// Tries each path of the share.
     fn find(&self, share: &Share, request: &Request, serve: Serve) -> Result<Decision, Reason> {
         let source = Source::of(request, self.begun);
         let chroot = match &share.chroot {
@@ -112,7 +112,7 @@ impl Routing<'_> {
         }
     }
 
-    /// A script that a share found, for the application that the share names.
+    /// The handler for a script that the share found.
     fn script(&self, share: &Share, found: ScriptPath) -> Decision {
         let Some(Target::Application { name, target }) = &share.scripts else {
             return Decision::Refuse(404, None);

@@ -21,48 +21,48 @@ pub struct Action {
     pub deny: Option<config::AddressPatterns>,
     /// Users whose password is asked for.
     pub auth: Option<Arc<BasicAuth>>,
-    /// Options that count for the request from here on.
+    /// Options for the request, merged with those of other actions.
     pub options: Options,
 }
 
-/// What takes a request.
+/// Handler of a request.
 #[derive(Debug)]
 pub enum ActionKind {
-    /// Somebody else decides.
+    /// Pass the request to another target.
     Pass(CompiledPass),
-    /// An answer without a body of interest.
+    /// Answer without content.
     Return(Return),
-    /// Another HTTP server.
+    /// Pass the request to an HTTP server.
     Proxy(Arc<Upstream>),
-    /// Files.
+    /// Serve files.
     Share(Box<Share>),
-    /// What the application of this name does.
+    /// Status page of the application of this name.
     Status(String),
-    /// Whether an application takes requests.
+    /// Answer that tells if an application takes requests.
     Ping(config::Ping),
 }
 
-/// An answer.
+/// Answer of `return`.
 #[derive(Debug)]
 pub struct Return {
     /// Status.
     pub status: u16,
-    /// Where else to go.
+    /// `Location` field.
     pub location: Option<Location>,
-    /// Whether the query of the request is added to it.
+    /// Append the query of the request to the location.
     pub keep_query: bool,
 }
 
-/// A page for an error.
+/// Page for one error status.
 #[derive(Debug)]
 pub struct ErrorPage {
-    /// The status that it is for.
+    /// The status.
     pub status: u16,
-    /// Where its content comes from.
+    /// Source of the content.
     pub source: PageSource,
 }
 
-/// Where the content of an error page comes from.
+/// Source of the content of an error page.
 #[derive(Debug)]
 pub enum PageSource {
     /// A file.
@@ -72,11 +72,11 @@ pub enum PageSource {
         /// Its name, with a slash in front.
         path: Bytes,
     },
-    /// What an action makes of the request.
+    /// Response of an action to the request.
     Action {
         /// The action.
         action: Box<Action>,
-        /// Whether the response keeps the status of the error.
+        /// The response keeps the status of the error.
         keep_status: bool,
     },
 }
@@ -84,18 +84,18 @@ pub enum PageSource {
 /// The value of a `Location` field.
 #[derive(Debug)]
 pub enum Location {
-    /// Known before, and encoded.
+    /// Constant, encoded.
     Fixed(Bytes),
-    /// Known when its variables are.
+    /// Template with variables.
     Variable(Template),
 }
 
-/// Where a request goes on.
+/// Target of `pass`.
 #[derive(Debug)]
 pub enum CompiledPass {
-    /// Known before.
+    /// Constant.
     Fixed(config::Target),
-    /// Known when its variables are.
+    /// Template with variables.
     Variable(Template),
 }
 
@@ -108,27 +108,27 @@ pub struct Share {
     pub candidates: Vec<config::Candidate>,
     /// Directory that the paths cannot lead out of.
     pub chroot: Option<Template>,
-    /// Where scripts go.
+    /// Target for scripts.
     pub scripts: Option<config::Target>,
-    /// What is done if there is no file.
+    /// Action if there is no file.
     pub fallback: Option<Action>,
 }
 
 /// One path of a share.
 #[derive(Debug)]
 pub struct SharePath {
-    /// What the files module knows of it.
+    /// Settings of the file server.
     pub files: howdah_files::Share,
-    /// What a file's name is made of; `None` if that is just a directory and the request's path.
+    /// Template of the file name; `None` for a constant directory followed by the path of the request.
     pub template: Option<NameTemplate>,
 }
 
-/// The name of a file, with variables.
+/// Template of a file name.
 #[derive(Debug)]
 pub struct NameTemplate {
-    /// The name.
+    /// The template.
     pub template: Template,
-    /// Bytes before the first variable.
+    /// Length in bytes of the part before the first variable.
     pub fixed: usize,
     /// The name ends with the request's path.
     pub ends_with_path: bool,

@@ -27,9 +27,9 @@ use crate::auth::BasicAuth;
 
 impl Snapshot {
     /// Compiles a document, except for the TLS of its listeners. `queue` gives each application
-    /// its queue: that of the running application if its settings are the same. What `previous`
-    /// knows of upstreams that are still the same is kept; `known` is what is known of them. `log` is
-    /// the file of the access log; without one there is no access log.
+    /// its queue: that of the running application if its settings are the same. The state of upstreams
+    /// that `previous` has with the same settings is kept; `known` has addresses and TLS settings. `log`
+    /// is the file of the access log; without one there is no access log.
     pub fn compile(
         config: Config,
         log: Option<Arc<LogFile>>,

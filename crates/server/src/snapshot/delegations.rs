@@ -76,7 +76,7 @@ impl Delegations {
         }
     }
 
-    /// What an answer may have done of what it fields. `Err` says what it may not.
+    /// The instruction that a response may give. Error: the field that its producer may not use.
     pub fn grant(
         &self,
         fields: InternalFields,

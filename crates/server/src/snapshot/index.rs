@@ -1,9 +1,9 @@
-//! Which steps of a long route can hold for a request at all.
+//! Index of a long route: finds the steps that can hold for a request.
 //!
 //! Most conditions demand a certain path or host, or a start or end of one. Such steps are found by
 //! looking the request's own path and host up, so that a route with a thousand of them costs little
 //! more than one with ten. Which steps are left, and their order, is the same as if each had been
-//! compared. What demands nothing of the kind (other conditions alone, regular expressions that are
+//! compared. A step without such a condition (other conditions alone, regular expressions that are
 //! not anchored) is compared each time.
 
 use std::cmp::Ordering;
@@ -50,7 +50,7 @@ struct Affix {
     steps: Vec<u32>,
 }
 
-/// From which end texts are read.
+/// End from which texts are compared.
 trait Direction {
     fn compare(a: &[u8], b: &[u8]) -> Ordering;
     fn has(text: &[u8], affix: &[u8]) -> bool;
@@ -161,7 +161,7 @@ impl<D: Direction> Affixes<D> {
         self.affixes.push(Affix { text: text.into(), within: None, steps });
     }
 
-    /// To be called once after the last one is added.
+    /// Sorts the affixes. Call it once after the last one is added.
     fn order(&mut self) {
         self.affixes.sort_unstable_by(|a, b| D::compare(&a.text, &b.text));
         for place in 1..self.affixes.len() {
@@ -170,7 +170,7 @@ impl<D: Direction> Affixes<D> {
         }
     }
 
-    /// Those that the text has. They are starts of one another, so in order all of them lie before
+    /// All affixes of a text. They are starts of one another, so in order all of them lie before
     /// the text and what lies between the longest and the text starts with it too: the way up from
     /// the last before the text leads past every one.
     fn find(&self, text: &[u8], steps: &mut Vec<u32>) {
@@ -194,13 +194,13 @@ impl<D: Direction> Affixes<D> {
     }
 }
 
-/// What a step demands of path and host.
+/// Landmarks of one step.
 struct Demands<'m> {
     path: Option<Landmarks<'m>>,
     host: Option<Landmarks<'m>>,
 }
 
-/// A way to look a step up.
+/// Key under which a step is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Demand {
     subject: Subject,
@@ -221,7 +221,7 @@ enum Kind {
     End,
 }
 
-/// How many steps demand the same.
+/// Number of steps with the same key.
 type Crowds<'d> = HashMap<(Demand, &'d [u8]), usize>;
 
 impl Demand {

@@ -1,4 +1,4 @@
-//! A configuration, compiled: what a request is decided by.
+//! Snapshots: compiled configurations.
 //!
 //! A request takes one snapshot at its start and keeps it to its end; a reconfiguration swaps
 //! the current one and touches no request.
@@ -47,28 +47,28 @@ pub struct Snapshot {
     pub upstreams: HashMap<String, Arc<Upstream>>,
     /// Servers that actions and applications name themselves.
     pub singles: SingleTable,
-    /// What applications and upstreams may leave to us.
+    /// Internal redirects that applications and upstreams may use.
     pub delegations: Delegations,
-    /// How TLS is spoken with servers.
+    /// TLS settings for upstreams.
     pub tls_clients: TlsClients,
-    /// Where requests are logged.
+    /// Access log.
     pub access_log: Option<AccessLog>,
 }
 
 /// A listener as requests see it.
 #[derive(Debug)]
 pub struct Listener {
-    /// Where requests go.
+    /// Target of requests.
     pub pass: CompiledPass,
-    /// How it speaks TLS, if it does.
+    /// TLS settings; `None` for plain connections.
     pub tls: Option<Arc<TlsListener>>,
-    /// The port that requests without TLS are sent to with https.
+    /// Port of the https redirect for requests without TLS.
     pub redirect_to_https: Option<u16>,
-    /// Whether clients without TLS may begin with HTTP/2.
+    /// HTTP/2 on connections without TLS.
     pub http2: config::PlainHttp2,
-    /// Whose connections begin with the PROXY protocol.
+    /// Addresses whose connections begin with the PROXY protocol.
     pub balancers: Option<config::AddressPatterns>,
-    /// Who is believed about the client, in the order in which it is asked.
+    /// Trusted proxies, in the order in which their fields are read.
     pub proxies: Vec<config::Forwarded>,
 }
 
@@ -77,7 +77,7 @@ pub struct Listener {
 pub struct Route {
     /// The steps in order.
     pub steps: Vec<Step>,
-    /// Finds the steps that can hold, if there are many.
+    /// Index of the steps, if there are many.
     pub index: Option<Index>,
 }
 
@@ -86,9 +86,9 @@ pub struct Route {
 pub struct Step {
     /// Conditions.
     pub conditions: config::Match,
-    /// What is done if they hold.
+    /// Action if they hold.
     pub action: Action,
-    /// Whether the action names what the conditions capture.
+    /// The action uses captures of the conditions.
     pub captures: bool,
 }
 
@@ -101,7 +101,7 @@ impl Snapshot {
         }
     }
 
-    /// What clients may ask of us.
+    /// Limits of connections and requests.
     pub fn limits(&self) -> Limits {
         let http = &self.config.settings.http;
         // A request is held to what its own action says when that is known.
