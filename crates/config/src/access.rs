@@ -1,4 +1,4 @@
-//! `allow`, `deny` and `basic_auth` of an action: who may come here.
+//! `allow`, `deny` and `basic_auth` of an action: access control.
 
 use std::path::PathBuf;
 
@@ -6,23 +6,23 @@ use crate::address_pattern::AddressPatterns;
 use crate::error::Error;
 use crate::node::{Node, Object};
 
-/// Who may have what an action gives.
+/// Rules about the clients that may use an action.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
-    /// Only these addresses.
+    /// Client addresses that are allowed; all if `None`.
     pub allow: Option<AddressPatterns>,
-    /// None of these addresses, even if they are allowed.
+    /// Client addresses that are denied, also if they are in `allow`.
     pub deny: Option<AddressPatterns>,
-    /// Who knows a password.
+    /// Users and their passwords.
     pub basic_auth: Option<BasicAuth>,
 }
 
-/// Names and passwords (RFC 7617).
+/// Basic authentication (RFC 7617).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BasicAuth {
-    /// What the client shows its user: printable ASCII without quotes and backslashes.
+    /// The realm, which browsers display: printable ASCII without quotes and backslashes.
     pub realm: String,
-    /// A file as the program `htpasswd` writes it.
+    /// The file of users, in the format of `htpasswd`.
     pub users_file: PathBuf,
 }
 

@@ -7,18 +7,18 @@ use crate::error::Error;
 use crate::node::Node;
 use crate::template::Template;
 
-/// Where lines go, what they say, and which requests have one.
+/// The access log: its file, its format and the requests that are logged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessLog {
     /// The file that lines are appended to.
     pub path: PathBuf,
-    /// What a line says.
+    /// The format of a line.
     pub format: LogFormat,
-    /// Which requests have a line; all if `None`.
+    /// The condition for a request to be logged; all are if `None`.
     pub condition: Option<Condition>,
 }
 
-/// What a line of the access log says.
+/// The format of a line of the access log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogFormat {
     /// Text with variables.

@@ -1,117 +1,111 @@
-//! `action`: what happens to a request.
+//! `action`: how a request is answered.
+//!
+//! An action may hold other actions: the `fallback` of a share and the actions of error pages. The
+//! types that refer to each other are here.
+
+use std::path::PathBuf;
 
 use crate::access::Access;
-use crate::address::Address;
+use crate::buffering::Buffering;
 use crate::cors::Cors;
 use crate::error::Error;
-use crate::error_pages::ErrorPage;
-use crate::node::{Node, Object, Shown, quoted};
-use crate::share::Share;
+use crate::fixed_response::{Ping, Return};
+use crate::groups::Groups;
+use crate::node::{Node, Object, Scope, quoted};
+use crate::pattern::{Patterns, Subject};
+use crate::proxy::Proxy;
+use crate::response_headers::ResponseHeader;
+use crate::share::{self, Candidate, Symlinks};
 use crate::target::{Pass, Target};
 use crate::template::Template;
-use crate::token;
-use crate::upstream_tls::UpstreamTls;
 
-/// What to do with a request.
+/// An action: how a request is answered, and who may send it.
 #[derive(Debug, Clone)]
 pub struct Action {
-    /// What takes the request.
+    /// The kind of response.
     pub kind: ActionKind,
-    /// The path, and maybe query, that takes the place of the request's beforehand.
+    /// The path, with or without a query, that replaces the request's before the action runs.
     pub rewrite: Option<Template>,
-    /// Fields that are set in, or taken out of, the response.
+    /// Response header fields that are set or removed.
     pub response_headers: Vec<ResponseHeader>,
     /// Whether responses may be compressed.
     pub compress: bool,
-    /// Who may come here.
+    /// Clients that may use the action.
     pub access: Access,
-    /// Pages for errors of the server's own.
+    /// Pages for errors that the server itself responds with.
     pub error_pages: Vec<ErrorPage>,
-    /// Whether responses get the fields that protect browsers.
+    /// Whether responses get the security header fields (`security_headers`).
     pub security_headers: bool,
-    /// Which other sites may read responses.
+    /// Other origins whose scripts may read responses.
     pub cors: Option<Cors>,
-    /// What waits here on its way to other servers and back.
+    /// Which messages of other servers are buffered.
     pub buffering: Buffering,
-    /// Bytes that a request's body may have; what holds for all requests if `None`.
+    /// Maximum size of a request body in bytes; `None` for that of the settings.
     pub max_body_size: Option<u64>,
 }
 
-/// What waits here on its way to other servers and back; their own settings count where there is
-/// `None`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Buffering {
-    /// `buffering`: answers are taken as fast as they come.
-    pub responses: Option<bool>,
-    /// `request_buffering`: a server hears of a request only when all of its body is there.
-    pub requests: Option<bool>,
-}
-
-impl Buffering {
-    /// What is said here, and otherwise there.
-    pub fn or(self, other: Buffering) -> Buffering {
-        Buffering {
-            responses: self.responses.or(other.responses),
-            requests: self.requests.or(other.requests),
-        }
-    }
-}
-
-/// What takes a request.
+/// Kinds of actions, each named by its key.
 #[derive(Debug, Clone)]
 pub enum ActionKind {
-    /// `pass`: another part of the document decides.
+    /// `pass`: a route, an application or an upstream.
     Pass(Pass),
-    /// `return`: the server answers by itself.
+    /// `return`: a fixed status.
     Return(Return),
-    /// `share`: a file is the answer.
+    /// `share`: a file.
     Share(Box<Share>),
-    /// `status`: what the application of this name does is the answer.
+    /// `status`: the status of the application of this name.
     Status(String),
-    /// `ping`: the answer tells that an application takes requests.
+    /// `ping`: a fixed text while an application accepts requests.
     Ping(Ping),
-    /// `proxy`: another HTTP server answers.
+    /// `proxy`: the response of another HTTP server.
     Proxy(Proxy),
 }
 
-/// Another HTTP server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Proxy {
-    /// Where it listens.
-    pub address: Address,
-    /// How TLS is spoken with it; `None` for plain HTTP.
-    pub tls: Option<UpstreamTls>,
+/// A share: files, and the PHP scripts among them.
+#[derive(Debug, Clone)]
+pub struct Share {
+    /// File names to try in order; the first that exists answers.
+    pub paths: Vec<Template>,
+    /// Paths (`try`) that replace the request's in `paths`, in order, until one is found. If empty,
+    /// the request's own path is looked up.
+    pub candidates: Vec<Candidate>,
+    /// Index file names, tried in order in a directory.
+    pub index: Vec<String>,
+    /// Media types that may be served; anything else is answered with 403, or by the fallback.
+    pub types: Option<Patterns>,
+    /// A directory that the file must be in, symbolic links resolved.
+    pub chroot: Option<Template>,
+    /// Which symbolic links are followed (`follow_symlinks`).
+    pub symlinks: Symlinks,
+    /// Whether mount points are crossed.
+    pub traverse_mounts: bool,
+    /// The application that runs PHP scripts of the share; if `None`, scripts are refused.
+    pub scripts: Option<Target>,
+    /// The action for requests that match no file.
+    pub fallback: Option<Action>,
 }
 
-/// The answer of an application that takes requests.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ping {
-    /// The application.
-    pub application: String,
-    /// What the answer says.
-    pub response: String,
-}
-
-/// An answer without content, or with an error page.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Return {
-    /// The status code, from 0 to 999 as in Unit.
+/// The content of responses with an error status.
+#[derive(Debug, Clone)]
+pub struct ErrorPage {
+    /// The status, from 400 to 599.
     pub status: u16,
-    /// The `Location` field.
-    pub location: Option<Template>,
-    /// Whether the query of the request is added to the location.
-    pub keep_query: bool,
+    /// Where its content comes from.
+    pub source: PageSource,
 }
 
-/// A field of the response, replaced or taken out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResponseHeader {
-    /// The name, a token.
-    pub name: String,
-    /// The value; `None` takes the field out. Its literal parts have no control characters.
-    pub value: Option<Template>,
-    /// Whether that concerns responses of every status, and not only those from 200 to 399.
-    pub always: bool,
+/// Where the content of an error page comes from.
+#[derive(Debug, Clone)]
+pub enum PageSource {
+    /// A file; absolute.
+    File(PathBuf),
+    /// The response of an action to the same request.
+    Action {
+        /// The action; it has no error pages.
+        action: Box<Action>,
+        /// Whether the response keeps the status of the error.
+        keep_status: bool,
+    },
 }
 
 /// The keys of which an action has exactly one.
@@ -120,14 +114,14 @@ const KINDS: [&str; 6] = ["pass", "return", "share", "status", "ping", "proxy"];
 impl Action {
     pub(crate) fn read(node: &Node<'_>) -> Result<Action, Error> {
         let object = node.object()?;
-        let kind = which_kind(node)?;
+        let kind = kind_of(node)?;
         let kind = match kind {
             "pass" => ActionKind::Pass(Pass::read(&object.required("pass")?)?),
             "return" => ActionKind::Return(Return::read(&object)?),
             "share" => ActionKind::Share(Box::new(Share::read(&object)?)),
             "status" => ActionKind::Status(Target::read_application(&object.required("status")?)?),
             "ping" => ActionKind::Ping(Ping::read(&object)?),
-            _ => ActionKind::Proxy(read_proxy(&object.required("proxy")?)?),
+            _ => ActionKind::Proxy(Proxy::read(&object.required("proxy")?)?),
         };
         let action = Action {
             kind,
@@ -140,10 +134,7 @@ impl Action {
             error_pages: object.read("error_pages", ErrorPage::read_all)?.unwrap_or_default(),
             cors: object.read("cors", Cors::read)?,
             security_headers: object.boolean("security_headers")?.unwrap_or(false),
-            buffering: Buffering {
-                responses: object.boolean("buffering")?,
-                requests: object.boolean("request_buffering")?,
-            },
+            buffering: Buffering::read(&object)?,
             max_body_size: object.read("max_body_size", |node| node.size(0))?,
         };
         object.end()?;
@@ -152,7 +143,7 @@ impl Action {
 }
 
 impl Action {
-    /// The most that the action, or one that may come in its place, allows the body of a request.
+    /// Returns the largest `max_body_size` of the action and its fallbacks in bytes; 0 if none has one.
     pub fn most_body(&self) -> u64 {
         let fallback = match &self.kind {
             ActionKind::Share(share) => share.fallback.as_ref().map_or(0, Action::most_body),
@@ -162,9 +153,75 @@ impl Action {
     }
 }
 
-/// The one kind that the action has.
-fn which_kind(node: &Node<'_>) -> Result<&'static str, Error> {
-    // An object of its own: the keys that it is asked for must not count as known for every kind.
+impl Share {
+    fn read(object: &Object<'_>) -> Result<Share, Error> {
+        let paths = share::read_paths(&object.required("share")?)?;
+        let read = |node: &Node<'_>| Candidate::read_all(node, &paths);
+        let candidates = object.read("try", read)?.unwrap_or_default();
+        let index = object.read("index", share::read_index)?;
+        let types = object.read("types", |types| Patterns::read(types, Subject::MimeType))?;
+        Ok(Share {
+            paths,
+            candidates,
+            index: index.unwrap_or_else(|| vec!["index.html".to_owned()]),
+            types,
+            chroot: object.read("chroot", share::read_chroot)?.flatten(),
+            symlinks: Symlinks::read(object)?,
+            traverse_mounts: object.boolean("traverse_mounts")?.unwrap_or(true),
+            scripts: object.read("scripts", Target::read_scripts)?,
+            fallback: object.read("fallback", Action::read)?,
+        })
+    }
+}
+
+impl ErrorPage {
+    pub(crate) fn read_all(node: &Node<'_>) -> Result<Vec<ErrorPage>, Error> {
+        node.members()?.map(|(status, page)| ErrorPage::read(status, &page)).collect()
+    }
+
+    fn read(status: &str, node: &Node<'_>) -> Result<ErrorPage, Error> {
+        let digits = status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit());
+        let number = status.parse().ok().filter(|number| digits && (400..600).contains(number));
+        let Some(status) = number else {
+            return Err(node.invalid("must be a status code from 400 to 599"));
+        };
+        let source = match node.value.is_object() {
+            true => read_page_action(node)?,
+            false => PageSource::File(read_page_file(node)?),
+        };
+        Ok(ErrorPage { status, source })
+    }
+}
+
+fn read_page_file(node: &Node<'_>) -> Result<PathBuf, Error> {
+    if !node.value.is_string() {
+        return Err(node.wrong_type("the name of a file, or an object with \"action\""));
+    }
+    let file = node.file()?;
+    match file.is_absolute() && file.file_name().is_some() {
+        true => Ok(file),
+        false => Err(node.invalid("must be the name of a file that starts with \"/\"")),
+    }
+}
+
+fn read_page_action(node: &Node<'_>) -> Result<PageSource, Error> {
+    // Captures belong to the step that failed, and the page may serve errors of others.
+    let groups = Groups::default();
+    let scope = Scope { groups: &groups, ..*node.scope };
+    let object = node.object()?;
+    let value = object.required("action")?.within(&scope);
+    let action = Action::read(&value)?;
+    if !action.error_pages.is_empty() {
+        return Err(value.invalid("must not have \"error_pages\", as it is for an error itself"));
+    }
+    let keep_status = object.boolean("keep_status")?.unwrap_or(true);
+    object.end()?;
+    Ok(PageSource::Action { action: Box::new(action), keep_status })
+}
+
+/// Returns the key that names the kind of the action. There must be exactly one.
+fn kind_of(node: &Node<'_>) -> Result<&'static str, Error> {
+    // A separate object: the keys of the other kinds must not count as known keys of this action.
     let object = node.object()?;
     let mut present = KINDS.iter().copied().filter(|kind| object.optional(kind).is_some());
     let kind = present.next().ok_or_else(|| object.missing(&KINDS))?;
@@ -174,119 +231,5 @@ fn which_kind(node: &Node<'_>) -> Result<&'static str, Error> {
             "has \"{kind}\" and \"{other}\"; it must have just one of {}",
             quoted(&KINDS)
         ))),
-    }
-}
-
-impl Return {
-    fn read(object: &Object<'_>) -> Result<Return, Error> {
-        let status = object.required("return")?.integer(0..=999)?;
-        let location = object.read("location", Template::read)?;
-        // In range by the line above.
-        let status = u16::try_from(status).unwrap_or(500);
-        let keep_query = object.boolean("keep_query")?.unwrap_or(false);
-        if let (true, None, Some(node)) = (keep_query, &location, object.optional("keep_query")) {
-            return Err(node.invalid("means nothing without \"location\""));
-        }
-        Ok(Return { status, location, keep_query })
-    }
-}
-
-impl Ping {
-    fn read(object: &Object<'_>) -> Result<Ping, Error> {
-        let application = Target::read_application(&object.required("ping")?)?;
-        let response = object.text("response")?.unwrap_or_else(|| "pong".to_owned());
-        Ok(Ping { application, response })
-    }
-}
-
-impl ResponseHeader {
-    fn read_all(node: &Node<'_>) -> Result<Vec<ResponseHeader>, Error> {
-        node.members()?.map(|(name, value)| ResponseHeader::read(name, &value)).collect()
-    }
-
-    fn read(name: &str, node: &Node<'_>) -> Result<ResponseHeader, Error> {
-        /// They say where a response ends, so only the server can know them.
-        const FRAMING: [&str; 3] = ["connection", "content-length", "transfer-encoding"];
-        if !token::is_token(name) {
-            return Err(node.invalid("must be the name of a header field"));
-        }
-        if FRAMING.contains(&name.to_ascii_lowercase().as_str()) {
-            return Err(node.invalid("must not be set, as only the server knows it"));
-        }
-        let name = name.to_owned();
-        if !node.value.is_object() {
-            return Ok(ResponseHeader { name, value: Self::read_value(node)?, always: false });
-        }
-        let object = node.object()?;
-        let value = Self::read_value(&object.required("value")?)?;
-        let always = object.boolean("always")?.unwrap_or(false);
-        object.end()?;
-        Ok(ResponseHeader { name, value, always })
-    }
-
-    fn read_value(node: &Node<'_>) -> Result<Option<Template>, Error> {
-        match node.value {
-            serde_json::Value::Null => Ok(None),
-            serde_json::Value::String(text) if text.chars().any(char::is_control) => {
-                Err(node.invalid("must not contain control characters"))
-            }
-            serde_json::Value::String(_) => Template::read(node).map(Some),
-            _ => Err(node.wrong_type("a string, or null to take the field out")),
-        }
-    }
-}
-
-fn read_proxy(node: &Node<'_>) -> Result<Proxy, Error> {
-    let text = node.string()?;
-    let secure = text.strip_prefix("https://");
-    let Some(address) = secure.or_else(|| text.strip_prefix("http://")) else {
-        let message =
-            format!("must start with \"http://\" or \"https://\", but is \"{}\"", Shown(text));
-        let hint = "write \"http://127.0.0.1:8080\" or \"http://unix:/path\"";
-        return Err(node.invalid(message).with_hint(hint));
-    };
-    let scheme = if secure.is_some() { "https" } else { "http" };
-    let address =
-        Address::parse_server(address).map_err(|error| match server_advice(scheme, address) {
-            Some((problem, hint)) => node.invalid(problem).with_hint(hint),
-            None => node.invalid(error),
-        })?;
-    if secure.is_some() && matches!(address, Address::Unix(_) | Address::Abstract(_)) {
-        let error = node.invalid("names a unix socket, which no certificate is for");
-        return Err(error.with_hint("pass to an upstream whose \"tls\" has a \"server_name\""));
-    }
-    Ok(Proxy { address, tls: secure.map(|_| UpstreamTls::default()) })
-}
-
-/// The problem with a URL that has more or less than an address, and what to write.
-fn server_advice(scheme: &str, text: &str) -> Option<(&'static str, String)> {
-    let usual_port = if scheme == "https" { 443 } else { 80 };
-    if text.starts_with("unix:") {
-        return None;
-    }
-    let (server, path) = match text.find(['/', '?', '#']) {
-        Some(at) => text.split_at_checked(at)?,
-        None => (text, ""),
-    };
-    let with_port = format!("{server}:{usual_port}");
-    let server = match Address::parse_server(server) {
-        Ok(_) => server,
-        Err(_) => Address::parse_server(&with_port).map(|_| with_port.as_str()).ok()?,
-    };
-    let url = Shown(server);
-    match path {
-        "" => Some(("has no port", format!("write \"{scheme}://{url}\""))),
-        "/" => Some(("must not have a path", format!("write \"{scheme}://{url}\""))),
-        _ => {
-            let path = path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
-            let path = Shown(path);
-            Some((
-                "must not have a path, as the server gets the path of the request",
-                format!(
-                    "write \"{scheme}://{url}\", and \"rewrite\": \"{path}$uri\" beside it to have \
-                     \"{path}\" before each path"
-                ),
-            ))
-        }
     }
 }

@@ -1,28 +1,27 @@
-//! All actions of a document, and the files that they answer with, each with its place.
+//! Lists the actions of a document and the files that they serve, each with its path.
 
 use std::path::{Path, PathBuf};
 
-use crate::action::{Action, ActionKind};
-use crate::error_pages::PageSource;
+use crate::action::{Action, ActionKind, PageSource};
 use crate::node::path;
 use crate::template::{Part, Template};
 use crate::{Config, Route, Symlinks};
 
-/// A file or directory that the router reads when a request comes.
+/// A file or directory that the router reads for requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Served {
-    /// The key that names it.
+    /// The path of the key that names it.
     pub path: String,
-    /// What it names, as far as that is known without a request.
+    /// The file or directory, as far as it is known without a request.
     pub file: PathBuf,
     /// Whether it is a directory.
     pub is_directory: bool,
-    /// Which symbolic links lead to it.
+    /// Symbolic links that are followed to it.
     pub symlinks: Symlinks,
 }
 
 impl Config {
-    /// The actions of all routes, each with its place.
+    /// Returns the actions of all routes, each with its path.
     pub fn actions(&self) -> Vec<(String, &Action)> {
         let mut all = Vec::new();
         for route in &self.routes {
@@ -33,7 +32,7 @@ impl Config {
         all
     }
 
-    /// What shares, error pages and passwords need.
+    /// Returns the files and directories of shares, error pages and passwords.
     pub fn served(&self) -> Vec<Served> {
         let mut all = Vec::new();
         for (place, action) in self.actions() {
@@ -50,7 +49,7 @@ impl Config {
                 }
             }
             let ActionKind::Share(share) = &action.kind else { continue };
-            // Of several, each may be meant for another host.
+            // Several paths may be for different hosts.
             if let [only] = share.paths.as_slice() {
                 fixed(only).into_iter().for_each(|fixed| name("share", fixed, share.symlinks));
             }
@@ -78,7 +77,7 @@ fn add<'a>(all: &mut Vec<(String, &'a Action)>, place: String, action: &'a Actio
     all.push((place, action));
 }
 
-/// The file that a name leads to, or the directory that all that it can lead to is in.
+/// Returns the file of a name, or the directory that contains all files that it can expand to.
 fn fixed(name: &Template) -> Option<(PathBuf, bool)> {
     if let Some(name) = name.constant() {
         return Some((name.into(), name.ends_with('/')));

@@ -58,7 +58,7 @@ impl Address {
         Ok(Address::Inet(SocketAddr::from((host, port))))
     }
 
-    /// What to write in place of a text that is no address to listen on, if that can be told.
+    /// Returns what to write instead of a text that is no address to listen on, if that is known.
     pub fn listen_advice(text: &str) -> Option<String> {
         let (scheme, text) = match text.split_once("://") {
             Some((_, rest)) => (true, rest.split('/').next().unwrap_or_default()),
@@ -98,7 +98,7 @@ impl Address {
 
     fn parse_unix(name: &str) -> Result<Address, AddressError> {
         /// Of the 108 bytes of `sun_path`, one ends a file name or starts an abstract one.
-        const LONGEST: usize = 107;
+        const MAX_BYTES: usize = 107;
         let (name, is_abstract) = match name.strip_prefix('@') {
             Some(rest) => (rest, true),
             None => (name, false),
@@ -106,7 +106,7 @@ impl Address {
         if name.is_empty() {
             return Err(AddressError::Form);
         }
-        if name.len() > LONGEST || name.contains('\0') {
+        if name.len() > MAX_BYTES || name.contains('\0') {
             return Err(AddressError::UnixName);
         }
         Ok(match is_abstract {
@@ -116,12 +116,12 @@ impl Address {
     }
 }
 
-/// A name that can be looked up. Underscores are for names of containers.
+/// Returns true if DNS can look the name up. Underscores occur in names of containers.
 fn is_host(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let is_label = |label: &str| (1..64).contains(&label.len()) && label.bytes().all(fits);
-    // What ends with a number would be an address.
+    // A last label of digits would make it an address.
     let last = name.rsplit('.').next().unwrap_or_default();
     name.len() < 254
         && name.split('.').all(is_label)
@@ -129,7 +129,7 @@ fn is_host(name: &str) -> bool {
 }
 
 fn parse_port(text: &str) -> Result<u16, AddressError> {
-    // `parse` alone would take a sign.
+    // `parse` alone would accept a sign.
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(AddressError::Port);
     }

@@ -11,7 +11,7 @@ use crate::node::Node;
 ///
 /// `10.0.0.1`, `10.0.0.0-10.0.0.9`, `10.0.0.0/8`, each also with `:80` or `:8000-8999`; `::1`,
 /// `::1-::9`, `fe80::/10`, with a port in brackets (`[::1]:80`); `*:80` for any address; `unix` for
-/// connections over Unix sockets. A `!` in front turns the answer round.
+/// connections over Unix sockets. A `!` in front negates the pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressPattern {
     negative: bool,
@@ -62,15 +62,15 @@ impl AddressPattern {
         Ok(AddressPattern { negative, test: Test::parse(text)? })
     }
 
-    /// Whether the pattern starts with `!`.
+    /// Returns true if the pattern starts with `!`.
     pub fn is_negative(&self) -> bool {
         self.negative
     }
 
-    /// Whether the pattern accepts an address, `!` taken into account; `None` is a Unix socket.
+    /// Returns true if the pattern, with its `!`, accepts an address; `None` is a Unix socket.
     ///
-    /// An IPv4 address that an IPv6 socket has accepted (`::ffff:10.0.0.1`) is found in either form,
-    /// so that a pattern for IPv4 addresses cannot be passed by.
+    /// An IPv4-mapped IPv6 address (`::ffff:10.0.0.1`) is compared in both forms, so that it does not
+    /// bypass patterns for IPv4 addresses.
     pub fn matches(&self, address: Option<SocketAddr>) -> bool {
         let found = match (&self.test, address) {
             (Test::Unix, None) => true,
@@ -93,7 +93,7 @@ impl AddressPatterns {
         }
     }
 
-    /// Whether the list accepts an address; `None` is a Unix socket.
+    /// Returns true if the list accepts an address; `None` is a Unix socket.
     pub fn matches(&self, address: Option<SocketAddr>) -> bool {
         if self.including.is_empty() && self.excluding.is_empty() {
             return false;
@@ -192,7 +192,7 @@ fn parse_ports(text: &str) -> Result<RangeInclusive<u16>, AddressPatternError> {
     if first <= last { Ok(first..=last) } else { Err(Order) }
 }
 
-/// Decimal digits only; `parse` alone would take a sign.
+/// Reads decimal digits. `parse` alone would accept a sign.
 fn parse_number(text: &str) -> Option<u16> {
     match text.bytes().all(|byte| byte.is_ascii_digit()) {
         true => text.parse().ok(),

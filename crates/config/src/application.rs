@@ -15,26 +15,26 @@ use crate::processes::Processes;
 pub struct Application {
     /// The name in `applications`.
     pub name: String,
-    /// Which PHP runs it; the newest installed if the document does not say.
+    /// The version of PHP; the newest installed if the document has none.
     pub version: PhpVersion,
     /// Its targets in document order, at least one; a single one without a name if the document has
     /// no `targets`.
     pub targets: Vec<PhpTarget>,
     /// PHP's own settings.
     pub options: PhpOptions,
-    /// How many processes run it.
+    /// The number of its processes.
     pub processes: Processes,
-    /// Bounds of a request, of a process and of the queue.
+    /// Limits of a request, of a process and of the queue.
     pub limits: Limits,
     /// Environment variables, in document order.
     pub environment: Vec<(String, String)>,
     /// Directories that scripts may run from.
     pub script_directories: ScriptDirectories,
-    /// What scripts find in `SERVER_SOFTWARE`; `None`: the server's name and version.
+    /// The value of `SERVER_SOFTWARE`; `None` for the server's name and version.
     pub server_software: Option<String>,
-    /// The user whose rights it has; the server's own if `None`.
+    /// The user that its processes run as; the server's if `None`.
     pub user: Option<String>,
-    /// The group whose rights it has; the user's own if `None`.
+    /// The group that its processes run as; the user's if `None`.
     pub group: Option<String>,
     /// The working directory of its processes.
     pub working_directory: Option<PathBuf>,
@@ -42,34 +42,34 @@ pub struct Application {
     pub stdout: Option<PathBuf>,
     /// The file that its standard error is appended to.
     pub stderr: Option<PathBuf>,
-    /// What its processes see of the machine.
+    /// Isolation of its processes.
     pub isolation: Isolation,
-    /// What answers may leave to the server.
+    /// Where `X-Accel-Redirect` and `X-Sendfile` may lead.
     pub delegation: Delegation,
 }
 
-/// Bounds of a request, of a process and of the queue.
+/// Limits of a request, of a process and of the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest a request may run.
+    /// Maximum run time of a request.
     pub timeout: Option<Duration>,
-    /// A process ends after so many requests.
+    /// Number of requests after which a process is replaced.
     pub requests: Option<u32>,
-    /// A process ends between two requests when it has more bytes of memory for itself.
+    /// Private memory in bytes above which a process is replaced after a request.
     pub memory: Option<u64>,
-    /// Limits of the system on each process, `None` being unlimited; names as in [`RLIMITS`].
+    /// Resource limits of each process by the names in [`RLIMITS`]; `None` is unlimited.
     pub rlimits: Vec<(String, Option<u64>)>,
-    /// Requests that may wait for a process; those beyond are answered with 503.
+    /// Maximum number of waiting requests; further ones are answered with 503.
     pub queue: u32,
-    /// The longest a request may wait for a process.
+    /// Maximum time a request waits for a process.
     pub queue_timeout: Option<Duration>,
-    /// A request that runs longer than this is logged, with where its script is.
+    /// Run time after which a request is logged with the stack of its script.
     pub slow: Option<Duration>,
-    /// The file that such requests are logged to; the server's log if `None`.
+    /// The file for slow requests; the server's log if `None`.
     pub slow_log: Option<PathBuf>,
 }
 
-/// Limits of the system that a document can set: the names of `setrlimit(2)` in lower case.
+/// Resource limits that a document can set: the names of `setrlimit(2)` in lower case.
 pub const RLIMITS: [&str; 8] =
     ["as", "core", "data", "fsize", "memlock", "nofile", "nproc", "stack"];
 

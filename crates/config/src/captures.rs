@@ -1,37 +1,19 @@
-//! Captures: what groups of a step's regular expressions find, and the templates that name it.
+//! Captures: texts that groups of a step's regular expressions have matched, for the step's templates.
 //!
 //! The expressions are those of `uri` and `host`. `$1` to `$9` are the groups of the `uri`
 //! expression that accepted the request; only if no expression of `uri` has a group, those of
 //! `host`. `$name` is a group of that name, of `uri` before `host`. An expression with `!` finds
 //! nothing when it holds, so its groups do not count.
 
-use std::cell::Cell;
-
+use crate::groups::{Group, Groups};
 use crate::pattern::{Pattern, Patterns};
 
-/// A group of a regular expression.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Group {
-    /// By its number, 1 to 9.
-    Number(u8),
-    /// By its name, of letters and underscores.
-    Name(String),
-}
-
-/// The groups that templates of a step may name.
-#[derive(Debug, Default)]
-pub struct Groups {
-    count: usize,
-    names: Vec<String>,
-    named: Cell<bool>,
-}
-
-/// What the groups have found in one request; what found nothing is absent.
+/// Texts that groups have captured in one request. A group that captured nothing is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captures(Vec<(Group, Box<[u8]>)>);
 
 impl Groups {
-    /// The groups of these conditions.
+    /// Returns the groups of these patterns.
     pub fn new(uri: Option<&Patterns>, host: Option<&Patterns>) -> Groups {
         let mut groups = Groups::default();
         for patterns in [uri, host].into_iter().flatten() {
@@ -44,35 +26,10 @@ impl Groups {
         }
         groups
     }
-
-    /// How many groups have a number.
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
-    /// Whether a group has this name.
-    pub fn has_name(&self, name: &str) -> bool {
-        self.names.iter().any(|other| other == name)
-    }
-
-    /// The names.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.names.iter().map(String::as_str)
-    }
-
-    /// Remembers that a template names a group.
-    pub(crate) fn note_use(&self) {
-        self.named.set(true);
-    }
-
-    /// Whether a template names a group.
-    pub(crate) fn are_used(&self) -> bool {
-        self.named.get()
-    }
 }
 
 impl Captures {
-    /// What the groups of these conditions find in a request that they accept.
+    /// Returns what the groups of these patterns capture in a request that they accept.
     pub fn of(uri: Option<(&Patterns, &[u8])>, host: Option<(&Patterns, &[u8])>) -> Captures {
         let mut captures = Captures::default();
         let mut numbered = false;
@@ -103,7 +60,7 @@ impl Captures {
         }
     }
 
-    /// What a group has found.
+    /// Returns the text that a group has captured.
     pub fn get(&self, group: &Group) -> Option<&[u8]> {
         self.0.iter().find(|(other, _)| other == group).map(|(_, text)| &**text)
     }

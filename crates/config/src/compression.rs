@@ -4,12 +4,12 @@ use crate::error::Error;
 use crate::node::{Node, quoted};
 use crate::pattern::{Patterns, Subject};
 
-/// Which responses are compressed, and how.
+/// Settings of response compression.
 #[derive(Debug, Clone)]
 pub struct Compression {
-    /// Whether anything is compressed at all.
+    /// Whether responses are compressed at all.
     pub enabled: bool,
-    /// Media types that are compressed; all that are not compressed by nature if `None`.
+    /// Media types that are compressed; if `None`, all but those of compressed formats.
     pub types: Option<Patterns>,
     /// The encodings offered, the preferred first.
     pub compressors: Vec<Compressor>,
@@ -20,9 +20,9 @@ pub struct Compression {
 pub struct Compressor {
     /// Which encoding.
     pub encoding: Encoding,
-    /// How hard to try; the encoding's own choice if `None`.
+    /// The compression level; the encoding's default if `None`.
     pub level: Option<i32>,
-    /// Responses that are known to be shorter, in bytes, are sent as they are.
+    /// Minimum length in bytes. Responses that are known to be shorter are not compressed.
     pub min_length: u64,
 }
 

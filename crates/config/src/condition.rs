@@ -1,44 +1,44 @@
-//! `if`: a template that comes to something, or to nothing.
+//! `if`: a template as a condition.
 
 use crate::error::Error;
 use crate::node::Node;
 use crate::template::{Part, Template, Variable};
 
-/// A condition on a template: holds if the template comes to something. Empty text, `0`, `false`,
-/// `null` and `undefined` are nothing. With a `!` in front it is the other way round.
+/// A condition: holds unless the text of the template is empty, `0`, `false`, `null` or `undefined`.
+/// A leading `!` negates it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
     negative: bool,
     template: Template,
 }
 
-/// When a condition is asked.
+/// When a condition is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// While a step is chosen.
+    /// While a route chooses a step.
     BeforeResponse,
-    /// When the access log gets its line; the head of the request may have been refused.
+    /// When a request is logged. The head of the request may have been refused.
     AfterResponse,
 }
 
-/// What a part of a condition can come to.
+/// The texts that a part of a condition can expand to.
 enum Piece<'a> {
     Text(&'a str),
     Any,
-    /// Text that is neither empty nor one of [`NOTHING`], also with other text beside it.
-    Something,
+    /// Text that is neither empty nor one of [`FALSE_TEXTS`], also with other text beside it.
+    True,
 }
 
-/// Texts that a condition takes for nothing, as [`Condition::holds`] compares them.
-const NOTHING: [&str; 5] = ["", "0", "false", "null", "undefined"];
+/// Texts for which a condition does not hold, as [`Condition::holds`] compares them.
+const FALSE_TEXTS: [&str; 5] = ["", "0", "false", "null", "undefined"];
 
 impl Condition {
-    /// Whether the condition holds, if that is the same for all requests.
+    /// Returns whether the condition holds, if that is the same for all requests.
     pub(crate) fn constant(&self, moment: Moment) -> Option<bool> {
         let pieces: Vec<_> =
             self.template.parts().iter().map(|part| Piece::of(part, moment)).collect();
-        if pieces.iter().any(|piece| matches!(piece, Piece::Something))
-            || !NOTHING.iter().any(|word| can_be(&pieces, word))
+        if pieces.iter().any(|piece| matches!(piece, Piece::True))
+            || !FALSE_TEXTS.iter().any(|word| can_be(&pieces, word))
         {
             return Some(!self.negative);
         }
@@ -46,14 +46,13 @@ impl Condition {
         is_fixed.then_some(self.negative)
     }
 
-    /// Whether the condition holds; `value` appends what a variable stands for, and `scratch` is
-    /// cleared and used for the text.
+    /// Returns whether the condition holds. `value` appends the value of a variable; `scratch` is
+    /// cleared and holds the text.
     pub fn holds(&self, scratch: &mut Vec<u8>, value: impl FnMut(&Variable, &mut Vec<u8>)) -> bool {
         scratch.clear();
         self.template.expand(scratch, value);
-        let is_nothing =
-            matches!(scratch.as_slice(), b"" | b"0" | b"false" | b"null" | b"undefined");
-        is_nothing == self.negative
+        let is_false = matches!(scratch.as_slice(), b"" | b"0" | b"false" | b"null" | b"undefined");
+        is_false == self.negative
     }
 
     pub(crate) fn read(node: &Node<'_>) -> Result<Condition, Error> {
@@ -77,10 +76,10 @@ impl<'a> Piece<'a> {
             Part::Variable(variable) => variable,
         };
         match (variable, moment) {
-            (RemoteAddress | RequestTime | Scheme | TimeLocal, _) => Piece::Something,
-            (Status, Moment::AfterResponse) => Piece::Something,
+            (RemoteAddress | RequestTime | Scheme | TimeLocal, _) => Piece::True,
+            (Status, Moment::AfterResponse) => Piece::True,
             (Method | RequestId | RequestLine | RequestUri | Uri, Moment::BeforeResponse) => {
-                Piece::Something
+                Piece::True
             }
             (Status | ResponseHeader(_), Moment::BeforeResponse) => Piece::Text(""),
             (BodyBytesSent, Moment::BeforeResponse) => Piece::Text("0"),
@@ -89,13 +88,13 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// Whether pieces can come to a word.
+/// Returns true if the pieces can expand to a word.
 fn can_be(pieces: &[Piece<'_>], word: &str) -> bool {
-    // Ends of the beginnings of the word that the pieces so far can come to.
+    // Lengths of the prefixes of the word that the pieces so far can expand to.
     let mut ends = vec![0];
     for piece in pieces {
         ends = match piece {
-            Piece::Something => return false,
+            Piece::True => return false,
             Piece::Any => ends.first().map_or(Vec::new(), |first| (*first..=word.len()).collect()),
             Piece::Text(text) => { ends.into_iter() }
                 .filter(|end| word.get(*end..).is_some_and(|rest| rest.starts_with(text)))

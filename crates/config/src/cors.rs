@@ -1,23 +1,23 @@
-//! `cors` of an action: which other sites may read responses.
+//! `cors` of an action: cross-origin requests.
 
 use crate::error::Error;
 use crate::node::Node;
 use crate::token::is_token;
 
-/// What browsers may let scripts of other sites do.
+/// What scripts of other origins may do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cors {
-    /// Sites such as `https://example.com`, in lower case; all if `None`.
+    /// Allowed origins such as `https://example.com`, in lower case; all if `None`.
     pub origins: Option<Vec<String>>,
-    /// Methods that may be used.
+    /// Allowed methods.
     pub methods: Vec<String>,
-    /// Header fields that may be sent, beyond those that always may.
+    /// Allowed request header fields, beside those that always are.
     pub headers: Vec<String>,
-    /// Header fields that may be read, beyond those that always may.
+    /// Response header fields that scripts may read, beside those that they always may.
     pub expose_headers: Vec<String>,
-    /// Whether cookies and passwords may be sent.
+    /// Whether requests may carry cookies and passwords.
     pub credentials: bool,
-    /// Seconds that a browser may remember this.
+    /// Seconds for which browsers may cache these permissions.
     pub max_age: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Values that hold where a document says nothing, and that the command line may choose.
+//! Defaults of a document that the command line chooses.
 
 /// Defaults of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -8,19 +8,19 @@ pub struct Defaults {
 }
 
 impl Default for Defaults {
-    /// Howdah's own.
+    /// Howdah's defaults.
     fn default() -> Defaults {
         Defaults { strict_requests: true }
     }
 }
 
 impl Defaults {
-    /// NGINX Unit's if these are wanted, otherwise Howdah's own.
+    /// Returns NGINX Unit's defaults if `unit` is true, otherwise Howdah's.
     pub fn of(unit: bool) -> Defaults {
         if unit { Defaults::of_unit() } else { Defaults::default() }
     }
 
-    /// NGINX Unit's, for clients that rely on its ways.
+    /// Returns NGINX Unit's defaults, for clients whose requests are malformed.
     pub fn of_unit() -> Defaults {
         Defaults { strict_requests: false }
     }

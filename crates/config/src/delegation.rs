@@ -1,5 +1,5 @@
-//! What the answers of an application or upstream may leave to the server: `internal_redirect` and
-//! `sendfile`.
+//! `internal_redirect` and `sendfile`: responses of an application or upstream that name a path or a
+//! file for the server to send instead.
 
 use std::path::PathBuf;
 
@@ -7,17 +7,17 @@ use crate::error::Error;
 use crate::node::{Node, Object};
 use crate::target::Target;
 
-/// What answers may leave to the server; nothing by default.
+/// Where `X-Accel-Redirect` and `X-Sendfile` may lead; nowhere by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Delegation {
-    /// The route that decides about the path in an answer's `X-Accel-Redirect`.
+    /// The route for the path in a response's `X-Accel-Redirect`.
     pub redirect: Option<Target>,
-    /// Directories that the file in an answer's `X-Sendfile` must be in; absolute, without `..`.
+    /// Directories that contain the files of a response's `X-Sendfile`; absolute, without `..`.
     pub directories: Vec<PathBuf>,
 }
 
 impl Delegation {
-    /// Reads the two keys of an object.
+    /// Reads both keys of an object.
     pub(crate) fn read(object: &Object<'_>) -> Result<Delegation, Error> {
         Ok(Delegation {
             redirect: object.read("internal_redirect", Target::read_route)?,

@@ -1,4 +1,4 @@
-//! What is wrong with a document: where, what was found, what is allowed.
+//! Errors of a document: the place, what was found there and what is allowed.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ pub enum ErrorKind {
     InvalidValue,
     /// A `pass` or `scripts` names something that the document does not define.
     UnknownTarget,
-    /// The key has a meaning, but this version of Howdah does not carry it out.
+    /// A key that NGINX Unit has and Howdah does not support.
     Unavailable,
 }
 
@@ -63,29 +63,29 @@ impl Error {
         self
     }
 
-    /// Why the document is refused.
+    /// Returns why the document is refused.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Where in the document, as a path of the control API: `/routes/0/action/share`. A `/`, `%` or
+    /// Returns the place in the document as a path of the control API: `/routes/0/action/share`. A `/`, `%` or
     /// control character inside a name is percent-encoded. Empty for the document itself and for
     /// syntax errors.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Where in the text; only for syntax errors.
+    /// Returns the place in the text; only syntax errors have one.
     pub fn position(&self) -> Option<Position> {
         self.position
     }
 
-    /// What is wrong, without the place and without the hint.
+    /// Returns the message without the place and the hint.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What to do about it, where there is more to say than the message does.
+    /// Returns what to write instead, if the message does not say it.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }

@@ -11,33 +11,33 @@ use crate::target::Target;
 use crate::template::Template;
 use crate::timeouts::Timeouts;
 
-/// A site that a FastCGI server runs.
+/// An application of type `fastcgi`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FastCgi {
     /// The name in `applications`.
     pub name: String,
-    /// Who runs it.
+    /// The FastCGI servers that run it.
     pub servers: Servers,
-    /// Its targets; their roots are directories as the server sees them.
+    /// Its targets. Their roots are paths on the FastCGI server.
     pub targets: Vec<PhpTarget>,
-    /// Parameters beside the usual ones, or in their place, in document order. One that comes to
-    /// nothing is left out.
+    /// FastCGI parameters in document order, which replace standard ones of the same name. A parameter
+    /// with an empty value is not sent.
     pub params: Vec<(String, Template)>,
-    /// Bounds.
+    /// Limits of connections and of the queue.
     pub limits: FastCgiLimits,
-    /// How many idle connections to each server are kept.
+    /// Maximum number of idle connections to each server.
     pub keepalive: usize,
-    /// How long to wait for the server.
+    /// Timeouts of connections to the server.
     pub timeouts: Timeouts,
-    /// Whether answers are taken as fast as they come, or at the client's pace.
+    /// Whether responses are read as fast as the server sends them; otherwise at the client's pace.
     pub buffering: bool,
-    /// Whether a server hears of a request only when all of its body is there.
+    /// Whether a request is sent on only when all of its body has arrived.
     pub request_buffering: bool,
-    /// What answers may leave to the server.
+    /// Where `X-Accel-Redirect` and `X-Sendfile` may lead.
     pub delegation: Delegation,
 }
 
-/// Who runs a site.
+/// The servers of a FastCGI application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Servers {
     /// One server.
@@ -46,20 +46,20 @@ pub enum Servers {
     Upstream(String),
 }
 
-/// Bounds of connections and of the queue.
+/// Limits of connections and of the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FastCgiLimits {
-    /// Connections with a request; requests beyond them wait. If `None`, as many as are kept, or
-    /// any number if none are.
+    /// Maximum number of connections in use; further requests wait. If `None`, the number of kept
+    /// connections, or no limit if none are kept.
     pub connections: Option<u32>,
-    /// Requests that may wait for a connection; those beyond are answered with 503.
+    /// Maximum number of waiting requests; further ones are answered with 503.
     pub queue: u32,
-    /// The longest a request may wait for a connection.
+    /// Maximum time a request waits for a connection.
     pub queue_timeout: Option<Duration>,
 }
 
 impl FastCgi {
-    /// Whether a member of `applications` is of this type.
+    /// Returns true if a member of `applications` is of this type.
     pub(crate) fn is(node: &Node<'_>) -> bool {
         node.value.get("type").and_then(serde_json::Value::as_str) == Some("fastcgi")
     }
@@ -125,16 +125,16 @@ fn read_address(node: &Node<'_>) -> Result<Address, Error> {
 
 fn read_upstream(node: &Node<'_>) -> Result<String, Error> {
     let name = node.string()?.to_owned();
-    node.scope.names.check(node, &Target::Upstream(name.clone()))?;
-    if let Some(key) = node.scope.names.is_for_http(&name) {
+    Target::Upstream(name.clone()).check(node)?;
+    if let Some(key) = node.scope.definitions.http_only_key(&name) {
         let reason = format_args!("is an upstream with \"{key}\", which FastCGI does not speak");
         return Err(node.invalid(reason));
     }
     Ok(name)
 }
 
-/// Names are those of CGI: what PHP takes for a variable. No control characters, so that none can
-/// be taken for two.
+/// Reads `params`. Names are those of CGI variables. Control characters are refused: a value must not
+/// look like two.
 fn read_params(node: &Node<'_>) -> Result<Vec<(String, Template)>, Error> {
     let mut params = Vec::new();
     for (name, param) in node.members()? {

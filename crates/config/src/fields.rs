@@ -5,7 +5,7 @@ use crate::node::Node;
 use crate::pattern::{Patterns, Subject};
 use crate::percent;
 
-/// Alternatives, of which one must hold; an alternative holds if each of its names does. A name
+/// Alternatives, of which one must hold. An alternative holds if each of its names does. A name
 /// holds if it occurs, and its patterns accept the value of every occurrence. No alternatives at all
 /// always hold.
 #[derive(Debug, Clone)]
@@ -21,7 +21,7 @@ struct FieldPattern {
 }
 
 impl FieldPatterns {
-    /// Whether the conditions hold for these names and values.
+    /// Returns true if the conditions hold for these names and values.
     pub fn matches<'r>(&self, fields: impl Iterator<Item = (&'r [u8], &'r [u8])> + Clone) -> bool {
         let holds = |field: &FieldPattern| self.holds(field, fields.clone());
         self.alternatives.is_empty()

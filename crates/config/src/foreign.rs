@@ -1,16 +1,15 @@
-//! Words of other servers where a document is expected to have its own: nginx, PHP-FPM, Apache,
-//! HAProxy and Caddy.
+//! Keys and variables of nginx, PHP-FPM, Apache, HAProxy and Caddy, with what to write instead.
 //!
 //! The tables only serve messages: nothing in them is accepted.
 
-/// Words for keys. A word counts only in an object that has the key in `beside`, if one is given.
+/// Foreign names of keys. With `beside`, they apply only to objects that have this key.
 struct Word {
     words: &'static [&'static str],
     beside: Option<&'static str>,
     hint: &'static str,
 }
 
-/// What to write in place of an unknown key. `is_known` tells the keys of the object.
+/// Returns what to write instead of an unknown key. `is_known` is true for keys of the object.
 pub(crate) fn key(name: &str, is_known: impl Fn(&str) -> bool) -> Option<&'static str> {
     let name = name.strip_prefix("pm.").unwrap_or(name).to_ascii_lowercase().replace('-', "_");
     let fits =
@@ -18,7 +17,7 @@ pub(crate) fn key(name: &str, is_known: impl Fn(&str) -> bool) -> Option<&'stati
     KEYS.iter().find(fits).map(|word| word.hint)
 }
 
-/// What to write in place of an unknown variable; the name comes without its `$`.
+/// Returns what to write instead of an unknown variable; the name has no `$`.
 pub(crate) fn variable(name: &str) -> Option<String> {
     let hint = match name {
         "http_host" => {
@@ -56,7 +55,7 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     Some(hint.to_owned())
 }
 
-/// The number in a text such as `64M` or `64 MiB`, in bytes; `None` for other texts.
+/// Returns the number of bytes in a text such as `64M` or `64 MiB`; `None` for other texts.
 pub(crate) fn bytes(text: &str) -> Option<u64> {
     let (number, unit) = split_unit(text)?;
     let factor = match unit.as_str() {
@@ -70,7 +69,7 @@ pub(crate) fn bytes(text: &str) -> Option<u64> {
     number.checked_mul(factor)
 }
 
-/// The number in a text such as `30s` or `5m`, in seconds; `None` for other texts.
+/// Returns the number of seconds in a text such as `30s` or `5m`; `None` for other texts.
 pub(crate) fn seconds(text: &str) -> Option<u64> {
     let (number, unit) = split_unit(text)?;
     let factor = match unit.as_str() {
@@ -84,7 +83,7 @@ pub(crate) fn seconds(text: &str) -> Option<u64> {
     number.checked_mul(factor)
 }
 
-/// The number that a text begins with and the unit behind it, in lower case.
+/// Returns the number at the start of a text and the unit behind it, in lower case.
 fn split_unit(text: &str) -> Option<(u64, String)> {
     let text = text.trim();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();

@@ -1,21 +1,21 @@
-//! `forwarded` and `client_ip` of a listener: what proxies in front of the server say about the
-//! client, and which of them are believed.
+//! `forwarded` and `client_ip` of a listener: header fields in which trusted proxies pass on the
+//! client's address and scheme.
 
 use crate::address_pattern::AddressPatterns;
 use crate::error::Error;
 use crate::node::Node;
 use crate::token;
 
-/// Header fields that are believed if they come from certain addresses.
+/// Trusted proxies and the header fields that they set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forwarded {
-    /// The proxies that are believed.
+    /// Addresses of the trusted proxies.
     pub source: AddressPatterns,
     /// The field with the client's address, or a list of addresses.
     pub client_ip: Option<String>,
     /// The field with the scheme that the client used.
     pub protocol: Option<String>,
-    /// Whether the address is the last one in the list that is no proxy, instead of the last.
+    /// Whether trusted proxies at the end of the list are skipped; otherwise the last address counts.
     pub recursive: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `isolation`: what an application's processes see of the machine.
+//! `isolation`: namespaces, root directory, control group and sandbox of an application.
 
 use std::path::PathBuf;
 
@@ -6,24 +6,24 @@ use crate::error::Error;
 use crate::node::{Node, Object};
 use crate::sandbox::Sandbox;
 
-/// What an application's processes see of the machine.
+/// Isolation of an application's processes from the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Isolation {
-    /// The namespaces that are the application's own.
+    /// Namespaces that are created for the application.
     pub namespaces: Namespaces,
-    /// User ids inside and outside.
+    /// User ids inside the namespace and the ids outside that they map to.
     pub uidmap: Vec<IdRange>,
-    /// Group ids inside and outside.
+    /// Group ids inside the namespace and the ids outside that they map to.
     pub gidmap: Vec<IdRange>,
     /// The directory that becomes the application's root.
     pub rootfs: Option<PathBuf>,
-    /// What is mounted in `rootfs`.
+    /// File systems that are mounted in `rootfs`.
     pub automount: Automount,
     /// Whether processes may gain rights by executing files; they may not if `None`.
     pub new_privs: Option<bool>,
     /// The control group, relative to the server's own unless it starts with a slash.
     pub cgroup: Option<PathBuf>,
-    /// What the kernel keeps the processes from.
+    /// Restrictions that the kernel enforces.
     pub sandbox: Sandbox,
 }
 
@@ -44,21 +44,21 @@ pub struct Namespaces {
     pub cgroup: bool,
 }
 
-/// Ids inside a namespace and the ids outside that they stand for.
+/// A range of ids inside a namespace and the range outside that it maps to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdRange {
     /// The first id inside.
     pub container: u32,
     /// The first id outside.
     pub host: u32,
-    /// How many there are.
+    /// Number of ids.
     pub size: u32,
 }
 
-/// What is mounted in a `rootfs`.
+/// File systems that are mounted in a `rootfs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Automount {
-    /// What PHP needs to run.
+    /// Directories that PHP needs to run.
     pub language_deps: bool,
     /// `/proc`.
     pub procfs: bool,

@@ -20,7 +20,7 @@ pub const MAX_DEPTH: usize = 128;
 /// Largest accepted number of values; a value takes 72 bytes and more in memory, 2 bytes in text.
 pub const MAX_VALUES: usize = 1 << 20;
 
-/// Reads one JSON value that takes up the whole text.
+/// Reads a text that consists of one JSON value.
 pub fn parse(text: &[u8]) -> Result<Value, Error> {
     let start = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
     let mut reader = Reader { text, at: start, depth: 0, values: 0 };
@@ -41,7 +41,7 @@ fn position(text: &[u8], offset: usize) -> Position {
     }
 }
 
-/// Where the text stops being JSON, and what should have been there.
+/// The offset at which the text is not JSON, and what is expected there.
 struct Unexpected {
     at: usize,
     message: &'static str,
@@ -286,7 +286,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Skips decimal digits and says how many there were.
+    /// Skips decimal digits and returns their number.
     fn digits(&mut self) -> usize {
         let count = self.rest().iter().take_while(|byte| byte.is_ascii_digit()).count();
         self.at += count;
@@ -352,7 +352,7 @@ impl Reader<'_> {
     }
 }
 
-/// The value of a well-formed number. A fraction or exponent that comes to an integer is an integer
+/// Returns the value of a well-formed number. A fraction or exponent that comes to an integer is an integer
 /// (`2e2` is 200), as in Unit.
 fn number(text: &str, integral: bool) -> Option<Number> {
     /// Every integer up to here has an exact double.

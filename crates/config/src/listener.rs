@@ -8,40 +8,40 @@ use crate::node::{Node, Shown};
 use crate::target::{Pass, Target};
 use crate::tls::{Acme, Tls};
 
-/// A socket and where its requests go.
+/// A listening socket and the target of its requests.
 #[derive(Debug, Clone)]
 pub struct Listener {
     /// The key as written, for logs and for the control API.
     pub name: String,
     /// The address to bind.
     pub address: Address,
-    /// Where requests go.
+    /// The target of requests.
     pub pass: Pass,
-    /// Connections that may wait to be accepted; `None` for what the system allows.
+    /// Length of the queue of pending connections; `None` for the system's maximum.
     pub backlog: Option<u32>,
-    /// How the listener speaks TLS; `None` for plain HTTP.
+    /// TLS settings; `None` for plain HTTP.
     pub tls: Option<Tls>,
-    /// Whether HTTP/2 is spoken without TLS.
+    /// Support of HTTP/2 without TLS.
     pub http2: PlainHttp2,
-    /// The port that requests without TLS are sent to with https instead of being answered.
+    /// The https port that requests without TLS are redirected to; `None` serves them.
     pub redirect_to_https: Option<u16>,
-    /// Proxies that are believed about the client's address and scheme.
+    /// Trusted proxies for the client's address and scheme.
     pub forwarded: Option<Forwarded>,
-    /// Proxies that are believed about the client's address.
+    /// Trusted proxies for the client's address (Unit's older form).
     pub client_ip: Option<Forwarded>,
-    /// Balancers whose connections begin with the PROXY protocol.
+    /// Load balancers whose connections begin with a PROXY protocol header.
     pub proxy_protocol: Option<AddressPatterns>,
 }
 
-/// Whether HTTP/2 is spoken without TLS.
+/// Support of HTTP/2 without TLS.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PlainHttp2 {
-    /// With nobody.
+    /// HTTP/1.1 only.
     #[default]
     Never,
-    /// With clients that begin with it; with others HTTP/1.1.
+    /// HTTP/2 for clients that begin with its preface, HTTP/1.1 for others.
     Offered,
-    /// And nothing else.
+    /// HTTP/2 only.
     Only,
 }
 
@@ -116,7 +116,7 @@ impl Listener {
     }
 }
 
-/// A switch, or `only`.
+/// Reads true, false or `only`.
 fn read_http2(node: &Node<'_>) -> Result<PlainHttp2, Error> {
     match (node.value.as_bool(), node.value.as_str()) {
         (Some(false), _) => Ok(PlainHttp2::Never),
@@ -127,7 +127,7 @@ fn read_http2(node: &Node<'_>) -> Result<PlainHttp2, Error> {
     }
 }
 
-/// What has the same name has the same settings: it is one certificate.
+/// Checks that all settings of one certificate, which its first domain names, are the same.
 fn check_acme(others: &[Listener], listener: &Listener, node: &Node<'_>) -> Result<(), Error> {
     let own = listener.tls.iter().flat_map(|tls| &tls.acme);
     let others = others.iter().filter_map(|listener| listener.tls.as_ref());
@@ -157,7 +157,7 @@ fn read_proxy_protocol(node: &Node<'_>) -> Result<AddressPatterns, Error> {
     Ok(source)
 }
 
-/// A switch, or the port.
+/// Reads true (port 443), false or a port.
 fn read_redirect(node: &Node<'_>) -> Result<Option<u16>, Error> {
     match node.value.as_bool() {
         Some(on) => Ok(on.then_some(443)),
@@ -166,9 +166,9 @@ fn read_redirect(node: &Node<'_>) -> Result<Option<u16>, Error> {
     }
 }
 
-/// Unit's older way to name an application.
+/// Reads `application`, Unit's older form of `pass`.
 fn read_application(node: &Node<'_>) -> Result<Target, Error> {
     let target = Target::Application { name: node.string()?.to_owned(), target: None };
-    node.scope.names.check(node, &target)?;
+    target.check(node)?;
     Ok(target)
 }

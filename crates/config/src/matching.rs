@@ -7,7 +7,7 @@ use crate::fields::FieldPatterns;
 use crate::node::Node;
 use crate::pattern::{Patterns, Subject};
 
-/// Conditions that must all hold; an absent one always holds.
+/// Conditions, all of which must hold. An absent condition holds.
 #[derive(Debug, Clone, Default)]
 pub struct Match {
     /// The method.
@@ -30,11 +30,11 @@ pub struct Match {
     pub headers: Option<FieldPatterns>,
     /// Cookies.
     pub cookies: Option<FieldPatterns>,
-    /// A template that must come to something.
+    /// `if`: a template whose text must not be empty or false.
     pub condition: Option<Condition>,
 }
 
-/// How a request reached the server, or the proxy in front of it.
+/// The scheme of a request, as the server or a trusted proxy received it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
     /// Without TLS.

@@ -11,21 +11,21 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::captures::Groups;
 use crate::defaults::Defaults;
+use crate::definitions::Definitions;
 use crate::error::{Error, ErrorKind};
 use crate::foreign;
-use crate::names::Names;
+use crate::groups::Groups;
 use crate::suggest::nearest;
 
-/// What all values of one document have in common.
+/// Context of all values of a document.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'a> {
-    /// What the document defines, for references to it.
-    pub names: Names<'a>,
-    /// What holds where the document says nothing.
+    /// Definitions of the document, for checks of references.
+    pub definitions: Definitions<'a>,
+    /// Defaults for absent keys.
     pub defaults: Defaults,
-    /// What templates may name of a step's regular expressions.
+    /// Groups of the step's regular expressions, for templates.
     pub groups: &'a Groups,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Node<'a> {
         Node { value, scope, path: Path { parent: None, segment: Segment::Root } }
     }
 
-    /// The same value in another scope.
+    /// Returns the same value in another scope.
     pub fn within(self, scope: &'a Scope<'a>) -> Node<'a> {
         Node { scope, ..self }
     }
@@ -71,7 +71,7 @@ impl<'a> Node<'a> {
         Node { value, scope: self.scope, path: Path { parent: Some(&self.path), segment } }
     }
 
-    /// The last step of the path, for messages: `"share"` or `element 3`.
+    /// Returns the last step of the path, for messages: `"share"` or `element 3`.
     fn subject(&self) -> String {
         match self.path.segment {
             Segment::Root => "the configuration".to_owned(),
@@ -108,8 +108,7 @@ impl<'a> Node<'a> {
         self.value.as_str().ok_or_else(|| self.wrong_type("a string"))
     }
 
-    /// A string that names something, so must not be empty, and may reach a system call, so must
-    /// hold no NUL.
+    /// Reads a name: a string that is not empty and, as it may reach a system call, has no NUL.
     pub fn text(&self) -> Result<&'a str, Error> {
         match self.string()? {
             "" => Err(self.invalid("must not be empty")),
@@ -122,7 +121,7 @@ impl<'a> Node<'a> {
         self.text().map(PathBuf::from)
     }
 
-    /// An absolute directory that this text names, without slashes that mean nothing.
+    /// Reads an absolute path of a directory and removes redundant slashes.
     pub fn directory(&self, text: &str) -> Result<PathBuf, Error> {
         let normal: PathBuf = std::path::Path::new(text).components().collect();
         let sound = normal.is_absolute() && !normal.components().any(|c| c == Component::ParentDir);
@@ -150,14 +149,14 @@ impl<'a> Node<'a> {
         Err(self.invalid(format_args!("must be {allowed}, but is {value}")))
     }
 
-    /// An integer from `low` that fits 32 bits.
+    /// Reads an integer from `low` to 2,147,483,647.
     pub fn count(&self, low: u32) -> Result<u32, Error> {
         let value = self.integer(i64::from(low)..=i64::from(i32::MAX))?;
         // In range by the line above.
         Ok(u32::try_from(value).unwrap_or(u32::MAX))
     }
 
-    /// A number of bytes from `low`.
+    /// Reads a number of bytes, at least `low`.
     pub fn size(&self, low: u64) -> Result<u64, Error> {
         let range = i64::try_from(low).unwrap_or(i64::MAX)..=i64::MAX;
         let value = self.integer(range).map_err(|error| self.in_units(error, foreign::bytes))?;
@@ -172,7 +171,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A duration in whole seconds, at most what fits 31 bits in milliseconds (24 days), as in Unit.
+    /// Reads whole seconds, from `low` to 2,147,483 (31 bits of milliseconds, 24 days), as in Unit.
     pub fn seconds(&self, low: u64) -> Result<Duration, Error> {
         let low = i64::try_from(low).unwrap_or(i64::MAX);
         let value = self.integer(low..=i64::from(i32::MAX) / 1000);
@@ -186,7 +185,7 @@ impl<'a> Node<'a> {
         Ok(elements.iter().enumerate().map(child))
     }
 
-    /// The elements of an array, or the value itself as the only one.
+    /// Returns the elements of an array, or the value itself as the only element.
     pub fn one_or_many(&'a self) -> impl Iterator<Item = Node<'a>> {
         let (one, many) = match self.value {
             Value::Array(elements) => (None, elements.as_slice()),
@@ -196,7 +195,7 @@ impl<'a> Node<'a> {
         one.into_iter().chain(many.iter().enumerate().map(child))
     }
 
-    /// A string as the only element, or the elements of an array, each still to be read as a string.
+    /// Returns a string as the only element, or the elements of an array. They need not be strings.
     pub fn strings(&'a self) -> Result<impl Iterator<Item = Node<'a>>, Error> {
         match self.value.is_string() || self.value.is_array() {
             true => Ok(self.one_or_many()),
@@ -204,7 +203,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The members of an object whose keys are names chosen by the user.
+    /// Returns the members of an object whose keys are names chosen by the user.
     pub fn members(&'a self) -> Result<impl Iterator<Item = (&'a str, Node<'a>)>, Error> {
         let members = self.value.as_object().ok_or_else(|| self.wrong_type("an object"))?;
         Ok(members
@@ -212,7 +211,7 @@ impl<'a> Node<'a> {
             .map(|(name, value)| (name.as_str(), self.child(Segment::Key(name), value))))
     }
 
-    /// An object whose keys are fixed.
+    /// Returns an object whose keys are fixed.
     pub fn object(&'a self) -> Result<Object<'a>, Error> {
         let members = self.value.as_object().ok_or_else(|| self.wrong_type("an object"))?;
         Ok(Object { node: self, members, known: RefCell::default() })
@@ -220,7 +219,7 @@ impl<'a> Node<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// The value of a key, if the object has it.
+    /// Returns the value of a key, if the object has it.
     pub fn optional(&self, key: &'static str) -> Option<Node<'a>> {
         let mut known = self.known.borrow_mut();
         if !known.contains(&key) {
@@ -230,7 +229,7 @@ impl<'a> Object<'a> {
         Some(self.node.child(Segment::Key(key), value))
     }
 
-    /// The value of a key that the object must have.
+    /// Returns the value of a key that the object must have.
     pub fn required(&self, key: &'static str) -> Result<Node<'a>, Error> {
         self.optional(key).ok_or_else(|| self.missing(&[key]))
     }
@@ -253,22 +252,22 @@ impl<'a> Object<'a> {
         self.optional(key).map(|node| read(&node)).transpose()
     }
 
-    /// A switch, if the object has it.
+    /// Reads a boolean, if the object has it.
     pub fn boolean(&self, key: &'static str) -> Result<Option<bool>, Error> {
         self.read(key, |node| node.boolean())
     }
 
-    /// A name, if the object has it; see [`Node::text`].
+    /// Reads a name ([`Node::text`]), if the object has it.
     pub fn text(&self, key: &'static str) -> Result<Option<String>, Error> {
         self.read(key, |node| node.text().map(str::to_owned))
     }
 
-    /// A file name, if the object has it.
+    /// Reads a file name, if the object has it.
     pub fn file(&self, key: &'static str) -> Result<Option<PathBuf>, Error> {
         self.read(key, |node| node.file())
     }
 
-    /// The error for an object that has none of these keys: a mistyped one if there is one.
+    /// Returns the error for an object without any of these keys. A mistyped key is named instead.
     pub fn missing(&self, keys: &[&'static str]) -> Error {
         for name in self.members.keys() {
             if let (false, Some(meant)) =
@@ -282,16 +281,16 @@ impl<'a> Object<'a> {
             keys => format!("one of {} is missing", quoted(keys)),
         };
         let error = self.node.error(ErrorKind::MissingKey, message);
-        // Elsewhere other keys may be right that were not asked for yet.
-        let is_place_of_words = keys.contains(&"pass");
+        // Other objects may allow the key: not all of their keys have been read yet.
+        let is_action_or_listener = keys.contains(&"pass");
         let mut names = self.members.keys().filter(|name| !keys.contains(&name.as_str()));
         match names.find_map(|name| foreign::key(name, |key| keys.contains(&key))) {
-            Some(hint) if is_place_of_words => error.with_hint(hint),
+            Some(hint) if is_action_or_listener => error.with_hint(hint),
             _ => error,
         }
     }
 
-    /// Refuses members that nobody asked for.
+    /// Refuses members that were not read.
     pub fn end(self) -> Result<(), Error> {
         let known = self.known.borrow();
         match self.members.keys().find(|name| !known.contains(&name.as_str())) {
@@ -316,7 +315,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// The error for a value that this version of Howdah has no use for.
+/// Returns the error for a key that Howdah does not support.
 fn unavailable(node: &Node<'_>) -> Error {
     let message = format!("{} is not available in this version of Howdah", node.subject());
     node.error(ErrorKind::Unavailable, message)
@@ -337,14 +336,14 @@ pub(crate) fn quoted(words: &[&str]) -> String {
     text
 }
 
-/// A string from a document as it may stand in a message: one line, no control characters, not long.
+/// Displays a string of a document in a message: on one line, without control characters, shortened.
 pub(crate) struct Shown<'a>(pub &'a str);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const LONGEST: usize = 100;
+        const MAX_CHARACTERS: usize = 100;
         for (index, character) in self.0.chars().enumerate() {
-            if index == LONGEST {
+            if index == MAX_CHARACTERS {
                 return f.write_char('…');
             }
             if character.is_control() {
@@ -386,7 +385,7 @@ fn write_key(f: &mut impl Write, key: &str) -> fmt::Result {
     Ok(())
 }
 
-/// The path to what these keys lead to, as errors give it: `/listeners/*:80`.
+/// Returns the path of these keys as errors show it: `/listeners/*:80`.
 pub fn path<'a>(keys: impl IntoIterator<Item = &'a (impl AsRef<str> + ?Sized + 'a)>) -> String {
     let mut text = String::new();
     for key in keys {

@@ -1,7 +1,7 @@
 //! Patterns that routes compare parts of a request with.
 //!
 //! A pattern is text in which `*` stands for any bytes, or a regular expression after `~`. A `!` in
-//! front of either turns the answer round. Comparing allocates nothing; with `*` it takes time in
+//! front of either negates it. Comparing allocates nothing; with `*` it takes time in
 //! proportion to the bytes compared, because the leftmost place for each piece is always good enough
 //! and is never given up again.
 
@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::node::{Node, Shown};
 use crate::percent;
 
-/// What a pattern is compared with, which decides about case and encoding.
+/// The part of a request that a pattern is compared with. It determines case and encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     /// The value of a query argument, decoded; the pattern is written percent-encoded.
@@ -45,27 +45,27 @@ pub struct Pattern {
     test: Test,
 }
 
-/// A list of patterns: accepts what no negative pattern excludes and, if there are others, at least
-/// one of these finds. An empty list accepts everything.
+/// A list of patterns. It accepts bytes that no negative pattern matches and, if there are positive
+/// patterns, that one of them matches. An empty list accepts everything.
 #[derive(Debug, Clone, Default)]
 pub struct Patterns {
     excluding: Vec<Pattern>,
     including: Vec<Pattern>,
 }
 
-/// What bytes must have to be accepted by a list of patterns: one of some texts.
+/// Texts of which accepted bytes must have one: for an index of many lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Landmarks<'p> {
-    /// They are one.
+    /// The bytes equal one of the texts.
     Whole(Vec<&'p [u8]>),
-    /// They start with one.
+    /// The bytes start with one of the texts.
     Start(Vec<&'p [u8]>),
-    /// They end with one.
+    /// The bytes end with one of the texts.
     End(Vec<&'p [u8]>),
 }
 
 impl<'p> Landmarks<'p> {
-    /// The texts.
+    /// Returns the texts.
     pub fn texts(&self) -> impl Iterator<Item = &'p [u8]> + '_ {
         let (Landmarks::Whole(texts) | Landmarks::Start(texts) | Landmarks::End(texts)) = self;
         texts.iter().copied()
@@ -79,7 +79,7 @@ pub enum PatternError {
     DoubleStar,
     /// A `%` is not followed by two hexadecimal digits.
     Encoding,
-    /// nginx's `~*` for regular expressions without regard to case; what follows it.
+    /// nginx's `~*` for case-insensitive expressions, with the text behind it.
     NginxAnyCase(String),
     /// The regular expression is malformed, too large, or uses look-around or back-references.
     Regex(String),
@@ -92,7 +92,7 @@ enum Test {
     Regex(Box<Expression>),
 }
 
-/// A regular expression, and the texts of which all that it finds starts, or ends, with one.
+/// A regular expression, and texts with one of which each match starts or ends.
 #[derive(Debug, Clone)]
 struct Expression {
     regex: Regex,
@@ -100,7 +100,7 @@ struct Expression {
     ends: Vec<Box<[u8]>>,
 }
 
-/// Text with at least one `*`: what stands before the first, between them, and after the last.
+/// Text with at least one `*`, split at them.
 #[derive(Debug, Clone)]
 struct Glob {
     prefix: Box<[u8]>,
@@ -126,17 +126,17 @@ impl Pattern {
         Ok(Pattern { negative, test })
     }
 
-    /// Whether the pattern starts with `!`.
+    /// Returns true if the pattern starts with `!`.
     pub fn is_negative(&self) -> bool {
         self.negative
     }
 
-    /// Whether the pattern accepts these bytes, `!` taken into account.
+    /// Returns true if the pattern, with its `!`, accepts these bytes.
     pub fn matches(&self, bytes: &[u8]) -> bool {
         self.test.finds(bytes) != self.negative
     }
 
-    /// The regular expression, if it is one.
+    /// Returns the regular expression, if the pattern is one.
     pub(crate) fn regex(&self) -> Option<&Regex> {
         match &self.test {
             Test::Regex(expression) => Some(&expression.regex),
@@ -154,21 +154,20 @@ impl Patterns {
         }
     }
 
-    /// Whether the list accepts these bytes.
+    /// Returns true if the list accepts these bytes.
     pub fn matches(&self, bytes: &[u8]) -> bool {
         self.excluding.iter().all(|pattern| pattern.matches(bytes))
             && (self.including.is_empty()
                 || self.including.iter().any(|pattern| pattern.matches(bytes)))
     }
 
-    /// The patterns without `!`, in order; the first that finds the bytes has accepted them.
+    /// Returns the patterns without `!` in order. The first match accepts.
     pub(crate) fn accepting(&self) -> impl Iterator<Item = &Pattern> + Clone {
         self.including.iter()
     }
 
-    /// Texts of which bytes must have one at their start, or at their end, or be one, to be
-    /// accepted: for looking up which of many lists can accept them at all. `None` if there is no
-    /// such condition, or none that case counts for.
+    /// Returns texts of which accepted bytes must have one: for an index that finds the lists which can
+    /// accept given bytes. `None` if there are no such texts or case is ignored.
     pub fn landmarks(&self) -> Option<Landmarks<'_>> {
         let collect = |texts: fn(&Test) -> Vec<&[u8]>| {
             let mut all = Vec::new();
@@ -224,7 +223,7 @@ impl Test {
         })))
     }
 
-    /// The only text that it finds, if that is so.
+    /// Returns the only text that matches, if there is just one.
     fn whole(&self) -> Vec<&[u8]> {
         match self {
             Test::Exact { text, any_case: false } => vec![text],
@@ -232,7 +231,7 @@ impl Test {
         }
     }
 
-    /// Texts of which one is the start of all that it finds; none if there are no such texts.
+    /// Returns texts with one of which each match starts; none if there are no such texts.
     fn start(&self) -> Vec<&[u8]> {
         match self {
             Test::Glob(glob) if !glob.any_case && !glob.prefix.is_empty() => vec![&glob.prefix],
@@ -241,7 +240,7 @@ impl Test {
         }
     }
 
-    /// Likewise for its end.
+    /// Returns texts with one of which each match ends; none if there are no such texts.
     fn end(&self) -> Vec<&[u8]> {
         match self {
             Test::Glob(glob) if !glob.any_case && !glob.suffix.is_empty() => vec![&glob.suffix],
@@ -285,7 +284,7 @@ impl Glob {
 }
 
 impl Subject {
-    /// A piece of a pattern in the form that the request's part has; `None` if its encoding is broken.
+    /// Converts a piece of a pattern to the form of the request's part. `None`: malformed encoding.
     fn normalise(self, piece: &str) -> Option<Vec<u8>> {
         match self {
             Subject::Cookie | Subject::Header => Some(piece.as_bytes().to_vec()),
@@ -314,11 +313,11 @@ impl Expression {
     fn new(expression: &str) -> Result<Expression, PatternError> {
         /// Bounds the memory of one expression; `\w{1000}` stays far below, `(a{1000}){1000}` does
         /// not.
-        const LARGEST: usize = 1 << 20;
+        const MAX_COMPILED_BYTES: usize = 1 << 20;
         let regex = RegexBuilder::new(expression)
             .unicode(false)
-            .size_limit(LARGEST)
-            .dfa_size_limit(LARGEST)
+            .size_limit(MAX_COMPILED_BYTES)
+            .dfa_size_limit(MAX_COMPILED_BYTES)
             .build()
             .map_err(|error| {
                 // A syntax error shows the expression over several lines and ends with the reason.
@@ -341,11 +340,11 @@ impl Expression {
     }
 }
 
-/// Texts of which one is at the start, or end, of all that an expression finds; none if they are
-/// many or one is empty.
+/// Returns texts with one of which each match of an expression starts or ends. None if there are more
+/// than `MAX_LITERALS` or one is empty.
 fn literals(expression: &Hir, kind: ExtractKind) -> Vec<Box<[u8]>> {
-    const MOST: usize = 16;
-    let found = Extractor::new().kind(kind).limit_total(MOST).extract(expression);
+    const MAX_LITERALS: usize = 16;
+    let found = Extractor::new().kind(kind).limit_total(MAX_LITERALS).extract(expression);
     let literals = found.literals().unwrap_or_default();
     match literals.iter().any(|literal| literal.is_empty()) {
         true => Vec::new(),

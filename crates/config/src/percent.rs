@@ -1,4 +1,4 @@
-//! Percent-decoding (RFC 3986, 2.1) of what the configuration writes in encoded form.
+//! Percent-decoding (RFC 3986, 2.1) of encoded strings of the configuration.
 
 /// Decodes `%XX`; `None` if a percent sign is not followed by two hexadecimal digits.
 pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {

@@ -1,11 +1,11 @@
-//! What is PHP's own in an application: version, document roots, options.
+//! PHP's settings in an application: version, document roots, options.
 
 use std::path::PathBuf;
 
 use crate::error::Error;
 use crate::node::{Node, Object, path};
 
-/// A version of PHP, as exact as the document wants it.
+/// A version of PHP. Numbers that the document leaves open are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PhpVersion {
     /// The 8 of 8.2.1; any if `None`.
@@ -16,7 +16,7 @@ pub struct PhpVersion {
     pub release: Option<u32>,
 }
 
-/// A document root and which script answers.
+/// A document root and its scripts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PhpTarget {
     /// The name in `targets`; `None` if the application has none.
@@ -26,7 +26,7 @@ pub struct PhpTarget {
     /// The script that answers all requests, relative to the root; if `None`, the path of the
     /// request names the script.
     pub script: Option<String>,
-    /// The script that answers for a directory.
+    /// The index script of directories.
     pub index: String,
 }
 
@@ -35,7 +35,7 @@ pub struct PhpTarget {
 pub struct ScriptDirectories {
     /// Scripts must be below one of these; anywhere if there are none. Absolute, without `..`.
     pub allowed: Vec<PathBuf>,
-    /// They must not be below one of these, likewise.
+    /// Scripts must not be below one of these. Absolute, without `..`.
     pub forbidden: Vec<PathBuf>,
 }
 
@@ -68,7 +68,7 @@ impl PhpVersion {
         numbers.next().is_none().then_some(version)
     }
 
-    /// Whether an installed version is one of those wanted.
+    /// Returns true if an installed version matches.
     pub fn accepts(self, major: u32, minor: u32, release: u32) -> bool {
         let is = |wanted: Option<u32>, have| wanted.is_none_or(|wanted| wanted == have);
         is(self.major, major) && is(self.minor, minor) && is(self.release, release)
@@ -76,7 +76,7 @@ impl PhpVersion {
 }
 
 impl std::fmt::Display for PhpVersion {
-    /// As it was written: `8.2`, or nothing for any version.
+    /// Formats the version as in the document: `8.2`, or an empty string for any version.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let numbers = [self.major, self.minor, self.release];
         for (index, number) in numbers.iter().map_while(|number| *number).enumerate() {
@@ -90,8 +90,8 @@ impl std::fmt::Display for PhpVersion {
 impl PhpTarget {
     /// Reads the targets of an application: its `targets`, or the one that its own keys describe.
     pub(crate) fn read_all(application: &Object<'_>) -> Result<Vec<PhpTarget>, Error> {
-        /// As in Unit; a target's number travels in a byte.
-        const MOST: usize = 254;
+        /// Unit's limit: messages have a target's number in a byte.
+        const MAX_TARGETS: usize = 254;
         let Some(node) = application.optional("targets") else {
             return Ok(vec![PhpTarget::read(None, application)?]);
         };
@@ -115,12 +115,12 @@ impl PhpTarget {
         }
         match targets.len() {
             0 => Err(node.invalid("must have at least one member")),
-            1..=MOST => Ok(targets),
+            1..=MAX_TARGETS => Ok(targets),
             _ => Err(node.invalid("must not have more than 254 members")),
         }
     }
 
-    /// Where one of its keys stands within the application.
+    /// Returns the path of one of the target's keys, relative to the application.
     pub fn key(&self, key: &str) -> String {
         match &self.name {
             Some(name) => format!("targets{}/{key}", path([name])),

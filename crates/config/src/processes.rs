@@ -8,28 +8,28 @@ use crate::node::Node;
 /// How many processes run an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Processes {
-    /// `"auto"`, or the document does not say: as memory and processors allow.
+    /// `"auto"`, the default: chosen by memory and processors.
     Automatic,
-    /// Always so many.
+    /// A fixed number.
     Static(u32),
-    /// As many as the load asks for.
+    /// A number that follows the load.
     Dynamic(Dynamic),
 }
 
 /// Bounds of a number of processes that follows the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dynamic {
-    /// At most so many.
+    /// Maximum number of processes.
     pub max: u32,
-    /// So many are there before the first request, even if fewer are to be idle.
+    /// Number of processes that are started before the first request, also if `spare` is less.
     pub start: u32,
-    /// So many are kept idle.
+    /// Number of idle processes that are kept ready.
     pub spare: u32,
-    /// More than so many idle ones are not kept.
+    /// Maximum number of idle processes.
     pub max_spare: Option<u32>,
-    /// An idle process above `spare` ends after this time.
+    /// Time after which an idle process above `spare` ends.
     pub idle_timeout: Option<Duration>,
-    /// At most so many are started together.
+    /// Maximum number of processes that are started together.
     pub spawn_rate: u32,
 }
 
@@ -74,7 +74,7 @@ impl Processes {
             );
             return Err(node.invalid(message));
         }
-        // Whoever says how many may be idle, as for PHP-FPM, means for any time.
+        // As for PHP-FPM, a maximum of idle processes replaces the timeout.
         let usual_timeout = usual.idle_timeout.filter(|_| max_spare.is_none());
         let idle_timeout = idle_timeout.or(usual_timeout);
         let start = start.unwrap_or(usual.start);

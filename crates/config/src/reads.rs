@@ -1,18 +1,17 @@
-//! All files and directories that the router opens for requests, each with the key that names it.
+//! Lists all files and directories that the router may open for requests, for its sandbox.
 
 use std::path::{Path, PathBuf};
 
-use crate::action::ActionKind;
+use crate::action::{ActionKind, PageSource};
 use crate::actions::Served;
-use crate::error_pages::PageSource;
 use crate::node::path;
 use crate::template::{Part, Template};
 use crate::{Config, Symlinks};
 
 impl Config {
-    /// What a document lets the router read, in the widest sense: of a name with variables, the
-    /// directory that everything which it can stand for is in. Certificates and keys are not among it:
-    /// the supervisor reads those.
+    /// Returns all files and directories that the document lets the router read. A name with variables
+    /// is represented by the directory that contains all its expansions. Certificates and keys are not
+    /// included, as the supervisor reads them.
     pub fn reads(&self) -> Vec<Served> {
         let mut all = Vec::new();
         let mut add = |path: String, (file, is_directory): (PathBuf, bool)| {
@@ -51,7 +50,7 @@ impl Config {
     }
 }
 
-/// The file that a name leads to, or the directory that everything which it can stand for is in.
+/// Returns the file of a name, or the directory that contains all its expansions.
 fn widest(name: &Template) -> (PathBuf, bool) {
     if let Some(name) = name.constant() {
         return (name.into(), name.ends_with('/'));

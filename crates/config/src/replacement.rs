@@ -1,20 +1,20 @@
-//! What takes the place of texts in the fields of responses.
+//! Replacements of text in response header fields.
 
 use crate::error::Error;
 use crate::node::Node;
 use crate::template::Template;
 
-/// A text and what takes its place.
+/// A text and its replacement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Replacement {
-    /// The text.
+    /// The text to replace.
     pub from: String,
-    /// What takes its place; nothing if `None`.
+    /// The replacement; `None` removes the text.
     pub to: Option<Template>,
 }
 
 impl Replacement {
-    /// Reads an object of texts and templates, or `null` where a text may be taken out.
+    /// Reads an object of texts and templates. With `null`, `null` removes a text.
     pub(crate) fn read_all(node: &Node<'_>, null: bool) -> Result<Vec<Replacement>, Error> {
         let mut replacements = Vec::new();
         for (from, to) in node.members()? {
@@ -30,7 +30,7 @@ impl Replacement {
         Ok(replacements)
     }
 
-    /// Reads `rewrite_location`: a switch, or an object that says what else is replaced.
+    /// Reads `rewrite_location`: a boolean, or an object of further replacements.
     pub(crate) fn read_locations(node: &Node<'_>) -> Result<Option<Vec<Replacement>>, Error> {
         match node.value {
             serde_json::Value::Bool(on) => Ok(on.then(Vec::new)),

@@ -1,8 +1,8 @@
 //! `routes`: steps that are tried in order until the conditions of one hold.
 
 use crate::action::Action;
-use crate::captures::Groups;
 use crate::error::Error;
+use crate::groups::Groups;
 use crate::matching::Match;
 use crate::node::{Node, Scope};
 
@@ -15,14 +15,14 @@ pub struct Route {
     pub steps: Vec<Step>,
 }
 
-/// Conditions and what to do when they hold.
+/// Conditions and the action for requests that meet them.
 #[derive(Debug, Clone)]
 pub struct Step {
     /// The conditions, all of which must hold.
     pub conditions: Match,
-    /// What to do.
+    /// The action.
     pub action: Action,
-    /// Whether the action names what regular expressions of the conditions capture.
+    /// Whether templates of the action refer to groups of the conditions.
     pub captures: bool,
 }
 

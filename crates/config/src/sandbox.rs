@@ -1,4 +1,4 @@
-//! `isolation.sandbox`: what the kernel keeps an application's processes from.
+//! `isolation.sandbox`: restrictions of an application's processes that the kernel enforces.
 
 use std::path::{Component, PathBuf};
 
@@ -7,15 +7,15 @@ use serde_json::Value;
 use crate::error::Error;
 use crate::node::Node;
 
-/// What the kernel keeps an application's processes from, beside what its user may not do.
+/// Restrictions of an application's processes, in addition to the permissions of its user.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Sandbox {
-    /// Nothing.
+    /// No restrictions.
     Off,
-    /// Signals to processes outside of the application, and tracing them.
+    /// Forbids to signal and to trace processes outside of the application.
     #[default]
     Processes,
-    /// That, and files other than its own and those of the system that PHP needs.
+    /// Also forbids files other than its own and those of the system that PHP needs.
     Files(SandboxFiles),
 }
 
@@ -24,11 +24,11 @@ pub enum Sandbox {
 pub struct SandboxFiles {
     /// Files and directories that it may read.
     pub read: Vec<PathBuf>,
-    /// Those that it may read and change.
+    /// Files and directories that it may read and change.
     pub write: Vec<PathBuf>,
-    /// Those that it may read and execute.
+    /// Files and directories that it may read and execute.
     pub execute: Vec<PathBuf>,
-    /// Whether the application is not to run where the kernel cannot restrict files.
+    /// Whether the application must not run on kernels that cannot restrict files.
     pub required: bool,
 }
 

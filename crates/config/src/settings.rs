@@ -1,4 +1,4 @@
-//! `settings`: what holds for all listeners.
+//! `settings`: settings of the whole server.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -9,59 +9,59 @@ use crate::defaults::Defaults;
 use crate::error::Error;
 use crate::node::Node;
 
-/// What holds for all listeners.
+/// Settings of the whole server.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Threads that serve connections; as many as the machine has processors if `None`.
+    /// Number of threads that serve connections; one for each processor if `None`.
     pub listen_threads: Option<u32>,
-    /// Servers that are asked for addresses of names; those of the machine if there are none.
+    /// DNS servers; the system's if empty.
     pub resolver: Vec<SocketAddr>,
-    /// HTTP.
+    /// Settings of HTTP.
     pub http: HttpSettings,
 }
 
 /// Times, sizes and switches of HTTP.
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
-    /// The longest that a request's head may take to arrive.
+    /// Maximum time for a request's head to arrive.
     pub header_read_timeout: Duration,
-    /// The longest pause between two pieces of a request's body.
+    /// Maximum time between two reads of a request's body.
     pub body_read_timeout: Duration,
-    /// The longest that the client may take nothing of the response.
+    /// Maximum time between two writes of a response.
     pub send_timeout: Duration,
-    /// The longest pause between two requests of a connection.
+    /// Maximum time between two requests of a connection.
     pub idle_timeout: Duration,
-    /// Bytes that the request line, and each header field, may have.
+    /// Maximum size of the request line, and of each header field, in bytes.
     pub large_header_buffer_size: u64,
-    /// So many times `large_header_buffer_size` is what a request's head may have.
+    /// Maximum size of a request's head, as a multiple of `large_header_buffer_size`.
     pub large_header_buffers: u64,
-    /// Fields that the head of a request may have.
+    /// Maximum number of header fields of a request.
     pub max_header_fields: u64,
-    /// Bytes per second that a body or a response must move on average; no such limit if zero.
+    /// Minimum average rate of a body or response in bytes per second; 0 is no limit.
     pub min_rate: u64,
-    /// How long a client may be slower than that.
+    /// Time for which a client may be slower than `min_rate`.
     pub min_rate_grace: Duration,
-    /// Bytes of a request's body that are kept in memory; more of it goes to a file.
+    /// Bytes of a request's body that are kept in memory; longer bodies are written to a file.
     pub body_buffer_size: u64,
-    /// Bytes that a request's body may have.
+    /// Maximum size of a request's body in bytes.
     pub max_body_size: u64,
-    /// The directory for the files of large bodies; the server's own if `None`.
+    /// The directory of the files of long bodies; the server's temporary directory if `None`.
     pub body_temp_path: Option<PathBuf>,
     /// Whether header fields are dropped whose name has other characters than letters, digits and
     /// hyphens.
     pub discard_unsafe_fields: bool,
-    /// Whether requests are refused that HTTP/1.1 forbids and Unit takes: without `Host`, with
-    /// spaces or a fragment in the target, or with a host that is none.
+    /// Whether requests are refused that HTTP/1.1 forbids and Unit accepts: without `Host`, with
+    /// spaces or a fragment in the target, or with an invalid host.
     pub strict_requests: bool,
-    /// Whether the log tells which step each request takes.
+    /// Whether the step that each request takes is logged.
     pub log_route: bool,
-    /// Whether the `Server` field tells the version.
+    /// Whether the `Server` field has the version.
     pub server_version: bool,
     /// Whether request bodies may be sent in chunks.
     pub chunked_transform: bool,
-    /// Media types and their file extensions, before those that the server knows.
+    /// Media types and their file extensions, which precede the built-in ones.
     pub mime_types: Vec<(String, Vec<String>)>,
-    /// Which responses are compressed; none if `None`.
+    /// Response compression; off if `None`.
     pub compression: Option<Compression>,
 }
 
@@ -94,7 +94,7 @@ impl HttpSettings {
 }
 
 impl Settings {
-    /// What holds if the document has no `settings`.
+    /// Returns the settings of a document without `settings`.
     pub(crate) fn new(defaults: &Defaults) -> Settings {
         let http = HttpSettings::new(defaults);
         Settings { listen_threads: None, resolver: Vec::new(), http }
@@ -117,7 +117,7 @@ impl Settings {
     }
 }
 
-/// An address or several, of the port for DNS unless they have another.
+/// Reads one address or several, with port 53 unless they have another.
 fn read_resolver(node: &Node<'_>) -> Result<Vec<SocketAddr>, Error> {
     let read = |node: Node<'_>| {
         let text = node.string()?;
@@ -131,56 +131,56 @@ fn read_resolver(node: &Node<'_>) -> Result<Vec<SocketAddr>, Error> {
 }
 
 impl HttpSettings {
-    /// Bytes that the head of a request may have.
+    /// Returns the maximum size of a request's head in bytes.
     pub fn max_head_size(&self) -> u64 {
         self.large_header_buffer_size.saturating_mul(self.large_header_buffers)
     }
 
     fn read(node: &Node<'_>) -> Result<HttpSettings, Error> {
-        /// A head is held in memory by whoever sends it, so no setting may allow gigabytes.
-        const LARGEST_BUFFER: i64 = 16 << 20;
-        const MOST_BUFFERS: i64 = 1024;
-        const MOST_FIELDS: i64 = 1000;
+        /// Clients make the server hold heads in memory, so no setting may allow gigabytes.
+        const MAX_BUFFER_BYTES: i64 = 16 << 20;
+        const MAX_BUFFERS: i64 = 1024;
+        const MAX_FIELDS: i64 = 1000;
         let object = node.object()?;
         object.unavailable("websocket")?;
-        let or = HttpSettings::new(&node.scope.defaults);
+        let default = HttpSettings::new(&node.scope.defaults);
         let seconds = |key, default| {
             object.read(key, |node| node.seconds(0)).map(|value| value.unwrap_or(default))
         };
         let size = |key, default| {
             object.read(key, |node| node.size(0)).map(|value| value.unwrap_or(default))
         };
-        let bounded = |key, most, default| {
-            let read = |node: &Node<'_>| node.integer(1..=most).map(i64::unsigned_abs);
+        let bounded = |key, max, default| {
+            let read = |node: &Node<'_>| node.integer(1..=max).map(i64::unsigned_abs);
             object.read(key, read).map(|value| value.unwrap_or(default))
         };
         let switch = |key, default| object.boolean(key).map(|value| value.unwrap_or(default));
         let settings = HttpSettings {
-            header_read_timeout: seconds("header_read_timeout", or.header_read_timeout)?,
-            body_read_timeout: seconds("body_read_timeout", or.body_read_timeout)?,
-            send_timeout: seconds("send_timeout", or.send_timeout)?,
-            idle_timeout: seconds("idle_timeout", or.idle_timeout)?,
+            header_read_timeout: seconds("header_read_timeout", default.header_read_timeout)?,
+            body_read_timeout: seconds("body_read_timeout", default.body_read_timeout)?,
+            send_timeout: seconds("send_timeout", default.send_timeout)?,
+            idle_timeout: seconds("idle_timeout", default.idle_timeout)?,
             large_header_buffer_size: bounded(
                 "large_header_buffer_size",
-                LARGEST_BUFFER,
-                or.large_header_buffer_size,
+                MAX_BUFFER_BYTES,
+                default.large_header_buffer_size,
             )?,
             large_header_buffers: bounded(
                 "large_header_buffers",
-                MOST_BUFFERS,
-                or.large_header_buffers,
+                MAX_BUFFERS,
+                default.large_header_buffers,
             )?,
-            max_header_fields: bounded("max_header_fields", MOST_FIELDS, or.max_header_fields)?,
-            min_rate: size("min_rate", or.min_rate)?,
-            min_rate_grace: seconds("min_rate_grace", or.min_rate_grace)?,
-            body_buffer_size: size("body_buffer_size", or.body_buffer_size)?,
-            max_body_size: size("max_body_size", or.max_body_size)?,
+            max_header_fields: bounded("max_header_fields", MAX_FIELDS, default.max_header_fields)?,
+            min_rate: size("min_rate", default.min_rate)?,
+            min_rate_grace: seconds("min_rate_grace", default.min_rate_grace)?,
+            body_buffer_size: size("body_buffer_size", default.body_buffer_size)?,
+            max_body_size: size("max_body_size", default.max_body_size)?,
             body_temp_path: object.file("body_temp_path")?,
-            discard_unsafe_fields: switch("discard_unsafe_fields", or.discard_unsafe_fields)?,
-            strict_requests: switch("strict_requests", or.strict_requests)?,
-            log_route: switch("log_route", or.log_route)?,
-            server_version: switch("server_version", or.server_version)?,
-            chunked_transform: switch("chunked_transform", or.chunked_transform)?,
+            discard_unsafe_fields: switch("discard_unsafe_fields", default.discard_unsafe_fields)?,
+            strict_requests: switch("strict_requests", default.strict_requests)?,
+            log_route: switch("log_route", default.log_route)?,
+            server_version: switch("server_version", default.server_version)?,
+            chunked_transform: switch("chunked_transform", default.chunked_transform)?,
             mime_types: object.read("static", read_static)?.flatten().unwrap_or_default(),
             compression: object.read("compression", Compression::read)?,
         };

@@ -1,35 +1,8 @@
-//! `share`: files, and the PHP scripts among them.
+//! Parts of a `share` action: file names, `try`, `index`, `chroot` and `follow_symlinks`.
 
-use crate::action::Action;
 use crate::error::Error;
 use crate::node::{Node, Object};
-use crate::pattern::{Patterns, Subject};
-use crate::target::Target;
 use crate::template::{Part, Template, Variable};
-
-/// Files that answer requests.
-#[derive(Debug, Clone)]
-pub struct Share {
-    /// File names to try in order; the first that exists answers.
-    pub paths: Vec<Template>,
-    /// Paths that take the place of the request's in `paths`, in order, until one is found; none for
-    /// the request's own alone.
-    pub candidates: Vec<Candidate>,
-    /// Names to try in order in a directory.
-    pub index: Vec<String>,
-    /// Media types that may be served; anything else is answered with 403, or by the fallback.
-    pub types: Option<Patterns>,
-    /// A directory that the file must be in, symbolic links resolved.
-    pub chroot: Option<Template>,
-    /// Which symbolic links are followed (`follow_symlinks`).
-    pub symlinks: Symlinks,
-    /// Whether mount points are crossed.
-    pub traverse_mounts: bool,
-    /// Who runs a PHP script that is found; without it, scripts are refused.
-    pub scripts: Option<Target>,
-    /// What to do when there is no such file.
-    pub fallback: Option<Action>,
-}
 
 /// Which symbolic links of a share are followed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,40 +20,25 @@ pub enum Symlinks {
 /// An element of `try`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// The path, written as that of a `rewrite`.
+    /// The path, in the form of a `rewrite`.
     pub path: Template,
-    /// Whether it is a directory, whose index is meant, and not a file.
+    /// Whether the path ends with a slash and so stands for the index of a directory.
     pub directory: bool,
 }
 
-impl Share {
-    pub(crate) fn read(object: &Object<'_>) -> Result<Share, Error> {
-        let paths = read_paths(&object.required("share")?)?;
-        let read = |node: &Node<'_>| Candidate::read_all(node, &paths);
-        let candidates = object.read("try", read)?.unwrap_or_default();
-        let index = object.read("index", read_index)?;
-        let types = object.read("types", |types| Patterns::read(types, Subject::MimeType))?;
-        Ok(Share {
-            paths,
-            candidates,
-            index: index.unwrap_or_else(|| vec!["index.html".to_owned()]),
-            types,
-            chroot: object.read("chroot", read_chroot)?.flatten(),
-            symlinks: match object.boolean("follow_symlinks")? {
-                None => Symlinks::OwnerMatch,
-                Some(true) => Symlinks::All,
-                Some(false) => Symlinks::None,
-            },
-            traverse_mounts: object.boolean("traverse_mounts")?.unwrap_or(true),
-            scripts: object.read("scripts", Target::read_scripts)?,
-            fallback: object.read("fallback", Action::read)?,
+impl Symlinks {
+    pub(crate) fn read(object: &Object<'_>) -> Result<Symlinks, Error> {
+        Ok(match object.boolean("follow_symlinks")? {
+            None => Symlinks::OwnerMatch,
+            Some(true) => Symlinks::All,
+            Some(false) => Symlinks::None,
         })
     }
 }
 
 impl Candidate {
     /// Reads `try` of a share with these paths.
-    fn read_all(node: &Node<'_>, paths: &[Template]) -> Result<Vec<Candidate>, Error> {
+    pub(crate) fn read_all(node: &Node<'_>, paths: &[Template]) -> Result<Vec<Candidate>, Error> {
         if !paths.iter().all(|path| path.parts().contains(&Part::Variable(Variable::Uri))) {
             let error = node.invalid("takes the place of \"$uri\" in \"share\", which has none");
             return Err(error.with_hint("write \"share\": \"/www$uri\""));
@@ -110,7 +68,7 @@ impl Candidate {
     }
 }
 
-fn read_paths(node: &Node<'_>) -> Result<Vec<Template>, Error> {
+pub(crate) fn read_paths(node: &Node<'_>) -> Result<Vec<Template>, Error> {
     let paths: Vec<Template> =
         node.strings()?.map(|path| Template::read_file(&path)).collect::<Result<_, _>>()?;
     match paths.is_empty() {
@@ -119,16 +77,16 @@ fn read_paths(node: &Node<'_>) -> Result<Vec<Template>, Error> {
     }
 }
 
-fn read_chroot(node: &Node<'_>) -> Result<Option<Template>, Error> {
-    // Unit's way to have none.
+pub(crate) fn read_chroot(node: &Node<'_>) -> Result<Option<Template>, Error> {
+    // In Unit an empty string turns it off.
     match node.value == "" {
         true => Ok(None),
         false => Template::read_file(node).map(Some),
     }
 }
 
-fn read_index(node: &Node<'_>) -> Result<Vec<String>, Error> {
-    // Unit's way to have no index.
+pub(crate) fn read_index(node: &Node<'_>) -> Result<Vec<String>, Error> {
+    // In Unit an empty string turns it off.
     if node.value == "" {
         return Ok(Vec::new());
     }

@@ -1,11 +1,11 @@
 //! The nearest known word to a mistyped one.
 
-/// The candidate that was most likely meant, if any is near enough to be worth naming.
+/// Returns the nearest candidate, if at most a third of its letters differ.
 pub(crate) fn nearest<'a>(
     found: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    // A third of the word may be wrong; names this long are no typing errors.
+    // Bounds the cost: keys are shorter.
     if found.len() > 64 {
         return None;
     }

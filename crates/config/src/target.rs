@@ -1,13 +1,16 @@
-//! Where requests are passed: `pass` of listeners and actions, `scripts` of shares.
+//! Targets of requests: `pass` of listeners and actions, `scripts` of shares.
 
 use std::fmt;
 
+use serde_json::{Map, Value};
+
 use crate::error::{Error, ErrorKind};
-use crate::node::{Node, Shown};
+use crate::node::{Node, Shown, quoted};
 use crate::percent;
+use crate::suggest::nearest;
 use crate::template::Template;
 
-/// Something in the document that takes requests.
+/// A part of the document that handles requests.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Target {
     /// `routes`, or `routes/NAME` where the routes have names.
@@ -27,9 +30,9 @@ pub enum Target {
 /// The value of a `pass`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pass {
-    /// The document defines what is named.
+    /// A target that the document defines.
     Fixed(Target),
-    /// Variables decide per request; [`Target::parse`] reads what they come to.
+    /// A template, whose text for a request is read with [`Target::parse`].
     Variable(Template),
 }
 
@@ -64,18 +67,57 @@ impl Target {
             let message = format!("\"{}\" names nothing that takes requests", Shown(text));
             return Err(node.error(ErrorKind::InvalidValue, message).with_hint(FORMS));
         };
-        node.scope.names.check(node, &target)?;
+        target.check(node)?;
         Ok(target)
     }
 
-    /// Reads the name of an application as a whole.
+    /// Checks that the document defines the target, which `node` names.
+    pub(crate) fn check(&self, node: &Node<'_>) -> Result<(), Error> {
+        let definitions = &node.scope.definitions;
+        match self {
+            Target::Route(None) => match definitions.section("routes") {
+                Some(Value::Array(_)) => Ok(()),
+                Some(_) => {
+                    Err(undefined(node, "\"routes\" is an object, so its routes have names")
+                        .with_hint("write \"routes/NAME\""))
+                }
+                None => Err(undefined(node, "the document has no \"routes\"")),
+            },
+            Target::Route(Some(name)) => match definitions.section("routes") {
+                Some(Value::Array(_)) => {
+                    Err(undefined(node, "\"routes\" is an array, so it has no names")
+                        .with_hint("write \"routes\" alone"))
+                }
+                _ => check_name(node, "routes", "route", name),
+            },
+            Target::Upstream(name) => check_name(node, "upstreams", "upstream", name),
+            Target::Application { name, target: None } => {
+                check_name(node, "applications", "application", name)
+            }
+            Target::Application { name, target: Some(target) } => {
+                check_name(node, "applications", "application", name)?;
+                if definitions.application(name, Some(target)).is_some() {
+                    return Ok(());
+                }
+                let application = definitions.application(name, None);
+                let targets = application.and_then(|application| application.get("targets"));
+                let message =
+                    format!("application \"{}\" has no target \"{}\"", Shown(name), Shown(target));
+                let targets = targets.and_then(Value::as_object);
+                Err(with_defined_names(undefined(node, &message), target, targets))
+            }
+        }
+    }
+
+    /// Reads an application without a target, and returns its name.
     pub(crate) fn read_application(node: &Node<'_>) -> Result<String, Error> {
         match Target::read(node, node.string()?)? {
-            Target::Application { name, .. } if node.scope.names.is_elsewhere(&name) => Err(node
-                .invalid(
+            Target::Application { name, .. } if node.scope.definitions.is_fastcgi(&name) => Err(
+                node.invalid(
                     "must name an application that runs here, and this one is of type \"fastcgi\"",
                 )
-                .with_hint("PHP-FPM's own status page tells: pass its \"pm.status_path\" to it")),
+                .with_hint("PHP-FPM's own status page tells: pass its \"pm.status_path\" to it"),
+            ),
             Target::Application { name, target: None } => Ok(name),
             _ => Err(node
                 .invalid("must name an application as a whole")
@@ -83,7 +125,7 @@ impl Target {
         }
     }
 
-    /// Reads a target that is a route.
+    /// Reads a route.
     pub(crate) fn read_route(node: &Node<'_>) -> Result<Target, Error> {
         match Target::read(node, node.string()?)? {
             target @ Target::Route(_) => Ok(target),
@@ -101,7 +143,7 @@ impl Target {
                 .invalid("must name an application")
                 .with_hint("write \"applications/NAME\" or \"applications/NAME/TARGET\""));
         };
-        if node.scope.names.has_script(name, part.as_deref()) {
+        if node.scope.definitions.has_script(name, part.as_deref()) {
             return Err(node
                 .invalid("must name an application or target without \"script\"")
                 .with_hint("with one, that script would run instead of the file that was found"));
@@ -111,7 +153,7 @@ impl Target {
 }
 
 impl fmt::Display for Target {
-    /// The form that [`Target::parse`] reads.
+    /// Writes the form that [`Target::parse`] reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (section, name, target) = match self {
             Target::Route(name) => ("routes", name.as_deref(), None),
@@ -136,6 +178,36 @@ impl Pass {
             None => Ok(Pass::Variable(template)),
         }
     }
+}
+
+/// Checks that a section of the document has this name; `noun` is its noun in messages.
+fn check_name(node: &Node<'_>, section: &str, noun: &str, name: &str) -> Result<(), Error> {
+    let members = node.scope.definitions.named(section);
+    if members.is_some_and(|members| members.contains_key(name)) {
+        return Ok(());
+    }
+    let message = format!("there is no {noun} \"{}\"", Shown(name));
+    Err(with_defined_names(undefined(node, &message), name, members))
+}
+
+fn undefined(node: &Node<'_>, message: &str) -> Error {
+    node.error(ErrorKind::UnknownTarget, message)
+}
+
+/// Adds a hint: the nearest of the defined names, or all of them if they are few.
+fn with_defined_names(error: Error, name: &str, members: Option<&Map<String, Value>>) -> Error {
+    const MAX_LISTED: usize = 8;
+    const MAX_LISTED_BYTES: usize = 64;
+    let names = || members.into_iter().flat_map(Map::keys).map(String::as_str);
+    if let Some(meant) = nearest(name, names()) {
+        return error.with_hint(format!("did you mean \"{}\"?", Shown(meant)));
+    }
+    let short = names().filter(|name| name.len() <= MAX_LISTED_BYTES);
+    let listed: Vec<&str> = short.take(MAX_LISTED + 1).collect();
+    if listed.is_empty() || listed.len() > MAX_LISTED {
+        return error;
+    }
+    error.with_hint(format!("defined: {}", quoted(&listed)))
 }
 
 const FORMS: &str = "write \"routes\", \"routes/NAME\", \"applications/NAME\", \

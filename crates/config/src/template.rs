@@ -1,18 +1,18 @@
 //! Strings with variables, such as `/www/$host$uri`.
 //!
 //! `$name` and `${name}` stand for a variable; names are letters and underscores, or one digit for
-//! what a group of a regular expression has found. A dollar sign itself is written `$dollar` or
+//! the text that a group of a regular expression has captured. A dollar sign itself is written `$dollar` or
 //! `${dollar}`.
 
 use std::fmt;
 
-use crate::captures::{Group, Groups};
 use crate::error::{Error, ErrorKind};
 use crate::foreign;
+use crate::groups::{Group, Groups};
 use crate::node::{Node, Shown};
 use crate::suggest::nearest;
 
-/// A string in which variables of the request may stand.
+/// A string with variables.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Template {
     parts: Vec<Part>,
@@ -21,20 +21,20 @@ pub struct Template {
 /// A piece of a [`Template`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// Text that stands for itself.
+    /// Literal text.
     Literal(String),
-    /// Text that the request or its response provides.
+    /// A variable, whose text depends on the request.
     Variable(Variable),
 }
 
-/// What a variable stands for. An absent value is an empty string, or `-` in the access log.
+/// A variable. Without a value it expands to an empty string, or `-` in the access log.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Variable {
     /// `$arg_NAME`: the last query argument of that name, decoded. Upper and lower case differ.
     Argument(String),
     /// `$body_bytes_sent`: bytes of the response body sent so far.
     BodyBytesSent,
-    /// `$1` to `$9`, or `$NAME`: what a group of a regular expression of the step has found.
+    /// `$1` to `$9`, or `$NAME`: the text of a group of the step's regular expressions.
     Capture(Group),
     /// `$cookie_NAME`: a cookie. Upper and lower case differ.
     Cookie(String),
@@ -58,7 +58,7 @@ pub enum Variable {
     ResponseHeader(String),
     /// `$scheme`: `http` or `https`.
     Scheme,
-    /// `$ssl_NAME`: what the TLS handshake has shown.
+    /// `$ssl_NAME`: a fact about the TLS connection.
     Ssl(SslVariable),
     /// `$status`: the response's status code.
     Status,
@@ -68,7 +68,7 @@ pub enum Variable {
     Uri,
 }
 
-/// What a TLS handshake has shown, with nginx's names. Absent without TLS.
+/// Facts about a TLS connection, with nginx's names. Without a value if there is no TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SslVariable {
     /// `$ssl_cipher`: the cipher suite.
@@ -77,19 +77,19 @@ pub enum SslVariable {
     ClientEscapedCert,
     /// `$ssl_client_fingerprint`: SHA-1 of the client's certificate.
     ClientFingerprint,
-    /// `$ssl_client_i_dn`: who issued the client's certificate.
+    /// `$ssl_client_i_dn`: the issuer of the client's certificate.
     ClientIssuer,
     /// `$ssl_client_serial`: the serial number of the client's certificate.
     ClientSerial,
-    /// `$ssl_client_s_dn`: whom the client's certificate is about.
+    /// `$ssl_client_s_dn`: the subject of the client's certificate.
     ClientSubject,
     /// `$ssl_client_verify`: `SUCCESS` or `NONE`.
     ClientVerify,
     /// `$ssl_protocol`: `TLSv1.2` or `TLSv1.3`.
     Protocol,
-    /// `$ssl_server_name`: the name that the client asked for.
+    /// `$ssl_server_name`: the server name that the client requested (SNI).
     ServerName,
-    /// `$ssl_session_reused`: `r` if a session was taken up again, otherwise `.`.
+    /// `$ssl_session_reused`: `r` if a session was resumed, otherwise `.`.
     SessionReused,
 }
 
@@ -110,7 +110,7 @@ pub enum TemplateError {
     NoGroup {
         /// The number as written.
         number: String,
-        /// How many groups there are.
+        /// Number of groups.
         count: usize,
     },
     /// A variable and a group have this name.
@@ -149,7 +149,7 @@ impl Template {
         Ok(template)
     }
 
-    /// Writes a path so that [`Template::parse`] takes it literally.
+    /// Escapes a path so that [`Template::parse`] reads it as literal text.
     pub fn escape(path: &str) -> String {
         path.replace('$', "${dollar}")
     }
@@ -162,12 +162,12 @@ impl Template {
         }
     }
 
-    /// The pieces in order; no two literals are neighbours, and none is empty.
+    /// Returns the parts in order. No literal is empty or follows another.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// The text, if no variable is in it.
+    /// Returns the text, if the template has no variable.
     pub fn constant(&self) -> Option<&str> {
         match self.parts.as_slice() {
             [] => Some(""),
@@ -176,7 +176,7 @@ impl Template {
         }
     }
 
-    /// Appends the text to `out`; `value` appends what a variable stands for.
+    /// Appends the text to `out`; `value` appends the value of a variable.
     pub fn expand(&self, out: &mut Vec<u8>, mut value: impl FnMut(&Variable, &mut Vec<u8>)) {
         for part in &self.parts {
             match part {
@@ -230,7 +230,7 @@ impl Template {
     }
 }
 
-/// The name that follows a `$`, and the text after it.
+/// Returns the name that follows a `$`, and the text behind it.
 pub(crate) fn split_name(reference: &str) -> Option<(&str, &str)> {
     let (text, bracket) = match reference.strip_prefix('{') {
         Some(text) => (text, true),
@@ -253,7 +253,7 @@ pub(crate) fn split_name(reference: &str) -> Option<(&str, &str)> {
 }
 
 impl Variable {
-    /// The variable or group of this name (without `$`).
+    /// Returns the variable or group of this name (without `$`).
     fn read(name: &str, groups: &Groups) -> Result<Variable, TemplateError> {
         let owned = || name.to_owned();
         let group = match name.parse::<u8>() {
@@ -272,7 +272,7 @@ impl Variable {
         Ok(Variable::Capture(group))
     }
 
-    /// The variable of this name (without `$`), except `dollar`, which is a literal.
+    /// Returns the variable of this name (without `$`). `dollar` is a literal and none.
     pub(crate) fn named(name: &str) -> Option<Variable> {
         let variable = match name {
             "body_bytes_sent" => Variable::BodyBytesSent,
@@ -325,7 +325,7 @@ impl fmt::Display for TemplateError {
                 write!(f, "has a \"$\" without a variable's name at byte {offset}")
             }
             TemplateError::Unknown { name } => {
-                // As Unit says it, for scripts that look for these words.
+                // Unit's message, which scripts may look for.
                 write!(f, "Unknown variable \"${}\"", Shown(name))
             }
             TemplateError::NoGroup { number, count: 0 } => {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 

@@ -1,30 +1,30 @@
-//! `timeouts`: how long to wait for another server.
+//! `timeouts` of upstreams and FastCGI applications.
 
 use std::time::Duration;
 
 use crate::error::Error;
 use crate::node::{Node, Object};
 
-/// How long to wait for another server.
+/// Timeouts of connections to another server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a connection.
+    /// Maximum time to connect.
     pub connect: Duration,
-    /// For the server to take more of the request.
+    /// Maximum time between two writes of the request.
     pub send: Duration,
-    /// From the end of the request to the end of the response's head.
+    /// Maximum time from the end of the request to the end of the response's head.
     pub first_byte: Duration,
-    /// For more of the response.
+    /// Maximum time between two reads of the response.
     pub read: Duration,
-    /// How long an idle connection is kept.
+    /// Time after which an idle connection is closed.
     pub idle: Duration,
-    /// How long a connection that has left HTTP, such as a WebSocket, may be silent.
+    /// Maximum time without data on an upgraded connection, such as a WebSocket.
     pub tunnel: Duration,
 }
 
 impl Default for Timeouts {
-    /// Those of Unit and nginx; a connection that takes longer than 10 seconds will not come. A
-    /// minute's silence is nothing unusual on a WebSocket, and one that waits costs little.
+    /// Unit's and nginx's values but for two: 10 seconds to connect, as later successes are rare, and
+    /// an hour for tunnels, as WebSockets are often silent for minutes and cost little.
     fn default() -> Self {
         let minute = Duration::from_secs(60);
         Timeouts {
@@ -39,7 +39,7 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// Those of FastCGI servers, which know no tunnels.
+    /// Reads the timeouts of FastCGI servers, which have no tunnels.
     pub(crate) fn read(node: &Node<'_>) -> Result<Timeouts, Error> {
         let object = node.object()?;
         let timeouts = Timeouts::read_common(&object)?;
@@ -47,7 +47,7 @@ impl Timeouts {
         Ok(timeouts)
     }
 
-    /// Those of HTTP servers.
+    /// Reads the timeouts of HTTP servers.
     pub(crate) fn read_http(node: &Node<'_>) -> Result<Timeouts, Error> {
         let object = node.object()?;
         let common = Timeouts::read_common(&object)?;

@@ -1,9 +1,10 @@
-//! `tls` of a listener: certificates, sessions, client certificates, and what OpenSSL's
-//! `SSL_CONF_cmd` would be told.
+//! `tls` of a listener: certificates, sessions, client certificates, and OpenSSL's configuration
+//! commands.
 
 mod acme;
 mod cipher;
 mod commands;
+mod host_name;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,36 +13,38 @@ use std::time::Duration;
 pub use acme::{Acme, AcmeChallenge, AcmeKey, AcmeServer, DnsHook, ExternalAccount, OnDemand};
 pub use cipher::{CipherSuite, KeyExchange};
 pub use commands::TlsParameters;
+pub(crate) use host_name::read_host;
+use host_name::read_name;
 
 use crate::base64;
 use crate::error::Error;
-use crate::node::{Node, Shown};
+use crate::node::Node;
 
-/// How a listener speaks TLS.
+/// TLS settings of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// The certificates; the first is for clients that name none of the others. At least one,
-    /// unless some are made on demand.
+    /// The certificates. The first is for clients that request no name of the others. At least one,
+    /// unless certificates are made on demand.
     pub certificates: Vec<Certificate>,
-    /// Certificates that the server gets by itself. Those for configured names stand among
-    /// `certificates` too, behind the others.
+    /// Certificates that the server obtains by itself. Those for configured names are also at the end
+    /// of `certificates`.
     pub acme: Vec<Acme>,
     /// Versions, cipher suites and the like.
     pub parameters: TlsParameters,
-    /// How clients come back without a full handshake.
+    /// Session resumption.
     pub session: TlsSession,
-    /// Whether HTTP/2 is spoken with clients that know it.
+    /// Whether HTTP/2 is offered.
     pub http2: bool,
-    /// What clients must prove; the first rule that is for the name asked for counts.
+    /// Rules about client certificates. The first rule for the requested name applies.
     pub client_certificates: Vec<ClientCertificates>,
 }
 
-/// Where a certificate comes from.
+/// The source of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Certificate {
-    /// The store behind `/certificates`.
+    /// A name in the store of the control API (`/certificates`).
     Stored(String),
-    /// The same, where it need not be yet: the server gets it by itself.
+    /// A name in the store whose certificate the server obtains by itself, so it may not exist yet.
     Managed(String),
     /// Files, read again when they change.
     Files {
@@ -49,30 +52,30 @@ pub enum Certificate {
         chain: PathBuf,
         /// The private key.
         key: PathBuf,
-        /// What the certificate's issuer says of it (OCSP), in DER.
+        /// An OCSP response of the issuer, in DER.
         ocsp: Option<PathBuf>,
     },
 }
 
-/// `session`.
+/// `session`: session resumption.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsSession {
-    /// Sessions that are remembered.
+    /// Number of sessions in the server's cache.
     pub cache_size: usize,
-    /// How long a session can be taken up again.
+    /// Time for which a session can be resumed.
     pub timeout: Duration,
-    /// Sessions that clients remember.
+    /// Session tickets, which clients store.
     pub tickets: Tickets,
 }
 
-/// Whether clients get tickets, and what these are sealed with.
+/// Session tickets and their keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tickets {
-    /// There are none.
+    /// No tickets.
     Off,
-    /// With keys that this server makes and changes.
+    /// Tickets with keys that the server makes and rotates.
     OwnKeys,
-    /// With these keys, which other servers may share; the last one seals new tickets.
+    /// Tickets with these keys, which servers can share. The last key encrypts new tickets.
     Keys(Vec<TicketKey>),
 }
 
@@ -81,16 +84,16 @@ pub enum Tickets {
 pub struct TicketKey(Vec<u8>);
 
 impl TicketKey {
-    /// Length of a key's name.
+    /// Length of a key's name in bytes.
     pub const NAME: usize = 16;
 
-    /// All bytes.
+    /// Returns all bytes, the name included.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Whoever writes this to a log does not write the key.
+/// Omits the key, as the text may get into a log.
 impl fmt::Debug for TicketKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TicketKey").finish_non_exhaustive()
@@ -100,12 +103,12 @@ impl fmt::Debug for TicketKey {
 /// A rule about the certificates of clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificates {
-    /// The file with the certificates of those who may issue them.
+    /// The file with the authorities' certificates.
     pub authorities: PathBuf,
-    /// Whether a client without one is served.
+    /// Whether clients without a certificate are accepted.
     pub optional: bool,
-    /// The names that the rule is for, in lower case; for all if empty. A leading `*` stands for
-    /// one label.
+    /// Requested server names that the rule is for, in lower case; all if empty. A leading `*` stands
+    /// for one label.
     pub names: Vec<String>,
 }
 
@@ -170,11 +173,11 @@ impl Default for TlsSession {
 
 impl TlsSession {
     fn read(node: &Node<'_>) -> Result<TlsSession, Error> {
-        /// A session takes some hundred bytes.
-        const MOST: i64 = 1_000_000;
+        /// A session takes some hundred bytes of memory.
+        const MAX_CACHED: i64 = 1_000_000;
         let object = node.object()?;
         let mut session = TlsSession::default();
-        if let Some(size) = object.read("cache_size", |node| node.integer(0..=MOST))? {
+        if let Some(size) = object.read("cache_size", |node| node.integer(0..=MAX_CACHED))? {
             session.cache_size = usize::try_from(size).unwrap_or(0);
         }
         if let Some(timeout) = object.read("timeout", |node| node.seconds(1))? {
@@ -230,23 +233,4 @@ impl ClientCertificates {
         object.end()?;
         Ok(ClientCertificates { authorities, optional, names: names.unwrap_or_default() })
     }
-}
-
-/// A host name, or `*.` and one.
-fn read_name(node: &Node<'_>) -> Result<String, Error> {
-    let name = node.text()?;
-    read_host(node, name.strip_prefix("*.").unwrap_or(name))?;
-    Ok(name.to_ascii_lowercase())
-}
-
-/// Checks that the node, or the part of it that is not a wildcard, is a host name.
-pub(crate) fn read_host(node: &Node<'_>, host: &str) -> Result<(), Error> {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    if host.bytes().all(fits) && !host.starts_with('.') && !host.ends_with('.') && !host.is_empty()
-    {
-        return Ok(());
-    }
-    let message =
-        format!("must be a host name such as \"example.org\", but is \"{}\"", Shown(node.text()?));
-    Err(node.invalid(message))
 }

@@ -1,4 +1,4 @@
-//! `upstreams`: servers that share the requests passed to them.
+//! `upstreams`: groups of servers among which requests are balanced.
 
 use std::time::Duration;
 
@@ -12,62 +12,62 @@ use crate::timeouts::Timeouts;
 use crate::token::is_token;
 use crate::upstream_tls::UpstreamTls;
 
-/// Servers that share requests.
+/// A group of servers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Upstream {
     /// The name in `upstreams`.
     pub name: String,
     /// The servers in document order.
     pub servers: Vec<UpstreamServer>,
-    /// How a server is chosen.
+    /// The balancing method.
     pub balance: Balance,
-    /// How many of the servers one request may be tried on; all if `None`.
+    /// Maximum number of servers that one request is tried on; all if `None`.
     pub tries: Option<usize>,
-    /// How many idle connections to each server a thread keeps.
+    /// Maximum number of idle connections to each server, per router thread.
     pub keepalive: usize,
-    /// When a server that fails is left alone.
+    /// Passive health checks.
     pub failures: Failures,
-    /// How long a server that is back takes to get all of its share.
+    /// Time in which the weight of a recovered server rises to its full value.
     pub slow_start: Option<Duration>,
-    /// Questions that servers must answer to get requests.
+    /// Active health checks.
     pub health: Option<Health>,
-    /// The cookie that leads a client to the same server again.
+    /// The name of the cookie for session persistence.
     pub sticky: Option<String>,
-    /// Requests that may wait while all servers have as many as they may; others are answered
-    /// with 503.
+    /// Maximum number of requests that wait while all servers have `max_connections`; further ones
+    /// are answered with 503.
     pub queue: u32,
-    /// The longest a request may wait so.
+    /// Maximum time a request waits in the queue.
     pub queue_timeout: Option<Duration>,
-    /// How long to wait for a server.
+    /// Timeouts of connections to the servers.
     pub timeouts: Timeouts,
-    /// What servers get as `Host`; what the client sent if `None`.
+    /// The `Host` field of requests; the client's if `None`.
     pub host: Option<Template>,
-    /// Fields of requests to set, or with `None` to take out.
+    /// Request header fields to set, or with `None` to remove.
     pub headers: Vec<(String, Option<Template>)>,
-    /// Which fields tell servers about the client.
+    /// Fields with the client's address and scheme.
     pub forwarded: ForwardedFields,
-    /// How TLS is spoken with the servers; `None` for plain HTTP.
+    /// TLS settings; `None` for plain HTTP.
     pub tls: Option<UpstreamTls>,
-    /// Whether servers get the trailers of requests, and so bodies in chunks.
+    /// Whether trailers of requests are forwarded, which requires chunked bodies.
     pub request_trailers: bool,
     /// The version of the PROXY protocol that each connection begins with, 1 or 2.
     pub proxy_protocol: Option<u8>,
-    /// Whether responses are taken as fast as they come, or at the client's pace.
+    /// Whether responses are read as fast as servers send them; otherwise at the client's pace.
     pub buffering: bool,
-    /// Whether a server hears of a request only when all of its body is there.
+    /// Whether a request is sent on only when all of its body has arrived.
     pub request_buffering: bool,
-    /// What responses may leave to the server.
+    /// Where `X-Accel-Redirect` and `X-Sendfile` may lead.
     pub delegation: Delegation,
-    /// Beginnings of locations that are replaced, beside the server's own address; if `None`, not
-    /// even that is.
+    /// Prefixes of `Location` that are replaced, in addition to the server's own address; `None`
+    /// replaces nothing.
     pub rewrite_location: Option<Vec<Replacement>>,
-    /// Domains of cookies that are replaced.
+    /// Replacements of the `Domain` of cookies.
     pub cookie_domain: Vec<Replacement>,
-    /// Beginnings of the paths of cookies that are replaced.
+    /// Replacements of prefixes of the `Path` of cookies.
     pub cookie_path: Vec<Replacement>,
 }
 
-/// Which fields tell servers about the client.
+/// Request header fields with the client's address and scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ForwardedFields {
     /// `X-Forwarded-For`, `X-Forwarded-Proto`, `X-Forwarded-Host` and `X-Real-IP`.
@@ -76,56 +76,56 @@ pub struct ForwardedFields {
     pub standard: bool,
 }
 
-/// How a server is chosen.
+/// Balancing methods.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Balance {
-    /// By weighted turns.
+    /// Weighted round robin.
     #[default]
     RoundRobin,
-    /// The one with the fewest requests for its weight.
+    /// The server with the fewest requests in relation to its weight.
     LeastConnections,
-    /// The better of two taken at random.
+    /// The less busy of two random servers.
     TwoChoices,
-    /// The one that belongs to a value of the request; few values change their server when servers
-    /// come and go.
+    /// Consistent hashing of this text: few texts change their server when servers are added or
+    /// removed.
     Hash(Template),
 }
 
-/// When a server that fails is left alone.
+/// Passive health checks: when a server that fails is not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failures {
-    /// So many failures within `time`; 0 is never.
+    /// Number of failures within `time` after which a server is not used; 0 disables the check.
     pub max: u32,
-    /// Also for how long; each time the server fails again at once for twice as long, up to sixteen
-    /// times.
+    /// Also the time for which the server is not used. It doubles with each further failure, up to
+    /// sixteen times.
     pub time: Duration,
 }
 
 impl Default for Failures {
-    /// Those of nginx.
+    /// The defaults of nginx.
     fn default() -> Self {
         Failures { max: 1, time: Duration::from_secs(10) }
     }
 }
 
-/// Questions that servers must answer to get requests.
+/// Active health checks: requests that servers must answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
-    /// The target that is asked for.
+    /// The request target.
     pub uri: String,
-    /// The `Host` of the question; the server's address if `None`.
+    /// The `Host` field; the server's address if `None`.
     pub host: Option<String>,
-    /// Time between two questions.
+    /// Time between two checks.
     pub interval: Duration,
-    /// How long an answer may take.
+    /// Maximum time for the response.
     pub timeout: Duration,
-    /// The lowest and the highest status that is well.
+    /// The lowest and the highest status of a healthy server.
     pub status: (u16, u16),
-    /// What the first 64 KiB of the body must contain.
+    /// Text that the first 64 KiB of the body must contain.
     pub body: Option<String>,
-    /// So many good answers in a row bring a server back.
+    /// Number of successes in a row after which a server is healthy.
     pub rise: u32,
-    /// So many bad ones take it away.
+    /// Number of failures in a row after which a server is unhealthy.
     pub fall: u32,
 }
 
@@ -134,20 +134,20 @@ pub struct Health {
 pub struct UpstreamServer {
     /// Its address.
     pub address: Address,
-    /// The address as the document has it, if that is a name under which this one was found.
+    /// The name and port in the document, if the address was looked up.
     pub named: Option<Address>,
-    /// Its share of the requests in relation to the others, from 0 to 1,000,000; none if 0.
+    /// The weight, from 0 to 1,000,000; a server with 0 gets no requests.
     pub weight: f64,
-    /// Requests that it gets at a time.
+    /// Maximum number of concurrent requests.
     pub max_connections: Option<u32>,
-    /// It is asked only if no other can be.
+    /// Whether the server is used only if no other can be.
     pub backup: bool,
-    /// It gets only the clients that belong to it already.
+    /// Whether the server gets only clients of existing sessions.
     pub drain: bool,
 }
 
 impl Upstream {
-    /// Servers that take turns, and for the rest what holds unless the document says otherwise.
+    /// Returns an upstream with these servers and the defaults of the document.
     pub fn new(name: &str, servers: Vec<UpstreamServer>) -> Upstream {
         Upstream {
             name: name.to_owned(),
@@ -281,7 +281,7 @@ impl ForwardedFields {
 }
 
 impl Failures {
-    /// Failures have no consequences.
+    /// Disabled checks.
     pub const NEVER: Failures = Failures { max: 0, time: Duration::from_secs(10) };
 
     fn read(node: &Node<'_>) -> Result<Failures, Error> {
@@ -320,7 +320,7 @@ impl Health {
 }
 
 impl UpstreamServer {
-    /// A server with its share and no other wish.
+    /// Returns a server with defaults but for its address and weight.
     pub fn new(address: Address, weight: f64) -> UpstreamServer {
         UpstreamServer {
             address,
@@ -356,15 +356,15 @@ fn read_weight(node: &Node<'_>) -> Result<f64, Error> {
     }
 }
 
-/// A number that fits whatever the machine.
+/// Reads a small integer.
 fn small(node: &Node<'_>, low: i64, high: i64) -> Result<usize, Error> {
     let number = node.integer(low..=high)?;
     Ok(usize::try_from(number).unwrap_or(1)) // in range by the line above
 }
 
-/// Fields of requests. Those that frame a message or belong to the connection are not to be set.
+/// Reads request header fields. Fields of framing or of the connection are refused.
 fn read_headers(node: &Node<'_>) -> Result<Vec<(String, Option<Template>)>, Error> {
-    const OURS: [&str; 9] = [
+    const RESERVED: [&str; 9] = [
         "connection",
         "content-length",
         "expect",
@@ -380,7 +380,7 @@ fn read_headers(node: &Node<'_>) -> Result<Vec<(String, Option<Template>)>, Erro
         if !is_token(name) {
             return Err(value.invalid("must have a name that is the name of a header field"));
         }
-        if OURS.iter().any(|ours| ours.eq_ignore_ascii_case(name)) {
+        if RESERVED.iter().any(|ours| ours.eq_ignore_ascii_case(name)) {
             let error = value.invalid("is a field that the server writes itself");
             return Err(error.with_hint("\"host\" sets the field Host"));
         }
@@ -397,7 +397,7 @@ fn read_cookies(node: &Node<'_>) -> Result<Vec<Replacement>, Error> {
     Replacement::read_all(node, true)
 }
 
-/// A status, or an array of the lowest and the highest.
+/// Reads a status, or an array of the lowest and the highest.
 fn read_status(node: &Node<'_>) -> Result<(u16, u16), Error> {
     let status = |node: &Node<'_>| {
         node.integer(100..=599).map(|status| u16::try_from(status).unwrap_or(599))
@@ -413,7 +413,7 @@ fn read_status(node: &Node<'_>) -> Result<(u16, u16), Error> {
     }
 }
 
-/// Text that can stand in the head of a request.
+/// Reads text for the head of a request: without control characters.
 fn read_line(node: &Node<'_>) -> Result<String, Error> {
     let text = node.string()?;
     match !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) {

@@ -1,4 +1,4 @@
-//! `tls` of an upstream: how its servers must prove who they are, and how we do.
+//! `tls` of an upstream: verification of its servers, and the client certificate.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -7,16 +7,16 @@ use crate::error::Error;
 use crate::node::Node;
 use crate::tls::{Certificate, read_host};
 
-/// How TLS is spoken with servers.
+/// TLS settings for connections to servers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct UpstreamTls {
-    /// Whether a server must have a certificate for its name from somebody who is trusted.
+    /// Whether the certificates of servers are verified.
     pub verify: bool,
-    /// The file with the certificates of those who are trusted; the system's if `None`.
+    /// The file with the trusted authorities' certificates; the system's if `None`.
     pub authorities: Option<PathBuf>,
-    /// The name that servers are asked for; that of the address if `None`.
+    /// The requested server name (SNI), which is also verified; that of the address if `None`.
     pub server_name: Option<String>,
-    /// What we show of ourselves.
+    /// The client certificate.
     pub certificate: Option<Certificate>,
 }
 
@@ -27,7 +27,7 @@ impl Default for UpstreamTls {
 }
 
 impl UpstreamTls {
-    /// An object, or `true` for one without members.
+    /// Reads an object, or `true` for an object without members.
     pub(crate) fn read(node: &Node<'_>) -> Result<Option<UpstreamTls>, Error> {
         if let Some(on) = node.value.as_bool() {
             return Ok(on.then(UpstreamTls::default));
@@ -50,7 +50,7 @@ impl UpstreamTls {
     }
 }
 
-/// A host name or an IP address.
+/// Reads a host name or an IP address.
 fn read_name(node: &Node<'_>) -> Result<String, Error> {
     let name = node.text()?;
     match name.parse::<IpAddr>() {

@@ -2,15 +2,17 @@
 
 use serde_json::Value;
 
-use super::{Advice, add, is_script};
-use crate::Config;
+use super::line::{Advice, add};
+use super::scripts::{how_to_run_scripts, is_script, refuses_scripts};
 use crate::access_log::AccessLog;
 use crate::condition::Moment;
+use crate::config::Config;
+use crate::listener::Listener;
 use crate::node::{Shown, path};
 use crate::pattern::Subject;
 use crate::route::{Route, Step};
 
-/// For which requests a condition holds.
+/// The requests for which a condition holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holds {
     Always,
@@ -86,11 +88,11 @@ fn of_match(
             "method" => of_patterns(&place, value, Subject::Method, all),
             "host" => of_patterns(&place, value, Subject::Host, all),
             "uri" => {
-                if asks_for_scripts(value) && Config::refuses_scripts(&step.action) {
+                if asks_for_scripts(value) && refuses_scripts(&step.action) {
                     let message = format!(
                         "asks for scripts, and the step's \"share\" has no \"scripts\", so they are \
                          refused; {}",
-                        config.scripts_to_write()
+                        how_to_run_scripts(config)
                     );
                     add(all, place.clone(), message);
                 }
@@ -120,7 +122,7 @@ fn of_match(
     holds
 }
 
-/// Looks at a pattern or a list of patterns, each of which may be impossible.
+/// Checks a pattern or a list of patterns.
 fn of_patterns(place: &str, value: &Value, subject: Subject, all: &mut Vec<Advice>) -> Holds {
     let texts = elements(value);
     let (mut including, mut excluding) = (Vec::new(), Vec::new());
@@ -153,7 +155,7 @@ fn of_patterns(place: &str, value: &Value, subject: Subject, all: &mut Vec<Advic
     }
 }
 
-/// Why no request has what a pattern stands for. Regular expressions are not looked into.
+/// Returns why no request can match a pattern. Regular expressions are not examined.
 fn impossible(pattern: &str, subject: Subject) -> Option<String> {
     let owned = |reason: &str| Some(reason.to_owned());
     let is_bare = |pattern: &str| !pattern.starts_with('[');
@@ -196,10 +198,10 @@ fn impossible(pattern: &str, subject: Subject) -> Option<String> {
     }
 }
 
-/// Requests over TLS come to listeners with TLS, or from proxies that say so.
+/// Checks `scheme`: requests over https need a listener with TLS or a trusted proxy.
 fn of_scheme(config: &Config, value: &Value) -> Holds {
     let is_https = value.as_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
-    let may_be = |listener: &crate::Listener| {
+    let may_be = |listener: &Listener| {
         let forwarded = listener.forwarded.as_ref().or(listener.client_ip.as_ref());
         listener.tls.is_some() || forwarded.is_some_and(|forwarded| forwarded.protocol.is_some())
     };
@@ -209,7 +211,7 @@ fn of_scheme(config: &Config, value: &Value) -> Holds {
     }
 }
 
-/// Whether a condition on the path accepts names of scripts.
+/// Returns true if a condition on the path accepts names of scripts.
 fn asks_for_scripts(value: &Value) -> bool {
     elements(value).iter().any(|text| {
         !text.starts_with('!')
@@ -229,7 +231,7 @@ fn is_empty(value: &Value) -> bool {
     value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// Whether alternatives are none, or one of them has no names.
+/// Returns true if alternatives are none, or one of them has no names.
 fn has_empty(value: &Value) -> bool {
     let is_empty_object = |value: &Value| value.as_object().is_some_and(serde_json::Map::is_empty);
     match value.as_array() {

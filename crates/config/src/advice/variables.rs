@@ -1,19 +1,19 @@
-//! Variables in strings that stand for themselves.
+//! Variables in strings in which they are not expanded.
 
 use serde_json::Value;
 
-use super::{Advice, add};
+use super::line::{Advice, add};
 use crate::node::{Shown, path};
 use crate::template::{Variable, split_name};
 
-/// Finds names of variables in all strings of a document in which none are filled in.
+/// Finds variables in all strings of a document in which they are not expanded.
 pub(super) fn unfilled(document: &Value, all: &mut Vec<Advice>) {
     let mut keys = Vec::new();
-    look(document, &mut keys, all);
+    visit(document, &mut keys, all);
 }
 
 /// Looks at a value with its keys. Recursion is bounded by the depth of the document.
-fn look(value: &Value, keys: &mut Vec<String>, all: &mut Vec<Advice>) {
+fn visit(value: &Value, keys: &mut Vec<String>, all: &mut Vec<Advice>) {
     match value {
         Value::String(text) if !is_pattern(text, keys) => {
             if let Some(name) = variable(text) {
@@ -27,7 +27,7 @@ fn look(value: &Value, keys: &mut Vec<String>, all: &mut Vec<Advice>) {
         Value::Array(elements) => {
             for (index, element) in elements.iter().enumerate() {
                 keys.push(index.to_string());
-                look(element, keys, all);
+                visit(element, keys, all);
                 keys.pop();
             }
         }
@@ -37,7 +37,7 @@ fn look(value: &Value, keys: &mut Vec<String>, all: &mut Vec<Advice>) {
                     continue;
                 }
                 keys.push(key.clone());
-                look(member, keys, all);
+                visit(member, keys, all);
                 keys.pop();
             }
         }
@@ -45,7 +45,7 @@ fn look(value: &Value, keys: &mut Vec<String>, all: &mut Vec<Advice>) {
     }
 }
 
-/// Whether strings of a key may have variables; `parents` are the keys that lead to it.
+/// Returns true if strings of a key are templates; `parents` are the keys that lead to it.
 fn has_variables(key: &str, parents: &[String]) -> bool {
     const TEMPLATES: [&str; 14] = [
         "chroot",
@@ -73,13 +73,13 @@ fn has_variables(key: &str, parents: &[String]) -> bool {
     }
 }
 
-/// Whether a string is a regular expression of a condition, in which a dollar sign is an end.
+/// Returns true if a string is a regular expression of a condition, in which `$` is an anchor.
 fn is_pattern(text: &str, keys: &[String]) -> bool {
     keys.iter().any(|key| key == "match" || key == "types")
         && text.strip_prefix('!').unwrap_or(text).starts_with('~')
 }
 
-/// The name of the first variable in a text. Other names after a dollar sign are taken for text.
+/// Returns the name of the first variable in a text. Unknown names after a `$` are text.
 fn variable(text: &str) -> Option<&str> {
     let mut references = text.split('$').skip(1);
     references.find_map(|reference| {

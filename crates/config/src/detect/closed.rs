@@ -1,15 +1,18 @@
 //! Parts of a site that zero configuration closes: directories in which no script runs, and files that
 //! are not sent.
 //!
-//! Applications bring such rules as `.htaccess` files, which are not read. What is closed here is what
-//! these files close: directories that visitors upload to, and data and sources that are not hidden by
-//! their names. Only the names of [`APPLICATIONS`] are looked at.
+//! Applications ship such rules as `.htaccess` files, which are not read. The same parts are closed here:
+//! directories for uploads, and data and sources with ordinary names. Only the applications of
+//! [`APPLICATIONS`] are recognised.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{DetectError, Kind, PUBLIC, framework, is_file};
+use super::error::DetectError;
+use super::files::is_file;
+use super::framework::framework;
+use super::kind::{Kind, PUBLIC};
 
 /// Parts of a site that are closed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,10 +25,10 @@ pub struct Closed {
     pub paths: Vec<&'static str>,
 }
 
-/// An application that is known by its files.
+/// An application that is recognised by its files.
 struct Application {
-    /// The application has one of these files in its document root.
-    marks: &'static [&'static str],
+    /// Files in the document root, of which the application has at least one.
+    evidence: &'static [&'static str],
     without_scripts: &'static [&'static str],
     directories: &'static [&'static str],
     paths: &'static [&'static str],
@@ -34,21 +37,21 @@ struct Application {
 const APPLICATIONS: [Application; 7] = [
     // WordPress; the second directory is that of old networks of sites.
     Application {
-        marks: &["wp-load.php", "wp-includes/version.php"],
+        evidence: &["wp-load.php", "wp-includes/version.php"],
         without_scripts: &["wp-content/uploads", "wp-content/blogs.dir"],
         directories: &[],
         paths: &[],
     },
     // WordPress as a package of Composer (Bedrock).
     Application {
-        marks: &["wp/wp-load.php"],
+        evidence: &["wp/wp-load.php"],
         without_scripts: &["app/uploads"],
         directories: &[],
         paths: &[],
     },
     // Drupal 8 and later, and 7.
     Application {
-        marks: &["core/lib/Drupal.php", "modules/system/system.module"],
+        evidence: &["core/lib/Drupal.php", "modules/system/system.module"],
         without_scripts: &["sites/*/files"],
         directories: &["sites/*/private"],
         paths: &[concat!(
@@ -58,28 +61,28 @@ const APPLICATIONS: [Application; 7] = [
     },
     // Joomla.
     Application {
-        marks: &["administrator/manifests/files/joomla.xml"],
+        evidence: &["administrator/manifests/files/joomla.xml"],
         without_scripts: &["images", "media", "tmp", "cache", "administrator/cache"],
         directories: &["administrator/logs"],
         paths: &[],
     },
     // MediaWiki.
     Application {
-        marks: &["includes/WebStart.php"],
+        evidence: &["includes/WebStart.php"],
         without_scripts: &["images"],
         directories: &["cache", "includes", "languages", "maintenance", "images/deleted"],
         paths: &[],
     },
     // TYPO3.
     Application {
-        marks: &["typo3/sysext/core/composer.json", "typo3conf/LocalConfiguration.php"],
+        evidence: &["typo3/sysext/core/composer.json", "typo3conf/LocalConfiguration.php"],
         without_scripts: &["fileadmin", "typo3temp", "uploads"],
         directories: &["typo3temp/var", "fileadmin/_recycler_"],
         paths: &[],
     },
     // DokuWiki, as its own page about security has it.
     Application {
-        marks: &["inc/DokuWiki.php", "doku.php"],
+        evidence: &["inc/DokuWiki.php", "doku.php"],
         without_scripts: &[],
         directories: &["bin", "conf", "data", "inc", "vendor"],
         paths: &[],
@@ -89,14 +92,14 @@ const APPLICATIONS: [Application; 7] = [
 /// Databases of SQLite, with the files beside them.
 const DATABASES: &str = r"(?i)\.(sqlite3?|db3)(-(journal|wal|shm))?$";
 
-/// Files of Composer's: what it says about a site helps attackers, and `auth.json` has passwords.
+/// Composer's files: versions of packages help attackers, and `auth.json` has passwords.
 const COMPOSER: &str = r"(?i)^/(composer\.(json|lock)|auth\.json|vendor/composer/.*)$";
 
 /// Directories that frameworks keep uploads in, below their public directory.
 const PUBLIC_UPLOADS: [&str; 2] = ["storage", "uploads"];
 
 impl Closed {
-    /// Looks for what is to be closed in the document root of a site.
+    /// Finds the parts of a document root that are to be closed.
     pub(super) fn find(root: &Path, kind: &Kind) -> Result<Closed, DetectError> {
         if *kind == Kind::Static {
             return Ok(Closed::default());
@@ -104,8 +107,8 @@ impl Closed {
         let mut closed = Closed { paths: vec![DATABASES], ..Closed::default() };
         for application in &APPLICATIONS {
             let mut is_there = false;
-            for mark in application.marks {
-                is_there |= is_file(&root.join(mark))?;
+            for file in application.evidence {
+                is_there |= is_file(&root.join(file))?;
             }
             if is_there {
                 closed.without_scripts.extend(application.without_scripts);
@@ -123,8 +126,8 @@ impl Closed {
         Ok(closed)
     }
 
-    /// Steps of a route that come before the site's own. `share` is where the site's files are;
-    /// `fallback` takes requests for other paths, if there is one.
+    /// Returns the steps of a route that precede the site's own. `share` is the path of the site's
+    /// files; `fallback` is the action for other requests, if there is one.
     pub(super) fn steps(&self, share: &str, fallback: Option<&Value>) -> Vec<Value> {
         let mut steps = Vec::new();
         let expressions = self.paths.iter().map(|path| format!("~{path}"));
@@ -146,7 +149,7 @@ impl Closed {
         steps
     }
 
-    /// A line to print, if a directory is closed.
+    /// Returns a line for the terminal, if a directory is closed.
     pub(super) fn explain(&self) -> Option<String> {
         let list = |names: &[&str]| names.join(", ");
         let scripts = Some(&self.without_scripts).filter(|names| !names.is_empty());
@@ -158,15 +161,14 @@ impl Closed {
     }
 }
 
-/// A regular expression for all that is below one of some directories.
+/// Returns a regular expression for all paths below any of the directories; `None` if there are none.
 fn below(directories: &[&str]) -> Option<String> {
     let expressions: Vec<_> =
         directories.iter().map(|name| name.replace('.', r"\.").replace('*', "[^/]+")).collect();
     (!expressions.is_empty()).then(|| format!("^/({})/", expressions.join("|")))
 }
 
-/// Fails if a directory is a project whose root is not to be served. `kind` is what it would be served
-/// as.
+/// Fails if a directory is a project whose root must not be served. `kind` is its recognised kind.
 pub(super) fn check_project(directory: &Path, kind: &Kind) -> Result<(), DetectError> {
     let framework = match kind {
         Kind::PublicFrontController { .. } | Kind::WordPress { .. } => return Ok(()),

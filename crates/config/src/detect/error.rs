@@ -4,16 +4,16 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a directory cannot be served. `Display` is one line that says what to do.
+/// Why a directory cannot be served. `Display` is one line and says what to do.
 #[derive(Debug)]
 pub enum DetectError {
     /// There is no such directory.
     Missing(PathBuf),
-    /// The path leads to something else.
+    /// The path leads to something other than a directory.
     NotDirectory(PathBuf),
     /// The path cannot be written in a JSON document.
     NotUtf8(PathBuf),
-    /// A project whose root is not meant for visitors, and which has no entrance for them.
+    /// A project whose root must not be served and that has no public `index.php`.
     Project {
         /// The directory.
         path: PathBuf,
@@ -22,11 +22,11 @@ pub enum DetectError {
         /// A directory in it that may be the public one.
         public: Option<PathBuf>,
     },
-    /// The system does not let us look.
+    /// The system refuses to read the directory.
     Unreadable {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
 }

@@ -1,9 +1,12 @@
+use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use proptest::prelude::*;
 use tempfile::TempDir;
 
+use super::kind::wordpress_version;
 use super::*;
 use crate::{ActionKind, Config, Pass, Target};
 

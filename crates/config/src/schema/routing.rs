@@ -1,7 +1,7 @@
-//! From sockets to actions.
+//! Objects of the document, `listeners` and `routes`.
 
-use super::Kind::{Array, Either, Integer, Named, Null, Switch, Text, Texts, Word};
-use super::{COUNT, Key, Kind, SECONDS, SIZE, Shape};
+use super::shape::Kind::{Array, Either, Integer, Named, Null, Switch, Text, Texts, Word};
+use super::shape::{COUNT, Key, Kind, SECONDS, SIZE, Shape};
 
 const FIELDS: Kind = Either(&[Named(&Texts), Array(&Named(&Texts))]);
 
@@ -10,16 +10,16 @@ pub(super) const TABLE: &[Shape] = &[
         name: "document",
         required: &[],
         keys: &[
-            Key("settings", Kind::Shape("settings"), "What holds for all listeners"),
+            Key("settings", Kind::Shape("settings"), "Settings of the whole server"),
             Key(
                 "listeners",
                 Named(&Kind::Shape("listener")),
-                "Sockets by address, such as \"*:80\" or \"unix:/run/site.sock\"",
+                "Listening sockets by address, such as \"*:80\" or \"unix:/run/site.sock\"",
             ),
             Key(
                 "routes",
                 Either(&[Array(&Kind::Shape("step")), Named(&Array(&Kind::Shape("step")))]),
-                "Steps that decide what happens to a request",
+                "Steps, the first of which that matches handles a request",
             ),
             Key(
                 "applications",
@@ -30,7 +30,7 @@ pub(super) const TABLE: &[Shape] = &[
             Key(
                 "access_log",
                 Either(&[Text, Kind::Shape("access_log")]),
-                "One line for each request",
+                "The access log: a file, or an object",
             ),
         ],
     },
@@ -39,40 +39,36 @@ pub(super) const TABLE: &[Shape] = &[
         required: &[],
         keys: &[
             Key("application", Text, "Unit's older form of \"pass\": the name of an application"),
-            Key("pass", Text, "Where requests go, such as \"routes\" or \"applications/NAME\""),
+            Key("pass", Text, "Target of requests, such as \"routes\" or \"applications/NAME\""),
             Key(
                 "backlog",
                 Integer(-1, COUNT),
-                "Connections that may wait to be accepted; -1 is as many as the system allows",
+                "Length of the queue of pending connections; -1 is the system's maximum",
             ),
-            Key("tls", Kind::Shape("tls"), "How the listener speaks TLS"),
+            Key("tls", Kind::Shape("tls"), "TLS settings"),
             Key(
                 "http2",
                 Either(&[Switch, Word(&["only"])]),
-                "Whether HTTP/2 is spoken; on with TLS, off without, where it may be \"only\"",
+                "Whether HTTP/2 is enabled; on with TLS, off without, where it may be \"only\"",
             ),
             Key(
                 "redirect_to_https",
                 Either(&[Switch, Integer(1, 65535)]),
-                "Send requests without TLS to https, on port 443 or this one",
+                "Redirect requests without TLS to https, on port 443 or this port",
             ),
-            Key(
-                "forwarded",
-                Kind::Shape("forwarded"),
-                "Proxies that are believed about the client",
-            ),
+            Key("forwarded", Kind::Shape("forwarded"), "Trusted proxies and their header fields"),
             Key("client_ip", Kind::Shape("client_ip"), "Unit's older form of \"forwarded\""),
             Key(
                 "proxy_protocol",
                 Kind::Shape("proxy_protocol"),
-                "Balancers whose connections begin with the PROXY protocol",
+                "Load balancers whose connections begin with a PROXY protocol header",
             ),
         ],
     },
     Shape {
         name: "proxy_protocol",
         required: &["source"],
-        keys: &[Key("source", Texts, "Addresses of the balancers")],
+        keys: &[Key("source", Texts, "Addresses of the load balancers")],
     },
     Shape {
         name: "forwarded",
@@ -81,7 +77,7 @@ pub(super) const TABLE: &[Shape] = &[
             Key("client_ip", Text, "Field with the client's address, such as X-Forwarded-For"),
             Key("protocol", Text, "Field with the scheme, such as X-Forwarded-Proto"),
             Key("source", Texts, "Addresses of the proxies"),
-            Key("recursive", Switch, "Take the last address that is no proxy itself"),
+            Key("recursive", Switch, "Skip trusted proxies at the end of the list of addresses"),
         ],
     },
     Shape {
@@ -90,7 +86,7 @@ pub(super) const TABLE: &[Shape] = &[
         keys: &[
             Key("header", Text, "Field with the client's address"),
             Key("source", Texts, "Addresses of the proxies"),
-            Key("recursive", Switch, "Take the last address that is no proxy itself"),
+            Key("recursive", Switch, "Skip trusted proxies at the end of the list of addresses"),
         ],
     },
     Shape {
@@ -98,7 +94,11 @@ pub(super) const TABLE: &[Shape] = &[
         required: &["action"],
         keys: &[
             Key("match", Kind::Shape("match"), "Conditions, all of which must hold"),
-            Key("action", Kind::Shape("action"), "What is done if they hold"),
+            Key(
+                "action",
+                Kind::Shape("action"),
+                "How requests are handled that meet the conditions",
+            ),
         ],
     },
     Shape {
@@ -107,7 +107,7 @@ pub(super) const TABLE: &[Shape] = &[
         keys: &[
             Key("method", Texts, "The method"),
             Key("scheme", Text, "\"http\" or \"https\""),
-            Key("host", Texts, "The host asked for, without port"),
+            Key("host", Texts, "The requested host, without port"),
             Key("source", Texts, "The client's address"),
             Key("destination", Texts, "The address that the client connected to"),
             Key("uri", Texts, "The path, decoded and normalised"),
@@ -115,22 +115,26 @@ pub(super) const TABLE: &[Shape] = &[
             Key("arguments", FIELDS, "Arguments of the query"),
             Key("headers", FIELDS, "Header fields"),
             Key("cookies", FIELDS, "Cookies"),
-            Key("if", Text, "Text with variables that must come to something"),
+            Key(
+                "if",
+                Text,
+                "Text with variables that must not be empty, 0, false, null or undefined",
+            ),
         ],
     },
     Shape {
         name: "action",
         required: &[],
         keys: &[
-            Key("pass", Text, "Another part of the document decides"),
-            Key("return", Integer(0, 999), "The server answers by itself, with this status"),
+            Key("pass", Text, "Target, such as \"routes/NAME\" or \"applications/NAME\""),
+            Key("return", Integer(0, 999), "Respond with this status"),
             Key("location", Text, "With \"return\": the Location field"),
             Key("keep_query", Switch, "With \"location\": add the query of the request"),
             Key("share", Texts, "Names of files to try in order, such as \"/www$uri\""),
-            Key("try", Texts, "With \"share\": paths to try in order in place of the request's"),
-            Key("index", Texts, "With \"share\": what answers for a directory"),
+            Key("try", Texts, "With \"share\": paths to try in order instead of the request's"),
+            Key("index", Texts, "With \"share\": names of index files, tried in order"),
             Key("types", Texts, "With \"share\": media types that may be sent"),
-            Key("chroot", Text, "With \"share\": directory that files must be in"),
+            Key("chroot", Text, "With \"share\": directory that must contain the files"),
             Key(
                 "follow_symlinks",
                 Switch,
@@ -138,76 +142,80 @@ pub(super) const TABLE: &[Shape] = &[
                  the document root, and of others those of root and of the owner of the target",
             ),
             Key("traverse_mounts", Switch, "With \"share\": whether mount points are crossed"),
-            Key("scripts", Text, "With \"share\": the application that runs scripts found"),
+            Key("scripts", Text, "With \"share\": the application that runs PHP scripts"),
             Key(
                 "fallback",
                 Kind::Shape("action"),
-                "With \"share\": what is done if there is no file",
+                "With \"share\": the action for requests that match no file",
             ),
-            Key("status", Text, "What an application does is the answer: \"applications/NAME\""),
-            Key("ping", Text, "The answer tells that \"applications/NAME\" takes requests"),
-            Key("response", Text, "With \"ping\": what the answer says"),
-            Key("proxy", Text, "Another HTTP server answers, such as \"http://127.0.0.1:8080\""),
-            Key("rewrite", Text, "Path that takes the place of the request's"),
+            Key("status", Text, "Respond with the status of \"applications/NAME\""),
+            Key(
+                "ping",
+                Text,
+                "Respond with a fixed text while \"applications/NAME\" accepts requests",
+            ),
+            Key("response", Text, "With \"ping\": the text"),
+            Key("proxy", Text, "URL of another HTTP server, such as \"http://127.0.0.1:8080\""),
+            Key("rewrite", Text, "Path that replaces the request's"),
             Key(
                 "response_headers",
                 Named(&Either(&[Text, Null, Kind::Shape("response_header")])),
-                "Fields to set in the response, or with null to take out",
+                "Response header fields to set, or with null to remove",
             ),
             Key("compress", Switch, "Whether responses may be compressed"),
-            Key("allow", Texts, "Addresses that may come here"),
-            Key("deny", Texts, "Addresses that may not"),
-            Key("basic_auth", Kind::Shape("basic_auth"), "Names and passwords"),
+            Key("allow", Texts, "Client addresses that are allowed"),
+            Key("deny", Texts, "Client addresses that are denied"),
+            Key("basic_auth", Kind::Shape("basic_auth"), "Basic authentication"),
             Key(
                 "error_pages",
                 Named(&Either(&[Text, Kind::Shape("error_page")])),
-                "By status, files or actions that answer in place of the server's own pages",
+                "Files or actions by status, instead of the server's own error pages",
             ),
-            Key("cors", Kind::Shape("cors"), "Which other sites may read responses"),
-            Key("security_headers", Switch, "Add fields that protect browsers"),
-            Key("buffering", Switch, "Take answers of other servers as fast as they come"),
+            Key("cors", Kind::Shape("cors"), "Cross-origin requests"),
+            Key("security_headers", Switch, "Add security header fields"),
+            Key("buffering", Switch, "Read responses of other servers as fast as they send them"),
             Key(
                 "request_buffering",
                 Switch,
-                "Take bodies in full before other servers hear of them",
+                "Receive all of a request body before the request is sent on",
             ),
-            Key("max_body_size", SIZE, "Bytes that the body of a request may have"),
+            Key("max_body_size", SIZE, "Maximum size of a request body in bytes"),
         ],
     },
     Shape {
         name: "response_header",
         required: &["value"],
         keys: &[
-            Key("value", Either(&[Text, Null]), "The value, or null to take it out"),
-            Key("always", Switch, "Whether errors have it too"),
+            Key("value", Either(&[Text, Null]), "The value, or null to remove the field"),
+            Key("always", Switch, "Apply to responses of every status"),
         ],
     },
     Shape {
         name: "error_page",
         required: &["action"],
         keys: &[
-            Key("action", Kind::Shape("action"), "What answers"),
-            Key("keep_status", Switch, "Whether the status stays that of the error"),
+            Key("action", Kind::Shape("action"), "The action that responds"),
+            Key("keep_status", Switch, "Keep the status of the error"),
         ],
     },
     Shape {
         name: "cors",
         required: &["origins"],
         keys: &[
-            Key("origins", Texts, "Sites such as \"https://example.com\", or \"*\""),
-            Key("credentials", Switch, "Whether cookies and passwords may be sent"),
-            Key("methods", Texts, "Methods that may be used"),
-            Key("headers", Texts, "Header fields that may be sent"),
-            Key("expose_headers", Texts, "Header fields that may be read"),
-            Key("max_age", SECONDS, "Seconds that a browser may remember this"),
+            Key("origins", Texts, "Allowed origins such as \"https://example.com\", or \"*\""),
+            Key("credentials", Switch, "Allow cookies and passwords"),
+            Key("methods", Texts, "Allowed methods"),
+            Key("headers", Texts, "Allowed request header fields"),
+            Key("expose_headers", Texts, "Response header fields that scripts may read"),
+            Key("max_age", SECONDS, "Seconds for which browsers may cache the permissions"),
         ],
     },
     Shape {
         name: "basic_auth",
         required: &["users_file"],
         keys: &[
-            Key("realm", Text, "What the browser shows"),
-            Key("users_file", Text, "A file as htpasswd writes it"),
+            Key("realm", Text, "The realm, which browsers display"),
+            Key("users_file", Text, "File of users, in the format of htpasswd"),
         ],
     },
 ];

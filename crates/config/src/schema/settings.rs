@@ -1,7 +1,7 @@
-//! What holds for all listeners.
+//! Objects of `settings` and `access_log`.
 
-use super::Kind::{Array, Either, Integer, Named, Switch, Text, Texts, Word};
-use super::{COUNT, Key, Kind, SECONDS, SIZE, Shape};
+use super::shape::Kind::{Array, Either, Integer, Named, Switch, Text, Texts, Word};
+use super::shape::{COUNT, Key, Kind, SECONDS, SIZE, Shape};
 
 pub(super) const TABLE: &[Shape] = &[
     Shape {
@@ -9,8 +9,8 @@ pub(super) const TABLE: &[Shape] = &[
         required: &[],
         keys: &[
             Key("listen_threads", Integer(1, COUNT), "Threads that serve connections"),
-            Key("resolver", Texts, "Servers that are asked for addresses of names"),
-            Key("http", Kind::Shape("http"), "Times, sizes and switches of HTTP"),
+            Key("resolver", Texts, "DNS servers"),
+            Key("http", Kind::Shape("http"), "Settings of HTTP"),
         ],
     },
     Shape { name: "http", required: &[], keys: HTTP },
@@ -23,7 +23,7 @@ pub(super) const TABLE: &[Shape] = &[
         name: "compression",
         required: &[],
         keys: &[
-            Key("enabled", Switch, "Whether anything is compressed"),
+            Key("enabled", Switch, "Whether responses are compressed"),
             Key("types", Texts, "Media types that are compressed"),
             Key(
                 "compressors",
@@ -36,9 +36,9 @@ pub(super) const TABLE: &[Shape] = &[
         name: "compressor",
         required: &["encoding"],
         keys: &[
-            Key("encoding", Word(&["gzip", "br", "zstd", "deflate"]), "Which encoding"),
-            Key("level", Integer(-7, 22), "How hard to try"),
-            Key("min_length", SIZE, "Shorter responses are sent as they are"),
+            Key("encoding", Word(&["gzip", "br", "zstd", "deflate"]), "The encoding"),
+            Key("level", Integer(-7, 22), "The compression level"),
+            Key("min_length", SIZE, "Minimum length of compressed responses in bytes"),
         ],
     },
     Shape {
@@ -51,37 +51,37 @@ pub(super) const TABLE: &[Shape] = &[
                 Either(&[Text, Named(&Text)]),
                 "A line with variables, or an object of such strings",
             ),
-            Key("if", Text, "Which requests have a line"),
+            Key("if", Text, "Condition for a request to be logged"),
         ],
     },
 ];
 
 const HTTP: &[Key] = &[
-    Key("header_read_timeout", SECONDS, "Seconds that the head of a request may take to arrive"),
-    Key("body_read_timeout", SECONDS, "Longest pause between two pieces of a request's body"),
-    Key("send_timeout", SECONDS, "Seconds that a client may take nothing of the response"),
-    Key("idle_timeout", SECONDS, "Longest pause between two requests of a connection"),
+    Key("header_read_timeout", SECONDS, "Maximum seconds for a request's head to arrive"),
+    Key("body_read_timeout", SECONDS, "Maximum seconds between two reads of a request body"),
+    Key("send_timeout", SECONDS, "Maximum seconds between two writes of a response"),
+    Key("idle_timeout", SECONDS, "Maximum seconds between two requests of a connection"),
     Key(
         "large_header_buffer_size",
         Integer(1, 16 << 20),
-        "Bytes that the request line, and each header field, may have",
+        "Maximum size of the request line, and of each header field, in bytes",
     ),
     Key(
         "large_header_buffers",
         Integer(1, 1024),
-        "So many times that is what the head of a request may have",
+        "Maximum size of a request's head, as a multiple of \"large_header_buffer_size\"",
     ),
-    Key("max_header_fields", Integer(1, 1000), "Header fields that a request may have"),
-    Key("min_rate", SIZE, "Bytes a second that a client must send or take at least"),
-    Key("min_rate_grace", SECONDS, "Seconds before \"min_rate\" counts"),
-    Key("body_buffer_size", SIZE, "Bytes of a request's body that are kept in memory"),
-    Key("max_body_size", SIZE, "Bytes that the body of a request may have"),
-    Key("body_temp_path", Text, "Directory for the files of large bodies"),
+    Key("max_header_fields", Integer(1, 1000), "Maximum number of header fields of a request"),
+    Key("min_rate", SIZE, "Minimum average rate of bodies and responses in bytes per second"),
+    Key("min_rate_grace", SECONDS, "Seconds for which a client may be slower than \"min_rate\""),
+    Key("body_buffer_size", SIZE, "Bytes of a request body that are kept in memory"),
+    Key("max_body_size", SIZE, "Maximum size of a request body in bytes"),
+    Key("body_temp_path", Text, "Directory for files of long request bodies"),
     Key("discard_unsafe_fields", Switch, "Drop header fields with unusual names"),
     Key("strict_requests", Switch, "Refuse requests that HTTP/1.1 forbids (default)"),
-    Key("log_route", Switch, "Log which step each request takes"),
+    Key("log_route", Switch, "Log the step that each request takes"),
     Key("server_version", Switch, "Whether the Server field has the version"),
-    Key("chunked_transform", Switch, "Whether request bodies may come in chunks"),
-    Key("static", Kind::Shape("static"), "Files"),
-    Key("compression", Kind::Shape("compression"), "Which responses are compressed"),
+    Key("chunked_transform", Switch, "Whether chunked request bodies are accepted"),
+    Key("static", Kind::Shape("static"), "Settings of static files"),
+    Key("compression", Kind::Shape("compression"), "Response compression"),
 ];

@@ -1,10 +1,10 @@
-//! `tls` of listeners.
+//! Objects of `tls` of listeners.
 
-use super::Kind::{Array, Either, Integer, Named, Switch, Text, Texts, Word};
-use super::{Key, Kind, SECONDS, Shape};
+use super::shape::Kind::{Array, Either, Integer, Named, Switch, Text, Texts, Word};
+use super::shape::{Key, Kind, SECONDS, Shape};
 
 /// `challenges` of `acme`.
-const WAYS: Kind = Word(&["http", "tls-alpn", "dns"]);
+const CHALLENGES: Kind = Word(&["http", "tls-alpn", "dns"]);
 
 pub(super) const TABLE: &[Shape] = &[
     Shape {
@@ -18,26 +18,26 @@ pub(super) const TABLE: &[Shape] = &[
                     Kind::Shape("certificate"),
                     Array(&Either(&[Text, Kind::Shape("certificate")])),
                 ]),
-                "Names of stored certificates, or their files; the first is for unknown names",
+                "Names of stored certificates, or their files; the first is the default",
             ),
             Key(
                 "acme",
                 Either(&[Kind::Shape("acme"), Array(&Kind::Shape("acme"))]),
-                "Certificates that the server gets and renews by itself",
+                "Certificates that the server obtains and renews by itself (ACME)",
             ),
             Key(
                 "conf_commands",
                 Named(&Text),
                 "Versions and ciphers, as OpenSSL's configuration commands",
             ),
-            Key("session", Kind::Shape("session"), "How clients come back faster"),
+            Key("session", Kind::Shape("session"), "Session resumption"),
             Key(
                 "client_certificates",
                 Either(&[
                     Kind::Shape("client_certificates"),
                     Array(&Kind::Shape("client_certificates")),
                 ]),
-                "Certificates that clients must show",
+                "Client certificates",
             ),
         ],
     },
@@ -55,7 +55,7 @@ pub(super) const TABLE: &[Shape] = &[
         required: &[],
         keys: &[
             Key("domains", Texts, "The names of the certificate"),
-            Key("email", Text, "Where the authority can reach somebody"),
+            Key("email", Text, "Contact address for the authority"),
             Key(
                 "servers",
                 Either(&[
@@ -63,20 +63,20 @@ pub(super) const TABLE: &[Shape] = &[
                     Kind::Shape("acme_server"),
                     Array(&Either(&[Text, Kind::Shape("acme_server")])),
                 ]),
-                "URLs of the authorities' directories; the next one if one fails",
+                "URLs of the authorities' directories, tried in order",
             ),
             Key(
                 "challenges",
-                Either(&[WAYS, Array(&WAYS)]),
-                "How names are proved, in order of preference",
+                Either(&[CHALLENGES, Array(&CHALLENGES)]),
+                "Challenges in order of preference",
             ),
             Key("dns", Kind::Shape("acme_dns"), "The program that changes DNS records"),
             Key("key", Word(&["ecdsa", "rsa"]), "The kind of key"),
-            Key("profile", Text, "The authority's profile of certificates"),
+            Key("profile", Text, "The authority's certificate profile"),
             Key(
                 "on_demand",
                 Kind::Shape("acme_on_demand"),
-                "Certificates for names that clients ask for",
+                "Certificates for names that clients request",
             ),
         ],
     },
@@ -85,11 +85,11 @@ pub(super) const TABLE: &[Shape] = &[
         required: &["directory"],
         keys: &[
             Key("directory", Text, "The URL of the directory"),
-            Key("ca", Text, "File with those who issue the server's own certificate (PEM)"),
+            Key("ca", Text, "File with the authorities of the server's TLS certificate (PEM)"),
             Key(
                 "external_account",
                 Kind::Shape("acme_external_account"),
-                "An account that the authority knows already",
+                "External account binding",
             ),
         ],
     },
@@ -106,15 +106,15 @@ pub(super) const TABLE: &[Shape] = &[
         required: &["program"],
         keys: &[
             Key("program", Text, "The program: present|cleanup RECORD VALUE"),
-            Key("wait", SECONDS, "Seconds until everybody sees a record"),
-            Key("timeout", SECONDS, "Seconds that the program may take"),
+            Key("wait", SECONDS, "Seconds until a new record is visible everywhere"),
+            Key("timeout", SECONDS, "Maximum run time of the program in seconds"),
         ],
     },
     Shape {
         name: "acme_on_demand",
         required: &["ask"],
         keys: &[
-            Key("ask", Text, "URL that says with 200 which names may have one"),
+            Key("ask", Text, "URL that responds with 200 for names that may have a certificate"),
             Key("max", Integer(1, 100_000), "Maximum number of names"),
         ],
     },
@@ -122,12 +122,12 @@ pub(super) const TABLE: &[Shape] = &[
         name: "session",
         required: &[],
         keys: &[
-            Key("cache_size", Integer(0, 1_000_000), "Sessions that the server remembers"),
-            Key("timeout", SECONDS, "Seconds that a session can be taken up again"),
+            Key("cache_size", Integer(0, 1_000_000), "Number of sessions in the server's cache"),
+            Key("timeout", SECONDS, "Seconds for which a session can be resumed"),
             Key(
                 "tickets",
                 Either(&[Switch, Texts]),
-                "Sessions that clients remember: on, or keys of 48 or 80 bytes in base64",
+                "Session tickets: true or false, or keys of 48 or 80 bytes in base64",
             ),
         ],
     },
@@ -135,9 +135,9 @@ pub(super) const TABLE: &[Shape] = &[
         name: "client_certificates",
         required: &["authorities"],
         keys: &[
-            Key("authorities", Text, "File with those who may issue them (PEM)"),
-            Key("optional", Switch, "Whether clients without one are served"),
-            Key("names", Texts, "Host names that this is for; all if not given"),
+            Key("authorities", Text, "File with the authorities' certificates (PEM)"),
+            Key("optional", Switch, "Whether clients without a certificate are accepted"),
+            Key("names", Texts, "Requested server names that the rule is for; all by default"),
         ],
     },
 ];

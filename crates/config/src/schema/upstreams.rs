@@ -1,7 +1,7 @@
-//! Servers behind this one.
+//! Objects of `upstreams`.
 
-use super::Kind::{Array, Either, Integer, Named, Null, Number, Switch, Text, Texts, Word};
-use super::{COUNT, Key, Kind, SECONDS, Shape};
+use super::shape::Kind::{Array, Either, Integer, Named, Null, Number, Switch, Text, Texts, Word};
+use super::shape::{COUNT, Key, Kind, SECONDS, Shape};
 
 pub(super) const TABLE: &[Shape] = &[
     Shape {
@@ -15,37 +15,45 @@ pub(super) const TABLE: &[Shape] = &[
                     Word(&["round_robin", "least_connections", "two_choices"]),
                     Kind::Shape("hash"),
                 ]),
-                "How a server is chosen",
+                "Balancing method",
             ),
-            Key("tries", Integer(1, 100), "Servers asked before a request fails"),
-            Key("keepalive", Integer(0, 10_000), "Idle connections kept to each server"),
-            Key("failures", Kind::Shape("failures"), "When a server is left alone"),
-            Key("slow_start", SECONDS, "Seconds until a server has all of its share"),
-            Key("health", Kind::Shape("health"), "Questions that servers must answer"),
-            Key("sticky", Kind::Shape("sticky"), "Clients keep their server"),
-            Key("queue", Integer(0, COUNT), "Requests that may wait for a server"),
-            Key("queue_timeout", SECONDS, "Seconds that a request may wait for one"),
-            Key("timeouts", Kind::Shape("upstream_timeouts"), "How long to wait for a server"),
-            Key("host", Text, "What servers get as Host"),
+            Key("tries", Integer(1, 100), "Maximum number of servers that one request is tried on"),
+            Key(
+                "keepalive",
+                Integer(0, 10_000),
+                "Maximum number of idle connections to each server",
+            ),
+            Key("failures", Kind::Shape("failures"), "Passive health checks"),
+            Key(
+                "slow_start",
+                SECONDS,
+                "Seconds in which the weight of a recovered server rises to its full value",
+            ),
+            Key("health", Kind::Shape("health"), "Active health checks"),
+            Key("sticky", Kind::Shape("sticky"), "Session persistence by a cookie"),
+            Key("queue", Integer(0, COUNT), "Maximum number of requests that wait for a server"),
+            Key("queue_timeout", SECONDS, "Maximum seconds that a request waits for a server"),
+            Key("timeouts", Kind::Shape("upstream_timeouts"), "Timeouts"),
+            Key("host", Text, "Host field of requests"),
             Key(
                 "headers",
                 Named(&Either(&[Text, Null])),
-                "Fields of requests to set, or with null to take out",
+                "Request header fields to set, or with null to remove",
             ),
             Key(
                 "forwarded",
                 Texts,
-                "\"x-forwarded\", \"forwarded\": fields that tell about the client",
+                "\"x-forwarded\", \"forwarded\": fields with the client's address and scheme",
             ),
-            Key("request_trailers", Switch, "Whether they get trailers of requests"),
-            Key("proxy_protocol", Integer(1, 2), "Version that begins each connection"),
+            Key("request_trailers", Switch, "Forward trailers of requests"),
+            Key("proxy_protocol", Integer(1, 2), "Version of the PROXY protocol to send"),
+            Key("tls", Either(&[Switch, Kind::Shape("upstream_tls")]), "TLS settings"),
+            Key("buffering", Switch, "Read responses as fast as servers send them"),
             Key(
-                "tls",
-                Either(&[Switch, Kind::Shape("upstream_tls")]),
-                "How TLS is spoken with the servers",
+                "request_buffering",
+                Switch,
+                "Receive all of a request body before the request is sent on",
             ),
-            Key("buffering", Switch, "Take responses as fast as they come"),
-            Key("request_buffering", Switch, "Take bodies in full before servers hear of them"),
             Key(
                 "internal_redirect",
                 Text,
@@ -55,17 +63,17 @@ pub(super) const TABLE: &[Shape] = &[
             Key(
                 "rewrite_location",
                 Either(&[Switch, Named(&Text)]),
-                "Whether redirects to a server become redirects to us, and beginnings to replace",
+                "Rewrite redirects to the server's own address, or an object of further prefixes to replace",
             ),
             Key(
                 "cookie_domain",
                 Named(&Either(&[Text, Null])),
-                "Domains of cookies to replace, or with null to take out",
+                "Domains of cookies to replace, or with null to remove",
             ),
             Key(
                 "cookie_path",
                 Named(&Either(&[Text, Null])),
-                "Beginnings of the paths of cookies to replace, or with null to take out",
+                "Prefixes of cookies' paths to replace, or with null to remove",
             ),
         ],
     },
@@ -73,55 +81,59 @@ pub(super) const TABLE: &[Shape] = &[
         name: "upstream_server",
         required: &[],
         keys: &[
-            Key("weight", Number, "Its share of the requests"),
-            Key("max_connections", Integer(1, COUNT), "Requests that it gets at a time"),
-            Key("backup", Switch, "It is asked only if no other can be"),
-            Key("drain", Switch, "It keeps its clients and gets no others"),
+            Key("weight", Number, "Weight among the servers"),
+            Key("max_connections", Integer(1, COUNT), "Maximum number of concurrent requests"),
+            Key("backup", Switch, "Use the server only if no other can be used"),
+            Key("drain", Switch, "Send only requests of existing sessions"),
         ],
     },
     Shape {
         name: "upstream_tls",
         required: &[],
         keys: &[
-            Key("verify", Switch, "Whether their certificates are verified"),
-            Key("authorities", Text, "File with those who may issue them"),
-            Key("server_name", Text, "The name that they are for"),
-            Key(
-                "certificate",
-                Either(&[Text, Kind::Shape("certificate")]),
-                "The certificate that is shown to them",
-            ),
+            Key("verify", Switch, "Verify the servers' certificates"),
+            Key("authorities", Text, "File with the trusted authorities' certificates (PEM)"),
+            Key("server_name", Text, "Requested server name, which is also verified"),
+            Key("certificate", Either(&[Text, Kind::Shape("certificate")]), "Client certificate"),
         ],
     },
     Shape {
         name: "hash",
         required: &["hash"],
-        keys: &[Key("hash", Text, "The value that decides, such as \"$remote_addr\"")],
+        keys: &[Key("hash", Text, "Text that is hashed, such as \"$remote_addr\"")],
     },
     Shape {
         name: "failures",
         required: &[],
         keys: &[
-            Key("max", Integer(0, COUNT), "Failures after which it is; 0 is never"),
-            Key("time", SECONDS, "Seconds for which it is"),
+            Key(
+                "max",
+                Integer(0, COUNT),
+                "Number of failures after which a server is not used; 0 disables the check",
+            ),
+            Key(
+                "time",
+                SECONDS,
+                "Seconds in which failures are counted, and for which the server is not used",
+            ),
         ],
     },
     Shape {
         name: "health",
         required: &["uri"],
         keys: &[
-            Key("uri", Text, "The target that is asked for"),
-            Key("host", Text, "The host that is asked for"),
-            Key("interval", SECONDS, "Seconds between two questions"),
-            Key("timeout", SECONDS, "Seconds that an answer may take"),
+            Key("uri", Text, "Request target"),
+            Key("host", Text, "Host field"),
+            Key("interval", SECONDS, "Seconds between two checks"),
+            Key("timeout", SECONDS, "Maximum seconds for the response"),
             Key(
                 "status",
                 Either(&[Integer(100, 599), Array(&Integer(100, 599))]),
-                "The status, or the lowest and the highest",
+                "Status of a healthy server, or the lowest and the highest",
             ),
-            Key("body", Text, "What the body must contain"),
-            Key("rise", Integer(1, COUNT), "Good answers that bring a server back"),
-            Key("fall", Integer(1, COUNT), "Bad answers that take it away"),
+            Key("body", Text, "Text that the body must contain"),
+            Key("rise", Integer(1, COUNT), "Number of successes after which a server is healthy"),
+            Key("fall", Integer(1, COUNT), "Number of failures after which a server is unhealthy"),
         ],
     },
     Shape {
@@ -139,13 +151,18 @@ pub(super) const TABLE: &[Shape] = &[
             FIRST_BYTE,
             READ,
             IDLE,
-            Key("tunnel", SECONDS, "Seconds that a WebSocket or the like may be silent"),
+            Key(
+                "tunnel",
+                SECONDS,
+                "Maximum seconds without data on an upgraded connection, such as a WebSocket",
+            ),
         ],
     },
 ];
 
-const CONNECT: Key = Key("connect", SECONDS, "Seconds for a connection");
-const SEND: Key = Key("send", SECONDS, "Seconds until the server takes more");
-const FIRST_BYTE: Key = Key("first_byte", SECONDS, "Seconds until its response begins");
-const READ: Key = Key("read", SECONDS, "Seconds until more of its response comes");
-const IDLE: Key = Key("idle", SECONDS, "Seconds that an idle connection is kept");
+const CONNECT: Key = Key("connect", SECONDS, "Maximum seconds to connect");
+const SEND: Key = Key("send", SECONDS, "Maximum seconds between two writes of the request");
+const FIRST_BYTE: Key =
+    Key("first_byte", SECONDS, "Maximum seconds until the response's head is complete");
+const READ: Key = Key("read", SECONDS, "Maximum seconds between two reads of the response");
+const IDLE: Key = Key("idle", SECONDS, "Seconds after which an idle connection is closed");

@@ -1,64 +1,64 @@
-//! `acme` of a listener's `tls`: certificates that the server gets and renews by itself (RFC 8555).
+//! `acme` of a listener's `tls`: certificates that the server obtains and renews by itself (RFC 8555).
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::read_name;
+use super::host_name::read_name;
 use crate::base64;
 use crate::error::Error;
 use crate::node::{Node, Shown};
 
-/// One certificate that is kept, or those that are asked for.
+/// A certificate that the server obtains and renews, or certificates on demand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acme {
-    /// The names of the certificate, in lower case, the first one first; none if certificates are
-    /// made only on demand.
+    /// The names of the certificate, in lower case and document order; none if certificates are made
+    /// only on demand.
     pub domains: Vec<String>,
-    /// Where the authority can reach somebody.
+    /// The contact address for the authority.
     pub email: Option<String>,
     /// The authorities, in the order in which they are tried.
     pub servers: Vec<AcmeServer>,
-    /// How names are proved, in order of preference.
+    /// Challenges that prove control of names, in order of preference.
     pub challenges: Vec<AcmeChallenge>,
     /// The program that changes DNS records.
     pub dns: Option<DnsHook>,
     /// The kind of key.
     pub key: AcmeKey,
-    /// The authority's profile of certificates.
+    /// The authority's certificate profile.
     pub profile: Option<String>,
-    /// Certificates for names that clients ask for.
+    /// Certificates for names that clients request.
     pub on_demand: Option<OnDemand>,
 }
 
-/// An authority.
+/// A certificate authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcmeServer {
     /// The URL of its directory.
     pub directory: String,
-    /// A file with those whom its own certificate must come from; `None` for the system's.
+    /// A file with the authorities of its own TLS certificate; `None` for the system's.
     pub ca: Option<PathBuf>,
-    /// An account that the authority knows already.
+    /// An existing account of the authority.
     pub external_account: Option<ExternalAccount>,
 }
 
 /// External account binding (RFC 8555, 7.3.4).
 #[derive(Clone, PartialEq, Eq)]
 pub struct ExternalAccount {
-    /// The key's name.
+    /// The key identifier.
     pub id: String,
     /// The key.
     pub key: Vec<u8>,
 }
 
-/// Whoever writes this to a log does not write the key.
+/// Omits the key, as the text may get into a log.
 impl fmt::Debug for ExternalAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExternalAccount").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
-/// How a name is proved.
+/// A challenge that proves control of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AcmeChallenge {
     /// A file on port 80 (RFC 8555, 8.3).
@@ -74,9 +74,9 @@ pub enum AcmeChallenge {
 pub struct DnsHook {
     /// The program.
     pub program: PathBuf,
-    /// How long records take until everybody sees them.
+    /// Time until new records are visible everywhere.
     pub wait: Duration,
-    /// How long the program may take.
+    /// Maximum run time of the program.
     pub timeout: Duration,
 }
 
@@ -92,9 +92,9 @@ pub enum AcmeKey {
 /// Certificates for names that are not configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OnDemand {
-    /// The URL that is asked whether a name may have one: `?domain=NAME` is appended.
+    /// The URL that says whether a name may have a certificate; `?domain=NAME` is appended.
     pub ask: String,
-    /// Most names.
+    /// Maximum number of names.
     pub max: u32,
 }
 
@@ -102,15 +102,15 @@ impl Acme {
     /// Let's Encrypt.
     pub const DEFAULT_SERVER: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
-    /// What the names of stored certificates begin with.
+    /// The prefix of the names of stored certificates.
     pub const PREFIX: &str = "acme:";
 
-    /// The name that the certificate is stored under; `None` if there is none but on demand.
+    /// Returns the name that the certificate is stored under; `None` if all are made on demand.
     pub fn certificate(&self) -> Option<String> {
         self.domains.first().map(|domain| Acme::certificate_for(domain))
     }
 
-    /// The name that a certificate for a domain and others is stored under.
+    /// Returns the name under which a certificate with this first domain is stored.
     pub fn certificate_for(domain: &str) -> String {
         format!("{}{domain}", Acme::PREFIX)
     }

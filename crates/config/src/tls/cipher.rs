@@ -31,7 +31,7 @@ impl CipherSuite {
         EcdheRsaChacha20,
     ];
 
-    /// OpenSSL's name and the registered one.
+    /// Returns OpenSSL's name and the registered name.
     fn names(self) -> [&'static str; 2] {
         match self {
             Tls13Aes256Gcm => ["TLS_AES_256_GCM_SHA384"; 2],
@@ -58,7 +58,7 @@ impl CipherSuite {
         }
     }
 
-    /// OpenSSL's name, as in `$ssl_cipher`.
+    /// Returns OpenSSL's name, as in `$ssl_cipher`.
     pub fn name(self) -> &'static str {
         self.names()[0]
     }
@@ -67,8 +67,8 @@ impl CipherSuite {
         self.names().iter().any(|own| own.eq_ignore_ascii_case(name))
     }
 
-    /// Whether a word of OpenSSL's cipher lists means this suite of TLS 1.2, among others.
-    fn is_meant(self, word: &str) -> bool {
+    /// Returns true if a word of OpenSSL's cipher lists includes this suite of TLS 1.2.
+    fn is_selected_by(self, word: &str) -> bool {
         let name = self.name();
         match word {
             "ALL" | "DEFAULT" | "HIGH" | "TLSv1.2" => true,
@@ -84,8 +84,8 @@ impl CipherSuite {
         }
     }
 
-    /// Reads OpenSSL's cipher list (ciphers(1)) as far as it is about the suites that are here.
-    /// Words for other suites choose nothing. `Err` is a word that is no part of such a list.
+    /// Reads OpenSSL's cipher list (ciphers(1)) for the suites of the TLS library.
+    /// Words for other suites select nothing. `Err` is a word that is no part of such a list.
     pub(super) fn choose(list: &str) -> Result<Vec<CipherSuite>, &str> {
         let mut chosen: Vec<CipherSuite> = Vec::new();
         let mut killed: Vec<CipherSuite> = Vec::new();
@@ -104,7 +104,8 @@ impl CipherSuite {
             if words.is_empty() || !words.bytes().all(is_word) {
                 return Err(item);
             }
-            let meant = |suite: &CipherSuite| words.split('+').all(|word| suite.is_meant(word));
+            let meant =
+                |suite: &CipherSuite| words.split('+').all(|word| suite.is_selected_by(word));
             match sign {
                 "!" => {
                     killed.extend(CipherSuite::TLS12.iter().filter(|suite| meant(suite)));
@@ -125,7 +126,7 @@ impl CipherSuite {
     }
 }
 
-/// A way to agree on a key: a named group.
+/// A named group for the key exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // the names say it all
 pub enum KeyExchange {

@@ -1,6 +1,6 @@
 //! `conf_commands`: OpenSSL's configuration commands (SSL_CONF_cmd(3)), as far as the TLS library
-//! here has what they are about. What it has not is refused with the reason, so that nobody
-//! relies on a setting that does nothing; what only turns off what is never on is accepted.
+//! has the feature. Commands for other features are refused with the reason, so that nobody relies on a
+//! setting without effect. Commands that turn off a feature which is never on are accepted.
 
 use super::cipher::{CipherSuite, KeyExchange};
 use crate::error::Error;
@@ -9,9 +9,9 @@ use crate::node::{Node, Shown};
 /// Versions, cipher suites and the like.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsParameters {
-    /// TLS 1.2 is spoken.
+    /// Whether TLS 1.2 is enabled.
     pub tls12: bool,
-    /// TLS 1.3 is spoken.
+    /// Whether TLS 1.3 is enabled.
     pub tls13: bool,
     /// The cipher suites for TLS 1.2, the preferred first.
     pub suites12: Vec<CipherSuite>,
@@ -19,11 +19,11 @@ pub struct TlsParameters {
     pub suites13: Vec<CipherSuite>,
     /// The key exchanges, the preferred first; empty for the library's own choice.
     pub groups: Vec<KeyExchange>,
-    /// The order here counts, and not that of the client.
+    /// Whether the server's order of suites counts; otherwise the client's.
     pub server_preference: bool,
-    /// Clients may get tickets.
+    /// Whether clients may get session tickets.
     pub tickets: bool,
-    /// Tickets for each connection with TLS 1.3.
+    /// Number of tickets for each connection with TLS 1.3.
     pub ticket_count: usize,
 }
 
@@ -42,8 +42,8 @@ impl Default for TlsParameters {
     }
 }
 
-/// Versions that are never spoken.
-const OLD: [&str; 4] = ["sslv2", "sslv3", "tlsv1", "tlsv1.1"];
+/// Versions that the TLS library does not have.
+const OLD_VERSIONS: [&str; 4] = ["sslv2", "sslv3", "tlsv1", "tlsv1.1"];
 
 impl TlsParameters {
     pub(super) fn read(node: &Node<'_>) -> Result<TlsParameters, Error> {
@@ -144,8 +144,8 @@ impl TlsParameters {
                 "all" => (self.tls12, self.tls13) = (on, on),
                 "tlsv1.2" => self.tls12 = on,
                 "tlsv1.3" => self.tls13 = on,
-                old if OLD.contains(&old) && !on => {}
-                old if OLD.contains(&old) => return Err(too_old(name)),
+                old if OLD_VERSIONS.contains(&old) && !on => {}
+                old if OLD_VERSIONS.contains(&old) => return Err(too_old(name)),
                 _ => return Err(no_version(name)),
             }
         }
@@ -158,7 +158,7 @@ impl TlsParameters {
             ("none" | "tlsv1.2", true) | ("none" | "tlsv1.3", false) => {}
             ("tlsv1.3", true) => self.tls12 = false,
             ("tlsv1.2", false) => self.tls13 = false,
-            (old, _) if OLD.contains(&old) => return Err(too_old(value)),
+            (old, _) if OLD_VERSIONS.contains(&old) => return Err(too_old(value)),
             _ => return Err(no_version(value)),
         }
         Ok(())
@@ -172,7 +172,7 @@ impl TlsParameters {
         match (name.to_ascii_lowercase().as_str(), on) {
             ("sessionticket", on) => self.tickets = on,
             ("serverpreference", on) => self.server_preference = on,
-            // So it is anyway: nothing is compressed, nothing renegotiated.
+            // Always off: there is neither compression nor renegotiation.
             ("compression" | "unsafelegacyrenegotiation" | "unsafelegacyserverconnect", false)
             | (
                 "norenegotiation" | "noresumptiononrenegotiation" | "ecdhsingle" | "dhsingle",

@@ -1,17 +1,34 @@
-//! What was recognised, as a configuration document and as words.
+//! A recognised site: as a configuration document and as lines for the terminal.
+
+use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-use super::{Evidence, Framework, Kind, Site};
+use super::closed::Closed;
+use super::framework::{Evidence, Framework};
+use super::kind::Kind;
 use crate::template::Template;
 
+/// A directory and the site that was recognised in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
+    /// The directory; absolute.
+    pub directory: PathBuf,
+    /// The document root: the directory itself or its public part. Valid UTF-8.
+    pub root: PathBuf,
+    /// The kind of site.
+    pub kind: Kind,
+    /// Parts of the site that are not served.
+    pub closed: Closed,
+}
+
 impl Site {
-    /// Whether there is PHP to run.
+    /// Returns true if there is PHP to run.
     pub fn has_php(&self) -> bool {
         self.kind != Kind::Static
     }
 
-    /// The script in the root that answers whatever is no file, if there is one.
+    /// Returns the script in the root that handles requests for no file, if there is one.
     pub fn front_controller(&self) -> Option<&'static str> {
         match self.kind {
             Kind::PublicFrontController { .. }
@@ -21,11 +38,11 @@ impl Site {
         }
     }
 
-    /// The document that serves the site on these addresses, with so many processes; as many as
-    /// Howdah thinks right if `None`.
+    /// Returns the document that serves the site on these addresses with this number of processes;
+    /// `None` chooses the number automatically.
     ///
-    /// After steps for what is closed, one share serves it: a file is sent as it is, a script that is found is run, and the rest goes
-    /// to the front controller, or is answered with 404 where there is none.
+    /// After steps for closed parts, one share serves the site: files are sent, scripts are run, and other
+    /// requests go to the front controller or are answered with 404.
     pub fn document(&self, listen: &[String], workers: Option<u32>) -> Value {
         // `detect` accepts nothing but UTF-8.
         let root = self.root.to_string_lossy();
@@ -68,8 +85,8 @@ impl Site {
         })
     }
 
-    /// What was recognised and why, where the document root is, and where requests go: lines to
-    /// print.
+    /// Returns lines for the terminal: the kind of site with the evidence, the document root, and how
+    /// requests are handled.
     pub fn explain(&self) -> Vec<String> {
         let recognised = match &self.kind {
             Kind::PublicFrontController { public, framework } => match framework {

@@ -1,0 +1,27 @@
+//! One line of advice.
+
+use crate::node::Shown;
+
+/// A line of advice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advice {
+    /// The place in the document, as [`crate::Error::path`] gives it.
+    pub path: String,
+    /// What is wrong there and what to write.
+    pub message: String,
+}
+
+/// Adds a line.
+pub(super) fn add(all: &mut Vec<Advice>, path: String, message: impl Into<String>) {
+    all.push(Advice { path, message: message.into() });
+}
+
+/// Makes the line about a file name, `text`, that is not absolute.
+pub(super) fn relative(path: String, text: &str) -> Advice {
+    let message = format!(
+        "\"{}\" does not begin with a slash, so it depends on the directory in which the server is \
+         started; write it in full",
+        Shown(text)
+    );
+    Advice { path, message }
+}

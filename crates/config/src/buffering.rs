@@ -1,0 +1,31 @@
+//! `buffering` and `request_buffering` of an action.
+
+use crate::error::Error;
+use crate::node::Object;
+
+/// Which messages are received whole before they are sent on. `None` leaves it to the upstream or
+/// FastCGI application.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Buffering {
+    /// `buffering`: responses are read as fast as the upstream sends them.
+    pub responses: Option<bool>,
+    /// `request_buffering`: a request is sent on only when all of its body has arrived.
+    pub requests: Option<bool>,
+}
+
+impl Buffering {
+    pub(crate) fn read(object: &Object<'_>) -> Result<Buffering, Error> {
+        Ok(Buffering {
+            responses: object.boolean("buffering")?,
+            requests: object.boolean("request_buffering")?,
+        })
+    }
+
+    /// Returns these settings, with those of `other` where these have none.
+    pub fn or(self, other: Buffering) -> Buffering {
+        Buffering {
+            responses: self.responses.or(other.responses),
+            requests: self.requests.or(other.requests),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The document as a whole.
+
+use serde_json::Value;
+
+use crate::access_log::AccessLog;
+use crate::action::ActionKind;
+use crate::address::Address;
+use crate::application::Application;
+use crate::defaults::Defaults;
+use crate::definitions::Definitions;
+use crate::error::Error;
+use crate::fastcgi::{FastCgi, Servers};
+use crate::groups::Groups;
+use crate::json;
+use crate::listener::Listener;
+use crate::node::{Node, Scope, path};
+use crate::proxy::Proxy;
+use crate::route::Route;
+use crate::settings::Settings;
+use crate::upstream::Upstream;
+use crate::upstream_tls::UpstreamTls;
+
+/// A valid document.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The document itself, members in the order written.
+    pub document: Value,
+    /// The sockets that accept connections.
+    pub listeners: Vec<Listener>,
+    /// The routes: one without a name, or any number with names.
+    pub routes: Vec<Route>,
+    /// The PHP applications.
+    pub applications: Vec<Application>,
+    /// The applications of type `fastcgi`.
+    pub fastcgi: Vec<FastCgi>,
+    /// Groups of servers.
+    pub upstreams: Vec<Upstream>,
+    /// Settings of the whole server.
+    pub settings: Settings,
+    /// The access log.
+    pub access_log: Option<AccessLog>,
+}
+
+/// Reads a document with Howdah's defaults.
+pub fn parse(text: &[u8]) -> Result<Config, Error> {
+    parse_with(text, &Defaults::default())
+}
+
+/// Reads a document with these defaults.
+pub fn parse_with(text: &[u8], defaults: &Defaults) -> Result<Config, Error> {
+    Config::from_value_with(json::parse(text)?, defaults)
+}
+
+impl Config {
+    /// Reads a document from a value tree with Howdah's defaults.
+    pub fn from_value(document: Value) -> Result<Config, Error> {
+        Config::from_value_with(document, &Defaults::default())
+    }
+
+    /// Reads a document from a value tree with these defaults.
+    pub fn from_value_with(document: Value, defaults: &Defaults) -> Result<Config, Error> {
+        let groups = Groups::default();
+        let scope =
+            Scope { definitions: Definitions::of(&document), defaults: *defaults, groups: &groups };
+        let root = Node::root(&document, &scope);
+        let object = root.object()?;
+        let settings = object.read("settings", Settings::read)?;
+        let settings = settings.unwrap_or_else(|| Settings::new(defaults));
+        let listeners = object.read("listeners", Listener::read_all)?.unwrap_or_default();
+        let routes = object.read("routes", Route::read_all)?.unwrap_or_default();
+        let (applications, fastcgi) =
+            object.read("applications", read_applications)?.unwrap_or_default();
+        let upstreams = object.read("upstreams", Upstream::read_all)?.unwrap_or_default();
+        let access_log = object.read("access_log", AccessLog::read)?;
+        object.end()?;
+        Ok(Config {
+            listeners,
+            routes,
+            applications,
+            fastcgi,
+            upstreams,
+            settings,
+            access_log,
+            document,
+        })
+    }
+
+    /// Returns the route of a [`Target::Route`](crate::Target::Route).
+    pub fn route(&self, name: Option<&str>) -> Option<&Route> {
+        self.routes.iter().find(|route| route.name.as_deref() == name)
+    }
+
+    /// Returns all TLS settings for connections to other servers, each with its path.
+    pub fn upstream_tls(&self) -> Vec<(String, UpstreamTls)> {
+        let mut all: Vec<_> = { self.upstreams.iter() }
+            .filter_map(|upstream| {
+                let place = format!("{}/tls", path(["upstreams", upstream.name.as_str()]));
+                upstream.tls.clone().map(|tls| (place, tls))
+            })
+            .collect();
+        let secure = self.proxies().into_iter().find(|(_, proxy)| proxy.tls.is_some());
+        all.extend(secure.map(|(place, _)| (place, UpstreamTls::default())));
+        all
+    }
+
+    /// Returns the server names that have to be looked up.
+    pub fn server_names(&self) -> Vec<String> {
+        let upstreams = self.upstreams.iter().flat_map(|upstream| &upstream.servers);
+        let upstreams = upstreams.map(|server| &server.address);
+        let proxies = self.proxies().into_iter().map(|(_, proxy)| &proxy.address);
+        let fastcgi = self.fastcgi.iter().filter_map(|site| match &site.servers {
+            Servers::One(address) => Some(address),
+            Servers::Upstream(_) => None,
+        });
+        let all = upstreams.chain(proxies).chain(fastcgi);
+        all.filter_map(|address| match address {
+            Address::Name(name, _) => Some(name.clone()),
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// Returns the servers of all `proxy` actions, each with its path.
+    fn proxies(&self) -> Vec<(String, &Proxy)> {
+        let mut all = Vec::new();
+        for (place, action) in self.actions() {
+            if let ActionKind::Proxy(proxy) = &action.kind {
+                all.push((format!("{place}/proxy"), proxy));
+            }
+        }
+        all
+    }
+
+    /// Returns the application of this name.
+    pub fn application(&self, name: &str) -> Option<&Application> {
+        self.applications.iter().find(|application| application.name == name)
+    }
+}
+
+/// Reads `applications`: those that run here, and those of type `fastcgi`.
+fn read_applications(node: &Node<'_>) -> Result<(Vec<Application>, Vec<FastCgi>), Error> {
+    let (mut applications, mut fastcgi) = (Vec::new(), Vec::new());
+    for (name, application) in node.members()? {
+        match FastCgi::is(&application) {
+            true => fastcgi.push(FastCgi::read(name, &application)?),
+            false => applications.push(Application::read(name, &application)?),
+        }
+    }
+    Ok((applications, fastcgi))
+}

@@ -1,0 +1,104 @@
+//! Kinds of sites and how they are recognised.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+
+use super::error::DetectError;
+use super::files::{check_directory, is_file, read_start};
+use super::framework::{Framework, framework};
+
+/// Kinds of sites.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// A project with a public directory, and in it the `index.php` that answers all requests.
+    PublicFrontController {
+        /// The public directory's name.
+        public: &'static str,
+        /// The framework, if it was recognised.
+        framework: Option<Framework>,
+    },
+    /// WordPress.
+    WordPress {
+        /// The version, if it could be read.
+        version: Option<String>,
+    },
+    /// An `index.php` in the directory itself that answers all requests.
+    FrontController {
+        /// The framework, if it was recognised.
+        framework: Option<Framework>,
+    },
+    /// Scripts that are requested by their names, and no `index.php`.
+    PhpFiles,
+    /// No PHP.
+    Static,
+}
+
+/// Names of public directories. The second and third are also names of ordinary parts of sites, so
+/// they count only in a project that Composer manages or that has no other entrance.
+pub(super) const PUBLIC: [&str; 3] = ["public", "web", "webroot"];
+
+/// Recognises the kind of site in a directory.
+pub(super) fn recognise(directory: &Path) -> Result<Kind, DetectError> {
+    let has_index = is_file(&directory.join("index.php"))?;
+    let is_project = is_file(&directory.join("composer.json"))?;
+    for public in PUBLIC {
+        let counts = public == "public" || is_project || !has_index;
+        if counts && is_file(&directory.join(public).join("index.php"))? {
+            check_directory(&directory.join(public))?;
+            return Ok(Kind::PublicFrontController { public, framework: framework(directory)? });
+        }
+    }
+    let version = directory.join("wp-includes/version.php");
+    if is_file(&version)? || is_file(&directory.join("wp-load.php"))? {
+        return Ok(Kind::WordPress { version: wordpress_version(&version) });
+    }
+    if has_index {
+        return Ok(Kind::FrontController { framework: framework(directory)? });
+    }
+    match has_scripts(directory) {
+        true => Ok(Kind::PhpFiles),
+        false => Ok(Kind::Static),
+    }
+}
+
+/// The version in WordPress's `$wp_version = '6.1.1';`.
+pub(super) fn wordpress_version(path: &Path) -> Option<String> {
+    let text = read_start(path, 16 << 10)?;
+    let text = String::from_utf8_lossy(&text);
+    let (_, value) = text.split_once("$wp_version = '")?;
+    let (version, _) = value.split_once('\'')?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-';
+    let is_version = (1..=32).contains(&version.len()) && version.bytes().all(plain);
+    is_version.then(|| version.to_owned())
+}
+
+/// Returns true if there is a script in the directory or at most `MAX_DEPTH` levels below it.
+/// Directories that cannot be listed are skipped: nothing in them can be served.
+fn has_scripts(directory: &Path) -> bool {
+    const MAX_DEPTH: usize = 3;
+    const MAX_ENTRIES: usize = 10_000;
+    let mut entries_left = MAX_ENTRIES;
+    let mut directories = vec![directory.to_owned()];
+    for _ in 0..=MAX_DEPTH {
+        let mut below = Vec::new();
+        for entry in
+            directories.iter().filter_map(|directory| fs::read_dir(directory).ok()).flatten()
+        {
+            let Some(left) = entries_left.checked_sub(1) else { return false };
+            entries_left = left;
+            let Ok(entry) = entry else { continue };
+            let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+            // A link is not followed, or a circle of them would use up the entries.
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() && !is_hidden => below.push(entry.path()),
+                Ok(kind) if kind.is_dir() => {}
+                _ if is_hidden => {}
+                _ if entry.path().extension() == Some(OsStr::new("php")) => return true,
+                _ => {}
+            }
+        }
+        directories = below;
+    }
+    false
+}

@@ -1,0 +1,48 @@
+//! `return` and `ping` of an action: responses that the server makes itself.
+
+use crate::error::Error;
+use crate::node::Object;
+use crate::target::Target;
+use crate::template::Template;
+
+/// The response to a `ping` while the application accepts requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ping {
+    /// The application.
+    pub application: String,
+    /// The body of the response.
+    pub response: String,
+}
+
+/// A response without content, or with an error page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Return {
+    /// The status code, from 0 to 999 as in Unit.
+    pub status: u16,
+    /// The `Location` field.
+    pub location: Option<Template>,
+    /// Whether the query of the request is added to the location.
+    pub keep_query: bool,
+}
+
+impl Return {
+    pub(crate) fn read(object: &Object<'_>) -> Result<Return, Error> {
+        let status = object.required("return")?.integer(0..=999)?;
+        let location = object.read("location", Template::read)?;
+        // In range by the line above.
+        let status = u16::try_from(status).unwrap_or(500);
+        let keep_query = object.boolean("keep_query")?.unwrap_or(false);
+        if let (true, None, Some(node)) = (keep_query, &location, object.optional("keep_query")) {
+            return Err(node.invalid("means nothing without \"location\""));
+        }
+        Ok(Return { status, location, keep_query })
+    }
+}
+
+impl Ping {
+    pub(crate) fn read(object: &Object<'_>) -> Result<Ping, Error> {
+        let application = Target::read_application(&object.required("ping")?)?;
+        let response = object.text("response")?.unwrap_or_else(|| "pong".to_owned());
+        Ok(Ping { application, response })
+    }
+}
