@@ -1,4 +1,4 @@
-//! Certificate bundles: whether a text is one, and what the API shows of it.
+//! Certificate bundles: checks, and descriptions for the API.
 //!
 //! A bundle is PEM: one private key, anywhere, and at least one certificate; the server's own
 //! certificate is the first of them. The key is neither shown nor used here.
@@ -18,7 +18,7 @@ use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 use crate::private_key::PrivateKey;
 use crate::refusal::Refusal;
 
-/// A certificate bundle that was checked.
+/// A valid certificate bundle.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Bundle {
     pem: Vec<u8>,
@@ -36,18 +36,18 @@ impl Bundle {
         Ok(Bundle { pem, description })
     }
 
-    /// What the API shows of it, with the names of Unit: `key` and `chain`.
+    /// Returns the description for the API, with Unit's names `key` and `chain`.
     pub fn description(&self) -> &Value {
         &self.description
     }
 
-    /// The text, the private key included.
+    /// Returns the text, private key included.
     pub fn into_pem(self) -> Vec<u8> {
         self.pem
     }
 }
 
-/// Whoever writes this to a log does not write the key.
+/// Omits the key, as the text may get into a log.
 impl fmt::Debug for Bundle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bundle").field("description", &self.description).finish_non_exhaustive()
@@ -67,7 +67,7 @@ fn check(pem: &[u8]) -> Result<Value, Refusal> {
                 return Err(invalid("it has more than one private key"));
             }
             "ENCRYPTED PRIVATE KEY" => return Err(invalid(ENCRYPTED)),
-            // OpenSSL writes the name of the curve beside a key.
+            // OpenSSL writes the name of the curve in a block before the key.
             "EC PARAMETERS" => {}
             other => {
                 let other: String = other.chars().filter(|c| !c.is_control()).take(40).collect();
@@ -94,7 +94,7 @@ fn certificate(number: usize, der: &[u8]) -> Result<X509Certificate<'_>, Refusal
     }
 }
 
-/// The server's own certificate comes first, and then, one after the other, those of who issued it.
+/// Checks that each certificate is issued by the next; the server's own certificate is the first.
 fn check_order(
     key: &PrivateKey<'_>,
     first: &X509Certificate<'_>,
@@ -123,7 +123,7 @@ fn check_order(
 }
 
 fn unreadable(pem: &[u8], error: &PEMError) -> Refusal {
-    // As keys were encrypted before PKCS #8: a field within the block says so.
+    // Before PKCS #8, a field in the block marked encrypted keys.
     let is_encrypted = pem.windows(ENCRYPTED_FIELD.len()).any(|bytes| bytes == ENCRYPTED_FIELD);
     if is_encrypted { invalid(ENCRYPTED) } else { invalid(format!("this is no PEM: {error}")) }
 }
@@ -164,7 +164,7 @@ fn name(name: &X509Name<'_>, alt_names: Option<Value>) -> Value {
     add("organization", name.iter_organization().next());
     add("department", name.iter_organizational_unit().next());
     if let Some(alt_names) = alt_names {
-        // Behind the common name, as in Unit.
+        // After the common name, as in Unit.
         let at = usize::from(members.contains_key("common_name"));
         members.shift_insert(at, "alt_names".to_owned(), alt_names);
     }
@@ -179,7 +179,7 @@ fn dns_names(names: &[GeneralName<'_>]) -> Value {
     dns.collect()
 }
 
-/// A time as OpenSSL and Unit write it: `Jan  5 09:34:29 2018 GMT`.
+/// Formats a time as OpenSSL and Unit do: `Jan  5 09:34:29 2018 GMT`.
 fn time(time: ASN1Time) -> String {
     let time = time.to_datetime();
     let month = usize::from(u8::from(time.month())) - 1;
@@ -194,7 +194,7 @@ fn time(time: ASN1Time) -> String {
     )
 }
 
-/// The kind of the key, which is that of the certificate made for it.
+/// Returns the type of the key, with the size of RSA keys.
 fn kind_of_key(certificate: &X509Certificate<'_>) -> String {
     match certificate.public_key().parsed() {
         Ok(PublicKey::RSA(key)) => format!("RSA ({} bits)", bits(&key)),
@@ -214,7 +214,7 @@ fn invalid(detail: impl Into<String>) -> Refusal {
     Refusal::InvalidCertificate { detail: detail.into() }
 }
 
-/// Longest bundle, in bytes: far more than the longest chain.
+/// Maximum size of a bundle in bytes: far more than the longest chain.
 pub const MAX_BUNDLE: usize = 1 << 20;
 
 const ENCRYPTED_FIELD: &[u8] = b"Proc-Type: 4,ENCRYPTED";

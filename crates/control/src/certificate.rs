@@ -27,7 +27,7 @@ impl CertificateName {
         }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -53,7 +53,7 @@ pub fn list_certificates(bundles: &Map<String, Value>, path: &Path) -> Reply {
     }
 }
 
-/// Length of the longest name of a file on Linux.
+/// Maximum length of a file name in bytes (Linux).
 const MAX_LENGTH: usize = 255;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Changing a part of a document.
+//! Changes of a document.
 
 use serde_json::Value;
 
@@ -10,20 +10,20 @@ use crate::refusal::Refusal;
 pub enum Change {
     /// Add an element at the end of an array.
     Append {
-        /// Where the array is.
+        /// The path of the array.
         path: Path,
         /// The element.
         value: Value,
     },
     /// Remove a value; the root becomes an empty object.
     Delete {
-        /// Where the value is.
+        /// The path of the value.
         path: Path,
     },
-    /// Replace a value or add a member to an object, or an element at the end of an array by the
-    /// index that it will have.
+    /// Replace a value, add a member to an object, or add an element to an array at the index behind
+    /// its last.
     Put {
-        /// Where the value is or will be; all but the last step must exist.
+        /// The path of the value. All but its last step must exist.
         path: Path,
         /// The value.
         value: Value,
@@ -31,7 +31,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Changes a document; leaves it as it was if that fails.
+    /// Changes a document. An error leaves it unchanged.
     pub(crate) fn apply(self, document: &mut Value) -> Result<(), Refusal> {
         match self {
             Change::Append { path, value } => append(document, &path, value),

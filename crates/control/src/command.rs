@@ -1,15 +1,15 @@
-//! All that the API can be told to do.
+//! The commands of the API.
 
 use crate::bundle::Bundle;
 use crate::certificate::CertificateName;
 use crate::change::Change;
 use crate::path::Path;
 
-/// What a request asks for.
+/// A command, with the condition under which it is legal.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Command {
-    /// Change the configuration. Legal at any time; changes are carried out one after the other.
+    /// Change the configuration. Legal at any time; changes are made one after the other.
     Change(Change),
     /// Delete a certificate bundle; legal while no listener uses it ([`Store::uses_certificate`]).
     ///
@@ -21,24 +21,24 @@ pub enum Command {
     GetConfig(Path),
     /// Show certificates, configuration and status in one tree.
     GetEverything,
-    /// Show what applications do, worker by worker, or a part of that.
+    /// Show the workers of all applications, or a part of that.
     GetPools(Path),
     /// Show a part of the status.
     GetStatus(Path),
-    /// Show how the number of processes of an application came about; legal if the configuration
-    /// has an application of this name.
+    /// Show how the number of processes of an application was chosen; legal if the configuration has
+    /// an application of this name.
     GetTuning {
         /// The application.
         name: String,
     },
     /// Store a new certificate bundle; legal while there is none of this name.
     PutCertificate {
-        /// The name it gets.
+        /// The name of the bundle.
         name: CertificateName,
         /// The body.
         bundle: Bundle,
     },
-    /// Read the configuration again from where the server had it at its start, and restart all
+    /// Read the configuration again from its source at the start of the server, and restart all
     /// applications, without interrupting a request.
     Reload,
     /// Replace all processes of an application, without interrupting a request; legal if the

@@ -1,20 +1,20 @@
-//! Access to the API.
+//! Access control of the API.
 //!
-//! A page of any site can make its reader's browser send requests to the reader's own machine, and by
-//! pointing a name of its own at 127.0.0.1 even read the answers. Whoever drives this API is no
-//! browser, so what only browsers send is refused, and so is a host name that is not this machine's.
-//! A unix socket cannot be reached by a browser and needs no guard against them.
+//! Any web page can make a browser send requests to the machine that it runs on and, with DNS
+//! rebinding, read the responses. Clients of this API are no browsers, so over TCP header fields that
+//! only browsers send are refused, and host names other than this machine's. Browsers cannot reach a
+//! unix socket.
 //!
-//! Every process of the machine can connect over TCP, scripts of the sites among them, so requests must
-//! carry a token there. They must elsewhere too, if there is one: abstract unix sockets have no
-//! permissions either.
+//! Over TCP, every process of the machine can connect, scripts of the sites included, so requests must
+//! carry a token. Abstract unix sockets have no permissions either. If there is a token, it is required
+//! on all sockets.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::refusal::Refusal;
 use crate::token::Token;
 
-/// How a request has come.
+/// The transport of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// Over TCP, from a loopback address.
@@ -63,8 +63,8 @@ pub fn guard<'a>(
     }
 }
 
-/// Whether a host with or without a port is the loopback interface under a name that nobody else can
-/// own. The port is not compared: it says nothing about who asks, and differs behind a tunnel.
+/// Returns true if a host, with or without a port, is the loopback interface under a name that nobody
+/// else can own. The port is not compared: it does not identify the client and differs behind a tunnel.
 fn is_this_machine(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else { return false };
     let (name, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
@@ -78,7 +78,7 @@ fn is_this_machine(host: &[u8]) -> bool {
     (name.eq_ignore_ascii_case("localhost") || is_loopback()) && is_port(port)
 }
 
-/// Whether what follows a host is nothing or a port.
+/// Returns true if the text behind a host is empty or a port.
 fn is_port(text: &str) -> bool {
     let digits = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     text.is_empty() || text.strip_prefix(':').is_some_and(digits)

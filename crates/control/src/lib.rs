@@ -1,13 +1,13 @@
-//! The control API: what a request asks for, and what it is answered.
+//! The control API: from requests to commands, and from outcomes to responses.
 //!
-//! NGINX Unit's paths, statuses and texts, so that what was written for its API works here.
+//! Paths, statuses and texts are NGINX Unit's, so that its clients work.
 //!
-//! 1. [`guard`] refuses what a browser sends, and requests without the [`Token`] where one is asked for.
+//! 1. [`guard`] refuses requests of browsers, and requests without the [`Token`] where one is required.
 //! 2. [`translate`] turns method, path and body into one [`Command`].
-//! 3. The caller carries it out. For a change, [`Store::prepare`] makes the next configuration; it
+//! 3. The caller executes the command. For a change, [`Store::prepare`] makes the next configuration; it
 //!    becomes the running one only when sockets and applications are ready and it is stored, and a
 //!    failure at any step leaves everything as it was. Changes are carried out one at a time.
-//! 4. What came of it is a [`Done`], a [`Refusal`] or a value; each becomes a [`Reply`].
+//! 4. The outcome is a [`Done`], a [`Refusal`] or a value; each becomes a [`Reply`].
 //!
 //! Nothing here does I/O, reads a clock or keeps state of its own. Requests are hostile input: none
 //! makes this crate panic, recurse without bound or take memory out of proportion to its size.
@@ -49,7 +49,7 @@ pub use token::{MAX_TOKEN, Token};
 pub use translate::translate;
 pub use validity::{Validity, validity};
 
-/// Longest accepted body of a request, in bytes: that of a document.
+/// Maximum size of a request body in bytes: that of a document.
 pub const MAX_BODY: usize = howdah_config::json::MAX_SIZE;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where in a tree: the steps of a request's path.
+//! Paths of values in a tree.
 
 use serde_json::Value;
 
@@ -27,17 +27,17 @@ impl Path {
         Ok(Path(steps))
     }
 
-    /// The steps.
+    /// Returns the steps.
     pub fn steps(&self) -> &[String] {
         &self.0
     }
 
-    /// Whether the path leads to the root.
+    /// Returns true if the path is that of the root.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The value that the path leads to.
+    /// Returns the value at the path.
     pub fn find<'a>(&self, root: &'a Value) -> Option<&'a Value> {
         self.0.iter().try_fold(root, |value, step| match value {
             Value::Object(members) => members.get(step),
@@ -53,9 +53,9 @@ impl From<&[String]> for Path {
     }
 }
 
-/// The index that a step is in an array.
+/// Reads a step as the index of an array.
 pub(crate) fn index(step: &str) -> Option<usize> {
-    // `parse` takes a sign.
+    // `parse` accepts a sign.
     step.bytes().all(|byte| byte.is_ascii_digit()).then(|| step.parse().ok())?
 }
 

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-/// The text of a value, with a line end.
+/// Returns the text of a value, with a line end.
 pub fn print(value: &Value) -> String {
     let mut printer = Printer { text: String::new(), level: 0, after_block: false };
     printer.value(value);
@@ -14,7 +14,7 @@ pub fn print(value: &Value) -> String {
 struct Printer {
     text: String,
     level: usize,
-    /// Whether what was printed last took several lines.
+    /// Whether the last value took several lines.
     after_block: bool,
 }
 

@@ -1,13 +1,13 @@
-//! Whether a private key belongs to a certificate, as far as that shows without cryptography.
+//! Checks that a private key belongs to a certificate, as far as that is possible without cryptography.
 //!
-//! An RSA key holds its public part, and so does nearly every key on an elliptic curve. Of the others
-//! only the algorithm is compared; whoever uses such a bundle finds out.
+//! RSA keys contain their public part, and so do nearly all keys on elliptic curves. For other keys only
+//! the algorithm is compared; a mismatch then shows when the bundle is used.
 
 use x509_parser::asn1_rs::{Any, FromDer, Oid, Tag};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::public_key::PublicKey;
 
-/// What a private key says of its public part.
+/// The public part of a private key.
 #[derive(PartialEq, Eq)]
 pub(crate) enum PrivateKey<'a> {
     /// RSA: the modulus.
@@ -19,7 +19,7 @@ pub(crate) enum PrivateKey<'a> {
 }
 
 impl<'a> PrivateKey<'a> {
-    /// Reads the contents of a PEM block with this label; `None` if it is no such key.
+    /// Reads the contents of a PEM block with this label; `None` if it is no private key.
     pub(crate) fn read(label: &str, der: &'a [u8]) -> Option<PrivateKey<'a>> {
         match label {
             "RSA PRIVATE KEY" => rsa(der),
@@ -28,7 +28,7 @@ impl<'a> PrivateKey<'a> {
         }
     }
 
-    /// Whether it may be the key of a certificate.
+    /// Returns false if the key is not that of the certificate.
     pub(crate) fn fits(&self, certificate: &X509Certificate<'_>) -> bool {
         match (self, certificate.public_key().parsed()) {
             (PrivateKey::Rsa(modulus), Ok(PublicKey::RSA(public))) => {
@@ -46,7 +46,7 @@ impl<'a> PrivateKey<'a> {
     }
 }
 
-/// RFC 5958: version, algorithm, the key in a form of the algorithm's own.
+/// Reads RFC 5958: version, algorithm, and the key in the algorithm's format.
 fn pkcs8(der: &[u8]) -> Option<PrivateKey<'_>> {
     let [version, algorithm, key, ..] = sequence(der)?[..] else { return None };
     expect(version, Tag::Integer)?;
@@ -60,13 +60,13 @@ fn pkcs8(der: &[u8]) -> Option<PrivateKey<'_>> {
     }
 }
 
-/// RFC 8017, A.1.2: version, modulus and the rest.
+/// Reads RFC 8017, A.1.2: version, modulus, and fields that are ignored.
 fn rsa(der: &[u8]) -> Option<PrivateKey<'_>> {
     let [_, modulus, _, _, ..] = sequence(der)?[..] else { return None };
     Some(PrivateKey::Rsa(expect(modulus, Tag::Integer)?))
 }
 
-/// RFC 5915: version, number, and, with tags of the context, curve and point.
+/// Reads RFC 5915: version, number and, with context tags, curve and point.
 fn point(der: &[u8]) -> Option<PrivateKey<'_>> {
     let parts = sequence(der)?;
     let [version, number, optional @ ..] = &parts[..] else { return None };
@@ -75,11 +75,11 @@ fn point(der: &[u8]) -> Option<PrivateKey<'_>> {
     let parts = optional.iter().filter_map(|part| Some(Any::from_der(part).ok()?.1));
     let tagged = parts.into_iter().find(|part| part.tag() == Tag(1));
     let point = tagged.and_then(|part| expect(part.data, Tag::BitString));
-    // The first byte says how many bits of the last are unused.
+    // The first byte is the number of unused bits of the last.
     Some(PrivateKey::Point(point.and_then(|bits| bits.get(1..))))
 }
 
-/// The elements of a sequence, each with its header. A key has few.
+/// Returns the elements of a sequence, each with its header.
 fn sequence(der: &[u8]) -> Option<Vec<&[u8]>> {
     let mut rest = expect(der, Tag::Sequence)?;
     let mut parts = Vec::new();
@@ -91,14 +91,14 @@ fn sequence(der: &[u8]) -> Option<Vec<&[u8]>> {
     Some(parts)
 }
 
-/// The contents of an element that must have this tag.
+/// Returns the contents of an element with this tag; `None` for other tags.
 fn expect(der: &[u8], tag: Tag) -> Option<&[u8]> {
     let (_, any) = Any::from_der(der).ok()?;
     (any.tag() == tag).then_some(any.data)
 }
 
-/// Whether two encodings of a point (SEC 1, 2.3.3) may be of the same one. One of them may be
-/// compressed: then it has x alone.
+/// Returns true if two encodings (SEC 1, 2.3.3) may be of the same point. A compressed encoding has
+/// only x.
 fn same_point(a: &[u8], b: &[u8]) -> bool {
     let x = |point: &[u8]| match point.split_first() {
         Some((4, both)) => both.get(..both.len() / 2).map(<[u8]>::to_vec),

@@ -1,24 +1,24 @@
-//! `/status/protection`: what protects the processes of the server from each other.
+//! `/status/protection`: restrictions of the server's processes.
 
 use serde_json::{Map, Value, json};
 
-/// What protects the processes of the server from each other.
+/// Restrictions of the server's processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProtectionStatus {
-    /// Version of the kernel's Landlock; 0 if it has none.
+    /// Version of the kernel's Landlock ABI; 0 if it has none.
     pub landlock: u32,
     /// The router.
     pub router: ProcessProtection,
-    /// The applications by name, in the order to show them in.
+    /// The applications by name, in the order of the response.
     pub applications: Vec<(String, ProcessProtection)>,
 }
 
-/// What protects others from a process.
+/// Restrictions of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProcessProtection {
     /// Its user; `None`, and not shown, for an application whose document names none.
     pub user: Option<String>,
-    /// What it is kept from.
+    /// Names of the restrictions.
     pub restrictions: Vec<&'static str>,
     /// Namespaces of its own.
     pub namespaces: Vec<&'static str>,
@@ -40,7 +40,7 @@ impl ProtectionStatus {
 impl ProcessProtection {
     fn to_value(&self) -> Value {
         let mut value = json!({ "restrictions": self.restrictions, "namespaces": self.namespaces });
-        // Clients of Unit compare strings and lists, and subtract what is neither.
+        // Clients of Unit compare strings and lists, and subtract all other values.
         if let Some(user) = &self.user {
             value["user"] = user.as_str().into();
         }

@@ -1,35 +1,35 @@
-//! Why a request is not carried out.
+//! Reasons for which a request is refused or fails.
 
 use howdah_config::Error;
 
-/// Why a request is not carried out; [`Reply`] has its status and words.
+/// Why a request is refused or failed. [`Reply`] has the status and the text.
 ///
 /// [`Reply`]: crate::Reply
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    // What the client has done wrong.
+    // Mistakes of the client.
     /// The body is longer than [`MAX_BODY`](crate::MAX_BODY).
     BodyTooLarge,
     /// There is a certificate bundle of this name.
     CertificateExists,
     /// A listener uses the certificate bundle.
     CertificateInUse,
-    /// With this change, the document would pass a limit.
+    /// The changed document would exceed a limit.
     DocumentTooLarge {
-        /// Which.
+        /// The limit.
         detail: String,
     },
     /// The request names a host that is not this machine.
     ForeignHost,
     /// The request has a header field that only browsers send.
     FromBrowser {
-        /// The field, or what its name starts with.
+        /// The field, or the prefix of its name.
         field: &'static str,
     },
     /// The body is no certificate bundle.
     InvalidCertificate {
-        /// Why not.
+        /// The reason.
         detail: String,
     },
     /// The path names no certificate bundle, or one that cannot be stored.
@@ -38,16 +38,16 @@ pub enum Refusal {
     InvalidConfiguration(Error),
     /// The body is not JSON.
     InvalidJson(Error),
-    /// The path has another method.
+    /// The path has other methods.
     InvalidMethod {
-        /// The methods it has.
+        /// The allowed methods.
         allow: &'static str,
     },
     /// The path cannot be decoded.
     InvalidPath,
-    /// The value at the path has another method, or there is no such method.
+    /// The value at the path has other methods, or there is no such method.
     MethodNotAllowed {
-        /// The methods it has.
+        /// The allowed methods.
         allow: &'static str,
     },
     /// The configuration has no application of this name.
@@ -57,9 +57,9 @@ pub enum Refusal {
     },
     /// There is no certificate bundle of this name.
     NoSuchCertificate,
-    /// The path leads nowhere in the status or in a certificate bundle.
+    /// There is no value at the path in the status or in a certificate bundle.
     NoSuchPath,
-    /// The path leads nowhere in the configuration, or nowhere at all.
+    /// There is no value at the path.
     NoSuchValue,
     /// The value at the path is no array, so nothing can be appended to it.
     NotAnArray,
@@ -68,41 +68,41 @@ pub enum Refusal {
     /// The request could not be read: its head is malformed, or its body did not arrive whole. Such
     /// a body must not be translated, since a part of it may be JSON too.
     Unreadable {
-        /// The status that HTTP has for it.
+        /// The status of the response.
         status: u16,
     },
 
-    // What the server could not do.
+    // Failures of the server.
     /// The certificate bundle could not be deleted.
     CertificateNotDeleted {
-        /// Why.
+        /// The reason.
         detail: String,
     },
     /// The certificate bundle could not be stored.
     CertificateNotStored {
-        /// Why.
+        /// The reason.
         detail: String,
     },
-    /// The new configuration could not be made the running one; the old one still is.
+    /// The new configuration could not be applied; the old one still runs.
     NotApplied {
-        /// Why: the address in use, the application that does not start.
+        /// The reason, such as an address in use or an application that does not start.
         detail: String,
     },
-    /// The configuration could not be read again; the old one runs on.
+    /// The configuration could not be read again; the old one still runs.
     NotRead {
-        /// Why.
+        /// The reason.
         detail: String,
     },
     /// The application could not be restarted.
     NotRestarted {
-        /// Why.
+        /// The reason.
         detail: String,
     },
-    /// The new configuration could not be written to the disk; the old one runs on.
+    /// The new configuration could not be stored; the old one still runs.
     NotStored {
-        /// Why.
+        /// The reason.
         detail: String,
     },
-    /// The status could not be put together.
+    /// The status could not be assembled.
     StatusUnavailable,
 }

@@ -1,5 +1,5 @@
-//! Answers: the one place where an outcome becomes a status and words. They are Unit's where Unit has
-//! the outcome.
+//! Responses: the only place where an outcome becomes a status and a text. They are Unit's where Unit
+//! has the outcome.
 
 use howdah_config::Error;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::print::print;
 use crate::refusal::Refusal;
 
-/// The answer to a request.
+/// The response to a request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
     status: u16,
@@ -16,7 +16,7 @@ pub struct Reply {
     body: Value,
 }
 
-/// What was carried out.
+/// A successful change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Done {
     /// A certificate bundle is deleted.
@@ -32,37 +32,37 @@ pub enum Done {
 }
 
 impl Reply {
-    /// Answers with a value.
+    /// Responds with a value.
     pub fn value(value: Value) -> Reply {
         Reply { status: 200, allow: None, authenticate: None, body: value }
     }
 
-    /// The HTTP status code.
+    /// Returns the HTTP status code.
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// The value of the `Allow` field; only for 405 (RFC 9110, 15.5.6).
+    /// Returns the value of the `Allow` field; only for 405 (RFC 9110, 15.5.6).
     pub fn allow(&self) -> Option<&'static str> {
         self.allow
     }
 
-    /// The value of the `WWW-Authenticate` field; only for 401 (RFC 9110, 15.5.2).
+    /// Returns the value of the `WWW-Authenticate` field; only for 401 (RFC 9110, 15.5.2).
     pub fn authenticate(&self) -> Option<&'static str> {
         self.authenticate
     }
 
-    /// The body as a value.
+    /// Returns the body as a value.
     pub fn body(&self) -> &Value {
         &self.body
     }
 
-    /// The body as text, of type `application/json`.
+    /// Returns the body as text, of type `application/json`.
     pub fn text(&self) -> String {
         print(&self.body)
     }
 
-    /// Adds a note: what to know about a change that was made.
+    /// Adds a note about a change that was made.
     pub fn noting(self, note: impl Into<String>) -> Reply {
         self.with("note", Value::String(note.into()))
     }
@@ -180,7 +180,7 @@ impl From<Refusal> for Reply {
     }
 }
 
-/// Adds where the problem is: in the text, or (Howdah's addition) in the document.
+/// Adds the place of the problem: in the text, or (Howdah's addition) in the document.
 fn located(reply: Reply, problem: &Error) -> Reply {
     match problem.position() {
         Some(at) => reply

@@ -1,4 +1,4 @@
-//! `/status`: what the server does at this moment.
+//! `/status`: the state of the server.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use crate::protection::ProtectionStatus;
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 
-/// All that `/status` shows, with the names of Unit 1.35.
+/// The content of `/status`, with the names of Unit 1.35.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
     /// The versions of PHP that can run applications.
@@ -16,26 +16,26 @@ pub struct Status {
     pub connections: Connections,
     /// Requests of clients since the start.
     pub requests: u64,
-    /// The applications, in the order to show them in.
+    /// The applications, in the order of the response.
     pub applications: Vec<ApplicationStatus>,
-    /// Upstreams, in the order to show them in; shown only if there are some.
+    /// Upstreams, in the order of the response; omitted if there are none.
     pub upstreams: Vec<UpstreamStatus>,
-    /// Listeners that speak TLS; shown only if there are some.
+    /// Listeners with TLS; omitted if there are none.
     pub listeners: Vec<ListenerStatus>,
-    /// Their certificates, in the order to show them in; likewise.
+    /// Certificates of listeners, in the order of the response; omitted if there are none.
     pub certificates: Vec<CertificateStatus>,
-    /// What protects the processes of the server from each other.
+    /// Restrictions of the server's processes.
     pub protection: ProtectionStatus,
 }
 
-/// A listener that speaks TLS.
+/// A listener with TLS.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListenerStatus {
     /// Its name in the configuration.
     pub name: String,
     /// Handshakes since the start.
     pub handshakes: u64,
-    /// Those that have taken a session up again.
+    /// Handshakes that have resumed a session.
     pub resumed: u64,
     /// Handshakes that have failed.
     pub failed: u64,
@@ -44,24 +44,24 @@ pub struct ListenerStatus {
 /// A certificate of a listener.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CertificateStatus {
-    /// The name that it is stored under, or its file.
+    /// The name in the store, or the file.
     pub name: String,
-    /// What it is for.
+    /// The names in the certificate.
     pub names: Vec<String>,
-    /// When it runs out, as HTTP writes dates; `None` if there is none yet.
+    /// The time of expiry as an HTTP date; `None` if the certificate does not exist yet.
     pub expires: Option<String>,
-    /// How it is renewed, if the server does that.
+    /// The state of renewal, if the server renews the certificate.
     pub renewal: Option<Renewal>,
 }
 
-/// How it stands with a certificate that the server gets by itself.
+/// The state of a certificate that the server obtains by itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Renewal {
-    /// When it is tried the next time; `None`: it is tried now.
+    /// The time of the next attempt; `None` if an attempt is running.
     pub next: Option<String>,
-    /// Failures in a row.
+    /// Number of failures since the last success.
     pub failures: u32,
-    /// What went wrong the last time.
+    /// The error of the last attempt.
     pub error: Option<String>,
 }
 
@@ -87,16 +87,16 @@ pub struct Connections {
     pub closed: u64,
 }
 
-/// One application.
+/// An application.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ApplicationStatus {
     /// Its name in the configuration.
     pub name: String,
     /// Its processes.
     pub processes: Processes,
-    /// Requests that wait for it or run in it.
+    /// Requests that wait or run.
     pub active_requests: u64,
-    /// Why it does not run, or why its processes end; shown only if there is something.
+    /// Why the application does not run, or why its processes end; omitted if there is no problem.
     pub problem: Option<String>,
 }
 
@@ -112,31 +112,31 @@ pub struct UpstreamStatus {
 /// A server of an upstream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerStatus {
-    /// Where it listens.
+    /// Its address.
     pub address: String,
     /// `up`, `failing`, `unhealthy`, `draining` or `unknown`.
     pub state: &'static str,
-    /// Requests that it has.
+    /// Requests in progress.
     pub active: u64,
-    /// Requests that it was sent.
+    /// Requests since the start.
     pub requests: u64,
-    /// How often it failed.
+    /// Failures since the start.
     pub failures: u64,
 }
 
 /// Processes of an application.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Processes {
-    /// Those that are up, idle ones included.
+    /// Processes that run, idle ones included.
     pub running: u64,
-    /// Those that are about to be.
+    /// Processes that are starting.
     pub starting: u64,
-    /// Those that are up and have no request.
+    /// Processes that run and have no request.
     pub idle: u64,
 }
 
 impl Status {
-    /// The tree that the API shows.
+    /// Returns the tree that the API shows.
     pub fn to_value(&self) -> Value {
         let applications: Map<_, _> = self.applications.iter().map(application).collect();
         let mut status = json!({
@@ -166,7 +166,7 @@ impl Status {
         status
     }
 
-    /// As in Unit, an object for one version of a language, an array for several.
+    /// Returns an object for one version of PHP, an array for several, as in Unit.
     fn modules(&self) -> Value {
         let module = |module: &Module| json!({ "version": module.version, "lib": module.path });
         match self.modules.as_slice() {
@@ -177,7 +177,7 @@ impl Status {
     }
 }
 
-/// Answers [`Command::GetStatus`](crate::Command::GetStatus) from what [`Status::to_value`] gave.
+/// Answers [`Command::GetStatus`](crate::Command::GetStatus) from the value of [`Status::to_value`].
 pub fn status_part(status: &Value, path: &Path) -> Reply {
     match path.find(status) {
         Some(value) => Reply::value(value.clone()),

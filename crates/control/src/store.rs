@@ -1,4 +1,4 @@
-//! The document that runs, and the next one.
+//! The document of the running configuration, and the next document.
 
 use howdah_config::{Config, Defaults, Error, json};
 use serde_json::Value;
@@ -12,38 +12,38 @@ use crate::reply::Reply;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Store {
     document: Value,
-    /// What holds where a document says nothing.
+    /// Defaults of documents.
     defaults: Defaults,
 }
 
-/// A configuration that is not yet the running one.
+/// A configuration that is not applied yet.
 #[derive(Debug, Clone)]
 pub struct Prepared {
-    /// To be made the running one.
+    /// The configuration.
     pub config: Config,
-    /// To be kept on the disk. It reads back as the same document.
+    /// The text to store. It reads back as the same document.
     pub text: Vec<u8>,
-    /// Takes the place of the store that it was prepared with, once the configuration runs.
+    /// Replaces the store that it was prepared with, once the configuration runs.
     pub store: Store,
 }
 
 impl Store {
-    /// The document that Unit starts with if it has none.
+    /// Returns a store with the document that Unit has at its first start.
     pub fn empty() -> Store {
         Store::new(serde_json::json!({ "listeners": {}, "routes": [], "applications": {} }))
     }
 
-    /// Shows this document, that of the running configuration ([`Config::document`]).
+    /// Returns a store with the document of the running configuration ([`Config::document`]).
     pub fn new(document: Value) -> Store {
         Store { document, defaults: Defaults::default() }
     }
 
-    /// Reads the configurations that follow with these defaults.
+    /// Sets the defaults with which new documents are read.
     pub fn with_defaults(self, defaults: Defaults) -> Store {
         Store { defaults, ..self }
     }
 
-    /// The whole document.
+    /// Returns the whole document.
     pub fn document(&self) -> &Value {
         &self.document
     }
@@ -56,21 +56,21 @@ impl Store {
         }
     }
 
-    /// Makes the configuration that a change leads to. Nothing is changed yet.
+    /// Makes the configuration that results from a change, without applying it.
     pub fn prepare(&self, change: Change) -> Result<Prepared, Refusal> {
         let mut document = self.document.clone();
         change.apply(&mut document)?;
         let text = document.to_string().into_bytes();
         drop(document);
-        // Each change was within the limits of a document. Their sum need not be, and what is
-        // stored must be accepted at the next start.
+        // The document may exceed limits that each change is within, and a stored document must be
+        // accepted at the next start.
         let document = json::parse(&text).map_err(too_much)?;
         let config = Config::from_value_with(document.clone(), &self.defaults)
             .map_err(Refusal::InvalidConfiguration)?;
         Ok(Prepared { config, text, store: Store { document, ..*self } })
     }
 
-    /// Makes the configuration of a text. Nothing is changed yet.
+    /// Makes the configuration of a text, without applying it.
     pub fn read(&self, text: Vec<u8>) -> Result<Prepared, Refusal> {
         let config = howdah_config::parse_with(&text, &self.defaults)
             .map_err(Refusal::InvalidConfiguration)?;
@@ -78,12 +78,12 @@ impl Store {
         Ok(Prepared { config, text, store })
     }
 
-    /// Whether the configuration has an application of this name.
+    /// Returns true if the configuration has an application of this name.
     pub fn has_application(&self, name: &str) -> bool {
         self.document.get("applications").is_some_and(|all| all.get(name).is_some())
     }
 
-    /// Whether a listener uses the certificate bundle of this name.
+    /// Returns true if a listener uses the certificate bundle of this name.
     pub fn uses_certificate(&self, name: &str) -> bool {
         let listeners = self.document.get("listeners").and_then(Value::as_object);
         let certificates = listeners
@@ -97,7 +97,7 @@ impl Store {
     }
 }
 
-/// The place in the text is that of a text that the client has never seen.
+/// Omits the position in the text, which the client has not sent.
 fn too_much(problem: Error) -> Refusal {
     Refusal::DocumentTooLarge { detail: format!("after this change, {}", problem.message()) }
 }

@@ -1,5 +1,5 @@
-//! The token that requests carry where the socket does not say who may connect: over TCP, and over
-//! abstract unix sockets, which every process of the machine can reach.
+//! The token of requests over TCP and abstract unix sockets, which every process of the machine can
+//! reach.
 
 use std::fmt;
 
@@ -41,7 +41,7 @@ impl Token {
         Token(text)
     }
 
-    /// The secret itself.
+    /// Returns the secret.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Method, path and body to one command.
+//! Translates method, path and body to a command.
 
 use howdah_config::json;
 use serde_json::Value;
@@ -11,8 +11,7 @@ use crate::command::Command;
 use crate::path::Path;
 use crate::refusal::Refusal;
 
-/// What a request asks for. `target` is its path as it was sent, with or without a query; the body
-/// must be complete.
+/// Translates a request. `target` is the request target as received; the body must be complete.
 pub fn translate(method: &[u8], target: &[u8], body: &[u8]) -> Result<Command, Refusal> {
     if body.len() > MAX_BODY {
         return Err(Refusal::BodyTooLarge);
@@ -49,7 +48,7 @@ fn config(method: &[u8], path: Path, body: &[u8]) -> Result<Command, Refusal> {
 }
 
 fn value(body: &[u8]) -> Result<Value, Refusal> {
-    // Unit counts places from behind a byte order mark.
+    // Unit counts positions from behind a byte order mark.
     let text = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     json::parse(text).map_err(Refusal::InvalidJson)
 }

@@ -1,4 +1,4 @@
-//! The times between which certificates are valid.
+//! Validity periods of certificates.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,16 +7,16 @@ use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer;
 use x509_parser::time::ASN1Time;
 
-/// The times between which a certificate is valid.
+/// The validity period of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
-    /// The first moment.
+    /// Not valid before this time.
     pub since: SystemTime,
-    /// The last moment.
+    /// Not valid after this time.
     pub until: SystemTime,
 }
 
-/// The validity of each certificate in a PEM text, in order; of those before the first that cannot be
+/// Returns the validity of the certificates in a PEM text, in order, up to the first that cannot be
 /// read.
 pub fn validity(pem: &[u8]) -> Vec<Validity> {
     let blocks = Pem::iter_from_buffer(pem).map_while(Result::ok);
@@ -30,8 +30,7 @@ pub fn validity(pem: &[u8]) -> Vec<Validity> {
     certificates.map_while(read).collect()
 }
 
-/// The same moment for the clock of the system, between the years 1970 and 9999, which dates in HTTP
-/// can be written for.
+/// Converts a time, clamped to the years 1970 to 9999, which HTTP dates can express.
 fn time(time: ASN1Time) -> SystemTime {
     const END_OF_9999: u64 = 253_402_300_799;
     let seconds = u64::try_from(time.timestamp()).unwrap_or(0).min(END_OF_9999);
