@@ -1,26 +1,27 @@
-//! How long to wait before a process that keeps dying is started again.
+//! Delays before a process that has ended is started again.
 
 use std::time::{Duration, Instant};
 
-/// Delays between starts: none after a long life, then doubling from 50 ms to 800 ms while lives
-/// stay short. More would only keep visitors waiting: a start costs less than a tenth of that.
+/// Delays between starts: none if the process ran for at least [`MIN_HEALTHY_UPTIME`], otherwise
+/// doubling from 50 ms to 800 ms. Longer delays would only keep visitors waiting: a start costs less
+/// than a tenth of that.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
-    short_lives: u32,
+    failures: u32,
 }
 
-/// A life shorter than this counts as a failed start.
-const SHORT: Duration = Duration::from_secs(2);
+/// A process that ends earlier counts as a failed start.
+const MIN_HEALTHY_UPTIME: Duration = Duration::from_secs(2);
 
 impl Backoff {
-    /// The process that was started at `started` has ended; when to start the next one.
+    /// Returns when to start the successor of a process that was started at `started` and has ended.
     pub(crate) fn next_start(&mut self, started: Instant, now: Instant) -> Instant {
-        if now.saturating_duration_since(started) >= SHORT {
-            self.short_lives = 0;
+        if now.saturating_duration_since(started) >= MIN_HEALTHY_UPTIME {
+            self.failures = 0;
             return now;
         }
-        self.short_lives += 1;
-        now + Duration::from_millis(50 << (self.short_lives - 1).min(4))
+        self.failures += 1;
+        now + Duration::from_millis(50 << (self.failures - 1).min(4))
     }
 }
 
@@ -39,7 +40,7 @@ mod tests {
             delay(short);
         }
         assert_eq!(delay(short), Duration::from_millis(800));
-        assert_eq!(delay(SHORT), Duration::ZERO);
+        assert_eq!(delay(MIN_HEALTHY_UPTIME), Duration::ZERO);
         assert_eq!(delay(short), Duration::from_millis(50));
     }
 }

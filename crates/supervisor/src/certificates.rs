@@ -1,7 +1,7 @@
-//! The certificate bundles, each a file in a directory beside the stored configuration.
+//! Certificate bundles, each a file in a directory beside the stored configuration.
 //!
-//! This process never looks into them: it keeps their bytes for the router, which has no access to
-//! the files. Without a directory they are kept until the server ends.
+//! This process does not parse them: it keeps their bytes for the router, which has no access to the
+//! files. Without a directory they are kept in memory until the server ends.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -23,8 +23,8 @@ pub(crate) struct Certificates {
 }
 
 impl Certificates {
-    /// The bundles that are stored below the directory for the server's state. What cannot be read
-    /// is reported in the log and left out.
+    /// Loads the bundles that are stored below the state directory. A bundle that cannot be read is
+    /// logged and left out.
     pub(crate) fn load(state: Option<&Path>, log: &Log) -> Certificates {
         let directory = state.map(|state| state.join("certs"));
         let mut bundles = BTreeMap::new();
@@ -36,7 +36,7 @@ impl Certificates {
                 Ok(entries) => {
                     for name in entries.flatten().map(|entry| entry.file_name()) {
                         let Some(name) = name.to_str().filter(|name| is_plain(name)) else {
-                            continue; // a file that was not finished, or not ours
+                            continue; // an unfinished file, or not a bundle
                         };
                         match read(&directory.join(name)) {
                             Ok(pem) => drop(bundles.insert(name.to_owned(), pem)),
@@ -54,7 +54,7 @@ impl Certificates {
     /// Stores a bundle, or replaces one.
     pub(crate) fn store(&mut self, name: String, pem: Vec<u8>) -> io::Result<()> {
         if !is_plain(&name) {
-            return Err(io::Error::other("this is no name of a certificate"));
+            return Err(io::Error::other("not a valid certificate name"));
         }
         if let Some(directory) = &self.directory {
             store::replace(directory, ".new", &name, &pem)?;
@@ -75,13 +75,13 @@ impl Certificates {
         Ok(())
     }
 
-    /// Those whose names are wanted, as other processes get them.
+    /// Encodes the bundles whose names are wanted, for another process.
     pub(crate) fn encode(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<u8> {
         let wanted = self.bundles.iter().filter(|(name, _)| is_wanted(name));
         put_bundles(wanted.map(|(name, pem)| (name.as_str(), pem.as_slice())))
     }
 
-    /// Names of all of them.
+    /// Names of all bundles.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.bundles.keys().map(String::as_str)
     }
@@ -92,11 +92,11 @@ impl Certificates {
     }
 }
 
-/// A bundle that is stored below the directory for the server's state.
+/// Reads a bundle that is stored below the state directory.
 pub(crate) fn stored(state: &Path, name: &str) -> io::Result<Vec<u8>> {
     match is_plain(name) {
         true => read(&state.join("certs").join(name)),
-        false => Err(io::Error::other("this is no name of a certificate")),
+        false => Err(io::Error::other("not a valid certificate name")),
     }
 }
 
@@ -107,18 +107,18 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 fn read_open(file: File) -> io::Result<Vec<u8>> {
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("this is no file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let mut pem = Vec::new();
     file.take(MAX_LENGTH + 1).read_to_end(&mut pem)?;
     if pem.len() as u64 > MAX_LENGTH {
-        return Err(io::Error::other("this is too large for a certificate"));
+        return Err(io::Error::other("too large for a certificate"));
     }
     Ok(pem)
 }
 
-/// Reads a file that a listener's `tls` names. The router gets what TLS needs: certificates and keys
-/// in PEM, or an OCSP response, and no other file of root's.
+/// Reads a file that a listener's `tls` names. It must be what TLS needs: certificates and keys in PEM,
+/// or an OCSP response. So the router gets no other file of root's.
 pub fn read_for_tls(path: &Path) -> io::Result<Vec<u8>> {
     if !path.is_absolute() {
         return Err(io::Error::other("the path must begin with a slash"));
@@ -144,13 +144,13 @@ pub fn read_for_tls(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Whether a name is that of a file in a directory and nothing else. The router has checked it too,
-/// but that is not to be relied on.
+/// Returns true if a name is that of a visible file in the directory. The router checks it too, but is
+/// not trusted.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.len() <= 255 && !name.starts_with('.') && !name.contains(['/', '\0'])
 }
 
-/// Longest bundle, in bytes.
+/// Maximum length of a bundle, in bytes.
 pub(crate) const MAX_LENGTH: u64 = 1 << 20;
 
 #[cfg(test)]

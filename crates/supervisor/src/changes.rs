@@ -1,4 +1,4 @@
-//! The configuration that runs, the one that is being applied, and what each lets the router ask for.
+//! The running configuration, the one that is being applied, and the grants of each.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -7,24 +7,24 @@ use howdah_wire::messages::ApplicationSpec;
 
 use crate::grants::Grants;
 
-/// The configuration that runs, and that a new router starts with.
+/// A configuration; the current one is that with which a new router starts.
 #[derive(Debug, Default)]
 pub(crate) struct Current {
-    /// Grows with each configuration.
+    /// Number of the configuration; grows with each.
     pub(crate) generation: u32,
     pub(crate) document: Vec<u8>,
     pub(crate) grants: Grants,
 }
 
-/// A configuration on its way to become the current one.
+/// A configuration that is being applied.
 #[derive(Debug)]
 struct Candidate {
     next: Current,
-    /// The router has been told to run it.
+    /// It is stored and current; the router carries it out.
     is_committed: bool,
 }
 
-/// All configurations that count.
+/// The current configuration, the one that is being applied, and applications of previous ones.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     pub(crate) current: Current,
@@ -33,8 +33,8 @@ pub(crate) struct Changes {
     former: VecDeque<Former>,
 }
 
-/// An application as it was before a change. Uploads that began then are still for it, and it may
-/// have to be started for them.
+/// An application as it was before a change. It may have to be started for requests that began to
+/// arrive before the change.
 #[derive(Debug)]
 struct Former {
     generation: u32,
@@ -43,20 +43,20 @@ struct Former {
     until: Instant,
 }
 
-/// Longest time that applications can be started as they were before a change.
-const FORMER_TIME: Duration = Duration::from_secs(3600);
+/// Time for which applications can be started as they were before a change.
+const FORMER_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// Maximum number of applications that can be started as they were before a change.
 const MAX_FORMER: usize = 64;
 
 impl Changes {
-    /// Begins with this configuration.
+    /// Starts with a configuration.
     pub(crate) fn new(document: Vec<u8>, grants: Grants) -> Changes {
         let current = Current { generation: 0, document, grants };
         Changes { current, ..Changes::default() }
     }
 
-    /// Begins a change. Returns its generation; `None` while another one is being applied.
+    /// Begins a change. Returns its generation; `None` if another one is being applied.
     pub(crate) fn begin(&mut self, document: Vec<u8>, grants: Grants) -> Option<u32> {
         if self.candidate.is_some() {
             return None;
@@ -68,19 +68,19 @@ impl Changes {
         Some(generation)
     }
 
-    /// Whether a change is being applied.
+    /// Returns true if a change is being applied.
     pub(crate) fn is_changing(&self) -> bool {
         self.candidate.is_some()
     }
 
-    /// The document of the change that is being prepared, if it is this one.
+    /// The document of a change that has begun and is not committed.
     pub(crate) fn prepared(&self, generation: u32) -> Option<&[u8]> {
         let candidate = self.candidate.as_ref().filter(|candidate| !candidate.is_committed);
         let candidate = candidate.filter(|candidate| candidate.next.generation == generation);
         candidate.map(|candidate| candidate.next.document.as_slice())
     }
 
-    /// The change that is being prepared becomes the current configuration.
+    /// Makes the change current, if one has begun.
     pub(crate) fn commit(&mut self, now: Instant) {
         let Some(candidate) = self.candidate.as_mut().filter(|found| !found.is_committed) else {
             return;
@@ -92,7 +92,7 @@ impl Changes {
         self.former.retain(|former| former.until > now);
         for (spec_name, spec) in old.grants.applications {
             if self.current.grants.applications.get(&spec_name) != Some(&spec) {
-                let (generation, until) = (old.generation, now + FORMER_TIME);
+                let (generation, until) = (old.generation, now + FORMER_LIFETIME);
                 self.former.push_back(Former { generation, spec_name, spec, until });
             }
         }
@@ -101,13 +101,13 @@ impl Changes {
         }
     }
 
-    /// The change is over: it was committed and carried out, or it failed. `false` if there is no
+    /// Ends a change, which was committed and carried out, or has failed. Returns false if there is no
     /// such change.
     pub(crate) fn end(&mut self, generation: u32) -> bool {
         self.candidate.take_if(|found| found.next.generation == generation).is_some()
     }
 
-    /// The router has ended: so has what it was to apply. Returns whether there was a change.
+    /// Ends the change because the router has ended. Returns true if there was one.
     pub(crate) fn abandon(&mut self) -> bool {
         self.candidate.take().is_some()
     }
@@ -119,7 +119,7 @@ impl Changes {
         candidate.chain([&self.current.grants]).any(names)
     }
 
-    /// The application of this name in a configuration.
+    /// The application of this name in the configuration with this number.
     pub(crate) fn application(
         &self,
         name: &str,
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(user(&changes, "a", 0, now).as_deref(), Some("x"));
         assert_eq!(user(&changes, "a", generation, now).as_deref(), Some("y"));
         assert_eq!(user(&changes, "b", 0, now), None, "it is asked for as the current one");
-        assert_eq!(user(&changes, "a", 0, now + FORMER_TIME), None);
+        assert_eq!(user(&changes, "a", 0, now + FORMER_LIFETIME), None);
         assert_eq!(user(&changes, "c", generation, now), None);
     }
 }

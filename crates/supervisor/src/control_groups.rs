@@ -1,14 +1,14 @@
-//! Control groups of applications, in the file system of version 2.
+//! Control groups of applications (cgroup v2).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// The groups that were made here, and go when nobody is in them any more.
+/// The groups that this process has made. They are removed when no process is in them.
 #[derive(Debug, Default)]
 pub(crate) struct ControlGroups {
     made: BTreeSet<PathBuf>,
-    /// How many processes of groups the kernel has killed for want of memory, as far as told.
+    /// For each counter, the number of out-of-memory kills that have been reported.
     killed: BTreeMap<PathBuf, u64>,
 }
 
@@ -24,7 +24,8 @@ impl ControlGroups {
     }
 
     /// Kills all processes in a group that was made here, unless one of the `others` is that group or
-    /// below it. At once, so that none can escape by forking. Kernels before 5.14 cannot.
+    /// below it. The kernel kills them at once, so that none can escape by forking. Does nothing before
+    /// Linux 5.14.
     pub(crate) fn kill<'a>(&self, group: &str, others: impl Iterator<Item = &'a str>) {
         let Some(root) = root() else { return };
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -33,7 +34,7 @@ impl ControlGroups {
         }
     }
 
-    /// The directory of a group, if it was made here and none of the others uses it.
+    /// The directory of a group, if it was made here and no other application uses it.
     fn unused<'a>(
         &self,
         root: &Path,
@@ -60,8 +61,8 @@ impl ControlGroups {
         Ok(())
     }
 
-    /// Where the kernel counts the processes that it kills for want of memory in the group of a
-    /// process, which is watched from now on. Counts of version 1 are read too.
+    /// The counter of out-of-memory kills in the group of a process, which is watched from now on.
+    /// Counters of version 1 are supported too.
     pub(crate) fn watch(&mut self, pid: u32) -> Option<PathBuf> {
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
         let counter = groups.lines().find_map(|line| {
@@ -79,27 +80,27 @@ impl ControlGroups {
         Some(counter)
     }
 
-    /// What has been counted so far is not told of any process.
+    /// Marks all kills that have been counted so far as reported.
     pub(crate) fn caught_up(&mut self, counter: &Path) {
         if let Some(count) = count(counter) {
             self.killed.insert(counter.to_owned(), count);
         }
     }
 
-    /// Whether the kernel has killed one more for want of memory: each is told once.
+    /// Returns true once for each out-of-memory kill that was not reported yet.
     pub(crate) fn has_killed(&mut self, counter: &Path) -> bool {
         let (Some(count), Some(known)) = (count(counter), self.killed.get_mut(counter)) else {
             return false;
         };
-        let more = count > *known;
-        *known += u64::from(more);
-        more
+        let is_new = count > *known;
+        *known += u64::from(is_new);
+        is_new
     }
 
-    /// Removes what was made here and is not used any more; the kernel refuses to remove the
-    /// rest.
+    /// Removes groups that were made here and are not used any more. The kernel refuses to remove the
+    /// others.
     pub(crate) fn tidy(&mut self) {
-        // Those within others come later in the order of their names.
+        // In reverse order of names: children before their parents.
         let made: Vec<_> = self.made.iter().rev().cloned().collect();
         for group in made {
             match fs::remove_dir(&group) {
@@ -117,7 +118,7 @@ fn count(counter: &Path) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
-/// Where the file system is mounted: alone, or beside those of version 1.
+/// The mount point of the file system: alone, or beside those of version 1.
 fn root() -> Option<PathBuf> {
     ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
         .map(PathBuf::from)
@@ -125,8 +126,8 @@ fn root() -> Option<PathBuf> {
         .find(|root| root.join("cgroup.controllers").exists())
 }
 
-/// The directory of a group: below that of this process (`own` is its /proc/self/cgroup) unless
-/// its name begins with a slash.
+/// The directory of a group: below that of this process (`own` is its /proc/self/cgroup), or below the
+/// root if its name begins with a slash.
 fn directory(root: &Path, own: &str, group: &str) -> PathBuf {
     let own = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
     let base = if group.starts_with('/') { "" } else { own.trim_matches('/') };

@@ -1,9 +1,9 @@
-//! What several tests begin with.
+//! Values that several tests share.
 
 use howdah_wire::messages::{ApplicationSpec, Isolation};
 use howdah_wire::region::Geometry;
 
-/// An application that asks for nothing.
+/// An application with default settings.
 pub(crate) fn spec() -> ApplicationSpec {
     ApplicationSpec {
         name: "site".to_owned(),

@@ -1,22 +1,22 @@
-//! What a configuration names, and the router may therefore ask for.
+//! The resources that a configuration names and the router may therefore have.
 //!
-//! The router reads what strangers send, and may have been taken over by one of them. So the
-//! supervisor opens, binds, runs and starts for it what the administrator's document names, and
-//! nothing else. The document itself never comes from the router.
+//! The router reads the bytes of strangers, one of whom may have taken it over. So the supervisor
+//! opens, binds, runs and starts for it only what the administrator's document names. The document
+//! never comes from the router.
 
 use std::collections::{BTreeSet, HashMap};
 
 use howdah_wire::messages::ApplicationSpec;
 
-/// Derives the grants of a document; `Err` says why it is no configuration.
+/// Derives the grants of a document. The error says why it is no configuration.
 pub type Derive = Box<dyn Fn(&[u8]) -> Result<Grants, String>>;
 
-/// All that a configuration names.
+/// The resources that a configuration names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Grants {
     /// Addresses of listeners.
     pub listeners: BTreeSet<String>,
-    /// Files that the server appends to: access log, slow logs.
+    /// Files that the server appends to: access logs, slow logs.
     pub logs: BTreeSet<String>,
     /// Files with certificates, keys and OCSP responses.
     pub tls_files: BTreeSet<String>,
@@ -30,24 +30,24 @@ pub struct Grants {
     pub applications: HashMap<String, ApplicationSpec>,
 }
 
-/// A set of names, some of which are known by their beginnings alone.
+/// A set of names and prefixes of names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
-    /// Whole names.
+    /// Complete names.
     pub whole: BTreeSet<String>,
-    /// Beginnings: names on demand are not known before somebody asks for them.
+    /// Prefixes: names of certificates on demand are not known before a client asks for them.
     pub prefixes: Vec<String>,
 }
 
 impl Names {
-    /// Whether a name is one of them.
+    /// Returns true if a name is in the set.
     pub fn contains(&self, name: &str) -> bool {
         self.whole.contains(name) || self.prefixes.iter().any(|prefix| name.starts_with(prefix))
     }
 }
 
 impl Grants {
-    /// Whether the router may have a certificate bundle, with its key.
+    /// Returns true if the router may have a certificate bundle, with its key.
     pub(crate) fn has_certificate(&self, name: &str) -> bool {
         self.certificates.contains(name) || self.managed.contains(name)
     }

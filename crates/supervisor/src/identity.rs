@@ -1,4 +1,4 @@
-//! Who an application is: its user, and how the users of a namespace of its own are mapped.
+//! The user of an application, and the id maps of its user namespace.
 
 use howdah_sys::credentials::{self, Credentials, Unknown};
 use howdah_sys::namespaces::Range;
@@ -7,31 +7,31 @@ use howdah_wire::messages::{ApplicationSpec, IdRange, Problem};
 /// The user and groups of an application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// Whom it becomes; `None` if it stays whom the supervisor is.
+    /// The user that it becomes; `None`: that of the supervisor.
     pub(crate) user: Option<Credentials>,
-    /// The maps of its user namespace, if it has one.
+    /// The id maps of its user namespace, if it has one.
     pub(crate) maps: Option<Maps>,
 }
 
-/// Ids in a user namespace and those outside.
+/// The id maps of a user namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Maps {
     pub(crate) users: Vec<Range>,
     pub(crate) groups: Vec<Range>,
-    /// The kernel takes them from root alone, otherwise only one id: that of the server.
+    /// This process is root and may map any ids; otherwise only its own.
     pub(crate) privileged: bool,
 }
 
 impl Identity {
-    /// Looks up the user and checks that it can be had. `default` is whom applications without
-    /// `user` run as. None can have the id that belongs to the server, `private`: its scripts could
-    /// signal the router.
+    /// Looks up the user and checks that the application may run as it. `default` is the user of
+    /// applications without `user`. No application may have the server's own id, `private`: its scripts
+    /// could signal the router.
     pub(crate) fn of(
         spec: &ApplicationSpec,
         default: Option<&Credentials>,
         private: Option<u32>,
     ) -> Result<Identity, Problem> {
-        let identity = Identity::wanted(spec, default)?;
+        let identity = Identity::requested(spec, default)?;
         let maps = identity.maps.iter().flat_map(|maps| &maps.users);
         let mut ids: Vec<_> = maps.map(|range| (range.outside, range.size)).collect();
         if identity.maps.is_none() {
@@ -49,7 +49,10 @@ impl Identity {
         }
     }
 
-    fn wanted(spec: &ApplicationSpec, default: Option<&Credentials>) -> Result<Identity, Problem> {
+    fn requested(
+        spec: &ApplicationSpec,
+        default: Option<&Credentials>,
+    ) -> Result<Identity, Problem> {
         let server = Credentials::current();
         let wanted = match (&spec.user, &spec.group) {
             (None, None) => default.cloned(),
@@ -90,7 +93,7 @@ impl Identity {
 }
 
 impl Identity {
-    /// User and group as the server sees them; `None` where they are its own.
+    /// User and group outside of the user namespace; `None`: those of the server.
     pub(crate) fn outside(&self) -> (Option<u32>, Option<u32>) {
         let map = |ranges: &[Range], id: u32| match ranges.iter().find(|range| range.contains(id)) {
             Some(range) => range.outside.wrapping_add(id.wrapping_sub(range.inside)),

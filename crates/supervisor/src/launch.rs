@@ -1,4 +1,4 @@
-//! From a fork to the program that runs PHP: everything that a prototype gives up on the way.
+//! The steps from a fork to `howdah-php`, in which a prototype gives up its rights.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,21 +19,20 @@ use crate::{open_files, output, rootfs, sandbox};
 pub(crate) struct Launch<'a> {
     pub(crate) spec: &'a ApplicationSpec,
     pub(crate) identity: &'a Identity,
-    /// The program.
+    /// The program `howdah-php`.
     pub(crate) executable: File,
-    /// Where it hears from the supervisor.
+    /// The socket of requests.
     pub(crate) socket: OwnedFd,
-    /// Through what it reports to the supervisor.
+    /// The pipe of reports.
     pub(crate) reports: OwnedFd,
-    /// Where its output goes.
+    /// The pipe of its output.
     pub(crate) output: OwnedFd,
-    /// It is only to find out whether the application could run: nothing is made or changed.
+    /// Only checks that the application could run: nothing is made or changed.
     pub(crate) is_dry_run: bool,
 }
 
 impl Launch<'_> {
-    /// Starts it and returns its process id. What goes wrong in the new process is reported as what
-    /// goes wrong later.
+    /// Starts the process and returns its id. Failures in the new process are reported through the pipe.
     pub(crate) fn start(self, groups: &mut ControlGroups) -> std::io::Result<u32> {
         let parent = std::process::id();
         let (wait, go) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -47,17 +46,18 @@ impl Launch<'_> {
                 Ok(pid)
             }
             Forked::Child => {
-                // Until its exec this is a copy of the supervisor, with its memory, in which are
-                // private keys, and its descriptors. It stays as untraceable as that: other processes
-                // of its user, scripts among them, would have both.
+                // Until its exec this is a copy of the supervisor, with its descriptors and its memory,
+                // private keys among them. Like the supervisor it cannot be traced: otherwise scripts
+                // of the same user could read both.
                 drop(go);
-                // Only the parent can give it users and a control group.
+                // The parent maps its users and moves it into its control group.
                 if !matches!(rustix::io::read(&wait, &mut [0; 1][..]), Ok(1)) {
                     process::exit_now(0);
                 }
-                if let Ok(new) = self.set_aside() {
-                    // Why there will be no prototype, or that there could be one.
-                    let _ = pipe::send(&new.reports, &new.become_prototype(parent).encode());
+                if let Ok(launch) = self.move_descriptors() {
+                    // Returns only if there is no prototype.
+                    let report = launch.become_prototype(parent);
+                    let _ = pipe::send(&launch.reports, &report.encode());
                 }
                 process::exit_now(127);
             }
@@ -89,7 +89,7 @@ impl Launch<'_> {
         })
     }
 
-    /// Without root only a process that can be traced is given users from outside, see
+    /// Without root the kernel maps users only for a process that can be traced, see
     /// [`make_user_namespace`](namespaces::make_user_namespace).
     fn fork_with_own_users(&self, maps: &Maps, namespaces: Namespaces) -> std::io::Result<Forked> {
         let program = process::own_program()?;
@@ -116,7 +116,7 @@ impl Launch<'_> {
         Ok(())
     }
 
-    /// Returns what is to be reported if this process does not become one.
+    /// Becomes the prototype. Returns the report if that fails, or if it is only checked.
     fn become_prototype(&self, parent: u32) -> FromPrototype {
         if let Err(problem) = self.prepare(parent) {
             return FromPrototype::Failed { problem };
@@ -136,28 +136,27 @@ impl Launch<'_> {
             return error;
         }
         let title = format!("howdah: \"{}\" prototype", self.spec.name);
-        // Spaces that give the longer titles of the workers room.
+        // Spaces, as room for the longer titles of workers.
         let arguments = [title.as_str(), "                "];
         process::exec_file(&self.executable, &arguments, &self.environment())
     }
 
-    /// Moves the descriptors that are needed until the end out of the way: the program expects some
-    /// where they may lie now.
-    fn set_aside(self) -> std::io::Result<Self> {
-        let aside = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 10);
-        let executable = aside(self.executable.as_fd())?.into();
-        let (socket, reports) = (aside(self.socket.as_fd())?, aside(self.reports.as_fd())?);
+    /// Moves descriptors to numbers from 10 on: the program expects others at low numbers.
+    fn move_descriptors(self) -> std::io::Result<Self> {
+        let moved = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 10);
+        let executable = moved(self.executable.as_fd())?.into();
+        let (socket, reports) = (moved(self.socket.as_fd())?, moved(self.reports.as_fd())?);
         Ok(Launch { executable, socket, reports, ..self })
     }
 
-    /// Becomes what the application shall be. The order matters: each step takes rights that a
-    /// later one gives up.
+    /// Sets up the process of the application. The order matters: each step needs rights that a later
+    /// one gives up.
     fn prepare(&self, parent: u32) -> Result<(), Problem> {
         let isolation = &self.spec.isolation;
         signals::reset();
         process::close_on_exec_from(3);
         process::standard_streams(self.output.as_fd(), self.output.as_fd()).map_err(unstartable)?;
-        // No terminal; and where the kernel shares processors out by session, its own share.
+        // No terminal, and a share of its own where the kernel schedules by session.
         rustix::process::setsid().map_err(unstartable)?;
         if isolation.cgroup_namespace {
             namespaces::leave_control_groups()
@@ -168,7 +167,7 @@ impl Launch<'_> {
             rootfs::keep_mounts_private().map_err(at_root)?;
         }
         match &isolation.rootfs {
-            Some(directory) if self.is_dry_run => rootfs::look(directory, &self.spec.roots)?,
+            Some(directory) if self.is_dry_run => rootfs::check(directory, &self.spec.roots)?,
             Some(directory) => rootfs::enter(directory, isolation).map_err(at_root)?,
             None => {}
         }
@@ -181,7 +180,7 @@ impl Launch<'_> {
                 .map_err(|error| Problem::at(format!("limits/rlimits/{name}"), error))?;
         }
         self.give_up_rights(parent).map_err(unstartable)?;
-        // In a root of the application's own these paths lead elsewhere.
+        // The root directory was not entered, in which these paths mean other files.
         if self.is_dry_run && isolation.rootfs.is_some() {
             return Ok(());
         }
@@ -189,11 +188,11 @@ impl Launch<'_> {
             [("stdout", &self.spec.stdout, 1), ("stderr", &self.spec.stderr, 2)]
         {
             let Some(path) = path else { continue };
-            let led = match self.is_dry_run {
-                true => output::look(path),
+            let redirected = match self.is_dry_run {
+                true => output::check(path),
                 false => output::open(path).and_then(|file| process::place(&file, target)),
             };
-            led.map_err(|error| Problem::at(key, format_args!("{path}: {error}")))?;
+            redirected.map_err(|error| Problem::at(key, format_args!("{path}: {error}")))?;
         }
         if let Some(directory) = &self.spec.working_directory {
             std::env::set_current_dir(directory).map_err(|error| {
@@ -230,7 +229,7 @@ impl Launch<'_> {
         }
     }
 
-    /// What the application asked for, and who it is: `USER` and `HOME` as PHP-FPM sets them.
+    /// The configured environment, with `USER` and `HOME` as PHP-FPM sets them.
     fn environment(&self) -> Vec<(String, String)> {
         let user = self.identity.user.clone().unwrap_or_else(Credentials::current);
         let mut environment = self.spec.environment.clone();

@@ -5,19 +5,19 @@
 //! the administrator gave ([`Grants`]). It keeps every listening socket, so that no connection in a
 //! backlog is lost when the router is replaced.
 //!
-//! - [`Options`]: what it is started with.
-//! - `tree`: the event loop, and what each message does.
-//! - `changes`, `grants`: the configuration that runs, the next one, and what each names.
-//! - `unprivileged`: how the router and the control process are started; `router`, `control`,
-//!   `prototype`: these processes, and what is known of them; `outbox`: what the router has not read
-//!   yet; `usage`: what workers cost.
-//! - `launch`: what a prototype gives up before it runs; `identity`, `rootfs`, `control_groups`,
-//!   `sandbox`: who it is, what it sees, and what it may use.
-//! - [`check`]: whether all that could be done.
+//! - [`Options`]: the settings of the command line.
+//! - `tree`: the event loop and its messages.
+//! - `changes`, `grants`: the running configuration, the next one, and the resources that each names.
+//! - `unprivileged`: starts the router and the control process; `router`, `control`: their first
+//!   messages; `outbox`: messages that the router has not read yet; `memory`: texts as descriptors.
+//! - `prototype`: applications, their prototypes and workers; `usage`: memory and processor time.
+//! - `launch`: the steps from a fork to a prototype; `identity`, `rootfs`, `control_groups`, `sandbox`:
+//!   its user, its root directory, its control group, and the files that it may use.
+//! - `programs`: programs that change DNS records.
+//! - [`check`]: checks for `howdah check`.
 //! - `sockets`: listening sockets.
-//! - `store`: files that survive: configuration, PID file, log.
-//! - `certificates`: certificate bundles.
-//! - `place`: paths that lead through directories of others.
+//! - `store`, `pid_file`, `certificates`: files that outlive the process.
+//! - `safe_path`: paths through directories of other users.
 #![forbid(unsafe_code)]
 
 mod backoff;
@@ -37,11 +37,11 @@ mod options;
 mod outbox;
 mod output;
 mod pid_file;
-mod place;
 mod programs;
 mod prototype;
 mod rootfs;
 mod router;
+mod safe_path;
 mod sandbox;
 mod sockets;
 mod store;

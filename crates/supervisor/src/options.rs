@@ -1,4 +1,4 @@
-//! What the supervisor is started with.
+//! The settings of the supervisor.
 
 use std::path::PathBuf;
 
@@ -7,32 +7,32 @@ use howdah_wire::messages::Secret;
 
 use crate::grants::Derive;
 
-/// Reads a document again; `Err` says why it cannot be read.
+/// Reads a document again. The error says why it cannot be read.
 pub type ReadAgain = Box<dyn Fn() -> Result<Vec<u8>, String>>;
 
-/// Everything that the command line decided.
+/// The settings of the command line.
 #[derive(Default)]
 pub struct Options {
-    /// What is not in order and no reason not to serve; for the log.
+    /// Warnings for the log.
     pub warnings: Vec<String>,
-    /// User of the router, and of applications that name none; `None` without root: everything
-    /// runs as the user who started the server.
+    /// User of the router, and of applications that name none; `None` without root: all processes run
+    /// as the user who started the server.
     pub user: Option<Credentials>,
-    /// User id that belongs to the server alone, if there is one (see `unprivileged`).
+    /// User id that only the server has, if there is one (see `unprivileged`).
     pub private_user: Option<u32>,
     /// The configuration document that the router begins with.
     pub document: Vec<u8>,
-    /// Derives what a document lets the router ask for; `None` lets it ask for nothing.
+    /// Derives the grants of a document; `None`: the router is granted nothing.
     pub grants: Option<Derive>,
-    /// What the document is called in error messages.
+    /// Name of the document in error messages.
     pub origin: String,
-    /// Reads the document again from where it came; `None` if it came from nowhere.
+    /// Reads the document again from its source; `None` if it has none.
     pub read_again: Option<ReadAgain>,
-    /// Directory where the configuration is kept; `None`: changes are lost at the end.
+    /// Directory in which the configuration is stored; `None`: changes are lost at the end.
     pub state: Option<PathBuf>,
-    /// Directory where certificates are kept; `None`: they are lost at the end.
+    /// Directory in which certificates are stored; `None`: they are lost at the end.
     pub certificates: Option<PathBuf>,
-    /// Called from time to time.
+    /// Called once an hour.
     pub upkeep: Option<Box<dyn FnMut()>>,
     /// File that holds the process id while the server runs.
     pub pid: Option<PathBuf>,
@@ -40,19 +40,19 @@ pub struct Options {
     pub log: Option<PathBuf>,
     /// Directory for temporary files of requests and responses.
     pub tmp: PathBuf,
-    /// Address of the control API; a server starts with a document that cannot be run, which can be
-    /// corrected there.
+    /// Address of the control API. With one, the server starts even if its document cannot be run: it
+    /// can be corrected there.
     pub control: Option<String>,
-    /// Addresses of which the first that is free becomes that of the control API if there is no
-    /// `control`; absolute, in a directory of this user alone. The server does without if none is.
+    /// Addresses for the control API if there is no `control`: the first free one is used. Paths are
+    /// absolute, in a directory of this user alone. If none is free, there is no control API.
     pub own_controls: Vec<String>,
-    /// Documents have NGINX Unit's defaults where they say nothing.
+    /// Documents have NGINX Unit's defaults.
     pub unit_defaults: bool,
     /// Token that requests to the control API must carry; `None`: the permissions of its socket suffice.
     pub control_token: Option<Secret>,
-    /// The router restricts itself to what it needs.
+    /// The router enters a sandbox.
     pub sandbox: bool,
-    /// Programs that run PHP.
+    /// The `howdah-php` programs, one per version of PHP.
     pub php: Vec<PhpProgram>,
     /// Called once the server serves.
     pub on_serving: Option<Box<dyn FnOnce()>>,
@@ -63,12 +63,12 @@ pub struct Options {
 pub struct PhpProgram {
     /// Full version of PHP, such as `8.2.35`.
     pub version: String,
-    /// The program.
+    /// Path of the program.
     pub path: PathBuf,
 }
 
 impl Options {
-    /// The newest program whose version is `wanted` or begins with it at a dot.
+    /// The newest program whose version is `wanted` or begins with `wanted` and a dot.
     pub(crate) fn php_for(&self, wanted: &str) -> Option<&PhpProgram> {
         let numbers = |version: &str| -> Vec<u32> {
             version.split('.').map(|part| part.parse().unwrap_or(0)).collect()

@@ -1,8 +1,8 @@
-//! Messages for the router, in order, that wait until its socket has room.
+//! The queue of messages for the router that wait until its socket has room.
 //!
-//! A router that is busy for a moment loses nothing; one that does not read for [`PATIENCE`] although
-//! there is something to read is beyond help. What waits on behalf of an application is bounded:
-//! one that has more to say is to be ended, and nobody else has to pay for it.
+//! A router that is busy for a moment loses nothing; one that reads nothing for
+//! [`READ_TIMEOUT`] is stuck. The messages about each application are limited: one that exceeds its
+//! limit is to be ended, and the others are not affected.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,28 +13,28 @@ use howdah_wire::messages::FromSupervisor;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
-/// How long the router may leave messages unread.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time within which the router must read a message.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Between two attempts where the kernel does not tell when there is room: the descriptors of a user
-/// that are under way are limited too.
-const RETRY: Duration = Duration::from_millis(20);
+/// Interval between attempts if the kernel does not report when there is room: the number of a user's
+/// descriptors in transit is limited too.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Most messages and bytes that may wait on behalf of one application.
-const MAX_OF_APPLICATION: Size = Size { messages: 4096, bytes: 1 << 20 };
+/// Maximum number of messages and bytes that are queued about one application.
+const MAX_PER_APPLICATION: Size = Size { messages: 4096, bytes: 1 << 20 };
 
-/// Beyond this nothing more is asked of the supervisor: the router's messages stay where they are.
-const MAX_IN_ALL: Size = Size { messages: 16_384, bytes: 16 << 20 };
+/// Maximum number of messages and bytes in the queue. Beyond it the router's own messages are not read.
+const MAX_TOTAL: Size = Size { messages: 16_384, bytes: 16 << 20 };
 
-/// Messages for the router.
+/// The queue of messages for the router.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     waiting: VecDeque<Waiting>,
     size: Size,
     of_applications: HashMap<u32, Size>,
-    /// Since when the socket takes nothing.
+    /// When the socket became full, if it is.
     blocked_since: Option<Instant>,
-    /// When to try again although the socket does not say that it has room.
+    /// When to try again although poll does not report room.
     retry_at: Option<Instant>,
 }
 
@@ -52,8 +52,8 @@ struct Size {
 }
 
 impl Size {
-    fn exceeds(self, most: Size) -> bool {
-        self.messages > most.messages || self.bytes > most.bytes
+    fn exceeds(self, limit: Size) -> bool {
+        self.messages > limit.messages || self.bytes > limit.bytes
     }
 
     fn add(&mut self, bytes: usize) {
@@ -67,17 +67,17 @@ impl Size {
     }
 }
 
-/// Why a message has not been taken.
+/// Why a message was not sent or queued.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum SendError {
-    /// Too much waits on behalf of this application already. Nothing of it waits any more.
+    /// The messages about this application exceed their limit, and were removed from the queue.
     OverLimit(u32),
-    /// The router will not get it.
+    /// The socket is broken.
     Broken(Errno),
 }
 
 impl Outbox {
-    /// Sends a message behind all that wait. Never blocks.
+    /// Sends a message, or queues it behind the others. Never blocks.
     pub(crate) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -96,8 +96,8 @@ impl Outbox {
         if let Some(application) = application {
             let size = self.of_applications.entry(application).or_default();
             size.add(packet.len());
-            // That it has ended must be told in any case, and is told once.
-            if size.exceeds(MAX_OF_APPLICATION) && !matches!(message, FromSupervisor::Ended { .. })
+            // `Ended` must be sent in any case, and is sent once.
+            if size.exceeds(MAX_PER_APPLICATION) && !matches!(message, FromSupervisor::Ended { .. })
             {
                 self.forget(application);
                 return Err(SendError::OverLimit(application));
@@ -118,7 +118,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends queued messages, as far as there is room.
     pub(crate) fn flush(&mut self, socket: BorrowedFd<'_>, now: Instant) -> Result<(), Errno> {
         while let Some(next) = self.waiting.front() {
             let descriptors: Vec<_> = next.descriptors.iter().map(AsFd::as_fd).collect();
@@ -133,11 +133,13 @@ impl Outbox {
         Ok(())
     }
 
-    /// Notes that the socket takes nothing now; `Err` if it never will.
+    /// Notes that the socket is full. Returns an error that will not pass.
     fn blocked(&mut self, error: Errno, now: Instant) -> Result<(), Errno> {
         match error {
             Errno::AGAIN => self.retry_at = None,
-            Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM => self.retry_at = Some(now + RETRY),
+            Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM => {
+                self.retry_at = Some(now + RETRY_INTERVAL)
+            }
             error => return Err(error),
         }
         self.blocked_since.get_or_insert(now);
@@ -156,7 +158,7 @@ impl Outbox {
         }
     }
 
-    /// Drops what waits on behalf of an application.
+    /// Removes the messages about an application from the queue.
     fn forget(&mut self, application: u32) {
         let all = std::mem::take(&mut self.waiting);
         let (dropped, kept) = all
@@ -170,13 +172,13 @@ impl Outbox {
         }
     }
 
-    /// Returns true if nothing waits.
+    /// Returns true if no message is queued.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// What to wait for on the socket: room, if something waits for that, and messages of the router,
-    /// unless [`Outbox::is_full`].
+    /// Events of the socket to poll for: room, if messages are queued, and messages of the router, unless
+    /// [`Outbox::is_full`].
     pub(crate) fn poll_flags(&self) -> PollFlags {
         let room = !self.is_empty() && self.retry_at.is_none();
         let mut flags = PollFlags::empty();
@@ -185,21 +187,20 @@ impl Outbox {
         flags
     }
 
-    /// Returns true if nothing more is to be asked of the supervisor until the router has read.
+    /// Returns true if the router's messages are not to be read until it has read some of the queue.
     pub(crate) fn is_full(&self) -> bool {
-        self.size.exceeds(MAX_IN_ALL)
+        self.size.exceeds(MAX_TOTAL)
     }
 
-    /// When to [`Outbox::flush`] although the socket does not become writable, or to find that the
-    /// router is stuck.
+    /// When to call [`Outbox::flush`] and [`Outbox::is_stuck`] although the socket is not writable.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let stuck = self.blocked_since.map(|since| since + PATIENCE);
+        let stuck = self.blocked_since.map(|since| since + READ_TIMEOUT);
         stuck.into_iter().chain(self.retry_at).min()
     }
 
     /// Returns true if the router has not read for too long.
     pub(crate) fn is_stuck(&self, now: Instant) -> bool {
-        self.blocked_since.is_some_and(|since| now.saturating_duration_since(since) >= PATIENCE)
+        self.blocked_since.is_some_and(|since| now.saturating_duration_since(since) >= READ_TIMEOUT)
     }
 }
 
@@ -244,7 +245,7 @@ mod tests {
             let message = not_started(index, "x");
             assert_eq!(outbox.send(ours.as_fd(), &message, &[theirs.as_fd()], now), Ok(()));
         }
-        assert!(!outbox.is_empty() && !outbox.is_stuck(now + PATIENCE / 2));
+        assert!(!outbox.is_empty() && !outbox.is_stuck(now + READ_TIMEOUT / 2));
         for index in 0..count {
             outbox.flush(ours.as_fd(), now).unwrap();
             assert_eq!(read(&theirs), Some(not_started(index, "x")));
@@ -286,9 +287,9 @@ mod tests {
         while outbox.is_empty() {
             outbox.send(ours.as_fd(), &message, &[], now).unwrap();
         }
-        let later = now + PATIENCE;
+        let later = now + READ_TIMEOUT;
         assert_eq!(outbox.due(), Some(later));
-        assert!(!outbox.is_stuck(later - RETRY) && outbox.is_stuck(later));
+        assert!(!outbox.is_stuck(later - RETRY_INTERVAL) && outbox.is_stuck(later));
         // It reads one: that is enough to begin anew.
         assert_eq!(read(&theirs), Some(message.clone()));
         outbox.flush(ours.as_fd(), later).unwrap();

@@ -1,7 +1,6 @@
-//! Standard output and error of an application: a pipe whose lines go to the log.
+//! Standard output and error of an application: a pipe whose lines are written to the log.
 //!
-//! A pipe and not the log itself, so that neither workers nor what they start hold a descriptor
-//! of the log.
+//! The pipe keeps workers, and the programs that they start, from having a descriptor of the log.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,10 +14,10 @@ use howdah_sys::pipe;
 use rustix::fs::{Access, AtFlags, CWD, OFlags, accessat};
 use rustix::io::{Errno, ioctl_fionbio};
 
-/// Longest line kept together.
+/// Maximum length of a line, in bytes; a longer one is split.
 const MAX_LINE: usize = 64 * 1024;
 
-/// The reading end of an application's output.
+/// The reading end of an application's pipe.
 #[derive(Debug)]
 pub(crate) struct Output {
     pipe: OwnedFd,
@@ -27,27 +26,26 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// A pipe: what reads it, and the end that the application gets.
+    /// Makes a pipe. Returns its reader and the application's end.
     pub(crate) fn new() -> std::io::Result<(Self, OwnedFd)> {
         let (read, write) = pipe::new()?;
         Ok((Output { pipe: read, line: Vec::new(), rate: LogRate::default() }, write))
     }
 
-    /// To wait on.
+    /// The descriptor to poll.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.pipe.as_fd()
     }
 
-    /// How long nothing is taken, because too much has come; zero if it is.
+    /// Time until output may be read again; zero if the rate is not exceeded.
     pub(crate) fn pause(&self) -> Duration {
         self.rate.wait()
     }
 
-    /// Takes what is there and logs complete lines. `false` when nobody can write any more.
+    /// Reads output and logs complete lines. Returns false if all writers have closed the pipe.
     pub(crate) fn drain(&mut self, name: &str, log: &Log) -> bool {
         let mut buffer = [0; 16 * 1024];
-        // A bounded number of turns: a script that writes without end must not keep the
-        // supervisor from its work.
+        // A limited number of reads: a script that writes without end must not block the supervisor.
         for _ in 0..16 {
             if !self.rate.has_room() {
                 break;
@@ -83,9 +81,9 @@ impl Output {
     }
 }
 
-/// Opens a file that an application's output is appended to. It may be a FIFO that somebody reads.
+/// Opens a file to which an application's output is appended. It may be a FIFO that has a reader.
 ///
-/// Opening waits for nobody: scripts may have put anything in the place of the file.
+/// Never waits: scripts may have replaced the file.
 pub(crate) fn open(path: &str) -> std::io::Result<OwnedFd> {
     let mut options = File::options();
     let options = options.append(true).custom_flags(NOT_BLOCKING);
@@ -94,7 +92,7 @@ pub(crate) fn open(path: &str) -> std::io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// A FIFO without a reader, a socket, and a file with somebody's lease on it are refused at once; a
+/// Flags with which a FIFO without a reader, a socket, and a file with a lease are refused at once, and a
 /// terminal does not become this session's.
 const NOT_BLOCKING: i32 = (OFlags::NONBLOCK.bits() | OFlags::NOCTTY.bits()) as i32;
 
@@ -106,8 +104,8 @@ fn explained(error: std::io::Error) -> std::io::Error {
     }
 }
 
-/// Whether [`open`] could open a file. None is made.
-pub(crate) fn look(path: &str) -> std::io::Result<()> {
+/// Checks that [`open`] could open a file. No file is made.
+pub(crate) fn check(path: &str) -> std::io::Result<()> {
     match File::options().append(true).custom_flags(NOT_BLOCKING).open(path).map_err(explained) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let directory = Path::new(path).parent().filter(|path| !path.as_os_str().is_empty());

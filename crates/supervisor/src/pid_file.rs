@@ -1,9 +1,8 @@
-//! The PID file: the supervisor's process id, and a lock that tells whether that server runs.
+//! The PID file: the supervisor's process id, locked while the server runs.
 //!
-//! The lock is one for writing that belongs to the process (fcntl(2), `F_SETLK`): it ends with the
-//! process however that ends, and child processes do not have it. Whoever may merely read the file,
-//! as scripts of a site may, can lock it for reading only, and such a lock keeps no server from
-//! starting.
+//! The lock is a write lock of the process (fcntl(2), `F_SETLK`): it ends with the process, and child
+//! processes do not inherit it. A process that may only read the file, such as a script of a site, can
+//! only have a read lock, which keeps no server from starting.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -15,30 +14,29 @@ use rustix::fs::{FileType, FlockOperation, Mode, OFlags, fchmod, fcntl_lock};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::place::Place;
+use crate::safe_path::SafePath;
 
-/// How long a server that has just been killed may take to end.
-const END_TIME: Duration = Duration::from_secs(2);
+/// Time within which a server that has been killed must have released its lock.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Time between two looks at the file of a server that may be about to end.
-const LOOK: Duration = Duration::from_millis(20);
+/// Interval between attempts to lock the file.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The PID file of this process. When it is dropped, the file is removed, unless it is another
-/// server's by then.
+/// The PID file of this process. Dropping it removes the file, unless another server has taken it over.
 #[derive(Debug)]
 pub(crate) struct PidFile {
     path: PathBuf,
-    /// The lock. It is lost when this process closes any descriptor of the file.
+    /// The locked file. The lock is lost when this process closes any descriptor of the file.
     locked: Option<File>,
 }
 
 impl PidFile {
-    /// Locks and writes the file; one that no running server has locked is taken over. The error
-    /// says what to do. A link is replaced and not followed. Nothing but a file or a link is
-    /// replaced: `--pid /dev/null` must not cost the system its device.
+    /// Locks and writes the file. One that no running server has locked is taken over. A link is
+    /// replaced, not followed; a path that is neither file nor link is an error, so that
+    /// `--pid /dev/null` does not remove the device. The error says what to do.
     pub(crate) fn claim(path: &Path) -> io::Result<Self> {
-        let deadline = Instant::now() + END_TIME;
-        let place = Place::find(path)?;
+        let deadline = Instant::now() + LOCK_TIMEOUT;
+        let place = SafePath::resolve(path)?;
         loop {
             match lock_file(&place)? {
                 Locked::ByThis(mut file) => {
@@ -47,7 +45,9 @@ impl PidFile {
                     fchmod(&file, Mode::from_raw_mode(0o644))?;
                     return Ok(PidFile { path: path.to_owned(), locked: Some(file) });
                 }
-                Locked::ByOther(_) if Instant::now() < deadline => std::thread::sleep(LOOK),
+                Locked::ByOther(_) if Instant::now() < deadline => {
+                    std::thread::sleep(RETRY_INTERVAL)
+                }
                 Locked::ByOther(server) => {
                     let (which, how) = match server {
                         Some(pid) => (format!(", process {pid},"), format!(" (kill -QUIT {pid})")),
@@ -62,8 +62,8 @@ impl PidFile {
         }
     }
 
-    /// Gives up the lock, so that another server may take the file over. Until then signals find
-    /// this one by it.
+    /// Releases the lock, so that another server can take the file over. The process id stays in the
+    /// file until then.
     pub(crate) fn release(&mut self) {
         self.locked = None;
     }
@@ -71,7 +71,7 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        let Ok(place) = Place::find(&self.path) else { return };
+        let Ok(place) = SafePath::resolve(&self.path) else { return };
         let file = place.open(OFlags::RDONLY, Mode::empty());
         if file.is_ok_and(|mut file| pid_in(&mut file) == Some(std::process::id())) {
             let _ = place.remove();
@@ -79,27 +79,26 @@ impl Drop for PidFile {
     }
 }
 
-/// What is in the place of a PID file; an error if that is nothing that a PID file may replace.
-pub(crate) fn check(place: &Place) -> io::Result<Option<FileType>> {
+/// Type of the file in the place of a PID file; an error if a PID file must not replace it.
+pub(crate) fn check(place: &SafePath) -> io::Result<Option<FileType>> {
     match place.kind()? {
         Some(FileType::RegularFile | FileType::Symlink) | None => place.kind(),
-        Some(_) => Err(io::Error::other("there is something that is no file")),
+        Some(_) => Err(io::Error::other("the path exists and is not a regular file")),
     }
 }
 
-/// Who has the lock after an attempt to get it.
+/// The result of an attempt to lock the file.
 enum Locked {
     ByThis(File),
-    /// Another server, with its process id if the file has it already.
+    /// Another server has the lock; with its process id, if it is in the file already.
     ByOther(Option<u32>),
 }
 
-/// Tries once to get the file and its lock.
+/// Tries once to open and lock the file.
 ///
-/// This process's own files are locked as they are, so that of several servers that start at the
-/// same time one gets the lock. A file of another user, or one with several names, may be a trap:
-/// it is replaced.
-fn lock_file(place: &Place) -> io::Result<Locked> {
+/// A file of this user is locked as it is, so that one of several servers that start at the same time
+/// gets the lock. A file of another user, or one with several names, may be a trap and is replaced.
+fn lock_file(place: &SafePath) -> io::Result<Locked> {
     match check(place)? {
         Some(FileType::RegularFile) => {
             let opened = match place.open(OFlags::RDWR, Mode::empty()) {
@@ -116,7 +115,7 @@ fn lock_file(place: &Place) -> io::Result<Locked> {
             let found = file.metadata()?;
             let is_own = found.is_file() && found.nlink() == 1 && found.uid() == geteuid().as_raw();
             if is_own && lock(&file, FlockOperation::NonBlockingLockExclusive)? {
-                // The server that had it may have removed it meanwhile.
+                // The server that had the lock may have removed the file meanwhile.
                 return match place.is(&file)? {
                     true => Ok(Locked::ByThis(file)),
                     false => Ok(Locked::ByOther(None)),
@@ -136,9 +135,9 @@ fn lock_file(place: &Place) -> io::Result<Locked> {
     }
 }
 
-fn create(place: &Place) -> io::Result<Locked> {
+fn create(place: &SafePath) -> io::Result<Locked> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-    // Nobody else can open it before it is locked.
+    // No other user can open the file before it is locked.
     match place.open(flags, Mode::from_raw_mode(0o600)) {
         Ok(file) => match lock(&file, FlockOperation::NonBlockingLockExclusive)? {
             true => Ok(Locked::ByThis(file)),
@@ -149,8 +148,8 @@ fn create(place: &Place) -> io::Result<Locked> {
     }
 }
 
-/// Returns false if another process has a lock that excludes this one. Where the file system has no
-/// locks, there is none.
+/// Locks a file. Returns false if another process has a conflicting lock. A file system without locks
+/// counts as success.
 fn lock(file: &File, operation: FlockOperation) -> io::Result<bool> {
     match fcntl_lock(file, operation) {
         Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(true),

@@ -1,9 +1,8 @@
-//! Programs that change DNS records, so that names can be proved (ACME, DNS-01).
+//! Programs that change DNS records, to prove control of names (ACME, DNS-01).
 //!
-//! They run as who started the server, since they need what gives access to the DNS. The router
-//! says which of those that the configuration names. It must be a program that nobody but this user
-//! or root can have put there or can change, its arguments are a word, a name in DNS and a text in
-//! base64url, and its time is limited.
+//! They run as the user who started the server, because they need access to the DNS. The router chooses
+//! one that the configuration names. Only root and this user may be able to change the program, its
+//! arguments are a keyword, a DNS name and a text in base64url, and its run time is limited.
 
 use std::collections::HashMap;
 use std::fs;
@@ -21,12 +20,13 @@ use howdah_wire::messages::Exit;
 
 use crate::open_files;
 
-/// Most programs at once.
-const MOST: usize = 16;
-/// Most time, whatever the router says.
-const MOST_TIME: Duration = Duration::from_secs(3600);
+/// Maximum number of programs that run at the same time.
+const MAX_PROGRAMS: usize = 16;
 
-/// What the router wants to have run.
+/// Maximum run time of a program.
+const MAX_RUN_TIME: Duration = Duration::from_secs(3600);
+
+/// A program that the router wants to run.
 pub(crate) struct Run {
     pub(crate) program: String,
     pub(crate) arguments: Vec<String>,
@@ -34,27 +34,27 @@ pub(crate) struct Run {
     pub(crate) timeout: Duration,
 }
 
-/// Programs that run, by process id.
+/// Running programs, by process id.
 #[derive(Default)]
 pub(crate) struct Programs(HashMap<u32, Running>);
 
 struct Running {
-    /// Process id of the router that wanted it, and its number for it.
-    asked: (u32, u32),
+    /// Process id of the router that requested it, and the router's number for the request.
+    request: (u32, u32),
     deadline: Instant,
     is_late: bool,
 }
 
 impl Programs {
-    /// Starts a program. `asked` is the router and its number.
+    /// Starts a program. `request` is the router's process id and its number for the request.
     pub(crate) fn start(
         &mut self,
         run: &Run,
-        asked: (u32, u32),
+        request: (u32, u32),
         log: &Log,
         now: Instant,
     ) -> Result<(), String> {
-        if self.0.len() >= MOST {
+        if self.0.len() >= MAX_PROGRAMS {
             return Err("too many programs run at once".to_owned());
         }
         check(run)?;
@@ -62,8 +62,8 @@ impl Programs {
         let output = log.handle().map_err(|error| error.to_string())?;
         match process::fork().map_err(|error| error.to_string())? {
             process::Forked::Parent(pid) => {
-                let deadline = now + run.timeout.min(MOST_TIME);
-                self.0.insert(pid, Running { asked, deadline, is_late: false });
+                let deadline = now + run.timeout.min(MAX_RUN_TIME);
+                self.0.insert(pid, Running { request, deadline, is_late: false });
                 Ok(())
             }
             process::Forked::Child => {
@@ -80,18 +80,19 @@ impl Programs {
         }
     }
 
-    /// A process has ended: who asked for it and what came of it, if it was one of these.
+    /// Removes a program whose process has ended. Returns its request and an error message, empty on
+    /// success; `None` if the process was no program.
     pub(crate) fn ended(&mut self, pid: u32, exit: Exit) -> Option<((u32, u32), String)> {
         let running = self.0.remove(&pid)?;
         let problem = match exit {
             _ if running.is_late => "it took too long".to_owned(),
             Exit::Status(0) => String::new(),
-            exit => format!("it {exit}; what it said is in the log"),
+            exit => format!("it {exit}; its output is in the log"),
         };
-        Some((running.asked, problem))
+        Some((running.request, problem))
     }
 
-    /// Ends those whose time is over.
+    /// Kills programs that exceed their run time.
     pub(crate) fn end_if_due(&mut self, now: Instant) {
         for (pid, running) in &mut self.0 {
             if !running.is_late && running.deadline <= now {
@@ -101,23 +102,23 @@ impl Programs {
         }
     }
 
-    /// When the next one's time is over.
+    /// Next time at which a program exceeds its run time.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.0.values().filter(|running| !running.is_late).map(|running| running.deadline).min()
     }
 
-    /// Process ids of those that run.
+    /// Process ids of running programs.
     pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
         self.0.keys().copied()
     }
 
-    /// Ends all.
+    /// Kills all programs.
     pub(crate) fn end(&self) {
         self.0.keys().for_each(|pid| kill(*pid));
     }
 }
 
-/// With all that it has started: it leads a session of its own.
+/// Kills a program and the processes that it has started: it leads a session of its own.
 fn kill(pid: u32) {
     let raw = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
     if let Some(group) = raw {
@@ -131,26 +132,31 @@ fn become_program(program: &Path, run: &Run) -> io::Error {
     Command::new(program).args(&run.arguments).envs(environment).current_dir("/").exec()
 }
 
-/// Whether the arguments are such as this is for.
+/// Checks that the arguments are those of a DNS program.
 fn check(run: &Run) -> Result<(), String> {
     let fits = |text: &String, more: &[u8]| {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || more.contains(&byte);
         text.len() <= 300 && !text.starts_with('-') && text.bytes().all(fits)
     };
-    let [what, record, value] = run.arguments.as_slice() else {
-        return Err("it gets other arguments".to_owned());
+    let [action, record, value] = run.arguments.as_slice() else {
+        return Err("the arguments are not those of a program for DNS records".to_owned());
     };
     let mut values = run.environment.iter();
-    let is_known = matches!(what.as_str(), "present" | "cleanup")
+    let is_known = matches!(action.as_str(), "present" | "cleanup")
         && fits(record, b"-_.")
         && record.starts_with("_acme-challenge.")
         // A digest may begin with a dash.
         && fits(&format!("x{value}"), b"-_")
         && values.all(|(name, value)| name.starts_with("CERTBOT_") && fits(&format!("x{value}"), b"-_."));
-    if is_known { Ok(()) } else { Err("it gets other arguments".to_owned()) }
+    if is_known {
+        Ok(())
+    } else {
+        Err("the arguments are not those of a program for DNS records".to_owned())
+    }
 }
 
-/// The program without links, if nobody but root and this user can change it, or what it is in.
+/// Returns the path of a program without symbolic links. An error if other users could change the program
+/// or replace it in its directories.
 pub fn trusted(program: &Path) -> io::Result<PathBuf> {
     let refuse =
         |path: &Path, problem: &str| io::Error::other(format!("{} {problem}", path.display()));
@@ -163,12 +169,12 @@ pub fn trusted(program: &Path) -> io::Result<PathBuf> {
         let found = fs::metadata(path)?;
         let (mode, is_program) = (found.mode(), depth == 0);
         if is_program && (!found.is_file() || mode & 0o111 == 0) {
-            return Err(refuse(path, "is no program"));
+            return Err(refuse(path, "is not an executable file"));
         }
         if found.uid() != 0 && found.uid() != own {
             return Err(refuse(path, "belongs to another user, who could change what is run"));
         }
-        // In a directory such as /tmp nobody can replace what belongs to others.
+        // In a sticky directory such as /tmp users cannot replace files of others.
         let is_sticky = !is_program && mode & 0o1000 != 0;
         if mode & 0o022 != 0 && !is_sticky {
             return Err(refuse(
@@ -227,7 +233,7 @@ mod tests {
         };
         mode(directory.path(), 0o755);
         mode(&path, 0o644);
-        assert!(trusted(&path).unwrap_err().to_string().contains("is no program"));
+        assert!(trusted(&path).unwrap_err().to_string().contains("is not an executable file"));
         mode(&path, 0o755);
         assert_eq!(trusted(&path).unwrap(), fs::canonicalize(&path).unwrap());
         for bad in [0o775, 0o757] {

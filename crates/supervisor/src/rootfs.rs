@@ -1,8 +1,8 @@
-//! A root directory of an application's own, with what PHP needs in it.
+//! The root directory of an application, with the files that PHP needs.
 //!
-//! Runs in the new process, in a mount namespace of its own and while it still has its privileges.
-//! The directory belongs to somebody else: every name in it is looked up as if it were the root
-//! already, so that no link in it leads out, and mounts go to descriptors, not to names.
+//! Runs in the new process, in a mount namespace of its own and before it gives up its privileges. The
+//! directory belongs to another user: every path in it is resolved as if it were the root already, so
+//! that no link leads out, and mounts are attached to descriptors, not to paths.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -19,8 +19,8 @@ use rustix::mount::{
     mount_change, mount_remount, move_mount, open_tree, unmount,
 };
 
-/// What PHP needs: the directories of its libraries, extensions and settings, and what looking up
-/// names, time zones and certificates takes. What a system does not have is left out.
+/// Files and directories that PHP needs: libraries, extensions and settings, and those for names, time
+/// zones and certificates. Missing ones are left out.
 const LANGUAGE_DEPS: [&str; 21] = [
     "/usr/lib",
     "/usr/lib32",
@@ -45,50 +45,50 @@ const LANGUAGE_DEPS: [&str; 21] = [
     "/etc/resolv.conf",
 ];
 
-/// Size of `/tmp`; it is memory.
+/// Size of `/tmp`, which is in memory.
 const TMP_SIZE: &str = "64m";
 
 const NO_RIGHTS: MountAttrFlags =
     MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
 
-/// Keeps mounts that are made from here on from everybody else.
+/// Keeps further mounts of this process from spreading to other mount namespaces.
 pub(crate) fn keep_mounts_private() -> io::Result<()> {
     Ok(mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?)
 }
 
 /// Makes `directory` the root of this process.
 pub(crate) fn enter(directory: &str, isolation: &Isolation) -> io::Result<()> {
-    let at = |what: &'static str| {
+    let context = |step: &'static str| {
         move |error: Errno| {
             let kind = io::Error::from(error).kind();
-            io::Error::new(kind, format!("{directory}: {what}: {error}"))
+            io::Error::new(kind, format!("{directory}: {step}: {error}"))
         }
     };
-    // A root must be a mount.
-    let tree = open_tree(CWD, directory, clone_of_all()).map_err(at("cannot be used"))?;
+    // pivot_root demands a mount.
+    let tree = open_tree(CWD, directory, clone_of_all()).map_err(context("cannot be used"))?;
     let place = open(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(at("cannot be used"))?;
-    attach(&tree, &place).map_err(at("cannot be mounted"))?;
+        .map_err(context("cannot be used"))?;
+    attach(&tree, &place).map_err(context("cannot be mounted"))?;
     if isolation.language_deps {
         for path in LANGUAGE_DEPS {
-            provide(&tree, Path::new(path)).map_err(at(path))?;
+            mount_read_only(&tree, Path::new(path)).map_err(context(path))?;
         }
     }
     if isolation.tmpfs {
-        mount_tmp(&tree).map_err(at("/tmp"))?;
+        mount_tmp(&tree).map_err(context("/tmp"))?;
     }
     if isolation.procfs {
-        mount_proc(&tree, isolation).map_err(at("/proc"))?;
+        mount_proc(&tree, isolation).map_err(context("/proc"))?;
     }
-    rustix::process::fchdir(&tree).map_err(at("cannot be entered"))?;
-    // The old root comes to lie on the new one, from where it is taken away.
-    rustix::process::pivot_root(".", ".").map_err(at("pivot_root"))?;
-    unmount(".", UnmountFlags::DETACH).map_err(at("the old root"))?;
-    rustix::process::chdir("/").map_err(at("cannot be entered"))
+    rustix::process::fchdir(&tree).map_err(context("cannot be entered"))?;
+    // Mounts the old root on the new one, from where it is detached.
+    rustix::process::pivot_root(".", ".").map_err(context("pivot_root"))?;
+    unmount(".", UnmountFlags::DETACH).map_err(context("the old root"))?;
+    rustix::process::chdir("/").map_err(context("cannot be entered"))
 }
 
-/// Looks whether `directory` could become a root with these document roots in it. Nothing is mounted.
-pub(crate) fn look(directory: &str, roots: &[(String, String)]) -> Result<(), Problem> {
+/// Checks that `directory` could become a root with these document roots. Nothing is mounted.
+pub(crate) fn check(directory: &str, roots: &[(String, String)]) -> Result<(), Problem> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = open(directory, flags, Mode::empty()).map_err(|error| {
         let problem = format_args!("{directory}: cannot be used: {error}");
@@ -97,7 +97,7 @@ pub(crate) fn look(directory: &str, roots: &[(String, String)]) -> Result<(), Pr
     for (key, path) in roots {
         let path = Path::new(path);
         if LANGUAGE_DEPS.iter().any(|provided| path.starts_with(provided)) {
-            continue; // comes with a mount
+            continue; // is mounted
         }
         openat2(&root, inside(path), flags, Mode::empty(), ResolveFlags::IN_ROOT).map_err(
             |error| {
@@ -118,18 +118,18 @@ fn attach(mount: &OwnedFd, place: &OwnedFd) -> Result<(), Errno> {
     move_mount(mount, "", place, "", flags)
 }
 
-/// Makes a file or a directory of the system available under the same name, for reading. What the
-/// root has under that name stays as it is.
-fn provide(root: &OwnedFd, path: &Path) -> Result<(), Errno> {
-    // Such as /lib, which leads to /usr/lib.
+/// Mounts a file or directory of the system read-only at the same path. One that the root has already
+/// stays as it is.
+fn mount_read_only(root: &OwnedFd, path: &Path) -> Result<(), Errno> {
+    // /lib, for example, leads to /usr/lib.
     let Ok(source) = std::fs::canonicalize(path) else { return Ok(()) };
-    if has(root, path)? {
+    if is_populated(root, path)? {
         return Ok(());
     }
     let tree = open_tree(CWD, &source, clone_of_all())?;
     let place = if source.is_dir() { directory(root, path)? } else { file(root, path)? };
     attach(&tree, &place)?;
-    // The kernel lets nobody take away what restricts a mount already.
+    // The kernel refuses to remove flags that restrict the mount already.
     let restricted = fstatvfs(&tree)?.f_flag;
     let kept = [
         (rustix::fs::StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
@@ -144,8 +144,9 @@ fn provide(root: &OwnedFd, path: &Path) -> Result<(), Errno> {
     mount_remount(format!("/proc/self/fd/{}", tree.as_raw_fd()), flags | kept, "")
 }
 
-/// Whether the root has this: anything but an empty directory or file, as were left for a mount.
-fn has(root: &OwnedFd, path: &Path) -> Result<bool, Errno> {
+/// Returns true if the root has this path, and it is not an empty file or directory, as an earlier mount
+/// leaves it.
+fn is_populated(root: &OwnedFd, path: &Path) -> Result<bool, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let found = match openat2(root, inside(path), flags, Mode::empty(), ResolveFlags::IN_ROOT) {
         Ok(found) => found,
@@ -161,7 +162,7 @@ fn has(root: &OwnedFd, path: &Path) -> Result<bool, Errno> {
     }
 }
 
-/// A path relative to the root.
+/// Returns the path relative to the root.
 fn inside(path: &Path) -> &Path {
     match path.strip_prefix("/") {
         Ok(path) if path.as_os_str().is_empty() => Path::new("."),
@@ -170,19 +171,19 @@ fn inside(path: &Path) -> &Path {
     }
 }
 
-/// A directory in the root; what is missing on the way is made.
+/// Opens a directory in the root. Missing directories are made.
 fn directory(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let look = |path: &Path| openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT);
+    let open = |path: &Path| openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT);
     let mut so_far = PathBuf::from(".");
-    let mut found = look(&so_far)?;
+    let mut found = open(&so_far)?;
     for component in path.components() {
         let Component::Normal(name) = component else { continue };
         so_far.push(name);
-        let next = match look(&so_far) {
+        let next = match open(&so_far) {
             Err(Errno::NOENT) => {
                 mkdirat(&found, name, Mode::from(0o755))?;
-                look(&so_far)?
+                open(&so_far)?
             }
             other => other?,
         };
@@ -191,7 +192,7 @@ fn directory(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     Ok(found)
 }
 
-/// An empty file in the root, for another one to lie on.
+/// Makes an empty file in the root, to mount another one on.
 fn file(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     let above = directory(root, path.parent().unwrap_or(Path::new("/")))?;
     let flags = OFlags::CREATE | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -213,14 +214,14 @@ fn mount_proc(root: &OwnedFd, isolation: &Isolation) -> Result<(), Errno> {
     let place = directory(root, Path::new("/proc"))?;
     let flags = NO_RIGHTS | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let own = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC).and_then(|proc| {
-        // Others' processes are nobody's business. Kernels before 5.8 do not know the word, and
-        // would have hidden them from the whole system.
+        // Hides processes of other users. Kernels before 5.8 do not know the value, and would have
+        // hidden them in the whole system.
         let _ = fsconfig_set_string(proc.as_fd(), "hidepid", "invisible");
         fsconfig_create(proc.as_fd())?;
         fsmount(proc.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, flags)
     });
     match own {
-        // Those who have no processes of their own may not mount a view of others', but they have
+        // Without a process namespace of its own a process may not mount /proc: it gets the existing
         // one.
         Err(Errno::PERM) if !isolation.pid_namespace => {
             attach(&open_tree(CWD, "/proc", clone_of_all())?, &place)
@@ -246,8 +247,8 @@ mod tests {
         directory(&fd, Path::new("/usr/share/php")).unwrap();
         directory(&fd, Path::new("/usr/share/php")).unwrap();
         assert!(at.path().join("usr/share/php").is_dir());
-        assert!(!has(&fd, Path::new("/usr/share/php")).unwrap(), "it is empty");
-        assert!(has(&fd, Path::new("/usr/share")).unwrap());
+        assert!(!is_populated(&fd, Path::new("/usr/share/php")).unwrap(), "it is empty");
+        assert!(is_populated(&fd, Path::new("/usr/share")).unwrap());
     }
 
     #[test]
@@ -267,9 +268,9 @@ mod tests {
     fn files_are_made_to_lie_on_and_never_through_a_link() {
         let (at, fd) = root();
         file(&fd, Path::new("/etc/hosts")).unwrap();
-        assert!(!has(&fd, Path::new("/etc/hosts")).unwrap(), "it is empty");
+        assert!(!is_populated(&fd, Path::new("/etc/hosts")).unwrap(), "it is empty");
         std::fs::write(at.path().join("etc/group"), "x").unwrap();
-        assert!(has(&fd, Path::new("/etc/group")).unwrap());
+        assert!(is_populated(&fd, Path::new("/etc/group")).unwrap());
         std::os::unix::fs::symlink("elsewhere", at.path().join("etc/passwd")).unwrap();
         assert!(file(&fd, Path::new("/etc/passwd")).is_err());
         assert!(!at.path().join("etc/elsewhere").exists());

@@ -1,10 +1,10 @@
-//! What keeps the processes of an application to themselves, beside their user: a Landlock domain, and
-//! a filter for limits of other processes.
+//! The sandbox of an application: a Landlock domain, and a system call filter for limits of other
+//! processes.
 //!
-//! Entered by the new process as the last step before it runs PHP, when paths mean what they mean to
-//! the application. Every application has a domain of its own, unless its document says otherwise; by
-//! `isolation.sandbox` the domain restricts files as well. The files of the system that PHP needs are
-//! in `SYSTEM`.
+//! The new process enters it as the last step before it runs PHP, when paths mean the same as to the
+//! application. Every application has a domain of its own, unless its document says otherwise; with
+//! `isolation.sandbox` the domain restricts files too. `SYSTEM` has the files of the system that PHP
+//! needs.
 
 use std::fs::File;
 use std::io;
@@ -15,8 +15,8 @@ use howdah_sys::sandbox::landlock::{self, Access, Domain, Grant};
 use howdah_sys::sandbox::{paths, seccomp};
 use howdah_wire::messages::{ApplicationSpec, Problem, Sandbox};
 
-/// Files of the system that every application may use, as far as their modes permit; what a system
-/// does not have is left out. Sockets can be connected to wherever they are.
+/// Files of the system that every application may use, as far as their modes permit. Missing ones are
+/// left out. Sockets can be connected to anywhere.
 const SYSTEM: &[(&str, Access)] = &[
     // Programs, libraries, PHP's extensions, time zones, locales, certificates.
     ("/usr", Access::Execute),
@@ -30,10 +30,10 @@ const SYSTEM: &[(&str, Access)] = &[
     ("/nix/store", Access::Execute),
     ("/gnu/store", Access::Execute),
     ("/snap", Access::Execute),
-    // php.ini, name resolution, users, certificates, time zone. Single files will not do: they are
-    // replaced by others of the same name.
+    // php.ini, name resolution, users, certificates, time zone. The directory, because single files
+    // are replaced by new ones of the same name.
     ("/etc", Access::Read),
-    // Guarded by the kernel, process by process; `/dev/stdout` leads here.
+    // The kernel checks access process by process; `/dev/stdout` leads here.
     ("/proc", Access::Read),
     ("/proc", Access::Use),
     ("/sys", Access::Read),
@@ -42,12 +42,12 @@ const SYSTEM: &[(&str, Access)] = &[
     ("/dev", Access::Use),
     ("/dev/shm", Access::Write),
     ("/dev/mqueue", Access::Write),
-    // What /etc leads to, such as resolv.conf; where lock files are.
+    // Targets of links in /etc, such as resolv.conf; lock files.
     ("/run", Access::Read),
     ("/run/lock", Access::Write),
-    // Temporary files; OPcache has its lock here whatever TMPDIR says.
+    // Temporary files; OPcache's lock file, whatever TMPDIR says.
     ("/tmp", Access::Write),
-    // Sessions, and caches of PHP.
+    // PHP's sessions and caches.
     ("/var/lib/php", Access::Write),
     ("/var/lib/php7", Access::Write),
     ("/var/lib/php8", Access::Write),
@@ -58,8 +58,8 @@ const SYSTEM: &[(&str, Access)] = &[
     ("/var/lib/texmf", Access::Read),
 ];
 
-/// Settings of PHP that name directories which it writes to.
-const WRITTEN: [&str; 5] = [
+/// Settings of PHP that name directories to which it writes.
+const INI_WRITTEN: [&str; 5] = [
     "session.save_path",
     "upload_tmp_dir",
     "sys_temp_dir",
@@ -67,8 +67,8 @@ const WRITTEN: [&str; 5] = [
     "opcache.file_cache",
 ];
 
-/// Settings of PHP that name files or directories which it reads; several are separated by colons.
-const READ: [&str; 8] = [
+/// Settings of PHP that name files or directories that it reads, separated by colons.
+const INI_READ: [&str; 8] = [
     "include_path",
     "auto_prepend_file",
     "auto_append_file",
@@ -79,11 +79,11 @@ const READ: [&str; 8] = [
     "curl.cainfo",
 ];
 
-/// Settings of PHP that name files which it appends to.
-const APPENDED: [&str; 3] = ["error_log", "opcache.error_log", "mail.log"];
+/// Settings of PHP that name files to which it appends.
+const INI_APPENDED: [&str; 3] = ["error_log", "opcache.error_log", "mail.log"];
 
-/// Keeps this process, and all that it starts, to itself. What the kernel is too old for is left out,
-/// unless the application asks for more than that.
+/// Enters the sandbox, for this process and all that it starts. Parts that the kernel does not support
+/// are left out, unless the document requires them.
 pub(crate) fn enter(spec: &ApplicationSpec, executable: &File) -> Result<(), Problem> {
     let isolation = &spec.isolation;
     if isolation.is_boundless {
@@ -93,7 +93,7 @@ pub(crate) fn enter(spec: &ApplicationSpec, executable: &File) -> Result<(), Pro
     let required = isolation.sandbox.as_ref().is_some_and(|sandbox| sandbox.required);
     if !process::can_restrict_itself() {
         return match required {
-            true => Err(Problem::at(KEY, NO_RIGHT)),
+            true => Err(Problem::at(KEY, NO_PRIVILEGE)),
             false => Ok(()),
         };
     }
@@ -127,7 +127,7 @@ pub(crate) fn enter(spec: &ApplicationSpec, executable: &File) -> Result<(), Pro
 
 const KEY: &str = "isolation/sandbox";
 
-const NO_RIGHT: &str = "cannot be had together with \"new_privs\": true by a server that was not \
+const NO_PRIVILEGE: &str = "cannot be had together with \"new_privs\": true by a server that was not \
                         started by root; remove one of them";
 
 fn too_old(version: u32) -> String {
@@ -140,7 +140,7 @@ fn too_old(version: u32) -> String {
     format!("this kernel {found}; remove the key, or add \"required\": false")
 }
 
-/// All that the application may use.
+/// The grants of the Landlock domain.
 fn grants(
     spec: &ApplicationSpec,
     sandbox: &Sandbox,
@@ -151,16 +151,16 @@ fn grants(
     grants.push(program.map_err(|error| Problem::at(KEY, error))?);
     let system = SYSTEM.iter().filter_map(|(path, access)| Grant::open(path, *access).ok());
     grants.extend(system);
-    let asked = asked(spec, sandbox);
-    let written: Vec<_> = { asked.iter() }
-        .filter(|wish| wish.access == Access::Write)
-        .map(|wish| wish.path.as_path())
+    let requests = requests(spec, sandbox);
+    let written: Vec<_> = { requests.iter() }
+        .filter(|request| request.access == Access::Write)
+        .map(|request| request.path.as_path())
         .collect();
-    for wish in &asked {
-        match (wish.grant(&written), &wish.key) {
+    for request in &requests {
+        match (request.grant(&written), &request.key) {
             (Ok(grant), _) => grants.push(grant),
             (Err(problem), Some(key)) if sandbox.required => {
-                let problem = format_args!("{}: {problem}", wish.path.display());
+                let problem = format_args!("{}: {problem}", request.path.display());
                 return Err(Problem::at(key.clone(), problem));
             }
             (Err(_), _) => {}
@@ -169,24 +169,24 @@ fn grants(
     Ok(grants)
 }
 
-/// A file or directory that somebody wants the application to use.
+/// A file or directory that the application shall be able to use.
 #[derive(Debug, PartialEq)]
-struct Wish {
-    /// The key that names it for this purpose; `None` for what only follows from others, and is left
-    /// out if it cannot be used.
+struct Request {
+    /// The key of the document that names it; `None` if it only follows from other keys, and is left out
+    /// if it does not exist.
     key: Option<String>,
     path: PathBuf,
     access: Access,
 }
 
-impl Wish {
-    /// Finds it. Whatever is below a directory that scripts can change is looked up without leaving
-    /// that directory: a script could have put a link there.
+impl Request {
+    /// Opens it. A path below a directory that scripts can change is resolved without leaving that
+    /// directory: a script could have put a link there.
     fn grant(&self, written: &[&Path]) -> Result<Grant, String> {
         let above =
             |directory: &&&Path| self.path != ***directory && self.path.starts_with(directory);
         let error = |error: io::Error| error.to_string();
-        // The uppermost, as what is below can be changed.
+        // The topmost one, because everything below it can be changed.
         match written.iter().filter(above).min_by_key(|path| path.as_os_str().len()) {
             None => Grant::open(&self.path, self.access).map_err(error),
             Some(directory) => {
@@ -194,8 +194,8 @@ impl Wish {
                 let found = Grant::open_below(directory, below, self.access);
                 found.map_err(|error| match error.kind() {
                     io::ErrorKind::CrossesDevices => format!(
-                        "a link leads out of {}, where scripts may write and make links; name what \
-                         it leads to",
+                        "a link leads out of {}, where scripts may write and make links; name its \
+                         target",
                         directory.display()
                     ),
                     _ => error.to_string(),
@@ -205,17 +205,17 @@ impl Wish {
     }
 }
 
-/// What the document asks for, and what follows from its other keys.
-fn asked(spec: &ApplicationSpec, sandbox: &Sandbox) -> Vec<Wish> {
+/// The paths of the document's `sandbox`, and those that follow from its other keys.
+fn requests(spec: &ApplicationSpec, sandbox: &Sandbox) -> Vec<Request> {
     let mut all = Vec::new();
     let mut add = |key: Option<&str>, path: &Path, access| {
         if path.is_absolute() {
             let (key, path) = (key.map(str::to_owned), path.components().collect());
-            all.push(Wish { key, path, access });
+            all.push(Request { key, path, access });
         }
     };
     for (key, root) in &spec.roots {
-        // Whoever puts a new release in place replaces a link: it leads elsewhere in its directory.
+        // A deployment replaces a link by one to another target in the same directory.
         let links = paths::resolve(Path::new(root)).links;
         match links.iter().find(|link| !paths::is_shared(&link.directory)) {
             None => add(Some(key), Path::new(root), Access::Write),
@@ -247,14 +247,14 @@ fn asked(spec: &ApplicationSpec, sandbox: &Sandbox) -> Vec<Wish> {
     }
     for (name, value) in spec.ini_admin.iter().chain(&spec.ini_user) {
         let name = name.as_str();
-        if WRITTEN.contains(&name) {
+        if INI_WRITTEN.contains(&name) {
             // As in "2;0600;/srv/sessions".
             add(None, value.rsplit(';').next().unwrap_or(value).as_ref(), Access::Write);
         }
-        if READ.contains(&name) {
+        if INI_READ.contains(&name) {
             value.split(':').for_each(|path| add(None, path.as_ref(), Access::Read));
         }
-        if APPENDED.contains(&name) {
+        if INI_APPENDED.contains(&name) {
             add(None, value.as_ref(), Access::Use);
         }
     }
@@ -269,19 +269,19 @@ mod tests {
     use super::*;
     use crate::fixture;
 
-    fn asked_for(change: impl FnOnce(&mut ApplicationSpec)) -> Vec<(String, Access)> {
+    fn requests_for(change: impl FnOnce(&mut ApplicationSpec)) -> Vec<(String, Access)> {
         let mut spec = fixture::spec();
         spec.roots = Vec::new();
         change(&mut spec);
         let sandbox = spec.isolation.sandbox.clone().unwrap_or_default();
-        let wishes = asked(&spec, &sandbox).into_iter();
-        wishes.map(|wish| (wish.path.display().to_string(), wish.access)).collect()
+        let requests = requests(&spec, &sandbox).into_iter();
+        requests.map(|request| (request.path.display().to_string(), request.access)).collect()
     }
 
     #[test]
     fn what_other_keys_name_belongs_to_the_sandbox() {
         let named = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let asked = asked_for(|spec| {
+        let requested = requests_for(|spec| {
             spec.environment = vec![named("TMPDIR", "/srv/tmp")];
             spec.stdout = Some("/srv/out".to_owned());
             spec.ini_file = Some("/srv/php.ini".to_owned());
@@ -307,7 +307,7 @@ mod tests {
             ("/srv/b", Access::Read),
             ("/srv/log", Access::Use),
         ];
-        assert_eq!(asked, expected.map(|(path, access)| (path.to_owned(), access)));
+        assert_eq!(requested, expected.map(|(path, access)| (path.to_owned(), access)));
     }
 
     #[test]
@@ -317,9 +317,9 @@ mod tests {
         fs::create_dir_all(path.join("releases/1/public")).unwrap();
         symlink("releases/1", path.join("current")).unwrap();
         let root = path.join("current/public").display().to_string();
-        let asked = asked_for(|spec| spec.roots = vec![("root".to_owned(), root.clone())]);
+        let requested = requests_for(|spec| spec.roots = vec![("root".to_owned(), root.clone())]);
         let above = path.display().to_string();
-        assert_eq!(asked, [(above, Access::Write), (root, Access::Write)]);
+        assert_eq!(requested, [(above, Access::Write), (root, Access::Write)]);
     }
 
     #[test]
@@ -331,8 +331,8 @@ mod tests {
         symlink("below", path.join("own/inside")).unwrap();
         symlink("../others", path.join("own/outside")).unwrap();
         let grant = |name: &str, written: &[&Path]| {
-            let wish = Wish { key: None, path: path.join(name), access: Access::Read };
-            wish.grant(written).map(drop)
+            let request = Request { key: None, path: path.join(name), access: Access::Read };
+            request.grant(written).map(drop)
         };
         let own = path.join("own");
         assert_eq!(grant("own/inside", &[&own]), Ok(()));

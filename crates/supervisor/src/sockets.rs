@@ -11,34 +11,34 @@ use rustix::fs::{FileType, Mode, fchmod};
 use rustix::process::umask;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::place::Place;
+use crate::safe_path::SafePath;
 
-/// How long after its start a server asks again for an address that is in use: one that was killed
-/// a moment ago has it until the last of its processes has ended.
-const START: Duration = Duration::from_secs(2);
+/// Time after the start within which binding an address in use is retried: a server that was killed has
+/// its addresses until the last of its processes has ended.
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Between two attempts.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Interval between attempts.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Open listening sockets by the address they were asked for.
+/// Open listening sockets, by their configured addresses.
 #[derive(Debug)]
 pub(crate) struct Sockets {
     open: HashMap<String, Socket>,
-    /// From then on an address in use is refused at once.
-    settled: Instant,
+    /// When an address in use begins to be an error at once.
+    retry_until: Instant,
 }
 
 impl Sockets {
-    /// None, of a server that starts now.
+    /// No sockets yet, of a server that starts now.
     pub(crate) fn at_start() -> Self {
-        Sockets::settled_at(Instant::now() + START)
+        Sockets::retrying_until(Instant::now() + STARTUP_TIMEOUT)
     }
 
-    fn settled_at(settled: Instant) -> Self {
-        Sockets { open: HashMap::new(), settled }
+    fn retrying_until(retry_until: Instant) -> Self {
+        Sockets { open: HashMap::new(), retry_until }
     }
 
-    /// The socket for an address: the open one, or a new one. The error says what to do.
+    /// Returns the socket for an address: the open one, or a new one. The error says what to do.
     pub(crate) fn bind(
         &mut self,
         address: &str,
@@ -51,9 +51,9 @@ impl Sockets {
                     Ok(socket) => break socket,
                     Err(error)
                         if error.kind() == io::ErrorKind::AddrInUse
-                            && Instant::now() < self.settled =>
+                            && Instant::now() < self.retry_until =>
                     {
-                        std::thread::sleep(PAUSE);
+                        std::thread::sleep(RETRY_INTERVAL);
                     }
                     Err(error) => return Err(format!("{address}: {}", explain(address, &error))),
                 }
@@ -73,12 +73,12 @@ impl Sockets {
     ) -> Result<Option<String>, String> {
         let Some(first) = addresses.first() else { return Ok(None) };
         let directory = Path::new(first.strip_prefix("unix:").unwrap_or(first)).parent();
-        // Two servers that start at once could each take the other's new socket for one that was left.
+        // Two servers that start at once could each take the other's new socket for a stale one.
         let _lock = directory.and_then(|directory| {
             let lock = std::fs::File::open(directory).ok()?;
-            let end = Instant::now() + START;
+            let end = Instant::now() + STARTUP_TIMEOUT;
             while lock.try_lock().is_err() && Instant::now() < end {
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(RETRY_INTERVAL);
             }
             Some(lock)
         });
@@ -124,19 +124,20 @@ impl Sockets {
 
 fn remove_file(address: &str) {
     let path = address.strip_prefix("unix:").filter(|path| !path.starts_with('@'));
-    if let Some(Ok(place)) = path.map(|path| Place::find(Path::new(path))) {
+    if let Some(Ok(place)) = path.map(|path| SafePath::resolve(Path::new(path))) {
         let _ = remove_socket(&place);
     }
 }
 
-/// Removes a socket's file, nothing else.
-fn remove_socket(place: &Place) -> io::Result<()> {
+/// Removes a file if it is a socket.
+fn remove_socket(place: &SafePath) -> io::Result<()> {
     match place.kind()? {
         Some(FileType::Socket) => place.remove(),
         _ => Ok(()),
     }
 }
 
+/// Returns a message that says what to do about an address that cannot be bound.
 pub(crate) fn explain(address: &str, error: &io::Error) -> String {
     let file = address.strip_prefix("unix:").filter(|name| !name.starts_with('@'));
     let directory = file.and_then(|file| Path::new(file).parent()).map(|directory| match directory
@@ -207,7 +208,7 @@ fn listen_unix(name: &str, backlog: i32, mode: u32) -> io::Result<Socket> {
         let path = Path::new(name);
         remove_stale(path)?;
         // The file gets the mode of the socket, less the umask. So it has the right mode from the
-        // start, and no name is looked up a second time, which could lead elsewhere by then.
+        // start, and its path is not resolved a second time, when it could lead elsewhere.
         fchmod(&socket, Mode::from_raw_mode(mode))?;
         let before = umask(Mode::empty());
         let bound = socket.bind(&SockAddr::unix(path)?);
@@ -218,9 +219,9 @@ fn listen_unix(name: &str, backlog: i32, mode: u32) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Removes a socket file that a server left behind; one that somebody listens on stays.
+/// Removes the file of a socket on which nobody listens.
 fn remove_stale(path: &Path) -> io::Result<()> {
-    let place = Place::find(path)?;
+    let place = SafePath::resolve(path)?;
     if place.kind()? != Some(FileType::Socket) {
         return Ok(());
     }
@@ -237,7 +238,7 @@ mod tests {
     use super::*;
 
     fn settled() -> Sockets {
-        Sockets::settled_at(Instant::now())
+        Sockets::retrying_until(Instant::now())
     }
 
     #[test]
@@ -248,10 +249,10 @@ mod tests {
         let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let addresses = [tcp.local_addr().unwrap().to_string(), format!("unix:{}", path.display())];
         let ending = std::thread::spawn(move || {
-            std::thread::sleep(PAUSE * 5);
+            std::thread::sleep(RETRY_INTERVAL * 5);
             drop((unix, tcp));
         });
-        let mut sockets = Sockets::settled_at(Instant::now() + Duration::from_secs(60));
+        let mut sockets = Sockets::retrying_until(Instant::now() + Duration::from_secs(60));
         for address in &addresses {
             sockets.bind(address, 1, 0o600).unwrap();
         }

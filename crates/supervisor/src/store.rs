@@ -1,4 +1,4 @@
-//! Files that survive: the configuration and the log.
+//! The stored configuration, and log files.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -8,11 +8,11 @@ use std::path::Path;
 
 use rustix::fs::{Access, Mode, OFlags};
 
-use crate::place::Place;
+use crate::safe_path::SafePath;
 
 const DOCUMENT: &str = "conf.json";
 
-/// The stored configuration; `None` if there is none yet.
+/// Reads the stored configuration; `None` if there is none yet.
 pub fn load_document(state: &Path) -> io::Result<Option<Vec<u8>>> {
     match fs::read(state.join(DOCUMENT)) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -26,9 +26,8 @@ pub(crate) fn save_document(state: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(state, &format!("{DOCUMENT}.new"), DOCUMENT, bytes)
 }
 
-/// Writes a file that only this user can read: after a crash at any moment the old or the new one is
-/// there, whole. `new` is its name until it is. What is there under that name is overwritten, but
-/// not if it is a link.
+/// Writes a file that only this user can read. After a crash at any moment the old or the new file is
+/// complete. `new` is the name of the temporary file, which is overwritten unless it is a link.
 pub(crate) fn replace(directory: &Path, new: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
     let path = directory.join(name);
     write(directory, &directory.join(new), &path, bytes)
@@ -54,9 +53,8 @@ fn write(directory: &Path, new: &Path, path: &Path, bytes: &[u8]) -> io::Result<
     File::open(directory)?.sync_all()
 }
 
-/// Opens a log for appending. A symbolic link in its place is refused (see [`Place`]), but the names
-/// of the server's own streams, which are links, stand for these streams. A pipe that nobody reads
-/// is an error and not a reason to wait.
+/// Opens a log for appending. A symbolic link is refused (see [`SafePath`]), except for `/dev/stdout` and
+/// `/dev/stderr`, which mean the server's own streams. A pipe that nobody reads is an error.
 pub fn open_log(path: &Path) -> io::Result<OwnedFd> {
     match path.to_str() {
         Some("/dev/stdout") => return io::stdout().as_fd().try_clone_to_owned(),
@@ -64,15 +62,15 @@ pub fn open_log(path: &Path) -> io::Result<OwnedFd> {
         _ => {}
     }
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
-    Ok(Place::find(path)?.open(flags, Mode::from_raw_mode(0o640))?.into())
+    Ok(SafePath::resolve(path)?.open(flags, Mode::from_raw_mode(0o640))?.into())
 }
 
-/// Whether [`open_log`] could open a log. None is made.
-pub fn look_at_log(path: &Path) -> io::Result<()> {
+/// Checks that [`open_log`] could open a log. No file is made.
+pub fn check_log(path: &Path) -> io::Result<()> {
     if matches!(path.to_str(), Some("/dev/stdout" | "/dev/stderr")) {
         return Ok(());
     }
-    let place = Place::find(path)?;
+    let place = SafePath::resolve(path)?;
     match place.open(OFlags::WRONLY | OFlags::APPEND, Mode::empty()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             place.access(Access::WRITE_OK | Access::EXEC_OK)

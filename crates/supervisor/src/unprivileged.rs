@@ -1,12 +1,12 @@
-//! The unprivileged processes of this program: the router and the control process.
+//! Starts the unprivileged processes of this program: the router and the control process.
 //!
-//! Each is this program anew, started under a title of its own. It gives up its rights itself
-//! ([`give_up_rights`]), as the first thing after the exec: an exec makes a process dumpable, and if
-//! it already belonged to the sites' user, a script could trace it for a moment and keep what it
-//! has. Until then it is root, which no script can trace, and afterwards it is not dumpable.
+//! Each is the same program, executed again under a title of its own. It gives up its rights itself
+//! ([`give_up_rights`]), as the first step after the exec: an exec makes a process dumpable, and if it
+//! already had the sites' user, a script could trace it for a moment. Until then it is root, which no
+//! script can trace, and afterwards it is not dumpable.
 //!
-//! A server that was not started by root has one user for everything. There, applications are kept
-//! apart by their Landlock domains alone.
+//! A server that was not started by root has one user for all processes. There, only the Landlock
+//! domains separate applications.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,24 +16,24 @@ use howdah_sys::{packet, process, signals};
 
 use crate::options::Options;
 
-/// Title of the router; by it the program knows what it is started as.
+/// Title (argument zero) of the router, by which the program recognises its role.
 pub const ROUTER_TITLE: &str = "howdah: router";
 
-/// Title of the control process, likewise.
+/// Title of the control process.
 pub const CONTROL_TITLE: &str = "howdah: control";
 
-/// The argument zero of a process that is in a new user namespace until an application is.
+/// Title of the process that holds a new user namespace until an application has joined it.
 pub const NAMESPACE_TITLE: &str = "howdah: namespace";
 
-/// Environment variable that says what a process becomes.
+/// Environment variable that holds the role of a process.
 const VARIABLE: &str = "HOWDAH_BECOMES";
 
-/// Who a process becomes, and whose end is its own end.
+/// The user of a process, and the parent with which it ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Role {
     /// Process id of the supervisor.
     parent: u32,
-    /// `None` if it stays who it is.
+    /// `None` if the user stays the same.
     user: Option<Ids>,
 }
 
@@ -41,19 +41,18 @@ struct Role {
 struct Ids {
     /// Real, effective and saved user id.
     uid: u32,
-    /// The user whose rights count for files.
+    /// User id for file access.
     files: u32,
     gid: u32,
     groups: Vec<u32>,
 }
 
-/// Which process.
+/// The unprivileged processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Reads the files of sites: it has the sites' user for files, and the server's own for everything
-    /// else.
+    /// Reads the files of sites: has the sites' user for files, and the server's own user otherwise.
     Router,
-    /// Opens no file: it has the server's own user id.
+    /// Opens no file: has the server's own user.
     Control,
 }
 
@@ -71,7 +70,7 @@ impl Kind {
         let Credentials { uid, gid, groups, .. } = user.clone();
         Some(match self {
             Kind::Router => Ids { uid: own, files: uid, gid, groups },
-            // A group of the same number exists or belongs to nobody.
+            // The group of the same number; whether it exists does not matter.
             Kind::Control => Ids { uid: own, files: own, gid: own, groups: Vec::new() },
         })
     }
@@ -104,8 +103,8 @@ fn execute(kind: Kind, role: &Role, socket: &OwnedFd, log: BorrowedFd<'_>) -> io
         rustix::process::setpgid(None, None)?;
         Ok(())
     };
-    // The path of this program may lead through directories that the process cannot enter later;
-    // the link of the kernel does not.
+    // The kernel's link, not the program's path, which may lead through directories that the process
+    // cannot enter later.
     match prepare() {
         Ok(()) => {
             let becomes = [(VARIABLE.to_owned(), role.to_text())];
@@ -115,9 +114,9 @@ fn execute(kind: Kind, role: &Role, socket: &OwnedFd, log: BorrowedFd<'_>) -> io
     }
 }
 
-/// Makes this process what the supervisor has started it as: another user, without capabilities,
-/// without a way to new ones, not dumpable, and ended with the supervisor. Call it first thing in
-/// `main`. The error says that nothing has started this process so.
+/// Takes on the role that the supervisor has given this process: another user, no capabilities and none
+/// to be gained, not dumpable, killed when the supervisor ends. To be called first in `main`. An error
+/// if the process was not started by a supervisor.
 pub fn give_up_rights() -> io::Result<()> {
     let role = std::env::var(VARIABLE).ok().and_then(|text| Role::from_text(&text));
     let role = role.ok_or_else(|| io::Error::other("it is started by the server itself"))?;

@@ -1,11 +1,11 @@
-//! What workers cost, as far as that can be known without their help.
+//! Memory and processor time of workers, as the kernel reports them.
 //!
-//! A prototype measures more exactly, since it may look at which pages are shared with whom. But
-//! what it says could be a script's word: so it counts only up to what the kernel says here.
+//! A prototype measures more exactly, because it may see which pages are shared. But a script may have
+//! taken it over: its figures count only up to those of the kernel.
 //!
-//! Only files of /proc are read that the kernel fills from counters. For others, such as
-//! `smaps_rollup` and `cmdline`, it takes a lock that the process itself can hold for as long as it
-//! likes, and whoever reads them waits.
+//! Only files in /proc are read that the kernel fills from counters. For others, such as
+//! `smaps_rollup` and `cmdline`, it takes a lock that the process itself can hold for any time, so that
+//! reading them could block.
 
 use std::fs;
 
@@ -13,26 +13,25 @@ use howdah_sys::process;
 use howdah_wire::messages::Usage;
 use howdah_wire::queue::Owner;
 
-/// The kernel adds up now and then what it counts for each processor: by so much its figures may be
-/// too low.
-const SLACK: u64 = 16 << 20;
+/// Tolerance of the kernel's figures, in bytes: it adds its counters of each processor only now and then.
+const SLACK_BYTES: u64 = 16 << 20;
 
-/// What a worker may be said to cost of which the kernel says nothing: PHP's own limit.
-const UNKNOWN_COST: u64 = 128 << 20;
+/// Memory of a process about which the kernel says nothing, in bytes: PHP's default limit.
+const UNKNOWN_BYTES: u64 = 128 << 20;
 
 /// Memory of a process, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryUsage {
     /// Resident, shared or not.
     resident: u64,
-    /// Of that, neither files nor shared memory.
+    /// Resident, without files and shared memory.
     anonymous: u64,
-    /// Most that was resident since the count was begun anew.
+    /// Peak of `resident` since it was last reset.
     peak: u64,
 }
 
 impl MemoryUsage {
-    /// Of a process; `None` if there is none, or the kernel does not say.
+    /// Reads the usage of a process; `None` if there is none, or the kernel does not say.
     pub(crate) fn of(pid: u32) -> Option<Self> {
         MemoryUsage::parse(&process::read_facts(pid, "status").ok()?)
     }
@@ -47,13 +46,13 @@ impl MemoryUsage {
         Some(MemoryUsage { resident, anonymous, peak: bytes("VmHWM:").unwrap_or(resident) })
     }
 
-    /// Most memory that it has had for itself.
+    /// Peak of the private memory.
     fn private_peak(&self) -> u64 {
         self.anonymous.saturating_add(self.peak.saturating_sub(self.resident))
     }
 }
 
-/// Microseconds that a process was on a processor, and waited for one; 0 if the kernel does not say.
+/// Microseconds that a process ran on a processor, and waited for one; 0 if the kernel does not say.
 fn times(pid: u32) -> (u64, u64) {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
     let mut numbers = text.split_whitespace().map_while(|number| number.parse::<u64>().ok());
@@ -61,50 +60,50 @@ fn times(pid: u32) -> (u64, u64) {
     (next(), next())
 }
 
-/// What a worker costs, by what its prototype said and by what the kernel says. `before` are the
-/// figures of the time when the prototype was asked, which begins to count the peak anew.
+/// Usage of a worker: the figures of its prototype, limited by those of the kernel. `before` is the usage
+/// when the measurement was requested, which resets the peak.
 pub(crate) fn of_worker(
     worker: Owner,
     pid: u32,
-    said: Option<&Usage>,
+    reported: Option<&Usage>,
     before: Option<MemoryUsage>,
 ) -> Usage {
     let (cpu_us, delay_us) = times(pid);
-    Usage { cpu_us, delay_us, ..bounded(worker, said, before, MemoryUsage::of(pid)) }
+    Usage { cpu_us, delay_us, ..bounded(worker, reported, before, MemoryUsage::of(pid)) }
 }
 
 fn bounded(
     worker: Owner,
-    said: Option<&Usage>,
+    reported: Option<&Usage>,
     before: Option<MemoryUsage>,
     now: Option<MemoryUsage>,
 ) -> Usage {
-    let most = |of: fn(&MemoryUsage) -> u64| before.iter().chain(&now).map(of).max();
+    let maximum = |of: fn(&MemoryUsage) -> u64| before.iter().chain(&now).map(of).max();
     let known = [
-        most(|figures| figures.resident),
-        most(|figures| figures.anonymous),
-        most(MemoryUsage::private_peak),
+        maximum(|figures| figures.resident),
+        maximum(|figures| figures.anonymous),
+        maximum(MemoryUsage::private_peak),
     ];
-    let [resident, anonymous, peak] = known.map(|figure| figure.unwrap_or(UNKNOWN_COST));
-    let unsaid = Usage { worker, pss: resident, private: anonymous, peak, cpu_us: 0, delay_us: 0 };
-    let said = said.unwrap_or(&unsaid);
+    let [resident, anonymous, peak] = known.map(|figure| figure.unwrap_or(UNKNOWN_BYTES));
+    let assumed = Usage { worker, pss: resident, private: anonymous, peak, cpu_us: 0, delay_us: 0 };
+    let reported = reported.unwrap_or(&assumed);
     Usage {
         worker,
-        pss: said.pss.min(with_slack(resident)),
-        private: said.private.min(with_slack(anonymous)),
-        peak: said.peak.min(with_slack(peak)),
+        pss: reported.pss.min(with_slack(resident)),
+        private: reported.private.min(with_slack(anonymous)),
+        peak: reported.peak.min(with_slack(peak)),
         cpu_us: 0,
         delay_us: 0,
     }
 }
 
-/// What a prototype takes, by its own word and the kernel's.
-pub(crate) fn of_prototype(pid: u32, said: u64) -> u64 {
-    said.min(with_slack(MemoryUsage::of(pid).map_or(UNKNOWN_COST, |figures| figures.resident)))
+/// Memory of a prototype: its own figure, limited by that of the kernel.
+pub(crate) fn of_prototype(pid: u32, reported: u64) -> u64 {
+    reported.min(with_slack(MemoryUsage::of(pid).map_or(UNKNOWN_BYTES, |figures| figures.resident)))
 }
 
 fn with_slack(figure: u64) -> u64 {
-    figure.saturating_add(figure / 4).saturating_add(SLACK)
+    figure.saturating_add(figure / 4).saturating_add(SLACK_BYTES)
 }
 
 #[cfg(test)]

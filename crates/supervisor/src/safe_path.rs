@@ -1,10 +1,9 @@
-//! Paths of files that this process, often root, writes or removes, while parts of them may belong
-//! to others: a log in a directory of the site's user, a socket in one of `www-data`.
+//! Paths of files that this process, often root, writes or removes in directories of other users: a
+//! log in a directory of the site's user, a socket in one of `www-data`.
 //!
-//! Whoever owns a directory can put a symbolic link where another directory or a file was, and have
-//! root write where the link leads (CVE-2016-1247). So links on the way are followed only if root or
-//! the user of this process has made them, as `/var/run` is one, and what a path leads to in the
-//! end is never a link.
+//! The owner of a directory can replace an entry by a symbolic link and have root write where the link
+//! leads (CVE-2016-1247). So links in a path are followed only if root or the user of this process has
+//! made them, such as `/var/run`, and the last part of a path is never a link.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -20,17 +19,17 @@ use rustix::fs::{
 };
 use rustix::process::geteuid;
 
-/// Where a file is or will be.
+/// A file, or the place for one: an open directory and a name in it.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct SafePath {
     directory: OwnedFd,
     name: OsString,
 }
 
-impl Place {
-    /// Looks up all of a path but its last part.
-    pub(crate) fn find(path: &Path) -> io::Result<Place> {
-        let name = path.file_name().ok_or_else(|| io::Error::other("this is no name of a file"))?;
+impl SafePath {
+    /// Resolves all parts of a path but the last one. An error if a link belongs to another user.
+    pub(crate) fn resolve(path: &Path) -> io::Result<SafePath> {
+        let name = path.file_name().ok_or_else(|| io::Error::other("the path has no file name"))?;
         let above = path.parent().filter(|above| !above.as_os_str().is_empty());
         let mut directory = open(CWD, OsStr::new("."))?;
         let mut rest = parts(above.unwrap_or(Path::new(".")));
@@ -57,16 +56,16 @@ impl Place {
             target.append(&mut rest);
             rest = target;
         }
-        Ok(Place { directory, name: name.to_owned() })
+        Ok(SafePath { directory, name: name.to_owned() })
     }
 
-    /// Opens the file; never a link, and without waiting for the other end of a pipe.
+    /// Opens the file. A link is an error, and a pipe is not waited for.
     pub(crate) fn open(&self, flags: OFlags, mode: Mode) -> io::Result<File> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         Ok(openat(&self.directory, &self.name, flags, mode)?.into())
     }
 
-    /// What is there; `None` if nothing is.
+    /// Type of the file; `None` if there is none.
     pub(crate) fn kind(&self) -> io::Result<Option<FileType>> {
         match statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some(FileType::from_raw_mode(found.st_mode))),
@@ -75,7 +74,7 @@ impl Place {
         }
     }
 
-    /// Returns true if this open file is what is there.
+    /// Returns true if this open file has the name now.
     pub(crate) fn is(&self, file: &File) -> io::Result<bool> {
         let opened = fstat(file)?;
         match statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -85,12 +84,12 @@ impl Place {
         }
     }
 
-    /// Whether this user may do this in the directory.
+    /// Checks this process's access to the directory.
     pub(crate) fn access(&self, wanted: Access) -> io::Result<()> {
         Ok(accessat(&self.directory, ".", wanted, AtFlags::EACCESS)?)
     }
 
-    /// Removes the file, or the link in its place.
+    /// Removes the file or link.
     pub(crate) fn remove(&self) -> io::Result<()> {
         Ok(unlinkat(&self.directory, &self.name, AtFlags::empty())?)
     }
@@ -106,7 +105,7 @@ fn parts(path: &Path) -> VecDeque<OsString> {
     parts.map(|part| part.as_os_str().to_owned()).collect()
 }
 
-/// As many as the kernel follows.
+/// Maximum number of symbolic links in a path (Linux: 40).
 const MAX_LINKS: usize = 40;
 
 #[cfg(test)]
@@ -117,7 +116,7 @@ mod tests {
     use super::*;
 
     fn exists(path: &Path) -> io::Result<bool> {
-        Place::find(path)?.kind().map(|kind| kind.is_some())
+        SafePath::resolve(path)?.kind().map(|kind| kind.is_some())
     }
 
     #[test]
@@ -155,7 +154,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "").unwrap();
         symlink("file", dir.path().join("link")).unwrap();
-        let link = Place::find(&dir.path().join("link")).unwrap();
+        let link = SafePath::resolve(&dir.path().join("link")).unwrap();
         assert_eq!(link.kind().unwrap(), Some(FileType::Symlink));
         assert!(link.open(OFlags::WRONLY, Mode::empty()).is_err());
         link.remove().unwrap();
