@@ -1,10 +1,9 @@
-//! The wall clock in the local time zone, for people, and the monotonic one, for durations that
-//! several processes measure.
+//! The wall clock, in the local time zone, and the monotonic clock, for durations across processes.
 
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Microseconds on the monotonic clock, which is the same for all processes and never 0.
+/// Microseconds on the monotonic clock, which all processes share. Never 0.
 pub fn monotonic_us() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     (now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000).max(1)
@@ -15,7 +14,7 @@ pub fn wall_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Appends `2026/11/20 15:04:05`.
+/// Appends the current time as `2026/11/20 15:04:05`.
 pub fn local_time(out: &mut String) {
     let tm = local(wall_seconds());
     let _ = write!(

@@ -1,4 +1,4 @@
-//! Users and groups: looking them up, and becoming one.
+//! Users and groups: looking them up, and changing the user of a process.
 
 use std::fmt;
 use std::fs::File;
@@ -77,22 +77,22 @@ impl Credentials {
         }
     }
 
-    /// Becomes this user for good. The process must have one thread.
+    /// Becomes this user irrevocably. The process must have one thread.
     pub fn assume(&self) -> std::io::Result<()> {
         users::set_groups(&self.groups)?;
         self.assume_without_groups()
     }
 
-    /// As [`Credentials::assume`], keeping the supplementary groups that the process has: in a
-    /// user namespace that somebody without privileges made, nobody may set them.
+    /// Becomes this user irrevocably, with the supplementary groups that the process has: in a user
+    /// namespace that was made without privileges, they cannot be set.
     pub fn assume_without_groups(&self) -> std::io::Result<()> {
         users::set_ids(self.uid, self.gid)
     }
 
-    /// Becomes this user for good as far as files are concerned, and the user `own` for everything
-    /// else. Whoever is only this user can neither signal, trace nor slow down this process: the
-    /// kernel compares with real, effective and saved user id. The process must have one thread and
-    /// the right to change users, and loses all capabilities.
+    /// Becomes this user for file access, and the user `own` otherwise, irrevocably. Other processes of
+    /// this user can neither signal nor trace this process: the kernel compares real, effective and
+    /// saved user ids. The process must have one thread and the right to change users, and loses all
+    /// capabilities.
     pub fn assume_for_files(&self, own: u32) -> std::io::Result<()> {
         users::set_groups(&self.groups)?;
         rustix::thread::set_keep_capabilities(true)?;
@@ -103,9 +103,9 @@ impl Credentials {
     }
 }
 
-/// A user id that belongs to the server alone: that of the user `howdah` if there is one, otherwise
-/// the highest id below 65534 that no user of the system has. `None` if this process may not assume
-/// such an id (a user namespace that maps few ids).
+/// Finds a user id for the server alone: that of the user `howdah` if there is one, otherwise the highest
+/// id below 65534 that no user of the system has. `None` if this process may not assume such an id (a
+/// user namespace that maps few ids).
 pub fn private_user() -> Option<u32> {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let is_mapped = |id: u32| {
@@ -128,21 +128,21 @@ pub fn private_user() -> Option<u32> {
 /// Name of the user that packages make for the server.
 const PRIVATE_USER: &str = "howdah";
 
-/// Ids that [`private_user`] looks through. 65534 is `nobody`, 65535 is reserved; below the first one
-/// lie those that systemd gives to services for as long as they run.
+/// Range of ids that [`private_user`] tries. 65534 is `nobody`, 65535 is reserved; below the range are
+/// those of systemd's dynamic users.
 const FIRST_UNNAMED: u32 = 65_520;
 const LAST_UNNAMED: u32 = 65_533;
 
-/// What `ask` answers as this user, or as the own one if `user` is `None`. The kernel alone knows what
-/// somebody may do (lists of access, file systems that are read-only), so the question is asked in a
-/// process that has become this user. The caller must have one thread and no other children.
+/// Runs `ask` in a process of this user, or in this process if `user` is `None`, and returns its answer.
+/// Only the kernel knows all permissions of a user (access control lists, read-only file systems). The
+/// caller must have one thread and no other children.
 pub fn ask_as(user: Option<&Credentials>, ask: impl FnOnce() -> String) -> io::Result<String> {
     let Some(user) = user else { return Ok(ask()) };
     let (answer, question) = pipe_with(PipeFlags::CLOEXEC)?;
     if let Forked::Child = process::fork()? {
         drop(answer);
-        let told = user.assume().and_then(|()| File::from(question).write_all(ask().as_bytes()));
-        process::exit_now(i32::from(told.is_err()));
+        let sent = user.assume().and_then(|()| File::from(question).write_all(ask().as_bytes()));
+        process::exit_now(i32::from(sent.is_err()));
     }
     drop(question);
     let mut text = String::new();
@@ -153,7 +153,7 @@ pub fn ask_as(user: Option<&Credentials>, ask: impl FnOnce() -> String) -> io::R
     }
 }
 
-/// Whether this process may become another user.
+/// Returns true if this process may become another user.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

@@ -1,4 +1,4 @@
-//! Processes that descend from others: finding them and ending them all.
+//! Finding and ending the descendants of a process.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,21 +10,20 @@ use rustix::io::Errno;
 use crate::pidfd::PidFd;
 use crate::{process, signals};
 
-/// How long to wait until all processes of a family have stopped before they are killed as they
-/// are. It takes milliseconds, and seconds beside a fork bomb that leaves no processor time.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time within which all processes of a family must have stopped; then they are killed as they are.
+/// Stopping takes milliseconds, or seconds beside a fork bomb that leaves no processor time.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Between two looks at processes that are about to stop.
-const PAUSE: Duration = Duration::from_millis(1);
+/// Interval at which processes that are to stop are checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Becomes the parent of descendants whose own parent ends.
+/// Becomes the parent of descendants whose own parent has ended.
 pub fn adopt_orphans() -> rustix::io::Result<()> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
 }
 
-/// Ends a process and all that descend from it. They are stopped first: a process that is stopped
-/// neither forks nor ends, so that none can escape between being found and being killed. The first
-/// process of the system is the ancestor of all, and is never meant.
+/// Ends a process and all its descendants. They are stopped first: a stopped process neither forks nor
+/// ends, so that none can escape between being found and being killed. Does nothing for process 1.
 pub fn kill(root: u32) {
     if root <= 1 {
         return;
@@ -34,21 +33,20 @@ pub fn kill(root: u32) {
     let _ = signals::send(root, signals::SIGKILL);
 }
 
-/// As [`kill`], without the process itself, and without those to spare and their descendants.
+/// Ends the descendants of a process, except those in `spare` and their descendants.
 pub fn kill_descendants(root: u32, spare: &[u32]) {
     end(|| Snapshot::take().descendants(root, spare));
 }
 
-/// Stops and kills all that a search finds.
+/// Stops and kills all processes that a search finds.
 fn end(search: impl Fn() -> Vec<Process>) {
     let mut stopping = Stopping::new(Instant::now());
     while !stopping.step(search(), Instant::now()) {
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(CHECK_INTERVAL);
     }
 }
 
-/// Families that are being ended, each as by [`kill`], a step at a time: for a process that has no
-/// time to wait.
+/// Families of processes that are being ended, each as by [`kill`], without blocking the caller.
 #[derive(Debug, Default)]
 pub struct Endings {
     families: Vec<Ending>,
@@ -63,7 +61,7 @@ struct Ending {
 }
 
 impl Endings {
-    /// Begins to end a process, whose id is `pid`, and all that descend from it.
+    /// Begins to end a process, whose id is `pid`, and all its descendants.
     pub fn add(&mut self, pid: u32, root: Rc<PidFd>, now: Instant) {
         let is_known = |family: &Ending| family.pid == pid && !family.root.has_ended();
         if pid <= 1 || self.families.iter().any(is_known) {
@@ -79,8 +77,7 @@ impl Endings {
         self.next
     }
 
-    /// Takes the next step with each family, if it is due. All are looked for in one look at the
-    /// system's processes, however many they are.
+    /// Takes the next step with each family, if it is due. Reads the list of processes once for all.
     pub fn step_if_due(&mut self, now: Instant) {
         if self.next.is_none_or(|next| next > now) {
             return;
@@ -88,7 +85,7 @@ impl Endings {
         let processes = Snapshot::take();
         self.families.retain_mut(|family| {
             let found = processes.family(family.pid);
-            // One that has not ended by now was there under its id while all were looked at.
+            // If the root has not ended by now, its id was its own in that list.
             let found = if family.root.has_ended() { Vec::new() } else { found };
             let is_done = family.stopping.step(found, now);
             if is_done {
@@ -96,53 +93,51 @@ impl Endings {
             }
             !is_done
         });
-        // Of a process that has other things to do at most half of the time.
+        // Takes at most half of the caller's time.
         let (ended, took) = (Instant::now(), now.elapsed());
-        self.next = (!self.families.is_empty()).then(|| ended + PAUSE.max(took));
+        self.next = (!self.families.is_empty()).then(|| ended + CHECK_INTERVAL.max(took));
     }
 }
 
-/// Processes that are being stopped in order to be killed. A signal to stop takes effect some time
-/// after it was sent, and a fork that has begun by then still succeeds (one that SIGKILL meets
-/// fails). So nothing is killed until a search has found all at rest, and the next one has found no
-/// other.
+/// Processes that are being stopped in order to be killed. SIGSTOP takes effect some time after it was
+/// sent, and a fork that has begun by then still succeeds (unlike with SIGKILL). So no process is killed
+/// until a search has found all stopped, and the next search has found the same ones.
 #[derive(Debug)]
 struct Stopping {
     begun: Instant,
-    resting: Option<Vec<Process>>,
+    stopped: Option<Vec<Process>>,
 }
 
 impl Stopping {
     fn new(begun: Instant) -> Self {
-        Stopping { begun, resting: None }
+        Stopping { begun, stopped: None }
     }
 
-    /// Stops those of the processes that do not rest, or kills all. Returns true if they were
-    /// killed.
+    /// Stops the processes that still run, or kills all. Returns true if they were killed.
     fn step(&mut self, found: Vec<Process>, now: Instant) -> bool {
-        let moving: Vec<_> = found.iter().filter(|process| !process.rests).collect();
-        let at_rest = moving.is_empty();
-        if at_rest && (found.is_empty() || self.resting.as_ref() == Some(&found))
-            || now.saturating_duration_since(self.begun) > PATIENCE
+        let running: Vec<_> = found.iter().filter(|process| !process.is_stopped).collect();
+        let are_stopped = running.is_empty();
+        if are_stopped && (found.is_empty() || self.stopped.as_ref() == Some(&found))
+            || now.saturating_duration_since(self.begun) > STOP_TIMEOUT
         {
-            // Children before their parents, whose end would change who their parents are.
+            // Children before their parents, whose end would give them another parent.
             found.iter().rev().for_each(|process| process.send(signals::SIGKILL));
             return true;
         }
-        moving.iter().for_each(|process| process.send(signals::SIGSTOP));
-        self.resting = at_rest.then_some(found);
+        running.iter().for_each(|process| process.send(signals::SIGSTOP));
+        self.stopped = are_stopped.then_some(found);
         false
     }
 }
 
-/// Children of a process.
+/// Process ids of the children of a process.
 pub fn children(root: u32) -> Vec<u32> {
     let all = Snapshot::take().0.into_iter();
     all.filter(|process| process.parent == root).map(|process| process.pid).collect()
 }
 
-/// The child of a process that goes by this id in its own process namespace. One that has ended is
-/// its child until it knows.
+/// The child of a process that has this id in its own process namespace. A child that has ended is
+/// included until it is reaped.
 pub fn child_known_as(parent: u32, inner: u32) -> Option<u32> {
     let mut all = all_ids();
     all.find(|pid| parent_of(*pid) == Some(parent) && id_within(*pid) == Some(inner))
@@ -155,50 +150,50 @@ pub fn id_within(pid: u32) -> Option<u32> {
     ids.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
-/// The parent of a process, also of one that has ended if its parent does not know yet. `None` if
-/// there is no such process, or the kernel does not say.
+/// The parent of a process, also of one that has ended and is not reaped. `None` if there is no such
+/// process, or the kernel does not say.
 pub fn parent_of(pid: u32) -> Option<u32> {
-    Some(read(&process::read_facts(pid, "stat").ok()?)?.1)
+    Some(parse_stat(&process::read_facts(pid, "stat").ok()?)?.1)
 }
 
-/// What a process does, as a letter of `proc(5)`; `None` if the kernel does not say.
+/// The state of a process, as a letter of `proc(5)`; `None` if the kernel does not say.
 pub fn state_of(pid: u32) -> Option<u8> {
-    Some(read(&process::read_facts(pid, "stat").ok()?)?.0)
+    Some(parse_stat(&process::read_facts(pid, "stat").ok()?)?.0)
 }
 
-/// What must be known of a process to find its descendants and to end them.
+/// A process in a list, with its parent and state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Process {
     pid: u32,
     parent: u32,
-    /// Stopped, or where it cannot be stopped: deep in a system call, which SIGKILL ends without a
-    /// return to the program.
-    rests: bool,
+    /// Stopped, or in a system call that cannot be interrupted, which SIGKILL ends without a return to
+    /// the program.
+    is_stopped: bool,
 }
 
 impl Process {
-    /// Sends a signal if it is still this process: its id could have become that of a stranger.
+    /// Sends a signal, if the id still belongs to this process.
     fn send(self, signal: i32) {
         match PidFd::open(self.pid) {
-            // What is behind the descriptor had this id while its parent was looked up, or has ended.
+            // The descriptor's process had this id while its parent was looked up, or has ended.
             Ok(process) => {
                 if parent_of(self.pid) == Some(self.parent) {
                     let _ = process.send(signal);
                 }
             }
             Err(Errno::SRCH) => {}
-            // An old kernel, or no descriptor is free.
+            // An old kernel, or no free descriptor.
             Err(_) => drop(signals::send(self.pid, signal)),
         }
     }
 }
 
-/// The processes that can be seen and run; none without /proc.
+/// A list of the running processes that are visible; empty without /proc.
 struct Snapshot(Vec<Process>);
 
 impl Snapshot {
     fn take() -> Self {
-        Snapshot(all_ids().filter_map(look).collect())
+        Snapshot(all_ids().filter_map(read_process).collect())
     }
 
     /// A process and its descendants, parents before their children.
@@ -232,16 +227,16 @@ fn all_ids() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// A process that can be seen and runs.
-fn look(pid: u32) -> Option<Process> {
-    let (state, parent) = read(&process::read_facts(pid, "stat").ok()?)?;
-    let rests = matches!(state, b'T' | b't' | b'D');
-    (!matches!(state, b'Z' | b'X')).then_some(Process { pid, parent, rests })
+/// Reads a process; `None` if it has ended or is not visible.
+fn read_process(pid: u32) -> Option<Process> {
+    let (state, parent) = parse_stat(&process::read_facts(pid, "stat").ok()?)?;
+    let is_stopped = matches!(state, b'T' | b't' | b'D');
+    (!matches!(state, b'Z' | b'X')).then_some(Process { pid, parent, is_stopped })
 }
 
-/// The state and the parent in the text of /proc/PID/stat. The name of the program, in parentheses,
-/// may contain anything.
-fn read(stat: &str) -> Option<(u8, u32)> {
+/// Parses the state and the parent in the text of /proc/PID/stat. The name of the program, in
+/// parentheses, may contain anything.
+fn parse_stat(stat: &str) -> Option<(u8, u32)> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
@@ -256,10 +251,10 @@ mod tests {
 
     #[test]
     fn the_name_of_a_program_does_not_confuse() {
-        assert_eq!(read("12 (a) R 7 (b)) S 5 6 7"), Some((b'S', 5)));
-        assert_eq!(read("12 (a) S 7) T 5 6 7"), Some((b'T', 5)));
-        assert_eq!(read("12"), None);
-        assert_eq!(read("12 (a) "), None);
+        assert_eq!(parse_stat("12 (a) R 7 (b)) S 5 6 7"), Some((b'S', 5)));
+        assert_eq!(parse_stat("12 (a) S 7) T 5 6 7"), Some((b'T', 5)));
+        assert_eq!(parse_stat("12"), None);
+        assert_eq!(parse_stat("12 (a) "), None);
     }
 
     /// A shell with three processes below it.
@@ -282,7 +277,7 @@ mod tests {
 
     fn wait_for_end(family: &[Process]) {
         let begun = Instant::now();
-        let alive = |process: &Process| look(process.pid).is_some_and(|p| p.parent != 0);
+        let alive = |process: &Process| read_process(process.pid).is_some_and(|p| p.parent != 0);
         while family.iter().any(alive) {
             assert!(begun.elapsed() < Duration::from_secs(20), "{family:?} live on");
             std::thread::sleep(Duration::from_millis(5));
@@ -311,7 +306,7 @@ mod tests {
         while endings.due().is_some() {
             assert!(now.elapsed() < Duration::from_secs(20));
             endings.step_if_due(Instant::now());
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         for (shell, family) in &mut shells {
             shell.wait().unwrap();
@@ -322,7 +317,7 @@ mod tests {
     #[test]
     fn a_process_that_is_not_who_it_was_gets_no_signal() {
         let mut other = Command::new("sleep").arg("600").spawn().unwrap();
-        let mistaken = Process { pid: other.id(), parent: 1, rests: false };
+        let mistaken = Process { pid: other.id(), parent: 1, is_stopped: false };
         mistaken.send(signals::SIGKILL);
         assert_eq!(other.try_wait().unwrap(), None);
         // A root that ended before it was looked for has no family: its id may be another's.

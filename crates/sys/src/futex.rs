@@ -18,15 +18,15 @@ fn low_half(word: &AtomicU64) -> &AtomicU32 {
     unsafe { &*std::ptr::from_ref(word).cast() }
 }
 
-/// Waits until somebody wakes the word, its low half is no longer `expected`, the time is over
-/// or a signal came. The caller looks again whatever the reason was.
+/// Waits until the word is woken, its low half is not `expected`, the timeout has passed, or a signal
+/// came. The caller checks the word again in any case.
 pub fn wait(word: &AtomicU64, expected: u32, timeout: Option<Duration>) {
     wait_in(word, expected, NonZeroU32::MAX, timeout);
 }
 
-/// Like [`wait`], as a waiter of these sets: [`wake_in`] finds it if it names one of them.
+/// Waits as [`wait`] does, as a member of a bit set: [`wake_in`] wakes it if the sets intersect.
 pub fn wait_in(word: &AtomicU64, expected: u32, sets: NonZeroU32, timeout: Option<Duration>) {
-    // With sets the kernel wants the time of the end.
+    // FUTEX_WAIT_BITSET takes an absolute time.
     let end = timeout.map(|timeout| {
         let end = Duration::from_micros(clock::monotonic_us()) + timeout;
         futex::Timespec { tv_sec: end.as_secs() as i64, tv_nsec: i64::from(end.subsec_nanos()) }
@@ -41,7 +41,7 @@ pub fn wake(word: &AtomicU64, count: u32) {
     let _ = futex::wake(low_half(word), futex::Flags::empty(), count);
 }
 
-/// Wakes one waiter of these sets.
+/// Wakes one waiter whose set intersects with this one.
 pub fn wake_in(word: &AtomicU64, sets: NonZeroU32) {
     let _ = futex::wake_bitset(low_half(word), futex::Flags::empty(), 1, sets);
 }

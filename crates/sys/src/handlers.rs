@@ -1,9 +1,8 @@
-//! Signals that shall do nothing to this process, and have their default effect on the programs
-//! that it runs.
+//! Signals without effect on this process, and with their default effect on programs that it executes.
 
 extern "C" fn nothing(_signal: libc::c_int) {}
 
-/// Gives signals a handler that does nothing; system calls go on. Unlike ignored signals, handled
+/// Gives signals a handler that does nothing and restarts system calls. Unlike ignored signals, handled
 /// ones have their default disposition in a program that this process executes.
 pub fn disarm(signals: &[i32]) {
     for signal in signals {

@@ -5,22 +5,23 @@
 //! - [`futex`]: waiting on a word of such memory.
 //! - [`packet`]: messages with descriptors between processes.
 //! - [`pipe`]: messages from processes that are not trusted.
-//! - [`process`]: fork, exec, wait, and what a new process must be before it runs anything.
+//! - [`process`]: fork, exec, wait, and the rights of a new process.
 //! - [`pidfd`]: a process by a descriptor.
-//! - [`family`]: processes that descend from others.
-//! - [`namespaces`]: what a process sees of the machine.
-//! - [`peek`]: the memory of another process of one's own.
+//! - [`family`]: finding and ending the descendants of a process.
+//! - [`namespaces`]: processes in namespaces of their own.
+//! - [`peek`]: reading the memory of another process.
 //! - [`credentials`]: users and groups.
 //! - [`sandbox`]: Landlock domains and filters of system calls.
 //! - [`signals`]: signals as a readable descriptor.
-//! - [`handlers`]: signals that shall do nothing.
-//! - [`sockets`]: what listening sockets are asked for.
-//! - [`log`], [`clock`]: the server's log and its time stamps; [`log_rate`]: how fast an application may
-//!   write to it.
+//! - [`handlers`]: signals without effect.
+//! - [`sockets`]: options of listening sockets.
+//! - [`log`], [`clock`]: the server's log and its time stamps; [`log_rate`]: the rate at which an
+//!   application may write to it.
 //! - `reactor`: descriptors in tokio's reactor, for the router alone (a feature, so that the
 //!   other processes do not carry tokio).
-//! - [`look`]: a moment of waiting without sleep.
-//! - [`title`]: what `ps` shows.
+//! - [`look`]: spinning for a moment before sleeping.
+//! - [`memory`]: giving back memory that only the start needed.
+//! - [`title`]: the title of a process in `ps`.
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code)]

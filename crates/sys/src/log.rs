@@ -13,7 +13,7 @@ use crate::log_rate::LogRate;
 /// Severity of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Somebody must look at this.
+    /// The administrator must act.
     Alert,
     /// Something failed.
     Error,
@@ -23,7 +23,7 @@ pub enum Level {
     Notice,
     /// Normal.
     Info,
-    /// For debugging.
+    /// Of use for debugging only.
     Debug,
 }
 
@@ -52,7 +52,7 @@ impl Level {
     }
 }
 
-/// A log file or standard error; the file behind it can be exchanged (log rotation).
+/// A log file or standard error. The file can be replaced (log rotation).
 #[derive(Debug)]
 pub struct Log {
     file: RwLock<OwnedFd>,
@@ -69,17 +69,17 @@ impl Log {
         Ok(Log::new(std::io::stderr().as_fd().try_clone_to_owned()?))
     }
 
-    /// Goes on in another file.
+    /// Replaces the file.
     pub fn reopen(&self, file: OwnedFd) {
         *self.file.write().unwrap_or_else(|e| e.into_inner()) = file;
     }
 
-    /// Another handle of the file, for another process.
+    /// Returns a descriptor of the file, for another process.
     pub fn handle(&self) -> std::io::Result<OwnedFd> {
         self.file.read().unwrap_or_else(|e| e.into_inner()).try_clone()
     }
 
-    /// Writes a record. Failure is silent: there is nowhere to report it.
+    /// Writes a record. Errors are ignored: there is nowhere to report them.
     pub fn write(&self, level: Level, message: impl fmt::Display) {
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         self.record(level, std::process::id(), thread, &message);
@@ -90,7 +90,7 @@ impl Log {
         self.record(level, pid, pid, &message);
     }
 
-    /// As [`Log::write_as`], for a process that may not write more than `rate` lets it.
+    /// Writes a record about another process, and counts it against `rate`.
     pub fn write_limited(
         &self,
         rate: &LogRate,
@@ -101,7 +101,7 @@ impl Log {
         rate.wrote(self.record(level, pid, pid, &message));
     }
 
-    /// Returns the length of what was written.
+    /// Writes a record and returns its length.
     fn record(&self, level: Level, pid: u32, thread: u32, message: &dyn fmt::Display) -> usize {
         let mut line = String::with_capacity(128);
         crate::clock::local_time(&mut line);
@@ -134,9 +134,9 @@ impl Log {
     }
 }
 
-/// Appends `bytes` with control characters escaped and further lines indented. The controls of
-/// Latin-1 (U+0080 to U+009F) count too: terminals obey them, encoded or as single bytes; so what
-/// is not UTF-8 is escaped as a whole.
+/// Appends `bytes` with control characters escaped and further lines indented. The controls of Latin-1
+/// (U+0080 to U+009F) are escaped too, because terminals obey them, encoded or as single bytes; so are
+/// all bytes that are not UTF-8.
 pub fn escape(bytes: &[u8], out: &mut Vec<u8>) {
     for chunk in bytes.utf8_chunks() {
         let mut rest = chunk.valid();

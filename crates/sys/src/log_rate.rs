@@ -1,50 +1,49 @@
-//! How fast an application may write to the log.
+//! The rate at which an application may write to the log.
 //!
-//! The log is written by those who serve everybody, the router and the supervisor, so a script that
-//! writes to it without end would take their time from all other sites. What comes faster than [`RATE`] is left where it
-//! is until its turn comes: nothing is lost, and the script waits, as it would for a slow disk.
+//! Router and supervisor write the log, so a script that writes without end would take their time from
+//! all other sites. Output beyond [`RATE`] stays in its pipe until it may be read: nothing is lost, and
+//! the script waits, as for a slow disk.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::clock;
 
-/// Bytes a second that an application may write, all its workers together.
+/// Rate of an application, all its workers together, in bytes per second.
 pub const RATE: u64 = 4 << 20;
 
-/// What it may write at once after a pause, in bytes.
+/// Burst after a pause, in bytes.
 const BURST: u64 = RATE / 2;
 
-/// What writing a record costs beside its bytes, as so many bytes.
-const RECORD: u64 = 512;
+/// Cost of a record beside its bytes, in bytes.
+const RECORD_COST: u64 = 512;
 
-/// What an application has written to the log, as the time at which all of it is paid for.
-///
-/// This is the generic cell rate algorithm: one number, which several threads may change.
+/// The log rate of one application: a generic cell rate algorithm, whose state is one number that several
+/// threads may change.
 #[derive(Debug, Default)]
 pub struct LogRate {
-    /// Microseconds of the monotonic clock.
+    /// Time at which the output so far fits the rate, in microseconds of the monotonic clock.
     paid: AtomicU64,
 }
 
 impl LogRate {
-    /// A record of so many bytes was written.
+    /// Counts a record of this many bytes.
     pub fn wrote(&self, bytes: usize) {
         self.wrote_at(clock::monotonic_us(), bytes);
     }
 
-    /// Whether more may be written now.
+    /// Returns true if more may be written now.
     pub fn has_room(&self) -> bool {
         self.wait_at(clock::monotonic_us()).is_zero()
     }
 
-    /// How long to wait until more may be written; zero if there is no need.
+    /// Time until more may be written; zero if it may be now.
     pub fn wait(&self) -> Duration {
         self.wait_at(clock::monotonic_us())
     }
 
     fn wrote_at(&self, now: u64, bytes: usize) {
-        let cost = (bytes as u64).saturating_add(RECORD).saturating_mul(1_000_000) / RATE;
+        let cost = (bytes as u64).saturating_add(RECORD_COST).saturating_mul(1_000_000) / RATE;
         let add = |paid: u64| Some(paid.max(now).saturating_add(cost));
         let _ = self.paid.fetch_update(Relaxed, Relaxed, add);
     }
@@ -86,7 +85,7 @@ mod tests {
             rate.wrote_at(1, 1);
             rate.wait_at(1).is_zero()
         });
-        let most = (BURST / RECORD) as usize * 101 / 100;
+        let most = (BURST / RECORD_COST) as usize * 101 / 100;
         assert!((2_000..=most).contains(&records.count()));
     }
 

@@ -1,63 +1,63 @@
-//! A short look for what is about to come, before a thread or process sleeps.
+//! Spinning for a moment before a thread or process sleeps.
 //!
-//! To be put to sleep and woken takes longer than a short script, so with one visitor at a time it is
-//! worth to look for a moment. If that was in vain, some occasions are let pass, twice as many each
-//! time: where nothing comes in a moment, the looks cost next to nothing.
+//! Sleeping and being woken takes longer than a short script, so with one visitor at a time it pays to
+//! spin for a moment. After a spin in vain a number of occasions are skipped, twice as many each time:
+//! where nothing comes in a moment, spinning costs next to nothing.
 
 use std::cell::Cell;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-/// How long to look: about what it takes to wake a process on a processor that sleeps, and a short
-/// script.
-const MOMENT: Duration = Duration::from_micros(150);
+/// Duration of a spin: about the time to wake a process on an idle processor and to run a short script.
+const SPIN_TIME: Duration = Duration::from_micros(150);
 
-/// How often to look before others may have the processor: for some microseconds.
-const SPINS: u32 = 128;
+/// Number of checks before the processor is yielded, which take some microseconds.
+const CHECKS_PER_YIELD: u32 = 128;
 
-/// The most occasions that are let pass after a look in vain.
-const MOST_PAUSE: u32 = 256;
+/// Maximum number of occasions that are skipped after a spin in vain.
+const MAX_SKIPPED: u32 = 256;
 
-/// Whether whoever is waited for has a processor meanwhile.
+/// Returns true if there is more than one processor, so that another process runs during a spin.
 pub fn has_room() -> bool {
     static HAS_ROOM: LazyLock<bool> =
         LazyLock::new(|| std::thread::available_parallelism().is_ok_and(|count| count.get() > 1));
     *HAS_ROOM
 }
 
-/// What has come of the looks until now.
+/// Decides when to spin, by the results so far.
 #[derive(Debug, Default)]
 pub struct Looks {
-    /// Occasions to let pass, and how many it will be the next time.
+    /// Number of occasions still to be skipped.
     pause: Cell<u32>,
+    /// Number of occasions to skip after the next spin in vain.
     next_pause: Cell<u32>,
 }
 
 impl Looks {
-    /// Whether to look on this occasion, which counts as let pass otherwise.
+    /// Returns true if this occasion is one to spin. Otherwise it counts as skipped.
     pub fn are_due(&self) -> bool {
         let pause = self.pause.get();
         self.pause.set(pause.saturating_sub(1));
         pause == 0
     }
 
-    /// Looks until it is there or the moment is over.
+    /// Spins until `is_there` returns true or [`SPIN_TIME`] is over.
     pub fn until(&self, is_there: impl Fn() -> bool) {
         let begun = Instant::now();
         loop {
-            for _ in 0..SPINS {
+            for _ in 0..CHECKS_PER_YIELD {
                 if is_there() {
                     self.next_pause.set(1);
                     return;
                 }
                 std::hint::spin_loop();
             }
-            // Whoever brings it may wait for this very processor, and would not get it in time.
+            // The process that is waited for may need this processor.
             std::thread::yield_now();
-            if begun.elapsed() > MOMENT {
+            if begun.elapsed() > SPIN_TIME {
                 let next = self.next_pause.get();
                 self.pause.set(next);
-                self.next_pause.set((next * 2).clamp(1, MOST_PAUSE));
+                self.next_pause.set((next * 2).clamp(1, MAX_SKIPPED));
                 return;
             }
         }
@@ -74,7 +74,7 @@ mod tests {
         if due {
             let begun = Instant::now();
             looks.until(|| false);
-            assert!(begun.elapsed() >= MOMENT);
+            assert!(begun.elapsed() >= SPIN_TIME);
         }
         due
     }

@@ -1,14 +1,14 @@
-//! Memory that holds nothing but what stands in files.
+//! Giving back memory that only the start of a process needed.
 
 use std::ffi::c_void;
 
 use rustix::mm::{Advice, madvise};
 
-/// Gives back the memory of programs and libraries that this process has mapped and not changed.
-/// What it needs of them again it gets from the kernel's cache, a few pages at a time. So what was
-/// needed only to start does not count for ever.
+/// Gives back the unchanged memory of programs and libraries that this process has mapped. Pages that it
+/// needs again come from the kernel's cache, a few at a time; pages that only the start needed do not
+/// count any more.
 ///
-/// To be called where no other thread loads a library.
+/// No other thread may be loading a library meanwhile.
 pub fn forget_start() {
     let Ok(mappings) = std::fs::read_to_string("/proc/self/smaps") else { return };
     for (start, end) in unchanged(&mappings) {
@@ -20,7 +20,7 @@ pub fn forget_start() {
     }
 }
 
-/// Start and end of the mappings of files that cannot be written and have no page of their own.
+/// Start and end of mappings of files that are read-only and have no changed page.
 fn unchanged(smaps: &str) -> Vec<(usize, usize)> {
     let mut found: Vec<(usize, usize)> = Vec::new();
     let mut candidate = false;

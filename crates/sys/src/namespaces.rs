@@ -10,12 +10,12 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 use crate::process::{self, Forked, thread_count};
 use crate::signals;
 
-/// Which namespaces a new process has for itself.
+/// The namespaces that a new process gets of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Namespaces {
     /// Users, groups and capabilities.
     pub user: bool,
-    /// Processes: the new one is number 1, and all in it end when it does.
+    /// Processes: the new one has id 1, and all others in it end with it.
     pub pid: bool,
     /// Interfaces, addresses, ports.
     pub network: bool,
@@ -25,19 +25,19 @@ pub struct Namespaces {
     pub uts: bool,
 }
 
-/// Ids inside a user namespace and those outside that they stand for.
+/// A range of ids in a user namespace and the ids outside that they are mapped to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     /// The first id inside.
     pub inside: u32,
     /// The first id outside.
     pub outside: u32,
-    /// How many there are.
+    /// Number of ids.
     pub size: u32,
 }
 
 impl Range {
-    /// Whether an id inside has one outside.
+    /// Returns true if an id inside is mapped.
     pub fn contains(&self, inside: u32) -> bool {
         inside.checked_sub(self.inside).is_some_and(|offset| offset < self.size)
     }
@@ -52,32 +52,33 @@ pub fn fork_into(namespaces: Namespaces) -> io::Result<Forked> {
     clone(namespaces, 0)
 }
 
-/// As [`fork_into`], with `user`, made by [`make_user_namespace`], as the user namespace.
+/// Duplicates this process as [`fork_into`] does, in the user namespace `user` that
+/// [`make_user_namespace`] has made.
 ///
-/// A process joins a user namespace alone, so another copy of this one does that first, and its child
-/// is what is wanted. The kernel makes it a child of this process all the same.
+/// Only a process itself can join a user namespace: an intermediate copy of this process joins and
+/// forks again. The kernel makes the result a child of this process (`CLONE_PARENT`).
 ///
 /// # Panics
 /// As [`fork`](crate::process::fork).
 pub fn fork_within(user: BorrowedFd<'_>, namespaces: Namespaces) -> io::Result<Forked> {
-    let (told, tell) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (answer, result) = pipe_with(PipeFlags::CLOEXEC)?;
     let between = match process::fork()? {
         Forked::Parent(between) => between,
         Forked::Child => {
-            drop(told);
+            drop(answer);
             let cloned = join(user).and_then(|()| clone(namespaces, libc::CLONE_PARENT));
             let number = match cloned {
                 Ok(Forked::Child) => return Ok(Forked::Child),
                 Ok(Forked::Parent(pid)) => i64::from(pid),
                 Err(error) => -i64::from(error.raw_os_error().unwrap_or(libc::EIO)),
             };
-            let _ = rustix::io::write(&tell, &number.to_ne_bytes());
+            let _ = rustix::io::write(&result, &number.to_ne_bytes());
             process::exit_now(0);
         }
     };
-    drop(tell);
+    drop(result);
     let mut number = [0; 8];
-    let read = File::from(told).read_exact(&mut number);
+    let read = File::from(answer).read_exact(&mut number);
     wait_for(between);
     read?;
     match i64::from_ne_bytes(number) {
@@ -88,11 +89,10 @@ pub fn fork_within(user: BorrowedFd<'_>, namespaces: Namespaces) -> io::Result<F
 
 /// Makes a user namespace with these maps for [`fork_within`], without privileges.
 ///
-/// The kernel lets a process that is not root write the maps only through files in /proc that belong
-/// to it, which are those of a process that can be traced, and a copy of this process must not be
-/// traced: it has this one's memory and descriptors. So what is in the namespace meanwhile is another
-/// program: `becomes` is an executable that waits, as [`hold`] does, until its standard input is
-/// closed. `arguments` begin with its title.
+/// A process that is not root can write the maps only of a process that can be traced, and a copy of
+/// this process must not be traced: it has this one's memory and descriptors. So the process in the new
+/// namespace is another program: `becomes` is an executable that waits, as [`hold`] does, until its
+/// standard input is closed. `arguments` begin with its title.
 ///
 /// # Panics
 /// As [`fork`](crate::process::fork).
@@ -137,7 +137,7 @@ pub fn make_user_namespace(
     made
 }
 
-/// What the program of [`make_user_namespace`] does: nothing, until its standard input is closed.
+/// Waits until standard input is closed: the whole program of [`make_user_namespace`].
 pub fn hold() {
     let _ = io::copy(&mut io::stdin(), &mut io::sink());
 }
@@ -188,8 +188,8 @@ pub fn leave_control_groups() -> io::Result<()> {
     }
 }
 
-/// Maps the users and groups of a process in a new user namespace, once and for all. Without
-/// privileges here it can set no supplementary groups then; the kernel demands it.
+/// Maps the users and groups of a process in a new user namespace; can be done once. If this process has
+/// no privileges, the other one cannot set supplementary groups: the kernel demands that.
 pub fn map_users(pid: u32, users: &[Range], groups: &[Range], privileged: bool) -> io::Result<()> {
     let write = |file: &str, text: String| {
         std::fs::write(format!("/proc/{pid}/{file}"), text)

@@ -1,7 +1,7 @@
 //! Messages with descriptors between processes: `SOCK_SEQPACKET` sockets.
 //!
-//! Nothing here waits. Whether a socket blocks is a property that everybody can change who shares
-//! its open file description, so each call says for itself that it must not (`MSG_DONTWAIT`).
+//! No call blocks. Every process that shares a socket can change its blocking mode, so each call says
+//! that it must not block (`MSG_DONTWAIT`).
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -14,16 +14,16 @@ use rustix::net::{
     recvmsg, sendmsg, shutdown, socketpair,
 };
 
-/// Most descriptors in one message.
+/// Maximum number of descriptors in one message.
 pub const MAX_DESCRIPTORS: usize = 80;
 
-/// A connected pair of packet sockets, closed on exec.
+/// Makes a connected pair of packet sockets, closed on exec.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
 
-/// A connected pair for one direction: the end that sends, and the end that receives. Nothing can be
-/// sent back, so no descriptor either: closing one can take as long as its sender likes.
+/// Makes a connected pair for one direction: the sending end and the receiving end. The receiver can send
+/// nothing back, and so no descriptors: closing one can block for as long as its sender likes.
 pub fn one_way() -> io::Result<(OwnedFd, OwnedFd)> {
     let (sender, receiver) = pair()?;
     shutdown(&sender, Shutdown::Read)?;
@@ -44,19 +44,18 @@ pub fn send(socket: impl AsFd, packet: &[u8], descriptors: &[BorrowedFd<'_>]) ->
     if sent == packet.len() { Ok(()) } else { Err(Errno::MSGSIZE) }
 }
 
-/// What [`receive`] found.
+/// The result of [`receive`].
 #[derive(Debug)]
 pub enum Received {
     /// A packet of this length, with descriptors (closed on exec).
     Packet(usize, Vec<OwnedFd>),
-    /// The other side has closed.
+    /// The peer has closed its end.
     Closed,
-    /// Nothing is there.
+    /// No packet is there.
     Empty,
 }
 
-/// Receives one packet into `buffer`. A packet or descriptors that do not fit are an error
-/// (`MSGSIZE`), never cut.
+/// Receives one packet into `buffer`. A packet or descriptors that do not fit are an error (`MSGSIZE`).
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

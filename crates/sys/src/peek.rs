@@ -1,19 +1,19 @@
-//! Reading the memory of another process, while it runs and without its notice.
+//! Reading the memory of another process while it runs.
 //!
-//! The kernel allows that to whoever might debug the process: its parent with the same user, in
-//! general. The other process is neither stopped nor attached to.
+//! The kernel permits it to a process that may debug the other one: in general its parent with the same
+//! user. The other process is neither stopped nor attached to.
 
 use std::io;
 
 /// A process whose memory is read.
 #[derive(Debug, Clone, Copy)]
 pub struct Process(
-    /// Its id.
+    /// Process id.
     pub u32,
 );
 
 impl Process {
-    /// Fills a buffer with what is at an address. Fails if the address is not all its memory.
+    /// Reads memory at an address into a buffer. An error if any of it is not mapped.
     pub fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
         let pid = i32::try_from(self.0).map_err(io::Error::other)?;
         let address = usize::try_from(address).map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! A process by a descriptor, which never comes to mean another process that gets the same id.
+//! A process by a descriptor, which never refers to another process with the same id.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -6,24 +6,24 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{self, Errno};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// A process.
+/// A descriptor of a process.
 #[derive(Debug)]
 pub struct PidFd(OwnedFd);
 
 impl PidFd {
-    /// The process that has this id now. `SRCH` if there is none.
+    /// Opens the process that has this id now. `SRCH` if there is none.
     pub fn open(pid: u32) -> io::Result<Self> {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
         pidfd_open(pid, PidfdFlags::empty()).map(PidFd)
     }
 
-    /// Sends a signal. `SRCH` if the process has ended and its parent knows of it.
+    /// Sends a signal. `SRCH` if the process has ended and was reaped.
     pub fn send(&self, signal: i32) -> io::Result<()> {
         let signal = Signal::from_named_raw(signal).ok_or(Errno::INVAL)?;
         pidfd_send_signal(&self.0, signal)
     }
 
-    /// Returns true if the process has ended, whether or not its parent knows of it.
+    /// Returns true if the process has ended, reaped or not.
     pub fn has_ended(&self) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)

@@ -1,25 +1,26 @@
 //! Messages in one direction, through a pipe.
 //!
-//! A socket would carry descriptors too, whether or not its reader wants them: the kernel closes
-//! those that the reader does not take, in the reader's name, and to close some descriptors can
-//! take hours (a TCP connection that lingers). So whoever must not wait for a hostile process hears
-//! it through a pipe. Each message is preceded by its length.
+//! A socket would carry descriptors too. The kernel closes descriptors that the reader does not take,
+//! in the reader's context, and closing some of them can take hours (a TCP connection that lingers). A
+//! process that must not be blocked by a hostile one reads from a pipe instead. Each message is preceded
+//! by its length.
 
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::{self, Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-/// Bytes that are read at once.
-const PIECE: usize = 16 * 1024;
+/// Size of one read, in bytes.
+const READ_BYTES: usize = 16 * 1024;
 
-/// Bytes of the length before each message.
+/// Size of the length before each message, in bytes.
 const PREFIX: usize = 4;
 
-/// A pipe, closed on exec: its reading end, which never blocks, and its writing end, which does.
+/// Makes a pipe, closed on exec. Returns its reading end, which never blocks, and its writing end, which
+/// does.
 pub fn new() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-    // The two ends are files of their own: whoever has the one cannot change the other.
+    // Each end has an open file description of its own: the writer cannot change the reader's mode.
     rustix::fs::fcntl_setfl(&read, rustix::fs::OFlags::NONBLOCK)?;
     Ok((read, write))
 }
@@ -38,39 +39,39 @@ pub fn send(pipe: impl AsFd, message: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// What [`Reader::receive`] found.
+/// The result of [`Reader::receive`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received {
     /// A message.
     Message(Vec<u8>),
-    /// No whole message is there.
+    /// No complete message is there.
     Empty,
-    /// Nobody can write any more.
+    /// All writers have closed the pipe.
     Closed,
 }
 
-/// Reads messages.
+/// Reads messages from a pipe.
 #[derive(Debug)]
 pub struct Reader {
-    longest: usize,
+    limit: usize,
     buffer: Vec<u8>,
 }
 
 impl Reader {
-    /// Of messages that have at most `longest` bytes.
-    pub fn new(longest: usize) -> Self {
-        Reader { longest, buffer: Vec::new() }
+    /// A reader of messages of at most `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Reader { limit, buffer: Vec::new() }
     }
 
-    /// Takes the next message out of a pipe whose reading end does not block. `MSGSIZE` for one
-    /// that is too long; the pipe is of no use then.
+    /// Receives the next message from a pipe whose reading end does not block. `MSGSIZE` if it is too
+    /// long; the pipe cannot be used any more then.
     pub fn receive(&mut self, pipe: impl AsFd) -> io::Result<Received> {
         loop {
             if let Some(message) = self.take()? {
                 return Ok(Received::Message(message));
             }
             let start = self.buffer.len();
-            self.buffer.resize(start + PIECE, 0);
+            self.buffer.resize(start + READ_BYTES, 0);
             let read = retry_on_intr(|| io::read(&pipe, &mut self.buffer[start..]));
             self.buffer.truncate(start + read.unwrap_or(0));
             match read {
@@ -82,21 +83,21 @@ impl Reader {
         }
     }
 
-    /// Returns true if [`Reader::receive`] has something to return that was read already.
+    /// Returns true if [`Reader::receive`] returns a message or an error without reading.
     pub fn has_read(&self) -> bool {
         self.buffer.split_first_chunk::<PREFIX>().is_some_and(|(prefix, rest)| {
             let length = u32::from_le_bytes(*prefix) as usize;
-            length > self.longest || rest.len() >= length
+            length > self.limit || rest.len() >= length
         })
     }
 
-    /// Takes a message that was read as a whole.
+    /// Takes a complete message from the buffer.
     fn take(&mut self) -> io::Result<Option<Vec<u8>>> {
         let Some((prefix, rest)) = self.buffer.split_first_chunk::<PREFIX>() else {
             return Ok(None);
         };
         let length = u32::from_le_bytes(*prefix) as usize;
-        if length > self.longest {
+        if length > self.limit {
             return Err(Errno::MSGSIZE);
         }
         let Some(message) = rest.get(..length).map(<[u8]>::to_vec) else { return Ok(None) };

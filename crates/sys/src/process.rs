@@ -1,4 +1,4 @@
-//! Fork, exec, wait, and what a new process must be before it runs anything.
+//! Fork, exec, wait, and the rights of a new process.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -11,12 +11,12 @@ use rustix::process::{
     DumpableBehavior, Pid, Rlimit, WaitOptions, WaitStatus, set_dumpable_behavior,
 };
 
-/// Which side of a fork this is.
+/// The process in which a fork has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forked {
     /// The new process.
     Child,
-    /// The old one, with the id of the new one.
+    /// The parent, with the process id of the new process.
     Parent(u32),
 }
 
@@ -42,7 +42,7 @@ extern "C" fn become_copy() {
     COPY.store(true, Ordering::Relaxed);
 }
 
-/// From now on [`is_copy`] tells processes that fork from this one apart from it.
+/// Has [`is_copy`] return true in processes that are forked from this one.
 pub fn notice_copies() -> io::Result<()> {
     // SAFETY: the handler has the signature that is asked for, lives as long as the program, and
     // only stores to an atomic, which is allowed in a process that has just been forked.
@@ -52,14 +52,13 @@ pub fn notice_copies() -> io::Result<()> {
     }
 }
 
-/// Whether this process was forked, by whatever code, from one that has called
-/// [`notice_copies`].
+/// Returns true if this process was forked, by any code, from one that has called [`notice_copies`].
 pub fn is_copy() -> bool {
     COPY.load(Ordering::Relaxed)
 }
 
-/// A file below the directory of a process in /proc. What a process calls itself need not be text
-/// and must hide nothing: such bytes are replaced.
+/// Reads a file of a process in /proc. Bytes that are not UTF-8, as in the name of a process, are
+/// replaced.
 pub fn read_facts(pid: u32, file: &str) -> io::Result<String> {
     let bytes = fs::read(format!("/proc/{pid}/{file}"))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -79,7 +78,7 @@ pub enum Exit {
     Signal(u8),
 }
 
-/// Takes the next child that has ended, without waiting.
+/// Reaps the next child that has ended, without waiting.
 pub fn reap() -> Option<(u32, Exit)> {
     loop {
         let (pid, status) = rustix::process::wait(WaitOptions::NOHANG).ok().flatten()?;
@@ -89,18 +88,18 @@ pub fn reap() -> Option<(u32, Exit)> {
     }
 }
 
-/// What has become of a child.
+/// A change of a child's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// It has ended.
     Ended(Exit),
     /// A signal has stopped it.
     Stopped,
-    /// A signal has made it go on.
+    /// A signal has continued it.
     Continued,
 }
 
-/// Takes the next change of a child, without waiting.
+/// Returns the next change of a child's state, without waiting. A child that has ended is reaped.
 pub fn next_change() -> Option<(u32, Change)> {
     let all = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
     let (pid, status) = rustix::process::wait(all).ok().flatten()?;
@@ -113,7 +112,7 @@ pub fn next_change() -> Option<(u32, Change)> {
     })
 }
 
-/// Waits for the next child to end; `None` if there is none left.
+/// Waits for the next child to end and reaps it; `None` if there are no children.
 pub fn wait() -> Option<(u32, Exit)> {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
@@ -133,20 +132,19 @@ fn ended(pid: Pid, status: WaitStatus) -> Option<(u32, Exit)> {
     let exit = match (status.exit_status(), status.terminating_signal()) {
         (Some(status), _) => Exit::Status(status as u8),
         (None, Some(signal)) => Exit::Signal(signal as u8),
-        (None, None) => return None, // stopped, or going on
+        (None, None) => return None, // stopped or continued
     };
     Some((pid, exit))
 }
 
-/// Ends this process at once: no destructors, no exit handlers, which belong to the parent.
+/// Ends this process without destructors and exit handlers, which belong to the parent.
 pub fn exit_now(status: i32) -> ! {
     // SAFETY: `_exit` takes an integer and does not return.
     unsafe { libc::_exit(status) }
 }
 
-/// The kernel kills this process as soon as its parent is gone. `parent` is the id that the
-/// parent had: if it has gone already, this process ends now. `None` for a parent that cannot be
-/// seen from here, being in another process namespace.
+/// Has the kernel kill this process when its parent ends. If the parent is not `parent` any more, this
+/// process ends now. `None` for a parent in another process namespace, which has no id here.
 pub fn die_with(parent: Option<u32>) {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let now = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
@@ -155,42 +153,41 @@ pub fn die_with(parent: Option<u32>) {
     }
 }
 
-/// Whether a process is root's; not so for one that cannot be seen.
+/// Returns true if the process runs as root; false if it is not visible.
 pub fn is_roots(pid: u32) -> bool {
     let status = read_facts(pid, "status").unwrap_or_default();
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
     users.is_some_and(|users| users.split_whitespace().nth(1) == Some("0"))
 }
 
-/// This process and what it runs can never gain privileges, by set-user-ID files or otherwise.
+/// Keeps this process, and all that it starts, from gaining privileges, by set-user-ID files or
+/// otherwise.
 pub fn no_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
-/// Other processes of the same user cannot trace this one any more, read its memory, or take its
-/// descriptors, and its memory is in no core file (`PR_SET_DUMPABLE`). Inherited by forks, gone with
-/// exec.
+/// Keeps other processes of the same user from tracing this one, reading its memory and taking its
+/// descriptors, and its memory from core files (`PR_SET_DUMPABLE`). Inherited by forks, reset by exec.
 pub fn deny_tracing() -> io::Result<()> {
-    // What the kernel told the process at its start is read once, from a file that belongs to root
-    // from now on (Linux before 6.4).
+    // Reads the auxiliary vector now: its file belongs to root afterwards (Linux before 6.4).
     let _ = rustix::param::page_size();
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// Takes [`deny_tracing`] back. Descriptors and memory that others must not have are to be gone
-/// before, which is hard to tell of a copy of another process; an exec sees to both.
+/// Undoes [`deny_tracing`]. The process must have no descriptors and no memory that other processes must
+/// not have: for a copy of another process only an exec is sure to remove them.
 pub fn allow_tracing() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::Dumpable)?)
 }
 
-/// Whether a process can never gain privileges; so for one that cannot be seen.
+/// Returns true if a process can gain no privileges, or is not visible.
 pub fn has_no_new_privileges(pid: u32) -> bool {
     let status = read_facts(pid, "status").unwrap_or_default();
     !status.lines().any(|line| line.starts_with("NoNewPrivs:") && line.ends_with('0'))
 }
 
-/// Empties the set of capabilities that this process and what it runs can ever have. Call it
-/// before root becomes another user, who may not do so and need not.
+/// Empties the bounding set of capabilities of this process. To be called before root becomes another
+/// user, which may not do so.
 pub fn bound_capabilities() {
     for capability in 0..64 {
         // SAFETY: takes integers only; unknown capabilities are refused with EINVAL, and without
@@ -201,27 +198,26 @@ pub fn bound_capabilities() {
     }
 }
 
-/// Gives up every capability but this one.
+/// Drops all capabilities but one.
 pub(crate) fn keep_capability(kept: rustix::thread::CapabilitySet) -> io::Result<()> {
     let inheritable = rustix::thread::CapabilitySet::empty();
     let sets = rustix::thread::CapabilitySets { effective: kept, permitted: kept, inheritable };
     Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 
-/// The right to enter a sandbox survives the next change of the user, unlike all others that root has:
-/// for a process that is not to set `no_new_privs`.
+/// Keeps capabilities across the next change of the user, for a process that enters a sandbox without
+/// `no_new_privs`.
 pub fn keep_right_to_restrict_itself() -> io::Result<()> {
     Ok(rustix::thread::set_keep_capabilities(true)?)
 }
 
-/// Gives up every capability but the one to enter a sandbox, if the process has it.
+/// Drops all capabilities but `CAP_SYS_ADMIN`, which entering a sandbox needs.
 pub fn drop_capabilities_but_to_restrict_itself() -> io::Result<()> {
     let kept = rustix::thread::CapabilitySet::SYS_ADMIN;
     keep_capability(rustix::thread::capabilities(None)?.permitted & kept)
 }
 
-/// Whether this process may enter a sandbox: it can gain no privileges, or has that of
-/// `CAP_SYS_ADMIN`.
+/// Returns true if this process may enter a sandbox: `no_new_privs` is set, or it has `CAP_SYS_ADMIN`.
 pub fn can_restrict_itself() -> bool {
     let is_able = |sets: rustix::thread::CapabilitySets| {
         sets.effective.contains(rustix::thread::CapabilitySet::SYS_ADMIN)
@@ -230,7 +226,7 @@ pub fn can_restrict_itself() -> bool {
         || rustix::thread::capabilities(None).is_ok_and(is_able)
 }
 
-/// Gives up every capability that this process has.
+/// Drops all capabilities.
 pub fn drop_capabilities() -> io::Result<()> {
     let none = rustix::thread::CapabilitySet::empty();
     rustix::thread::set_capabilities(
@@ -240,17 +236,15 @@ pub fn drop_capabilities() -> io::Result<()> {
     Ok(())
 }
 
-/// Every descriptor above the standard three is closed on exec.
+/// Marks all descriptors from `first` on as closed on exec.
 pub fn close_on_exec_from(first: u32) {
     const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
     // SAFETY: sets a flag on descriptors; closes none, so no owner is surprised.
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, CLOSE_RANGE_CLOEXEC) };
 }
 
-/// Puts `fd` in the place of descriptor `target` (0, 1, 2 or the one that the next program
-/// expects) and keeps it open across exec.
-///
-/// The caller is a new process before exec: a `target` that is in use is replaced.
+/// Duplicates `fd` as descriptor `target`, open across exec. A `target` that is in use is replaced: only
+/// for a new process before exec.
 pub fn place(fd: impl AsFd, target: i32) -> io::Result<()> {
     let raw = fd.as_fd().as_raw_fd();
     let done = if raw == target {
@@ -263,21 +257,20 @@ pub fn place(fd: impl AsFd, target: i32) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Standard input from nowhere, output and errors to `output`.
+/// Sets the standard streams: input from /dev/null, output and errors as given.
 pub fn standard_streams(stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::Result<()> {
     let null = fs::File::open("/dev/null")?;
     place(&null, 0)?;
     output_streams(stdout, stderr)
 }
 
-/// Gives this process other standard streams for output. It opens nothing, so that a process without
-/// files can do it.
+/// Sets standard output and error. Opens no file, so that a process without access to files can do it.
 pub fn output_streams(stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::Result<()> {
     place(stdout, 1)?;
     place(stderr, 2)
 }
 
-/// Replaces this program. Returns only on failure.
+/// Executes a program in this process. Returns only on failure.
 pub fn exec(program: &str, arguments: &[&str], environment: &[(String, String)]) -> io::Error {
     let (flags, mode) = (OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
     match rustix::fs::open(program, flags, mode) {
@@ -286,15 +279,14 @@ pub fn exec(program: &str, arguments: &[&str], environment: &[(String, String)])
     }
 }
 
-/// The program that this process runs, to be run by another process. What its path leads to may be
-/// another one by now; the kernel's link does not change.
+/// Opens the program that this process runs, through the kernel's link: its path may lead to another file
+/// by now.
 pub fn own_program() -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     Ok(rustix::fs::open("/proc/self/exe", flags, Mode::empty())?)
 }
 
-/// Replaces this program by an open file, which need not have a name here any more. Returns only
-/// on failure.
+/// Executes an open file in this process; the file needs no name. Returns only on failure.
 pub fn exec_file(
     program: impl AsFd,
     arguments: &[&str],
@@ -331,9 +323,9 @@ pub fn exec_file(
     io::Error::last_os_error()
 }
 
-/// Takes over a descriptor that this program was started with. `None` if it is not open.
+/// Takes ownership of a descriptor that this program was started with. `None` if it is not open.
 ///
-/// Call it once for a number, first thing in `main`.
+/// To be called once for each descriptor, at the start of `main`.
 pub fn take_inherited(fd: i32) -> Option<std::os::fd::OwnedFd> {
     use std::os::fd::FromRawFd;
     // SAFETY: asks for the flags of a descriptor; fails if there is none.
@@ -347,7 +339,7 @@ pub fn take_inherited(fd: i32) -> Option<std::os::fd::OwnedFd> {
     Some(owned)
 }
 
-/// Limits the resources of this process and what it runs, soft and hard; `None` is no limit.
+/// Sets a soft and hard limit for this process and all that it starts; `None`: no limit.
 pub fn limit(resource: Resource, limit: Option<u64>) -> io::Result<()> {
     Ok(rustix::process::setrlimit(resource, Rlimit { current: limit, maximum: limit })?)
 }

@@ -8,16 +8,15 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd
 use rustix::io;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// A shared mapping. Atomics are the only way into it, so that nothing another process writes
-/// can be a data race here.
+/// A shared mapping, accessed only through atomics: writes of other processes are no data races.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<AtomicU64>,
     words: usize,
 }
 
-/// Creates shared memory of `bytes` bytes, filled with zeros, whose size nobody can change any
-/// more: a process that has the descriptor cannot make others fault by shrinking it.
+/// Creates shared memory of `bytes` zero bytes with a sealed size: a process that has the descriptor
+/// cannot make others fault by shrinking it.
 pub fn create(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&fd, bytes as u64)?;
@@ -26,7 +25,7 @@ pub fn create(name: &str, bytes: usize) -> io::Result<OwnedFd> {
 }
 
 impl Mapping {
-    /// Maps all of what [`create`] returned. Fails with `INVAL` if the size is not sealed.
+    /// Maps memory that [`create`] has made. `INVAL` if its size is not sealed.
     pub fn map(fd: impl AsFd) -> io::Result<Self> {
         let seals = rustix::fs::fcntl_get_seals(&fd)?;
         if !seals.contains(SealFlags::SHRINK) {

@@ -1,5 +1,4 @@
-//! Signals as a readable descriptor, and their reset in a process that is about to run other
-//! code.
+//! Signals as a readable descriptor, and their reset in a new process.
 
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
@@ -50,8 +49,7 @@ pub fn next(fd: impl AsFd) -> Option<i32> {
     (n == SIZE).then(|| i32::from_ne_bytes(number))
 }
 
-/// Gives every signal its default disposition and empties the mask: for a new process before it
-/// runs code of somebody else.
+/// Gives every signal its default disposition and empties the mask, for a new process before exec.
 pub fn reset() {
     for signal in 1..=libc::SIGRTMAX() {
         // SAFETY: `SIG_DFL` is a valid disposition; for numbers that cannot be changed the call
@@ -63,7 +61,7 @@ pub fn reset() {
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut()) };
 }
 
-/// A write to a closed pipe or socket shall be an error and not the end of the process.
+/// Ignores SIGPIPE: a write to a closed pipe or socket is an error and does not end the process.
 pub fn ignore_pipe() {
     // SAFETY: `SIG_IGN` is a valid disposition for SIGPIPE.
     unsafe { libc::signal(SIGPIPE, libc::SIG_IGN) };

@@ -1,11 +1,11 @@
-//! What listening sockets can be asked for that has no safe wrapper elsewhere.
+//! Options of listening sockets that have no safe wrapper elsewhere.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Connections become known when their first bytes come, or after about a second
-/// (`TCP_DEFER_ACCEPT`). So the first read finds the request, and whoever only connects costs nothing
-/// meanwhile. NGINX Unit asks for it too; in nginx it is `listen … deferred`.
+/// Has a connection accepted when its first bytes have come, or after about a second
+/// (`TCP_DEFER_ACCEPT`). So the first read finds the request, and a client that only connects costs
+/// nothing meanwhile. NGINX Unit sets it too; in nginx it is `listen … deferred`.
 pub fn defer_accept(socket: impl AsFd) -> io::Result<()> {
     let seconds: libc::c_int = 1;
     // SAFETY: the descriptor is open for the call, and the kernel reads one `c_int` at the address.

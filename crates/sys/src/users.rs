@@ -65,7 +65,7 @@ pub(crate) fn group_id(name: &str) -> Option<u32> {
     (status == 0 && !found.is_null()).then_some(group.gr_gid)
 }
 
-/// All groups of a user, `gid` among them.
+/// All groups of a user, including `gid`.
 pub(crate) fn groups(name: &str, gid: u32) -> Vec<u32> {
     let Ok(name) = CString::new(name) else { return vec![gid] };
     let mut groups = vec![0; 256];
@@ -97,7 +97,7 @@ pub(crate) fn set_ids(uid: u32, gid: u32) -> std::io::Result<()> {
     if failed { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Sets the user that this thread, and those that it starts, access files as.
+/// Sets the user id for file access of this thread and of threads that it starts.
 pub(crate) fn set_file_user(uid: u32) -> std::io::Result<()> {
     // SAFETY: the calls take integers only. They return the id before; no user has the highest one,
     // so that the second call changes nothing.

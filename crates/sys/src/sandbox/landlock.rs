@@ -1,6 +1,6 @@
 //! Landlock domains.
 //!
-//! The kernel compares files, not names: a rule is about the file or directory that a path led to when
+//! The kernel compares files, not names: a rule applies to the file or directory that was at a path when
 //! the [`Grant`] was opened. A file that is replaced by another one of the same name needs a grant for
 //! its directory.
 
@@ -40,8 +40,8 @@ pub fn version() -> u32 {
     u32::try_from(version).unwrap_or(0)
 }
 
-/// What a domain may do with a file, or with a directory and everything below it. The modes of the
-/// files decide as well.
+/// Rights of a domain to a file, or to a directory and everything below it. The modes of the files apply
+/// too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Read files.
@@ -80,15 +80,15 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Finds the file or directory; it need not be readable for the caller.
+    /// Opens a file or directory, which need not be readable for the caller.
     pub fn open(path: impl AsRef<Path>, access: Access) -> io::Result<Grant> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let file = rustix::fs::open(path.as_ref(), flags, Mode::empty())?;
         Grant::of(file, access)
     }
 
-    /// Finds a file or directory below another one without ever leaving that: a link that leads out of
-    /// it is the error `CrossesDevices`.
+    /// Opens a file or directory below another one. A link that leads out of that one is the error
+    /// `CrossesDevices`.
     pub fn open_below(
         directory: impl AsRef<Path>,
         path: impl AsRef<Path>,
@@ -120,8 +120,7 @@ impl Grant {
 /// ([`SIGNALS`]), never send it a signal.
 #[derive(Debug, Default)]
 pub struct Domain {
-    /// The only files that can be used; `None` leaves files alone. A domain that restricts files can
-    /// mount nothing.
+    /// The files that can be used; `None`: all. A domain that restricts files can mount nothing.
     pub files: Option<Vec<Grant>>,
     /// Denies ioctl calls on devices, if files are restricted.
     pub no_device_ioctl: bool,
@@ -132,23 +131,22 @@ pub struct Domain {
 }
 
 impl Domain {
-    /// Puts the calling thread, and all that it starts from now on, into the domain. What the kernel
-    /// is too old for is left out; without Landlock the error is `Unsupported`.
+    /// Puts the calling thread, and all that it starts from now on, into the domain. Restrictions that
+    /// the kernel does not support are left out; without Landlock the error is `Unsupported`.
     pub fn enter(self) -> io::Result<()> {
         self.enter_with(version())
     }
 
-    /// As [`Domain::enter`], on a kernel with this version.
+    /// Enters the domain on a kernel with this version.
     pub(super) fn enter_with(self, version: u32) -> io::Result<()> {
         if version == 0 {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let mut ruleset = Ruleset::default();
         let mut grants = Vec::new();
-        // Only a ruleset that handles something is a ruleset. A scope restricts nothing else;
-        // before there were scopes it must be a right of files. Making block devices is one that
-        // only root has, but whatever is handled forbids renaming between directories, which is
-        // therefore handled too, and allowed.
+        // A ruleset must handle at least one right. A scope restricts nothing else; without scopes it
+        // must be a right to files. Making block devices is one that only root has. Handling any
+        // right to files forbids renaming between directories, which is therefore handled and allowed.
         if version >= SIGNALS {
             let mut scopes = BitFlags::from(Scope::Signal);
             if self.no_abstract_sockets {

@@ -1,13 +1,13 @@
-//! What a process gives up for itself and for everything that it starts.
+//! Restrictions of a process and of all that it starts.
 //!
 //! - [`landlock`]: domains, see landlock(7). A process in a domain traces no process outside of it,
 //!   and the domain may restrict files, signals and sockets as well.
 //! - [`seccomp`]: filters of system calls, see seccomp(2).
-//! - [`paths`]: where paths lead.
+//! - [`paths`]: resolving paths with their symbolic links.
 //! - [`router_calls`]: the system calls of the router, each with its reason.
 //!
-//! Neither can be undone. A process without `CAP_SYS_ADMIN` must have set `no_new_privs` before.
-//! Kernels without one of them exist; the callers decide what that means.
+//! No restriction can be undone. A process without `CAP_SYS_ADMIN` must have set `no_new_privs` before.
+//! Some kernels lack one of them; the callers decide what to do then.
 
 #[allow(unsafe_code)]
 pub mod landlock;

@@ -1,34 +1,34 @@
-//! Where paths lead, for those who restrict files: the kernel compares files, not names, so what a
-//! link may lead to tomorrow must be known today.
+//! Resolving paths with their symbolic links, to restrict files: the kernel compares files, not names,
+//! so later targets of a link must be granted in advance.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// Where a path leads.
+/// A resolved path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
-    /// As much of it as exists, without links.
+    /// The part of the path that exists, without links.
     pub path: PathBuf,
-    /// All of it exists.
+    /// The whole path exists.
     pub exists: bool,
-    /// The links on the way, in the order in which they are followed.
+    /// The links in the path, in the order in which they are followed.
     pub links: Vec<Link>,
 }
 
-/// A symbolic link on the way.
+/// A symbolic link in a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     /// The directory that it is in, without links.
     pub directory: PathBuf,
-    /// Its name, and what of the path comes after it.
+    /// The name of the link, and the rest of the path after it.
     pub rest: PathBuf,
 }
 
-/// Follows an absolute path as the kernel does.
+/// Resolves an absolute path as the kernel does.
 pub fn resolve(path: &Path) -> Resolved {
     let mut found = Resolved { path: "/".into(), exists: true, links: Vec::new() };
-    // The last is next.
+    // In reverse order: the last one is the next.
     let mut parts: Vec<PathBuf> = parts(path);
     while let Some(part) = parts.pop() {
         match part.components().next() {
@@ -60,8 +60,8 @@ fn parts(path: &Path) -> Vec<PathBuf> {
     path.components().rev().map(|part| PathBuf::from(part.as_os_str())).collect()
 }
 
-/// Whether a directory is the root, a directory in it that belongs to the system, or one of those of
-/// `/usr` and `/var`: there is something else in it than one site.
+/// Returns true if a directory is not that of a single site: the root directory, a system directory in
+/// it, or a directory in `/usr` or `/var`.
 pub fn is_shared(directory: &Path) -> bool {
     let mut names = directory.components().filter_map(|part| match part {
         Component::Normal(name) => Some(name),
@@ -75,8 +75,7 @@ pub fn is_shared(directory: &Path) -> bool {
     }
 }
 
-/// Whether a directory in the root directory belongs to the system, so that no site is in it but below
-/// `/usr` and `/var`.
+/// Returns true if a directory in the root directory belongs to the system.
 pub fn is_systems(name: &str) -> bool {
     SYSTEM.contains(&name) || name.starts_with("lib")
 }
@@ -97,7 +96,7 @@ const SYSTEM: &[&str] = &[
     "var",
 ];
 
-/// Links that the kernel follows in one path.
+/// Maximum number of symbolic links in a path (Linux: 40).
 const MAX_LINKS: usize = 40;
 
 #[cfg(test)]

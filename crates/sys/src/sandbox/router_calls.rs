@@ -1,16 +1,15 @@
 //! The system calls of the router, each with its reason.
 //!
-//! What is here was found by reading the router's code and by tracing it in all test suites. A call
-//! that is missing fails with `ENOSYS`, which the C library and the runtime take as a word about an
-//! old kernel; if nothing else can be done, the request that needed it fails and the log says so.
-//! Whoever adds a call says who needs it and for what.
+//! The list comes from reading the router's code and from tracing it in all test suites. A call that is
+//! missing fails with `ENOSYS`, which the C library and the runtime take for an old kernel; if they have
+//! no alternative, the request fails and the log says so. Each call has a reason.
 
 use libc::{c_int, c_long};
 
 use super::seccomp::Argument::{self, Has, Is, IsOtherProcess, IsOwnProcess, Lacks};
 use super::seccomp::{AllowList, Call};
 
-/// What the router may call.
+/// The system calls of the router.
 pub const ROUTER: AllowList = AllowList { allowed: ALLOWED, deadly: DEADLY };
 
 const fn call(number: c_long, why: &'static str) -> Call {
@@ -145,10 +144,10 @@ const ALLOWED: &[Call] = &[
 
 /// Names memory for `/proc/self/maps`.
 const PR_SET_VMA: u32 = 0x5356_4d41;
-/// Facts that the kernel has told the program at its start.
+/// Reads the auxiliary vector.
 const PR_GET_AUXV: u32 = 0x4155_5856;
 
-/// What no router ever does: whoever tries is not the router any more. The process ends, the log says
+/// Calls that no router makes: a process that makes one has been taken over. It is killed, the log says
 /// so, and the supervisor starts another one.
 const DEADLY: &[Call] = &[
     call(libc::SYS_execve, "another program"),

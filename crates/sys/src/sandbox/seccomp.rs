@@ -1,8 +1,8 @@
 //! Filters of system calls.
 //!
-//! The kernel runs all filters of a process for each call and takes the strictest verdict. So an
-//! [`AllowList`] is two filters: one that answers whatever is not allowed with `ENOSYS`, as a kernel
-//! without the call does, and one that kills the process for what only an intruder would try.
+//! The kernel runs all filters of a process for each call and takes the strictest verdict. An
+//! [`AllowList`] is two filters: one answers calls that are not allowed with `ENOSYS`, as a kernel
+//! without the call does; the other kills the process for calls that only an intruder would make.
 
 use std::io;
 
@@ -12,23 +12,23 @@ use seccompiler::{
     SeccompFilter, SeccompRule,
 };
 
-/// A system call, and what of it is meant.
+/// A system call with conditions for its arguments.
 #[derive(Debug, Clone, Copy)]
 pub struct Call {
     /// Its number on this architecture.
     pub number: libc::c_long,
-    /// The arguments that are meant: one of these must be met. Whatever they are if there is none.
+    /// Alternative conditions, one of which must be met. Empty: any arguments.
     pub arguments: &'static [Argument],
     /// Why it is in the list.
     pub why: &'static str,
 }
 
-/// What an argument must be. The kernel takes these as 32 bits.
+/// A condition for an argument, of which the low 32 bits are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Argument {
     /// The argument of this index has this value.
     Is(u8, u32),
-    /// Has these bits, whatever the others.
+    /// Has these bits.
     Has(u8, u32),
     /// Lacks these bits.
     Lacks(u8, u32),
@@ -38,12 +38,12 @@ pub enum Argument {
     IsOtherProcess(u8),
 }
 
-/// What a process may call.
+/// The system calls that a process may make.
 #[derive(Debug, Clone, Copy)]
 pub struct AllowList {
-    /// All that it may call.
+    /// Calls that are allowed.
     pub allowed: &'static [Call],
-    /// Calls that kill it. What is in neither list fails with `ENOSYS`.
+    /// Calls that kill the process. A call in neither list fails with `ENOSYS`.
     pub deadly: &'static [Call],
 }
 
@@ -96,7 +96,7 @@ impl Argument {
     }
 }
 
-/// Whether the kernel has filters of system calls.
+/// Returns true if the kernel supports filters of system calls.
 pub fn is_available() -> bool {
     let action = libc::SECCOMP_RET_KILL_PROCESS;
     // SAFETY: the kernel reads four bytes behind the pointer, which `action` has, and changes nothing.
@@ -111,16 +111,15 @@ pub fn is_available() -> bool {
     found == 0
 }
 
-/// From now on the calling thread, and all that it starts, cannot set resource limits of other
-/// processes. A process of the same user could end any other one that way, with a limit of processor
-/// time, and neither Landlock nor a lack of privileges stops it. Its own limits, and those of programs
-/// that it is about to execute, can be set.
+/// Keeps the calling thread, and all that it starts, from setting resource limits of other processes.
+/// Otherwise a process could end any other process of its user with a limit of processor time, which
+/// neither Landlock nor a lack of privileges prevents. It can set its own limits.
 pub fn keep_limits_of_others() -> io::Result<()> {
     install(&limits_of_others())
 }
 
-/// Of the other architectures whose programs the kernel runs as well (32 bits on x86), the numbers
-/// are known or the calls are left alone.
+/// The filter of [`keep_limits_of_others`]. It covers the other architectures whose programs the kernel
+/// runs (32 bits on x86), if their numbers are known.
 fn limits_of_others() -> Vec<sock_filter> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -134,7 +133,7 @@ fn limits_of_others() -> Vec<sock_filter> {
     let denied = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
     let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
     let mut program = vec![step(LOAD, 0, 0, ARCHITECTURE)];
-    // Each: another architecture → the next one; another call → allowed.
+    // For each architecture: if it is another one, go to the next; if it is another call, allow it.
     for (index, (architecture, number)) in PRLIMIT.iter().enumerate() {
         let others = (PRLIMIT.len() - 1 - index) as u8;
         program.push(step(EQUAL, 0, 2, *architecture));
@@ -175,8 +174,8 @@ fn install(program: &[sock_filter]) -> io::Result<()> {
         libc::syscall(
             libc::SYS_seccomp,
             libc::SECCOMP_SET_MODE_FILTER,
-            // Without it, older kernels slow the process down by what protects secrets from code
-            // that runs in the same process, of which there is none here.
+            // Without this flag, older kernels slow the process down by mitigations against code in the
+            // same process, of which there is none here.
             libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW,
             std::ptr::from_ref(&program),
         )
