@@ -142,12 +142,12 @@ static const zend_function_entry functions[] = {
     ZEND_FE_END
 };
 
-static bool only_looks;
+static bool skips_preload;
 static char *preload;
 
-void howdah_php_only_look(void)
+void howdah_php_skip_preload(void)
 {
-    only_looks = true;
+    skips_preload = true;
 }
 
 const char *howdah_php_preload(void)
@@ -169,7 +169,7 @@ static void take_preload_away(void)
 static PHP_MINIT_FUNCTION(howdah)
 {
     (void)type;
-    if (only_looks) {
+    if (skips_preload) {
         take_preload_away();
     }
     REGISTER_INI_ENTRIES();

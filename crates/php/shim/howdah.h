@@ -83,16 +83,13 @@ struct howdah_callbacks {
 int howdah_php_start(const struct howdah_callbacks *callbacks, const char *ini,
                      const char *ini_file, const char *lock_dir);
 
-/* From now on loading PHP runs no preload script; howdah_php_preload() tells which one it would be. */
-void howdah_php_only_look(void);
+/* Has howdah_php_start() run no preload script; howdah_php_preload() returns its name. */
+void howdah_php_skip_preload(void);
 
-/* What opcache.preload said, or null. */
+/* The value of opcache.preload, or null. */
 const char *howdah_php_preload(void);
 
-/*
- * Takes a setting out of the reach of scripts and .user.ini files. Returns 0, or -1 if no
- * extension knows the setting.
- */
+/* Keeps scripts and .user.ini files from changing a setting. Returns 0, or -1 if no extension has it. */
 int howdah_php_lock(const char *name, size_t len);
 
 /* Disables functions for good, in addition to those that php.ini disables. */
@@ -101,7 +98,7 @@ void howdah_php_disable_functions(const char *list);
 /* Disables classes for good, in addition to those that php.ini disables; nothing from PHP 8.5 on. */
 void howdah_php_disable_classes(const char *list);
 
-/* PHP's full version, as the loaded library tells it. Valid after howdah_php_start. */
+/* PHP's full version, from the loaded library. Valid after howdah_php_start. */
 const char *howdah_php_version(void);
 
 /* memory_limit in bytes, -1 if there is none. Valid after howdah_php_start. */
@@ -111,20 +108,20 @@ int64_t howdah_php_memory_limit(void);
 const char *howdah_php_sendmail(void);
 
 /* Logs this text, of which a copy is kept, whenever mail() fails. Called once, after howdah_php_start. */
-void howdah_php_advise_on_mail(const char *text);
+void howdah_php_set_mail_advice(const char *text);
 
 /* Name and version of OPcache, or null if it is not active. Valid after howdah_php_start. */
 const char *howdah_php_opcache(void);
 
-/* The directory that PHP puts uploaded files in. Valid until the next call. */
+/* PHP's directory for uploaded files. Valid until the next call. */
 const char *howdah_php_upload_directory(void);
 
-/* Puts uploaded files there instead, in all requests to come; ini_get() is not concerned. */
-void howdah_php_upload_to(const char *directory);
+/* Sets PHP's directory for uploaded files, for all further requests; ini_get() does not show it. */
+void howdah_php_set_upload_directory(const char *directory);
 
 /*
- * Where the running script's calls lie in the memory of a worker: for the prototype, which reads
- * them from there. The address is the same in all processes that it has forked.
+ * The layout of the running script's stack in the memory of a worker, from which the prototype reads
+ * it. The address is the same in all processes that the prototype has forked.
  */
 struct howdah_layout {
     /* Address of the pointer to the innermost call. */
@@ -137,11 +134,11 @@ struct howdah_layout {
     /* In an instruction, a string, a class, a value, an object, a reference. */
     uint64_t opline_line, string_length, string_text, class_name;
     uint64_t value_type, value_size, object_class, reference_value;
-    /* The flag of a call that nothing of PHP has made. */
+    /* The flag of the outermost call. */
     uint64_t call_is_top;
 };
 
-/* Says where. */
+/* Fills in the layout of the loaded PHP. */
 void howdah_php_layout(struct howdah_layout *layout);
 
 /* Makes a forked process independent of its siblings: random seeds and signals. */

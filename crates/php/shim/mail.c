@@ -47,7 +47,7 @@ const char *howdah_php_sendmail(void)
     return zend_ini_string("sendmail_path", sizeof("sendmail_path") - 1, 0);
 }
 
-void howdah_php_advise_on_mail(const char *text)
+void howdah_php_set_mail_advice(const char *text)
 {
     advice = strdup(text);
     plain_mail = replace(ZEND_STRL("mail"), ZEND_FN(mail_or_advice));

@@ -32,7 +32,7 @@ const char *howdah_php_upload_directory(void)
     return configured && *configured ? configured : php_get_temporary_directory();
 }
 
-void howdah_php_upload_to(const char *directory)
+void howdah_php_set_upload_directory(const char *directory)
 {
     free(upload_directory);
     upload_directory = strdup(directory);

@@ -1,4 +1,4 @@
-//! Where the body of a request comes from: the slot, or a file that the router passed.
+//! The body of a request: in its slot, or in a file that the router passed.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -10,13 +10,13 @@ use rustix::io::{pread, retry_on_intr};
 pub enum Body<'a> {
     /// In memory.
     Inline(&'a [u8]),
-    /// In a file; the router may share the descriptor's offset, so that is left alone.
+    /// In a file. Its offset is not used: the router may share it.
     File {
         /// The file.
         file: OwnedFd,
         /// Bytes read so far.
         at: u64,
-        /// Bytes in all.
+        /// Length in bytes.
         len: u64,
     },
 }

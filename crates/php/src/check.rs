@@ -1,6 +1,6 @@
-//! Whether an application could run, for `howdah check`: PHP is loaded as the prototype loads it, with
-//! nothing of the site's own run. The preload script is looked at alone, and what PHP has to say goes
-//! to no file.
+//! Checks for `howdah check` that an application could run: PHP is loaded as the prototype loads it,
+//! but no script of the site runs. The preload script is only opened, and PHP's messages go to no
+//! file.
 
 use std::fs::File;
 use std::io;
@@ -9,22 +9,23 @@ use std::path::Path;
 use howdah_wire::messages::{ApplicationSpec, FromPrototype, Problem};
 
 use crate::ffi::Php;
+use crate::loading::{check_roots, load};
 use crate::mail;
-use crate::prototype::{Supervisor, check_roots, load};
+use crate::supervisor::Supervisor;
 
-/// Tells the supervisor what is not in order. Returns PHP's version, or why the application cannot
-/// run.
+/// Reports warnings and notes to the supervisor. Returns PHP's version; the error says why the
+/// application cannot run.
 pub fn run(supervisor: &Supervisor, spec: &ApplicationSpec, tmp: &str) -> Result<String, Problem> {
     check_roots(&spec.roots)?;
-    Php::only_look();
+    Php::skip_preload();
     let mut spec = spec.clone();
     spec.ini_admin.push(("error_log".to_owned(), String::new()));
     let (php, notices) = load(&spec, tmp)?;
     for problem in notices {
-        let _ = supervisor.tell(&FromPrototype::Noticed { problem, is_note: false });
+        let _ = supervisor.report(&FromPrototype::Noticed { problem, is_note: false });
     }
     if let Some(problem) = mail::problem(&spec, &php) {
-        let _ = supervisor.tell(&FromPrototype::Noticed { problem, is_note: true });
+        let _ = supervisor.report(&FromPrototype::Noticed { problem, is_note: true });
     }
     if let Some(script) = php.preload() {
         check_preload(Path::new(&script)).map_err(|error| {
@@ -42,7 +43,8 @@ pub fn run(supervisor: &Supervisor, spec: &ApplicationSpec, tmp: &str) -> Result
     Ok(php.version())
 }
 
-/// One that does not begin with a slash is looked for in `include_path`, when PHP runs it.
+/// Checks that a preload script can be opened. A relative path is not checked: PHP looks it up in
+/// `include_path`.
 fn check_preload(script: &Path) -> io::Result<()> {
     if script.is_absolute() && !File::open(script)?.metadata()?.is_file() {
         return Err(io::Error::other("it is no file"));

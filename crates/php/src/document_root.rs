@@ -1,11 +1,10 @@
-//! The document root as one request sees it: with its symbolic links resolved.
+//! Document roots with their symbolic links resolved, as nginx's `$realpath_root`.
 //!
-//! Deployments that replace a link (`current` → `releases/7`) take effect between two requests and
-//! never within one, and PHP, which remembers for minutes where a path leads, gets paths that lead
-//! nowhere else later: nginx's `$realpath_root`.
+//! A deployment that replaces a link (`current` → `releases/7`) takes effect between two requests and
+//! never within one. PHP, which caches resolved paths for minutes, gets paths without links.
 //!
-//! A root without a link costs nothing; one with a link costs one `stat`, by which another target is
-//! noticed. Each second a root is resolved anew, in case directories were renamed.
+//! A root without links costs nothing; one with links costs one `stat`, which detects another target.
+//! Each root is resolved anew once a second, in case directories were renamed.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,30 +15,29 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Roots that are remembered. A configuration with variables may have any number.
-const MOST: usize = 64;
-/// Microseconds for which a root is remembered.
-const RECHECK_US: u64 = 1_000_000;
+/// Maximum number of cached roots. A configuration with variables may have any number.
+const MAX_ROOTS: usize = 64;
+/// Time for which a root is cached, in microseconds.
+const MAX_AGE_US: u64 = 1_000_000;
 
-/// Where document roots lead.
+/// Cache of resolved document roots.
 #[derive(Debug, Default)]
-pub struct Roots(RefCell<HashMap<Box<[u8]>, Known>>);
+pub struct Roots(RefCell<HashMap<Box<[u8]>, Resolution>>);
 
 #[derive(Debug)]
-struct Known {
-    /// Without links; `None` if there is none in the root.
+struct Resolution {
+    /// The path without links; `None` if the root has none.
     real: Option<Rc<[u8]>>,
-    /// Device and inode.
+    /// Device and inode of the directory.
     identity: (u64, u64),
     at_us: u64,
 }
 
 impl Roots {
-    /// Where a root leads at this moment; `None` if it has no link or leads nowhere. `now_us` is any
-    /// monotonic time.
+    /// The root without links; `None` if it has none or does not exist. `now_us` is any monotonic time.
     pub fn real(&self, root: &[u8], now_us: u64) -> Option<Rc<[u8]>> {
         if let Some(known) = self.0.borrow().get(root)
-            && now_us.saturating_sub(known.at_us) < RECHECK_US
+            && now_us.saturating_sub(known.at_us) < MAX_AGE_US
         {
             match &known.real {
                 None => return None,
@@ -52,7 +50,7 @@ impl Roots {
         let known = resolve(root, now_us);
         let real = known.as_ref().and_then(|known| known.real.clone());
         let mut roots = self.0.borrow_mut();
-        if roots.len() >= MOST {
+        if roots.len() >= MAX_ROOTS {
             roots.clear();
         }
         match known {
@@ -63,16 +61,16 @@ impl Roots {
     }
 }
 
-fn resolve(root: &[u8], at_us: u64) -> Option<Known> {
+fn resolve(root: &[u8], at_us: u64) -> Option<Resolution> {
     let real = fs::canonicalize(OsStr::from_bytes(root)).ok()?;
     let real = real.as_os_str().as_bytes();
-    // Of the directory that was found: the link may lead to another one by now.
+    // Of the resolved path: the link may have been replaced meanwhile.
     let identity = identity(real)?;
-    // The name as written may have slashes too many, which are no links.
+    // The path as written may have redundant slashes, which are no links.
     let is_plain = Path::new(OsStr::from_bytes(root))
         .components()
         .eq(Path::new(OsStr::from_bytes(real)).components());
-    Some(Known { real: (!is_plain).then(|| real.into()), identity, at_us })
+    Some(Resolution { real: (!is_plain).then(|| real.into()), identity, at_us })
 }
 
 fn identity(path: &[u8]) -> Option<(u64, u64)> {
@@ -107,9 +105,9 @@ mod tests {
         fs::rename(path("2"), path("3")).unwrap();
         fs::remove_file(path("current")).unwrap();
         symlink("3", path("current")).unwrap();
-        assert_eq!(real(RECHECK_US + 1), Some(text(&path("3/public"))));
+        assert_eq!(real(MAX_AGE_US + 1), Some(text(&path("3/public"))));
         fs::remove_file(path("current")).unwrap();
-        assert_eq!(real(RECHECK_US + 2), None);
+        assert_eq!(real(MAX_AGE_US + 2), None);
     }
 
     #[test]
@@ -128,11 +126,11 @@ mod tests {
     fn no_more_roots_are_remembered_than_there_is_room_for() {
         let directory = tempfile::tempdir().unwrap();
         let roots = Roots::default();
-        for number in 0..3 * MOST {
+        for number in 0..3 * MAX_ROOTS {
             let path = directory.path().join(number.to_string());
             fs::create_dir(&path).unwrap();
             roots.real(path.as_os_str().as_bytes(), 0);
-            assert!(roots.0.borrow().len() <= MOST);
+            assert!(roots.0.borrow().len() <= MAX_ROOTS);
         }
     }
 }

@@ -1,10 +1,9 @@
-//! One request in hand: what PHP reads from it, and its answer as frames in the slot's ring.
+//! One request: its body, and its response as frames in the slot's ring.
 //!
-//! Small pieces of output are collected; everything is shown to the router when the script
-//! flushes, when the ring is full, and at the end: so the router gets an answer that fits the ring
-//! as a whole, and knows its length. Of a longer one it takes a part while the worker writes the
-//! next. Where the ring is full the worker waits for the router, which takes answers at the worker's
-//! speed and not at the client's.
+//! Small pieces of output are buffered. Frames are published when the script flushes, when half of the
+//! ring is full, and at the end: a response that fits the ring reaches the router as a whole, with its
+//! length. The router takes a longer one in parts while the worker writes. If the ring is full, the
+//! worker waits for the router, which takes responses at the worker's speed and not at the client's.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -24,33 +23,34 @@ use howdah_wire::region::Region;
 use howdah_wire::stream::Writer;
 
 use crate::body::Body;
-use crate::worker::{peer_closed, receive_within};
+use crate::socket::{is_peer_closed, receive_within};
 
-/// What small pieces of output are collected into.
-const COLLECT: usize = 16 * 1024;
-/// Pieces from this size on, such as those of PHP's `output_buffering`, are not copied once more.
-const LARGE: usize = 2 * 1024;
-/// How long to wait for room in the ring before looking whether the router is still there.
-const LIVENESS: Duration = Duration::from_secs(1);
+/// Size of the buffer for small pieces of output, in bytes.
+const BUFFER_BYTES: usize = 16 * 1024;
+/// Minimum size of a piece of output that is not buffered, in bytes. PHP's `output_buffering` makes
+/// such pieces.
+const MIN_UNBUFFERED_BYTES: usize = 2 * 1024;
+/// Interval at which a worker that waits for the router checks that it still runs.
+const LIVENESS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The client has gone, or the router: nobody reads the answer any more.
+/// The client has closed its connection, or the router has ended: nobody reads the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gone;
+pub struct Disconnected;
 
-/// How far the answer is.
+/// The stages of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum Stage {
-    /// Nothing is written.
+    /// The head is not written yet.
     Head,
     /// The head is written.
     Body,
-    /// The head could not be sent; an error is written in its place, and the rest is dropped.
+    /// An error response is written in place of the script's; its output is dropped.
     Replaced,
     /// The response is complete.
     Ended,
 }
 
-/// The worker's end of one slot.
+/// A request in its slot, as its worker sees it.
 #[derive(Debug)]
 pub struct Exchange<'a> {
     region: &'a Region<Mapping>,
@@ -61,14 +61,14 @@ pub struct Exchange<'a> {
     writer: Writer,
     body: Body<'a>,
     stage: Stage,
-    collected: Vec<u8>,
+    buffered: Vec<u8>,
     head: Vec<u8>,
     status: CString,
     router_gone: bool,
 }
 
 impl<'a> Exchange<'a> {
-    /// For a slot that this worker has taken.
+    /// The request in a slot that this worker has taken.
     pub fn new(
         region: &'a Region<Mapping>,
         events: &'a [OwnedFd],
@@ -85,30 +85,30 @@ impl<'a> Exchange<'a> {
             writer: Writer::new(slot, thread),
             body: Body::Inline(&[]),
             stage: Stage::Head,
-            collected: Vec::new(),
+            buffered: Vec::new(),
             head: Vec::new(),
             status: CString::default(),
             router_gone: false,
         }
     }
 
-    /// Says where [`Exchange::read`] reads from.
+    /// Sets the body that [`Exchange::read`] reads.
     pub fn set_body(&mut self, body: Body<'a>) {
         self.body = body;
     }
 
-    /// Gives memory from an earlier request to this one.
+    /// Reuses the buffer of an earlier request.
     pub fn reuse(&mut self, mut memory: Vec<u8>) {
         memory.clear();
-        self.collected = memory;
+        self.buffered = memory;
     }
 
-    /// Whether the router was found dead.
+    /// Returns true if the router was found to have ended.
     pub fn router_gone(&self) -> bool {
         self.router_gone
     }
 
-    /// Whether the client has gone.
+    /// Returns true if the client has closed its connection, or the router has ended.
     pub fn aborted(&self) -> bool {
         self.router_gone
             || self.region.slot(self.slot).is_none_or(|words| words.aborted.load(Acquire) != 0)
@@ -119,34 +119,34 @@ impl<'a> Exchange<'a> {
         self.body.read(buffer)
     }
 
-    /// Takes output of the script.
-    pub fn write(&mut self, data: &[u8]) -> Result<(), Gone> {
+    /// Appends output of the script to the response.
+    pub fn write(&mut self, data: &[u8]) -> Result<(), Disconnected> {
         if self.stage > Stage::Body {
             return Ok(());
         }
         if self.aborted() {
-            return Err(Gone);
+            return Err(Disconnected);
         }
-        if data.len() < LARGE {
-            if self.collected.len() + data.len() > COLLECT {
-                self.put_collected()?;
+        if data.len() < MIN_UNBUFFERED_BYTES {
+            if self.buffered.len() + data.len() > BUFFER_BYTES {
+                self.put_buffered()?;
             }
-            self.collected.extend_from_slice(data);
+            self.buffered.extend_from_slice(data);
             return Ok(());
         }
-        self.put_collected()?;
-        self.need_head()?;
+        self.put_buffered()?;
+        self.ensure_head()?;
         data.chunks(Writer::max_payload(self.region)).try_for_each(|c| self.put(Kind::Body, c))
     }
 
-    /// Shows the router everything written so far.
-    pub fn flush(&mut self) -> Result<(), Gone> {
+    /// Publishes everything that the script has written.
+    pub fn flush(&mut self) -> Result<(), Disconnected> {
         if self.stage == Stage::Ended {
             return Ok(());
         }
-        self.put_collected()?;
+        self.put_buffered()?;
         self.publish();
-        if self.aborted() { Err(Gone) } else { Ok(()) }
+        if self.aborted() { Err(Disconnected) } else { Ok(()) }
     }
 
     /// Begins the head of a response.
@@ -155,13 +155,13 @@ impl<'a> Exchange<'a> {
         Head::put(&mut self.head, status, reason);
     }
 
-    /// Adds a header line to it.
+    /// Adds a line to the head.
     pub fn head_field(&mut self, line: &[u8]) {
         Head::put_field(&mut self.head, line);
     }
 
-    /// Writes the head. An interim one is shown at once, the final one with what follows it.
-    pub fn head_end(&mut self, informational: bool) -> Result<(), Gone> {
+    /// Writes the head. An interim one is published at once, the final one with its body.
+    pub fn head_end(&mut self, informational: bool) -> Result<(), Disconnected> {
         if self.stage != Stage::Head {
             return Ok(());
         }
@@ -187,8 +187,8 @@ impl<'a> Exchange<'a> {
         result
     }
 
-    /// Answers with a status of our own; what PHP writes from now on is dropped.
-    pub fn replace(&mut self, status: u16) -> Result<(), Gone> {
+    /// Responds with a status in place of the script; PHP's further output is dropped.
+    pub fn replace(&mut self, status: u16) -> Result<(), Disconnected> {
         if self.stage != Stage::Head {
             return Ok(());
         }
@@ -198,7 +198,7 @@ impl<'a> Exchange<'a> {
         self.put(Kind::Head, &head)
     }
 
-    /// Ends the response while the script goes on; `false` if it was complete before.
+    /// Ends the response while the script goes on. Returns false if it was complete before.
     pub fn finish(&mut self) -> bool {
         if self.stage == Stage::Ended {
             return false;
@@ -208,7 +208,7 @@ impl<'a> Exchange<'a> {
         true
     }
 
-    /// Takes a record for the log.
+    /// Sends a record for the log.
     pub fn log(&mut self, severity: u8, message: &[u8]) {
         let part = Writer::max_payload(self.region).saturating_sub(8).max(1);
         let mut chunks = message.chunks(part).peekable();
@@ -222,22 +222,23 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Asks for the descriptors of the request.
-    pub fn ask_for_descriptors(&mut self) -> Result<(), Gone> {
+    /// Requests the descriptors of the request from the router.
+    pub fn request_descriptors(&mut self) -> Result<(), Disconnected> {
         self.put(Kind::Descriptors, &[])?;
         self.publish();
         Ok(())
     }
 
-    /// What the router knows of the application, as JSON; empty if it does not answer.
+    /// The application's status from the router, as JSON; empty if the router does not answer.
     pub fn status(&mut self) -> &CStr {
-        let json = self.ask_for_status().unwrap_or_default();
+        let json = self.request_status().unwrap_or_default();
         self.status = CString::new(json).unwrap_or_default(); // JSON has no NUL
         &self.status
     }
 
-    fn ask_for_status(&mut self) -> Option<Vec<u8>> {
-        let descriptors = self.ask(Kind::Status, |ticket| ToWorker::Status { ticket })?;
+    fn request_status(&mut self) -> Option<Vec<u8>> {
+        let descriptors =
+            self.request_from_router(Kind::Status, |ticket| ToWorker::Status { ticket })?;
         let mut file = File::from(descriptors.into_iter().next()?);
         file.rewind().ok()?;
         let mut text = Vec::new();
@@ -245,18 +246,22 @@ impl<'a> Exchange<'a> {
         Some(text)
     }
 
-    /// Asks the router for something and waits for the answer to this request; `None` if it has
-    /// gone.
-    fn ask(&mut self, kind: Kind, answer: fn(u32) -> ToWorker) -> Option<Vec<OwnedFd>> {
+    /// Sends the router a frame and waits for the answer. Returns the answer's descriptors; `None` if
+    /// the router has ended.
+    fn request_from_router(
+        &mut self,
+        kind: Kind,
+        answer: fn(u32) -> ToWorker,
+    ) -> Option<Vec<OwnedFd>> {
         let Claim::Taken(ticket, _) = self.region.claim_of(self.slot) else { return None };
         self.put(kind, &[]).ok()?;
         self.publish();
         let mut buffer = [0; 64];
         loop {
-            match receive_within(self.socket, LIVENESS, &mut buffer) {
+            match receive_within(self.socket, LIVENESS_CHECK_INTERVAL, &mut buffer) {
                 Ok(Received::Packet(len, descriptors)) => match ToWorker::decode(&buffer[..len]) {
                     Ok(message) if message == answer(ticket) => return Some(descriptors),
-                    _ => continue, // for a request that was given up
+                    _ => continue, // for an earlier request
                 },
                 Ok(Received::Empty) => continue,
                 Ok(Received::Closed) | Err(_) => {
@@ -267,49 +272,50 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Has the router take what this request has left in the pipe of its output, before another
-    /// request can write to it.
-    fn hand_over(&mut self, output: BorrowedFd<'_>) {
+    /// Has the router read the pipe of standard output and error empty, before another request writes
+    /// to it.
+    fn drain_output(&mut self, output: BorrowedFd<'_>) {
         let left = rustix::io::ioctl_fionread(output);
         if left.is_ok_and(|left| left > 0) && !self.router_gone && !process::is_copy() {
-            let _ = self.ask(Kind::Output, |ticket| ToWorker::OutputTaken { ticket });
+            let _ =
+                self.request_from_router(Kind::Output, |ticket| ToWorker::OutputTaken { ticket });
         }
     }
 
-    /// Ends the request: the slot is the router's again. `output` is the pipe that standard output
-    /// and error lead to. Returns memory to use again.
+    /// Ends the request: the slot is the router's again. `output` is the pipe of standard output and
+    /// error. Returns the buffer, to be reused.
     pub fn done(mut self, done: Done, output: Option<BorrowedFd<'_>>) -> Vec<u8> {
-        // What the router counts as over must not hold a file of its any more.
+        // The file of the body is closed before the router counts the request as finished.
         self.body = Body::Inline(&[]);
         if self.stage == Stage::Head {
-            // PHP has not even sent a head, which it does at the end of every request it begins.
+            // PHP sends a head at the end of every request that it begins; this one was not begun.
             let _ = self.replace(500);
         }
         if self.stage != Stage::Ended {
             self.end();
         }
         if let Some(output) = output {
-            self.hand_over(output);
+            self.drain_output(output);
         }
         let mut payload = Vec::new();
         done.put(&mut payload);
         if self.put(Kind::Done, &payload).is_ok() {
             self.publish();
         }
-        self.collected
+        self.buffered
     }
 
     fn end(&mut self) {
-        let _ = self.need_head();
-        let _ = self.put_collected();
-        self.collected.clear();
+        let _ = self.ensure_head();
+        let _ = self.put_buffered();
+        self.buffered.clear();
         let _ = self.put(Kind::End, &[]);
         self.stage = Stage::Ended;
     }
 
-    /// A body or an end without a head would be nonsense to the router. PHP sends the head first;
-    /// this is for the day when an extension makes it not do so.
-    fn need_head(&mut self) -> Result<(), Gone> {
+    /// Writes a head with status 200 if there is none: a body or an end must not come first. PHP sends
+    /// the head; this is for an extension that keeps it from doing so.
+    fn ensure_head(&mut self) -> Result<(), Disconnected> {
         if self.stage != Stage::Head {
             return Ok(());
         }
@@ -317,29 +323,29 @@ impl<'a> Exchange<'a> {
         self.head_end(false)
     }
 
-    fn put_collected(&mut self) -> Result<(), Gone> {
-        if self.collected.is_empty() {
+    fn put_buffered(&mut self) -> Result<(), Disconnected> {
+        if self.buffered.is_empty() {
             return Ok(());
         }
-        self.need_head()?;
-        let collected = std::mem::take(&mut self.collected);
-        let result = collected
+        self.ensure_head()?;
+        let buffered = std::mem::take(&mut self.buffered);
+        let result = buffered
             .chunks(Writer::max_payload(self.region))
             .try_for_each(|chunk| self.put(Kind::Body, chunk));
-        self.collected = collected;
-        self.collected.clear();
+        self.buffered = buffered;
+        self.buffered.clear();
         result
     }
 
-    /// Writes one frame, waiting for room if there is none. Body frames are dropped when the
-    /// client has gone; the others are what the router needs to have its slot back.
-    fn put(&mut self, kind: Kind, payload: &[u8]) -> Result<(), Gone> {
+    /// Writes one frame, waiting for room if there is none. Body frames are dropped when the client has
+    /// closed its connection; the router needs all others to free the slot.
+    fn put(&mut self, kind: Kind, payload: &[u8]) -> Result<(), Disconnected> {
         if process::is_copy() {
-            return Ok(()); // a script has forked: the answer is its own, not that of the copy
+            return Ok(()); // a script has forked: the response is its own, not that of the copy
         }
         while !self.writer.put(self.region, kind as u8, payload) {
             if self.router_gone || (kind == Kind::Body && self.aborted()) {
-                return Err(Gone);
+                return Err(Disconnected);
             }
             self.publish();
             self.wait_for_room(payload.len());
@@ -354,9 +360,9 @@ impl<'a> Exchange<'a> {
     fn wait_for_room(&mut self, payload: usize) {
         let Some(sequence) = self.writer.wait_for_room(self.region, payload) else { return };
         if let Some(words) = self.region.slot(self.slot) {
-            futex::wait(words.space, sequence, Some(LIVENESS));
+            futex::wait(words.space, sequence, Some(LIVENESS_CHECK_INTERVAL));
         }
-        self.router_gone = peer_closed(self.socket);
+        self.router_gone = is_peer_closed(self.socket);
     }
 
     fn publish(&mut self) {

@@ -14,9 +14,9 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 use std::{ptr, slice};
 
-use crate::exchange::{Exchange, Gone};
+use crate::exchange::{Disconnected, Exchange};
 
-/// A string for C: what it points to ends in a NUL that `len` does not count.
+/// A string for C. It ends in a NUL that `len` does not count.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Text {
@@ -51,7 +51,7 @@ struct RawRequest {
     content_length: i64,
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Outcome {
@@ -61,13 +61,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// PHP is in a state in which it must not serve another request.
+    /// Returns true if PHP must not serve another request in this process.
     pub fn broken(&self) -> bool {
         self.broken != 0
     }
 }
 
-/// Where the calls of a script lie in the memory of a worker: offsets, but for `current`. The
+/// The layout of a script's stack in the memory of a worker: an address, `current`, and offsets. The
 /// members are explained in `shim/howdah.h`.
 #[derive(Debug, Clone, Default)]
 #[repr(C)]
@@ -129,7 +129,7 @@ unsafe extern "C" {
         ini_file: *const c_char,
         lock_directory: *const c_char,
     ) -> c_int;
-    fn howdah_php_only_look();
+    fn howdah_php_skip_preload();
     fn howdah_php_preload() -> *const c_char;
     fn howdah_php_lock(name: *const c_char, len: usize) -> c_int;
     fn howdah_php_disable_functions(list: *const c_char);
@@ -138,19 +138,22 @@ unsafe extern "C" {
     fn howdah_php_opcache() -> *const c_char;
     fn howdah_php_memory_limit() -> i64;
     fn howdah_php_sendmail() -> *const c_char;
-    fn howdah_php_advise_on_mail(text: *const c_char);
+    fn howdah_php_set_mail_advice(text: *const c_char);
     fn howdah_php_upload_directory() -> *const c_char;
-    fn howdah_php_upload_to(directory: *const c_char);
+    fn howdah_php_set_upload_directory(directory: *const c_char);
     fn howdah_php_layout(layout: *mut Layout);
     fn howdah_php_child();
     fn howdah_php_handle(request: *const RawRequest, outcome: *mut Outcome);
 }
 
-/// What PHP said while it was loaded; the end of it becomes the reason if it fails.
+/// PHP's messages while it is loaded. They are the error if that fails.
 static STARTUP: Mutex<String> = Mutex::new(String::new());
-const STARTUP_LIMIT: usize = 8 * 1024;
 
-/// What to do if PHP ends the process while it is being loaded; also tells that it was loaded.
+/// Maximum length of those messages, in bytes.
+const MAX_STARTUP_BYTES: usize = 8 * 1024;
+
+/// The function that is called if PHP ends the process while it is being loaded. Set once: PHP can be
+/// loaded once.
 static ON_EXIT: OnceLock<fn()> = OnceLock::new();
 
 /// PHP, loaded. There is one per process, and it is not to be shared between threads.
@@ -159,7 +162,7 @@ pub struct Php(PhantomData<*const ()>);
 
 impl Php {
     /// Loads PHP with settings that override those of `php.ini`, or of `ini_file` in its place.
-    /// The error is what PHP said. `on_exit` is called if PHP ends the process instead.
+    /// The error is PHP's own message. `on_exit` is called if PHP ends the process instead.
     ///
     /// # Panics
     /// When called a second time.
@@ -182,19 +185,20 @@ impl Php {
         if unsafe { howdah_php_start(&CALLBACKS, ini.as_ptr(), file, lock) } == 0 {
             return Ok(Php(PhantomData));
         }
-        let said = STARTUP.lock().map_or_else(|e| e.into_inner().clone(), |s| s.clone());
-        let said = said.trim();
-        Err(if said.is_empty() { "PHP could not be started".to_owned() } else { said.to_owned() })
+        let messages = STARTUP.lock().map_or_else(|e| e.into_inner().clone(), |s| s.clone());
+        Err(match messages.trim() {
+            "" => "PHP could not be started".to_owned(),
+            messages => messages.to_owned(),
+        })
     }
 
-    /// To be called before [`Php::start`] by who only wants to know whether PHP can be loaded: no
-    /// script is preloaded.
-    pub fn only_look() {
+    /// Has [`Php::start`] preload no script. To be called before it.
+    pub fn skip_preload() {
         // SAFETY: it sets a variable of C, in a process that has one thread.
-        unsafe { howdah_php_only_look() };
+        unsafe { howdah_php_skip_preload() };
     }
 
-    /// The script that would be preloaded, where none is.
+    /// The script that was not preloaded after [`Php::skip_preload`].
     pub fn preload(&self) -> Option<String> {
         // SAFETY: PHP is loaded; the string is null, or ends in a NUL and is never changed or freed.
         let script = unsafe {
@@ -204,8 +208,8 @@ impl Php {
         script.map(|script| script.to_string_lossy().into_owned()).filter(|name| !name.is_empty())
     }
 
-    /// Puts a setting out of the reach of scripts; `false` if no extension knows it.
-    pub fn lock(&self, name: &str) -> bool {
+    /// Keeps scripts from changing a setting. Returns false if no extension has it.
+    pub fn lock_setting(&self, name: &str) -> bool {
         // SAFETY: `name` is valid for its length; PHP is loaded, since there is a `self`.
         unsafe { howdah_php_lock(name.as_ptr().cast(), name.len()) == 0 }
     }
@@ -226,7 +230,7 @@ impl Php {
         Ok(())
     }
 
-    /// Full version of the library that was loaded.
+    /// Full version of the PHP that is loaded.
     pub fn version(&self) -> String {
         // SAFETY: PHP is loaded; the string belongs to a constant that lives as long as PHP.
         unsafe { CStr::from_ptr(howdah_php_version()) }.to_string_lossy().into_owned()
@@ -258,28 +262,28 @@ impl Php {
         command.map(|command| command.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    /// Has this text logged whenever `mail()` fails. To be called once.
-    pub fn advise_on_mail(&self, text: &str) -> Result<(), NulError> {
+    /// Sets a text that is logged whenever `mail()` fails. To be called once.
+    pub fn set_mail_advice(&self, text: &str) -> Result<(), NulError> {
         let text = CString::new(text)?;
         // SAFETY: the text ends in a NUL and is copied; PHP is loaded, and runs no script.
-        unsafe { howdah_php_advise_on_mail(text.as_ptr()) };
+        unsafe { howdah_php_set_mail_advice(text.as_ptr()) };
         Ok(())
     }
 
-    /// Where PHP puts uploaded files.
+    /// PHP's directory for uploaded files.
     pub fn upload_directory(&self) -> PathBuf {
         // SAFETY: PHP is loaded; the string is copied before PHP is called again.
         let path = unsafe { CStr::from_ptr(howdah_php_upload_directory()) };
         OsStr::from_bytes(path.to_bytes()).into()
     }
 
-    /// Makes PHP put uploaded files elsewhere.
-    pub fn upload_to(&self, directory: &CStr) {
+    /// Sets PHP's directory for uploaded files.
+    pub fn set_upload_directory(&self, directory: &CStr) {
         // SAFETY: PHP is loaded; the string ends in a NUL and is copied.
-        unsafe { howdah_php_upload_to(directory.as_ptr()) };
+        unsafe { howdah_php_set_upload_directory(directory.as_ptr()) };
     }
 
-    /// Where the calls of a script lie in the memory of a worker.
+    /// The layout of a script's stack in the memory of a worker.
     pub fn layout(&self) -> Layout {
         let mut layout = Layout::default();
         // SAFETY: PHP is loaded; the struct is written once, and any bits are integers.
@@ -287,8 +291,8 @@ impl Php {
         layout
     }
 
-    /// To be called in each worker once it is forked: nothing random is inherited.
-    pub fn forked(&self) {
+    /// Seeds PHP's random numbers anew. To be called in each worker once it is forked.
+    pub fn after_fork(&self) {
         // SAFETY: PHP is loaded, and this process has one thread (see `sys::process::fork`).
         unsafe { howdah_php_child() };
     }
@@ -318,7 +322,7 @@ pub struct Params<'a> {
 }
 
 impl<'a> Params<'a> {
-    /// Adds a parameter; both slices include the NUL that ends them. `false` if one does not end
+    /// Adds a parameter; both slices include the NUL that ends them. Returns false if one does not end
     /// in a NUL or contains another.
     pub fn push(&mut self, name: &'a [u8], value: &'a [u8]) -> bool {
         Param::new(name, value).is_some_and(|param| {
@@ -342,17 +346,17 @@ static CALLBACKS: Callbacks = Callbacks {
 };
 
 const OK: c_int = 0;
-const GONE: c_int = 1;
+const DISCONNECTED: c_int = 1;
 
-fn outcome(result: Result<(), Gone>) -> c_int {
-    if result.is_ok() { OK } else { GONE }
+fn outcome(result: Result<(), Disconnected>) -> c_int {
+    if result.is_ok() { OK } else { DISCONNECTED }
 }
 
-/// Runs a callback; after a panic, of which the hook has told, the process ends: the response in
-/// hand is lost, and so would be what follows.
+/// Runs a callback. After a panic, which the hook has reported, the process ends: the state of the
+/// request is unknown.
 fn guard<T>(context: *mut c_void, callback: impl FnOnce(&mut Exchange<'_>) -> T) -> T {
     let run = AssertUnwindSafe(|| {
-        // SAFETY: C passes the context of the request in hand, which `Php::handle` derived from an
+        // SAFETY: C passes the context of the current request, which `Php::handle` derived from an
         // exclusive reference that it holds while C runs; callbacks do not nest.
         callback(unsafe { &mut *context.cast::<Exchange<'_>>() })
     });
@@ -420,11 +424,11 @@ extern "C" fn log(context: *mut c_void, severity: c_int, message: *const c_char,
     }
     let text = String::from_utf8_lossy(message);
     eprintln!("{text}");
-    if let Ok(mut said) = STARTUP.lock()
-        && said.len() + text.len() < STARTUP_LIMIT
+    if let Ok(mut messages) = STARTUP.lock()
+        && messages.len() + text.len() < MAX_STARTUP_BYTES
     {
-        said.push_str(&text);
-        said.push('\n');
+        messages.push_str(&text);
+        messages.push('\n');
     }
 }
 
@@ -440,7 +444,7 @@ extern "C" fn status(context: *mut c_void, len: *mut usize) -> *const c_char {
 
 extern "C" fn exiting() {
     if let Some(on_exit) = ON_EXIT.get() {
-        // A panic ends the process, which is ending.
+        // The process is ending anyway.
         let _ = catch_unwind(on_exit);
     }
 }

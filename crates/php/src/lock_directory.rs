@@ -1,39 +1,38 @@
-//! Where OPcache keeps its lock file.
+//! The directory of OPcache's lock file.
 //!
-//! It makes one when PHP is loaded, in `/tmp` whatever `TMPDIR` says, with rights for everybody, and
-//! removes its name at once. Whoever opens it in between, another site's script, can hold its lock
-//! for ever, and PHP waits for that. So the file gets a directory that only this process's user can
-//! enter, and that is there only while PHP is loaded. It is the default of `opcache.lockfile_path`:
-//! what `php.ini` or the application's settings say goes before.
+//! OPcache makes the file when PHP is loaded, in `/tmp` whatever `TMPDIR` says, readable and writable
+//! for everybody, and removes its name at once. Another site's script that opens it in between can hold
+//! its lock for ever, and PHP waits for that. So the file gets a directory that only this process's
+//! user can enter and that exists only while PHP is loaded. It is the default of
+//! `opcache.lockfile_path`, which `php.ini` and the application's settings can change.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// What to do where there is no such directory.
+/// Advice for the log if no such directory can be made.
 pub const ADVICE: &str = "OPcache can make its lock file neither in /tmp nor in the directories of \
                           --tmp and TMPDIR nor in /dev/shm; let the application's user write to one \
                           of them, or name another in PHP's opcache.lockfile_path";
 
-/// Names that are tried until one is free: others may make such directories too.
-const MAX_TRIES: u32 = 100;
+/// Maximum number of names that are tried until one is free.
+const MAX_ATTEMPTS: u32 = 100;
 
-/// A directory for one file, removed when this is dropped.
+/// A directory that is removed when this is dropped.
 #[derive(Debug)]
 pub struct LockDirectory(PathBuf);
 
 impl LockDirectory {
-    /// Makes it in the first directory where that is possible. `tmp` is the server's one for temporary
-    /// files, or empty. `None` if there is none: permissions alone do not tell, as a file system may be
-    /// read-only and a sandbox may forbid it.
+    /// Makes a directory in the first of `/tmp`, `tmp`, `TMPDIR` and `/dev/shm` where that is possible;
+    /// `None` if it is possible in none. `tmp` is the server's directory for temporary files, or empty.
     pub fn make(tmp: &str) -> Option<Self> {
         let variable = std::env::var("TMPDIR").unwrap_or_default();
         let candidates = ["/tmp", tmp, variable.as_str(), "/dev/shm"].map(Path::new);
         candidates.into_iter().filter(|place| place.is_absolute()).find_map(make_in)
     }
 
-    /// Its path.
+    /// Path of the directory.
     pub fn path(&self) -> Option<&str> {
         self.0.to_str()
     }
@@ -47,7 +46,7 @@ impl Drop for LockDirectory {
 
 fn make_in(place: &Path) -> Option<LockDirectory> {
     let process = std::process::id();
-    for number in 0..MAX_TRIES {
+    for number in 0..MAX_ATTEMPTS {
         let path = place.join(format!(".howdah-{process}-{number}"));
         match fs::DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => return Some(LockDirectory(path)),

@@ -1,9 +1,9 @@
-//! Whether `mail()` can work.
+//! Checks that `mail()` can work.
 //!
 //! The `sendmail` of most mail servers has a set-user-ID or set-group-ID bit, or runs a program that
-//! has one: only with that user's rights does it get at its settings and its queue. A process
-//! without new privileges does not get these rights. What the program says then, if anything
-//! (exim4: "failed to open configuration file: Permission denied"), tells nobody what to change.
+//! has one: it needs that user's rights for its settings and its queue. A process that gains no new
+//! privileges cannot give it these rights, and the program's own message (exim4: "failed to open
+//! configuration file: Permission denied") does not say what to change.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,24 +13,23 @@ use howdah_wire::messages::{ApplicationSpec, Problem};
 
 use crate::ffi::Php;
 
-/// The bits of a mode that give a program rights of its own.
+/// The set-user-ID and set-group-ID bits of a mode.
 const SET_ID: u32 = 0o6000;
 
-/// Programs beside a `sendmail` that it leaves the queue to: those of Postfix and nullmailer.
+/// Programs that `sendmail` runs to write to the queue: those of Postfix and nullmailer.
 const HELPERS: [&str; 2] = ["postdrop", "nullmailer-queue"];
 
-/// Why `mail()` cannot work in this application, which this process has become; `None` if nothing
-/// tells that it cannot.
+/// Returns why `mail()` cannot work in this process; `None` if no reason is known.
 pub fn problem(spec: &ApplicationSpec, php: &Php) -> Option<Problem> {
-    // A process that cannot tell is taken for one without new privileges, which is the default.
+    // If the kernel does not say, the default is assumed: no new privileges.
     match rustix::thread::no_new_privs() {
         Ok(false) => None,
         _ => explain(&php.sendmail(), spec.isolation.new_privileges),
     }
 }
 
-/// As [`problem`], in a process that gains no privileges. `command` is PHP's `sendmail_path`,
-/// `is_allowed` what the document says about new privileges.
+/// Returns why `mail()` cannot work in a process that gains no privileges. `command` is PHP's
+/// `sendmail_path`; `is_allowed` if the document permits new privileges.
 fn explain(command: &str, is_allowed: bool) -> Option<Problem> {
     let program = needs_rights(&find(command)?)?;
     let advice = match is_allowed {
@@ -51,7 +50,7 @@ fn explain(command: &str, is_allowed: bool) -> Option<Problem> {
     Some(Problem::at("isolation/new_privs", problem))
 }
 
-/// The program of a command line.
+/// Path of the program of a command line.
 fn find(command: &str) -> Option<PathBuf> {
     let name = command.split_ascii_whitespace().next()?;
     if name.contains('/') {
@@ -61,7 +60,7 @@ fn find(command: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|directory| directory.join(name)).find(|path| path.is_file())
 }
 
-/// The program, or the one beside it, that has a set-ID bit.
+/// The program or its helper that has a set-ID bit.
 fn needs_rights(program: &Path) -> Option<PathBuf> {
     let program = fs::canonicalize(program).ok()?;
     let helpers = HELPERS.iter().map(|name| program.with_file_name(name));

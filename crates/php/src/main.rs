@@ -4,22 +4,31 @@
 //! forks workers; a worker takes requests from the memory that it shares with the router, one at
 //! a time.
 //!
+//! The prototype:
+//!
 //! - [`prototype`]: loads PHP, forks and reaps workers.
-//! - [`check`]: whether an application could run.
-//! - [`settings`]: the application's settings in the form that PHP reads.
-//! - [`lock_directory`]: where OPcache keeps its lock file.
-//! - [`mail`]: whether `mail()` can work.
-//! - [`worker`]: the loop of a worker.
-//! - [`trace`]: where the script of a worker is, read from outside.
-//! - [`parameters`]: a request in the form that C reads.
-//! - [`document_root`]: where it leads while a request runs.
-//! - [`script_directories`]: which scripts may run at all.
-//! - [`body`]: where the request's body comes from.
-//! - [`memory`]: how much a worker has for itself, and when that is too much.
-//! - [`uploads`]: where uploaded files lie, and who removes them.
-//! - [`usage`]: what workers cost.
-//! - [`exchange`]: one request in hand: what PHP reads and writes.
-//! - [`ffi`]: the C side.
+//! - [`supervisor`]: the connection to the supervisor.
+//! - [`loading`]: the steps of loading PHP.
+//! - [`check`]: checks an application for `howdah check`.
+//! - [`settings`]: the application's settings in the syntax of `php.ini`.
+//! - [`lock_directory`]: the directory of OPcache's lock file.
+//! - [`mail`]: checks that `mail()` can work.
+//! - [`trace`]: the stack of a worker's script, read from outside.
+//! - [`usage`]: memory and processor time of workers.
+//!
+//! A worker:
+//!
+//! - [`worker`]: the loop that takes requests.
+//! - [`socket`]: waiting on the socket to the router.
+//! - [`parameters`]: the CGI parameters in the form that C reads.
+//! - [`document_root`]: document roots without symbolic links.
+//! - [`script_directories`]: the directories that scripts may run from.
+//! - [`body`]: the body of a request.
+//! - [`exchange`]: one request: its body and its response.
+//! - [`memory`]: the limit of a worker's private memory.
+//! - [`uploads`]: the directories of uploaded files.
+//!
+//! Both: [`ffi`], the C side.
 #![deny(unsafe_code)]
 
 mod body;
@@ -28,6 +37,7 @@ mod document_root;
 mod exchange;
 #[allow(unsafe_code)]
 mod ffi;
+mod loading;
 mod lock_directory;
 mod mail;
 mod memory;
@@ -35,6 +45,8 @@ mod parameters;
 mod prototype;
 mod script_directories;
 mod settings;
+mod socket;
+mod supervisor;
 mod trace;
 mod uploads;
 mod usage;
@@ -48,13 +60,13 @@ use howdah_sys::process;
 use crate::lock_directory::LockDirectory;
 
 fn main() -> ExitCode {
-    // Before anything is read. Scripts run as the same user: one that could trace their prototype
-    // could speak to the supervisor in its name.
+    // Before anything is read: scripts run as the same user, and one that could trace the prototype
+    // could send reports in its name.
     if let Err(error) = process::deny_tracing() {
         eprintln!("howdah-php cannot keep others from tracing it: {error}");
         return ExitCode::from(2);
     }
-    // The supervisor passes spaces, which make room for the titles that workers show.
+    // The supervisor passes arguments of spaces as room for process titles.
     let spaces = |argument: &OsString| argument.as_encoded_bytes().iter().all(|b| *b == b' ');
     let mut arguments = std::env::args_os().skip(1).filter(|argument| !spaces(argument));
     match arguments.next() {
@@ -67,10 +79,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// One line that says which PHP this is and whether OPcache runs.
+/// Prints the versions of PHP, Howdah and OPcache in one line.
 fn version() -> ExitCode {
     let lock_directory = LockDirectory::make("");
-    // Where OPcache cannot be started, this is still that version of PHP.
+    // The version can be printed even where OPcache cannot start.
     let ini = if lock_directory.is_none() { "opcache.enable=0" } else { "" };
     match ffi::Php::start(ini, None, lock_directory.as_ref().and_then(LockDirectory::path), || ()) {
         Ok(php) => {

@@ -1,21 +1,21 @@
-//! How much memory a worker has for itself, and when that is too much.
+//! The limit of a worker's private memory.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// A limit of the memory that this process has for itself: what is resident without files and
-/// shared memory, such as OPcache's.
+/// A limit of this process's private memory: resident memory without files and shared memory, such as
+/// OPcache's.
 #[derive(Debug, Default)]
 pub struct MemoryLimit(Option<(File, u64)>);
 
 impl MemoryLimit {
-    /// A limit in bytes; 0 is none. Without `/proc` there is none either.
+    /// A limit in bytes; 0: no limit. Without `/proc` there is no limit either.
     pub fn new(bytes: u64) -> Self {
         let statm = || File::open("/proc/self/statm").ok();
         MemoryLimit((bytes != 0).then(statm).flatten().map(|statm| (statm, bytes)))
     }
 
-    /// Whether there is more than that. A look costs one system call.
+    /// Returns true if the limit is exceeded. Costs one system call.
     pub fn is_exceeded(&self) -> bool {
         let Some((statm, limit)) = &self.0 else { return false };
         let mut text = [0; 128];
@@ -25,7 +25,7 @@ impl MemoryLimit {
     }
 }
 
-/// From the text of /proc/PID/statm: resident pages without those of files and shared memory.
+/// Parses /proc/PID/statm: resident pages without those of files and shared memory.
 fn private_pages(statm: &str) -> Option<u64> {
     let mut numbers = statm.split_ascii_whitespace().map(str::parse::<u64>);
     let (resident, shared) = (numbers.nth(1)?.ok()?, numbers.next()?.ok()?);

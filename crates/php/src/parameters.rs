@@ -1,4 +1,4 @@
-//! A request in the form that C reads: parameters that point into the worker's copy of it.
+//! The CGI parameters of a request in the form that C reads: pointers into the worker's copy.
 
 use howdah_wire::bytes::Malformed;
 use howdah_wire::request::decode_params;
@@ -6,12 +6,12 @@ use howdah_wire::request::decode_params;
 use crate::document_root::Roots;
 use crate::ffi::Params;
 
-/// Why a request is not run.
+/// Why parameters cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unusable {
     /// The encoding is broken, which is the router's fault.
     Malformed,
-    /// A parameter contains a NUL, at which C would cut it.
+    /// A parameter contains a NUL, at which C would end it.
     Nul,
 }
 
@@ -21,13 +21,13 @@ impl From<Malformed> for Unusable {
     }
 }
 
-/// Values that take the place of those that were sent: the document root where it really is, and
-/// the paths below it. With the NUL that C needs.
+/// Values that replace those of the request: the document root without symbolic links, and the paths
+/// below it. Each ends in a NUL.
 #[derive(Debug, Default)]
 pub struct Resolved(Vec<(&'static [u8], Vec<u8>)>);
 
 impl Resolved {
-    /// Looks where the document root among these parameters leads; `now_us` is any monotonic time.
+    /// Resolves the document root among these parameters; `now_us` is any monotonic time.
     pub fn new(bytes: &[u8], count: u32, roots: &Roots, now_us: u64) -> Result<Self, Unusable> {
         const ROOT: &[u8] = b"DOCUMENT_ROOT";
         const BELOW: [&[u8]; 2] = [b"SCRIPT_FILENAME", b"PATH_TRANSLATED"];
@@ -56,26 +56,26 @@ impl Resolved {
     }
 }
 
-/// Decodes `count` parameters from the front of `bytes`; returns them and what follows them.
+/// Decodes `count` parameters from the front of `bytes`. Returns them and the bytes that follow.
 pub fn decode<'a: 'r, 'r>(
     bytes: &'a [u8],
     count: u32,
     resolved: &'r Resolved,
 ) -> Result<(Params<'r>, &'a [u8]), Unusable> {
     let mut params = Params::default();
-    let mut clean = true;
-    // The NUL behind a string is not part of what `decode_params` passes on.
+    let mut is_valid = true;
+    // `decode_params` passes strings without the NUL that follows them.
     let with_nul = |text: &[u8]| {
         let start = text.as_ptr().addr().checked_sub(bytes.as_ptr().addr())?;
         bytes.get(start..start.checked_add(text.len() + 1)?)
     };
     let rest = decode_params(bytes, count, |name, value| {
-        clean &= match (with_nul(name), resolved.get(name).or_else(|| with_nul(value))) {
+        is_valid &= match (with_nul(name), resolved.get(name).or_else(|| with_nul(value))) {
             (Some(name), Some(value)) => params.push(name, value),
             _ => false,
         };
     })?;
-    if clean { Ok((params, rest)) } else { Err(Unusable::Nul) }
+    if is_valid { Ok((params, rest)) } else { Err(Unusable::Nul) }
 }
 
 #[cfg(test)]

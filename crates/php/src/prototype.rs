@@ -1,56 +1,55 @@
-//! The prototype: loads PHP once, then forks workers and tells the supervisor how they fare.
+//! The prototype: loads PHP once, then forks workers and reports to the supervisor.
 //!
-//! 1. Descriptor 3 is the socket on which the supervisor speaks; its first message is the
-//!    specification. If that is only to be checked, [`check`] does so, and that is all. Descriptor 4
-//!    is the pipe through which it is answered.
-//! 2. PHP is loaded with the application's settings: `Ready`, or `Failed` and the end.
-//! 3. Loop: fork a worker, measure some, read where a script is, reap those that have ended.
-//! 4. When the supervisor has gone or wants no more, the workers and what they have started are
-//!    killed, and the files that they leave are removed.
+//! 1. Descriptor 3 is the socket of requests; the first one is the specification. Descriptor 4 is the
+//!    pipe of reports. If the specification is only to be checked, [`check`] does that and the process
+//!    ends.
+//! 2. PHP is loaded with the application's settings. The report is `Ready`, or `Failed` and the process
+//!    ends.
+//! 3. The loop forks workers, measures them, reads the stacks of their scripts, and reaps those that
+//!    have ended.
+//! 4. When the supervisor closes its end or has ended, the workers and the processes that they have
+//!    started are killed, and their temporary files are removed.
 //!
-//! It has one thread for its whole life: a fork copies only the calling thread, and locks that
-//! others hold would stay held in the workers. Until it is a worker nobody can trace it: workers
-//! have the same user, and must not get at what it has from the supervisor.
+//! The prototype has one thread all its life: a fork copies only the calling thread, and a lock that
+//! another thread holds would stay held in the workers. No process can trace it: workers have the same
+//! user, and must not get its descriptors.
 
 use std::cell::{Cell, OnceCell};
 use std::ffi::c_int;
-use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
 
-use howdah_sys::credentials::Credentials;
 use howdah_sys::look::Looks;
 use howdah_sys::packet::{self, Received};
 use howdah_sys::process::{self, Forked};
 use howdah_sys::shm::Mapping;
-use howdah_sys::{family, futex, handlers, memory, peek, pipe, signals, title};
-use howdah_wire::bytes::Malformed;
+use howdah_sys::{family, futex, handlers, memory, peek, signals, title};
 use howdah_wire::messages::{
     ApplicationSpec, Exit, FromPrototype, MAX_MESSAGE, MAX_REPORT, Problem, ToPrototype,
 };
 use howdah_wire::queue::Owner;
 use howdah_wire::region::Region;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use crate::document_root::Roots;
 use crate::ffi::Php;
-use crate::lock_directory::{self, LockDirectory};
+use crate::loading::{check_roots, during_loading, load};
 use crate::memory::MemoryLimit;
 use crate::script_directories::ScriptDirectories;
+use crate::supervisor::Supervisor;
 use crate::worker::Worker;
-use crate::{check, mail, settings, trace, uploads, usage};
+use crate::{check, mail, trace, uploads, usage};
 
-/// The descriptors that it is started with.
+/// Descriptor of the socket of requests.
 const COMMANDS: i32 = 3;
+
+/// Descriptor of the pipe of reports.
 const REPORTS: i32 = 4;
 
-/// What a terminal or an administrator may send to a whole process group. The supervisor alone
-/// decides what becomes of prototypes and workers, and ends them by closing a socket or by KILL.
-const NOT_FOR_US: [c_int; 7] = [
+/// Signals that a terminal or an administrator may send to a whole process group. They are ignored:
+/// the supervisor ends prototypes and workers, by closing a socket or by SIGKILL.
+const IGNORED_SIGNALS: [c_int; 7] = [
     signals::SIGHUP,
     signals::SIGINT,
     signals::SIGQUIT,
@@ -59,19 +58,6 @@ const NOT_FOR_US: [c_int; 7] = [
     signals::SIGUSR2,
     signals::SIGPIPE,
 ];
-
-/// The way to the supervisor and back.
-pub struct Supervisor {
-    commands: OwnedFd,
-    reports: OwnedFd,
-}
-
-impl Supervisor {
-    /// Reports something, or answers.
-    pub fn tell(&self, message: &FromPrototype) -> rustix::io::Result<()> {
-        pipe::send(&self.reports, &message.encode())
-    }
-}
 
 struct Prototype {
     supervisor: Supervisor,
@@ -85,10 +71,10 @@ struct Prototype {
 }
 
 /// Why the prototype's loop ends.
-enum End {
-    /// The supervisor has gone.
+enum LoopEnd {
+    /// The supervisor has ended, or has closed its end of the socket.
     Orphaned,
-    /// This is the new process: a worker with its end of the socket and where its output goes.
+    /// This process is a new worker, with its end of its socket and the pipe of its output.
     Worker(Owner, OwnedFd, Option<OwnedFd>),
 }
 
@@ -100,19 +86,19 @@ pub fn run() -> ExitCode {
         return ExitCode::from(2);
     };
     let supervisor = Supervisor { commands, reports };
-    // None in a process namespace of its own.
+    // There is no parent in a process namespace of its own.
     let parent = rustix::process::getppid();
     process::die_with(parent.map(|parent| parent.as_raw_nonzero().get() as u32));
     process::close_on_exec_from(3);
     signals::reset();
-    handlers::disarm(&NOT_FOR_US);
-    // What scripts leave running stays below the application, and ends with it.
+    handlers::disarm(&IGNORED_SIGNALS);
+    // Processes that scripts leave running become this process's children, and end with it.
     let _ = family::adopt_orphans();
-    let started = match first_message(&supervisor) {
+    let started = match supervisor.first_message() {
         Ok((ToPrototype::Check { spec, tmp }, _)) => {
             return match during_loading(&supervisor, || check::run(&supervisor, &spec, &tmp)) {
                 Ok(version) => {
-                    let _ = supervisor.tell(&FromPrototype::Ready { version });
+                    let _ = supervisor.report(&FromPrototype::Ready { version });
                     ExitCode::SUCCESS
                 }
                 Err(problem) => failed(&supervisor, problem),
@@ -150,84 +136,10 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn first_message(supervisor: &Supervisor) -> Result<(ToPrototype, Vec<OwnedFd>), Malformed> {
-    let mut buffer = vec![0; MAX_MESSAGE];
-    loop {
-        let _ = poll(&mut [PollFd::new(&supervisor.commands, PollFlags::IN)], None);
-        match packet::receive(&supervisor.commands, &mut buffer) {
-            Ok(Received::Packet(len, descriptors)) => {
-                return Ok((ToPrototype::decode(&buffer[..len])?, descriptors));
-            }
-            Ok(Received::Empty) => {} // a signal came
-            Ok(Received::Closed) | Err(_) => return Err(Malformed),
-        }
-    }
-}
-
-/// The way to the supervisor while PHP is being loaded.
-static LOADING: Mutex<Option<OwnedFd>> = Mutex::new(None);
-
-/// The directory of OPcache's lock file while PHP is loaded; `None` if there is none.
-static LOCK_DIRECTORY: Mutex<Option<LockDirectory>> = Mutex::new(None);
-
-/// Without its document root an application has nothing to run; better said once than with every
-/// request.
-pub fn check_roots(roots: &[(String, String)]) -> Result<(), Problem> {
-    for (key, root) in roots {
-        match std::fs::metadata(root) {
-            Ok(metadata) if metadata.is_dir() => {}
-            Ok(_) => return Err(Problem::at(key, format_args!("{root} is not a directory"))),
-            Err(error) => {
-                return Err(Problem::at(key, format_args!("{root} cannot be used: {error}")));
-            }
-        }
-        // A directory can be looked at without the right to use what is in it.
-        if let Err(error) = std::fs::metadata(Path::new(root).join(".")) {
-            let user = Credentials::current().name;
-            return Err(Problem::at(
-                key,
-                format_args!(
-                    "the user \"{user}\" cannot enter {root}: {error}; permit it, as with chmod o+x, or \
-                     choose another \"user\""
-                ),
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Loads PHP; should that end the process, the supervisor is told.
-fn during_loading<T>(supervisor: &Supervisor, load: impl FnOnce() -> T) -> T {
-    let set_loading = |reports| LOADING.lock().map(|mut loading| *loading = reports).is_ok();
-    set_loading(supervisor.reports.try_clone().ok());
-    let loaded = load();
-    set_loading(None);
-    loaded
-}
-
-/// OPcache ends the process when it cannot start, for example without memory or without the
-/// preload script; it writes the reason to standard error.
-fn ended_by_php() {
-    if let Some(reports) = LOADING.lock().ok().and_then(|mut reports| reports.take()) {
-        let advice = match remove_lock_directory() {
-            Some(_) => "the log has what it said",
-            None => lock_directory::ADVICE,
-        };
-        let problem = format_args!("PHP ended while it was being loaded; {advice}");
-        let problem = Problem::of(problem);
-        let _ = pipe::send(&reports, &FromPrototype::Failed { problem }.encode());
-    }
-}
-
-/// Returns the directory if there was one; when that is dropped, it is gone.
-fn remove_lock_directory() -> Option<LockDirectory> {
-    LOCK_DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner).take()
-}
-
 fn failed(supervisor: &Supervisor, mut problem: Problem) -> ExitCode {
     let message = &mut problem.message;
     message.truncate(message.floor_char_boundary(MAX_REPORT / 2));
-    let _ = supervisor.tell(&FromPrototype::Failed { problem });
+    let _ = supervisor.report(&FromPrototype::Failed { problem });
     ExitCode::FAILURE
 }
 
@@ -256,12 +168,12 @@ impl Prototype {
             eprintln!("application \"{}\": {notice}", spec.name);
         }
         if let Some(problem) = mail::problem(&spec, &php) {
-            // Who does not send mail need not be told. The text has no NUL: no path has one.
-            let _ = php.advise_on_mail(&problem.to_string());
+            // Logged when mail() fails, not now. The text has no NUL: no path has one.
+            let _ = php.set_mail_advice(&problem.to_string());
         }
         let ready = FromPrototype::Ready { version: php.version() };
         supervisor
-            .tell(&ready)
+            .report(&ready)
             .map_err(|error| Problem::of(format_args!("the supervisor: {error}")))?;
         Ok((spec, region, events, php))
     }
@@ -283,38 +195,38 @@ impl Prototype {
             });
             match result {
                 Ok(()) => {}
-                Err(End::Worker(owner, socket, output)) => {
+                Err(LoopEnd::Worker(owner, socket, output)) => {
                     self.become_worker(owner, socket, output)
                 }
-                Err(End::Orphaned) => break,
+                Err(LoopEnd::Orphaned) => break,
             }
         }
         family::kill_descendants(std::process::id(), &[]);
-        // Those that cannot be found without /proc.
+        // Without /proc the call above finds none.
         for (_, pid) in &self.workers {
             let _ = signals::send(*pid, signals::SIGKILL);
         }
-        // Only when they have ended do they write no more.
+        // Temporary files are removed only after the worker that writes them has ended.
         while let Some((pid, _)) = process::wait() {
             uploads::remove(&self.upload_directory, pid);
         }
     }
 
-    fn receive(&mut self, buffer: &mut [u8]) -> Result<(), End> {
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<(), LoopEnd> {
         let (message, descriptors) = match packet::receive(&self.supervisor.commands, buffer) {
             Ok(Received::Packet(len, descriptors)) => {
                 (ToPrototype::decode(&buffer[..len]), descriptors)
             }
             Ok(Received::Empty) => return Ok(()),
-            Ok(Received::Closed) | Err(_) => return Err(End::Orphaned),
+            Ok(Received::Closed) | Err(_) => return Err(LoopEnd::Orphaned),
         };
         match message {
             Ok(ToPrototype::Spawn { worker }) => self.spawn(worker, descriptors),
             Ok(ToPrototype::Kill { worker, signal }) => {
                 if let Some((_, pid)) = self.workers.iter().find(|(owner, _)| *owner == worker) {
-                    // It may have ended meanwhile: then its death is about to be reported.
+                    // If it has ended meanwhile, its end is about to be reported.
                     match i32::from(signal) {
-                        // With what it waits for: the end of a script is the end of its programs.
+                        // Programs that the script has started are killed too.
                         signals::SIGKILL => family::kill(*pid),
                         signal => drop(signals::send(*pid, signal)),
                     }
@@ -328,39 +240,39 @@ impl Prototype {
                     Some((_, pid)) => trace::take(&peek::Process(*pid), &self.php.layout()),
                     None => Err("its worker has ended".to_owned()),
                 };
-                self.tell(&FromPrototype::Traced { number, stack })
+                self.report(&FromPrototype::Traced { number, stack })
             }
-            // A second specification, or something newer than this program.
+            // A second specification, or a message newer than this program.
             Ok(ToPrototype::Hello { .. } | ToPrototype::Check { .. }) | Err(_) => Ok(()),
         }
     }
 
-    fn spawn(&mut self, worker: Owner, descriptors: Vec<OwnedFd>) -> Result<(), End> {
+    fn spawn(&mut self, worker: Owner, descriptors: Vec<OwnedFd>) -> Result<(), LoopEnd> {
         let mut descriptors = descriptors.into_iter();
         let forked = match descriptors.next() {
             Some(socket) => fork().map(|side| (side, socket)),
             None => Err("its socket did not arrive".to_owned()),
         };
         match forked {
-            Ok((Forked::Child, socket)) => Err(End::Worker(worker, socket, descriptors.next())),
+            Ok((Forked::Child, socket)) => Err(LoopEnd::Worker(worker, socket, descriptors.next())),
             Ok((Forked::Parent(pid), _)) => {
                 self.workers.push((worker, pid));
-                self.tell(&FromPrototype::Started { worker, pid })
+                self.report(&FromPrototype::Started { worker, pid })
             }
-            Err(message) => self.tell(&FromPrototype::NotStarted { worker, message }),
+            Err(message) => self.report(&FromPrototype::NotStarted { worker, message }),
         }
     }
 
-    /// Says what some workers cost.
-    fn measure(&mut self, which: &[Owner]) -> Result<(), End> {
+    /// Reports memory and processor time of some workers.
+    fn measure(&mut self, requested: &[Owner]) -> Result<(), LoopEnd> {
         let known = |worker: &Owner| self.workers.iter().find(|(owner, _)| owner == worker);
         let usage = |(worker, pid): &(Owner, u32)| usage::of(*worker, *pid);
-        let workers = which.iter().filter_map(known).filter_map(usage).collect();
+        let workers = requested.iter().filter_map(known).filter_map(usage).collect();
         let (base, memory_limit) = (usage::of_self(), self.php.memory_limit());
-        self.tell(&FromPrototype::Measured { base, memory_limit, workers })
+        self.report(&FromPrototype::Measured { base, memory_limit, workers })
     }
 
-    /// Goes on as a worker. What belongs to the prototype alone is closed here.
+    /// Goes on as a worker. Closes the descriptors of the prototype first.
     fn become_worker(self, owner: Owner, socket: OwnedFd, output: Option<OwnedFd>) -> ! {
         let Prototype {
             supervisor,
@@ -373,16 +285,15 @@ impl Prototype {
             upload_directory,
         } = self;
         drop((supervisor, child_ended));
-        // From here on it is the script's own: core files, debuggers, and the prototype's look at
-        // where it is and what it costs.
+        // Permits core files, debuggers, and the prototype's measurements and stack traces.
         let _ = process::allow_tracing();
         title::set(&format!("howdah: \"{}\" application", spec.name));
-        let output = output.and_then(|pipe| lead_output(&spec, &pipe));
-        php.forked();
-        // Without, a script that forks would mix up its answer, as it does elsewhere.
+        let output = output.and_then(|pipe| redirect_output(&spec, &pipe));
+        php.after_fork();
+        // Otherwise a script that forks would mix its response with that of the copy.
         let _ = process::notice_copies();
         let limit = spec.requests;
-        // Opened in the worker: the file is about whoever opens it.
+        // Opened in the worker: /proc/self/statm is that of the process that opens it.
         let memory = MemoryLimit::new(spec.memory);
         Worker {
             owner,
@@ -397,14 +308,14 @@ impl Prototype {
             script_directories: ScriptDirectories::new(&spec),
             uploads: OnceCell::new(),
             output,
-            alone: Cell::new(false),
+            was_only_request: Cell::new(false),
             looks: Looks::default(),
         }
         .run();
         process::exit_now(0)
     }
 
-    fn reap(&mut self, child_ended: bool) -> Result<(), End> {
+    fn reap(&mut self, child_ended: bool) -> Result<(), LoopEnd> {
         if !child_ended {
             return Ok(());
         }
@@ -423,27 +334,28 @@ impl Prototype {
                 process::Exit::Status(status) => Exit::Status(status),
                 process::Exit::Signal(signal) => Exit::Signal(signal),
             };
-            self.tell(&FromPrototype::Died { worker, pid, status, was_idle })?;
+            self.report(&FromPrototype::Died { worker, pid, status, was_idle })?;
         }
         Ok(())
     }
 
-    fn tell(&self, message: &FromPrototype) -> Result<(), End> {
-        self.supervisor.tell(message).map_err(|_| End::Orphaned)
+    fn report(&self, message: &FromPrototype) -> Result<(), LoopEnd> {
+        self.supervisor.report(message).map_err(|_| LoopEnd::Orphaned)
     }
 }
 
-/// Leads standard output and error into a pipe unless they are files; returns one that is.
-fn lead_output(spec: &ApplicationSpec, pipe: &OwnedFd) -> Option<BorrowedFd<'static>> {
-    let mut led = None;
+/// Redirects standard output and error into a pipe unless they are files. Returns one that is
+/// redirected.
+fn redirect_output(spec: &ApplicationSpec, pipe: &OwnedFd) -> Option<BorrowedFd<'static>> {
+    let mut redirected = None;
     for (file, target) in
         [(&spec.stdout, rustix::stdio::stdout()), (&spec.stderr, rustix::stdio::stderr())]
     {
         if file.is_none() && process::place(pipe, target.as_raw_fd()).is_ok() {
-            led = Some(target);
+            redirected = Some(target);
         }
     }
-    led
+    redirected
 }
 
 fn fork() -> Result<Forked, String> {
@@ -460,48 +372,7 @@ fn fork() -> Result<Forked, String> {
     if side == Forked::Child {
         process::die_with(Some(prototype));
         signals::reset();
-        handlers::disarm(&NOT_FOR_US);
+        handlers::disarm(&IGNORED_SIGNALS);
     }
     Ok(side)
-}
-
-/// Loads PHP for an application; `tmp` is the server's directory for temporary files. Tells what is
-/// not as it may have been meant.
-pub fn load(spec: &ApplicationSpec, tmp: &str) -> Result<(Php, Vec<Problem>), Problem> {
-    let mut notices = Vec::new();
-    let mut ini_file = spec.ini_file.as_deref();
-    match ini_file.map(|file| (file, std::fs::File::open(file))) {
-        // PHP, and so Unit, goes on without: documents that name such a file are in use.
-        Some((file, Err(error))) if error.kind() == ErrorKind::NotFound => {
-            let notice = format_args!("there is no {file}; php.ini of the system is used");
-            notices.push(Problem::at("options/file", notice));
-            ini_file = None;
-        }
-        Some((file, Err(error))) => {
-            let problem = format_args!("{file} cannot be read: {error}");
-            return Err(Problem::at("options/file", problem));
-        }
-        _ => {}
-    }
-    let ini = settings::text(spec)?;
-    let lock_directory = LockDirectory::make(tmp);
-    let lock_path = lock_directory.as_ref().and_then(LockDirectory::path).map(str::to_owned);
-    *LOCK_DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner) = lock_directory;
-    let php = Php::start(&ini, ini_file, lock_path.as_deref(), ended_by_php);
-    remove_lock_directory();
-    let php = php.map_err(Problem::of)?;
-    notices.extend(settings::apply(spec, &php).into_iter().map(|name| {
-        let notice = format_args!("PHP has no setting \"{name}\"");
-        Problem::at(format!("options/admin/{name}"), notice)
-    }));
-    let uploads = php.upload_directory();
-    let wanted = Access::WRITE_OK | Access::EXEC_OK;
-    if let Err(error) = accessat(CWD, &uploads, wanted, AtFlags::EACCESS) {
-        notices.push(Problem::of(format_args!(
-            "uploaded files cannot be put in {}: {error}; let the application's user write there, or \
-             name another directory in PHP's upload_tmp_dir",
-            uploads.display()
-        )));
-    }
-    Ok((php, notices))
 }

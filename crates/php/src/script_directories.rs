@@ -1,7 +1,7 @@
-//! Which directories the scripts of requests may run from. What scripts include is not asked.
+//! The directories that scripts of requests may run from. Included files are not checked.
 //!
-//! All is looked up for each request, with links resolved: a script that a link leads to counts
-//! where it really is, and a deployment that swaps a link takes its directories along.
+//! All paths are resolved for each request: a script behind a symbolic link counts by its real path,
+//! and a deployment that replaces a link moves its directories along.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,7 +11,7 @@ use howdah_wire::bytes::Malformed;
 use howdah_wire::messages::ApplicationSpec;
 use howdah_wire::request::decode_params;
 
-/// Directories with scripts and without.
+/// Directories whose scripts may run, and directories whose scripts may not.
 #[derive(Debug)]
 pub struct ScriptDirectories<'a> {
     allowed: &'a [String],
@@ -19,7 +19,7 @@ pub struct ScriptDirectories<'a> {
 }
 
 impl<'a> ScriptDirectories<'a> {
-    /// Those of an application.
+    /// The directories of an application.
     pub fn new(spec: &'a ApplicationSpec) -> Self {
         ScriptDirectories {
             allowed: &spec.script_directories,
@@ -27,7 +27,7 @@ impl<'a> ScriptDirectories<'a> {
         }
     }
 
-    /// Whether the script that these parameters name may run.
+    /// Returns true if the script that these parameters name may run.
     pub fn allow(&self, params: &[u8], count: u32) -> Result<bool, Malformed> {
         if self.allowed.is_empty() && self.forbidden.is_empty() {
             return Ok(true);
@@ -38,11 +38,11 @@ impl<'a> ScriptDirectories<'a> {
                 script = value;
             }
         })?;
-        Ok(self.have(script))
+        Ok(self.contain(script))
     }
 
-    fn have(&self, script: &[u8]) -> bool {
-        // What is wrong with one that cannot be found is said by whoever opens it.
+    fn contain(&self, script: &[u8]) -> bool {
+        // A script that does not exist is reported when PHP opens it.
         let Ok(script) = fs::canonicalize(OsStr::from_bytes(script)) else { return true };
         let below = |directory: &String| {
             fs::canonicalize(directory).is_ok_and(|directory| script.starts_with(directory))
@@ -83,7 +83,7 @@ mod tests {
                 "site2/a.php",
                 "site/none.php",
             ];
-            scripts.map(|script| u8::from(directories.have(path(script).as_bytes())))
+            scripts.map(|script| u8::from(directories.contain(path(script).as_bytes())))
         };
         assert_eq!(have(&["site"], &[]), [1, 1, 1, 1, 1, 0, 0, 1]);
         assert_eq!(have(&["current"], &["current/uploads"]), [1, 1, 0, 0, 1, 0, 0, 1]);

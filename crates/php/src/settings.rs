@@ -1,9 +1,9 @@
-//! The application's settings in the form that PHP reads.
+//! The application's settings in the syntax of `php.ini`.
 //!
-//! They are text in the syntax of `php.ini` that PHP reads after the file, so that they also hold
-//! for what extensions decide while they are loaded (`opcache.memory_consumption`, `extension`).
-//! Values are literal: nothing in them is evaluated. Settings of the administrator are locked
-//! once PHP is loaded. `disable_functions` and `disable_classes` add to what the file says.
+//! PHP reads them after the file and before it loads extensions, some of which need them then
+//! (`opcache.memory_consumption`, `extension`). Values are literal: nothing in them is evaluated.
+//! Settings of the administrator are locked once PHP is loaded. `disable_functions` and
+//! `disable_classes` add to those of the file.
 
 use howdah_wire::messages::{ApplicationSpec, Problem};
 
@@ -12,13 +12,13 @@ use crate::ffi::Php;
 const FUNCTIONS: &str = "disable_functions";
 const CLASSES: &str = "disable_classes";
 
-/// The text that overrides `php.ini`. The error names the setting that cannot be expressed.
+/// The text that overrides `php.ini`. The error names a setting that it cannot contain.
 pub fn text(spec: &ApplicationSpec) -> Result<String, Problem> {
     let problem = |text: String| Problem::at("options", text);
     let mut out = String::new();
-    // Of two values the later one counts: the administrator's.
+    // The later of two values counts: the administrator's.
     for (name, value) in spec.ini_user.iter().chain(&spec.ini_admin) {
-        if !valid_name(name) {
+        if !is_valid_name(name) {
             return Err(problem(format!("\"{name}\" is not the name of a PHP setting")));
         }
         if value.contains('\0') {
@@ -35,12 +35,12 @@ pub fn text(spec: &ApplicationSpec) -> Result<String, Problem> {
     Ok(out)
 }
 
-/// Applies what can be applied only when PHP is loaded. Returns the names of settings that no
-/// extension knows.
+/// Locks the administrator's settings and disables functions and classes, once PHP is loaded. Returns
+/// the names of settings that no extension has.
 pub fn apply(spec: &ApplicationSpec, php: &Php) -> Vec<String> {
     let mut unknown = Vec::new();
     for (name, value) in spec.ini_user.iter().chain(&spec.ini_admin) {
-        // Without a NUL, see `text`.
+        // There is no NUL, see `text`.
         let _ = match name.as_str() {
             FUNCTIONS => php.disable_functions(value),
             CLASSES => php.disable_classes(value),
@@ -49,19 +49,20 @@ pub fn apply(spec: &ApplicationSpec, php: &Php) -> Vec<String> {
     }
     for (name, _) in &spec.ini_admin {
         let special = matches!(name.as_str(), "extension" | "zend_extension");
-        if !php.lock(name) && !special {
+        if !php.lock_setting(name) && !special {
             unknown.push(name.clone());
         }
     }
     unknown
 }
 
-fn valid_name(name: &str) -> bool {
+fn is_valid_name(name: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     !name.is_empty() && name.bytes().all(allowed)
 }
 
-/// Single quotes make text literal, except for the single quote, which is put in double ones.
+/// Appends a value in single quotes, which make it literal; a single quote itself is put in double
+/// ones.
 fn quote(value: &str, out: &mut String) {
     for (index, part) in value.split('\'').enumerate() {
         if index > 0 {
@@ -95,9 +96,9 @@ mod tests {
 
     #[test]
     fn names_cannot_begin_another_line() {
-        assert!(valid_name("opcache.jit_buffer_size"));
-        assert!(!valid_name("a=1\nb"));
-        assert!(!valid_name(""));
-        assert!(!valid_name("[PATH=/]"));
+        assert!(is_valid_name("opcache.jit_buffer_size"));
+        assert!(!is_valid_name("a=1\nb"));
+        assert!(!is_valid_name(""));
+        assert!(!is_valid_name("[PATH=/]"));
     }
 }

@@ -1,15 +1,15 @@
-//! Where the script of a worker is: its calls, read from the worker's memory while it runs.
+//! The stack of a worker's script, read from the worker's memory while it runs.
 //!
-//! Nothing is asked of the worker, so this works for one that computes as well as for one that
-//! waits in a system call, and costs one that is not looked at nothing. What is read may be
-//! changing, or may be what a hostile script has made of it: every length is bounded, nothing is
-//! followed further than so deep, and a reading counts only if a second one says the same.
+//! The worker takes no part in it: this works while it computes or waits in a system call, and costs
+//! workers that are not traced nothing. The memory may be changing, and a hostile script may have
+//! written anything to it: every length and every depth is limited, and a reading counts only if a
+//! second one confirms it.
 
 use crate::ffi::Layout;
 
 /// Memory that can be read.
 pub trait Memory {
-    /// Fills a buffer with what is at an address.
+    /// Reads bytes at an address into a buffer.
     fn read(&self, address: u64, buffer: &mut [u8]) -> std::io::Result<()>;
 }
 
@@ -19,24 +19,30 @@ impl Memory for howdah_sys::peek::Process {
     }
 }
 
-/// Calls that are shown, the innermost ones.
-const MOST_CALLS: usize = 128;
-/// Arguments of a call whose types are shown.
-const MOST_ARGUMENTS: u64 = 16;
-/// Bytes of the name of a function or class, and of a file.
-const LONGEST_NAME: u64 = 256;
-const LONGEST_FILE: u64 = 4096;
-/// Bytes of all calls together: what fits a message.
-const LONGEST_STACK: usize = 64 * 1024;
-/// Readings before one is taken that another does not confirm.
-const READINGS: usize = 5;
+/// Maximum number of calls in a stack; the innermost ones are shown.
+const MAX_CALLS: usize = 128;
 
-/// The calls that a process is in, a line for each, the innermost first. `Err` says why they
-/// cannot be read.
+/// Maximum number of arguments of a call whose types are shown.
+const MAX_ARGUMENTS: u64 = 16;
+
+/// Maximum length of the name of a function or class, in bytes.
+const MAX_NAME_BYTES: u64 = 256;
+
+/// Maximum length of the name of a file, in bytes.
+const MAX_FILE_BYTES: u64 = 4096;
+
+/// Maximum length of a stack, in bytes: it must fit a message.
+const MAX_STACK_BYTES: usize = 64 * 1024;
+
+/// Maximum number of readings, until one confirms the one before.
+const MAX_READINGS: usize = 5;
+
+/// The stack of a process, a line for each call, the innermost first. The error says why it cannot be
+/// read.
 pub fn take(memory: &impl Memory, layout: &Layout) -> Result<Vec<String>, String> {
     let reader = Reader { memory, layout };
     let mut last = reader.calls();
-    for _ in 1..READINGS {
+    for _ in 1..MAX_READINGS {
         let calls = reader.calls();
         if matches!((&calls, &last), (Ok(calls), Ok(last)) if calls == last) {
             return calls;
@@ -53,7 +59,7 @@ struct Reader<'a, M> {
     layout: &'a Layout,
 }
 
-/// Where a reading has failed, there is nothing to be had.
+/// The result of reading memory.
 type Read<T> = std::io::Result<T>;
 
 impl<M: Memory> Reader<'_, M> {
@@ -69,7 +75,7 @@ impl<M: Memory> Reader<'_, M> {
         })?;
         let (mut calls, mut length) = (Vec::new(), 0);
         while call != 0 {
-            if calls.len() == MOST_CALLS || length > LONGEST_STACK {
+            if calls.len() == MAX_CALLS || length > MAX_STACK_BYTES {
                 calls.push("...".to_owned());
                 break;
             }
@@ -80,7 +86,7 @@ impl<M: Memory> Reader<'_, M> {
                 calls.extend(line);
                 self.pointer(add(call, self.layout.call_previous))
             });
-            // What was right so far says enough.
+            // The calls that were read so far are returned.
             match next {
                 Ok(next) if next != call => call = next,
                 _ => {
@@ -92,7 +98,7 @@ impl<M: Memory> Reader<'_, M> {
         Ok(calls)
     }
 
-    /// One call; `None` for what PHP puts between calls.
+    /// One call; `None` for a frame that PHP puts between calls.
     fn call(&self, call: u64) -> Read<Option<String>> {
         let layout = self.layout;
         let function = self.pointer(add(call, layout.call_function))?;
@@ -114,7 +120,7 @@ impl<M: Memory> Reader<'_, M> {
                     0 => String::new(),
                     class => self.class_name(class)? + arrow,
                 };
-                let name = self.string(name, LONGEST_NAME)?;
+                let name = self.string(name, MAX_NAME_BYTES)?;
                 format!("{prefix}{name}({})", self.arguments(call, function, is_script)?)
             }
         };
@@ -125,7 +131,7 @@ impl<M: Memory> Reader<'_, M> {
                 0 => 0,
                 opline => self.number(add(opline, layout.opline_line))?,
             };
-            text += &format!(" at {}:{line}", self.string(file, LONGEST_FILE)?);
+            text += &format!(" at {}:{line}", self.string(file, MAX_FILE_BYTES)?);
         }
         Ok(Some(text))
     }
@@ -134,7 +140,7 @@ impl<M: Memory> Reader<'_, M> {
     fn arguments(&self, call: u64, function: u64, is_script: bool) -> Read<String> {
         let layout = self.layout;
         let count = self.number(add(call, layout.call_arguments))?;
-        // Arguments beyond the parameters lie behind the variables of a script's function.
+        // Arguments beyond the parameters follow the variables of a script's function.
         let (parameters, behind) = if is_script {
             let number = |offset| self.number(add(function, offset));
             let variables = number(layout.function_variables)?;
@@ -144,7 +150,7 @@ impl<M: Memory> Reader<'_, M> {
             (u64::MAX, 0)
         };
         let mut types = Vec::new();
-        for argument in 0..count.min(MOST_ARGUMENTS) {
+        for argument in 0..count.min(MAX_ARGUMENTS) {
             let slot = match argument.checked_sub(parameters) {
                 Some(beyond) => behind.saturating_add(beyond),
                 None => argument,
@@ -152,7 +158,7 @@ impl<M: Memory> Reader<'_, M> {
             let at = slot.saturating_mul(layout.value_size);
             types.push(self.type_of(add(add(call, layout.call_slots), at), true)?);
         }
-        if count > MOST_ARGUMENTS {
+        if count > MAX_ARGUMENTS {
             types.push("...".to_owned());
         }
         Ok(types.join(", "))
@@ -174,20 +180,21 @@ impl<M: Memory> Reader<'_, M> {
     }
 
     fn class_name(&self, class: u64) -> Read<String> {
-        let name = self.string(self.pointer(add(class, self.layout.class_name))?, LONGEST_NAME)?;
-        // The name of an anonymous class goes on with its place, behind a NUL.
+        let name =
+            self.string(self.pointer(add(class, self.layout.class_name))?, MAX_NAME_BYTES)?;
+        // The name of an anonymous class is followed by a NUL and its place in the source.
         Ok(name.split('\u{fffd}').next().unwrap_or_default().to_owned())
     }
 
-    /// A string of PHP's, without what would make another line of it.
-    fn string(&self, string: u64, longest: u64) -> Read<String> {
+    /// A PHP string, with control characters replaced.
+    fn string(&self, string: u64, limit: u64) -> Read<String> {
         let length = self.pointer(add(string, self.layout.string_length))?;
-        let mut bytes = vec![0; length.min(longest) as usize];
+        let mut bytes = vec![0; length.min(limit) as usize];
         self.memory.read(add(string, self.layout.string_text), &mut bytes)?;
         let text = String::from_utf8_lossy(&bytes);
         let mut text: String =
             text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-        if length > longest {
+        if length > limit {
             text.push_str("...");
         }
         Ok(text)
@@ -210,12 +217,12 @@ impl<M: Memory> Reader<'_, M> {
     }
 }
 
-/// An address; nonsense leads nowhere.
+/// Adds an offset to an address. A sum that is too large is no valid address.
 fn add(address: u64, offset: u64) -> u64 {
     address.saturating_add(offset)
 }
 
-// As `shim/layout.c` asserts.
+// Kinds of functions and types of values; `shim/layout.c` asserts them.
 const INTERNAL: u8 = 1;
 const EVAL: u8 = 4;
 const OBJECT: u8 = 8;
@@ -263,11 +270,11 @@ mod tests {
         for seed in 1..200u64 {
             let memory = Nonsense(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), Cell::new(0));
             let calls = take(&memory, &layout()).unwrap();
-            assert!(calls.len() <= MOST_CALLS + 2, "{} calls", calls.len());
+            assert!(calls.len() <= MAX_CALLS + 2, "{} calls", calls.len());
             let length: usize = calls.iter().map(String::len).sum();
-            assert!(length < LONGEST_STACK + 3 * LONGEST_FILE as usize * 3, "{length} bytes");
+            assert!(length < MAX_STACK_BYTES + 3 * MAX_FILE_BYTES as usize * 3, "{length} bytes");
         }
-        assert!(take(&Circle, &layout()).unwrap().len() <= MOST_CALLS + 2);
+        assert!(take(&Circle, &layout()).unwrap().len() <= MAX_CALLS + 2);
     }
 
     #[test]

@@ -1,14 +1,13 @@
-//! Where PHP puts uploaded files while a script runs: a directory per worker, so that what a
-//! worker leaves behind when it is killed can be told from what others still need.
+//! The directories of uploaded files: one per worker, so that the files of a killed worker can be
+//! removed.
 //!
-//! It lies in the directory that PHP would use, and is made when a worker gets its first request
-//! with a body. The worker holds a lock on it for as long as it lives. Removed is a directory
+//! A worker makes its directory below PHP's when it gets its first request with a body, and holds a
+//! lock on it all its life. It is removed
 //!
-//! - by the prototype, when its worker has ended, however that was;
-//! - by the next prototype of the same user, if a whole server was killed: a directory that
-//!   nobody holds a lock on.
+//! - by the prototype, when the worker has ended;
+//! - by the next prototype of the same user, if a whole server was killed: then nobody holds the lock.
 //!
-//! Whatever cannot be made or locked is no reason not to serve: PHP then does as it always did.
+//! If the directory cannot be made or locked, PHP uses its own.
 
 use std::ffi::CString;
 use std::fs::{self, DirBuilder};
@@ -20,13 +19,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
-/// What the names begin with; the worker's process id follows.
+/// Prefix of the names; the worker's process id follows.
 const PREFIX: &str = "howdah-uploads-";
 
 /// A worker's directory.
 #[derive(Debug)]
 pub struct Uploads {
-    /// Its name, for PHP.
+    /// Path of the directory, for PHP.
     pub path: CString,
     /// Holds the lock.
     _directory: OwnedFd,
@@ -37,7 +36,7 @@ impl Uploads {
     pub fn new(base: &Path) -> io::Result<Self> {
         let path = path_of(base, std::process::id());
         match DirBuilder::new().mode(0o700).create(&path) {
-            // A directory of an earlier process, or a stranger's: the lock and its owner tell.
+            // A directory of an earlier process, or of another user: `lock` checks which.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             result => result?,
         }
@@ -46,7 +45,7 @@ impl Uploads {
     }
 }
 
-/// Removes what a worker that has ended left in `base`.
+/// Removes the directory of a worker that has ended.
 pub fn remove(base: &Path, worker: u32) {
     let path = path_of(base, worker);
     if is_own_directory(&path) {
@@ -54,7 +53,7 @@ pub fn remove(base: &Path, worker: u32) {
     }
 }
 
-/// Removes what workers left in `base` whose prototype could not do so any more.
+/// Removes directories of workers whose prototype has ended without removing them.
 pub fn remove_abandoned(base: &Path) {
     let Ok(entries) = fs::read_dir(base) else { return };
     for entry in entries.flatten() {
@@ -72,7 +71,7 @@ fn path_of(base: &Path, worker: u32) -> PathBuf {
     base.join(format!("{PREFIX}{worker}"))
 }
 
-/// Opens and locks a directory of ours that nobody else has locked.
+/// Opens and locks a directory of this user; an error if another process has locked it.
 fn lock(path: &Path) -> io::Result<OwnedFd> {
     if !is_own_directory(path) {
         return Err(io::ErrorKind::PermissionDenied.into());
@@ -83,8 +82,8 @@ fn lock(path: &Path) -> io::Result<OwnedFd> {
     Ok(directory)
 }
 
-/// Whether this is a directory, and no link to one, that belongs to this user and that no other
-/// user may write to.
+/// Returns true if the path is a directory, not a link, that belongs to this user and that no other user
+/// can access.
 fn is_own_directory(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| {
         metadata.is_dir()

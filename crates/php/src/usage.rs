@@ -1,7 +1,7 @@
-//! What workers cost: memory and processor time, as the kernel accounts for them.
+//! Memory and processor time of workers, as the kernel accounts for them.
 //!
-//! Read by the prototype, which has the rights to: other users see of a process only what it has
-//! resident, which counts shared pages once for each worker.
+//! The prototype reads them, which has the right to: other users see only the resident memory of a
+//! process, which counts shared pages once for each worker.
 
 use std::fs;
 
@@ -9,23 +9,22 @@ use howdah_sys::process;
 use howdah_wire::messages::Usage;
 use howdah_wire::queue::Owner;
 
-/// Makes the kernel count the most memory that a process has resident anew (`proc(5)`,
-/// `clear_refs`).
-const COUNT_PEAK_ANEW: &str = "5";
+/// Value for `clear_refs` that resets the peak of the resident memory (`proc(5)`).
+const RESET_PEAK: &str = "5";
 
-/// What a worker costs; `None` if it has ended or the kernel does not say. The peak is the one
-/// since this was last asked.
+/// Usage of a worker; `None` if it has ended or the kernel does not say. The peak is the one since the
+/// last call.
 pub fn of(worker: Owner, pid: u32) -> Option<Usage> {
     let read = |file| process::read_facts(pid, file);
     let status = read("status").ok()?;
     let usage = parse(worker, &read("smaps_rollup").ok()?, &status)?;
     let (cpu_us, delay_us) = read("schedstat").ok().and_then(|text| times(&text)).unwrap_or((0, 0));
-    // Without it the peak is that of the worker's whole life.
-    let _ = fs::write(format!("/proc/{pid}/clear_refs"), COUNT_PEAK_ANEW);
+    // If that fails, the peak is that of the worker's whole life.
+    let _ = fs::write(format!("/proc/{pid}/clear_refs"), RESET_PEAK);
     Some(Usage { cpu_us, delay_us, ..usage })
 }
 
-/// Bytes that this process takes by itself, shared pages in proportion.
+/// Memory of this process in bytes, shared pages in proportion.
 pub fn of_self() -> u64 {
     let rollup = fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     bytes(&rollup, "Pss:").unwrap_or(0)
@@ -34,12 +33,12 @@ pub fn of_self() -> u64 {
 fn parse(worker: Owner, rollup: &str, status: &str) -> Option<Usage> {
     let resident = bytes(rollup, "Rss:")?;
     let pss = bytes(rollup, "Pss:")?;
-    // Linux before 5.9 does not tell the kinds apart.
+    // Linux before 5.9 has no figures by kind.
     let private = bytes(rollup, "Pss_Anon:").unwrap_or(pss);
-    // What was resident at the peak and is not any more was memory of the script: files and
-    // shared memory stay.
-    let gone = bytes(status, "VmHWM:").map_or(0, |peak| peak.saturating_sub(resident));
-    let peak = private.saturating_add(gone);
+    // Memory that was resident at the peak and is no more was the script's: files and shared memory
+    // stay resident.
+    let freed = bytes(status, "VmHWM:").map_or(0, |peak| peak.saturating_sub(resident));
+    let peak = private.saturating_add(freed);
     Some(Usage { worker, pss, private, peak, cpu_us: 0, delay_us: 0 })
 }
 

@@ -1,14 +1,14 @@
 //! A worker: takes requests from the shared queue, one at a time, until it is asked to leave, has
-//! served as many as it may, or the router has gone.
+//! reached a limit, or the router has ended.
 
 use std::cell::{Cell, OnceCell};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use howdah_sys::look::Looks;
-use howdah_sys::packet::{self, Received};
+use howdah_sys::packet::Received;
 use howdah_sys::shm::Mapping;
 use howdah_sys::{clock, futex, process};
 use howdah_wire::frame::Done;
@@ -16,61 +16,62 @@ use howdah_wire::messages::ToWorker;
 use howdah_wire::queue::{Owner, Work};
 use howdah_wire::region::Region;
 use howdah_wire::request::{Fixed, flags};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::body::Body;
 use crate::document_root::Roots;
-use crate::exchange::{Exchange, Gone};
+use crate::exchange::{Disconnected, Exchange};
 use crate::ffi::Php;
 use crate::memory::MemoryLimit;
 use crate::parameters::{self, Resolved, Unusable};
 use crate::script_directories::ScriptDirectories;
+use crate::socket::{is_peer_closed, receive_within};
 use crate::uploads::Uploads;
 
-/// How long to sleep before looking whether the router is still there.
-const LIVENESS: Duration = Duration::from_secs(5);
-/// Most bytes of parameters in a file. The router's own limits are far below.
-const MAX_PARAMS: u32 = 16 << 20;
+/// Interval at which a sleeping worker checks that the router still runs.
+const LIVENESS_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Memory for parameters that is kept from one request to the next.
-const KEEP_PARAMS: usize = 64 << 10;
+/// Maximum size of parameters in a file, in bytes. The router's own limits are far below.
+const MAX_PARAMS_BYTES: u32 = 16 << 20;
 
-/// What a worker has from its prototype.
+/// Maximum size of the buffer for parameters that is kept for the next request, in bytes.
+const MAX_KEPT_PARAMS_BYTES: usize = 64 << 10;
+
+/// A worker, with what it has from its prototype.
 pub struct Worker<'a> {
-    /// Who this is.
+    /// This worker's index and incarnation.
     pub owner: Owner,
     /// The router's messages: descriptors of requests.
     pub socket: OwnedFd,
     /// The queue and the slots.
     pub region: &'a Region<Mapping>,
-    /// What wakes the router's threads.
+    /// The eventfds of the router's threads.
     pub events: &'a [OwnedFd],
     /// PHP.
     pub php: &'a Php,
-    /// Requests to serve; 0: any number.
+    /// Number of requests after which the worker ends; 0: no limit.
     pub limit: u64,
-    /// How much memory it may have for itself between two requests.
+    /// The limit of its private memory, checked after each request.
     pub memory: MemoryLimit,
-    /// Where PHP puts uploaded files.
+    /// PHP's directory for uploaded files.
     pub upload_directory: &'a Path,
-    /// Where document roots lead.
+    /// Document roots without symbolic links.
     pub roots: Roots,
-    /// Where scripts may run.
+    /// The directories that scripts may run from.
     pub script_directories: ScriptDirectories<'a>,
-    /// This worker's own directory there, once a request with a body has come.
+    /// This worker's own directory in `upload_directory`, once a request with a body has come.
     pub uploads: OnceCell<Option<Uploads>>,
-    /// The pipe that standard output, standard error or both lead to.
+    /// The pipe of standard output, standard error or both.
     pub output: Option<BorrowedFd<'static>>,
-    /// No other request was in the server when the last one came.
-    pub alone: Cell<bool>,
-    /// How it went to look for the next one in that case.
+    /// The last request was the only one in the server.
+    pub was_only_request: Cell<bool>,
+    /// Decides whether to spin for the next request in that case.
     pub looks: Looks,
 }
 
-/// Memory that serves one request after the other.
+/// Buffers that are reused for the next request.
 #[derive(Default)]
-struct Memory {
+struct Buffers {
     request: Vec<u8>,
     params: Vec<u8>,
     output: Vec<u8>,
@@ -78,16 +79,16 @@ struct Memory {
 
 /// Why a request is answered without PHP.
 enum Refused {
-    /// With this status.
+    /// The response has this status.
     Status(u16),
-    /// By nobody: the client or the router has gone.
-    Gone,
+    /// There is no response: the client has closed its connection, or the router has ended.
+    Disconnected,
 }
 
 impl Worker<'_> {
     /// Serves until it is time to leave.
     pub fn run(&self) {
-        let mut memory = Memory::default();
+        let mut buffers = Buffers::default();
         let mut served = 0;
         let mut cpu = cpu_time_us();
         loop {
@@ -98,7 +99,7 @@ impl Worker<'_> {
                     }
                     served += 1;
                     let last = self.limit != 0 && served >= self.limit;
-                    if !self.serve(slot, ticket, thread, last, &mut cpu, &mut memory) {
+                    if !self.serve(slot, ticket, thread, last, &mut cpu, &mut buffers) {
                         return;
                     }
                 }
@@ -108,14 +109,14 @@ impl Worker<'_> {
         }
     }
 
-    /// Waits for work; `None` if the router has gone. A look for it moves `cpu`, from where the
-    /// processor time of the next request is counted.
+    /// Waits for work; `None` if the router has ended. `cpu` is the processor time at which the next
+    /// request begins: time that is spent spinning is not counted for a request.
     fn next_work(&self, cpu: &mut u64) -> Option<Work> {
         let work = self.region.take(self.owner);
         if work != Work::Idle {
             return Some(work);
         }
-        if self.alone.take() && self.looks.are_due() && self.region.stay_awake() {
+        if self.was_only_request.take() && self.looks.are_due() && self.region.stay_awake() {
             self.looks.until(|| self.region.has_entries());
             *cpu = cpu_time_us();
             let work = self.region.take(self.owner);
@@ -125,20 +126,21 @@ impl Worker<'_> {
             return Some(work);
         }
         let sequence = self.region.going_to_sleep(self.owner);
-        // Whoever publishes from now on wakes this worker; what was published before shows here.
+        // A request that is published from now on wakes this worker; one that was published before is
+        // found here.
         let mut work = self.region.take(self.owner);
         if work == Work::Idle {
             let word = self.region.wake_word();
-            futex::wait_in(word, sequence, self.owner.wait_set(), Some(LIVENESS));
+            futex::wait_in(word, sequence, self.owner.wait_set(), Some(LIVENESS_CHECK_INTERVAL));
             work = self.region.take(self.owner);
         }
         if let Some(call) = self.region.awake(self.owner) {
             futex::wake_in(self.region.wake_word(), call.wake_set());
         }
-        (work != Work::Idle || !peer_closed(&self.socket)).then_some(work)
+        (work != Work::Idle || !is_peer_closed(&self.socket)).then_some(work)
     }
 
-    /// Serves one request; `false` if this was the last one.
+    /// Serves one request. Returns false if this was the worker's last one.
     fn serve(
         &self,
         slot: u32,
@@ -146,12 +148,12 @@ impl Worker<'_> {
         thread: u64,
         last: bool,
         cpu: &mut u64,
-        memory: &mut Memory,
+        buffers: &mut Buffers,
     ) -> bool {
         let mut exchange = Exchange::new(self.region, self.events, &self.socket, slot, thread);
-        exchange.reuse(std::mem::take(&mut memory.output));
-        self.region.request(slot, &mut memory.request);
-        let Memory { request, params, .. } = memory;
+        exchange.reuse(std::mem::take(&mut buffers.output));
+        self.region.request(slot, &mut buffers.request);
+        let Buffers { request, params, .. } = buffers;
         let result = self.handle(request, params, ticket, &mut exchange);
         let (peak_memory, broken) = match result {
             Ok(outcome) => outcome,
@@ -159,7 +161,7 @@ impl Worker<'_> {
                 let _ = exchange.replace(status);
                 (0, false)
             }
-            Err(Refused::Gone) => (0, false),
+            Err(Refused::Disconnected) => (0, false),
         };
         let before = std::mem::replace(cpu, cpu_time_us());
         let leaving = last
@@ -168,14 +170,14 @@ impl Worker<'_> {
             || self.memory.is_exceeded()
             || process::is_copy();
         let cpu_us = cpu.saturating_sub(before);
-        memory.output = exchange.done(Done { peak_memory, cpu_us, leaving }, self.output);
-        if memory.params.capacity() > KEEP_PARAMS {
-            memory.params = Vec::new();
+        buffers.output = exchange.done(Done { peak_memory, cpu_us, leaving }, self.output);
+        if buffers.params.capacity() > MAX_KEPT_PARAMS_BYTES {
+            buffers.params = Vec::new();
         }
         !leaving
     }
 
-    /// Runs PHP; returns the peak of its memory and whether it must not go on.
+    /// Runs PHP for a request. Returns the peak of its memory and whether the worker must not go on.
     fn handle<'m>(
         &self,
         request: &'m [u8],
@@ -186,20 +188,15 @@ impl Worker<'_> {
     where
         Self: 'm,
     {
-        let malformed = |exchange: &mut Exchange<'_>, what: &str| {
-            exchange.log(3, format!("the request cannot be run: {what}").as_bytes());
-        };
         let Ok((fixed, rest)) = Fixed::decode(request) else {
-            malformed(exchange, "its encoding is broken");
-            return Err(Refused::Status(500));
+            return Err(malformed(exchange, "its encoding is broken"));
         };
-        self.alone.set(fixed.flags & flags::ALONE != 0);
+        self.was_only_request.set(fixed.flags & flags::ALONE != 0);
         let mut files = self.descriptors(fixed.flags, ticket, exchange)?.into_iter();
-        let encoded = if fixed.flags & flags::PARAMS_FILE != 0 {
-            read_params(files.next(), fixed.params_len, params).ok_or_else(|| {
-                malformed(exchange, "its parameters cannot be read");
-                Refused::Status(500)
-            })?
+        let has_params_file = fixed.flags & flags::PARAMS_FILE != 0;
+        let encoded = if has_params_file {
+            read_params(files.next(), fixed.params_len, params)
+                .ok_or_else(|| malformed(exchange, "its parameters cannot be read"))?
         } else {
             rest
         };
@@ -215,29 +212,16 @@ impl Worker<'_> {
             Ok(decoded) => decoded,
             Err(Unusable::Nul) => return Err(Refused::Status(400)),
             Err(Unusable::Malformed) => {
-                malformed(exchange, "its parameters are broken");
-                return Err(Refused::Status(500));
+                return Err(malformed(exchange, "its parameters are broken"));
             }
         };
         let Ok(length) = i64::try_from(fixed.body_len) else {
-            malformed(exchange, "its body has an impossible length");
-            return Err(Refused::Status(500));
+            return Err(malformed(exchange, "its body has an impossible length"));
         };
-        let inline = if fixed.flags & flags::PARAMS_FILE != 0 { rest } else { inline };
-        exchange.set_body(if fixed.flags & flags::BODY_FILE == 0 {
-            match usize::try_from(fixed.body_len).ok().and_then(|len| inline.get(..len)) {
-                Some(bytes) => Body::Inline(bytes),
-                None => {
-                    malformed(exchange, "its body is shorter than announced");
-                    return Err(Refused::Status(500));
-                }
-            }
-        } else if let Some(file) = files.next() {
-            Body::File { file, at: 0, len: fixed.body_len }
-        } else {
-            malformed(exchange, "its body did not arrive");
-            return Err(Refused::Status(500));
-        });
+        let inline = if has_params_file { rest } else { inline };
+        let body = body(&fixed, inline, &mut files);
+        let body = body.map_err(|problem| malformed(exchange, problem))?;
+        exchange.set_body(body);
         if length > 0 {
             self.prepare_uploads();
         }
@@ -245,16 +229,16 @@ impl Worker<'_> {
         Ok((outcome.peak_memory, outcome.broken()))
     }
 
-    /// Gives uploaded files a place of their own.
+    /// Makes this worker's directory for uploaded files, once.
     fn prepare_uploads(&self) {
         self.uploads.get_or_init(|| {
             let uploads = Uploads::new(self.upload_directory).ok()?;
-            self.php.upload_to(&uploads.path);
+            self.php.set_upload_directory(&uploads.path);
             Some(uploads)
         });
     }
 
-    /// The descriptors that a request has announced.
+    /// Receives the descriptors that a request has announced.
     fn descriptors(
         &self,
         announced: u32,
@@ -264,7 +248,7 @@ impl Worker<'_> {
         if announced & (flags::BODY_FILE | flags::PARAMS_FILE) == 0 {
             return Ok(Vec::new());
         }
-        exchange.ask_for_descriptors().map_err(|Gone| Refused::Gone)?;
+        exchange.request_descriptors().map_err(|Disconnected| Refused::Disconnected)?;
         let mut buffer = [0; 64];
         loop {
             match receive_within(&self.socket, Duration::from_secs(1), &mut buffer) {
@@ -272,12 +256,12 @@ impl Worker<'_> {
                     Ok(ToWorker::Descriptors { ticket: of }) if of == ticket => {
                         return Ok(descriptors);
                     }
-                    // For a request that was given up meanwhile.
+                    // For an earlier request.
                     _ => continue,
                 },
-                Ok(Received::Empty) if exchange.aborted() => return Err(Refused::Gone),
+                Ok(Received::Empty) if exchange.aborted() => return Err(Refused::Disconnected),
                 Ok(Received::Empty) => continue,
-                // The router has gone. Nobody waits for this worker any more.
+                // The router has ended: nobody waits for this worker.
                 Ok(Received::Closed) | Err(_) => process::exit_now(0),
             }
         }
@@ -286,7 +270,7 @@ impl Worker<'_> {
 
 /// Reads all parameters from the start of a file.
 fn read_params(file: Option<OwnedFd>, len: u32, out: &mut Vec<u8>) -> Option<&[u8]> {
-    if len > MAX_PARAMS {
+    if len > MAX_PARAMS_BYTES {
         return None;
     }
     out.clear();
@@ -296,28 +280,27 @@ fn read_params(file: Option<OwnedFd>, len: u32, out: &mut Vec<u8>) -> Option<&[u
     Some(out)
 }
 
-/// Waits for a packet; not longer than `patience`, after which it is `Empty`.
-pub fn receive_within(
-    socket: &OwnedFd,
-    patience: Duration,
-    buffer: &mut [u8],
-) -> rustix::io::Result<Received> {
-    let patience =
-        Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: i64::from(patience.subsec_nanos()) };
-    match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&patience)) {
-        Ok(0) => Ok(Received::Empty),
-        _ => packet::receive(socket, buffer),
+/// Logs why a request cannot be run, which is the router's fault.
+fn malformed(exchange: &mut Exchange<'_>, problem: &str) -> Refused {
+    exchange.log(3, format!("the request cannot be run: {problem}").as_bytes());
+    Refused::Status(500)
+}
+
+/// The body of a request: the start of `inline`, or the next of its files.
+fn body<'m>(
+    fixed: &Fixed,
+    inline: &'m [u8],
+    files: &mut impl Iterator<Item = OwnedFd>,
+) -> Result<Body<'m>, &'static str> {
+    if fixed.flags & flags::BODY_FILE == 0 {
+        let bytes = usize::try_from(fixed.body_len).ok().and_then(|len| inline.get(..len));
+        return bytes.map(Body::Inline).ok_or("its body is shorter than announced");
     }
+    let file = files.next().ok_or("its body did not arrive")?;
+    Ok(Body::File { file, at: 0, len: fixed.body_len })
 }
 
-/// Whether the other side of a socket has closed it.
-pub fn peer_closed(socket: impl AsFd) -> bool {
-    let mut ready = [PollFd::new(&socket, PollFlags::RDHUP)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let closed = PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR;
-    poll(&mut ready, Some(&now)).is_ok_and(|n| n > 0) && ready[0].revents().intersects(closed)
-}
-
+/// Processor time of this process, in microseconds.
 fn cpu_time_us() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000

@@ -1,0 +1,117 @@
+//! Loads PHP for an application, and reports it if that ends the process.
+
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use howdah_sys::credentials::Credentials;
+use howdah_sys::pipe;
+use howdah_wire::messages::{ApplicationSpec, FromPrototype, Problem};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+
+use crate::ffi::Php;
+use crate::lock_directory::{self, LockDirectory};
+use crate::settings;
+use crate::supervisor::Supervisor;
+
+/// The pipe of reports while PHP is being loaded.
+static LOADING: Mutex<Option<OwnedFd>> = Mutex::new(None);
+
+/// The directory of OPcache's lock file while PHP is loaded; `None` if there is none.
+static LOCK_DIRECTORY: Mutex<Option<LockDirectory>> = Mutex::new(None);
+
+/// Checks that the document roots exist and can be entered: an application without them has nothing to
+/// run.
+pub fn check_roots(roots: &[(String, String)]) -> Result<(), Problem> {
+    for (key, root) in roots {
+        match std::fs::metadata(root) {
+            Ok(metadata) if metadata.is_dir() => {}
+            Ok(_) => return Err(Problem::at(key, format_args!("{root} is not a directory"))),
+            Err(error) => {
+                return Err(Problem::at(key, format_args!("{root} cannot be used: {error}")));
+            }
+        }
+        // The directory itself may be readable although its entries are not.
+        if let Err(error) = std::fs::metadata(Path::new(root).join(".")) {
+            let user = Credentials::current().name;
+            return Err(Problem::at(
+                key,
+                format_args!(
+                    "the user \"{user}\" cannot enter {root}: {error}; permit it, as with chmod o+x, or \
+                     choose another \"user\""
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Runs `load`. If PHP ends the process meanwhile, that is reported to the supervisor.
+pub fn during_loading<T>(supervisor: &Supervisor, load: impl FnOnce() -> T) -> T {
+    let set_loading = |reports| LOADING.lock().map(|mut loading| *loading = reports).is_ok();
+    set_loading(supervisor.reports.try_clone().ok());
+    let loaded = load();
+    set_loading(None);
+    loaded
+}
+
+/// Reports that PHP ended the process. OPcache does that when it cannot start, for example without
+/// memory or without the preload script; it writes the reason to standard error.
+fn ended_by_php() {
+    if let Some(reports) = LOADING.lock().ok().and_then(|mut reports| reports.take()) {
+        let advice = match take_lock_directory() {
+            Some(_) => "the log has its message",
+            None => lock_directory::ADVICE,
+        };
+        let problem = format_args!("PHP ended while it was being loaded; {advice}");
+        let problem = Problem::of(problem);
+        let _ = pipe::send(&reports, &FromPrototype::Failed { problem }.encode());
+    }
+}
+
+/// Takes the directory of the lock file, if there is one; dropping it removes it.
+fn take_lock_directory() -> Option<LockDirectory> {
+    LOCK_DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// Loads PHP for an application. `tmp` is the server's directory for temporary files. Returns PHP and
+/// notices about settings that may not be meant so.
+pub fn load(spec: &ApplicationSpec, tmp: &str) -> Result<(Php, Vec<Problem>), Problem> {
+    let mut notices = Vec::new();
+    let mut ini_file = spec.ini_file.as_deref();
+    match ini_file.map(|file| (file, std::fs::File::open(file))) {
+        // PHP goes on without the file, and so does Unit: such documents are in use.
+        Some((file, Err(error))) if error.kind() == ErrorKind::NotFound => {
+            let notice = format_args!("there is no {file}; php.ini of the system is used");
+            notices.push(Problem::at("options/file", notice));
+            ini_file = None;
+        }
+        Some((file, Err(error))) => {
+            let problem = format_args!("{file} cannot be read: {error}");
+            return Err(Problem::at("options/file", problem));
+        }
+        _ => {}
+    }
+    let ini = settings::text(spec)?;
+    let lock_directory = LockDirectory::make(tmp);
+    let lock_path = lock_directory.as_ref().and_then(LockDirectory::path).map(str::to_owned);
+    *LOCK_DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner) = lock_directory;
+    let php = Php::start(&ini, ini_file, lock_path.as_deref(), ended_by_php);
+    drop(take_lock_directory());
+    let php = php.map_err(Problem::of)?;
+    notices.extend(settings::apply(spec, &php).into_iter().map(|name| {
+        let notice = format_args!("PHP has no setting \"{name}\"");
+        Problem::at(format!("options/admin/{name}"), notice)
+    }));
+    let uploads = php.upload_directory();
+    let wanted = Access::WRITE_OK | Access::EXEC_OK;
+    if let Err(error) = accessat(CWD, &uploads, wanted, AtFlags::EACCESS) {
+        notices.push(Problem::of(format_args!(
+            "uploaded files cannot be put in {}: {error}; let the application's user write there, or \
+             name another directory in PHP's upload_tmp_dir",
+            uploads.display()
+        )));
+    }
+    Ok((php, notices))
+}

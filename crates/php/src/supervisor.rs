@@ -1,0 +1,39 @@
+//! The connection to the supervisor.
+
+use std::os::fd::OwnedFd;
+
+use howdah_sys::packet::Received;
+use howdah_sys::{packet, pipe};
+use howdah_wire::bytes::Malformed;
+use howdah_wire::messages::{FromPrototype, MAX_MESSAGE, ToPrototype};
+use rustix::event::{PollFd, PollFlags, poll};
+
+/// The socket of requests and the pipe of reports.
+pub struct Supervisor {
+    /// Requests of the supervisor.
+    pub commands: OwnedFd,
+    /// Reports to the supervisor.
+    pub reports: OwnedFd,
+}
+
+impl Supervisor {
+    /// Sends a report.
+    pub fn report(&self, message: &FromPrototype) -> rustix::io::Result<()> {
+        pipe::send(&self.reports, &message.encode())
+    }
+
+    /// Waits for the first message and returns it with its descriptors.
+    pub fn first_message(&self) -> Result<(ToPrototype, Vec<OwnedFd>), Malformed> {
+        let mut buffer = vec![0; MAX_MESSAGE];
+        loop {
+            let _ = poll(&mut [PollFd::new(&self.commands, PollFlags::IN)], None);
+            match packet::receive(&self.commands, &mut buffer) {
+                Ok(Received::Packet(len, descriptors)) => {
+                    return Ok((ToPrototype::decode(&buffer[..len])?, descriptors));
+                }
+                Ok(Received::Empty) => {} // a signal interrupted the wait
+                Ok(Received::Closed) | Err(_) => return Err(Malformed),
+            }
+        }
+    }
+}
