@@ -1,19 +1,23 @@
-//! Questions to a DNS server for the addresses of a name, and its answers (RFC 1035).
+//! DNS queries for the addresses of a name, and their responses (RFC 1035).
 //!
-//! Whoever can send a datagram can forge an answer: one that does not repeat number and question is
-//! nobody's. Names are followed through aliases within the one answer, and never twice.
+//! Anybody who can send a datagram can forge a response: one that does not repeat the id and the question
+//! is ignored. Aliases are followed within the same response.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Bytes of a name.
-const LONGEST: usize = 255;
-/// Aliases that lead to an address.
-const MOST_ALIASES: usize = 16;
-/// Class of the Internet.
+/// Maximum length of a name, in bytes.
+const MAX_NAME_BYTES: usize = 255;
+
+/// Maximum number of names, with aliases, that lead to an address.
+const MAX_ALIASES: usize = 16;
+
+/// Class of the Internet (IN).
 const INTERNET: u16 = 1;
+
+/// Type of an alias record (CNAME).
 const ALIAS: u16 = 5;
 
-/// Kind of an address.
+/// Type of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// IPv4.
@@ -22,20 +26,20 @@ pub enum Kind {
     Aaaa,
 }
 
-/// What a server says.
+/// The response of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Answer {
     /// The addresses.
     pub addresses: Vec<IpAddr>,
-    /// For how many seconds that holds.
+    /// Time to live in seconds.
     pub ttl: u32,
-    /// There is more than fits into a datagram.
+    /// The response was truncated to fit a datagram.
     pub is_cut: bool,
-    /// 0, or 3 if there is no such name; others are failures of the server.
+    /// Response code: 0, or 3 if there is no such name; others are failures of the server.
     pub code: u8,
 }
 
-/// The message is no answer to the question.
+/// The message is not a response to the query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotOurs;
 
@@ -48,7 +52,7 @@ impl Kind {
     }
 }
 
-/// A question; `None` if the name is none.
+/// Encodes a query with this id; `None` if the name is not valid.
 pub fn question(number: u16, name: &str, kind: Kind) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(64);
     out.extend_from_slice(&number.to_be_bytes());
@@ -59,7 +63,7 @@ pub fn question(number: u16, name: &str, kind: Kind) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Reads the answer to a question.
+/// Decodes the response to a query.
 pub fn answer(message: &[u8], number: u16, name: &str, kind: Kind) -> Result<Answer, NotOurs> {
     let mut reader = Reader { message, at: 0 };
     let wanted = encoded(name).ok_or(NotOurs)?;
@@ -84,13 +88,13 @@ pub fn answer(message: &[u8], number: u16, name: &str, kind: Kind) -> Result<Ans
     for _ in 0..answers {
         match reader.record() {
             Ok(record) => records.push(record),
-            // What was cut off is asked for again.
+            // The query is repeated over TCP.
             Err(NotOurs) if found.is_cut => break,
             Err(NotOurs) => return Err(NotOurs),
         }
     }
     let mut name = wanted;
-    for _ in 0..MOST_ALIASES {
+    for _ in 0..MAX_ALIASES {
         let own = || records.iter().filter(|record| record.owner == name);
         for record in own().filter(|record| record.kind == kind.number()) {
             found.addresses.extend(record.address());
@@ -108,7 +112,7 @@ pub fn answer(message: &[u8], number: u16, name: &str, kind: Kind) -> Result<Ans
     Ok(found)
 }
 
-/// A name as messages have it, in lower case.
+/// Encodes a name, in lower case; `None` if it is not valid.
 fn encoded(name: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(name.len() + 2);
     for label in name.strip_suffix('.').unwrap_or(name).split('.') {
@@ -117,7 +121,7 @@ fn encoded(name: &str) -> Option<Vec<u8>> {
         out.extend(label.bytes().map(|byte| byte.to_ascii_lowercase()));
     }
     out.push(0);
-    (out.len() <= LONGEST).then_some(out)
+    (out.len() <= MAX_NAME_BYTES).then_some(out)
 }
 
 struct Record<'m> {
@@ -125,7 +129,7 @@ struct Record<'m> {
     kind: u16,
     ttl: u32,
     data: &'m [u8],
-    /// Where the data is.
+    /// Offset of the data in the message.
     at: usize,
 }
 
@@ -167,8 +171,8 @@ impl<'m> Reader<'m> {
         self.take(1)?.first().copied().ok_or(NotOurs)
     }
 
-    /// A name without its compression, in lower case. References lead back, each further than the
-    /// one before, so that they end.
+    /// Reads a name, decompressed and in lower case. Each pointer must lead further back than the one
+    /// before, so that there are no loops.
     fn name(&mut self) -> Result<Vec<u8>, NotOurs> {
         let mut name = Vec::new();
         let mut after = None;
@@ -192,7 +196,7 @@ impl<'m> Reader<'m> {
                 }
                 _ => return Err(NotOurs),
             }
-            if name.len() >= LONGEST {
+            if name.len() >= MAX_NAME_BYTES {
                 return Err(NotOurs);
             }
         }
@@ -207,9 +211,9 @@ impl<'m> Reader<'m> {
         let length = usize::from(self.u16()?);
         let at = self.at;
         let data = self.take(length)?;
-        // A record of another class is of no kind that we know.
+        // A record of another class has no known type.
         let kind = if class == INTERNET { kind } else { 0 };
-        // RFC 2181, 8: a time with the highest bit is none.
+        // RFC 2181, 8: a time to live with the highest bit set counts as 0.
         let ttl = if ttl > i32::MAX as u32 { 0 } else { ttl };
         Ok(Record { owner, kind, ttl, data, at })
     }

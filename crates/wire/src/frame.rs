@@ -1,4 +1,4 @@
-//! The frames of a worker's answer.
+//! The frames of a worker's response.
 //!
 //! Order: any number of [`Kind::Informational`], then one [`Kind::Head`], any number of
 //! [`Kind::Body`], one [`Kind::End`] (the response is complete), and at last one [`Kind::Done`]
@@ -7,7 +7,7 @@
 
 use crate::bytes::{Malformed, Put, Take};
 
-/// Kind of a frame, the number on the wire.
+/// Type of a frame, with its number on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -17,7 +17,7 @@ pub enum Kind {
     Body = 2,
     /// The response is complete; the script may go on (`fastcgi_finish_request`). No payload.
     End = 3,
-    /// The request is over and the slot is the router's again: [`Done`].
+    /// The request has ended and the slot is the router's again: [`Done`].
     Done = 4,
     /// A record for the log: [`Log`].
     Log = 5,
@@ -25,15 +25,15 @@ pub enum Kind {
     Informational = 6,
     /// The worker waits on its socket for the descriptors that the request announced. No payload.
     Descriptors = 7,
-    /// The worker waits on its socket for what is known of its application. No payload.
+    /// The worker waits on its socket for the status of its application. No payload.
     Status = 8,
-    /// The worker waits on its socket until what lies in its standard output and error has been
-    /// taken: it belongs to this request. No payload.
+    /// The worker waits on its socket until the pipe of its standard output and error, which belongs to
+    /// this request, has been read empty. No payload.
     Output = 9,
 }
 
 impl Kind {
-    /// From the number on the wire.
+    /// The type with this number on the wire; `None` if it is unknown.
     pub fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Kind::Head,
@@ -91,14 +91,14 @@ impl<'a> Head<'a> {
     }
 }
 
-/// What a finished request has cost.
+/// Memory and processor time of a finished request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Done {
     /// `memory_get_peak_usage(true)` in bytes.
     pub peak_memory: u64,
     /// Processor time, user and system, in microseconds.
     pub cpu_us: u64,
-    /// The worker leaves after this request (its request limit was reached, or it must).
+    /// The worker ends after this request: it has reached a limit, or cannot go on.
     pub leaving: bool,
 }
 
@@ -126,7 +126,7 @@ pub struct Log<'a> {
     pub severity: u8,
     /// The message, perhaps of several lines.
     pub message: &'a [u8],
-    /// More of the same message follows in the next frame of this kind.
+    /// The message continues in the next frame of this type.
     pub more: bool,
 }
 

@@ -1,27 +1,29 @@
-//! The PROXY protocol, versions 1 and 2: what a load balancer says of a connection before the
-//! client's first byte (haproxy.org, proxy-protocol.txt).
+//! The PROXY protocol, versions 1 and 2: a header with the client's address that a load balancer sends
+//! before the client's first byte (haproxy.org, proxy-protocol.txt).
 //!
-//! A header is read whole or not at all, and nothing after it is taken.
+//! A header is read as a whole or not at all, and no byte after it is consumed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What version 2 begins with.
+/// The first bytes of version 2.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
-/// Bytes of a header of version 1.
-const LONGEST_TEXT: usize = 107;
-/// Bytes after the fixed part of a header of version 2. Balancers send some hundred.
-const MOST_BYTES: usize = 4096;
 
-/// More than this need not be received to read a header.
-pub const LONGEST: usize = 16 + MOST_BYTES;
+/// Maximum length of a header of version 1, in bytes.
+const MAX_TEXT_BYTES: usize = 107;
 
-/// What a header says.
+/// Maximum length of the variable part of version 2, in bytes. Balancers send some hundred.
+const MAX_BINARY_BYTES: usize = 4096;
+
+/// Maximum length of a header, in bytes.
+pub const LONGEST: usize = 16 + MAX_BINARY_BYTES;
+
+/// The contents of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Header {
-    /// The client, and where it connected to; `None` if the balancer speaks for itself, or does
-    /// not know.
+    /// Address of the client, and the address that it connected to; `None` for a connection of the
+    /// balancer itself, or if it does not know.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
-    /// The client speaks TLS, with the balancer.
+    /// The client's connection to the balancer uses TLS.
     pub tls: bool,
 }
 
@@ -39,7 +41,8 @@ pub enum Version {
 pub struct Malformed;
 
 impl Header {
-    /// Reads the header at the start of `input`, and tells its length; `None` if more is needed.
+    /// Reads the header at the start of `input`. Returns it and its length; `None` if more bytes are
+    /// needed.
     pub fn read(input: &[u8]) -> Result<Option<(Header, usize)>, Malformed> {
         let common = input.len().min(SIGNATURE.len());
         if input.get(..common) == SIGNATURE.get(..common) && input.first() != Some(&b'P') {
@@ -71,7 +74,7 @@ impl Header {
     fn write_binary(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(SIGNATURE);
         let Some((from, to)) = self.pair() else {
-            return out.extend_from_slice(&[0x20, 0, 0, 0]); // for itself
+            return out.extend_from_slice(&[0x20, 0, 0, 0]); // of the balancer itself
         };
         let (family, mut bytes) = (if from.is_ipv4() { 0x11 } else { 0x21 }, Vec::new());
         for ip in [from.ip(), to.ip()] {
@@ -108,9 +111,9 @@ fn text(input: &[u8]) -> Result<Option<(Header, usize)>, Malformed> {
     if input.get(..common) != START.get(..common) {
         return Err(Malformed);
     }
-    let line = input.get(..input.len().min(LONGEST_TEXT)).unwrap_or_default();
+    let line = input.get(..input.len().min(MAX_TEXT_BYTES)).unwrap_or_default();
     let Some(end) = line.windows(2).position(|two| two == b"\r\n") else {
-        return if line.len() == LONGEST_TEXT { Err(Malformed) } else { Ok(None) };
+        return if line.len() == MAX_TEXT_BYTES { Err(Malformed) } else { Ok(None) };
     };
     let line = line.get(START.len()..end).ok_or(Malformed)?;
     let line = std::str::from_utf8(line).map_err(|_| Malformed)?;
@@ -144,19 +147,19 @@ fn text(input: &[u8]) -> Result<Option<(Header, usize)>, Malformed> {
 fn binary(input: &[u8]) -> Result<Option<(Header, usize)>, Malformed> {
     let Some([command, family, high, low]) = input.get(12..16) else { return Ok(None) };
     let length = usize::from(u16::from_be_bytes([*high, *low]));
-    if length > MOST_BYTES {
+    if length > MAX_BINARY_BYTES {
         return Err(Malformed);
     }
     let Some(rest) = input.get(16..16 + length) else { return Ok(None) };
     let header = match command {
         0x20 => Header::default(),
-        0x21 => of_client(*family, rest)?,
+        0x21 => addresses_of(*family, rest)?,
         _ => return Err(Malformed),
     };
     Ok(Some((header, 16 + length)))
 }
 
-fn of_client(family: u8, rest: &[u8]) -> Result<Header, Malformed> {
+fn addresses_of(family: u8, rest: &[u8]) -> Result<Header, Malformed> {
     let port = |at: usize| {
         rest.get(at..at + 2).and_then(|two| two.try_into().ok()).map(u16::from_be_bytes)
     };
@@ -171,19 +174,19 @@ fn of_client(family: u8, rest: &[u8]) -> Result<Header, Malformed> {
     let (found, used) = match family {
         0x11 => ((v4(0), v4(4), port(8), port(10)), 12),
         0x21 => ((v6(0), v6(16), port(32), port(34)), 36),
-        // Another family or protocol: nothing that we can say of the client.
+        // Another family or protocol: the client's address is unknown.
         _ => return Ok(Header::default()),
     };
     let (Some(from), Some(to), Some(from_port), Some(to_port)) = found else {
         return Err(Malformed);
     };
     let addresses = (SocketAddr::new(from, from_port), SocketAddr::new(to, to_port));
-    let tls = says_tls(rest.get(used..).unwrap_or_default())?;
+    let tls = read_extensions(rest.get(used..).unwrap_or_default())?;
     Ok(Header { addresses: Some(addresses), tls })
 }
 
-/// Whether what follows the addresses says that the client speaks TLS.
-fn says_tls(mut rest: &[u8]) -> Result<bool, Malformed> {
+/// Reads the extensions after the addresses. Returns true if the client uses TLS.
+fn read_extensions(mut rest: &[u8]) -> Result<bool, Malformed> {
     const SSL: u8 = 0x20;
     let mut tls = false;
     while let [kind, high, low, more @ ..] = rest {

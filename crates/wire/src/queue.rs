@@ -1,46 +1,45 @@
-//! Requests on their way to whichever worker is idle.
+//! The queue of requests from the router to idle workers.
 //!
 //! One producer (the router, under a lock of its own), many consumers (the workers). A request
-//! occupies a slot from the moment it is published until its answer is complete. The slot's
-//! claim word decides who has it: a worker takes it with one compare-and-swap that carries the
-//! ring position, so that a request is taken exactly once, a worker's death leaves no doubt about
-//! which request it had, and a stale look at an old ring position cannot succeed.
+//! occupies a slot from its publication until its response is complete. The slot's claim word decides
+//! which worker has it: a worker takes it with one compare-and-swap that includes the ring position.
+//! So a request is taken exactly once, the request of a worker that dies is known, and a worker with an
+//! outdated ring position cannot take one.
 //!
-//! Sleeping workers are called one at a time: whoever publishes a request calls one unless one is
-//! on its way already, and who has come calls the next if there is more to do. So as many wake as
-//! find work, also where the processors are too busy to let them run at once, and while the queue
-//! holds something and workers sleep, one of them is on its way. It is the first of those that
-//! sleep, so that as few workers as possible do the work there is: their code and data are in the
-//! processors' caches, and the others can be spared.
+//! Sleeping workers are woken one at a time: the router wakes one when it publishes a request, unless
+//! one is waking already, and a worker that has woken wakes the next if more requests wait. So only as
+//! many wake as find work, and while requests wait and workers sleep, one of them is waking. It is the
+//! first that sleeps, so that as few workers as possible do the work: their code and data are in the
+//! processors' caches, and the others can be stopped.
 //!
-//! Functions return who must be woken; the caller makes the system call.
+//! Functions return the worker that must be woken; the caller makes the system call.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::region::{Region, load_bytes, store_bytes};
 
-/// A worker: its number in the pool and which process in that place it is.
+/// Identity of a worker: its index in the pool, and its incarnation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner {
-    /// Number of the worker, below [`Owner::LIMIT`].
+    /// Index of the worker, below [`Owner::LIMIT`].
     pub index: u16,
-    /// Counts the processes that had this number.
+    /// Number of the process among those that had this index.
     pub incarnation: u16,
 }
 
 impl Owner {
-    /// Numbers from here on mark queue states.
+    /// Upper limit of indexes; numbers from here on mark states of a slot.
     pub const LIMIT: u16 = 0xfff0;
 
-    /// What this worker waits for on [`Region::wake_word`]: the bit set of `FUTEX_WAIT_BITSET`.
+    /// The bit set of `FUTEX_WAIT_BITSET` with which this worker waits on [`Region::wake_word`].
     pub fn wait_set(self) -> NonZeroU32 {
         set_of(u32::from(self.index))
     }
 }
 
-/// A sleeping worker must be woken: one that waits on [`Region::wake_word`] for this bit set, which
-/// it may share with others that would do as well.
+/// A sleeping worker that must be woken: one that waits on [`Region::wake_word`] with this bit set. Any
+/// other worker with the same bit would do as well.
 #[must_use = "requests wait until the worker is woken"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call(NonZeroU32);
@@ -57,15 +56,15 @@ fn set_of(index: u32) -> NonZeroU32 {
     NonZeroU32::new(1 << (index % u32::BITS)).expect("it is one bit")
 }
 
-/// State of a slot, as held in its claim word: the low half of the ring position it was
-/// published at, then the owner.
+/// State of a slot, as its claim word holds it: the low half of the ring position at which it was
+/// published, and the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// Nobody's.
+    /// Not in use.
     Free,
     /// Published at a position and not taken yet.
     Queued(u32),
-    /// Taken back by the router before a worker took it.
+    /// Withdrawn by the router before a worker took it.
     Cancelled(u32),
     /// Taken by a worker.
     Taken(u32, Owner),
@@ -101,22 +100,21 @@ impl Claim {
     }
 }
 
-/// The router's private side of the queue; the region's copies of these are hints for workers.
+/// The router's private state of the queue; the copies in the region are for workers.
 #[derive(Debug)]
 pub struct Producer {
     tail: u64,
     free: Vec<u32>,
-    /// The position at which each slot was published that is in use.
+    /// For each slot in use, the position at which it was published.
     published: Vec<Option<u64>>,
 }
 
-/// A request was not published: entries of cancelled requests lie between ones that workers have
-/// yet to take.
+/// The ring is full: entries of cancelled requests are between ones that workers have not taken yet.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Full;
 
 impl Producer {
-    /// Takes possession of a fresh region.
+    /// Initialises a new region.
     pub fn new<M: AsRef<[AtomicU64]>>(region: &Region<M>) -> Self {
         let slots = region.geometry().slots;
         for slot in 0..slots {
@@ -131,17 +129,18 @@ impl Producer {
         }
     }
 
-    /// The most recently used free slot: its pages are in memory and in the caches.
+    /// Takes the free slot that was used last: its pages are in memory and in the caches. `None` if none
+    /// is free.
     pub fn take_slot(&mut self) -> Option<u32> {
         self.free.pop()
     }
 
-    /// Whether a slot is free.
+    /// Returns true if a slot is free.
     pub fn has_slot(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Gives a slot back that was taken and is not in a worker's hands.
+    /// Frees a slot that no worker has.
     pub fn release<M: AsRef<[AtomicU64]>>(&mut self, region: &Region<M>, slot: u32) {
         if let Some(words) = region.slot(slot) {
             words.claim.store(Claim::Free.encode(), Release);
@@ -151,8 +150,8 @@ impl Producer {
         }
     }
 
-    /// Makes a staged request visible to workers. Returns its ticket and which sleeping worker
-    /// must be woken, if any.
+    /// Makes a staged request visible to workers. Returns its ticket and the sleeping worker that must be
+    /// woken, if any.
     pub fn publish<M: AsRef<[AtomicU64]>>(
         &mut self,
         region: &Region<M>,
@@ -160,8 +159,8 @@ impl Producer {
     ) -> Result<(u32, Option<Call>), Full> {
         let Some(words) = region.slot(slot) else { return Err(Full) };
         if self.waiting(region) >= region.entries() {
-            // Workers that are busy pass nothing, and idle ones do not look before they are told
-            // of this very request.
+            // Busy workers skip no entries, and idle ones do not read the queue before this request is
+            // published.
             region.pass_cancelled(self.tail);
         }
         if self.waiting(region) >= region.entries() {
@@ -176,8 +175,8 @@ impl Producer {
         Ok((ticket, region.call_worker()))
     }
 
-    /// What in the region can only be the work of a worker that has written where it should not:
-    /// requests would wait for ever, or workers leave. `None` if nothing is.
+    /// Checks the queue for values that only a worker which writes where it must not can have left:
+    /// requests would wait for ever, or workers end. Returns the damaged part; `None` if there is none.
     pub fn damage<M: AsRef<[AtomicU64]>>(&self, region: &Region<M>) -> Option<&'static str> {
         // Read before the claims: workers move it on after they have taken a request.
         let head = region.head().load(SeqCst);
@@ -185,8 +184,8 @@ impl Producer {
         if region.tail().load(Relaxed) != self.tail || ahead > region.entries() {
             return Some("the ends of the queue");
         }
-        let most = u64::from(Owner::LIMIT);
-        if region.retire_word().load(Relaxed) > most || region.shed_word().load(Relaxed) > most {
+        let limit = u64::from(Owner::LIMIT);
+        if region.retire_word().load(Relaxed) > limit || region.shed_word().load(Relaxed) > limit {
             return Some("the number of workers that shall leave");
         }
         for (slot, position) in self.published.iter().enumerate() {
@@ -207,7 +206,7 @@ impl Producer {
         None
     }
 
-    /// Entries that nobody has passed.
+    /// Number of entries that no worker has passed.
     fn waiting<M: AsRef<[AtomicU64]>>(&self, region: &Region<M>) -> u64 {
         self.tail.wrapping_sub(region.head().load(Acquire))
     }
@@ -215,7 +214,7 @@ impl Producer {
 
 impl<M: AsRef<[AtomicU64]>> Region<M> {
     /// Fills a slot that [`Producer::take_slot`] gave, for router thread `thread`. The request
-    /// must fit [`Geometry::request_bytes`](crate::region::Geometry); `false` if it does not.
+    /// must fit [`Geometry::request_bytes`](crate::region::Geometry). Returns false if it does not.
     pub fn stage(&self, slot: u32, thread: u32, request: &[u8]) -> bool {
         let Some(words) = self.slot(slot) else { return false };
         if request.len() > self.geometry().request_bytes as usize {
@@ -232,12 +231,12 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         true
     }
 
-    /// Who has a slot. Anything that a worker may have scribbled reads as some state.
+    /// The state of a slot. Any value of the word is some state.
     pub fn claim_of(&self, slot: u32) -> Claim {
         self.slot(slot).map_or(Claim::Free, |words| Claim::decode(words.claim.load(Acquire)))
     }
 
-    /// Takes a request back that no worker has taken yet; `true` if that succeeded.
+    /// Withdraws a request. Returns false if a worker has taken it.
     pub fn cancel(&self, slot: u32, ticket: u32) -> bool {
         self.slot(slot).is_some_and(|words| {
             let (from, to) = (Claim::Queued(ticket), Claim::Cancelled(ticket));
@@ -245,9 +244,9 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         })
     }
 
-    /// Moves the head past entries whose requests nobody can take any more, up to `tail`.
+    /// Moves the head past entries of requests that no worker can take, up to `tail`.
     fn pass_cancelled(&self, tail: u64) {
-        // No more turns than there are entries, whatever a worker writes to the head meanwhile.
+        // A limited number of turns, whatever a worker writes to the head meanwhile.
         for _ in 0..self.entries() {
             let head = self.head().load(Acquire);
             let slot = self.entry(head).load(Acquire) as u32;
@@ -258,14 +257,14 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         }
     }
 
-    /// Asks workers to leave as soon as they are idle, as many as `count` says.
+    /// Asks `count` workers to end as soon as they are idle.
     pub fn retire(&self, count: u64) {
         self.retire_word().fetch_add(count, SeqCst);
         self.wake_word().fetch_add(1, SeqCst);
     }
 
-    /// This many workers shall leave before they take another request, even if requests wait; 0
-    /// takes back what was asked before.
+    /// Asks `count` workers to end before they take another request, even if requests wait; 0 withdraws
+    /// an earlier call.
     pub fn shed(&self, count: u64) {
         self.shed_word().store(count, SeqCst);
         if count > 0 {
@@ -273,8 +272,8 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         }
     }
 
-    /// A worker has ended, perhaps while it slept. Called before another process gets its number.
-    /// Returns which one must be woken in its place, as [`Region::awake`] does.
+    /// A worker has ended, perhaps while it slept. To be called before another process gets its index.
+    /// Returns the worker that must be woken in its place.
     pub fn ended(&self, worker: Owner) -> Option<Call> {
         self.awake(worker)
     }
@@ -285,13 +284,13 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         self.sleeper(worker).is_some_and(|(sleepers, bit)| sleepers.load(SeqCst) & bit != 0)
     }
 
-    /// Asks all workers to leave when nothing is queued any more.
+    /// Asks all workers to end when the queue is empty.
     pub fn close(&self) {
         self.closing().store(1, SeqCst);
         self.wake_word().fetch_add(1, SeqCst);
     }
 
-    /// Whether workers are asked to leave when nothing is queued any more.
+    /// Returns true if [`Region::close`] was called.
     pub fn is_closing(&self) -> bool {
         self.closing().load(Acquire) != 0
     }
@@ -302,8 +301,8 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
             return None;
         }
         let Some(first) = self.first_sleeper() else {
-            // The one that slept a moment ago has ended its sleep, and perhaps the call before
-            // this one; nobody would end this one.
+            // The worker that slept a moment ago has woken, and may have cleared `calling` before this
+            // call set it; nobody else would clear it.
             self.calling().store(0, SeqCst);
             return None;
         };
@@ -311,7 +310,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         Some(Call(set_of(first)))
     }
 
-    /// Number of a worker that sleeps.
+    /// The lowest index of a sleeping worker.
     fn first_sleeper(&self) -> Option<u32> {
         let words = self.sleepers().iter().map(|sleepers| sleepers.load(SeqCst));
         let (index, word) = words.enumerate().find(|(_, word)| *word != 0)?;
@@ -319,7 +318,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
     }
 }
 
-/// What an idle worker finds.
+/// The result of [`Region::take`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Work {
     /// A request: slot, ticket and the router thread that waits for the answer.
@@ -328,12 +327,12 @@ pub enum Work {
         slot: u32,
         /// Identifies the request among all that used this slot.
         ticket: u32,
-        /// Router thread to notify.
+        /// Router thread that reads the response.
         thread: u64,
     },
     /// Nothing to do.
     Idle,
-    /// Leave.
+    /// The worker shall end.
     Leave,
 }
 
@@ -350,8 +349,8 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
             let head = self.head().load(Acquire);
             let waiting = self.tail().load(SeqCst).wrapping_sub(head);
             if waiting == 0 || waiting > self.entries() && head == self.head().load(Acquire) {
-                // Nothing, or more than there are entries although nobody has moved the head
-                // between the two looks: then another worker has written nonsense.
+                // Empty, or more than there are entries although the head has not moved meanwhile: then
+                // another worker has damaged it.
                 break;
             }
             let slot = self.entry(head).load(Acquire) as u32;
@@ -360,8 +359,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
                 let (from, to) = (Claim::Queued(ticket), Claim::Taken(ticket, me));
                 words.claim.compare_exchange(from.encode(), to.encode(), AcqRel, Acquire).is_ok()
             });
-            // Whoever looked at the entry moves on, also past one that another worker has just
-            // taken and not yet passed.
+            // Passes the entry even if another worker has taken it and not passed it yet.
             let _ = self.head().compare_exchange(head, head.wrapping_add(1), AcqRel, Acquire);
             if mine {
                 let thread = self.slot(slot).map_or(0, |words| words.thread.load(Relaxed));
@@ -374,20 +372,20 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         Work::Idle
     }
 
-    /// Worker side: this worker looks for the next request in place of sleeping, so nobody needs to
-    /// be called for it; [`Region::awake`] ends it. `false` if another one is on its way.
+    /// Worker side: announces that this worker spins for the next request, so that no other needs to be
+    /// woken for it; [`Region::awake`] ends that. Returns false if another worker is waking already.
     pub fn stay_awake(&self) -> bool {
         self.calling().swap(1, SeqCst) == 0
     }
 
-    /// Worker side: whether a request may be waiting.
+    /// Worker side: returns true if a request may be waiting.
     pub fn has_entries(&self) -> bool {
         self.tail().load(Relaxed) != self.head().load(Relaxed)
     }
 
-    /// Worker side: announces that this worker is going to wait on [`Region::wake_word`] for a
-    /// value other than the one returned, with its [`Owner::wait_set`]. Look for work once more before waiting, and once more
-    /// after it; then call [`Region::awake`].
+    /// Worker side: announces that this worker is going to wait on [`Region::wake_word`] for a value
+    /// other than the one returned, with its [`Owner::wait_set`]. The caller must try to take a request
+    /// once more before waiting and once after it, and then call [`Region::awake`].
     pub fn going_to_sleep(&self, me: Owner) -> u32 {
         let sequence = self.wake_word().load(SeqCst) as u32;
         if let Some((sleepers, bit)) = self.sleeper(me) {
@@ -396,14 +394,14 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         sequence
     }
 
-    /// Worker side: ends what [`Region::going_to_sleep`] or [`Region::stay_awake`] announced. Returns which one must be woken
-    /// as well, because there is more to do.
+    /// Worker side: ends [`Region::going_to_sleep`] or [`Region::stay_awake`]. Returns another worker
+    /// that must be woken, because more requests wait.
     pub fn awake(&self, me: Owner) -> Option<Call> {
         if let Some((sleepers, bit)) = self.sleeper(me) {
             sleepers.fetch_and(!bit, SeqCst);
         }
-        // In this order: what is published before is seen here, and what is published afterwards
-        // calls somebody itself.
+        // In this order: a request that was published before is seen below, and one that is published
+        // afterwards wakes a worker itself.
         self.calling().store(0, SeqCst);
         if self.tail().load(SeqCst) == self.head().load(SeqCst) {
             return None;

@@ -1,8 +1,8 @@
 //! Layout of the memory that the router shares with the workers of one application.
 //!
-//! The region is an array of 64-bit atomics, so that no access can race in the sense of the
-//! language, whatever the other side does. All offsets follow from the [`Geometry`], which both
-//! sides get from the supervisor's messages and never from the region itself.
+//! The region is an array of 64-bit atomics, so that no access is a data race, whatever other
+//! processes do. All offsets follow from the [`Geometry`], which all processes get from the
+//! supervisor's messages and never from the region.
 //!
 //! ```text
 //! head line      producer's tail │ consumers' head │ wake sequence, calling │ retire, closing, shed
@@ -16,9 +16,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Words per cache line; what different processors write is kept on different lines.
+/// Words per cache line. Words that different processors write are on different lines.
 const LINE: usize = 8;
-/// Words per page; payload areas begin on a page so that an unused slot costs no memory.
+
+/// Words per page. Payload areas begin on a page, so that an unused slot costs no memory.
 const PAGE: usize = 512;
 
 /// Sizes of a region.
@@ -35,7 +36,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Room for `workers` workers and as many requests waiting right behind them.
+    /// A geometry for `workers` workers and as many waiting requests.
     pub fn for_pool(workers: u32, threads: u32) -> Self {
         Geometry {
             slots: (workers.clamp(1, 2048) * 2).next_power_of_two(),
@@ -125,7 +126,7 @@ impl Layout {
     }
 }
 
-/// A mapped region. `M` is what keeps the mapping alive.
+/// A mapped region. `M` owns the mapping.
 #[derive(Debug)]
 pub struct Region<M> {
     memory: M,
@@ -142,7 +143,7 @@ pub struct SlotWords<'a> {
     pub thread: &'a AtomicU64,
     /// Length of the encoded request in bytes.
     pub request_len: &'a AtomicU64,
-    /// Not 0 once the client has gone.
+    /// Not 0 once the client has closed its connection.
     pub aborted: &'a AtomicU64,
     /// Bytes of the response ring that the router has taken.
     pub consumed: &'a AtomicU64,
@@ -157,7 +158,7 @@ pub struct SlotWords<'a> {
 }
 
 impl<M: AsRef<[AtomicU64]>> Region<M> {
-    /// Takes a mapping of at least [`Geometry::region_bytes`]. `None` if it is smaller.
+    /// A region in memory of at least [`Geometry::region_bytes`]; `None` if it is smaller.
     pub fn new(memory: M, geometry: Geometry) -> Option<Self> {
         let layout = Layout::new(geometry);
         (memory.as_ref().len() >= layout.total).then_some(Region { memory, geometry, layout })
@@ -185,7 +186,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         self.word(WAKE)
     }
 
-    /// Not 0 from the moment a sleeping worker is called until one has come.
+    /// Not 0 while a worker is waking: from the call until one has woken.
     pub(crate) fn calling(&self) -> &AtomicU64 {
         self.word(CALLING)
     }
@@ -284,7 +285,7 @@ pub(crate) fn store_bytes(words: &[AtomicU64], bytes: &[u8]) {
 
 /// Appends `len` bytes from words.
 ///
-/// In rows whose length the compiler knows: asking for room at each word takes three times as long.
+/// Copies rows of a constant length: checking the capacity for each word takes three times as long.
 pub(crate) fn load_bytes(words: &[AtomicU64], len: usize, out: &mut Vec<u8>) {
     out.reserve(len.next_multiple_of(8));
     let keep = out.len() + len;

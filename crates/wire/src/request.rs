@@ -1,8 +1,7 @@
-//! A request as a worker gets it: CGI parameters and the body, or where to get the body.
+//! The encoding of a request for a worker: CGI parameters and the body, or where the body is.
 //!
-//! The same parameters that a FastCGI server would get, already complete, so that PHP sees one
-//! `$_SERVER` whichever way a request takes. Strings end in a NUL that their length does not
-//! count, so that C reads them in place.
+//! The parameters are those that a FastCGI server gets, so that `$_SERVER` is the same in both cases.
+//! Strings end in a NUL that their length does not count, so that C reads them in place.
 //!
 //! ```text
 //! flags u32 │ parameters u32 │ parameter bytes u32 │ request id u64 │ body length u64 │ queued µs u64
@@ -12,18 +11,18 @@
 
 use crate::bytes::{Malformed, Put, Take};
 
-/// Which descriptors follow over the worker's socket, and what the router knows of the load.
+/// Flags: the descriptors that follow over the worker's socket, and the load of the server.
 pub mod flags {
     /// The body is in a file, passed as a descriptor.
     pub const BODY_FILE: u32 = 1;
     /// The parameters are in a file, passed as a descriptor before that of the body; the slot
     /// holds only the fixed part.
     pub const PARAMS_FILE: u32 = 2;
-    /// No other request is in the server: the next one may come before it is worth to sleep.
+    /// No other request is in the server: spinning for the next one may pay.
     pub const ALONE: u32 = 4;
 }
 
-/// Bytes before the parameters.
+/// Length of the fixed part before the parameters, in bytes.
 pub const FIXED: usize = 4 + 4 + 4 + 8 + 8 + 8;
 
 /// Encodes the parameters of one request.
@@ -34,12 +33,12 @@ pub struct Params {
 }
 
 impl Params {
-    /// No parameters, with memory for so many bytes.
+    /// No parameters, with a capacity in bytes.
     pub fn with_capacity(bytes: usize) -> Self {
         Params { bytes: Vec::with_capacity(bytes), count: 0 }
     }
 
-    /// No parameters; keeps the memory of an earlier use.
+    /// Removes all parameters; keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.count = 0;
@@ -97,18 +96,18 @@ pub struct Fixed {
     pub flags: u32,
     /// Number of parameters.
     pub params: u32,
-    /// Bytes that they take.
+    /// Length of the encoded parameters in bytes.
     pub params_len: u32,
     /// Request id, for the log.
     pub id: u64,
     /// Length of the body.
     pub body_len: u64,
-    /// How long the request waited for a worker, in microseconds, when it was handed over.
+    /// Time that the request waited for a worker, in microseconds.
     pub queued_us: u64,
 }
 
 impl Fixed {
-    /// For these parameters and this body.
+    /// The fixed part for these parameters and this body.
     pub fn new(params: &Params, flags: u32, id: u64, body_len: u64, queued_us: u64) -> Self {
         let params_len = params.bytes.len() as u32;
         Fixed { flags, params: params.count, params_len, id, body_len, queued_us }
@@ -124,7 +123,7 @@ impl Fixed {
         out.put_u64(self.queued_us);
     }
 
-    /// Decodes the fixed part; returns it and the rest.
+    /// Decodes the fixed part. Returns it and the bytes that follow.
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
         let mut take = Take(bytes);
         let fixed = Fixed {
@@ -139,7 +138,7 @@ impl Fixed {
     }
 }
 
-/// Decodes `count` parameters from the front of `bytes`; returns what follows them.
+/// Decodes `count` parameters from the front of `bytes`. Returns the bytes that follow.
 pub fn decode_params<'a>(
     bytes: &'a [u8],
     count: u32,

@@ -1,16 +1,16 @@
-//! Answers on their way back: per slot a byte ring of frames, written by the worker that has the
-//! slot and read by the router thread that waits for it.
+//! The responses of workers: per slot a byte ring of frames, written by the worker that has the slot
+//! and read by the router thread that waits for it.
 //!
 //! A frame is a header word (kind in the low byte, length of the payload in the high half) and
 //! the payload, padded to whole words. Positions count bytes since the request was staged. The
 //! writer publishes complete frames only, marks the slot dirty for its router thread, and has the
-//! thread woken only if that sleeps; the reader checks every length against what is there.
+//! thread woken only if that sleeps; the reader checks every length against the number of bytes written.
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::region::{Region, load_bytes, store_bytes};
 
-/// What the router reads in place of frames when a worker has written nonsense.
+/// A ring that a worker has damaged; with a description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Corrupt(pub &'static str);
 
@@ -24,19 +24,19 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// For a slot that this worker has taken.
+    /// A writer for a slot that this worker has taken.
     pub fn new(slot: u32, thread: u64) -> Self {
         Writer { slot, thread, written: 0, published: 0 }
     }
 
-    /// The longest payload that one frame may have: a quarter of the ring, so that the router
-    /// can take one part while the worker writes the next.
+    /// Maximum payload of a frame in bytes: a quarter of the ring, so that the router can read one part
+    /// while the worker writes the next.
     pub fn max_payload<M: AsRef<[AtomicU64]>>(region: &Region<M>) -> usize {
         region.geometry().response_bytes as usize / 4 - 8
     }
 
-    /// Writes a frame without publishing it. `false` if there is no room: then publish, wait for
-    /// room, and try again. `payload` must not exceed [`Writer::max_payload`].
+    /// Writes a frame without publishing it. Returns false if there is no room: then the caller
+    /// publishes, waits for room, and tries again. `payload` must not exceed [`Writer::max_payload`].
     pub fn put<M: AsRef<[AtomicU64]>>(
         &mut self,
         region: &Region<M>,
@@ -67,13 +67,13 @@ impl Writer {
         self.written - self.published
     }
 
-    /// Whether the router thread has been shown anything.
+    /// Returns true if frames have been published.
     pub fn has_published(&self) -> bool {
         self.published > 0
     }
 
-    /// Shows everything written to the router thread. `true` if that thread sleeps and its
-    /// eventfd must be written.
+    /// Publishes everything written. Returns true if the router thread sleeps and its eventfd must be
+    /// written.
     pub fn publish<M: AsRef<[AtomicU64]>>(&mut self, region: &Region<M>) -> bool {
         self.published = self.written;
         let Some(words) = region.slot(self.slot) else { return false };
@@ -108,14 +108,14 @@ impl Writer {
     }
 }
 
-/// A frame that waits to be taken.
+/// A frame at the front of the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
-    /// Its kind.
+    /// Type of the frame.
     pub kind: u8,
-    /// Bytes of its payload.
+    /// Length of the payload in bytes.
     pub len: usize,
-    /// Bytes that are there behind it.
+    /// Number of bytes in the ring after this frame.
     pub behind: usize,
 }
 
@@ -123,15 +123,15 @@ pub struct Frame {
 #[derive(Debug, Default)]
 pub struct Reader {
     consumed: u64,
-    /// As told to the worker.
+    /// Part of `consumed` that the worker may overwrite.
     released: u64,
 }
 
 impl Reader {
-    /// Looks at the next frame, which stays. `None` if there is no complete frame yet.
+    /// Returns the next frame without taking it; `None` if there is none.
     ///
-    /// Between two calls of [`Reader::release`] there are no more frames than the ring holds: a
-    /// worker that overwrites what it was not told is free cannot keep the reader busy.
+    /// Between two calls of [`Reader::release`] no more bytes are returned than the ring holds: a worker
+    /// that overwrites frames too early cannot keep the reader busy.
     pub fn peek<M: AsRef<[AtomicU64]>>(
         &self,
         region: &Region<M>,
@@ -144,8 +144,8 @@ impl Reader {
         if available == 0 {
             return Ok(None);
         }
-        // What was consumed counts too, until it is released; and a count that went back is a
-        // very large one.
+        // Consumed bytes count until they are released. A count that went back becomes a very large
+        // one.
         let held = written.wrapping_sub(self.released);
         if available > held || held > capacity || !available.is_multiple_of(8) {
             return Err(Corrupt("more than the ring holds"));
@@ -160,7 +160,7 @@ impl Reader {
         Ok(Some(Frame { kind: header as u8, len, behind: behind as usize }))
     }
 
-    /// Takes a frame that [`Reader::peek`] has just shown, and appends its payload to `out`.
+    /// Takes a frame that [`Reader::peek`] has just returned, and appends its payload to `out`.
     pub fn take<M: AsRef<[AtomicU64]>>(
         &mut self,
         region: &Region<M>,
@@ -177,7 +177,7 @@ impl Reader {
         self.consumed += 8 + (frame.len as u64).next_multiple_of(8);
     }
 
-    /// Takes the next frame: its kind, with the payload appended to `out`.
+    /// Takes the next frame. Returns its type and appends its payload to `out`.
     pub fn next<M: AsRef<[AtomicU64]>>(
         &mut self,
         region: &Region<M>,
@@ -189,7 +189,7 @@ impl Reader {
         Ok(Some(frame.kind))
     }
 
-    /// Tells the worker how much was taken. `true` if it waits for room and must be woken
+    /// Frees the bytes that were taken. Returns true if the worker waits for room and must be woken
     /// through the slot's `space` word.
     pub fn release<M: AsRef<[AtomicU64]>>(&mut self, region: &Region<M>, slot: u32) -> bool {
         let Some(words) = region.slot(slot) else { return false };
@@ -204,14 +204,14 @@ impl Reader {
 }
 
 impl<M: AsRef<[AtomicU64]>> Region<M> {
-    /// Router side: whether some slot has been marked dirty.
+    /// Router side: returns true if a slot has been marked dirty.
     pub fn is_dirty(&self, thread: u32) -> bool {
         self.dirty(u64::from(thread))
             .is_some_and(|dirty| dirty.iter().any(|word| word.load(Relaxed) != 0))
     }
 
-    /// Router side, before a thread waits for events: from now on workers write its eventfd.
-    /// `true` if some slot is dirty already; then do not wait.
+    /// Router side, before a thread waits for events: from now on workers write its eventfd. Returns
+    /// true if a slot is dirty already; then the thread must not wait.
     pub fn thread_sleeps(&self, thread: u32) -> bool {
         let thread = u64::from(thread);
         let (Some(dirty), Some(sleeping)) = (self.dirty(thread), self.sleeping(thread)) else {
@@ -225,7 +225,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         found
     }
 
-    /// Router side: the thread runs again.
+    /// Router side, after a thread has waited: workers need not write its eventfd.
     pub fn thread_wakes(&self, thread: u32) {
         if let Some(sleeping) = self.sleeping(u64::from(thread)) {
             sleeping.store(0, Relaxed);

@@ -1,22 +1,21 @@
-//! What an application answers to one request at a time.
+//! The response of an application to one request at a time.
 
-use super::{End, Kind, Part, Records};
+use super::records::{End, Kind, Part, Records};
 use crate::bytes::Malformed;
 
-/// A part of an answer.
+/// A part of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer<'a> {
-    /// Bytes of the response. None: an empty record, which means nothing here; so every record costs
-    /// a call, and who calls can tell how many there are.
+    /// Bytes of the response; empty for an empty record, so that the caller can count records.
     Stdout(&'a [u8]),
     /// Bytes for the log.
     Stderr(&'a [u8]),
-    /// The answer is complete. Nothing may follow before the next request.
+    /// The response is complete.
     End(End),
 }
 
-/// Reads the answer to one request. Records that answer nobody (another request, a question about
-/// capabilities) are an error: only this request was sent.
+/// Reads the response to one request. Records for another request, and records that a response does not
+/// have, are an error.
 #[derive(Debug)]
 pub struct Answers {
     records: Records,
@@ -26,13 +25,13 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// To the request of this number.
+    /// A reader for the request with this id.
     pub fn new(id: u16) -> Self {
         Answers { records: Records::default(), id, end: [0; 8], have: 0 }
     }
 
-    /// Takes the next part from the front of `input`; `None` if more is needed. After
-    /// [`Answer::End`] the padding of its record may still be to come: call on until `None`.
+    /// Takes the next part from the front of `input`; `None` if all of `input` is consumed. After
+    /// [`Answer::End`] the padding of its record may follow: the caller goes on until `None`.
     pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Answer<'a>>, Malformed> {
         while let Some((kind, id, part)) = self.records.next(input)? {
             if id != self.id {
@@ -65,7 +64,7 @@ impl Answers {
         Ok(None)
     }
 
-    /// Whether the last record has come in full, with its padding.
+    /// Returns true between two records: the last one is complete, with its padding.
     pub fn is_between(&self) -> bool {
         self.records.is_between()
     }

@@ -1,10 +1,9 @@
 //! Names and values: the content of the stream of parameters (FastCGI Specification, 3.4).
 
-use super::{HEADER, Kind, MOST_CONTENT, header, put_end_of_stream, put_stream};
+use super::records::{HEADER, Kind, MOST_CONTENT, header, put_end_of_stream, put_stream};
 use crate::bytes::{Malformed, Take};
 
-/// Appends a name and its value. Each may have up to 2 GiB; whoever calls has bounded them far
-/// below.
+/// Appends a name and its value, each of less than 2 GiB.
 pub fn put_pair(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     for part in [name, value] {
         match u8::try_from(part.len()) {
@@ -19,8 +18,8 @@ pub fn put_pair(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// Appends a whole stream of parameters, and its end. Each record has whole pairs, as PHP wants them;
-/// only a pair that is longer than a record is cut.
+/// Appends a complete stream of parameters. Each record has whole pairs, as PHP requires; only a pair
+/// that is longer than a record is split.
 pub fn put_params<'a>(
     id: u16,
     pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
@@ -37,7 +36,7 @@ pub fn put_params<'a>(
             let pair = out.split_off(before);
             end_record(start, out);
             start = out.len();
-            if pair.len() > MOST_CONTENT {
+            if pair.len() >= MOST_CONTENT {
                 put_stream(Kind::Params, id, &pair, out);
                 start = out.len();
             } else {
@@ -50,8 +49,8 @@ pub fn put_params<'a>(
     put_end_of_stream(Kind::Params, id, out);
 }
 
-/// Ends the record that begins at `start`, and has at most [`MOST_CONTENT`] bytes of content. One
-/// without content would be the end of its stream, and is taken back.
+/// Writes the length of the record that begins at `start` and has at most [`MOST_CONTENT`] bytes of
+/// content. A record without content is removed: it would end the stream.
 fn end_record(start: usize, out: &mut Vec<u8>) {
     match u16::try_from(out.len().saturating_sub(start + HEADER)) {
         Ok(len) if len > 0 => {
@@ -63,12 +62,12 @@ fn end_record(start: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Decodes names and values one by one. After an error there is nothing more.
+/// Iterator over the names and values of a stream. Ends after an error.
 #[derive(Debug, Clone)]
 pub struct Pairs<'a>(Take<'a>);
 
 impl<'a> Pairs<'a> {
-    /// Of a complete stream.
+    /// The pairs of a complete stream.
     pub fn new(stream: &'a [u8]) -> Self {
         Pairs(Take(stream))
     }

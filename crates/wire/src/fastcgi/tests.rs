@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::bytes::Malformed;
 
 /// Records in the order in which they come: kind, request, content.
 fn records(bytes: &[u8], cut: usize) -> Result<Vec<(u8, u16, Vec<u8>)>, Malformed> {
@@ -70,6 +71,73 @@ fn an_answer_to_somebody_else_is_refused() {
     assert_eq!(answers(b"\x01\x03\0\x01\0\x07\0\0\0\0\0\0\0\0\0", 99), Err(Malformed), "short end");
     assert_eq!(answers(b"\x01\x03\0\x01\0\x09\0\0\0\0\0\0\0\0\0\0\0", 99), Err(Malformed));
     assert_eq!(answers(b"\x01\x03\0\x01\0\x08\0\0\0\0\0\0\x09\0\0\0", 99), Err(Malformed));
+}
+
+#[test]
+fn each_record_type_has_its_number() {
+    for byte in 0..=u8::MAX {
+        let expected = (1..=11).contains(&byte).then_some(byte);
+        assert_eq!(Kind::from_byte(byte).map(|kind| kind as u8), expected);
+    }
+}
+
+#[test]
+fn each_protocol_status_is_read_back() {
+    let all = [
+        Protocol::RequestComplete,
+        Protocol::CannotMultiplex,
+        Protocol::Overloaded,
+        Protocol::UnknownRole,
+    ];
+    for protocol in all {
+        let (end, mut bytes) = (End { status: 0x0102_0304, protocol }, Vec::new());
+        end.put(7, &mut bytes);
+        assert_eq!(End::decode(bytes[HEADER..].try_into().unwrap()), Ok(end));
+    }
+    assert_eq!(End::decode([0, 0, 0, 0, 4, 0, 0, 0]), Err(Malformed));
+}
+
+#[test]
+fn a_record_is_complete_with_the_last_byte_of_its_padding() {
+    for record in [&b"\x01\x06\0\x01\0\x02\x03\0abPAD"[..], b"\x01\x06\0\x01\0\x02\0\0ab"] {
+        for cut in 0..=record.len() {
+            let (mut records, mut reader) = (Records::default(), Answers::new(1));
+            let mut input = &record[..cut];
+            while records.next(&mut input).unwrap().is_some() {}
+            assert!(input.is_empty());
+            input = &record[..cut];
+            while reader.next(&mut input).unwrap().is_some() {}
+            let is_whole = cut == 0 || cut == record.len();
+            assert_eq!((records.is_between(), reader.is_between()), (is_whole, is_whole), "{cut}");
+        }
+    }
+}
+
+#[test]
+fn every_empty_record_is_returned_to_who_counts_them() {
+    let mut reader = Answers::new(1);
+    let mut input = &b"\x01\x06\0\x01\0\0\0\0\x01\x07\0\x01\0\0\x01\0P"[..];
+    assert_eq!(reader.next(&mut input), Ok(Some(Answer::Stdout(&[]))));
+    assert_eq!(reader.next(&mut input), Ok(Some(Answer::Stdout(&[]))));
+    assert_eq!(reader.next(&mut input), Ok(None));
+}
+
+#[test]
+fn pairs_share_records_as_far_as_they_fit() {
+    let lengths = |values: &[usize]| {
+        let values: Vec<_> = values.iter().map(|len| vec![b'v'; *len]).collect();
+        let mut out = Vec::new();
+        put_params(1, values.iter().map(|value| (&b"N"[..], &value[..])), &mut out);
+        let records = records(&out, 4096).unwrap();
+        records.iter().map(|(_, _, content)| content.len()).collect::<Vec<_>>()
+    };
+    let fits = MOST_CONTENT - 6;
+    assert_eq!(lengths(&[fits]), [MOST_CONTENT, 0]);
+    assert_eq!(lengths(&[fits + 1]), [MOST_CONTENT, 1, 0]);
+    assert_eq!(lengths(&[1, fits, 1]), [4, MOST_CONTENT, 4, 0]);
+    assert_eq!(lengths(&[fits - 4, 1]), [MOST_CONTENT, 0]);
+    assert_eq!(lengths(&[fits - 3, 1, 40_000]), [MOST_CONTENT - 3, 40_010, 0]);
+    assert_eq!(lengths(&[fits + 1, 1, 1]), [MOST_CONTENT, 1, 8, 0]);
 }
 
 #[test]

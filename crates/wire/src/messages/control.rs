@@ -1,14 +1,16 @@
-//! What the control process tells the supervisor and the router, and what they answer.
+//! Messages between the control process, the supervisor and the router.
 //!
-//! The control process speaks for administrators, who may change anything. What it names need not
-//! be in a configuration yet.
+//! The control process speaks for administrators, who may change anything. Names in its messages need
+//! not be in a configuration yet.
 
-use super::{Field, Outcome, Secret};
+use super::field::Field;
+use super::outcome::Outcome;
+use super::secret::Secret;
 use crate::bytes::{Malformed, Put, Take};
 
 messages! {
-    /// From the control process, which administrators talk to, to the supervisor. One question at a
-    /// time: the next one follows the answer.
+    /// From the control process to the supervisor. One request at a time: the next one follows the
+    /// answer.
     FromControl {
         /// Makes a configuration the running one, and stores it; answered with `Applied`.
         /// Descriptor: a memfd with the document.
@@ -16,8 +18,7 @@ messages! {
             /// All applications are restarted afterwards.
             restart: bool,
         }
-        /// Reads the configuration again from where it came at the start; answered with
-        /// `DocumentRead`.
+        /// Reads the configuration again from its source; answered with `DocumentRead`.
         2 ReadDocument {}
         /// Stores a certificate bundle; answered with `Stored`. Descriptor: a memfd with its text.
         3 StoreCertificate {
@@ -29,7 +30,7 @@ messages! {
             /// Its name.
             name: String,
         }
-        /// Answer to `Reload`: whatever came of it is in the log.
+        /// Answer to `Reload`; the result is in the log.
         5 Reloaded {}
     }
 }
@@ -43,20 +44,20 @@ messages! {
         1 Hello {
             /// Address of the control API, or empty.
             address: String,
-            /// What the document is called in messages.
+            /// Name of the document in error messages.
             origin: String,
-            /// Changes are not kept: a reload reads the document from where it came.
+            /// Changes are not stored: a reload undoes them.
             is_undone_by_reload: bool,
-            /// Documents have NGINX Unit's defaults where they say nothing.
+            /// Documents have NGINX Unit's defaults.
             unit_defaults: bool,
             /// Token that requests must carry.
             token: Option<Secret>,
-            /// The process restricts itself to what it needs.
+            /// The process enters its sandbox.
             sandbox: bool,
         }
         /// Result of `Apply`.
         2 Applied {
-            /// Whether it is the running configuration now.
+            /// The result of the change.
             outcome: Outcome,
         }
         /// Result of `ReadDocument`. Descriptor: a memfd with the document, if it could be read.
@@ -69,7 +70,7 @@ messages! {
             /// Empty, or what went wrong.
             error: String,
         }
-        /// The configuration is to be read again and applied, as a signal has asked for.
+        /// Reads the configuration again and applies it, because of a signal.
         5 Reload {}
         /// The router has got a certificate from an authority. Descriptor: a memfd with its text.
         6 Renewed {
@@ -84,28 +85,28 @@ messages! {
 messages! {
     /// From the control process to the router.
     ToRouter {
-        /// Asks for what `/status` shows.
+        /// Requests the contents of `/status`.
         1 Status {
-            /// To be repeated in the answer.
+            /// Number of the request, repeated in the answer.
             number: u32,
         }
-        /// Asks what applications do, worker by worker.
+        /// Requests the state of applications, worker by worker.
         2 Pools {
-            /// To be repeated in the answer.
+            /// Number of the request, repeated in the answer.
             number: u32,
-            /// The only application that is asked about, if there is one.
+            /// The application; `None`: all.
             name: Option<String>,
         }
-        /// Asks how the number of an application's processes came about.
+        /// Requests the record of decisions about an application's number of processes.
         3 Tuning {
-            /// To be repeated in the answer.
+            /// Number of the request, repeated in the answer.
             number: u32,
             /// The application.
             name: String,
         }
         /// Replaces all processes of an application.
         4 Restart {
-            /// To be repeated in the answer.
+            /// Number of the request, repeated in the answer.
             number: u32,
             /// The application.
             name: String,
@@ -116,9 +117,9 @@ messages! {
 messages! {
     /// From the router to the control process.
     FromRouter {
-        /// Result of a question. Descriptor: a memfd with a JSON text, if there is something to show.
+        /// Result of a request. Descriptor: a memfd with JSON, if there is a result.
         1 Answer {
-            /// As given in the question.
+            /// As given in the request.
             number: u32,
             /// Empty, or what went wrong.
             error: String,

@@ -1,15 +1,15 @@
-//! What became of a change of the configuration.
+//! The result of a change of the configuration.
 
-use super::Field;
+use super::field::Field;
 use crate::bytes::{Malformed, Put, Take};
 
-/// What became of a change of the configuration. The texts are for administrators: one line that
-/// says what is wrong and what to do.
+/// The result of a change of the configuration. The texts are for administrators: one line that says
+/// what is wrong and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It is the running configuration.
     Done,
-    /// Something that it needs cannot be had; the old configuration runs.
+    /// A resource that it needs is not available; the old configuration runs.
     NotApplied(String),
     /// It could not be stored; the old configuration runs.
     NotStored(String),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Field;
+use super::field::Field;
 use crate::bytes::{Malformed, Take};
 
 /// A secret, such as the token of the control API. `Debug` does not show it.
@@ -38,7 +38,7 @@ impl Field for Secret {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ToControl;
+    use super::super::control::ToControl;
     use super::*;
 
     #[test]

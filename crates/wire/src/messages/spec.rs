@@ -1,19 +1,19 @@
-//! What the supervisor and the prototype must know of an application, and what is wrong with it.
+//! The specification of an application, and problems with it.
 
 use std::fmt;
 
-use super::Field;
+use super::field::Field;
 use crate::bytes::{Malformed, Take};
 use crate::region::Geometry;
 
 record! {
-    /// Ids inside a user namespace and those outside.
+    /// A range of ids in a user namespace, and the ids outside that they are mapped to.
     IdRange {
         /// The first id inside.
         inside: u32,
         /// The first id outside.
         outside: u32,
-        /// How many there are.
+        /// Number of ids.
         size: u32,
     }
 }
@@ -24,17 +24,17 @@ record! {
     Sandbox {
         /// Files and directories that it may read.
         read: Vec<String>,
-        /// Those that it may read and change.
+        /// Files and directories that it may read and change.
         write: Vec<String>,
-        /// Those that it may read and execute.
+        /// Files and directories that it may read and execute.
         execute: Vec<String>,
-        /// It does not run where the kernel cannot restrict files.
+        /// The application does not run if the kernel cannot restrict files.
         required: bool,
     }
 }
 
 record! {
-    /// What an application's processes see of the machine.
+    /// The isolation of an application's processes.
     #[derive(Default)]
     Isolation {
         /// Users and groups of its own.
@@ -55,17 +55,17 @@ record! {
         gidmap: Vec<IdRange>,
         /// The directory that becomes its root.
         rootfs: Option<String>,
-        /// Mounts what PHP needs in the root.
+        /// Mounts the files that PHP needs in the root directory.
         language_deps: bool,
         /// Mounts `/proc` there.
         procfs: bool,
         /// Mounts `/tmp` there.
         tmpfs: bool,
-        /// Programs that it executes may have more rights than it.
+        /// Programs that it executes may gain privileges.
         new_privileges: bool,
         /// Its control group, below the supervisor's own unless it begins with a slash.
         cgroup: Option<String>,
-        /// Its processes may signal and trace all that their user may.
+        /// It has no Landlock domain: its processes may signal and trace all processes of their user.
         is_boundless: bool,
         /// Restricts the files that it can use.
         sandbox: Option<Sandbox>,
@@ -73,7 +73,7 @@ record! {
 }
 
 record! {
-    /// All that the supervisor and the prototype must know of an application.
+    /// The specification of an application, for the supervisor and the prototype.
     ApplicationSpec {
         /// Name in the configuration; appears in process titles and the log.
         name: String,
@@ -81,7 +81,7 @@ record! {
         php_version: String,
         /// Document roots, each behind the key that names it; an application without them cannot run.
         roots: Vec<(String, String)>,
-        /// User that the application runs as; `None`: the default one.
+        /// User of the application; `None`: the default one.
         user: Option<String>,
         /// Group; `None`: the user's.
         group: Option<String>,
@@ -95,9 +95,9 @@ record! {
         ini_admin: Vec<(String, String)>,
         /// Settings that scripts can change.
         ini_user: Vec<(String, String)>,
-        /// Directories that scripts must be below, if there are any.
+        /// Directories below which scripts may run; empty: everywhere.
         script_directories: Vec<String>,
-        /// Directories that they must not be below.
+        /// Directories below which scripts may not run.
         no_script_directories: Vec<String>,
         /// File for standard output; `None`: the server's log.
         stdout: Option<String>,
@@ -109,7 +109,7 @@ record! {
         memory: u64,
         /// Resource limits by the names of `setrlimit`; `None`: unlimited.
         rlimits: Vec<(String, Option<u64>)>,
-        /// What its processes see of the machine.
+        /// Isolation of its processes.
         isolation: Isolation,
         /// Sizes of the shared region.
         geometry: Geometry,
@@ -117,22 +117,22 @@ record! {
 }
 
 record! {
-    /// What is wrong with an application, or not as somebody may have meant it.
+    /// A problem with an application, or a setting that may not be intended.
     Problem {
-        /// The key that is to be mended, as a path within the application; empty if there is none.
+        /// The key that is to be changed, as a path within the application; empty if there is none.
         key: String,
-        /// What is wrong.
+        /// What is wrong and what to do.
         message: String,
     }
 }
 
 impl Problem {
-    /// A problem with what a key says.
+    /// A problem with the value of a key.
     pub fn at(key: impl Into<String>, message: impl fmt::Display) -> Problem {
         Problem { key: key.into(), message: message.to_string() }
     }
 
-    /// A problem that no key is to blame for.
+    /// A problem without a key.
     pub fn of(message: impl fmt::Display) -> Problem {
         Problem::at("", message)
     }

@@ -1,0 +1,24 @@
+//! Certificate bundles in one block of memory.
+
+use crate::bytes::{Malformed, Put, Take};
+
+/// Encodes certificate bundles: names and texts. They contain keys, so they are in no message that a log
+/// might show.
+pub fn put_bundles<'a>(bundles: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, pem) in bundles {
+        out.put_bytes(name.as_bytes());
+        out.put_bytes(pem);
+    }
+    out
+}
+
+/// Decodes bundles that [`put_bundles`] has encoded.
+pub fn take_bundles(bytes: &[u8]) -> Result<Vec<(&str, &[u8])>, Malformed> {
+    let mut from = Take(bytes);
+    let mut bundles = Vec::new();
+    while !from.0.is_empty() {
+        bundles.push((from.text()?, from.bytes()?));
+    }
+    Ok(bundles)
+}

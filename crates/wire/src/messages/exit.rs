@@ -1,0 +1,47 @@
+//! How a process ended.
+
+use super::field::Field;
+use crate::bytes::{Malformed, Put, Take};
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// It returned this status.
+    Status(u8),
+    /// A signal killed it.
+    Signal(u8),
+    /// The kernel killed it because memory had run out.
+    OutOfMemory,
+}
+
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Exit::Status(status) => write!(f, "exited with status {status}"),
+            Exit::Signal(signal) => write!(f, "was killed by signal {signal}"),
+            Exit::OutOfMemory => f.write_str(
+                "was killed by signal 9: there was no memory left, in its control group or at all",
+            ),
+        }
+    }
+}
+
+impl Field for Exit {
+    fn put(&self, out: &mut Vec<u8>) {
+        let (kind, value) = match self {
+            Exit::Status(status) => (0, *status),
+            Exit::Signal(signal) => (1, *signal),
+            Exit::OutOfMemory => (2, 0),
+        };
+        out.put_u8(kind);
+        out.put_u8(value);
+    }
+    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
+        match (from.u8()?, from.u8()?) {
+            (0, status) => Ok(Exit::Status(status)),
+            (1, signal) => Ok(Exit::Signal(signal)),
+            (2, 0) => Ok(Exit::OutOfMemory),
+            _ => Err(Malformed),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Messages between the supervisor and a prototype.
+
+use super::exit::Exit;
+use super::field::Field;
+use super::spec::{ApplicationSpec, Problem};
+use super::usage::Usage;
+use crate::bytes::{Malformed, Put, Take};
+use crate::queue::Owner;
+
+messages! {
+    /// From the supervisor to a prototype.
+    ToPrototype {
+        /// The first message. Descriptors: the region, then one eventfd per router thread.
+        1 Hello {
+            /// The specification.
+            spec: ApplicationSpec,
+            /// The server's directory for temporary files.
+            tmp: String,
+        }
+        /// In place of `Hello`: checks that the application could run. Warnings come as `Noticed`, then
+        /// the prototype ends with `Ready` or `Failed`.
+        5 Check {
+            /// The specification.
+            spec: ApplicationSpec,
+            /// As in `Hello`.
+            tmp: String,
+        }
+        /// Requests the stack of a worker's script; answered with `Traced`.
+        20 Trace {
+            /// The worker.
+            worker: Owner,
+            /// Number of the request, repeated in the answer.
+            number: u32,
+        }
+        /// Forks a worker. Descriptors: the worker's end of its socket, and its standard output and
+        /// error unless both are files. Answered with `Started` or `NotStarted`.
+        2 Spawn {
+            /// The worker.
+            worker: Owner,
+        }
+        /// Sends a signal to a worker, if this incarnation still runs: for systems that do not let the
+        /// supervisor do it.
+        3 Kill {
+            /// The worker.
+            worker: Owner,
+            /// Signal number.
+            signal: u8,
+        }
+        /// Measures workers; answered with `Measured`.
+        4 Measure {
+            /// The workers.
+            workers: Vec<Owner>,
+        }
+    }
+}
+
+messages! {
+    /// From a prototype to the supervisor.
+    ///
+    /// The supervisor enforces the order: `Ready` or `Failed` once, then one answer to each request, and
+    /// `Died` once for each worker that has started.
+    FromPrototype {
+        /// PHP is loaded.
+        1 Ready {
+            /// Full PHP version.
+            version: String,
+        }
+        /// PHP cannot be started; the prototype ends.
+        2 Failed {
+            /// Why.
+            problem: Problem,
+        }
+        /// A problem that does not keep the application from running.
+        7 Noticed {
+            /// The problem.
+            problem: Problem,
+            /// It may be intended: a note, not a warning.
+            is_note: bool,
+        }
+        /// A worker runs.
+        3 Started {
+            /// The worker.
+            worker: Owner,
+            /// Process id, as the prototype knows it.
+            pid: u32,
+        }
+        /// A worker could not be forked.
+        4 NotStarted {
+            /// The worker.
+            worker: Owner,
+            /// Why.
+            message: String,
+        }
+        /// Result of `Trace`.
+        20 Traced {
+            /// As given to `Trace`.
+            number: u32,
+            /// Its stack.
+            stack: Stack,
+        }
+        /// A worker has ended.
+        5 Died {
+            /// The worker.
+            worker: Owner,
+            /// Process id.
+            pid: u32,
+            /// Exit status.
+            status: Exit,
+            /// It was waiting for a request.
+            was_idle: bool,
+        }
+        /// Result of `Measure`.
+        6 Measured {
+            /// Memory of the prototype in bytes, shared pages in proportion.
+            base: u64,
+            /// PHP's `memory_limit` in bytes; `None`: no limit.
+            memory_limit: Option<u64>,
+            /// The requested workers that still run.
+            workers: Vec<Usage>,
+        }
+    }
+}
+
+/// The stack of a script, a line for each call, the innermost first. The error says why there is none.
+pub type Stack = Result<Vec<String>, String>;
+
+impl Field for Stack {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.is_ok().put(out);
+        match self {
+            Ok(calls) => calls.put(out),
+            Err(why) => why.put(out),
+        }
+    }
+    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
+        Ok(if bool::take(from)? { Ok(Vec::take(from)?) } else { Err(String::take(from)?) })
+    }
+}

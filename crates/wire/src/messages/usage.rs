@@ -1,0 +1,23 @@
+//! Memory and processor time of a worker.
+
+use super::field::Field;
+use crate::bytes::{Malformed, Take};
+use crate::queue::Owner;
+
+record! {
+    /// Memory and processor time of a worker.
+    Usage {
+        /// The worker.
+        worker: Owner,
+        /// Bytes of memory, shared pages in proportion.
+        pss: u64,
+        /// Part of `pss` without files and shared memory: what another worker would add.
+        private: u64,
+        /// Peak of `private` since the last measurement.
+        peak: u64,
+        /// Processor time since its start, in microseconds.
+        cpu_us: u64,
+        /// Time that it waited for a processor since its start, in microseconds.
+        delay_us: u64,
+    }
+}
