@@ -20,7 +20,7 @@ TEST_PACKAGES := apache2 ca-certificates php8.2-cgi php8.2-curl php8.2-fpm php8.
 LINT_PACKAGES := shellcheck php8.2-cli python3
 
 .PHONY: help run run-setup build test test-setup test-rust test-tools test-demo test-differential lint e2e \
-	bench fuzz clean cargo
+	bench fuzz mutants clean cargo
 .NOTPARALLEL:
 
 help:
@@ -30,6 +30,7 @@ help:
 	@echo 'make e2e      real applications in a real browser, compared with Apache'
 	@echo 'make bench    measures Howdah beside its peers (BENCH=--quick for a look; see docs/benchmarks.md)'
 	@echo 'make fuzz     each fuzz target for a short while (FUZZ_SECONDS=60)'
+	@echo 'make mutants  mutation tests of one crate (CRATE=wire)'
 	@echo 'make build    the optimised programs, in $(TARGET_DIR)/release'
 	@echo 'make clean    remove what was built; the data of the demo stays'
 
@@ -89,6 +90,13 @@ bench: build
 fuzz: cargo
 	@tools/require.sh $(BUILD_PACKAGES)
 	tools/fuzz.sh
+
+# The mutants that no test noticed are in $(TARGET_DIR)/mutants.out/missed.txt; see .cargo/mutants.toml.
+mutants: cargo
+	@[ -n '$(CRATE)' ] || { echo 'Name a crate, as in: make mutants CRATE=wire' >&2; exit 1; }
+	@$(CARGO) mutants --version >/dev/null 2>&1 || { \
+	    echo 'cargo-mutants is missing. Install it: cargo install --locked cargo-mutants' >&2; exit 1; }
+	$(CARGO) mutants -p howdah-$(CRATE) --output $(TARGET_DIR) $(MUTANTS)
 
 clean: cargo
 	$(CARGO) clean

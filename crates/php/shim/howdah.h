@@ -1,14 +1,14 @@
 /*
- * What the Rust side and the PHP side of howdah-php have in common. src/ffi.rs declares the same
- * in Rust; both sides assert sizes and offsets.
+ * The boundary between the Rust side and the C side of howdah-php. src/ffi.rs declares the same in
+ * Rust; both sides assert sizes and offsets.
  *
  * Rules of the boundary:
  *
  * - Only C calls Zend, and always below a zend_try: a bailout is a longjmp, which must not cross
  *   a Rust frame. A callback therefore never calls back into PHP; it copies bytes and returns a
  *   status, and C decides whether to bail out.
- * - Strings carry a length and end in a NUL that the length does not count. They belong to who
- *   passes them; whoever wants to keep one copies it.
+ * - Strings have a length and end in a NUL that the length does not count. They belong to the
+ *   caller; the callee copies a string that it keeps.
  */
 #ifndef HOWDAH_H
 #define HOWDAH_H
@@ -37,7 +37,7 @@ struct howdah_request {
     int64_t content_length;
 };
 
-/* What became of a request. */
+/* The result of a request. */
 struct howdah_outcome {
     /* memory_get_peak_usage(true) */
     uint64_t peak_memory;
@@ -45,11 +45,11 @@ struct howdah_outcome {
     uint64_t broken;
 };
 
-/* What a callback answers. */
+/* The result of a callback. */
 enum howdah_status {
     HOWDAH_OK = 0,
-    /* The client has gone: nothing that is written will reach anybody. */
-    HOWDAH_GONE = 1,
+    /* The client has closed its connection: further output is dropped. */
+    HOWDAH_DISCONNECTED = 1,
 };
 
 /*
@@ -68,8 +68,8 @@ struct howdah_callbacks {
     /* Reads the request's body; returns fewer bytes than asked for only at its end. */
     size_t (*read)(void *context, char *buffer, size_t len);
     void (*log)(void *context, int severity, const char *message, size_t len);
-    /* What the server knows of the application, as JSON; valid until the next call. Empty if it
-       does not answer. */
+    /* The status of the application, as JSON; valid until the next call. Empty if the router does
+       not answer. */
     const char *(*status)(void *context, size_t *len);
     /* PHP ends the process while it is being loaded. */
     void (*exiting)(void);

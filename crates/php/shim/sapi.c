@@ -1,5 +1,5 @@
 /*
- * The SAPI: how PHP is loaded, and what it calls to read a request and to write a response.
+ * The SAPI: loading PHP, and the functions that it calls to read a request and write a response.
  *
  * It calls itself "fpm-fcgi": OPcache refuses to run under a name that it does not know, and
  * applications treat that name as a production server.

@@ -112,8 +112,7 @@ impl Changes {
         self.candidate.take().is_some()
     }
 
-    /// Whether the router may ask for something: the current configuration names it, or the one that
-    /// is being applied.
+    /// Returns true if the current configuration names a resource, or the one that is being applied.
     pub(crate) fn allow(&self, names: impl Fn(&Grants) -> bool) -> bool {
         let candidate = self.candidate.iter().map(|candidate| &candidate.next.grants);
         candidate.chain([&self.current.grants]).any(names)

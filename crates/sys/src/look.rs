@@ -68,7 +68,7 @@ impl Looks {
 mod tests {
     use super::*;
 
-    /// Whether something that never comes is looked for.
+    /// Spins in vain if that is due. Returns true if it was.
     fn looks_in_vain(looks: &Looks) -> bool {
         let due = looks.are_due();
         if due {

@@ -54,7 +54,7 @@ impl Application {
             Ok(Received::Closed) => return Ok(Report::Closed),
             Err(_) => return Err(Violation("a message that is too long")),
         };
-        let message = FromPrototype::decode(&message).map_err(|_| Violation("nonsense"))?;
+        let message = FromPrototype::decode(&message).map_err(|_| Violation("a malformed message"))?;
         self.on_report(number, message, now)
     }
 

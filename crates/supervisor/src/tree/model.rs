@@ -89,7 +89,7 @@ impl Model {
         let mut answers = Vec::new();
         while let Ok(Received::Packet(length, files)) = packet::receive(&self.router, &mut buffer) {
             let answer = FromSupervisor::decode(&buffer[..length]);
-            answers.push((answer.map_err(|_| "the supervisor sent nonsense")?, files));
+            answers.push((answer.map_err(|_| "the supervisor sent a malformed message")?, files));
         }
         answers.iter().try_for_each(|(message, files)| self.check(message, files))?;
         Ok(answers)
