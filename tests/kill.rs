@@ -2,8 +2,6 @@
 //! itself each time. Only the first process has nobody to start it again but the test, which does
 //! so as systemd would.
 
-mod harness;
-
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -10,8 +10,8 @@ use serde_json::json;
 use crate::attacker::Attempt;
 use crate::bystander::{Bystander, request};
 use crate::expectations::{Wanted, users_of};
-use crate::harness::{control, processes, tls};
 use crate::setup::{IPC_KEY, SHARED_FILE, Setup};
+use harness::{control, processes, tls};
 
 /// What the attacker does, in this order: what leaves no trace comes first, and what may end its own
 /// application last.
@@ -176,7 +176,7 @@ impl Setup {
                 problems.entry((&attempt.kind, &attempt.target)).or_default().push(problem);
             }
         }
-        skipped.iter().for_each(|reason| println!("skipped: {phase}: signals: {reason}"));
+        skipped.iter().for_each(|reason| println!("left out: {phase}: signals: {reason}"));
         let line = |((kind, target), these): ((&String, &String), Vec<String>)| {
             format!("{phase}: {kind} of {target}: {}", these.join("; "))
         };

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::harness::control;
+use harness::control;
 
 /// Longest time that an answer may take. Another process that attacks takes processor time, and so do
 /// other tests; a request that is stuck takes for ever.

@@ -14,7 +14,7 @@ use std::{env, fs};
 use tempfile::TempDir;
 
 use crate::attacker;
-use crate::harness::{open_to_all, programs};
+use harness::{open_to_all, programs, requirements};
 
 /// Set in the program that runs inside; its value is a number that no other test has.
 const VARIABLE: &str = "HOWDAH_TEST_CONTAINED";
@@ -62,8 +62,7 @@ pub fn contained(name: &str, test: impl FnOnce(&World)) {
         return;
     }
     if let Some(reason) = obstacle() {
-        println!("skipped: {name}: {reason}");
-        return;
+        return requirements::skipped_test(name, reason);
     }
     // Built here, as there is no network inside.
     programs::howdah();
@@ -79,14 +78,16 @@ pub fn contained(name: &str, test: impl FnOnce(&World)) {
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     print!("{text}");
-    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    eprint!("{errors}");
+    requirements::pass_on(&errors);
     assert!(output.status.success(), "the test failed inside: {}", output.status);
     assert!(text.contains("1 passed"), "there is no test of the name {name}");
 }
 
 /// Why this machine cannot run the tests.
 fn obstacle() -> Option<String> {
-    if !rustix::process::geteuid().is_root() {
+    if !requirements::is_root() {
         return Some("it takes root to make users and namespaces".to_owned());
     }
     let works = |program: &str, arguments: &[&str]| {

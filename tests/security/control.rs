@@ -6,9 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use crate::attacker::Attempt;
 use crate::containment::contained;
 use crate::expectations::LANDLOCK_SCOPES;
-use crate::harness::{control, free_address};
 use crate::setup::{Plan, Setup};
 use crate::skipped_without_sandbox;
+use harness::{control, free_address, requirements};
 
 /// Looks around as a script, and fails the test if that reached the control API.
 fn is_out_of_reach(server: Setup, kinds: &[&str]) {
@@ -46,7 +46,7 @@ fn from_a_sandbox_a_script_cannot_use_a_control_api_in_the_abstract_namespace() 
         let old = format!("Landlock of version {} has no scopes", world.landlock);
         let reason = skipped_without_sandbox(world);
         match reason.or_else(|| (world.landlock < LANDLOCK_SCOPES).then_some(old)) {
-            Some(reason) => println!("skipped: {name}: {reason}"),
+            Some(reason) => requirements::skipped_test(name, reason),
             None => {
                 let plan = with_token(Plan::new(world).control("unix:@howdah-control")).sandboxed();
                 is_out_of_reach(plan.serve(), &["socket"]);

@@ -7,8 +7,8 @@ use std::path::Path;
 use rustix::process::Signal;
 
 use crate::containment::{World, contained};
-use crate::harness::{eventually, processes};
 use crate::setup::Plan;
+use harness::{eventually, processes, requirements};
 
 /// Files that a user may read, or whose mode the user may change.
 fn readable(directory: &Path, uid: u32) -> Vec<String> {
@@ -26,8 +26,8 @@ fn leaves_nothing_readable(name: &str, change: impl FnOnce(Plan<'_>) -> Plan<'_>
     contained(name, |world: &World| {
         let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
         if pattern.starts_with(['|', '/']) {
-            println!("skipped: {name}: core files go elsewhere: {}", pattern.trim());
-            return;
+            let reason = format!("core files go elsewhere: {}", pattern.trim());
+            return requirements::skipped_test(name, reason);
         }
         let plan = change(Plan::new(world));
         let directory = plan.data();

@@ -1,13 +1,13 @@
-//! Hostile PHP: what a script can do to the rest of the server with the help of a program that it
-//! starts.
+//! Hostile PHP: what a script can do to the rest of the server, alone and with the help of a program
+//! that it starts, and what the kernel is asked to keep it from.
 //!
 //! The program ([`attacker`](attacker/main.c)) tries every call of Linux that reaches into other
 //! processes, and the files and sockets of the server. Each attempt must be refused, or cost its own
 //! application only: meanwhile a client asks another site, whose requests must all be answered by the
 //! same workers.
 //!
-//! Every test runs in namespaces of its own with users of its own ([`containment`]), so that it
-//! neither meets nor harms other processes of the machine. That takes root. `ATTACKS=all cargo test
+//! Each test with that program runs in namespaces of its own with users of its own ([`containment`]), so
+//! that it neither meets nor harms other processes of the machine. That takes root. `ATTACKS=all cargo test
 //! --test security -- --nocapture` prints each attempt and its outcome.
 
 mod assault;
@@ -17,9 +17,11 @@ mod containment;
 mod control;
 mod crashes;
 mod expectations;
-#[path = "../harness/mod.rs"]
-mod harness;
+mod hostile_prototypes;
+mod hostile_workers;
+mod isolation;
 mod neighbours;
+mod sandbox;
 mod setup;
 mod terminals;
 
@@ -27,6 +29,7 @@ use std::process::Command;
 
 use containment::{World, contained};
 use harness::programs;
+use harness::requirements;
 use setup::Plan;
 
 #[test]
@@ -64,7 +67,7 @@ fn from_a_root_directory_of_its_own_an_attack_costs_its_own_application_only() {
 fn from_a_sandbox_an_attack_opens_no_file_of_its_users_other_applications() {
     let name = "from_a_sandbox_an_attack_opens_no_file_of_its_users_other_applications";
     contained(name, |world| match skipped_without_sandbox(world) {
-        Some(reason) => println!("skipped: {name}: {reason}"),
+        Some(reason) => requirements::skipped_test(name, reason),
         None => Plan::new(world).without_root().sandboxed().serve().withstands_everything(),
     });
 }

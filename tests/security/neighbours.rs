@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use crate::bystander::Bystander;
 use crate::containment::contained;
-use crate::harness::processes;
 use crate::setup::{Plan, Setup};
+use harness::processes;
 
 /// How long the attack goes on.
 const ATTACK: Duration = Duration::from_secs(5);

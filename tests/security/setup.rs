@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::containment::{USERS, World};
 use crate::expectations::Circumstances;
-use crate::harness::tls::Authority;
-use crate::harness::{Server, Site, eventually, free_address, merge, open_to_all};
+use harness::tls::Authority;
+use harness::{Server, Site, eventually, free_address, merge, open_to_all};
 
 /// Scripts of the site that attacks.
 const SCRIPTS: [&str; 9] = [

@@ -6,6 +6,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::Command;
 
+use howdah_requirements as requirements;
 use rustix::process::{Pid, Rlimit, Signal};
 
 use super::landlock::{self, Access, Domain, Grant};
@@ -54,14 +55,14 @@ const KILLED: Exit = Exit::Signal(libc::SIGSYS as u8);
 fn has_landlock(version: u32) -> bool {
     let found = landlock::version();
     if found < version {
-        println!("skipped: this kernel has version {found} of Landlock, not {version}");
+        requirements::skipped(format!("it takes version {version} of Landlock, not {found}"));
     }
     found >= version
 }
 
 fn has_seccomp() -> bool {
     if !seccomp::is_available() {
-        println!("skipped: this kernel has no filters of system calls");
+        requirements::skipped("this kernel cannot filter system calls");
     }
     seccomp::is_available()
 }
@@ -174,8 +175,7 @@ fn temporary_files_need_no_right_to_make_files() {
         rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)
     };
     if open(&std::env::temp_dir()).is_err() {
-        println!("skipped: this file system has no files without a name");
-        return;
+        return requirements::skipped("this file system has no files without a name");
     }
     let ended = apart("temporary_files_need_no_right_to_make_files", "only", || {
         let files = vec![Grant::open(".", Access::Use).unwrap()];

@@ -1,0 +1,9 @@
+//! Documents, their checks, and the control API that changes them.
+
+mod atomic_changes;
+mod changes_under_load;
+mod check;
+mod control_access;
+mod control_commands;
+mod control_limits;
+mod reload;

@@ -1,0 +1,163 @@
+//! Reading the configuration again: by `HUP`, through the control API, and by `howdah reload`.
+
+use std::fs;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use harness::{Ends, Server, Site, eventually, programs};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// Replaces the document that the server was started with.
+fn write(server: &Server, change: impl FnOnce(&mut Value)) {
+    let path = server.site.root().with_file_name("config.json");
+    let mut document = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    change(&mut document);
+    fs::write(path, document.to_string()).unwrap();
+}
+
+fn reload(server: &Server) -> Output {
+    let control = format!("unix:{}", server.site.control_socket().display());
+    Command::new(programs::howdah()).args(["reload", "--control", &control]).output().unwrap()
+}
+
+/// Serves a file of these routes, with a control API.
+fn serve(site: Site, routes: Value) -> Server {
+    let control = format!("unix:{}", site.control_socket().display());
+    site.argument("--control").argument(&control).with(json!({"routes": routes})).serve()
+}
+
+#[test]
+fn a_signal_has_the_file_read_again_and_no_request_is_lost() {
+    let answer = |status: u16| json!([{"action": {"return": status}}]);
+    let server =
+        Site::script("a.php", "echo getmypid();").with(json!({"routes": answer(200)})).serve();
+    let over = AtomicBool::new(false);
+    let mut kept = server.connect();
+    assert_eq!(kept.get("/").status, 200);
+    std::thread::scope(|scope| {
+        let ended = Ends(&over);
+        let clients: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut client = server.connect();
+                    while !over.load(Ordering::Relaxed) {
+                        let response = client.get("/");
+                        assert!((200..210).contains(&response.status), "{response:?}");
+                        assert_eq!(response.field("connection"), None);
+                    }
+                })
+            })
+            .collect();
+        for status in 201..206 {
+            write(&server, |document| document["routes"] = answer(status));
+            server.signal(Signal::HUP);
+            eventually("the new file counts", || (server.get("/").status == status).then_some(()));
+        }
+        drop(ended);
+        clients.into_iter().for_each(|client| client.join().unwrap());
+    });
+    assert_eq!(kept.get("/").status, 205);
+    server.wait_for_log("config.json was read again");
+}
+
+#[test]
+fn a_file_that_cannot_be_used_changes_nothing_and_the_log_says_why() {
+    let server = Site::script("a.php", "echo 1;")
+        .with(json!({"routes": [{"action": {"return": 200}}]}))
+        .serve();
+    let path = server.site.root().with_file_name("config.json");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    write(&server, |document| document["routes"][0]["action"]["retrun"] = json!(1));
+    server.signal(Signal::HUP);
+    server.wait_for_log("/routes/0/action: unknown key \"retrun\"; did you mean \"return\"?");
+    assert_eq!(server.get("/").status, 200);
+
+    write(&server, |document| {
+        document["routes"] = json!([{"action": {"return": 201}}]);
+        document["listeners"][&taken] = json!({"pass": "routes"});
+    });
+    server.signal(Signal::HUP);
+    server.wait_for_log(&taken);
+    assert_eq!(server.get("/").status, 200);
+
+    fs::write(&path, "{\n nonsense").unwrap();
+    server.signal(Signal::HUP);
+    server.wait_for_log("line 2, column 2");
+    fs::remove_file(&path).unwrap();
+    server.signal(Signal::HUP);
+    let log = server.wait_for_log("there is no such file");
+    assert!(log.contains("is not taken over, the old configuration runs"), "{log}");
+    assert_eq!(server.get("/").status, 200);
+}
+
+#[test]
+fn the_command_reads_the_file_again_restarts_applications_and_says_what_is_wrong() {
+    let script = "echo getmypid();";
+    let server = serve(
+        Site::script("a.php", script).workers(1),
+        json!([{"action": {"pass": "applications/site"}}]),
+    );
+    let before = server.get("/a.php").text();
+    write(&server, |document| {
+        document["routes"] = json!([
+            {"match": {"uri": "/new"}, "action": {"return": 204}},
+            {"action": {"pass": "applications/site"}},
+        ]);
+    });
+    let output = reload(&server);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(server.get("/new").status, 204);
+    assert_ne!(server.get("/a.php").text(), before, "another process");
+    // What the API shows is what runs.
+    let shown = server.control("GET", "/config/routes/0/match/uri", "").succeeded();
+    assert_eq!(shown, json!("/new"));
+
+    write(&server, |document| document["applications"]["site"]["procesess"] = json!(1));
+    let output = reload(&server);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("/applications/site: unknown key \"procesess\""), "{text}");
+    assert_eq!(server.get("/new").status, 204);
+}
+
+#[test]
+fn what_was_changed_through_the_control_api_gives_way_to_the_file() {
+    let server = serve(Site::new(), json!([{"action": {"return": 200}}]));
+    server.put("/config/routes", &json!([{"action": {"return": 201}}]));
+    assert_eq!(server.get("/").status, 201);
+    assert!(reload(&server).status.success());
+    assert_eq!(server.get("/").status, 200);
+}
+
+#[test]
+fn a_stored_configuration_survives_a_reload() {
+    let server = Site::new().controlled().serve_at("127.0.0.1:0");
+    let address = harness::free_address().to_string();
+    let document = json!({
+        "listeners": {address.as_str(): {"pass": "routes"}},
+        "routes": [{"action": {"return": 203}}],
+    });
+    server.put("/config", &document);
+    assert!(reload(&server).status.success());
+    server.signal(Signal::HUP);
+    server.wait_for_log("was read again");
+    let mut client = harness::client::Client::connect(address.parse().unwrap());
+    assert_eq!(client.get("/").status, 203);
+    let kept: Value =
+        serde_json::from_slice(&fs::read(server.site.state().join("conf.json")).unwrap()).unwrap();
+    assert_eq!(kept, document);
+}
+
+#[test]
+fn a_directory_is_looked_at_again() {
+    let server = Site::new().file("index.html", "a page").serve();
+    assert_eq!(server.get("/").text(), "a page");
+    let script = server.site.root().join("index.php");
+    fs::write(&script, "<?php echo 'a script';").unwrap();
+    harness::open_to_all(&script, 0o644);
+    server.signal(Signal::HUP);
+    server.wait_for_log("was read again");
+    assert_eq!(server.get("/").text(), "a script");
+}

@@ -1,0 +1,6 @@
+//! Which file a request means, and which it must not get.
+
+mod links;
+mod paths;
+mod releases;
+mod sendfile;

@@ -1,0 +1,522 @@
+//! Starts the server as its users do, in a directory of the test's own, and talks to it over
+//! sockets.
+//!
+//! As root the server serves as `www-data`, otherwise as who runs the test; tests hold either way.
+
+#![forbid(unsafe_code)]
+
+pub mod backends;
+pub mod client;
+pub mod control;
+pub mod disk;
+pub mod dns;
+pub mod echo;
+pub mod fastcgi;
+pub mod http2;
+pub mod processes;
+pub mod programs;
+pub mod raw;
+pub mod tls;
+pub mod users;
+
+pub use howdah_requirements as requirements;
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use client::{Client, PATIENCE, Response};
+use control::Answer;
+use processes::Process;
+
+/// A site that is to be served, in a directory that everybody may read.
+pub struct Site {
+    directory: TempDir,
+    workers: u32,
+    changes: Vec<Value>,
+    arguments: Vec<String>,
+    control: Option<String>,
+    own_control: bool,
+    launcher: Vec<String>,
+    served: Option<PathBuf>,
+    logs_to_stderr: bool,
+}
+
+impl Site {
+    /// An empty site.
+    pub fn new() -> Self {
+        let directory = tempfile::Builder::new().prefix("howdah-test-").tempdir().unwrap();
+        open_to_all(directory.path(), 0o755);
+        let site = Site {
+            directory,
+            workers: 2,
+            changes: Vec::new(),
+            arguments: Vec::new(),
+            control: None,
+            own_control: false,
+            launcher: Vec::new(),
+            served: None,
+            logs_to_stderr: false,
+        };
+        for (name, mode) in [("www", 0o755), ("data", 0o777), ("tmp", 0o777)] {
+            fs::create_dir(site.path(name)).unwrap();
+            open_to_all(&site.path(name), mode);
+        }
+        site
+    }
+
+    /// A site with one script.
+    pub fn script(name: &str, code: &str) -> Self {
+        Site::new().file(name, format!("<?php {code}"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The document root.
+    pub fn root(&self) -> PathBuf {
+        self.path("www")
+    }
+
+    /// Serves another directory than the site's own.
+    pub fn at(mut self, directory: PathBuf) -> Self {
+        self.served = Some(directory);
+        self
+    }
+
+    /// A directory that scripts may write to.
+    pub fn data(&self) -> PathBuf {
+        self.path("data")
+    }
+
+    /// Adds a file.
+    pub fn file(self, name: &str, contents: impl AsRef<[u8]>) -> Self {
+        let path = self.root().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, contents).unwrap();
+        open_to_all(&path, 0o644);
+        self
+    }
+
+    /// Sets the number of PHP workers.
+    pub fn workers(mut self, workers: u32) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// Adds an argument to the command line.
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// Limits the files that each of the server's processes may have open.
+    pub fn open_files(self, limit: u32) -> Self {
+        self.through(&["prlimit", &format!("--nofile={limit}")])
+    }
+
+    /// Starts the server with a program that becomes it, as `env` does, and its arguments.
+    pub fn through(mut self, launcher: &[&str]) -> Self {
+        self.launcher.extend(launcher.iter().map(|argument| (*argument).to_owned()));
+        self
+    }
+
+    /// Starts the server without `--log`, as under systemd.
+    pub fn logs_to_stderr(mut self) -> Self {
+        self.logs_to_stderr = true;
+        self
+    }
+
+    /// Serves with a document instead of the directory: one share that runs its scripts, and
+    /// what is given here on top.
+    pub fn with(mut self, changes: Value) -> Self {
+        self.changes.push(changes);
+        self
+    }
+
+    /// Serves what the control API is told, which is nothing at first.
+    pub fn controlled(self) -> Self {
+        let address = format!("unix:{}", self.control_socket().display());
+        self.controlled_at(&address)
+    }
+
+    /// As [`Site::controlled`], with another address for the API.
+    pub fn controlled_at(mut self, address: &str) -> Self {
+        self.control = Some(address.to_owned());
+        self
+    }
+
+    /// The log's file.
+    pub fn log_path(&self) -> PathBuf {
+        self.path("log")
+    }
+
+    /// Lets the server have the control socket that it has by default, in a directory of this test's.
+    pub fn own_control(mut self, directory: &Path) -> Self {
+        self.own_control = true;
+        let variables = own_control(directory).map(|(name, value)| format!("{name}={value}"));
+        let variables: Vec<_> = variables.iter().map(String::as_str).collect();
+        self.through(&[&["env"], variables.as_slice()].concat())
+    }
+
+    /// The control API's socket.
+    pub fn control_socket(&self) -> PathBuf {
+        self.path("control.sock")
+    }
+
+    /// Where the configuration is kept.
+    pub fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    /// The document that serves the directory on an address.
+    pub fn document(&self, address: impl Display) -> Value {
+        let root = self.root();
+        json!({
+            "listeners": {address.to_string(): {"pass": "routes"}},
+            "routes": [{"action": {
+                "share": format!("{}$uri", root.display()),
+                "index": ["index.php", "index.html"],
+                "scripts": "applications/site",
+            }}],
+            "applications": {"site": {
+                "type": "php",
+                "root": root,
+                "processes": self.workers,
+                "environment": {"DATA": self.data(), "TMPDIR": self.path("tmp")},
+                // Distributions differ in what php.ini says about it.
+                "options": {"user": {"output_buffering": "0"}},
+            }},
+        })
+    }
+
+    /// The command line that serves the site on an address.
+    pub fn command(&self, address: &str) -> Command {
+        let mut command = match self.launcher.split_first() {
+            Some((launcher, arguments)) => {
+                let mut command = Command::new(launcher);
+                command.args(arguments).arg(programs::howdah());
+                command
+            }
+            None => Command::new(programs::howdah()),
+        };
+        command.arg("serve").args(["--tmp", &self.path("tmp").display().to_string()]);
+        if !self.logs_to_stderr {
+            command.args(["--log", &self.path("log").display().to_string()]);
+        }
+        command.args(&self.arguments);
+        if let Some(control) = &self.control {
+            command.args(["--control", control]).arg("--state").arg(self.state());
+        } else if !self.own_control && !self.arguments.iter().any(|word| word == "--control") {
+            command.arg("--no-control");
+        }
+        if self.changes.is_empty() && self.control.is_none() {
+            command.args(["--listen", address, "--workers", &self.workers.to_string()]);
+            command.arg(self.served.clone().unwrap_or_else(|| self.root()));
+        } else if self.control.is_none() {
+            let mut document = self.document(address);
+            self.changes.iter().for_each(|changes| merge(&mut document, changes.clone()));
+            let path = self.path("config.json");
+            fs::write(&path, document.to_string()).unwrap();
+            command.arg("--config").arg(path);
+        }
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Serves the site; returns when it is served.
+    pub fn serve(self) -> Server {
+        let address = free_address().to_string();
+        self.serve_at(&address)
+    }
+
+    /// As [`Site::serve`], at an address of the caller's choice.
+    pub fn serve_at(self, address: &str) -> Server {
+        let mut command = self.command(address);
+        let address = address.parse().expect("a socket address");
+        // A file, which nobody needs to read for the server to go on.
+        let stderr = fs::File::create(self.path("stderr")).unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+        let announcement = announcement(&mut child, &self.path("stderr"));
+        Server { child, address, site: self, announcement, ended: None }
+    }
+}
+
+impl Default for Site {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What the server prints until it serves.
+fn announcement(child: &mut Child, stderr: &Path) -> String {
+    let mut lines = String::new();
+    let mut output = BufReader::new(child.stdout.take().expect("it is piped"));
+    while !lines.contains("Serving ") && !lines.contains("Ready;") {
+        if output.read_line(&mut lines).unwrap() == 0 {
+            let problem = fs::read_to_string(stderr).unwrap_or_default();
+            panic!("the server does not start: {lines}{problem}");
+        }
+    }
+    lines
+}
+
+/// An address that nobody listens on and nobody else gets: each process has hosts of its own of the
+/// loopback network, so that a port that was free a moment ago still is.
+pub fn free_address() -> SocketAddr {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    static GIVEN: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());
+    let [.., high, low] = std::process::id().to_be_bytes();
+    loop {
+        let host = Ipv4Addr::new(127, high, low, NEXT.fetch_add(1, Ordering::Relaxed));
+        let listener = TcpListener::bind((host, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        // There are more tests in a process than such hosts.
+        if GIVEN.lock().unwrap().insert(address) {
+            return address;
+        }
+    }
+}
+
+/// Environment variables with which servers and commands have their control sockets in a directory.
+pub fn own_control(directory: &Path) -> [(&'static str, String); 2] {
+    let directory = directory.display();
+    [
+        ("HOWDAH_RUNTIME_DIR", format!("{directory}/run")),
+        ("XDG_STATE_HOME", format!("{directory}/state")),
+    ]
+}
+
+/// Thousands of connections need as many descriptors, here and in the server.
+pub fn allow_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+}
+
+/// Gives a file or a directory a mode whatever the umask is.
+pub fn open_to_all(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Puts changes on top of a document.
+pub fn merge(target: &mut Value, changes: Value) {
+    match (target, changes) {
+        (Value::Object(target), Value::Object(changes)) => {
+            for (name, change) in changes {
+                merge(target.entry(name).or_insert(Value::Null), change);
+            }
+        }
+        (target, changes) => *target = changes,
+    }
+}
+
+/// A server that serves; ended when it is dropped.
+pub struct Server {
+    child: Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What it serves.
+    pub site: Site,
+    /// What it has printed.
+    pub announcement: String,
+    ended: Option<ExitStatus>,
+}
+
+impl Server {
+    /// A new connection.
+    pub fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// Sends bytes on a connection of their own and takes the response.
+    pub fn send(&self, request: impl AsRef<[u8]>) -> Response {
+        self.connect().send(request).response()
+    }
+
+    /// Asks for a target on a connection of its own.
+    pub fn get(&self, target: &str) -> Response {
+        self.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
+    }
+
+    /// Posts a body on a connection of its own.
+    pub fn post(&self, target: &str, content_type: &str, body: impl AsRef<[u8]>) -> Response {
+        let body = body.as_ref();
+        let mut client = self.connect();
+        client.send(format!(
+            "POST {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
+             Content-Type: {content_type}\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        ));
+        // The server may refuse the body before it has taken all of it.
+        let _ = client.try_send(body);
+        client.response()
+    }
+
+    /// Asks the control API of a site that is [`Site::controlled`].
+    pub fn control(&self, method: &str, target: &str, body: impl AsRef<[u8]>) -> Answer {
+        control::ask(&self.site.control_socket(), method, target, body.as_ref()).unwrap()
+    }
+
+    /// Replaces a part of the configuration.
+    pub fn put(&self, target: &str, value: &Value) {
+        self.control("PUT", target, value.to_string()).succeeded();
+    }
+
+    /// The log so far.
+    pub fn log(&self) -> String {
+        let name = if self.site.logs_to_stderr { "stderr" } else { "log" };
+        String::from_utf8_lossy(&fs::read(self.site.path(name)).unwrap_or_default()).into_owned()
+    }
+
+    /// Waits until the log contains this.
+    pub fn wait_for_log(&self, needle: &str) -> String {
+        eventually(&format!("the log contains {needle:?}"), || {
+            let log = self.log();
+            log.contains(needle).then_some(log)
+        })
+    }
+
+    /// Waits until the application has so many requests that are not answered yet. The control API
+    /// must be at [`Site::control_socket`].
+    pub fn wait_for_requests(&self, requests: usize) {
+        eventually(&format!("{requests} requests are in hand"), || {
+            let status = self.control("GET", "/status", "").succeeded();
+            let active = status.pointer("/applications/site/requests/active")?.as_u64()?;
+            (active == requests as u64).then_some(())
+        });
+    }
+
+    /// Waits until a script has written a file there.
+    pub fn wait_for_data(&self, name: &str) -> String {
+        eventually(&format!("there is the file {name}"), || {
+            Some(self.data(name)).filter(|contents| !contents.is_empty())
+        })
+    }
+
+    /// A file that a script has written to the directory for data; empty if it has not.
+    pub fn data(&self, name: &str) -> String {
+        fs::read_to_string(self.site.data().join(name)).unwrap_or_default()
+    }
+
+    // -- processes --
+
+    /// The first process.
+    pub fn supervisor(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// All processes below the first.
+    pub fn processes(&self) -> Vec<Process> {
+        processes::descendants(self.supervisor())
+    }
+
+    fn titled(&self, end: &str) -> Vec<u32> {
+        let processes = self.processes().into_iter();
+        processes.filter(|process| process.title.ends_with(end)).map(|p| p.pid).collect()
+    }
+
+    /// The router.
+    pub fn router(&self) -> u32 {
+        eventually("there is a router", || self.titled(": router").first().copied())
+    }
+
+    /// The prototype of the application.
+    pub fn prototype(&self) -> u32 {
+        eventually("there is a prototype", || self.titled("\" prototype").first().copied())
+    }
+
+    /// A worker of an application.
+    pub fn titled_worker(&self, name: &str) -> u32 {
+        let title = format!("\"{name}\" application");
+        eventually("there is a worker", || self.titled(&title).first().copied())
+    }
+
+    /// The workers that run now.
+    pub fn running_workers(&self) -> Vec<u32> {
+        self.titled("\" application")
+    }
+
+    /// The workers, once there are as many as there should be.
+    pub fn workers(&self) -> Vec<u32> {
+        eventually(&format!("there are {} workers", self.site.workers), || {
+            let workers = self.running_workers();
+            (workers.len() == self.site.workers as usize).then_some(workers)
+        })
+    }
+
+    /// Sends a signal to the first process.
+    pub fn signal(&self, signal: Signal) {
+        processes::signal(self.supervisor(), signal);
+    }
+
+    /// Waits for the server to end by itself or by a signal that was sent.
+    pub fn wait(&mut self) -> ExitStatus {
+        let child = &mut self.child;
+        let status = eventually("the server ends", || child.try_wait().unwrap());
+        self.ended = Some(status);
+        status
+    }
+
+    /// Ends the server with a signal and leaves the site.
+    pub fn end(mut self, signal: Signal) -> (ExitStatus, Site) {
+        self.signal(signal);
+        let status = self.wait();
+        (status, std::mem::take(&mut self.site))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.ended.is_none() {
+            self.signal(Signal::TERM);
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while Instant::now() < deadline && self.child.try_wait().is_ok_and(|s| s.is_none()) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        let stderr = fs::read_to_string(self.site.path("stderr")).unwrap_or_default();
+        let log = self.log() + &stderr;
+        if std::thread::panicking() {
+            eprintln!("what the server said:\n{log}");
+        } else {
+            assert!(!log.contains("panicked at"), "the server has panicked:\n{log}");
+        }
+    }
+}
+
+/// Tells the threads of a test that it is over when this goes. So they end also when the test fails,
+/// which would wait for them for ever.
+pub struct Ends<'a>(pub &'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Asks until there is an answer; fails if that takes longer than the patience of clients.
+pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,78 @@
+//! The programs under test.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::client::PATIENCE;
+use super::processes;
+
+/// The `howdah` that cargo has built with this test, with an up-to-date `howdah-php` beside it.
+pub fn howdah() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let test = std::env::current_exe().unwrap();
+        // Tests are in `deps`, beside which cargo puts the programs of their package.
+        let above = test.ancestors().nth(2).expect("a test's program lies in two directories");
+        let program = above.join("howdah");
+        assert!(program.exists(), "{} is not built: run the test with cargo", program.display());
+        build_php(&program);
+        program
+    })
+}
+
+/// Copies a program. Another program does it: a child that another test forks meanwhile has a copy of
+/// what this process has open, and nobody can run a file that somebody has open for writing.
+pub fn copy(program: &Path, to: &Path) {
+    let status = Command::new("cp").arg(program).arg(to).status().unwrap();
+    assert!(status.success(), "{} cannot be copied: {status}", program.display());
+}
+
+/// Runs a command that is to end by itself.
+pub fn run(command: &mut Command) -> Output {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            processes::signal(child.id(), Signal::TERM);
+            panic!("it goes on: {:?}", child.wait_with_output().unwrap());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// Cargo builds the programs of the package under test alone. `howdah-php` is another package's:
+/// it is built here, into the same directory and with the same profile. Cargo's own lock keeps
+/// several tests from doing so at once.
+fn build_php(howdah: &Path) {
+    let profile_dir = howdah.parent().expect("a program lies in a directory");
+    let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
+        Some("debug") => "dev",
+        Some(name) => name,
+        None => panic!("{} is not in a directory of cargo's", howdah.display()),
+    };
+    let above = profile_dir.parent().expect("a profile's directory lies in the target directory");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--package", "howdah-php", "--profile", profile]);
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
+    // With `--target` there is another directory between, named after it.
+    match (above.join("CACHEDIR.TAG").exists(), above.parent(), above.file_name()) {
+        (false, Some(target_dir), Some(triple)) if target_dir.join("CACHEDIR.TAG").exists() => {
+            cargo.arg("--target-dir").arg(target_dir).arg("--target").arg(triple);
+        }
+        _ => {
+            cargo.arg("--target-dir").arg(above);
+        }
+    }
+    let output = cargo.output().unwrap_or_else(|error| panic!("{cargo:?}: {error}"));
+    assert!(
+        output.status.success(),
+        "howdah-php cannot be built ({cargo:?}):\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

@@ -1,0 +1,12 @@
+//! What clients say in HTTP/1.1 and HTTP/2, and what they are answered.
+
+mod error_pages;
+mod http1;
+mod http2;
+mod http2_floods;
+mod http2_strictness;
+mod lengths;
+mod routing;
+mod slow_clients;
+mod smuggling;
+mod strict_requests;

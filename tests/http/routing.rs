@@ -1,0 +1,177 @@
+//! Routes on the whole server: conditions, rewriting, header fields, proxies that tell of the
+//! client.
+
+use harness::{Server, Site, eventually};
+use serde_json::{Value, json};
+
+/// Tells what a script learns of its request.
+const TELL: &str = "foreach (['REMOTE_ADDR', 'HTTPS', 'REQUEST_SCHEME', 'REQUEST_URI',
+    'QUERY_STRING', 'SCRIPT_NAME', 'PATH_INFO'] as $name)
+    echo $name, '=', $_SERVER[$name] ?? '-', \"\\n\";
+    header('X-Powered-By: a script');";
+
+fn serve(site: Site, document: Value) -> Server {
+    site.with(document).serve()
+}
+
+fn ask(server: &Server, line: &str, fields: &str) -> harness::client::Response {
+    server.send(format!("{line} HTTP/1.1\r\nHost: a.org\r\nConnection: close\r\n{fields}\r\n"))
+}
+
+#[test]
+fn steps_are_chosen_by_everything_a_request_has() {
+    let matching =
+        |conditions: Value, status: u16| json!({"match": conditions, "action": {"return": status}});
+    let server = serve(
+        Site::new(),
+        json!({"routes": [
+            matching(json!({"method": "POST"}), 201),
+            matching(json!({"host": "*.b.org"}), 202),
+            matching(json!({"query": "a=b+c"}), 203),
+            matching(json!({"arguments": {"a": "1", "b": ["2", "3"]}}), 204),
+            matching(json!({"headers": {"x-key": "~^[0-9]+$"}}), 205),
+            matching(json!({"cookies": {"sid": "*"}}), 206),
+            matching(json!({"if": "$arg_special"}), 207),
+            matching(json!({"source": "!127.0.0.0/8"}), 208),
+            matching(json!({"scheme": "https"}), 209),
+            matching(json!({"destination": "127.0.0.0/8", "uri": "/local"}), 210),
+        ]}),
+    );
+    for (line, fields, status) in [
+        ("POST /", "Content-Length: 0\r\n", 201),
+        ("GET /?a=b%20c", "", 203),
+        ("GET /?b=3&a=%31", "", 204),
+        ("GET /", "X-Key: 12\r\n", 205),
+        ("GET /", "Cookie: a=b; sid=x\r\n", 206),
+        ("GET /?special=1", "", 207),
+        ("GET /local", "", 210),
+        ("GET /?special=0", "X-Key: a\r\nCookie: ssid=1\r\n", 404),
+    ] {
+        assert_eq!(ask(&server, line, fields).status, status, "{line} {fields}");
+    }
+    let response =
+        server.send("GET / HTTP/1.1\r\nHost: www.B.org.:80\r\nConnection: close\r\n\r\n");
+    assert_eq!(response.status, 202);
+}
+
+#[test]
+fn a_script_sees_the_target_that_was_sent_and_runs_by_the_path_that_was_rewritten() {
+    let server = serve(
+        Site::script("a.php", TELL),
+        json!({
+            "settings": {"http": {"log_route": true}},
+            "routes": [
+                {"match": {"uri": "/nice/*"},
+                 "action": {"rewrite": "/a.php$uri?dropped", "pass": "applications/site"}},
+                {"action": {"return": 404}},
+            ],
+        }),
+    );
+    let text = ask(&server, "GET /nice/%41%3Fb?q=1", "").text();
+    for line in ["REQUEST_URI=/nice/%41%3Fb?q=1", "QUERY_STRING=q=1", "SCRIPT_NAME=/a.php"] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
+    }
+    assert!(text.contains("PATH_INFO=/nice/A?b\n"), "{text}");
+    let log = server.wait_for_log("URI rewritten to \"/a.php/nice/A?b\"");
+    assert!(log.contains("http request line \"GET /nice/%41%3Fb?q=1 HTTP/1.1\""), "{log}");
+    assert!(log.contains("\"routes/0\" selected"), "{log}");
+}
+
+#[test]
+fn the_last_action_changes_fields_of_files_scripts_and_answers_but_not_of_errors() {
+    let headers = json!({
+        "X-Set": "$uri $status $response_header_content_type", "X-Powered-By": null,
+        "etag": null, "Server": "mine",
+    });
+    let server = serve(
+        Site::script("a.php", TELL).file("a.txt", "text"),
+        json!({"routes": [
+            {"match": {"uri": "*.php"},
+             "action": {"pass": "applications/site", "response_headers": headers}},
+            {"match": {"uri": "/moved"},
+             "action": {"return": 301, "location": "/x y", "response_headers": headers}},
+            {"action": {"share": "$arg_root$uri", "response_headers": headers}},
+        ]}),
+    );
+    let script = ask(&server, "GET /a.php", "");
+    assert_eq!(script.field("x-set"), Some("/a.php 200 text/html; charset=UTF-8"));
+    assert_eq!((script.field("x-powered-by"), script.field("server")), (None, Some("mine")));
+    let root = server.site.root().display().to_string();
+    let file = ask(&server, &format!("GET /a.txt?root={root}"), "");
+    assert_eq!(file.field("X-Set"), Some("/a.txt 200 text/plain"));
+    assert_eq!((file.field("etag"), file.text().as_str()), (None, "text"));
+    let answer = ask(&server, "GET /moved", "");
+    assert_eq!(
+        (answer.field("location"), answer.field("x-set")),
+        (Some("/x%20y"), Some("/moved 301"))
+    );
+    let error = ask(&server, "GET /nothing", "");
+    assert_eq!((error.status, error.field("x-set")), (404, None));
+    assert!(error.field("server").is_some_and(|server| server.starts_with("Howdah")));
+}
+
+#[test]
+fn only_a_listed_proxy_tells_who_the_client_is() {
+    for (source, address, scheme, https) in
+        [("127.0.0.0/8", "1.2.3.4", "https", "on"), ("10.0.0.0/8", "127.", "http", "-")]
+    {
+        let forwarded = json!({
+            "client_ip": "X-Forwarded-For", "protocol": "X-Forwarded-Proto", "source": source,
+            "recursive": true,
+        });
+        let listen = harness::free_address().to_string();
+        let server = Site::script("a.php", TELL)
+            .with(json!({"listeners": {listen.as_str(): {"forwarded": forwarded}}}))
+            .serve_at(&listen);
+        let fields = "X-Forwarded-For: 6.6.6.6, 1.2.3.4, 127.9.9.9\r\nX-Forwarded-Proto: https\r\n";
+        let text = ask(&server, "GET /a.php", fields).text();
+        assert!(text.contains(&format!("REMOTE_ADDR={address}")), "{text}");
+        assert!(text.contains(&format!("REQUEST_SCHEME={scheme}\n")), "{text}");
+        assert!(text.contains(&format!("HTTPS={https}\n")), "{text}");
+    }
+}
+
+#[test]
+fn an_answer_may_have_any_status() {
+    let server = serve(
+        Site::new(),
+        json!({"routes": [
+            {"match": {"uri": "/0"}, "action": {"return": 0}},
+            {"match": {"uri": "/100"}, "action": {"return": 100}},
+            {"match": {"uri": "/598"}, "action": {"return": 598}},
+            {"match": {"uri": "/999"}, "action": {"return": 999}},
+            {"action": {"pass": "routes"}},
+        ]}),
+    );
+    let page = ask(&server, "GET /598", "");
+    assert!(page.status == 598 && !page.body.is_empty());
+    let empty = ask(&server, "GET /999", "");
+    assert!(
+        empty.status == 999 && empty.body.is_empty() && empty.field("content-length") == Some("0")
+    );
+    for target in ["/0", "/100"] {
+        // Nobody takes that for an answer, so the connection ends.
+        let mut client = server.connect();
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let all = String::from_utf8(client.everything()).unwrap();
+        assert!(all.ends_with("\r\n\r\n") && all.contains("Connection: close"), "{all}");
+    }
+    assert_eq!(ask(&server, "GET /circle", "").status, 500);
+    eventually("the circle is logged", || server.log().contains("in a circle").then_some(()));
+}
+
+#[test]
+fn many_threads_or_one_serve_the_same() {
+    for threads in [1, 5] {
+        let server = serve(
+            Site::script("a.php", "echo 1;"),
+            json!({"settings": {"listen_threads": threads}}),
+        );
+        let router = server.router();
+        let tasks = std::fs::read_dir(format!("/proc/{router}/task")).unwrap().count();
+        assert!(tasks > threads, "{tasks} threads");
+        for _ in 0..20 {
+            assert_eq!(server.get("/a.php").text(), "1");
+        }
+    }
+}

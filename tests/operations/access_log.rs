@@ -1,0 +1,238 @@
+//! The access log of the whole server: every request has its line, whole, whatever happens to the
+//! file or the server meanwhile.
+
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+
+use harness::{Server, Site, eventually};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+fn log_path(site: &Site) -> PathBuf {
+    site.data().join("access.log")
+}
+
+/// Serves a site whose requests are logged in this format.
+fn serve(site: Site, format: Value) -> Server {
+    let path = log_path(&site);
+    site.with(json!({"access_log": {"path": path, "format": format}})).serve()
+}
+
+fn logged(server: &Server) -> String {
+    fs::read_to_string(log_path(&server.site)).unwrap_or_default()
+}
+
+fn wait_for_line(server: &Server, wanted: &str) {
+    eventually(&format!("there is a line {wanted:?}"), || {
+        logged(server).lines().any(|line| line == wanted).then_some(())
+    });
+}
+
+#[test]
+fn a_line_says_what_was_sent() {
+    let server = serve(
+        Site::script("a.php", "header('X-A: \"b\"'); echo str_repeat('x', 5000);").file("b", "bb"),
+        json!(
+            "$request_line@$status@$body_bytes_sent@$header_user_agent@$response_header_x_a@\
+             $response_header_content_length@$response_header_transfer_encoding@\
+             $response_header_connection"
+        ),
+    );
+    server.get("/a.php?q");
+    wait_for_line(&server, "GET /a.php?q HTTP/1.1@200@5000@-@\"b\"@-@chunked@close");
+    server.send("HEAD /b HTTP/1.0\r\nUser-Agent: \r\n\r\n");
+    wait_for_line(&server, "HEAD /b HTTP/1.0@200@0@@-@2@-@-");
+    let mut client = server.connect();
+    client.send("GET /b HTTP/1.1\r\nHost: a\r\nUser-Agent: a\"b\\\x1b\r\n\r\n");
+    assert_eq!(client.response().status, 400);
+    let mut client = server.connect();
+    client.send("GET /b HTTP/1.1\r\nHost: a\r\nUser-Agent: a\"b\\\u{e9}\r\n\r\n");
+    assert_eq!(client.response().status, 200);
+    wait_for_line(&server, "GET /b HTTP/1.1@200@2@a\\x22b\\x5c\\xc3\\xa9@-@2@-@-");
+}
+
+#[test]
+fn refused_and_unfinished_requests_have_lines_too() {
+    let server = serve(Site::new(), json!("$remote_addr $request_line $status $body_bytes_sent"));
+    let mut client = server.connect();
+    client.send("GE");
+    client.finish_sending();
+    assert!(client.is_closed());
+    wait_for_line(&server, "127.0.0.1 - 400 0");
+    assert_eq!(server.send("GET\r\n\r\n").status, 400);
+    eventually("the refusal is logged", || {
+        let refused = |line: &str| line.starts_with("127.0.0.1 - 400 ") && !line.ends_with(" 0");
+        logged(&server).lines().any(refused).then_some(())
+    });
+}
+
+#[test]
+fn each_line_of_json_is_an_object() {
+    let server = serve(
+        Site::new().file("a", "a"),
+        json!({"uri": "$uri", "agent": "$header_user_agent", "none": "$arg_none"}),
+    );
+    server
+        .send("GET /a%22%0a%ff HTTP/1.1\r\nHost: a\r\nConnection: close\r\nUser-Agent: \\\r\n\r\n");
+    let line = eventually("there is a line", || logged(&server).lines().next().map(str::to_owned));
+    let object: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(object, json!({"uri": "/a\"\n\\xff", "agent": "\\", "none": "-"}));
+}
+
+/// Checks that lines are whole and that each number has one.
+fn check(lines: &str, requests: u32) {
+    let mut numbers: Vec<u32> = lines
+        .lines()
+        .map(|line| {
+            let number = line.strip_prefix("<").and_then(|line| line.strip_suffix(">"));
+            number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{line:?}"))
+        })
+        .collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..requests).collect::<Vec<_>>());
+}
+
+/// A line is the number that a request has in a field, between marks.
+fn numbered() -> Value {
+    json!("<$header_number>")
+}
+
+/// Sends numbered requests on several connections at once.
+fn load(server: &Server, requests: u32) {
+    const CLIENTS: u32 = 4;
+    thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            scope.spawn(move || {
+                let mut connection = server.connect();
+                for number in (0..requests).filter(|number| number % CLIENTS == client) {
+                    connection
+                        .send(format!("GET /a HTTP/1.1\r\nHost: a\r\nNumber: {number}\r\n\r\n"));
+                    assert_eq!(connection.response().status, 200);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn no_line_is_lost_or_torn_when_logs_are_rotated_under_load() {
+    let server = serve(Site::new().file("a", "a"), numbered());
+    let path = log_path(&server.site);
+    let mut turn = 0;
+    thread::scope(|scope| {
+        let loading = scope.spawn(|| load(&server, 2000));
+        while !loading.is_finished() {
+            let kept = server.site.data().join(format!("access.log.{turn}"));
+            fs::rename(&path, &kept).unwrap();
+            server.signal(Signal::USR1);
+            eventually("the log is opened anew", || path.exists().then_some(()));
+            turn += 1;
+        }
+        loading.join().unwrap();
+    });
+    // Every thread writes its lines a moment later.
+    let all = eventually("as many lines as requests", || {
+        let kept = (0..turn).map(|turn| server.site.data().join(format!("access.log.{turn}")));
+        let mut all: String = kept.map(|path| fs::read_to_string(path).unwrap()).collect();
+        all.push_str(&logged(&server));
+        (all.lines().count() >= 2000 && all.ends_with('\n')).then_some(all)
+    });
+    check(&all, 2000);
+}
+
+/// Rotates the access log of a server and waits until requests are logged in a new file.
+fn rotate(server: &Server) {
+    let path = log_path(&server.site);
+    fs::rename(&path, path.with_extension("old")).unwrap();
+    server.signal(Signal::USR1);
+    eventually("the access log is opened again", || path.exists().then_some(()));
+    eventually("requests are logged in it", || {
+        server.get("/a");
+        logged(server).contains("200").then_some(())
+    });
+}
+
+#[test]
+fn usr1_opens_the_access_log_again_where_the_server_logs_to_standard_error() {
+    let server = serve(Site::new().file("a", "a").logs_to_stderr(), json!("$status"));
+    for _ in 0..2 {
+        rotate(&server);
+    }
+}
+
+#[test]
+fn a_server_log_that_cannot_be_opened_again_does_not_keep_the_access_log_from_it() {
+    let server = serve(Site::new().file("a", "a"), json!("$status"));
+    let log = server.site.root().with_file_name("log");
+    fs::rename(&log, log.with_extension("old")).unwrap();
+    fs::create_dir(&log).unwrap();
+    rotate(&server);
+    let said = fs::read_to_string(log.with_extension("old")).unwrap();
+    assert!(said.contains("cannot open the log"), "{said}");
+    fs::remove_dir(&log).unwrap();
+}
+
+#[test]
+fn a_server_that_ends_has_written_all_lines() {
+    for signal in [Signal::QUIT, Signal::TERM] {
+        let server = serve(Site::new().file("a", "a"), numbered());
+        load(&server, 100);
+        let (status, site) = server.end(signal);
+        assert!(status.success());
+        check(&fs::read_to_string(log_path(&site)).unwrap(), 100);
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_is_said_at_the_start() {
+    let site = Site::new();
+    let path = site.data().join("no/such/directory/log");
+    let site = site.with(json!({"access_log": path}));
+    let output = site.command(&harness::free_address().to_string()).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error.contains("/access_log: ") && error.contains("No such file"), "{error}");
+}
+
+#[test]
+fn a_link_in_place_of_the_log_is_not_followed() {
+    let site = Site::new();
+    let target = site.data().join("target");
+    fs::write(&target, "precious").unwrap();
+    std::os::unix::fs::symlink(&target, log_path(&site)).unwrap();
+    let path = log_path(&site);
+    let site = site.with(json!({"access_log": path}));
+    let output = site.command(&harness::free_address().to_string()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(fs::read_to_string(target).unwrap(), "precious");
+}
+
+#[test]
+fn the_id_of_a_request_is_the_same_everywhere() {
+    let code = "error_log('it says'); echo $_SERVER['REQUEST_ID'];";
+    let site = Site::script("a.php", code);
+    let access = site.data().join("access.log");
+    let server = site
+        .with(json!({
+            "access_log": {"path": &access, "format": "$request_id $uri"},
+            "routes": [{"action": {
+                "pass": "applications/site",
+                "response_headers": {"X-Id": "$request_id"},
+            }}],
+        }))
+        .serve();
+    let response = server.get("/a.php");
+    let id = response.text();
+    assert!(id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit()), "{id}");
+    assert_eq!(response.field("X-Id"), Some(id.as_str()));
+    server.wait_for_log(&format!("\"site\" request {id}: GET /a.php "));
+    let line = format!("{id} /a.php\n");
+    eventually("the access log has it", || {
+        fs::read_to_string(&access).ok().filter(|log| log.contains(&line))
+    });
+    assert_ne!(server.get("/a.php").text(), id);
+    // No client chooses it.
+    let forged = "GET /a.php HTTP/1.1\r\nHost: a\r\nRequest-Id: x\r\nX-Request-Id: y\r\n\r\n";
+    assert_eq!(server.send(forged).text().len(), 32);
+}

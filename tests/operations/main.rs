@@ -1,0 +1,5 @@
+//! What operators see: the command line, signals, logs, limits of open files.
+
+mod access_log;
+mod command;
+mod descriptors;

@@ -1,0 +1,16 @@
+//! Applications: their workers, their limits, and what their scripts do to themselves and to the server.
+
+mod crash_loops;
+mod exhaustion;
+mod faults;
+mod forgery;
+mod forms;
+mod log_records;
+mod offspring;
+mod other_sites;
+mod pools;
+mod privileges;
+mod queue;
+mod slow_log;
+mod status;
+mod timeouts;

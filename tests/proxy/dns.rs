@@ -1,0 +1,216 @@
+//! Servers behind the proxy that are named, and a DNS server that changes its mind.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+
+use harness::backends::{Backend, read_head};
+use harness::dns::Dns;
+use harness::tls::Authority;
+use harness::{Server, Site, eventually, free_address};
+use serde_json::{Value, json};
+
+/// What a server does with a connection, given its address and how many there were before.
+type Serve = fn(TcpStream, IpAddr, usize);
+
+/// Serves each connection on a thread of its own.
+fn listen(address: SocketAddr, serve: Serve) -> Option<SocketAddr> {
+    let listener = TcpListener::bind(address).ok()?;
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().flatten().enumerate() {
+            std::thread::spawn(move || serve(stream, address.ip(), number));
+        }
+    });
+    Some(address)
+}
+
+/// Answers a request with the address.
+fn http(mut stream: TcpStream, address: IpAddr, _: usize) {
+    read_head(&mut stream);
+    let text = address.to_string();
+    let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len());
+}
+
+/// Answers each request with the address and the number of its connection.
+fn fastcgi(mut stream: TcpStream, address: IpAddr, number: usize) {
+    const NO_BODY: [u8; 8] = [1, 5, 0, 1, 0, 0, 0, 0];
+    const END: [u8; 16] = [1, 3, 0, 1, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let text = format!("Status: 200\r\n\r\n{address} {number}");
+    let answer = [&[1, 6, 0, 1, 0, text.len() as u8, 0, 0], text.as_bytes(), &END].concat();
+    let (mut come, mut piece) = (Vec::new(), [0; 4096]);
+    while let Ok(length @ 1..) = stream.read(&mut piece) {
+        come.extend_from_slice(&piece[..length]);
+        if come.ends_with(&NO_BODY) {
+            come.clear();
+            let _ = stream.write_all(&answer);
+        }
+    }
+}
+
+/// So many servers that differ in their address only.
+fn backends(count: usize, serve: Serve) -> (Vec<IpAddr>, u16) {
+    eventually("a port is free at all addresses", || {
+        let first = listen(free_address(), serve)?;
+        let mut all = vec![first.ip()];
+        while all.len() < count {
+            let next = SocketAddr::new(free_address().ip(), first.port());
+            all.push(listen(next, serve)?.ip());
+        }
+        Some((all, first.port()))
+    })
+}
+
+fn serve(dns: &Dns, action: Value) -> Server {
+    let settings = json!({"resolver": dns.address.to_string()});
+    Site::new().with(json!({"routes": [{"action": action}], "settings": settings})).serve()
+}
+
+#[test]
+fn a_name_is_looked_up_again_when_its_time_is_over() {
+    let (addresses, port) = backends(2, http);
+    let dns = Dns::start(None);
+    dns.set("app.test", &addresses[..1]);
+    let server = serve(&dns, json!({"proxy": format!("http://App.test:{port}")}));
+    assert_eq!(server.get("/").text(), addresses[0].to_string());
+    dns.set("app.test", &addresses[1..]);
+    eventually("the other one answers", || {
+        (server.get("/").text() == addresses[1].to_string()).then_some(())
+    });
+    // A DNS server that is gone changes nothing.
+    drop(dns);
+    server.wait_for_log("\"app.test\" cannot be looked up: DNS server ");
+    assert_eq!(server.get("/").text(), addresses[1].to_string());
+}
+
+#[test]
+fn several_addresses_are_several_servers() {
+    let (addresses, port) = backends(3, http);
+    let dns = Dns::start(None);
+    dns.set("app.test", &addresses);
+    let server = Site::new()
+        .with(json!({
+            "routes": [{"action": {"pass": "upstreams/named"}}],
+            "upstreams": {"named": {"servers": {format!("app.test:{port}"): {}}}},
+            "settings": {"resolver": dns.address.to_string(), "listen_threads": 1},
+        }))
+        .serve();
+    let answers: HashSet<_> = (0..3).map(|_| server.get("/").text()).collect();
+    assert_eq!(answers.len(), 3, "{answers:?}");
+}
+
+#[test]
+fn a_name_without_addresses_fails_its_own_requests_until_it_has_one() {
+    let (addresses, port) = backends(1, http);
+    let dns = Dns::start(None);
+    let named = format!("http://app.test:{port}");
+    let other = format!("http://{}:{port}", addresses[0]);
+    let server = Site::new()
+        .with(json!({
+            "routes": [
+                {"match": {"uri": "/named"}, "action": {"proxy": named}},
+                {"action": {"proxy": other}},
+            ],
+            "settings": {"resolver": dns.address.to_string()},
+        }))
+        .serve();
+    server.wait_for_log("\"app.test\" cannot be looked up: no address is known for it");
+    assert_eq!((server.get("/named").status, server.get("/").status), (502, 200));
+    server.wait_for_log("its name has no address");
+    dns.set("app.test", &addresses);
+    eventually("it is tried again", || (server.get("/named").status == 200).then_some(()));
+}
+
+/// Each change made a new set of connections, while the processes of the server still waited on the
+/// old ones.
+#[test]
+fn connections_to_addresses_that_stay_are_kept() {
+    let (addresses, port) = backends(2, fastcgi);
+    let dns = Dns::start(None);
+    dns.set("app.test", &addresses[..1]);
+    let application = json!({
+        "type": "fastcgi", "server": format!("app.test:{port}"), "root": "/nowhere",
+        "script": "index.php", "keepalive": 1,
+    });
+    let server = Site::new()
+        .with(json!({"applications": null}))
+        .with(json!({
+            "routes": [{"action": {"pass": "applications/named"}}],
+            "applications": {"named": application},
+            "settings": {"resolver": dns.address.to_string()},
+        }))
+        .serve();
+    let [first, second] = [0, 1].map(|at| format!("{} 0", addresses[at]));
+    let ask = || server.get("/").text();
+    assert_eq!([ask(), ask()], [&*first, &*first]);
+    dns.set("app.test", &addresses);
+    eventually("the other one answers as well", || {
+        let answer = ask();
+        assert!([&first, &second].contains(&&answer), "{answer}");
+        (answer == second).then_some(())
+    });
+    dns.set("app.test", &addresses[..1]);
+    let mut in_a_row = 0;
+    eventually("only the first one is left", || {
+        let answer = ask();
+        assert!([&first, &second].contains(&&answer), "{answer}");
+        in_a_row = if answer == first { in_a_row + 1 } else { 0 };
+        (in_a_row == 4).then_some(())
+    });
+}
+
+#[test]
+fn forged_answers_are_passed_over() {
+    let (addresses, port) = backends(2, http);
+    let IpAddr::V4(forger) = addresses[1] else { unreachable!() };
+    let dns = Dns::start(Some(forger));
+    dns.set("app.test", &addresses[..1]);
+    let server = serve(&dns, json!({"proxy": format!("http://app.test:{port}")}));
+    for _ in 0..5 {
+        assert_eq!(server.get("/").text(), addresses[0].to_string());
+    }
+}
+
+#[test]
+fn names_of_the_hosts_file_are_known() {
+    let address = listen(([127, 0, 0, 1], 0).into(), http).unwrap();
+    let dns = Dns::start(None);
+    let server = serve(&dns, json!({"proxy": format!("http://localhost:{}", address.port())}));
+    assert_eq!(server.get("/").text(), "127.0.0.1");
+}
+
+#[test]
+fn a_certificate_must_be_for_the_name() {
+    let authority = Authority::new();
+    let (chain, key) = authority.issue(&["app.test"]);
+    let nginx = Backend::nginx_with(
+        &[("chain.pem", &chain), ("key.pem", &key)],
+        "ssl",
+        "ssl_certificate chain.pem;
+         ssl_certificate_key key.pem;
+         location / { return 200 $ssl_server_name; }",
+    );
+    let dns = Dns::start(None);
+    dns.set("app.test", &[nginx.address.ip()]);
+    dns.set("other.test", &[nginx.address.ip()]);
+    let site = Site::new();
+    let file = site.data().join("ca.pem");
+    fs::write(&file, authority.pem()).unwrap();
+    let port = nginx.address.port();
+    let upstream = |name: &str| json!({"servers": {format!("{name}:{port}"): {}}, "tls": {"authorities": file}});
+    let server = site
+        .with(json!({
+            "routes": [
+                {"match": {"uri": "/other"}, "action": {"pass": "upstreams/other"}},
+                {"action": {"pass": "upstreams/app"}},
+            ],
+            "upstreams": {"app": upstream("app.test"), "other": upstream("other.test")},
+            "settings": {"resolver": dns.address.to_string()},
+        }))
+        .serve();
+    let response = server.get("/");
+    assert_eq!((response.status, response.text().as_str()), (200, "app.test"));
+    assert_eq!(server.get("/other").status, 502);
+    server.wait_for_log("its certificate is not for \"other.test\"");
+}

@@ -1,0 +1,15 @@
+//! Servers behind this one: HTTP, FastCGI, TLS, tunnels, names.
+
+mod answers;
+mod backends;
+mod boundaries;
+mod dns;
+mod fastcgi;
+mod hostile_backends;
+mod proxy_protocol;
+mod requests;
+mod streams;
+mod tunnels;
+mod uploads;
+mod upstream_tls;
+mod upstreams;

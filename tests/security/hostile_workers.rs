@@ -1,0 +1,136 @@
+//! A worker that writes garbage over all that it can write, its shared memory and its descriptors,
+//! harms its own application alone.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use harness::{Ends, Server, Site, eventually, requirements};
+use serde_json::json;
+
+/// Writes garbage for as long as the query says, by calling C from PHP.
+const EVIL: &str = r#"
+    set_time_limit(0);
+    $c = FFI::cdef('
+        long getrandom(void *buffer, size_t length, unsigned flags);
+        void *memset(void *at, int value, size_t length);
+        long write(int fd, const void *buffer, size_t length);
+        long send(int fd, const void *buffer, size_t length, int flags);
+        int fcntl(int fd, int command, long argument);
+        int ftruncate(int fd, long length);', null);
+    $regions = [];
+    foreach (file('/proc/self/maps') as $line)
+        if (str_contains($line, 'howdah-region') && preg_match('/^(\w+)-(\w+) rw/', $line, $m))
+            $regions[] = [hexdec($m[1]), hexdec($m[2]) - hexdec($m[1])];
+    if (!$regions) { http_response_code(501); die('no region'); }
+    file_put_contents(getenv('DATA') . '/evil', getmypid());
+    $pointer = function (int $address) { $n = FFI::new('uintptr_t'); $n->cdata = $address;
+        return FFI::cast('char **', FFI::addr($n))[0]; };
+    $garbage = FFI::new('char[65536]');
+    $until = microtime(true) + (float) $_GET['seconds'];
+    do {
+        foreach ($regions as [$start, $length]) {
+            if (isset($_GET['all']))
+                for ($offset = 0; $offset < $length; $offset += 65536)
+                    $c->getrandom($pointer($start + $offset), min(65536, $length - $offset), 0);
+            if (isset($_GET['ones'])) $c->memset($pointer($start), 0xff, $length);
+            if (isset($_GET['zeros'])) $c->memset($pointer($start), 0, $length);
+            if (isset($_GET['head']))
+                $c->getrandom($pointer($start + random_int(0, 4095) * 8), 8, 0);
+            if (isset($_GET['anywhere']))
+                $c->getrandom($pointer($start + random_int(0, intdiv($length, 8) - 1) * 8), 8, 0);
+        }
+        if (isset($_GET['descriptors'])) for ($fd = 3; $fd < 64; $fd++) {
+            $size = random_int(1, 65536);
+            $c->getrandom($garbage, $size, 0);
+            $c->fcntl($fd, 4, 2048); // not to wait
+            $c->send($fd, $garbage, $size, 0x40);
+            $c->write($fd, $garbage, $size);
+            $c->ftruncate($fd, random_int(0, 100));
+        }
+    } while (microtime(true) < $until);
+    echo 'done';"#;
+
+fn two_applications() -> Server {
+    let site = Site::script("evil.php", EVIL)
+        .file("fine.php", "<?php usleep(500); echo 'fine';")
+        .file("ok.php", "<?php echo 'ok';");
+    let evil = json!({
+        "type": "php", "root": site.root(), "processes": 3,
+        "limits": {"timeout": 5, "queue_timeout": 2},
+        "options": {"admin": {"ffi.enable": "1"}},
+        "environment": {"TMPDIR": "/tmp", "DATA": site.data()},
+    });
+    let routes = json!([
+        {"match": {"uri": ["/evil.php", "/ok.php"]}, "action": {"pass": "applications/evil"}},
+        {"action": {"pass": "applications/site"}},
+    ]);
+    site.with(json!({"routes": routes, "applications": {"evil": evil}})).serve()
+}
+
+/// Asks whatever is asked of the evil application; every outcome will do, but there must be one.
+fn ask_evil(server: &Server, target: &str) -> Option<u16> {
+    let mut client = server.connect();
+    client.send(format!("GET {target} HTTP/1.0\r\n\r\n"));
+    let answer = client.everything();
+    String::from_utf8_lossy(&answer).split(' ').nth(1)?.parse().ok()
+}
+
+#[test]
+fn garbage_of_a_worker_harms_its_own_application_alone() {
+    let server = two_applications();
+    if ask_evil(&server, "/evil.php?seconds=0&head") == Some(500) {
+        assert!(server.log().contains("FFI"), "{}", server.log());
+        return requirements::skipped("PHP has no FFI");
+    }
+    let router = server.router();
+    let ways = ["head", "anywhere", "all", "ones", "zeros", "descriptors", "all&descriptors"];
+    for way in ways {
+        let ending = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let ended = Ends(&ending);
+            let clients: Vec<_> = (0..3)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let (mut served, mut slowest) = (0, Duration::ZERO);
+                        let mut client = server.connect();
+                        while !ending.load(Ordering::Relaxed) {
+                            let begun = Instant::now();
+                            assert_eq!(client.get("/fine.php").text(), "fine", "{way}");
+                            slowest = slowest.max(begun.elapsed());
+                            served += 1;
+                        }
+                        (served, slowest)
+                    })
+                })
+                .collect();
+            let others: Vec<_> = (0..2)
+                .map(|_| {
+                    scope.spawn(|| {
+                        while !ending.load(Ordering::Relaxed) {
+                            ask_evil(&server, "/ok.php");
+                            std::thread::sleep(Duration::from_millis(2));
+                        }
+                    })
+                })
+                .collect();
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(1200) {
+                ask_evil(&server, &format!("/evil.php?seconds=0.5&{way}"));
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            drop(ended);
+            others.into_iter().for_each(|other| other.join().expect("there is an outcome"));
+            for client in clients {
+                let (served, slowest) = client.join().expect("the other application is served");
+                assert!(served > 0, "{way}: {served} requests, the slowest took {slowest:?}");
+                println!("{way}: {served} requests of the other one, at most {slowest:?}");
+            }
+        });
+        let begun = Instant::now();
+        eventually("the application is served again", || {
+            (ask_evil(&server, "/ok.php") == Some(200)).then_some(())
+        });
+        println!("{way}: served again after {:?}", begun.elapsed());
+    }
+    assert_eq!(server.router(), router, "the router has not noticed much");
+}

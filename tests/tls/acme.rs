@@ -1,0 +1,106 @@
+//! Certificates that the server gets by itself, as far as it needs no authority to see it.
+//!
+//! With one they are tested by `tests/tools/acme.py`.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+
+use harness::tls::{Authority, get};
+use harness::{Server, Site, eventually, free_address};
+use serde_json::{Value, json};
+
+/// Where nobody listens, of all tests.
+fn nobody() -> SocketAddr {
+    static ADDRESS: OnceLock<SocketAddr> = OnceLock::new();
+    *ADDRESS.get_or_init(free_address)
+}
+
+/// A server that asks an authority which is not there for a certificate.
+fn without_authority(name: &str) -> (Server, SocketAddr) {
+    let server = Site::script("index.php", "echo 'PHP: ', $_SERVER['REQUEST_URI'];").controlled();
+    let mut server = server.serve();
+    let (plain, secure) = (free_address(), free_address());
+    let mut document = server.site.document(plain);
+    document["routes"] = json!([{"action": {"pass": "applications/site"}}]);
+    document["applications"]["site"]["script"] = json!("index.php");
+    let acme = json!({"domains": name, "servers": format!("https://{}/directory", nobody())});
+    document["listeners"][secure.to_string()] = json!({"pass": "routes", "tls": {"acme": acme}});
+    server.control("PUT", "/config", document.to_string()).succeeded();
+    server.address = plain;
+    (server, secure)
+}
+
+fn certificate(server: &Server, name: &str) -> Value {
+    let status = server.control("GET", "/status", "").succeeded();
+    status["certificates"][format!("acme:{name}")].clone()
+}
+
+#[test]
+fn an_authority_that_cannot_be_reached_stops_nothing() {
+    let (server, secure) = without_authority("a.example");
+    assert_eq!(server.get("/").text(), "PHP: /");
+    let shown = eventually("the failure is shown", || {
+        let shown = certificate(&server, "a.example");
+        shown["renewal"]["error"].is_string().then_some(shown)
+    });
+    assert!(shown["renewal"]["failures"].as_u64() >= Some(1), "{shown}");
+    assert!(shown["expires"].is_null() && shown["renewal"]["next"].is_string(), "{shown}");
+    assert!(shown["renewal"]["error"].as_str().unwrap().contains(&nobody().to_string()));
+    server.wait_for_log(&format!("certificate acme:a.example: {}: ", nobody()));
+    // Nothing is shown that nobody vouches for.
+    let client = Authority::new().client(None, &[]);
+    assert!(get(secure, &client, "a.example", "/").is_err());
+    eventually("the failed handshake is counted", || {
+        let status = server.control("GET", "/status", "").succeeded();
+        (status["listeners"][secure.to_string()]["tls"]["failed"] == 1).then_some(())
+    });
+    assert_eq!(server.get("/").text(), "PHP: /");
+}
+
+#[test]
+fn what_is_asked_for_as_a_proof_never_reaches_php() {
+    let (server, _) = without_authority("a.example");
+    for path in ["x", "index.php", "../../index.php/x", "x%2findex.php", "", "%00"] {
+        let target = format!("/.well-known/acme-challenge/{path}");
+        let response = server.get(&target);
+        let is_proof = !path.contains("..");
+        assert!(!is_proof || matches!(response.status, 400 | 404), "{target}: {response:?}");
+        assert!(!is_proof || !response.text().contains("PHP"), "{target}");
+    }
+    assert_eq!(server.get("/.well-known/other").text(), "PHP: /.well-known/other");
+}
+
+#[test]
+fn what_the_server_keeps_by_itself_is_neither_put_nor_deleted() {
+    let (server, _) = without_authority("a.example");
+    let (chain, key) = Authority::new().issue(&["a.example"]);
+    for name in ["acme:a.example", "acme:b.example", "acme-account:1"] {
+        let answer = server.control("PUT", &format!("/certificates/{name}"), chain.clone() + &key);
+        assert_eq!(answer.status, 400, "{name}: {answer:?}");
+    }
+    assert!(!server.site.state().join("certs").exists());
+}
+
+#[test]
+fn a_certificate_that_is_there_is_served_while_the_authority_is_not() {
+    let authority = Authority::new();
+    let (chain, key) = authority.issue(&["a.example"]);
+    let site = Site::new().file("a.txt", "a file").controlled();
+    fs::create_dir_all(site.state().join("certs")).unwrap();
+    fs::write(site.state().join("certs/acme:a.example"), chain + &key).unwrap();
+    let server = site.serve();
+    let address = free_address();
+    let mut document = server.site.document(address);
+    let directory = format!("https://{}/directory", nobody());
+    let acme = json!({"domains": "a.example", "servers": directory});
+    document["listeners"][address.to_string()]["tls"] = json!({"acme": acme});
+    server.control("PUT", "/config", document.to_string()).succeeded();
+    let client = authority.client(None, &[]);
+    assert_eq!(get(address, &client, "a.example", "/a.txt").unwrap().text(), "a file");
+    let shown = certificate(&server, "a.example");
+    assert!(shown["expires"].is_string(), "{shown}");
+    let stored = server.control("GET", "/certificates/acme:a.example/key", "").succeeded();
+    assert_eq!(stored, "ECDH");
+    assert_eq!(server.control("DELETE", "/certificates/acme:a.example", "").status, 400);
+}
