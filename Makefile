@@ -45,7 +45,10 @@ build: cargo
 	@tools/require.sh $(BUILD_PACKAGES)
 	$(CARGO) build --locked --release -p howdah -p howdah-php
 
-test: test-rust test-tools test-demo test-differential
+# Counted together, with the tests that could not run here.
+test:
+	@tools/require.sh python3
+	@tools/ci.py test-rust test-tools test-demo test-differential
 
 test-setup: cargo
 	@tools/require.sh $(BUILD_PACKAGES) $(DEMO_PACKAGES) $(TEST_PACKAGES)
@@ -56,6 +59,7 @@ test-rust: test-setup
 
 test-tools:
 	python3 tests/lint_test.py
+	python3 tests/ci_test.py
 	python3 tests/differential/test_differ.py
 	python3 tests/e2e/test_compare.py
 	python3 bench/test_bench.py
