@@ -301,6 +301,21 @@ class Imports(RuleTest):
                           f"{lint.IMPORT_EXCEPTIONS}:1: crates/wire/src/a.rs and crates/wire/src/a/b.rs are in different folders")
 
 
+class Attacks(RuleTest):
+    FILES = {"tests/a/b.rs": "fn one() {}\n", "crates/c/src/d.rs": "fn two() {}\n"}
+
+    def page(self, cell):
+        return {**self.FILES, "docs/security.md": f"## Attacks and their tests\n\n| `x` | does `y` | {cell} |\n"}
+
+    def test_tests_that_exist_are_accepted(self):
+        self.assert_accepts(lint.attack_tests, self.page("[a/b.rs](../tests/a/b.rs): `one`; unit tests: `two`"))
+
+    def test_tests_that_do_not_exist_there_are_found(self):
+        self.assert_finds(lint.attack_tests, self.page("[a/b.rs](../tests/a/b.rs): `one`, `two`; unit tests: `one`"),
+                          "docs/security.md:3: there is no test two in tests/a/b.rs",
+                          "docs/security.md:3: there is no test one in crates")
+
+
 class Bans(RuleTest):
     def test_bans_with_reasons_are_accepted(self):
         self.assert_accepts(lint.bans_have_reasons, {

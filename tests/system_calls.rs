@@ -1,6 +1,8 @@
 //! System calls per request, as strace counts them: a slow-down that shows without a stopwatch.
 //!
 //! A bound that has become too high is lowered; raising one needs a reason.
+//!
+//! Alone in its process: beside other tests, fewer requests would find everybody asleep.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -9,8 +9,9 @@
 The rules, in the order of RULES below: which crate may depend on which, and where unsafe code may
 be (both from the table in ARCHITECTURE.md); how much of it (tools/unsafe-budget.json); that only C
 calls Zend; the size of files; that no files of a crate import each other in a circle, except for
-tools/import-exceptions.json (tools/rust_imports.py says what counts); unfinished code; that Python compiles; links between documents;
-reasons for bans. Only files that git knows or would add are looked at.
+tools/import-exceptions.json (tools/rust_imports.py says what counts); unfinished code; that Python
+compiles; links between documents; the tests that docs/security.md names; reasons for bans. Only files
+that git knows or would add are looked at.
 """
 
 import argparse
@@ -402,6 +403,28 @@ def document_links(tree):
                 yield name, line, f"{known} has no heading #{anchor}; its headings: {', '.join(sorted(anchors(tree.texts[known])))}"
 
 
+ATTACKS = "docs/security.md"
+# A file of tests, the word for those in crates, or the name of a test.
+ATTACK_TEST = re.compile(r"\]\(\.\./(tests/[^)]+\.rs)\)|(unit tests): |`(\w+)`")
+
+
+def attack_tests(tree):
+    """Each test that the catalogue of attacks names exists, in the file that it names."""
+    crates = [code for name, code in tree.codes.items() if name.startswith("crates/")]
+    rows = tree.texts.get(ATTACKS, "").partition("## Attacks and their tests")[2]
+    for row in rows.split("\n"):
+        if not row.startswith("| "):
+            continue
+        place, codes = None, []
+        for file, unit, test in ATTACK_TEST.findall(row.split(" | ")[-1]):
+            if file:
+                place, codes = file, [tree.codes.get(file, "")]
+            elif unit:
+                place, codes = "crates", crates
+            elif not any(f"{test}(" in code for code in codes):
+                yield ATTACKS, line_with(tree.texts[ATTACKS], row), f"there is no test {test} in {place}; name the one that holds this"
+
+
 def bans_have_reasons(tree):
     """Whoever meets a ban learns why it is there."""
     for name, keys in (("deny.toml", [("bans", "deny"), ("advisories", "ignore")]),
@@ -420,7 +443,8 @@ def bans_have_reasons(tree):
 
 
 CRATE_RULES = (crate_edges, unsafe_crates)
-RULES = (unsafe_budget, zend_in_c_only, file_sizes, import_cycles, unfinished, python_compiles, document_links, bans_have_reasons)
+RULES = (unsafe_budget, zend_in_c_only, file_sizes, import_cycles, unfinished, python_compiles, document_links,
+         attack_tests, bans_have_reasons)
 
 
 def problems_of(tree):
