@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_38_what_a_request_could_have_a_part_in_is_no_name() {
+    fn what_a_request_could_have_a_part_in_is_no_name() {
         for text in [
             "",
             "$host:80",

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_48_a_request_without_the_token_is_refused() {
+    fn a_request_without_the_token_is_refused() {
         let good: (&[u8], &[u8]) = (b"authorization", b"Bearer 0123456789abcdef");
         let wrong: (&[u8], &[u8]) = (b"authorization", b"Bearer 0123456789abcdeg");
         let token = token();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_48_sockets_without_permissions_need_a_token() {
+    fn sockets_without_permissions_need_a_token() {
         for open in ["127.0.0.1:8000", "[::1]:8000", "unix:@howdah", "localhost:80"] {
             assert!(needs_token(open), "{open}");
         }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_48_requests_of_browsers_are_refused_on_tcp() {
+    fn requests_of_browsers_are_refused_on_tcp() {
         for (name, value) in [
             ("Origin", "http://localhost:8000"),
             ("origin", "null"),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_48_a_host_that_is_not_this_machine_is_refused_on_tcp() {
+    fn a_host_that_is_not_this_machine_is_refused_on_tcp() {
         for host in ["localhost", "LocalHost:8000", "127.0.0.1:9", "127.1.2.3", "[::1]", "[::1]:80"]
         {
             assert_eq!(check("Host", host, Transport::Tcp), Ok(()), "{host}");

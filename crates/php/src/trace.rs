@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_13_what_a_hostile_worker_has_for_calls_is_read_within_bounds() {
+    fn what_a_hostile_worker_has_for_calls_is_read_within_bounds() {
         for seed in 1..200u64 {
             let memory = Nonsense(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), Cell::new(0));
             let calls = take(&memory, &layout()).unwrap();

@@ -142,7 +142,7 @@ fn an_uploaded_file_is_there_and_gone_afterwards() {
 }
 
 #[test]
-fn hardening_17_an_uploaded_file_is_gone_when_the_script_dies() {
+fn an_uploaded_file_is_gone_when_the_script_dies() {
     let mut application = Application::start(1);
     for end in ["exit(1);", "no_such_function();", "str_repeat('x', 1 << 40);"] {
         let request = uploading(
@@ -155,7 +155,7 @@ fn hardening_17_an_uploaded_file_is_gone_when_the_script_dies() {
 }
 
 #[test]
-fn hardening_17_a_hundred_thousand_parts_are_bounded() {
+fn a_hundred_thousand_parts_are_bounded() {
     let mut application = Application::start(1);
     let mut body = Vec::new();
     for n in 0..100_000 {
@@ -173,7 +173,7 @@ fn hardening_17_a_hundred_thousand_parts_are_bounded() {
 }
 
 #[test]
-fn hardening_18_colliding_names_cost_no_time() {
+fn colliding_names_cost_no_time() {
     let mut application = Application::start(1);
     // Keys that fall into one bucket of a table of 65,536.
     let body: String = (0..60_000u64).map(|n| format!("a[{}]=&", n << 16)).collect();

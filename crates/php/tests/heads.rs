@@ -132,7 +132,7 @@ fn a_script_that_does_not_exist_is_404() {
 }
 
 #[test]
-fn hardening_4_only_files_named_php_are_run() {
+fn only_files_named_php_are_run() {
     let mut application = Application::start(1);
     for name in
         ["a.jpg", "a.PHP", "a.php ", "a.phps", "a.php~", "a.php.", ".php", "aphp", "a.ph\u{ff50}"]

@@ -77,7 +77,7 @@ fn a_reader_that_is_slow_to_start_loses_nothing() {
 }
 
 #[test]
-fn hardening_57_a_script_whose_client_has_gone_ends_at_its_next_output() {
+fn a_script_whose_client_has_gone_ends_at_its_next_output() {
     let mut application = Application::start(1);
     let request = application.script(
         "register_shutdown_function(function () {

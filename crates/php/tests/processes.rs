@@ -187,7 +187,7 @@ fn workers_die_with_their_prototype() {
 }
 
 #[test]
-fn hardening_55_programs_started_by_scripts_inherit_nothing_of_ours() {
+fn programs_started_by_scripts_inherit_nothing_of_ours() {
     let mut application = Application::start(1);
     let answer =
         application.run("echo shell_exec('ls -l /proc/self/fd; grep Sig /proc/self/status');");
@@ -223,7 +223,7 @@ fn random_numbers_differ_between_workers() {
 }
 
 #[test]
-fn hardening_12_nothing_of_a_request_is_left_for_the_next() {
+fn nothing_of_a_request_is_left_for_the_next() {
     let mut application = Application::start(1);
     let show = "echo json_encode([getcwd(), umask(), getenv('LEFT'), ini_get('precision'),
         setlocale(LC_ALL, 0), $_GET, $_POST, $_COOKIE, isset($GLOBALS['left']),

@@ -48,7 +48,7 @@ fn server_variables_are_those_of_a_fastcgi_server() {
 }
 
 #[test]
-fn hardening_6_the_query_string_becomes_no_argument() {
+fn the_query_string_becomes_no_argument() {
     let mut application = Application::start(1);
     let request = application
         .script("echo (int) ini_get('allow_url_include'), '|', $_SERVER['QUERY_STRING'];")
@@ -70,7 +70,7 @@ fn getenv_finds_parameters_and_the_environment() {
 }
 
 #[test]
-fn hardening_8_a_proxy_header_is_not_the_environment() {
+fn a_proxy_header_is_not_the_environment() {
     let mut application = Application::start(1);
     let request = application
         .script("echo var_export(getenv('HTTP_PROXY'), true);")

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_48_no_name_leaves_the_directory() {
+    fn no_name_leaves_the_directory() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("conf.json"), "{}").unwrap();
         let (mut certificates, _) = load(dir.path());

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hardening_14_a_flood_is_taken_no_faster_than_the_log_may_grow() {
+    fn a_flood_is_taken_no_faster_than_the_log_may_grow() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let log = Log::new(File::create(&path).unwrap().into());

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hardening_49_a_pid_file_that_is_a_link_is_replaced_and_not_followed() {
+    fn a_pid_file_that_is_a_link_is_replaced_and_not_followed() {
         let dir = tempfile::tempdir().unwrap();
         let (target, path) = (dir.path().join("target"), dir.path().join("pid"));
         fs::write(&target, "precious").unwrap();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_49_a_pid_file_replaces_and_removes_nothing_but_files() {
+    fn a_pid_file_replaces_and_removes_nothing_but_files() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();

@@ -170,14 +170,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hardening_14_a_message_cannot_forge_a_line_or_drive_a_terminal() {
+    fn a_message_cannot_forge_a_line_or_drive_a_terminal() {
         let mut out = Vec::new();
         escape(b"a\n2026/01/01 [alert] b\r\x1b[2J\x7f", &mut out);
         assert_eq!(out, b"a\n    2026/01/01 [alert] b\\x0d\\x1b[2J\\x7f");
     }
 
     #[test]
-    fn hardening_14_latin_1_controls_drive_no_terminal_in_either_encoding() {
+    fn latin_1_controls_drive_no_terminal_in_either_encoding() {
         let mut out = Vec::new();
         escape("é\u{9b}2J\u{85}".as_bytes(), &mut out);
         escape(b"\x9b2J\xe9", &mut out);

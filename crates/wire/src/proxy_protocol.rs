@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_32_what_is_no_header_is_refused() {
+    fn what_is_no_header_is_refused() {
         for line in [
             "GET / HTTP/1.1\r\n",
             "PROXY\r\n",

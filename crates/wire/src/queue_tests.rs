@@ -22,7 +22,7 @@ fn publish(region: &Region<Vec<AtomicU64>>, producer: &mut Producer) -> Option<(
 }
 
 #[test]
-fn hardening_13_damage_to_the_queue_is_noticed_and_nothing_else_is_taken_for_it() {
+fn damage_to_the_queue_is_noticed_and_nothing_else_is_taken_for_it() {
     type Harm = fn(&Region<Vec<AtomicU64>>, u32);
     let harms: [(&str, Harm); 9] = [
         ("a head beyond the tail", |region, _| region.head().store(9999, SeqCst)),
@@ -170,7 +170,7 @@ fn workers_beyond_what_memory_allows_leave_although_requests_wait() {
 }
 
 #[test]
-fn hardening_13_nonsense_in_the_head_makes_no_endless_loop() {
+fn nonsense_in_the_head_makes_no_endless_loop() {
     let region = region(1);
     let mut producer = Producer::new(&region);
     for head in [1, 5, u64::MAX, 1 << 63] {
@@ -180,7 +180,7 @@ fn hardening_13_nonsense_in_the_head_makes_no_endless_loop() {
 }
 
 #[test]
-fn hardening_13_nonsense_in_the_tail_makes_no_endless_loop() {
+fn nonsense_in_the_tail_makes_no_endless_loop() {
     let region = region(1);
     let mut producer = Producer::new(&region);
     for tail in [9, u64::MAX, 1 << 63] {

@@ -60,7 +60,7 @@ fn a_worker_that_waits_for_room_is_woken_when_there_is_some() {
 }
 
 #[test]
-fn hardening_13_a_worker_that_overwrites_what_is_being_read_cannot_keep_the_reader_busy() {
+fn a_worker_that_overwrites_what_is_being_read_cannot_keep_the_reader_busy() {
     let region = region();
     let mut reader = Reader::default();
     let mut out = Vec::new();
@@ -77,7 +77,7 @@ fn hardening_13_a_worker_that_overwrites_what_is_being_read_cannot_keep_the_read
 }
 
 #[test]
-fn hardening_13_a_count_that_goes_back_is_corrupt() {
+fn a_count_that_goes_back_is_corrupt() {
     let region = region();
     let (mut writer, mut reader) = (Writer::new(1, 0), Reader::default());
     assert!(writer.put(&region, 1, b"12345678"));
@@ -131,7 +131,7 @@ proptest! {
     /// Whatever a worker leaves in its ring and its control words, reading ends, without a panic
     /// and with no more than the ring holds.
     #[test]
-    fn hardening_13_random_memory_is_read_to_an_end(
+    fn random_memory_is_read_to_an_end(
         written in prop_oneof![(0u64..1025).prop_map(|words| words * 8), any::<u64>()],
         headers in prop::collection::vec((0u64..256, 0u64..70), 1..200),
         noise in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>()), 0..50),

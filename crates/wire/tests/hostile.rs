@@ -50,7 +50,7 @@ fn scribble(memory: &Shared, noise: Vec<(usize, u64)>) {
 
 proptest! {
     #[test]
-    fn hardening_13_any_words_in_the_region_are_survived(
+    fn any_words_in_the_region_are_survived(
         before in control(),
         between in control(),
         slot in 0u32..10,

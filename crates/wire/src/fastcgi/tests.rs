@@ -141,7 +141,7 @@ fn pairs_share_records_as_far_as_they_fit() {
 }
 
 #[test]
-fn hardening_10_no_length_makes_a_body_into_records_of_its_own() {
+fn no_length_makes_a_body_into_records_of_its_own() {
     let mut forged = Vec::new();
     put_begin(Role::Responder, false, 1, &mut forged);
     put_pair(b"PHP_VALUE", b"auto_prepend_file=php://input", &mut forged);
@@ -183,7 +183,7 @@ fn records_of_parameters_have_whole_pairs_that_fit_into_one() {
 }
 
 #[test]
-fn hardening_10_a_length_beyond_the_stream_is_an_error() {
+fn a_length_beyond_the_stream_is_an_error() {
     for bytes in [
         &b"\x01"[..],
         b"\x05\x01A",
