@@ -316,6 +316,17 @@ class Attacks(RuleTest):
                           "docs/security.md:3: there is no test one in crates")
 
 
+class Subjects(unittest.TestCase):
+    def test_a_subject_names_its_component(self):
+        for subject in ("http1: refuse a chunk size with a sign", "php-pool: count waits", "0.2.0: begin"):
+            self.assertIsNone(lint.wrong_subject(subject), subject)
+
+    def test_other_subjects_are_found(self):
+        for subject, problem in (("Refuse a sign", "begins with"), ("http1 refuse", "begins with"), ("http1:", "begins with"),
+                                 ("http1: refuse.", "full stop"), ("http1: " + "a" * 66, "73 characters")):
+            self.assertIn(problem, lint.wrong_subject(subject), subject)
+
+
 class Bans(RuleTest):
     def test_bans_with_reasons_are_accepted(self):
         self.assert_accepts(lint.bans_have_reasons, {

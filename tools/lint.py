@@ -3,6 +3,7 @@
 
     tools/lint.py              all rules; a line for each problem, exit status 1 if there is one
     tools/lint.py --list KIND  the files of a kind (shell, php), one a line, for other checkers
+    tools/lint.py --subjects RANGE  the rules, and the subjects of these commits (main..HEAD)
     tools/lint.py --imports [CRATE]
                                which files of a crate (of all) import which, for Graphviz's dot
 
@@ -28,6 +29,8 @@ import rust_imports
 
 MOST_LINES = 600
 MOST_MEDIAN = 150
+# Characters of a commit's subject.
+MAX_SUBJECT = 72
 BUDGET = "tools/unsafe-budget.json"
 IMPORT_EXCEPTIONS = "tools/import-exceptions.json"
 MAX_IMPORT_EXCEPTIONS = 5
@@ -442,6 +445,29 @@ def bans_have_reasons(tree):
                     yield name, line_with(tree.texts[name], f'"{label}"'), f"{label}: add the reason"
 
 
+def wrong_subject(subject):
+    """What is wrong with the subject of a commit; None if nothing is."""
+    if len(subject) > MAX_SUBJECT:
+        return f"has {len(subject)} characters, at most {MAX_SUBJECT}"
+    if not re.match(r"[a-z0-9][\w./-]*: \S", subject):
+        return "begins with the component and a colon: \"http1: refuse ...\""
+    if subject.endswith("."):
+        return "ends without a full stop"
+    return None
+
+
+def new_subjects(root, commits=None):
+    """Problems with the subjects of new commits: those that the upstream branch does not have, or a range."""
+    git = ["git", "-c", "safe.directory=*", "-C", root]
+    if commits is None:
+        commits = "@{upstream}..HEAD"
+        if subprocess.run([*git, "rev-parse", "--verify", "--quiet", "@{upstream}"], capture_output=True).returncode:
+            return []
+    listed = subprocess.run([*git, "log", "--no-merges", "--format=%h %s", commits], check=True, capture_output=True, text=True)
+    subjects = (line.split(" ", 1) for line in listed.stdout.splitlines())
+    return [(f"commit {commit}", 1, f"its subject {problem}") for commit, subject in subjects if (problem := wrong_subject(subject))]
+
+
 CRATE_RULES = (crate_edges, unsafe_crates)
 RULES = (unsafe_budget, zend_in_c_only, file_sizes, import_cycles, unfinished, python_compiles, document_links,
          attack_tests, bans_have_reasons)
@@ -459,6 +485,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", metavar="KIND", choices=("shell", "php"), help="print the files of a kind")
     parser.add_argument("--imports", metavar="CRATE", nargs="?", const="", help="print the imports of a crate, or of all")
+    parser.add_argument("--subjects", metavar="RANGE", help="commits whose subjects are checked; those not pushed yet if absent")
     options = parser.parse_args()
     tree = Tree(Path(__file__).resolve().parent.parent)
     if options.imports is not None:
@@ -471,7 +498,7 @@ def main():
     if options.list:
         print("\n".join(name for name in tree.of_kind(options.list) if name not in BROKEN_PHP))
         return 0
-    problems = sorted(set(problems_of(tree)))
+    problems = sorted(set(problems_of(tree))) + new_subjects(tree.root, options.subjects)
     for name, line, problem in problems:
         print(f"{name}:{line}: {problem}")
     if problems:
