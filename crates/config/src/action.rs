@@ -6,15 +6,13 @@
 use std::path::PathBuf;
 
 use crate::access::Access;
-use crate::buffering::Buffering;
-use crate::cors::Cors;
+use crate::action_options::ActionOptions;
 use crate::error::Error;
 use crate::fixed_response::{Ping, Return};
 use crate::groups::Groups;
 use crate::node::{Node, Object, Scope, quoted};
 use crate::pattern::{Patterns, Subject};
 use crate::proxy::Proxy;
-use crate::response_headers::ResponseHeader;
 use crate::share::{self, Candidate, Symlinks};
 use crate::target::{Pass, Target};
 use crate::template::Template;
@@ -26,22 +24,12 @@ pub struct Action {
     pub kind: ActionKind,
     /// The path, with or without a query, that replaces the request's before the action runs.
     pub rewrite: Option<Template>,
-    /// Response header fields that are set or removed.
-    pub response_headers: Vec<ResponseHeader>,
-    /// Whether responses may be compressed.
-    pub compress: bool,
     /// Clients that may use the action.
     pub access: Access,
     /// Pages for errors that the server itself responds with.
     pub error_pages: Vec<ErrorPage>,
-    /// Whether responses get the security header fields (`security_headers`).
-    pub security_headers: bool,
-    /// Other origins whose scripts may read responses.
-    pub cors: Option<Cors>,
-    /// Which messages of other servers are buffered.
-    pub buffering: Buffering,
-    /// Maximum size of a request body in bytes; `None` for that of the settings.
-    pub max_body_size: Option<u64>,
+    /// Options that count for every kind of action.
+    pub options: ActionOptions,
 }
 
 /// Kinds of actions, each named by its key.
@@ -126,16 +114,9 @@ impl Action {
         let action = Action {
             kind,
             rewrite: object.read("rewrite", Template::read)?,
-            response_headers: object
-                .read("response_headers", ResponseHeader::read_all)?
-                .unwrap_or_default(),
-            compress: object.boolean("compress")?.unwrap_or(true),
             access: Access::read(&object)?,
             error_pages: object.read("error_pages", ErrorPage::read_all)?.unwrap_or_default(),
-            cors: object.read("cors", Cors::read)?,
-            security_headers: object.boolean("security_headers")?.unwrap_or(false),
-            buffering: Buffering::read(&object)?,
-            max_body_size: object.read("max_body_size", |node| node.size(0))?,
+            options: ActionOptions::read(&object)?,
         };
         object.end()?;
         Ok(action)
@@ -149,7 +130,7 @@ impl Action {
             ActionKind::Share(share) => share.fallback.as_ref().map_or(0, Action::most_body),
             _ => 0,
         };
-        self.max_body_size.unwrap_or(0).max(fallback)
+        self.options.max_body_size.unwrap_or(0).max(fallback)
     }
 }
 

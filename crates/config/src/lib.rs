@@ -14,6 +14,7 @@
 mod access;
 mod access_log;
 mod action;
+mod action_options;
 mod actions;
 mod address;
 mod address_pattern;
@@ -67,6 +68,7 @@ mod upstream_tls;
 pub use access::{Access, BasicAuth};
 pub use access_log::{AccessLog, LogFormat};
 pub use action::{Action, ActionKind, ErrorPage, PageSource, Share};
+pub use action_options::ActionOptions;
 pub use actions::Served;
 pub use address::{Address, AddressError};
 pub use address_pattern::{AddressPattern, AddressPatternError, AddressPatterns};

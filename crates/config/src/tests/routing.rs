@@ -108,7 +108,9 @@ fn an_action_may_rewrite_and_set_fields() {
         "response_headers": {"X-Foo": "$uri", "ETag": null, "X-Empty": ""},
     }));
     assert_eq!(action.rewrite.expect("a rewrite").parts().len(), 2);
-    let [foo, etag, empty] = action.response_headers.as_slice() else { panic!("three fields") };
+    let [foo, etag, empty] = action.options.response_headers.as_slice() else {
+        panic!("three fields")
+    };
     assert!(foo.value.is_some() && empty.value.is_some());
     assert_eq!((etag.name.as_str(), &etag.value), ("ETag", &None));
 }
@@ -331,7 +333,7 @@ fn error_pages_are_files_or_actions_by_status() {
 fn cors_names_its_origins() {
     let cors = |value: Value| action(json!({"return": 200, "cors": value}));
     let mut config = read(cors(json!({"origins": "https://A.example:8443", "credentials": true})));
-    let read = config.routes.remove(0).steps.remove(0).action.cors.expect("cors");
+    let read = config.routes.remove(0).steps.remove(0).action.options.cors.expect("cors");
     assert_eq!(read.origins, Some(vec!["https://a.example:8443".to_owned()]));
     assert_eq!(read.methods, ["GET", "HEAD", "POST"]);
     for (value, message) in [

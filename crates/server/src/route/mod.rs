@@ -168,7 +168,7 @@ impl<'s> Routing<'s> {
             next = match next {
                 Next::Pass(pass) => self.pass(pass, request),
                 Next::Action(action) => {
-                    routed.effects.apply(&action.options);
+                    routed.effects.apply(action);
                     if is_denied(action, request) {
                         refuse(403)
                     } else if action.options.cors.is_some() && cors::is_preflight(request) {

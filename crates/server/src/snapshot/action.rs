@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use howdah_config::{self as config, Buffering, Cors, ResponseHeader, Template};
+use howdah_config::{self as config, ActionOptions, Template};
 use howdah_upstream::upstream::Upstream;
 
 use crate::auth::BasicAuth;
@@ -22,7 +22,9 @@ pub struct Action {
     /// Users whose password is asked for.
     pub auth: Option<Arc<BasicAuth>>,
     /// Options for the request, merged with those of other actions.
-    pub options: Options,
+    pub options: ActionOptions,
+    /// Pages that replace the server's own error pages.
+    pub error_pages: Vec<ErrorPage>,
 }
 
 /// Handler of a request.
@@ -132,23 +134,4 @@ pub struct NameTemplate {
     pub fixed: usize,
     /// The name ends with the request's path.
     pub ends_with_path: bool,
-}
-
-/// Options of one action.
-#[derive(Debug)]
-pub struct Options {
-    /// Fields that are set in responses or removed from them.
-    pub response_headers: Vec<ResponseHeader>,
-    /// Responses may be compressed.
-    pub compress: bool,
-    /// Pages that replace the server's own error pages.
-    pub error_pages: Vec<ErrorPage>,
-    /// Responses get the fields that protect browsers.
-    pub security_headers: bool,
-    /// Rules for scripts of other sites.
-    pub cors: Option<Cors>,
-    /// Buffering of bodies to and from other servers.
-    pub buffering: Buffering,
-    /// Maximum size of a request body in bytes; the setting of the server where there is none.
-    pub max_body_size: Option<u64>,
 }

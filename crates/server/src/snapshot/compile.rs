@@ -16,8 +16,8 @@ use howdah_upstream::single::Singles;
 use howdah_upstream::upstream::Upstream;
 
 use super::action::{
-    Action, ActionKind, CompiledPass, ErrorPage, Location, NameTemplate, Options, PageSource,
-    Return, Share, SharePath,
+    Action, ActionKind, CompiledPass, ErrorPage, Location, NameTemplate, PageSource, Return, Share,
+    SharePath,
 };
 use super::delegations::Delegations;
 use super::index::Index;
@@ -156,17 +156,10 @@ fn compile_action(
         allow: action.access.allow.clone(),
         deny: action.access.deny.clone(),
         auth: action.access.basic_auth.as_ref().map(|auth| Arc::new(BasicAuth::new(auth))),
-        options: Options {
-            response_headers: action.response_headers.clone(),
-            compress: action.compress,
-            error_pages: { action.error_pages.iter() }
-                .map(|page| compile_page(page, mime, singles))
-                .collect(),
-            security_headers: action.security_headers,
-            cors: action.cors.clone(),
-            buffering: action.buffering,
-            max_body_size: action.max_body_size,
-        },
+        options: action.options.clone(),
+        error_pages: { action.error_pages.iter() }
+            .map(|page| compile_page(page, mime, singles))
+            .collect(),
     }
 }
 

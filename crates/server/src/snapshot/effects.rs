@@ -1,9 +1,9 @@
 //! The merge of the options of actions along the way of a request. A new option is a field of
-//! [`Options`], a field of [`Effects`] and a line of [`Effects::apply`].
+//! [`ActionOptions`], a field of [`Effects`] and a line of [`Effects::apply`].
 
-use howdah_config::{Buffering, Cors, ResponseHeader};
+use howdah_config::{ActionOptions, Buffering, Cors, ResponseHeader};
 
-use super::action::{ErrorPage, Options};
+use super::action::{Action, ErrorPage};
 
 /// The options that count for a request: those of all actions that it has met.
 #[derive(Debug)]
@@ -40,15 +40,23 @@ impl Default for Effects<'_> {
 
 impl<'s> Effects<'s> {
     /// Adds the options of the next action.
-    pub fn apply(&mut self, options: &'s Options) {
-        self.response_headers = &options.response_headers;
-        self.compress &= options.compress;
-        if !options.error_pages.is_empty() {
-            self.error_pages = &options.error_pages;
+    pub fn apply(&mut self, action: &'s Action) {
+        let ActionOptions {
+            response_headers,
+            compress,
+            security_headers,
+            cors,
+            buffering,
+            max_body_size,
+        } = &action.options;
+        self.response_headers = response_headers;
+        self.compress &= compress;
+        self.security_headers |= security_headers;
+        self.cors = cors.as_ref().or(self.cors);
+        self.buffering = buffering.or(self.buffering);
+        self.max_body_size = max_body_size.or(self.max_body_size);
+        if !action.error_pages.is_empty() {
+            self.error_pages = &action.error_pages;
         }
-        self.security_headers |= options.security_headers;
-        self.cors = options.cors.as_ref().or(self.cors);
-        self.buffering = options.buffering.or(self.buffering);
-        self.max_body_size = options.max_body_size.or(self.max_body_size);
     }
 }

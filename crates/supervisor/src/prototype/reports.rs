@@ -54,7 +54,8 @@ impl Application {
             Ok(Received::Closed) => return Ok(Report::Closed),
             Err(_) => return Err(Violation("a message that is too long")),
         };
-        let message = FromPrototype::decode(&message).map_err(|_| Violation("a malformed message"))?;
+        let message =
+            FromPrototype::decode(&message).map_err(|_| Violation("a malformed message"))?;
         self.on_report(number, message, now)
     }
 

@@ -1,0 +1,41 @@
+//! Options of an action that change how any kind of it answers.
+
+use crate::buffering::Buffering;
+use crate::cors::Cors;
+use crate::error::Error;
+use crate::node::Object;
+use crate::response_headers::ResponseHeader;
+
+/// Options of an action. The server merges those of all actions on the way of a request
+/// (`howdah-server`, `Effects::apply`).
+#[derive(Debug, Clone)]
+pub struct ActionOptions {
+    /// Response header fields that are set or removed.
+    pub response_headers: Vec<ResponseHeader>,
+    /// Whether responses may be compressed.
+    pub compress: bool,
+    /// Whether responses get the security header fields (`security_headers`).
+    pub security_headers: bool,
+    /// Other origins whose scripts may read responses.
+    pub cors: Option<Cors>,
+    /// Which messages of other servers are buffered.
+    pub buffering: Buffering,
+    /// Maximum size of a request body in bytes; `None` for that of the settings.
+    pub max_body_size: Option<u64>,
+}
+
+impl ActionOptions {
+    /// Reads the options among the keys of an action.
+    pub(crate) fn read(object: &Object<'_>) -> Result<ActionOptions, Error> {
+        Ok(ActionOptions {
+            response_headers: object
+                .read("response_headers", ResponseHeader::read_all)?
+                .unwrap_or_default(),
+            compress: object.boolean("compress")?.unwrap_or(true),
+            security_headers: object.boolean("security_headers")?.unwrap_or(false),
+            cors: object.read("cors", Cors::read)?,
+            buffering: Buffering::read(object)?,
+            max_body_size: object.read("max_body_size", |node| node.size(0))?,
+        })
+    }
+}
