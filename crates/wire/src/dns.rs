@@ -313,6 +313,82 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_query_has_the_bytes_of_the_rfc() {
+        let expected = b"\x01\x02\x01\0\0\x01\0\0\0\0\0\0\x01a\x02bc\0\0\x1c\0\x01";
+        assert_eq!(question(0x0102, "A.bc", Kind::Aaaa).as_deref(), Some(&expected[..]));
+        // 254 bytes of labels with their lengths, and the root: the limit.
+        let longest = [&"x".repeat(63)[..]; 4].join(".");
+        assert!(question(1, &longest[..253], Kind::A).is_some());
+        assert!(question(1, &longest[..254], Kind::A).is_none());
+    }
+
+    #[test]
+    fn hardening_38_each_part_of_the_header_must_be_that_of_an_answer() {
+        let good = record(ASKED, 1, 60, &[10, 0, 0, 1]);
+        for flags in [0x0180, 0x8980, 0x9180, 0xc180] {
+            assert_eq!(read(&reply(flags, 1, &good)), Err(NotOurs), "{flags:#x}");
+        }
+        let mut two = reply(0x8180, 1, &good);
+        two[5] = 2;
+        assert_eq!(read(&two), Err(NotOurs), "two questions");
+        let mut class = reply(0x8180, 0, &[]);
+        *class.last_mut().unwrap() = 3;
+        assert_eq!(read(&class), Err(NotOurs), "another class");
+    }
+
+    #[test]
+    fn records_that_do_not_fit_the_question_give_no_address() {
+        let mut chaos = record(ASKED, 1, 60, &[10, 0, 0, 1]);
+        chaos[5] = 3;
+        for records in [chaos, record(ASKED, 1, 60, &[10, 0, 0]), record(ASKED, 28, 60, &[0; 16])] {
+            let found = read(&reply(0x8180, 1, &records)).unwrap();
+            assert_eq!((found.addresses, found.code), (Vec::new(), 0));
+        }
+        assert_eq!(read(&reply(0x8180, 0, &[])).unwrap().ttl, 0);
+        let wide = question(7, NAME, Kind::Aaaa).unwrap();
+        let mut message = [&wide[..], &record(ASKED, 28, 60, &[1; 16])].concat();
+        (message[2], message[7]) = (0x80, 1);
+        let found = answer(&message, 7, NAME, Kind::Aaaa).unwrap();
+        assert_eq!(found.addresses, [IpAddr::from([1u8; 16])]);
+    }
+
+    #[test]
+    fn a_time_to_live_with_its_highest_bit_counts_as_none() {
+        for (ttl, expected) in [(0x7fff_ffff, 0x7fff_ffff), (0x8000_0000, 0)] {
+            let found = read(&reply(0x8180, 1, &record(ASKED, 1, ttl, &[10, 0, 0, 1]))).unwrap();
+            assert_eq!(found.ttl, expected);
+        }
+    }
+
+    #[test]
+    fn aliases_are_followed_so_far() {
+        let name = |index: usize| [1, b'a' + index as u8, 0];
+        for (aliases, expected) in [(15, 1), (16, 0)] {
+            let mut records = record(ASKED, ALIAS, 9, &name(0));
+            for index in 1..aliases {
+                records.extend(record(&name(index - 1), ALIAS, 9, &name(index)));
+            }
+            records.extend(record(&name(aliases - 1), 1, 60, &[10, 0, 0, 3]));
+            let found = read(&reply(0x8180, aliases as u16 + 1, &records)).unwrap();
+            assert_eq!(found.addresses.len(), expected, "{aliases}");
+        }
+    }
+
+    #[test]
+    fn a_name_within_the_message_has_the_limits_of_the_rfc() {
+        let owner = |label: usize, count: usize| {
+            let label = [&[label as u8][..], &vec![b'x'; label]].concat();
+            [&label.repeat(count)[..], &[0]].concat()
+        };
+        let reads = |owner: &[u8]| read(&reply(0x8180, 1, &record(owner, 1, 1, &[0; 4]))).is_ok();
+        assert!(reads(&owner(63, 3)) && !reads(&owner(64, 1)) && !reads(&owner(63, 4)));
+        // 254 bytes and the root.
+        assert!(reads(&[&owner(63, 3)[..192], &owner(61, 1)].concat()));
+        assert!(!reads(&[&owner(63, 3)[..192], &owner(62, 1)].concat()));
+        assert!(!reads(&[0x80, 0]) && !reads(&[0x40, 0]) && !reads(&[0xbf, 0]));
+    }
+
     proptest! {
         #[test]
         fn no_message_is_too_much(mut message in proptest::collection::vec(any::<u8>(), 0..300)) {

@@ -146,3 +146,55 @@ impl<'a> Log<'a> {
         Ok(Log { severity, more, message: take.0 })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_type_of_frame_has_its_number() {
+        for byte in 0..=u8::MAX {
+            let expected = (1..=9).contains(&byte).then_some(byte);
+            assert_eq!(Kind::from_byte(byte).map(|kind| kind as u8), expected);
+        }
+    }
+
+    #[test]
+    fn a_head_is_read_back_with_its_fields() {
+        let mut out = Vec::new();
+        Head::put(&mut out, 404, b"Not Found");
+        let plain = out.len();
+        Head::put_field(&mut out, b"A: 1");
+        Head::put_field(&mut out, b"");
+        let head = Head::decode(&out).unwrap();
+        assert_eq!((head.status, head.reason), (404, &b"Not Found"[..]));
+        assert_eq!(head.fields().collect::<Vec<_>>(), [&b"A: 1"[..], b""]);
+        assert_eq!(Head::decode(&out[..plain]).unwrap().fields().count(), 0);
+        for cut in (0..out.len()).filter(|cut| ![plain, plain + 8].contains(cut)) {
+            assert_eq!(Head::decode(&out[..cut]), Err(Malformed), "{cut}");
+        }
+    }
+
+    #[test]
+    fn the_figures_of_a_request_are_read_back() {
+        for leaving in [false, true] {
+            let (done, mut out) = (Done { peak_memory: 1 << 40, cpu_us: 7, leaving }, Vec::new());
+            done.put(&mut out);
+            assert_eq!(Done::decode(&out), Ok(done));
+            out.push(0);
+            assert_eq!(Done::decode(&out), Err(Malformed));
+        }
+    }
+
+    #[test]
+    fn a_log_record_is_read_back_with_a_severity_that_exists() {
+        for more in [false, true] {
+            let (log, mut out) = (Log { severity: 5, message: b"text", more }, Vec::new());
+            log.put(&mut out);
+            assert_eq!(Log::decode(&out), Ok(log));
+        }
+        let loud = Log::decode(&[200, 0]).unwrap();
+        assert_eq!((loud.severity, loud.message), (7, &b""[..]));
+        assert_eq!(Log::decode(&[1]), Err(Malformed));
+    }
+}

@@ -20,6 +20,8 @@ mod prototype;
 mod router;
 mod secret;
 mod spec;
+#[cfg(test)]
+mod tests;
 mod usage;
 mod worker;
 

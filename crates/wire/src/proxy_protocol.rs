@@ -46,7 +46,7 @@ impl Header {
     pub fn read(input: &[u8]) -> Result<Option<(Header, usize)>, Malformed> {
         let common = input.len().min(SIGNATURE.len());
         if input.get(..common) == SIGNATURE.get(..common) && input.first() != Some(&b'P') {
-            return if common < SIGNATURE.len() { Ok(None) } else { binary(input) };
+            return binary(input);
         }
         text(input)
     }
@@ -261,6 +261,40 @@ mod tests {
         assert_eq!(Header::read(&short), Err(Malformed));
         let cut = [&SIGNATURE[..], &[0x21, 0x11, 0, 14], &[0; 14]].concat();
         assert_eq!(Header::read(&cut), Err(Malformed));
+    }
+
+    #[test]
+    fn a_header_has_a_length_up_to_its_limit() {
+        assert_eq!(LONGEST, 4112);
+        let whole = |length: usize| {
+            let [high, low] = (length as u16).to_be_bytes();
+            Header::read(&[&SIGNATURE[..], &[0x20, 0, high, low], &vec![0; length]].concat())
+        };
+        assert_eq!(whole(4096), Ok(Some((Header::default(), LONGEST))));
+        assert_eq!(whole(4097), Err(Malformed));
+        for (length, is_good) in [(MAX_TEXT_BYTES, true), (MAX_TEXT_BYTES + 1, false)] {
+            let filler = "x".repeat(length - "PROXY UNKNOWN \r\n".len());
+            let read = Header::read(format!("PROXY UNKNOWN {filler}\r\n").as_bytes());
+            assert_eq!(read.is_ok(), is_good, "{length}");
+        }
+        let port_zero = b"PROXY TCP4 1.2.3.4 1.2.3.4 0 2\r\n";
+        assert!(matches!(Header::read(port_zero), Ok(Some(_))));
+    }
+
+    #[test]
+    fn only_the_client_bit_of_the_tls_extension_says_that_the_client_has_tls() {
+        let tls = |extension: &[u8]| {
+            let addresses = [1, 2, 3, 4, 5, 6, 7, 8, 0, 1, 0, 2];
+            let length = (addresses.len() + extension.len()) as u8;
+            let start = [0x21, 0x11, 0, length];
+            let input = [&SIGNATURE[..], &start, &addresses, extension].concat();
+            Header::read(&input).map(|found| found.unwrap().0.tls)
+        };
+        assert_eq!((tls(&[]), tls(&[0x20, 0, 1, 1])), (Ok(false), Ok(true)));
+        assert_eq!((tls(&[0x20, 0, 1, 3]), tls(&[0x20, 0, 1, 2])), (Ok(true), Ok(false)));
+        assert_eq!((tls(&[0x21, 0, 1, 1]), tls(&[0x20, 0, 0])), (Ok(false), Ok(false)));
+        assert_eq!(tls(&[0x20, 0, 1, 1, 0x04, 0, 1, 0]), Ok(true));
+        assert_eq!((tls(&[0x20]), tls(&[0x20, 0, 2, 1])), (Err(Malformed), Err(Malformed)));
     }
 
     fn address() -> impl Strategy<Value = SocketAddr> {

@@ -219,3 +219,143 @@ fn nobody_is_called_for_what_a_worker_looks_for_that_stays_awake() {
     assert!(region.stage(slot, 0, b"request"));
     assert!(producer.publish(&region, slot).unwrap().1.is_some());
 }
+
+#[test]
+fn every_state_of_a_slot_is_read_back_and_any_word_is_some_state() {
+    let owner = Owner { index: Owner::LIMIT - 1, incarnation: 0xabcd };
+    for claim in [
+        Claim::Free,
+        Claim::Queued(0x0123_4567),
+        Claim::Cancelled(u32::MAX),
+        Claim::Taken(0x89ab_cdef, owner),
+        Claim::Taken(0, Owner { index: 0, incarnation: 0 }),
+    ] {
+        assert_eq!(Claim::decode(claim.encode()), claim);
+    }
+    for word in [u64::from(Owner::LIMIT), 0xfffc, u64::from(FREE), 7 << 32 | 0xfff7] {
+        assert_eq!(Claim::decode(word), Claim::Free, "{word:#x}");
+    }
+}
+
+#[test]
+fn a_slot_is_taken_once_and_the_last_one_used_comes_first() {
+    let region = region(2);
+    let mut producer = Producer::new(&region);
+    let slots: Vec<_> = std::iter::from_fn(|| producer.take_slot()).collect();
+    assert_eq!(slots, [0, 1, 2, 3]);
+    assert!(!producer.has_slot());
+    producer.release(&region, 3);
+    producer.release(&region, 1);
+    assert!(producer.has_slot());
+    assert_eq!((producer.take_slot(), producer.take_slot()), (Some(1), Some(3)));
+    assert_eq!(region.claim_of(1), Claim::Free);
+    assert_eq!(region.claim_of(99), Claim::Free, "there is no such slot");
+}
+
+#[test]
+fn a_request_that_was_taken_cannot_be_withdrawn() {
+    let region = region(2);
+    let mut producer = Producer::new(&region);
+    let (slot, ticket) = publish(&region, &mut producer).unwrap();
+    assert!(!region.cancel(slot, ticket + 1) && !region.cancel(99, ticket));
+    assert_eq!(region.claim_of(slot), Claim::Queued(ticket));
+    assert!(matches!(region.take(ME), Work::Request { .. }));
+    assert_eq!(region.claim_of(slot), Claim::Taken(ticket, ME));
+    assert!(!region.cancel(slot, ticket));
+}
+
+#[test]
+fn workers_that_are_to_end_do_so_in_the_number_that_was_asked_for() {
+    let region = region(2);
+    let mut producer = Producer::new(&region);
+    let woken = |change: &dyn Fn()| {
+        let before = region.wake_word().load(SeqCst);
+        change();
+        region.wake_word().load(SeqCst) != before
+    };
+    assert_eq!(region.take(ME), Work::Idle);
+    assert!(woken(&|| region.retire(2)), "sleeping workers look again");
+    let (slot, ticket) = publish(&region, &mut producer).unwrap();
+    assert_eq!(region.take(ME), Work::Request { slot, ticket, thread: 0 }, "requests come first");
+    assert_eq!([(); 3].map(|()| region.take(ME)), [Work::Leave, Work::Leave, Work::Idle]);
+    assert!(woken(&|| region.shed(1)) && !woken(&|| region.shed(0)));
+    assert_eq!(region.take(ME), Work::Idle);
+    assert!(woken(&|| region.shed(1)));
+    assert_eq!([(); 2].map(|()| region.take(ME)), [Work::Leave, Work::Idle]);
+    assert!(!region.is_closing());
+    let (slot, ticket) = publish(&region, &mut producer).unwrap();
+    assert!(woken(&|| region.close()) && region.is_closing());
+    assert_eq!(region.take(ME), Work::Request { slot, ticket, thread: 0 }, "requests come first");
+    assert_eq!([(); 2].map(|()| region.take(ME)), [Work::Leave, Work::Leave]);
+}
+
+#[test]
+fn a_sleeping_worker_is_known_until_it_wakes_or_has_ended() {
+    let region = region(100);
+    let (one, other) = (Owner { index: 64, ..ME }, Owner { index: 65, ..ME });
+    let sequence = region.going_to_sleep(one);
+    assert_eq!(sequence, region.wake_word().load(SeqCst) as u32);
+    region.going_to_sleep(other);
+    assert!(region.is_asleep(one) && region.is_asleep(other) && !region.is_asleep(ME));
+    assert_eq!(region.awake(one), None);
+    assert!(!region.is_asleep(one) && region.is_asleep(other));
+    assert_eq!(region.ended(other), None);
+    assert!(!region.is_asleep(other));
+    let nobody = Owner { index: Owner::LIMIT - 1, ..ME };
+    region.going_to_sleep(nobody);
+    assert!(!region.is_asleep(nobody), "there is no room for so many");
+}
+
+#[test]
+fn the_word_that_workers_wait_on_changes_with_every_call() {
+    let region = region(2);
+    let mut producer = Producer::new(&region);
+    let sequence = region.going_to_sleep(ME);
+    publish(&region, &mut producer).unwrap();
+    assert_ne!(region.wake_word().load(SeqCst) as u32, sequence);
+}
+
+#[test]
+fn each_worker_waits_for_its_bit() {
+    let set = |index| Owner { index, incarnation: 1 }.wait_set().get();
+    assert_eq!([0, 1, 31, 32, 33].map(set), [1, 2, 1 << 31, 1, 2]);
+}
+
+#[test]
+fn a_request_is_copied_out_as_it_was_staged() {
+    let region = region(2);
+    let longest = region.geometry().request_bytes as usize;
+    let mut out = vec![9; 3];
+    for request in [&b""[..], b"request", &vec![7; longest]] {
+        let words = region.slot(1).unwrap();
+        let state = [words.aborted, words.consumed, words.written, words.waiting, words.started];
+        state.iter().for_each(|word| word.store(5, Relaxed));
+        assert!(region.stage(1, 6, request));
+        region.request(1, &mut out);
+        assert_eq!(out, request);
+        assert_eq!(words.thread.load(Relaxed), 6);
+        assert!(state.iter().all(|word| word.load(Relaxed) == 0));
+    }
+    assert!(!region.stage(1, 0, &vec![7; longest + 1]) && !region.stage(99, 0, b""));
+    region.slot(1).unwrap().request_len.store(u64::MAX, Relaxed);
+    region.request(1, &mut out);
+    assert_eq!(out.len(), longest, "no more than a slot has");
+    region.request(99, &mut out);
+    assert!(out.is_empty());
+}
+
+#[test]
+fn a_full_ring_takes_no_more_until_a_worker_passes_an_entry() {
+    let region = region(1);
+    let mut producer = Producer::new(&region);
+    let (first, _) = publish(&region, &mut producer).unwrap();
+    let mut count = 1;
+    while let Some((slot, ticket)) = publish(&region, &mut producer) {
+        assert!(region.cancel(slot, ticket));
+        producer.release(&region, slot);
+        count += 1;
+    }
+    assert_eq!(count, region.entries());
+    assert!(matches!(region.take(ME), Work::Request { slot, .. } if slot == first));
+    assert!(publish(&region, &mut producer).is_some());
+}

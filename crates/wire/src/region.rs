@@ -302,3 +302,7 @@ pub(crate) fn load_bytes(words: &[AtomicU64], len: usize, out: &mut Vec<u8>) {
     }
     out.truncate(keep);
 }
+
+#[cfg(test)]
+#[path = "region_tests.rs"]
+mod tests;

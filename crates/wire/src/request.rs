@@ -180,3 +180,64 @@ impl<'a> Iterator for ParamsIter<'a> {
         if self.left == 0 { None } else { self.param().ok() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names and values.
+    type Pairs<'a> = Vec<(&'a [u8], &'a [u8])>;
+
+    fn decoded(bytes: &[u8], count: u32) -> Result<(Pairs<'_>, &[u8]), Malformed> {
+        let mut pairs = Vec::new();
+        let rest = decode_params(bytes, count, |name, value| pairs.push((name, value)))?;
+        Ok((pairs, rest))
+    }
+
+    #[test]
+    fn parameters_are_read_back_with_what_follows() {
+        let mut params = Params::with_capacity(100);
+        params.push(b"A", b"1");
+        params.push_field(b"accept-Language", b"de");
+        params.push_with(b"B", 3, |out| out.extend_from_slice(b"two"));
+        params.push(b"C", b"");
+        let expected: Pairs<'_> =
+            vec![(b"A", b"1"), (b"HTTP_ACCEPT_LANGUAGE", b"de"), (b"B", b"two"), (b"C", b"")];
+        assert_eq!(params.iter().collect::<Vec<_>>(), expected);
+        let bytes = [params.as_bytes(), b"body"].concat();
+        assert_eq!(decoded(&bytes, 4), Ok((expected.clone(), &b"body"[..])));
+        assert_eq!(decoded(&bytes, 5), Err(Malformed));
+        for cut in 0..params.as_bytes().len() {
+            assert_eq!(decoded(&bytes[..cut], 4), Err(Malformed), "{cut}");
+        }
+        params.clear();
+        assert_eq!((params.as_bytes(), params.iter().count()), (&b""[..], 0));
+    }
+
+    #[test]
+    fn a_string_without_its_nul_is_refused() {
+        let mut params = Params::default();
+        params.push(b"A", b"1");
+        let bytes = params.as_bytes();
+        assert_eq!(bytes, b"\x01\0\0\0\x01\0\0\0A\x001\0");
+        for at in [9, 11] {
+            let mut bytes = bytes.to_vec();
+            bytes[at] = b'x';
+            assert_eq!(decoded(&bytes, 1), Err(Malformed));
+        }
+    }
+
+    #[test]
+    fn the_fixed_part_is_read_back() {
+        let mut params = Params::default();
+        params.push(b"A", b"1");
+        let fixed = Fixed::new(&params, flags::BODY_FILE, 1 << 40, 1 << 50, 7);
+        assert_eq!((fixed.params, fixed.params_len), (1, 12));
+        let mut out = Vec::new();
+        fixed.put(&mut out);
+        assert_eq!(out.len(), FIXED);
+        assert_eq!(Fixed::decode(&out[..FIXED - 1]), Err(Malformed));
+        out.extend_from_slice(b"rest");
+        assert_eq!(Fixed::decode(&out), Ok((fixed, &b"rest"[..])));
+    }
+}

@@ -155,3 +155,115 @@ proptest! {
         reader.release(&region, 1);
     }
 }
+
+#[test]
+fn a_frame_may_fill_a_quarter_of_the_ring() {
+    let region = region();
+    assert_eq!(Writer::max_payload(&region) as u64, CAPACITY / 4 - 8);
+    let mut writer = Writer::new(1, 0);
+    let payload = vec![7; Writer::max_payload(&region)];
+    let count = (0..).take_while(|_| writer.put(&region, 2, &payload)).count();
+    assert_eq!(count, 4);
+    assert!(!Writer::new(9, 0).put(&region, 2, b""), "there is no such slot");
+}
+
+#[test]
+fn a_writer_knows_what_it_has_published() {
+    let region = region();
+    let mut writer = Writer::new(1, 0);
+    assert!(writer.put(&region, 1, b"123456789"));
+    assert_eq!((writer.unpublished(), writer.has_published()), (24, false));
+    writer.publish(&region);
+    assert_eq!((writer.unpublished(), writer.has_published()), (0, true));
+    assert!(writer.put(&region, 1, b""));
+    assert_eq!(writer.unpublished(), 8);
+}
+
+#[test]
+fn a_writer_waits_only_if_there_is_no_room() {
+    let region = region();
+    let (mut writer, mut reader) = (Writer::new(1, 0), Reader::default());
+    let quarter = Writer::max_payload(&region);
+    let waits = |writer: &Writer, payload| {
+        let waits = writer.wait_for_room(&region, payload).is_some();
+        assert_eq!(region.slot(1).unwrap().waiting.load(Relaxed), u64::from(waits));
+        waits
+    };
+    for _ in 0..3 {
+        assert!(writer.put(&region, 2, &vec![7; quarter]));
+    }
+    assert!(!waits(&writer, quarter) && waits(&writer, quarter + 1));
+    assert!(writer.put(&region, 2, &vec![7; quarter - 8]));
+    assert!(!waits(&writer, 0) && waits(&writer, 1));
+    writer.publish(&region);
+    assert!(next(&mut reader, &region).is_some());
+    assert!(waits(&writer, 1), "room is there once it is released");
+    assert!(reader.release(&region, 1));
+    assert!(!waits(&writer, 1));
+}
+
+#[test]
+fn a_frame_is_shown_before_it_is_taken() {
+    let region = region();
+    let (mut writer, mut reader) = (Writer::new(1, 0), Reader::default());
+    assert_eq!(reader.peek(&region, 1), Ok(None));
+    assert!(writer.put(&region, 3, b"123456789") && writer.put(&region, 4, b""));
+    writer.publish(&region);
+    let frame = Frame { kind: 3, len: 9, behind: 8 };
+    assert_eq!(
+        (reader.peek(&region, 1), reader.peek(&region, 1)),
+        (Ok(Some(frame)), Ok(Some(frame)))
+    );
+    let mut out = b"before".to_vec();
+    reader.take(&region, 1, frame, &mut out);
+    assert_eq!(out, b"before123456789");
+    assert_eq!(reader.peek(&region, 1), Ok(Some(Frame { kind: 4, len: 0, behind: 0 })));
+    assert!(reader.peek(&region, 9).is_err(), "there is no such slot");
+    assert!(!reader.release(&region, 9));
+}
+
+#[test]
+fn a_frame_longer_than_what_was_written_is_corrupt() {
+    let region = region();
+    let (mut writer, reader) = (Writer::new(1, 0), Reader::default());
+    assert!(writer.put(&region, 3, b"12345678"));
+    writer.publish(&region);
+    assert!(reader.peek(&region, 1).is_ok());
+    region.response_area(1)[0].store(3 | 9 << 32, Relaxed);
+    assert_eq!(reader.peek(&region, 1), Err(Corrupt("a frame longer than what was written")));
+    region.slot(1).unwrap().written.store(12, Relaxed);
+    assert_eq!(reader.peek(&region, 1), Err(Corrupt("more than the ring holds")));
+}
+
+#[test]
+fn dirty_slots_are_marked_for_their_thread_alone_and_taken_once() {
+    let geometry = Geometry { slots: 128, threads: 2, request_bytes: 4096, response_bytes: 8192 };
+    let words = (0..geometry.region_bytes() / 8).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+    let region = Region::new(words, geometry).unwrap();
+    for slot in [0, 63, 64, 127] {
+        let mut writer = Writer::new(slot, 1);
+        assert!(writer.put(&region, 1, b"") && !writer.publish(&region));
+    }
+    assert!(region.is_dirty(1) && !region.is_dirty(0) && !region.is_dirty(2));
+    let taken = |thread| {
+        let mut slots = Vec::new();
+        region.take_dirty(thread, |slot| slots.push(slot));
+        slots
+    };
+    assert_eq!((taken(0), taken(2), taken(1)), (vec![], vec![], vec![0, 63, 64, 127]));
+    assert!(!region.is_dirty(1) && taken(1).is_empty());
+    let mut lost = Writer::new(0, 2);
+    assert!(lost.put(&region, 1, b"") && !lost.publish(&region), "there is no such thread");
+}
+
+#[test]
+fn a_thread_that_runs_again_is_not_woken() {
+    let region = region();
+    let mut writer = Writer::new(1, 0);
+    assert!(!region.thread_sleeps(0) && !region.thread_sleeps(9));
+    region.thread_wakes(0);
+    region.thread_wakes(9);
+    assert!(writer.put(&region, 1, b"") && !writer.publish(&region));
+    assert!(region.thread_sleeps(0), "a slot is dirty");
+    assert!(writer.put(&region, 1, b"") && !writer.publish(&region), "so it does not sleep");
+}

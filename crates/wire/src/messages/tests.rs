@@ -1,0 +1,144 @@
+use super::*;
+use crate::bytes::{Malformed, Put, Take};
+use crate::queue::Owner;
+use crate::region::Geometry;
+
+const WORKER: Owner = Owner { index: 3, incarnation: 0x1234 };
+
+fn text(text: &str) -> String {
+    text.to_owned()
+}
+
+fn spec() -> ApplicationSpec {
+    let pair = || vec![(text("name"), text("value"))];
+    let sandbox = Sandbox {
+        read: vec![text("/r")],
+        write: vec![text("/w")],
+        execute: vec![text("/x"), text("/y")],
+        required: true,
+    };
+    ApplicationSpec {
+        name: text("site"),
+        php_version: text("8.2"),
+        roots: pair(),
+        user: Some(text("user")),
+        group: None,
+        working_directory: Some(text("/work")),
+        environment: pair(),
+        ini_file: None,
+        ini_admin: pair(),
+        ini_user: Vec::new(),
+        script_directories: vec![text("/scripts")],
+        no_script_directories: vec![text("/uploads")],
+        stdout: Some(text("/out")),
+        stderr: None,
+        requests: 1 << 40,
+        memory: 7,
+        rlimits: vec![(text("nofile"), Some(9)), (text("core"), None)],
+        isolation: Isolation {
+            user_namespace: true,
+            uidmap: vec![IdRange { inside: 1, outside: 2, size: 3 }],
+            rootfs: Some(text("/root")),
+            cgroup: Some(text("sites")),
+            sandbox: Some(sandbox),
+            ..Isolation::default()
+        },
+        geometry: Geometry::for_pool(3, 2),
+    }
+}
+
+/// Encodes each message, decodes it, and refuses it cut short or with a byte too many.
+macro_rules! assert_read_back {
+    ($type:ty: $($message:expr),* $(,)?) => {$(
+        let (message, packet) = ($message, $message.encode());
+        assert_eq!(<$type>::decode(&packet), Ok(message));
+        for cut in 0..packet.len() {
+            assert!(<$type>::decode(&packet[..cut]).is_err(), "{:?} of {} bytes", $message, cut);
+        }
+        assert_eq!(<$type>::decode(&[&packet[..], &[0]].concat()), Err(Malformed));
+    )*};
+}
+
+#[test]
+fn every_message_is_read_back_whole() {
+    let usage = Usage { worker: WORKER, pss: 1, private: 2, peak: 3, cpu_us: 4, delay_us: 1 << 50 };
+    assert_read_back!(ToPrototype:
+        ToPrototype::Hello { spec: spec(), tmp: text("/tmp") },
+        ToPrototype::Measure { workers: vec![WORKER, Owner { index: 0, incarnation: 0 }] },
+    );
+    assert_read_back!(FromPrototype:
+        FromPrototype::Noticed { problem: Problem::at("key", "text"), is_note: true },
+        FromPrototype::Noticed { problem: Problem::of("text"), is_note: false },
+        FromPrototype::Traced { number: 5, stack: Ok(vec![text("#0 a()"), text("#1 b()")]) },
+        FromPrototype::Traced { number: 5, stack: Err(text("it has ended")) },
+        FromPrototype::Measured { base: 1, memory_limit: Some(2), workers: vec![usage.clone()] },
+        FromPrototype::Measured { base: 1, memory_limit: None, workers: Vec::new() },
+    );
+    for status in [Exit::Status(7), Exit::Signal(9), Exit::OutOfMemory] {
+        assert_read_back!(FromPrototype:
+            FromPrototype::Died { worker: WORKER, pid: 5, status, was_idle: true },
+        );
+    }
+    let outcomes = [
+        Outcome::Done,
+        Outcome::NotApplied(text("a")),
+        Outcome::NotStored(text("b")),
+        Outcome::NotRestarted(text("c")),
+    ];
+    for outcome in outcomes {
+        assert_read_back!(ToControl: ToControl::Applied { outcome: outcome.clone() });
+    }
+    assert_read_back!(ToSupervisor:
+        ToSupervisor::Bind { address: text("*:80"), backlog: 511 },
+        ToSupervisor::Kill { application: 1, worker: WORKER, signal: 15 },
+        ToSupervisor::Serving {},
+    );
+    assert_read_back!(FromSupervisor: FromSupervisor::Quit { graceful: false });
+    assert_read_back!(FromControl: FromControl::ReadDocument {});
+    assert_read_back!(ToRouter: ToRouter::Pools { number: 1, name: None });
+    assert_read_back!(FromRouter: FromRouter::Answer { number: 1, error: text("no") });
+    assert_read_back!(ToWorker:
+        ToWorker::Descriptors { ticket: 1 },
+        ToWorker::Status { ticket: 2 },
+        ToWorker::OutputTaken { ticket: 3 },
+    );
+}
+
+#[test]
+fn values_that_a_field_cannot_have_are_refused() {
+    let exit = |kind, value| Exit::take(&mut Take(&[kind, value]));
+    assert_eq!(exit(1, 9), Ok(Exit::Signal(9)));
+    assert_eq!((exit(2, 1), exit(3, 0)), (Err(Malformed), Err(Malformed)));
+    assert_eq!(bool::take(&mut Take(&[2])), Err(Malformed));
+    assert_eq!(Outcome::take(&mut Take(&[4])), Err(Malformed));
+    assert_eq!(String::take(&mut Take(&[1, 0, 0, 0, 0xff])), Err(Malformed));
+    let owner = |index: u16| Owner::take(&mut Take(&[index.to_le_bytes(), [7, 0]].concat()));
+    assert_eq!(owner(Owner::LIMIT - 1).map(|owner| owner.incarnation), Ok(7));
+    assert_eq!(owner(Owner::LIMIT), Err(Malformed));
+    let mut many = Vec::new();
+    many.put_u32(5);
+    many.extend_from_slice(&[1; 5]);
+    assert_eq!(Vec::<u8>::take(&mut Take(&many)), Ok(vec![1; 5]));
+    assert_eq!(Vec::<u8>::take(&mut Take(&many[..8])), Err(Malformed));
+    let mut geometry = Vec::new();
+    Geometry { slots: 3, ..Geometry::for_pool(1, 1) }.put(&mut geometry);
+    assert_eq!(Geometry::take(&mut Take(&geometry)), Err(Malformed));
+}
+
+#[test]
+fn bundles_are_read_back_and_a_cut_one_is_refused() {
+    let bundles = [("a", &b"one"[..]), ("b", b"")];
+    let bytes = put_bundles(bundles);
+    assert_eq!(take_bundles(&bytes).unwrap(), bundles);
+    assert_eq!(take_bundles(&bytes[..bytes.len() - 1]), Err(Malformed));
+    assert_eq!(take_bundles(&[]), Ok(Vec::new()));
+}
+
+#[test]
+fn the_end_of_a_process_and_a_problem_have_words() {
+    assert_eq!(Exit::Status(7).to_string(), "exited with status 7");
+    assert_eq!(Exit::Signal(9).to_string(), "was killed by signal 9");
+    assert!(Exit::OutOfMemory.to_string().contains("no memory left"));
+    assert_eq!(Problem::at("key", "text").to_string(), "key: text");
+    assert_eq!(Problem::of("text").to_string(), "text");
+}
