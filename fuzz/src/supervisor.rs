@@ -8,9 +8,9 @@ use howdah_wire::messages::{Outcome, ToSupervisor};
 use howdah_wire::queue::Owner;
 use howdah_wire::region::Geometry;
 
-/// Each line is what the router sends: a word that stands for a message and a name in it (`@` stands
-/// for the model's directory), or else the bytes of a packet. The supervisor gives away what the
-/// configuration names and nothing else, makes no file elsewhere, and goes on.
+/// Sends the supervisor packets of a router. Each line is a keyword for a message and a name in it (`@`
+/// for the model's directory), or the bytes of a packet. The supervisor must send only resources that
+/// the configuration names, make no other files, and go on.
 pub fn router(input: &[u8]) {
     let Ok(mut model) = Model::new(true) else { return };
     // Each line costs some system calls.

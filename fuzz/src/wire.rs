@@ -1,4 +1,4 @@
-//! What processes tell each other, and the memory that they share.
+//! Messages between processes, shared memory, and the wire formats of other servers.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
@@ -16,7 +16,8 @@ use howdah_wire::stream::{Reader, Writer};
 
 use crate::Bytes;
 
-/// The first byte says who reads the packet. A message has one encoding: the one it was read from.
+/// Decodes a packet as the process that the first byte selects. A message must encode to the packet that
+/// it was decoded from.
 pub fn messages(input: &[u8]) {
     let Some((reader, packet)) = input.split_first() else { return };
     let encoded = match reader {
@@ -31,8 +32,8 @@ pub fn messages(input: &[u8]) {
     }
 }
 
-/// The start of an answer to one question, and the rest of it. What is taken for an answer holds no
-/// more addresses than the message has room for, and belongs to no other question.
+/// Decodes the response to a DNS query. It must have no more addresses than the message has room for, and
+/// must not be a response to another query.
 pub fn dns(input: &[u8]) {
     let Some(mut message) = dns::question(7, "a.example", dns::Kind::A) else { return };
     message.splice(2..8, [0x81, 0x80, 0, 1, 0, 4]);
@@ -45,8 +46,8 @@ pub fn dns(input: &[u8]) {
     assert!(dns::answer(&message, 7, "a.example", dns::Kind::Aaaa).is_err());
 }
 
-/// The start of a connection. A header is read the same with anything behind it, needs all of its
-/// bytes, and what it says can be written so that it is read back.
+/// Reads the PROXY header of a connection. It must not depend on the bytes after it, must need all of its
+/// own bytes, and must be read back when it is written.
 pub fn proxy_protocol(input: &[u8]) {
     let Ok(Some((header, length))) = Header::read(input) else { return };
     assert!(length <= LONGEST && length <= input.len());
@@ -61,7 +62,7 @@ pub fn proxy_protocol(input: &[u8]) {
     }
 }
 
-/// The first byte says what the payload is of. What is decoded encodes to what it was read from.
+/// Decodes the payload of a frame whose type the first byte selects. It must encode to the same bytes.
 pub fn frame(input: &[u8]) {
     let Some((kind, payload)) = input.split_first() else { return };
     let mut encoded = Vec::new();
@@ -87,8 +88,8 @@ pub fn frame(input: &[u8]) {
     }
 }
 
-/// The first byte says how the rest is cut. Records and answers are the same whatever the cut, and
-/// names and values encode to what they were read from, if that was short.
+/// Reads FastCGI records in pieces whose length the first byte selects. Records and responses must not
+/// depend on the pieces, and short names and values must encode to the same bytes.
 pub fn fastcgi(input: &[u8]) {
     let Some((cut, bytes)) = input.split_first() else { return };
     let whole = bytes.len().max(1);
@@ -104,7 +105,7 @@ pub fn fastcgi(input: &[u8]) {
     }
 }
 
-/// What records say, up to the first that is none.
+/// The records up to the first malformed one.
 fn records(bytes: &[u8], cut: usize) -> (Vec<u8>, bool) {
     let (mut reader, mut said) = (Records::default(), Vec::new());
     for mut input in bytes.chunks(cut) {
@@ -120,7 +121,7 @@ fn records(bytes: &[u8], cut: usize) -> (Vec<u8>, bool) {
     (said, true)
 }
 
-/// What answers say, up to the first that is none.
+/// The response up to the first malformed record.
 fn answers(bytes: &[u8], cut: usize) -> (Vec<u8>, Vec<u8>, bool) {
     let (mut reader, mut out, mut err) = (Answers::new(1), Vec::new(), Vec::new());
     for mut input in bytes.chunks(cut) {
@@ -137,7 +138,7 @@ fn answers(bytes: &[u8], cut: usize) -> (Vec<u8>, Vec<u8>, bool) {
     (out, err, true)
 }
 
-/// A request as a worker gets it: what is decoded encodes to what it was read from.
+/// Decodes a request. It must encode to the same bytes.
 pub fn request(input: &[u8]) {
     let Ok((fixed, rest)) = Fixed::decode(input) else {
         assert!(input.len() < FIXED);
@@ -170,8 +171,8 @@ fn region(geometry: Geometry) -> Region<Vec<AtomicU64>> {
     Region::new((0..words).map(|_| AtomicU64::new(0)).collect(), geometry).expect("it fits")
 }
 
-/// An honest worker: frames of any length come out as they went in, in their order, and room is
-/// refused only where there is none.
+/// An honest worker: frames of any length must be read as they were written, in order, and a frame must
+/// be refused only if there is no room.
 pub fn stream(input: &[u8]) {
     let region = region(SMALL);
     let mut input = Bytes(input);
@@ -225,7 +226,7 @@ pub fn stream(input: &[u8]) {
     }
 }
 
-/// Honest workers: each request is taken once, in the order published, unless it was taken back.
+/// Honest workers: each request must be taken once, in the order of publication, unless it was withdrawn.
 pub fn queue(input: &[u8]) {
     let geometry = Geometry { slots: 4, ..SMALL };
     let region = region(geometry);
@@ -287,8 +288,8 @@ pub fn queue(input: &[u8]) {
     }
 }
 
-/// A worker that writes what it likes where it likes: all sides go on without panic, in bounded
-/// time, and copy out no more than the region holds.
+/// A worker that writes any word of the region: all other processes must go on without a panic, in
+/// limited time, and copy no more than the region holds.
 pub fn hostile(input: &[u8]) {
     struct Shared(std::rc::Rc<[AtomicU64]>);
     impl AsRef<[AtomicU64]> for Shared {
