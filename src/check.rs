@@ -1,8 +1,8 @@
 //! `howdah check`.
 //!
-//! The document is read as the server reads it, and what it names is looked at by the code that would
-//! use it, with the rights of who would: this command, the server's user, each application's user.
-//! Nothing is made, changed, bound or run.
+//! The document is parsed as by the server. What it names is checked by the code that would use it, with
+//! the rights of the user that would: of this command, of the server or of an application. Nothing is
+//! created, changed, bound or run.
 
 mod certificates;
 mod ports;
@@ -26,14 +26,14 @@ use howdah_wire::region::Geometry;
 use rustix::fs::OFlags;
 
 use self::ports::Ports;
-use crate::cli::{Check, Places};
-use crate::places::{self, Temporary};
-use crate::{php_programs, serve};
+use crate::cli::{Check, CommonOptions};
+use crate::directories::{self, Temporary};
+use crate::{config_file, php_programs, server_user};
 
-/// Says whether a document can be served.
+/// Checks a document and prints the findings. Fails if it cannot be served.
 pub fn run(arguments: &Check) -> Result<(), String> {
     let (name, text) = match &arguments.file {
-        Some(path) => (path.display().to_string(), read(path)?),
+        Some(path) => (path.display().to_string(), config_file::read(path)?),
         None => {
             let mut text = Vec::new();
             io::stdin().read_to_end(&mut text).map_err(|e| format!("standard input: {e}"))?;
@@ -48,7 +48,7 @@ pub fn run(arguments: &Check) -> Result<(), String> {
         findings.warn(format_args!("{path}: {message}"));
     }
     if !arguments.syntax {
-        findings.look(&config, &arguments.places);
+        findings.check(&config, &arguments.common);
     }
     findings.warnings.iter().for_each(|warning| eprintln!("howdah: warning: {warning}"));
     findings.notes.iter().for_each(|note| eprintln!("howdah: note: {note}"));
@@ -64,26 +64,26 @@ pub fn run(arguments: &Check) -> Result<(), String> {
     Ok(())
 }
 
-/// What was found out, a line each.
+/// Findings, a line each.
 #[derive(Default)]
 struct Findings {
-    /// What the document is called.
+    /// The name of the document, for messages.
     document: String,
-    /// For these the server would not start, or an application not run.
+    /// Problems with which the server does not start, or an application does not run.
     errors: Vec<String>,
-    /// These would show later, or harm less.
+    /// Problems that show later or do less harm.
     warnings: Vec<String>,
-    /// These may be as they should.
+    /// Facts that may be intended.
     notes: Vec<String>,
 }
 
 impl Findings {
-    fn look(&mut self, config: &Config, places: &Places) {
-        let user = match serve::user(places) {
+    fn check(&mut self, config: &Config, options: &CommonOptions) {
+        let user = match server_user::find(options) {
             Ok(user) => user,
             Err(problem) => return self.errors.push(problem),
         };
-        self.places(config, places, user.as_ref());
+        self.directories(config, options, user.as_ref());
         let ports = Ports::of_machine();
         for listener in &config.listeners {
             let path = howdah_config::path(["listeners", listener.name.as_str()]);
@@ -92,8 +92,8 @@ impl Findings {
                 self.notes.push(format!("{}: {path}: {note}", self.document));
             }
         }
-        self.tls(config, places);
-        self.applications(config, places.tmp.as_deref(), user.as_ref());
+        self.tls(config, options);
+        self.applications(config, options.tmp.as_deref(), user.as_ref());
         for application in &config.applications {
             self.application_files(application);
         }
@@ -118,12 +118,12 @@ impl Findings {
         self.warn(format_args!("{path}: {problem}"));
     }
 
-    /// The server would not start, or an application not run, for something in the document.
+    /// Adds an error of the document.
     fn fail(&mut self, problem: impl Display) {
         self.errors.push(format!("{}: {problem}", self.document));
     }
 
-    /// Warns about a place, `PATH: PROBLEM`, that there is no warning about yet.
+    /// Adds a warning, `PATH: PROBLEM`, unless the path has one.
     fn warn_once(&mut self, line: &str) {
         let (path, _) = line.split_once(": ").unwrap_or_default();
         let beginning = format!("{}: {path}: ", self.document);
@@ -136,10 +136,15 @@ impl Findings {
         self.warnings.push(format!("{}: {problem}", self.document));
     }
 
-    /// What the command line names.
-    fn places(&mut self, config: &Config, places: &Places, user: Option<&Credentials>) {
+    /// Checks directories and files of the command line.
+    fn directories(
+        &mut self,
+        config: &Config,
+        options: &CommonOptions,
+        user: Option<&Credentials>,
+    ) {
         let own = &config.settings.http.body_temp_path;
-        match Temporary::find(places.tmp.as_deref(), user) {
+        match Temporary::find(options.tmp.as_deref(), user) {
             Ok(found) => self.warnings.extend(found.warning.filter(|_| own.is_none())),
             Err(problem) => self.errors.push(problem),
         }
@@ -150,33 +155,35 @@ impl Findings {
             let problem = Some(answer).filter(|answer| !answer.is_empty());
             self.must("/settings/http/body_temp_path", problem.map_or(Ok(()), Err));
         }
-        if let Some(Err(problem)) = places.log.as_deref().map(opened) {
+        if let Some(Err(problem)) = options.log.as_deref().map(opened) {
             self.errors.push(format!("--log {problem}"));
         }
-        if let Some(Err(problem)) = places.pid.as_ref().map(|pid| named(pid, check::pid(pid))) {
+        if let Some(Err(problem)) = options.pid.as_ref().map(|pid| named(pid, check::pid(pid))) {
             self.errors.push(format!("--pid {problem}"));
         }
-        match serve::certificates(places.state.as_deref(), Some(config)) {
-            Ok(state) => self.warnings.extend(state.as_deref().and_then(places::state)),
+        match directories::certificates(options.state.as_deref(), Some(config)) {
+            Ok(state) => {
+                self.warnings.extend(state.as_deref().and_then(directories::state_problem))
+            }
             Err(problem) => self.errors.push(problem),
         }
     }
 
-    fn tls(&mut self, config: &Config, places: &Places) {
+    fn tls(&mut self, config: &Config, options: &CommonOptions) {
         let read = |path: &Path| check::read_for_tls(path).map_err(|error| error.to_string());
-        let state = places.state.clone().unwrap_or_default();
+        let state = options.state.clone().unwrap_or_default();
         let stored = |name: &str| check::stored(&state, name);
         let stored: &Stored<'_> = &stored;
-        let texts = Texts { read: &read, stored: places.state.is_some().then_some(stored) };
+        let texts = Texts { read: &read, stored: options.state.is_some().then_some(stored) };
         for (path, problem) in tls::tls(config, &texts) {
             self.fail(format_args!("{path}: {problem}"));
         }
         let read = |path: &Path| check::read_for_tls(path).ok();
-        let known = |name: &str| places.state.as_ref().and_then(|_| stored(name));
+        let known = |name: &str| options.state.as_ref().and_then(|_| stored(name));
         for (path, problem) in certificates::untimely(config, SystemTime::now(), &read, &known) {
             self.warn(format_args!("{path}: {problem}"));
         }
-        if places.state.is_none() {
+        if options.state.is_none() {
             let unknown =
                 "names a certificate of the store, which is not looked at without --state";
             for path in tls::stored(config) {
@@ -229,14 +236,14 @@ impl Findings {
         }
     }
 
-    /// What requests to an application would miss.
+    /// Checks the files that requests to an application need.
     fn application_files(&mut self, application: &Application) {
         let path = place(application);
         if let Some(log) = &application.limits.slow_log {
             self.should(&format!("{path}/limits/slow_log"), opened(log));
         }
         if application.isolation.rootfs.is_some() {
-            return; // paths lead elsewhere there
+            return; // the paths are below `rootfs`
         }
         for target in &application.targets {
             let Some(script) = target.script.as_ref().filter(|_| target.root.is_dir()) else {
@@ -258,7 +265,7 @@ fn place(application: &Application) -> String {
     howdah_config::path(["applications", application.name.as_str()])
 }
 
-/// Whether a log can be opened.
+/// Checks that a log can be opened.
 fn opened(log: &Path) -> Result<(), String> {
     check::log(log).map_err(|error| format!("{} cannot be opened: {error}", log.display()))
 }
@@ -267,7 +274,7 @@ fn named(path: &Path, result: io::Result<()>) -> Result<(), String> {
     result.map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// A line that says why what is to be served is not.
+/// Returns why a file or directory cannot be served, if so.
 fn not_served(served: &Served) -> Option<String> {
     let Served { path, file, is_directory, symlinks } = served;
     let found = match is_directory {
@@ -294,7 +301,7 @@ fn not_served(served: &Served) -> Option<String> {
     Some(format!("{path}: {}\n", link.with_advice()))
 }
 
-/// Opens a file as the router does: without waiting for whoever writes to a FIFO or holds a lease.
+/// Opens a file as the router does: a FIFO or a lease does not block.
 fn open_as_router(file: &Path) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     File::options().read(true).custom_flags(flags).open(file)
@@ -303,25 +310,10 @@ fn open_as_router(file: &Path) -> io::Result<File> {
 const SHARES_DIRECTORY: &str =
     "it is a directory; for its files write \"$uri\" behind it in \"share\"";
 
-/// Files in it may be served although nobody may read the directory itself.
+/// Checks a directory that need not be readable: its files can be served all the same.
 fn directory(path: &Path) -> io::Result<()> {
     match fs::metadata(path.join("."))?.is_dir() {
         true => Ok(()),
         false => Err(io::ErrorKind::NotADirectory.into()),
     }
-}
-
-/// Reads a configuration file.
-pub fn read(path: &Path) -> Result<Vec<u8>, String> {
-    fs::read(path).map_err(|error| {
-        let advice = match error.kind() {
-            std::io::ErrorKind::NotFound => "there is no such file",
-            std::io::ErrorKind::PermissionDenied => "it may not be read by this user",
-            std::io::ErrorKind::IsADirectory => {
-                "it is a directory; to serve a directory, leave --config out"
-            }
-            _ => return format!("{}: {error}", path.display()),
-        };
-        format!("{}: {advice}", path.display())
-    })
 }

@@ -1,4 +1,4 @@
-//! What the user typed.
+//! The command line.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::control;
+use crate::control_client as control;
 
 /// One lean server for PHP sites.
 #[derive(Debug, Parser)]
@@ -19,16 +19,16 @@ use crate::control;
     after_help = "\
 Try it:
   howdah serve                      serve the site in the current directory
-  howdah serve /var/www/blog        WordPress, Laravel, Symfony or plain files: it looks
+  howdah serve /var/www/blog        WordPress, Laravel, Symfony or static files are recognised
   howdah serve --listen 0.0.0.0:80  on another address
   howdah serve --domain example.org over https, with a certificate of Let's Encrypt
   howdah serve --tls                over https, for development
   howdah serve --config site.json   a configuration in NGINX Unit's grammar
-  howdah check site.json            say whether a configuration can be served
-  howdah status                     what the running server does
+  howdah check site.json            check a configuration
+  howdah status                     show the status of the running server
 
 With options alone (howdah --no-daemon --state DIR --control unix:SOCKET) it starts as unitd
-does, so that a service file of NGINX Unit needs only another program name."
+does: a service file of NGINX Unit needs only the name of the program changed."
 )]
 struct Cli {
     /// Show the version, the features and the versions of PHP found
@@ -40,23 +40,23 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Sub {
-    /// Serve a site, a configuration file, or what the control API stores
+    /// Serve a site, a configuration file, or the configuration stored by the control API
     Serve(Box<Serve>),
-    /// Say whether a configuration can be served, and where not
+    /// Check a configuration and what it names
     Check(Check),
     /// Show and change the configuration of a running server
     Config(control::ConfigArgs),
-    /// Show what a running server does
+    /// Show the status of a running server or of an application
     Status(control::StatusArgs),
-    /// Watch what applications do, like top(1)
+    /// Show the processes of applications periodically, like top(1)
     Top(control::TopArgs),
-    /// Say how many processes an application gets and why, and what PHP-FPM would have to be told
+    /// Explain the number of processes of an application, with the equivalent settings of PHP-FPM
     Tune(control::TuneArgs),
     /// Replace all processes of applications, without interrupting a request
     Restart(control::RestartArgs),
     /// Read the configuration again and restart all applications, without interrupting a request
     Reload(control::ReloadArgs),
-    /// Print completions for a shell
+    /// Print the completion script of a shell
     Completions {
         /// The shell
         shell: Shell,
@@ -79,36 +79,36 @@ pub enum Command {
     Schema,
     /// Talk to a running server.
     Control(control::Command),
-    /// Say what this is.
+    /// Print the version.
     Version,
 }
 
 /// Arguments of `check`.
 #[derive(Debug, Args, Default)]
 #[command(after_help = "\
-Looked at are the document and what it names, with the rights of who would use it:
+The document is checked, and what it names with the rights of the user that would use it:
 certificates, users and groups, document roots, settings of PHP, directories of logs and
-sockets. Nothing is made, changed, bound or run. Give the options that the server gets.
+sockets. Nothing is created, changed, bound or run. Give the same options as to the server.
 
-The exit status is 1 if the server could not be started like this, or an application not
-be run. Warnings and notes do not change it. A warning is about what is legal and nearly
-always a mistake, a note about what may be right, such as a port that is in use.")]
+The exit status is 1 if the server would not start or an application would not run. Warnings
+and notes do not change it. A warning is about settings that are legal and nearly always a
+mistake, a note about facts that may be intended, such as a port that is in use.")]
 pub struct Check {
     /// The configuration file; standard input if it is not given or "-"
     pub file: Option<PathBuf>,
-    /// Look at the document alone, and at nothing that it names
+    /// Check only the document, and not what it names
     #[arg(long)]
     pub syntax: bool,
     /// Read the document with the defaults of NGINX Unit, as `serve --unit` does
     #[arg(long)]
     pub unit: bool,
     #[command(flatten)]
-    pub places: Places,
+    pub common: CommonOptions,
 }
 
-/// Who serves, and where things are kept.
+/// Options of `serve` and `check`: user, group, directories and files.
 #[derive(Debug, Args, Default, Clone)]
-pub struct Places {
+pub struct CommonOptions {
     /// Directory where certificates are kept between runs, and the configuration, unless it comes
     /// from DIR or --config [default for certificates: /var/lib/howdah or ~/.local/state/howdah]
     #[arg(long, value_name = "DIR", alias = "statedir")]
@@ -122,10 +122,10 @@ pub struct Places {
     /// Directory for temporary files, such as uploads [default: TMPDIR or /tmp]
     #[arg(long, value_name = "DIR", alias = "tmpdir")]
     pub tmp: Option<PathBuf>,
-    /// User to serve as, and PHP's unless an application names one [default as root: www-data]
+    /// User of the server, and of PHP unless an application names one [default as root: www-data]
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,
-    /// Group to serve as [default: the user's]
+    /// Group of the server [default: the user's]
     #[arg(long, value_name = "GROUP", requires = "user")]
     pub group: Option<String>,
 }
@@ -134,11 +134,11 @@ pub struct Places {
 #[derive(Debug, Args, Default)]
 #[command(after_help = "\
 Signals: QUIT ends the server when all requests are answered, TERM and INT end it at once,
-USR1 opens the log files again (after they were rotated), HUP reads the configuration again.
+USR1 reopens the log files (after rotation), HUP reads the configuration again.
 
 Without DIR and without --config, --state and --control, the site is the current directory.")]
 pub struct Serve {
-    /// The site's directory; what kind of site it is, is recognised
+    /// The site's directory; the kind of site is recognised
     pub dir: Option<PathBuf>,
     /// Serve this configuration (JSON in NGINX Unit's grammar) and not a directory
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "listen", "workers"])]
@@ -155,36 +155,35 @@ pub struct Serve {
     /// /run/howdah or $XDG_RUNTIME_DIR/howdah, where the commands look for it]
     #[arg(long, value_name = "ADDRESS")]
     pub control: Option<String>,
-    /// Have no control API
+    /// Do not start a control API
     #[arg(long, conflicts_with_all = ["control", "control_token_file"])]
     pub no_control: bool,
-    /// File with a secret that requests to the control API must carry; needed over TCP and on
+    /// File with the token that requests to the control API must carry; required over TCP and on
     /// abstract sockets (unix:@NAME), which every program of the machine can reach
     #[arg(long, value_name = "FILE")]
     pub control_token_file: Option<PathBuf>,
-    /// Serve over https for development, with a certificate of this machine's own
+    /// Serve over https for development, with a certificate of a local authority
     #[arg(long, conflicts_with = "config")]
     pub tls: bool,
     /// Serve this name over https with a certificate of Let's Encrypt, whose terms you agree to; may
-    /// be given several times. With --tls, a name for the machine's own certificate
+    /// be given several times. With --tls, a name in the local certificate
     #[arg(long, value_name = "NAME", conflicts_with = "config")]
     pub domain: Vec<String>,
-    /// Where the authority can reach somebody
+    /// Contact address for the authority
     #[arg(long, value_name = "ADDRESS", requires = "domain")]
     pub email: Option<String>,
     /// Directory of another authority than Let's Encrypt (ACME)
     #[arg(long, value_name = "URL", requires = "domain")]
     pub acme: Option<String>,
     #[command(flatten)]
-    pub places: Places,
-    /// Let the router use all files and system calls that its user may, and the PHP of DIR all files;
-    /// for what cannot be had otherwise
+    pub common: CommonOptions,
+    /// Do not restrict the files and system calls of the router, and the files of the PHP of DIR
     #[arg(long)]
     pub no_sandbox: bool,
     /// Print the configuration that would be served, for --config, and serve nothing
     #[arg(long, conflicts_with = "daemon")]
     pub print_config: bool,
-    /// Run in the background; return when the site is served
+    /// Run in the background; return when the server is ready
     #[arg(long, overrides_with = "no_daemon")]
     pub daemon: bool,
     /// Run in the foreground [default]
@@ -197,7 +196,7 @@ pub struct Serve {
     /// NGINX Unit's directory of modules; accepted for its service files, and not used
     #[arg(long, value_name = "DIR", alias = "modulesdir", hide = true)]
     pub modules: Option<PathBuf>,
-    /// Started as unitd is: with options alone.
+    /// Whether the command line had only options, as that of unitd.
     #[arg(skip)]
     pub like_unitd: bool,
 }
@@ -231,8 +230,7 @@ pub fn parse() -> Command {
     }
 }
 
-/// Adds what to type in place of a word that means nothing here: a directory without a command, or an
-/// option of another server.
+/// Adds what to type instead of a directory without a command, or of an option of another server.
 fn advise(error: &mut clap::Error) {
     if let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
         && error.kind() == ErrorKind::UnknownArgument
@@ -252,7 +250,7 @@ fn advise(error: &mut clap::Error) {
     }
 }
 
-/// What to type in place of an option of `php -S`, nginx, Caddy or PHP-FPM.
+/// Returns what to type instead of an option of `php -S`, nginx, Caddy or PHP-FPM.
 fn foreign_option(option: &str) -> Option<&'static str> {
     Some(match option {
         "--port" | "-p" | "--host" | "--bind" | "--address" | "--addr" | "-S" | "-l" => {
@@ -276,15 +274,15 @@ fn foreign_option(option: &str) -> Option<&'static str> {
     })
 }
 
-/// What makes a shell complete this program's arguments.
+/// Returns the completion script of a shell.
 pub fn completions(shell: Shell) -> String {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "howdah", &mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// A command line of options alone is one of unitd's: it means `serve`. `--control ADDRESS` and
-/// `--control-token-file FILE` may also stand before one of the commands that they belong to.
+/// Inserts `serve` if the command line has only options, as that of unitd; returns true in this case.
+/// Moves `--control ADDRESS` and `--control-token-file FILE` behind the command that they precede.
 fn as_serve(mut arguments: Vec<OsString>) -> (Vec<OsString>, bool) {
     let mut after = 1;
     let word = |at: usize| arguments.get(at).and_then(|word| word.to_str()).unwrap_or_default();
@@ -309,7 +307,7 @@ fn as_serve(mut arguments: Vec<OsString>) -> (Vec<OsString>, bool) {
     (arguments, like_unitd)
 }
 
-/// The commands that talk to a running server.
+/// The commands that use the control API.
 const CONTROL_COMMANDS: [&str; 6] = ["config", "status", "top", "tune", "restart", "reload"];
 
 #[cfg(test)]
@@ -339,8 +337,8 @@ mod tests {
              --statedir /s --tmpdir /t --user u --group g --no-daemon",
         );
         assert!(serve.like_unitd && serve.no_daemon);
-        assert_eq!(serve.places.state, Some("/s".into()));
-        assert_eq!(serve.places.tmp, Some("/t".into()));
+        assert_eq!(serve.common.state, Some("/s".into()));
+        assert_eq!(serve.common.tmp, Some("/t".into()));
     }
 
     #[test]

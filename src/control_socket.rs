@@ -1,10 +1,10 @@
-//! The control socket that a server has without `--control`, and how commands find it.
+//! The default control socket of a server, and how commands find it.
 //!
 //! The sockets of all servers of a user are in one directory, `/run/howdah` for root. The first server has
-//! `control.sock`, further ones have their process id in the name. Only the user may enter the
-//! directory and connect.
+//! `control.sock`; names of further ones contain the process id. Only the user may enter the directory
+//! and connect.
 //!
-//! Without root, scripts have the user of the server. So requests carry a token, from a file that
+//! Without root, scripts run as the user of the server. So requests carry a token from a file that
 //! sandboxed scripts cannot read.
 
 use std::fs::{self, DirBuilder, File};
@@ -15,16 +15,15 @@ use std::path::{Path, PathBuf};
 use howdah_control::Token;
 use howdah_sys::credentials;
 
-use crate::{control_token, https};
+use crate::{control_token, directories};
 
 /// The directory of root's sockets.
 const ROOT: &str = "/run/howdah";
 
-/// The environment variable that names another directory.
+/// Environment variable with another directory.
 const VARIABLE: &str = "HOWDAH_RUNTIME_DIR";
 
-/// The directory with the control sockets of this user; `None` if the user has no directory for such
-/// files.
+/// Returns the directory of this user's control sockets; `None` if the user has no runtime directory.
 pub fn directory() -> Option<PathBuf> {
     if let Some(directory) = named(VARIABLE) {
         return Some(directory);
@@ -37,19 +36,25 @@ pub fn directory() -> Option<PathBuf> {
     runtime.map(|runtime| runtime.join("howdah"))
 }
 
-/// Whether the environment names the directory.
+/// Returns true if an address is that of a socket in the default directory.
+pub fn is_default(address: &str) -> bool {
+    let path = address.strip_prefix("unix:").map(Path::new);
+    let directory = path.and_then(Path::parent);
+    directory.is_some() && directory == self::directory().as_deref()
+}
+
+/// Returns true if the environment names the directory.
 pub fn is_named() -> bool {
     named(VARIABLE).is_some()
 }
 
-/// The absolute path in an environment variable.
+/// Returns the absolute path in an environment variable.
 fn named(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
-/// Addresses for the control socket of this process, the best first, and the token that requests must
-/// carry. Makes the directory. There are none if the user has no directory for them; the error says
-/// why a directory is of no use.
+/// Makes the directory, and returns addresses for the control socket of this process in order of
+/// preference, and the token of requests. No addresses: the user has no runtime directory.
 pub fn prepare() -> Result<(Vec<String>, Option<Token>), String> {
     let Some(directory) = directory() else { return Ok((Vec::new(), None)) };
     make(&directory).map_err(|problem| {
@@ -67,7 +72,7 @@ pub fn prepare() -> Result<(Vec<String>, Option<Token>), String> {
     Ok((names.map(|name| format!("unix:{}/{name}", directory.display())).into(), token))
 }
 
-/// Makes a directory that this user alone writes to.
+/// Makes a directory that only this user can change.
 fn make(directory: &Path) -> Result<(), String> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.to_string()),
@@ -81,15 +86,15 @@ fn make(directory: &Path) -> Result<(), String> {
     }
 }
 
-/// The file with the token of this user's control sockets; `None` for root, who needs none.
+/// Returns the file with the token of this user's control sockets; `None` for root, which needs none.
 pub fn token_file() -> Option<PathBuf> {
     if credentials::is_root() {
         return None;
     }
-    https::state(None, false).ok().map(|state| state.join("control.token"))
+    directories::state(None, false).ok().map(|state| state.join("control.token"))
 }
 
-/// The token of this user, which is made if there is none yet.
+/// Returns the token of this user, and makes it first if there is none.
 fn own_token() -> Result<Token, String> {
     let path = token_file().ok_or("there is no control socket: there is no HOME for its token")?;
     let problem = |error: std::io::Error| {
@@ -104,7 +109,7 @@ fn own_token() -> Result<Token, String> {
             .and_then(|mut file| file.read_exact(&mut secret))
             .map_err(problem)?;
         let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-        // Another server may be starting: the token gets its name when it is whole.
+        // Another server may be starting: the file gets its name when it is complete.
         let new = path.with_extension(format!("{}", std::process::id()));
         let mut file = File::options();
         let mut file = file.write(true).create_new(true).mode(0o600).open(&new).map_err(problem)?;
@@ -118,7 +123,7 @@ fn own_token() -> Result<Token, String> {
     control_token::read("the token of the control socket,", &path)
 }
 
-/// The sockets in the directory, those that servers have left behind included.
+/// Returns the sockets in the directory, stale ones included.
 pub fn sockets() -> Vec<String> {
     let entries = directory().and_then(|directory| fs::read_dir(directory).ok());
     let paths = entries.into_iter().flatten().flatten().map(|entry| entry.path());

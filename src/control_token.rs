@@ -1,4 +1,4 @@
-//! The file with the token of the control API, as the server and the commands read it.
+//! Reads the file with the token of the control API, for the server and the commands.
 
 use std::fs::{File, Metadata};
 use std::io::Read;
@@ -8,15 +8,15 @@ use std::path::Path;
 use howdah_control::{MAX_TOKEN, Token};
 use rustix::fs::OFlags;
 
-/// Reads a token file. Nobody but its owner may be able to read it, and the owner must be root or the
-/// user of this process. The error begins with `name`, which says where the path was given.
+/// Reads a token file. Only its owner may have access, and the owner must be root or the user of this
+/// process. The error begins with `name`, the option that has the path.
 pub fn read(name: &str, path: &Path) -> Result<Token, String> {
     let problem = |what: String| format!("{name} {}: {what}", path.display());
     let system = |error: std::io::Error| problem(error.to_string());
-    // A FIFO must not keep the start waiting.
+    // A FIFO must not block the start.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path).map_err(system)?;
-    // Of the file that is read, whatever the path leads to by then.
+    // Of the open file: the path may lead elsewhere meanwhile.
     let metadata = file.metadata().map_err(system)?;
     check(&metadata, rustix::process::geteuid().as_raw(), path).map_err(problem)?;
     let mut text = Vec::new();

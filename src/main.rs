@@ -1,26 +1,18 @@
-//! The `howdah` command: flags, wiring, exit codes.
+//! The program `howdah`: runs a command, or one of the internal processes.
 #![forbid(unsafe_code)]
 
 mod check;
 mod cli;
-mod control;
-mod control_api;
-mod control_connections;
+mod config_file;
+mod control_client;
 mod control_process;
 mod control_socket;
 mod control_token;
-mod daemon;
-mod grants;
-mod https;
-mod local_tls;
+mod directories;
 mod php_programs;
-mod places;
 mod router_queries;
 mod serve;
-mod server_status;
-mod site_access;
-mod site_sandbox;
-mod tuning;
+mod server_user;
 mod version;
 
 use std::os::fd::OwnedFd;
@@ -49,7 +41,7 @@ fn main() -> ExitCode {
             println!("{:#}", howdah_config::schema());
             Ok(())
         }
-        cli::Command::Control(command) => return control::run(command),
+        cli::Command::Control(command) => return control_client::run(command),
         cli::Command::Version => {
             print!("{}", version::text());
             Ok(())
@@ -64,7 +56,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a process that the supervisor has started, on the socket that it has passed.
+/// Runs a process of the supervisor on the socket that it has passed.
 fn internal(run: impl FnOnce(OwnedFd) -> u8) -> ExitCode {
     if let Err(error) = howdah_supervisor::give_up_rights() {
         eprintln!(

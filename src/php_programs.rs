@@ -1,4 +1,4 @@
-//! Finding the programs that run PHP: one `howdah-php` for each version.
+//! Finds the programs that run PHP: one `howdah-php` for each version.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,20 +7,20 @@ use std::process::Command;
 
 use howdah_supervisor::PhpProgram;
 
-/// What to do if there is none.
+/// What to do if no program is found.
 pub const ADVICE: &str = "no usable howdah-php beside howdah or in /usr/lib/howdah; install PHP's \
                           library (Debian: apt-get install libphp8.2-embed)";
 
-/// What was found.
+/// The programs that were found.
 #[derive(Debug, Default)]
 pub struct Programs {
     /// Programs that run.
     pub found: Vec<PhpProgram>,
-    /// Programs that do not, and why.
+    /// Errors of programs that do not run.
     pub problems: Vec<String>,
 }
 
-/// Looks beside this program and in the directory where packages put them.
+/// Searches the directory of this program and that of packages.
 pub fn find() -> Programs {
     let own = std::env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned));
     let mut programs = Programs::default();
@@ -56,7 +56,7 @@ fn candidates(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Asks a program for its version.
+/// Runs a program to get its version.
 fn version_of(path: &Path) -> Result<String, String> {
     let problem = |what: String| format!("{}: {what}", path.display());
     let output = Command::new(path)
@@ -73,7 +73,7 @@ fn version_of(path: &Path) -> Result<String, String> {
         _ => {
             let errors = String::from_utf8_lossy(&output.stderr);
             let reason = errors.lines().next().unwrap_or("it does not tell its version");
-            // The dynamic linker ends a program with 127 if a library is not there.
+            // The dynamic linker exits with 127 if a library is missing.
             let is_installed = output.status.code().is_some_and(|status| status != 127);
             let advice = match is_installed {
                 true => "PHP is installed and does not start; mend what it says, in its php.ini \

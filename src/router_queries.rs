@@ -1,4 +1,7 @@
-//! What the router answers the control process, which serves the control API.
+//! Answers of the router to the control process, which serves the control API.
+
+mod status;
+mod tuning;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -7,8 +10,6 @@ use howdah_server::packets::{Packets, to_memory};
 use howdah_server::router::{Commands, Queries};
 use howdah_wire::messages::{FromRouter, ToRouter};
 use serde_json::Value;
-
-use crate::{server_status, tuning};
 
 /// Answers every control process that the supervisor starts.
 pub fn start(queries: Queries) {
@@ -37,17 +38,17 @@ async fn serve(link: OwnedFd, commands: Commands) {
             let answer = FromRouter::Answer { number, error }.encode();
             let memory = memory.ok().flatten();
             let descriptors: Vec<_> = memory.iter().map(|memory| memory.as_fd()).collect();
-            // One that does not listen has nobody to tell.
+            // The control process may have ended.
             let _ = packets.try_send(&answer, &descriptors);
         });
     }
 }
 
-/// The number of a question, and what it is answered.
+/// Returns the number of a question, and the answer.
 async fn answer(question: ToRouter, commands: &Commands) -> (u32, Result<Option<Value>, String>) {
     match question {
         ToRouter::Status { number } => {
-            let status = server_status::of(commands.report().await);
+            let status = status::of(commands.report().await);
             (number, Ok(Some(status.to_value())))
         }
         ToRouter::Pools { number, name } => {

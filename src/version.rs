@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::php_programs;
 
-/// Version, build, features, and the versions of PHP that were found.
+/// Returns version, build, features, and the versions of PHP that were found.
 pub fn text() -> String {
     let mut text = format!(
         "howdah {} ({}, {})\nfeatures: PHP, FastCGI, HTTP/1.1, HTTP/2, TLS, ACME, reverse proxy\n",

@@ -1,7 +1,7 @@
-//! Who listens on an address already, from `/proc/net`. Nothing is bound or connected.
+//! Finds listening sockets in `/proc/net`. Nothing is bound or connected.
 //!
-//! Only programs in the same network namespace are seen. A socket on all IPv6 addresses may take IPv4
-//! connections too, which `/proc` does not tell; it counts for both.
+//! Only sockets of the same network namespace are found. A socket on all IPv6 addresses may also accept
+//! IPv4 connections, which `/proc` does not show; it counts for both.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,21 +9,21 @@ use std::path::Path;
 
 use howdah_config::Address;
 
-/// A socket that listens.
+/// A listening socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Listening {
-    /// The address as a document writes it, without `unix:`.
-    address: Where,
+    /// The address in the form of a document, without `unix:`.
+    address: Endpoint,
     inode: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Where {
+enum Endpoint {
     Inet(SocketAddr),
     Unix(String),
 }
 
-/// All sockets of this machine that listen.
+/// All listening sockets of this machine.
 #[derive(Default)]
 pub(super) struct Ports(Vec<Listening>);
 
@@ -39,12 +39,12 @@ impl Ports {
         Ports(all)
     }
 
-    /// A line that says who listens on an address already, if somebody does.
+    /// Returns a line about the process that listens on an address already, if there is one.
     pub(super) fn taken(&self, address: &Address) -> Option<String> {
         let other = self.0.iter().find(|other| other.is_in_the_way(address))?;
         let place = match &other.address {
-            Where::Inet(address) => address.to_string(),
-            Where::Unix(name) => format!("unix:{name}"),
+            Endpoint::Inet(address) => address.to_string(),
+            Endpoint::Unix(name) => format!("unix:{name}"),
         };
         let who = match holder(other.inode) {
             Some((name, pid)) => format!("{name} (process {pid})"),
@@ -59,7 +59,7 @@ impl Ports {
 impl Listening {
     fn is_in_the_way(&self, address: &Address) -> bool {
         match (&self.address, address) {
-            (Where::Inet(theirs), Address::Inet(ours)) if theirs.port() == ours.port() => {
+            (Endpoint::Inet(theirs), Address::Inet(ours)) if theirs.port() == ours.port() => {
                 let (theirs, ours) = (theirs.ip(), ours.ip());
                 let same_family = theirs.is_ipv4() == ours.is_ipv4();
                 match same_family {
@@ -67,8 +67,8 @@ impl Listening {
                     false => ours.is_ipv4() && theirs.is_unspecified(),
                 }
             }
-            (Where::Unix(theirs), Address::Unix(ours)) => Path::new(theirs) == ours,
-            (Where::Unix(theirs), Address::Abstract(ours)) => {
+            (Endpoint::Unix(theirs), Address::Unix(ours)) => Path::new(theirs) == ours,
+            (Endpoint::Unix(theirs), Address::Abstract(ours)) => {
                 theirs.strip_prefix('@') == Some(ours.as_str())
             }
             _ => false,
@@ -85,7 +85,7 @@ fn tcp(line: &str) -> Option<Listening> {
     let inode = fields.get(9)?.parse().ok()?;
     let (ip, port) = local.split_once(':')?;
     let address = SocketAddr::new(ip_address(ip)?, u16::from_str_radix(port, 16).ok()?);
-    (*state == LISTEN).then_some(Listening { address: Where::Inet(address), inode })
+    (*state == LISTEN).then_some(Listening { address: Endpoint::Inet(address), inode })
 }
 
 /// Reads an address in words of 32 bits, each in the byte order of the machine.
@@ -116,10 +116,10 @@ fn unix(line: &str) -> Option<Listening> {
     let rest = line.splitn(7, ' ').nth(6)?.trim_start();
     let (inode, path) = rest.split_once(' ')?;
     let inode = inode.parse().ok()?;
-    (flags & ACCEPTS != 0).then(|| Listening { address: Where::Unix(path.to_owned()), inode })
+    (flags & ACCEPTS != 0).then(|| Listening { address: Endpoint::Unix(path.to_owned()), inode })
 }
 
-/// The name and number of a process that has a socket, as far as this user may see it.
+/// Returns the name and id of the process with a socket, if this user may see it.
 fn holder(inode: u64) -> Option<(String, u32)> {
     let socket = format!("socket:[{inode}]");
     let processes = fs::read_dir("/proc").ok()?.flatten();
@@ -145,11 +145,11 @@ mod tests {
     fn sockets_that_listen_are_read() {
         let line =
             "0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 77 1";
-        let address = Where::Inet("127.0.0.1:8080".parse().unwrap());
+        let address = Endpoint::Inet("127.0.0.1:8080".parse().unwrap());
         assert_eq!(tcp(line), Some(Listening { address, inode: 77 }));
         let line = "1: 00000000000000000000000001000000:0050 00000000000000000000000000000000:0000 0A \
                     00000000:00000000 00:00000000 00000000 0 0 78 1";
-        assert_eq!(tcp(line).unwrap().address, Where::Inet("[::1]:80".parse().unwrap()));
+        assert_eq!(tcp(line).unwrap().address, Endpoint::Inet("[::1]:80".parse().unwrap()));
         let connected =
             "2: 0100007F:1F90 0100007F:802F 01 00000000:00000000 00:00000000 00000000 0 0 0 3";
         assert_eq!(tcp(connected), None);
@@ -159,10 +159,10 @@ mod tests {
     #[test]
     fn unix_sockets_that_listen_are_read() {
         let line = "0000000000000000: 00000002 00000000 00010000 0001 01 4242 /run/a b.sock";
-        let address = Where::Unix("/run/a b.sock".to_owned());
+        let address = Endpoint::Unix("/run/a b.sock".to_owned());
         assert_eq!(unix(line), Some(Listening { address, inode: 4242 }));
         let padded = "0000000000000000: 00000002 00000000 00010000 0001 01    42 @name";
-        assert_eq!(unix(padded).unwrap().address, Where::Unix("@name".to_owned()));
+        assert_eq!(unix(padded).unwrap().address, Endpoint::Unix("@name".to_owned()));
         let connected = "0000000000000000: 00000003 00000000 00000000 0001 03 4242 /run/a.sock";
         assert_eq!(unix(connected), None);
         assert_eq!(unix("Num RefCount Protocol Flags Type St Inode Path"), None);
@@ -172,8 +172,8 @@ mod tests {
     fn addresses_of_all_interfaces_are_in_the_way_of_one() {
         let is_in_the_way = |theirs: &str, ours: &str| {
             let address = match theirs.strip_prefix("unix:") {
-                Some(name) => Where::Unix(name.to_owned()),
-                None => Where::Inet(theirs.parse().unwrap()),
+                Some(name) => Endpoint::Unix(name.to_owned()),
+                None => Endpoint::Inet(theirs.parse().unwrap()),
             };
             let theirs = Listening { address, inode: 1 };
             theirs.is_in_the_way(&Address::parse(ours).unwrap())

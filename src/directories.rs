@@ -1,27 +1,30 @@
-//! The directories that the server writes to: better said once at the start than with the first large
-//! body, or when a certificate is to be kept.
+//! The directories that the server writes to, checked at the start.
 //!
-//! One that was asked for with `--tmp` must be of use, as nginx's `client_body_temp_path`. A server
-//! does without the usual one until it is needed, and without its state, as NGINX Unit does: in an
-//! image that nobody can write to, both are in order.
+//! A directory of `--tmp` must be writable, as nginx's `client_body_temp_path`. The default directory and
+//! the state directory need not be, as in NGINX Unit: a read-only image can lack both. A warning then
+//! names what will fail.
 
 use std::path::{Path, PathBuf};
 
+use howdah_config::Config;
 use howdah_http::spool;
-use howdah_sys::credentials::{Credentials, ask_as};
+use howdah_sys::credentials::{self, Credentials, ask_as};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-/// The directory for temporary files, and what is to be told of it.
+/// The default state directory of root.
+const ROOT_STATE: &str = "/var/lib/howdah";
+
+/// The directory for temporary files.
 pub struct Temporary {
     /// The directory, absolute.
     pub path: PathBuf,
-    /// Why it is of no use, if nobody has asked for it.
+    /// Why the default directory cannot be used, if so.
     pub warning: Option<String>,
 }
 
 impl Temporary {
-    /// The one that was given, or the system's. `user` is who will write there, `None` for who runs
-    /// this. The error says why the one given is of no use.
+    /// Checks the given directory, or the system's, for `user`; `None` is the user of this process. The
+    /// error is the reason for which the given directory cannot be used.
     pub fn find(given: Option<&Path>, user: Option<&Credentials>) -> Result<Temporary, String> {
         let directory = given.map_or_else(std::env::temp_dir, Path::to_owned);
         let name = match given {
@@ -55,8 +58,8 @@ impl Temporary {
     }
 }
 
-/// Why nothing can be kept in the directory for the server's state, if so. It need not be there yet.
-pub fn state(directory: &Path) -> Option<String> {
+/// Returns why the state directory cannot be written to, if so. It need not exist yet.
+pub fn state_problem(directory: &Path) -> Option<String> {
     let there = directory.ancestors().find(|path| path.exists())?;
     let wanted = Access::WRITE_OK | Access::EXEC_OK;
     let problem = match there.is_dir() {
@@ -71,4 +74,36 @@ pub fn state(directory: &Path) -> Option<String> {
         Credentials::current().name,
         there.display()
     ))
+}
+
+/// Returns the directory for certificates, if `--state` is given or a listener has `acme`.
+pub fn certificates(
+    state: Option<&Path>,
+    config: Option<&Config>,
+) -> Result<Option<PathBuf>, String> {
+    let listeners = config.map(|config| config.listeners.as_slice()).unwrap_or_default();
+    let mut all = listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    match state.is_some() || all.any(|tls| !tls.acme.is_empty()) {
+        true => self::state(state, credentials::is_root()).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// Returns the state directory: the given one, or the default of this user.
+pub fn state(given: Option<&Path>, is_root: bool) -> Result<PathBuf, String> {
+    if let Some(given) = given {
+        return std::path::absolute(given).map_err(|error| error.to_string());
+    }
+    if is_root {
+        return Ok(ROOT_STATE.into());
+    }
+    let directory = |name: &str| {
+        let value = std::env::var_os(name).map(PathBuf::from);
+        value.filter(|path| path.is_absolute())
+    };
+    let home = || directory("HOME").map(|home| home.join(".local/state"));
+    let base = directory("XDG_STATE_HOME").or_else(home);
+    base.map(|base| base.join("howdah")).ok_or_else(|| {
+        "there is no HOME to keep certificates in; give a directory with --state".to_owned()
+    })
 }

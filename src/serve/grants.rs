@@ -1,4 +1,4 @@
-//! What a document lets the router ask of the supervisor.
+//! The grants of a document: what the router may request from the supervisor.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,7 +9,7 @@ use howdah_supervisor::{Grants, Names};
 use howdah_tls::Source;
 use howdah_wire::region::Geometry;
 
-/// Derives the grants of a document. `Err` says what is wrong with it.
+/// Returns the grants of a document. `Err` is the reason for which it is not valid.
 pub fn derive(document: &[u8]) -> Result<Grants, String> {
     let config = howdah_config::parse(document).map_err(|error| error.to_string())?;
     Ok(of(&config))
@@ -36,7 +36,7 @@ fn of(config: &Config) -> Grants {
         certificates: BTreeSet::new(),
         managed: managed(&acme),
         applications: { config.applications.iter() }
-            // The router decides about the sizes of the memory that it shares with workers.
+            // The router chooses the size of the memory that it shares with workers.
             .map(|application| {
                 (application.name.clone(), spec(application, Geometry::for_pool(1, 1)))
             })
@@ -51,7 +51,7 @@ fn of(config: &Config) -> Grants {
     grants
 }
 
-/// What the router gets from authorities and stores.
+/// Returns the names of certificates that the router obtains and has stored.
 fn managed(acme: &[&Acme]) -> Names {
     let mut names = Names {
         whole: acme.iter().filter_map(|acme| acme.certificate()).collect(),

@@ -1,8 +1,8 @@
-//! The status as tables.
+//! `howdah status`: the status as tables.
 
 use serde_json::Value;
 
-/// The tables for an answer of `/status`.
+/// Returns the tables for a response of `/status`.
 pub(super) fn table(status: &Value) -> String {
     let number = |pointer: &str| status.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
     let connections = |name: &str| number(&format!("/connections/{name}"));
@@ -66,7 +66,7 @@ pub(super) fn table(status: &Value) -> String {
     text
 }
 
-/// What the router and the applications are kept from.
+/// Returns the restrictions of the router and the applications.
 fn protection(status: &Value) -> String {
     let words = |process: &Value, key: &str| {
         let words = process.get(key).and_then(Value::as_array);
@@ -92,7 +92,7 @@ fn protection(status: &Value) -> String {
     format!("\n{}", columns(&rows, &[0, 1, 2, 3]))
 }
 
-/// The listeners that speak TLS.
+/// Returns the table of listeners with TLS.
 fn listeners(status: &Value) -> String {
     let listeners = status.get("listeners").and_then(Value::as_object);
     let headings = ["LISTENER", "HANDSHAKES", "RESUMED", "FAILED"];
@@ -107,7 +107,7 @@ fn listeners(status: &Value) -> String {
     if rows.len() > 1 { format!("\n{}", columns(&rows, &[0])) } else { String::new() }
 }
 
-/// Their certificates.
+/// Returns the table of certificates.
 fn certificates(status: &Value) -> String {
     let certificates = status.get("certificates").and_then(Value::as_object);
     let mut rows = vec![["CERTIFICATE", "EXPIRES", "NEXT"].map(str::to_owned).to_vec()];
@@ -129,7 +129,7 @@ fn certificates(status: &Value) -> String {
     if rows.len() > 1 { format!("\n{}{errors}", columns(&rows, &[0, 1, 2])) } else { errors }
 }
 
-/// The versions of PHP; Unit's shape has one or an array of them.
+/// Returns the versions of PHP. As in Unit, `/status` has an object or an array.
 fn versions(status: &Value) -> String {
     let versions: Vec<_> = match status.pointer("/modules/php") {
         Some(Value::Array(several)) => several.iter().collect(),
@@ -143,7 +143,7 @@ fn versions(status: &Value) -> String {
     }
 }
 
-/// Rows with columns of equal width: those of words to the left, numbers to the right.
+/// Formats rows with aligned columns. Columns in `left` are left-aligned, others right-aligned.
 pub(super) fn columns(rows: &[Vec<String>], left: &[usize]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -165,7 +165,7 @@ pub(super) fn columns(rows: &[Vec<String>], left: &[usize]) -> String {
     text
 }
 
-/// Names come from a configuration; they must not move the cursor.
+/// Escapes control characters of a name from a configuration.
 pub(super) fn printable(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

@@ -1,6 +1,6 @@
 //! One request to the control API, over a unix socket or TCP.
 //!
-//! HTTP/1.0, so that the answer is everything until the server closes the connection.
+//! HTTP/1.0, so that the response ends when the server closes the connection.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -13,24 +13,23 @@ use howdah_config::json;
 use howdah_control::{Token, needs_token};
 use serde_json::Value;
 
-use super::args::Server;
-use super::{Failure, find};
+use super::failure::Failure;
 use crate::{control_socket, control_token};
 
-/// A way to the server.
+/// A client of one server.
 pub(super) struct Client {
     address: String,
-    place: Place,
+    endpoint: Endpoint,
     token: Option<Token>,
 }
 
-enum Place {
+enum Endpoint {
     Unix(SocketAddr),
     Tcp(String),
 }
 
-impl Place {
-    fn parse(address: &str) -> Result<Place, Failure> {
+impl Endpoint {
+    fn parse(address: &str) -> Result<Endpoint, Failure> {
         let invalid = |why: &str| Failure::Failed(format!("--control {address}: {why}"));
         match address.strip_prefix("unix:") {
             Some(name) => {
@@ -38,12 +37,12 @@ impl Place {
                     Some(name) => SocketAddr::from_abstract_name(name),
                     None => SocketAddr::from_pathname(name),
                 };
-                Ok(Place::Unix(address.map_err(|error| invalid(&error.to_string()))?))
+                Ok(Endpoint::Unix(address.map_err(|error| invalid(&error.to_string()))?))
             }
             None if address.starts_with('/') => Err(invalid(&format!("write \"unix:{address}\""))),
             None => match address.rsplit_once(':') {
                 Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
-                    Ok(Place::Tcp(address.to_owned()))
+                    Ok(Endpoint::Tcp(address.to_owned()))
                 }
                 _ => Err(invalid("write unix:PATH or HOST:PORT")),
             },
@@ -56,21 +55,13 @@ const OPTION: &str = "--control-token-file";
 const VARIABLE: &str = "HOWDAH_CONTROL_TOKEN_FILE";
 
 impl Client {
-    /// Reads the address of a control API, and the token for it.
-    pub(super) fn new(server: &Server) -> Result<Client, Failure> {
-        let file = server.control_token_file.as_deref();
-        match &server.control {
-            Some(address) => Client::at(address, file),
-            None => find::only(file),
-        }
-    }
-
-    /// As [`Client::new`], for an address.
-    pub(super) fn at(address: &str, token_file: Option<&Path>) -> Result<Client, Failure> {
-        let place = Place::parse(address)?;
+    /// Reads the address of a control API and its token: from `token_file`, otherwise from the default
+    /// file of the address.
+    pub(super) fn new(address: &str, token_file: Option<&Path>) -> Result<Client, Failure> {
+        let endpoint = Endpoint::parse(address)?;
         let token = match token_file {
             Some(path) => Some((OPTION, path.to_owned())),
-            None if find::is_own(address) => {
+            None if control_socket::is_default(address) => {
                 let file = control_socket::token_file().filter(|file| file.exists());
                 file.map(|file| ("the token of the control socket,", file))
             }
@@ -82,32 +73,32 @@ impl Client {
         };
         let token = token.map(|(name, path)| control_token::read(name, &path));
         let token = token.transpose().map_err(Failure::Failed)?;
-        Ok(Client { address: address.to_owned(), place, token })
+        Ok(Client { address: address.to_owned(), endpoint, token })
     }
 
-    /// The address of the control API.
+    /// Returns the address of the control API.
     pub(super) fn address(&self) -> &str {
         &self.address
     }
 
-    /// Connects, to see whether a server listens there.
+    /// Connects, to find out whether a server listens.
     pub(super) fn probe(&self) -> io::Result<()> {
-        match &self.place {
-            Place::Unix(address) => UnixStream::connect_addr(address).map(drop),
-            Place::Tcp(address) => TcpStream::connect(address).map(drop),
+        match &self.endpoint {
+            Endpoint::Unix(address) => UnixStream::connect_addr(address).map(drop),
+            Endpoint::Tcp(address) => TcpStream::connect(address).map(drop),
         }
     }
 
-    /// Sends a request; the value that the server answers, if it has carried it out.
+    /// Sends a request and returns the value in the response, if the request succeeded.
     pub(super) fn request(
         &self,
         method: &str,
         target: &str,
         body: &[u8],
     ) -> Result<Value, Failure> {
-        let host = match &self.place {
-            Place::Unix(_) => "localhost",
-            Place::Tcp(address) => address,
+        let host = match &self.endpoint {
+            Endpoint::Unix(_) => "localhost",
+            Endpoint::Tcp(address) => address,
         };
         let length = body.len();
         let authorization = match &self.token {
@@ -130,7 +121,7 @@ impl Client {
         }
     }
 
-    /// One line about an answer that asks for a token.
+    /// Returns a line about a response that requires a token.
     fn unauthorized(&self) -> String {
         let advice = match self.token {
             None => format!(
@@ -159,15 +150,15 @@ impl Client {
             };
             Failure::Unreachable(format!("{}: {advice}", self.address))
         };
-        match &self.place {
-            Place::Unix(address) => {
+        match &self.endpoint {
+            Endpoint::Unix(address) => {
                 let stream = UnixStream::connect_addr(address).map_err(unreachable)?;
-                stream.set_read_timeout(Some(PATIENCE)).map_err(unreachable)?;
+                stream.set_read_timeout(Some(RESPONSE_TIMEOUT)).map_err(unreachable)?;
                 exchange(stream, request)
             }
-            Place::Tcp(address) => {
+            Endpoint::Tcp(address) => {
                 let stream = TcpStream::connect(address).map_err(unreachable)?;
-                stream.set_read_timeout(Some(PATIENCE)).map_err(unreachable)?;
+                stream.set_read_timeout(Some(RESPONSE_TIMEOUT)).map_err(unreachable)?;
                 exchange(stream, request)
             }
         }
@@ -179,7 +170,7 @@ fn exchange(mut stream: impl Read + Write, request: &[u8]) -> io::Result<Vec<u8>
     // A server that refuses a request early does not read it to its end; its answer says why.
     let sent = stream.write_all(request);
     let mut answer = Vec::new();
-    let received = stream.take(LONGEST_ANSWER).read_to_end(&mut answer);
+    let received = stream.take(MAX_RESPONSE).read_to_end(&mut answer);
     if !answer.is_empty() {
         return Ok(answer);
     }
@@ -188,7 +179,7 @@ fn exchange(mut stream: impl Read + Write, request: &[u8]) -> io::Result<Vec<u8>
     })
 }
 
-/// Status and body of an answer; `None` if it is none, or not whole.
+/// Returns status and body of a response; `None` if it is malformed or incomplete.
 fn parse(answer: &[u8]) -> Option<(u16, Value)> {
     let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
     let (head, body) = answer.split_at_checked(end + 4)?;
@@ -205,10 +196,10 @@ fn parse(answer: &[u8]) -> Option<(u16, Value)> {
     }
 }
 
-/// One line about an answer that is no success, to a request for `target`.
+/// Returns a line about an error response to a request for `target`.
 fn refusal(status: u16, target: &str, body: &Value) -> String {
     let text = |name: &str| body.get(name).and_then(Value::as_str);
-    let place = |name: &str| body.get("location")?.get(name)?.as_u64();
+    let position = |name: &str| body.get("location")?.get(name)?.as_u64();
     let mut line = match text("error") {
         Some(error) => error.trim_end_matches('.').to_owned(),
         None => format!("the server answers with status {status}"),
@@ -218,7 +209,7 @@ fn refusal(status: u16, target: &str, body: &Value) -> String {
         None if status == 404 => line = format!("{line}: {target}"),
         None => {}
     }
-    if let (Some(row), Some(column)) = (place("line"), place("column")) {
+    if let (Some(row), Some(column)) = (position("line"), position("column")) {
         line = format!("{line} (line {row}, column {column})");
     }
     line
@@ -237,11 +228,11 @@ pub(super) fn encode(text: &str, keep: impl Fn(u8) -> bool) -> String {
     encoded
 }
 
-/// How long to wait for the server: a change waits for those before it and for its applications.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Maximum time for a response: a change waits for earlier changes and for its applications.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// More than any answer: a document printed with indentation.
-const LONGEST_ANSWER: u64 = 1 << 30;
+/// Maximum size of a response in bytes: a document printed with indentation is smaller.
+const MAX_RESPONSE: u64 = 1 << 30;
 
 #[cfg(test)]
 mod tests {
@@ -276,10 +267,10 @@ mod tests {
     #[test]
     fn addresses_are_unix_sockets_or_hosts_with_a_port() {
         for good in ["unix:/run/x.sock", "unix:@x", "127.0.0.1:80", "[::1]:80", "localhost:8000"] {
-            assert!(Place::parse(good).is_ok(), "{good}");
+            assert!(Endpoint::parse(good).is_ok(), "{good}");
         }
         for bad in ["/run/x.sock", "localhost", "127.0.0.1:", ":80", "127.0.0.1:70000", ""] {
-            assert!(Place::parse(bad).is_err(), "{bad}");
+            assert!(Endpoint::parse(bad).is_err(), "{bad}");
         }
     }
 }

@@ -1,9 +1,7 @@
-//! The control API's front: takes requests on the control socket, has them translated, has the
-//! supervisor and the router carry the commands out, and answers.
+//! Serves the control API: requests become commands, which the supervisor and the router execute.
 //!
-//! Runs in the control process. Changes wait for one another from the moment that their
-//! bodies are read as JSON to the moment that theirs is the running configuration. So however many
-//! come at once, they take the memory of one, and of as many small bodies as there are connections.
+//! Changes are serialised, from parsing their bodies as JSON until their configuration runs. So any
+//! number of concurrent changes takes the memory of one, and of a small body for each connection.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -31,49 +29,50 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-/// How long a connection may wait for its next request.
+use super::activity::Activity;
+use super::connections::{Connections, Place};
+use super::router::Router;
+use super::supervisor::Supervisor;
+
+/// Maximum time between two requests of a connection.
 const IDLE_TIME: Duration = Duration::from_secs(15);
 
-/// How long a connection on which nobody has shown the token may wait for a request, and how long its
-/// head may take.
-const STRANGERS_TIME: Duration = Duration::from_secs(2);
+/// Maximum time for a request, and for its head, on a connection without a valid token so far.
+const UNAUTHORIZED_TIME: Duration = Duration::from_secs(2);
 
-/// Length of bodies that are read at the same time. Longer ones are read one after the other.
+/// Maximum size in bytes of bodies that are read concurrently. Longer bodies are read one at a time.
 const SMALL_BODY: u64 = 64 << 10;
 
-/// How long a body may take.
+/// Maximum time for a body to arrive.
 const BODY_TIME: Duration = Duration::from_secs(60);
 
-use crate::control_connections::{Connections, Place};
-use crate::control_process::{Activity, Router, Supervisor};
-
-/// What the control API is started with.
-pub struct Front {
-    /// The listening socket; `None` if nothing but signals is listened to.
+/// Options of the control API.
+pub struct ApiOptions {
+    /// The listening socket; `None` if the process only reads the configuration again.
     pub listener: Option<OwnedFd>,
-    /// Its address.
+    /// The address of the socket.
     pub address: String,
     /// Token that requests must carry.
     pub token: Option<Secret>,
-    /// The document that runs.
+    /// The document of the running configuration.
     pub document: Vec<u8>,
-    /// What holds where a document says nothing.
+    /// Defaults of documents.
     pub defaults: Defaults,
-    /// The certificate bundles that are stored.
+    /// The stored certificate bundles.
     pub certificates: Certificates,
-    /// Carries changes out.
+    /// The supervisor, which executes changes.
     pub supervisor: Rc<Supervisor>,
-    /// Answers questions.
+    /// The router, which answers questions.
     pub router: Rc<Router>,
-    /// What is in hand.
+    /// The work in progress.
     pub activity: Rc<Activity>,
-    /// Where a reload reads the document, which undoes changes; `None` if changes are kept.
+    /// The source of the document, from which a reload undoes changes; `None` if changes are stored.
     pub undone_from: Option<String>,
 }
 
 /// Serves the control API until the process ends.
-pub fn start(front: Front) -> Rc<Api> {
-    let Front {
+pub fn start(options: ApiOptions) -> Rc<Api> {
+    let ApiOptions {
         listener,
         address,
         token,
@@ -84,9 +83,9 @@ pub fn start(front: Front) -> Rc<Api> {
         router,
         activity,
         undone_from,
-    } = front;
+    } = options;
     let empty = Store::empty().with_defaults(defaults);
-    // One that is not understood any more (after a downgrade) runs as an empty one.
+    // A document that is not valid any more (after a downgrade) counts as empty.
     let store = empty.read(document).map_or(empty, |prepared| prepared.store);
     let api = Rc::new(Api {
         supervisor,
@@ -132,8 +131,8 @@ async fn accept(api: &Rc<Api>, listener: OwnedFd) -> std::io::Result<()> {
     }
 }
 
-/// Serves a connection, which keeps its place until it ends. Where no token is asked for, the permissions
-/// of the socket have said that the client is trusted.
+/// Serves a connection, which keeps its place until it ends. Without a token, the permissions of the
+/// socket make its clients trusted.
 fn serve(
     api: &Rc<Api>,
     stream: impl Io + 'static,
@@ -150,7 +149,7 @@ fn serve(
     });
 }
 
-/// A failure to accept (no descriptors left) passes; trying again at once would only burn time.
+/// Returns an accepted connection. After a failure, such as a lack of descriptors, waits for 100 ms.
 async fn accepted<T>(result: std::io::Result<T>) -> Option<T> {
     match result {
         Ok(accepted) => Some(accepted),
@@ -170,10 +169,10 @@ pub struct Api {
     store: RefCell<Arc<Store>>,
     /// Descriptions of the certificate bundles, by name.
     certificates: RefCell<Map<String, Value>>,
-    /// Held by whoever has a long body, from before it is read.
+    /// Held while a long body is read.
     large: Mutex<()>,
-    /// Held by whoever changes something, from before the body becomes a tree, which takes several
-    /// times the memory of its text.
+    /// Held during a change, from before its body is parsed: a tree takes several times the memory of
+    /// its text.
     changing: Mutex<()>,
     transport: Transport,
     token: Option<Token>,
@@ -201,7 +200,7 @@ impl Api {
             _ => Some(self.changing.lock().await),
         };
         let (method, target) = (request.method.to_vec(), request.target.to_vec());
-        match aside(move || translate(&method, &target, &body)).await {
+        match on_helper_thread(move || translate(&method, &target, &body)).await {
             Ok(command) => self.carry_out(command).await,
             Err(refusal) => refusal.into(),
         }
@@ -211,7 +210,7 @@ impl Api {
         match command {
             Command::Change(change) => {
                 let store = Arc::clone(&self.store.borrow());
-                let prepared = match aside(move || store.prepare(change)).await {
+                let prepared = match on_helper_thread(move || store.prepare(change)).await {
                     Ok(prepared) => prepared,
                     Err(refusal) => return refusal.into(),
                 };
@@ -257,7 +256,7 @@ impl Api {
         }
     }
 
-    /// The answer to a change.
+    /// Returns the response to a change.
     fn reconfigured(&self) -> Reply {
         let reply = Reply::from(Done::Reconfigured);
         match &self.undone_from {
@@ -269,7 +268,7 @@ impl Api {
         }
     }
 
-    /// Makes a configuration the running one; with `restart` all applications are restarted then.
+    /// Applies a configuration. With `restart` all applications are restarted then.
     async fn apply(&self, prepared: Prepared, restart: bool) -> Result<(), Refusal> {
         let Prepared { config: _, text, store } = prepared;
         let outcome = self.supervisor.apply(&text, restart).await;
@@ -284,16 +283,16 @@ impl Api {
         }
     }
 
-    /// Reads the configuration again from where the server had it at its start, makes it the
-    /// running one, and restarts all applications.
+    /// Reads the configuration again from its source at the start of the server, applies it, and
+    /// restarts all applications.
     async fn reload(&self) -> Result<(), Refusal> {
         let read = self.supervisor.read_document().await;
         let text = read.map_err(|detail| Refusal::NotRead { detail })?;
         let store = Arc::clone(&self.store.borrow());
-        self.apply(aside(move || store.read(text)).await?, true).await
+        self.apply(on_helper_thread(move || store.read(text)).await?, true).await
     }
 
-    /// As [`Api::reload`], for a signal: nobody waits for the answer, so it goes to the log.
+    /// Reloads on a signal: like [`Api::reload`], with the outcome in the log.
     pub async fn reload_and_log(&self, origin: &str, log: &Log) {
         let _changing = self.changing.lock().await;
         match self.reload().await {
@@ -312,7 +311,7 @@ impl Api {
         }
     }
 
-    /// Shows a certificate that the server has got by itself.
+    /// Adds a certificate that the server has obtained by itself.
     pub fn show_certificate(&self, name: String, pem: Vec<u8>) {
         if name.starts_with(howdah_acme::ACCOUNT_PREFIX) {
             return;
@@ -359,7 +358,7 @@ impl Api {
         }
     }
 
-    /// What applications do, with the names of `fpm_get_status()`.
+    /// Returns the pools of applications, with the names of `fpm_get_status()`.
     async fn pools(&self, path: &Path) -> Reply {
         let pools = self.router.pools(path.steps().first().cloned()).await;
         match path.find(&pools) {
@@ -377,7 +376,7 @@ impl Api {
 /// Reads a body to its end.
 async fn read(exchange: &mut Exchange<'_>) -> Result<Vec<u8>, Refusal> {
     let mut body = Vec::new();
-    // Of a body that was cut, what has come may be JSON by itself: `3` of `30`.
+    // A part of a body may be valid JSON: `3` of `30`.
     let unreadable = |error: BodyError| Refusal::Unreadable { status: error.status() };
     while let Some(bytes) = exchange.read_body().await.map_err(unreadable)? {
         body.extend_from_slice(&bytes);
@@ -388,8 +387,8 @@ async fn read(exchange: &mut Exchange<'_>) -> Result<Vec<u8>, Refusal> {
     Ok(body)
 }
 
-/// Does what may take long on another thread, so that this one goes on starting processes.
-async fn aside<T: Send + 'static>(
+/// Runs long work on another thread, so that connections are served meanwhile.
+async fn on_helper_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
     let failed =
@@ -397,8 +396,7 @@ async fn aside<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(failed)?
 }
 
-/// What the API shows of the certificate bundles. One that was put in the directory by hand, and is
-/// none, is left out.
+/// Returns the descriptions of the certificate bundles. Invalid bundles, put there by hand, are omitted.
 fn describe(certificates: &Certificates) -> Map<String, Value> {
     let is_account = |name: &str| name.starts_with(howdah_acme::ACCOUNT_PREFIX);
     let shown = certificates.iter().filter(|(name, _)| !is_account(name));
@@ -425,9 +423,11 @@ impl Handler for Client<'_> {
             Limits { max_body: MAX_BODY as u64, idle_timeout: IDLE_TIME, ..Limits::default() };
         Rc::new(match self.place.is_trusted() {
             true => usual,
-            false => {
-                Limits { idle_timeout: STRANGERS_TIME, header_timeout: STRANGERS_TIME, ..usual }
-            }
+            false => Limits {
+                idle_timeout: UNAUTHORIZED_TIME,
+                header_timeout: UNAUTHORIZED_TIME,
+                ..usual
+            },
         })
     }
 

@@ -1,8 +1,7 @@
-//! Certificates for development: an authority of this machine's own, and what it has issued.
+//! Certificates for development: a local authority and a certificate that it has issued.
 //!
-//! The authority is made once and is there to be trusted; its key stays where it is. The
-//! certificate is made anew when it is for other names, when it grows old, or when one of the
-//! files is missing. All files are readable only for who starts the server.
+//! The authority is made once, for browsers to trust. The certificate is renewed when the names change,
+//! when it is old, or when a file is missing. Only the user that starts the server can read the files.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -15,46 +14,46 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-/// Names that are always in the certificate.
-const ALWAYS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+/// Names of this machine, which are always in the certificate.
+const OWN_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// How long the certificate counts: no longer than what browsers take.
-const LIFE: Duration = Duration::from_secs(397 * 86_400);
-/// It is made anew in time.
-const OLD: Duration = Duration::from_secs(300 * 86_400);
-/// How long the authority counts.
-const LIFE_OF_AUTHORITY: Duration = Duration::from_secs(3650 * 86_400);
+/// Lifetime of the certificate: the maximum that browsers accept.
+const LIFETIME: Duration = Duration::from_secs(397 * 86_400);
+/// Age at which the certificate is renewed.
+const RENEWAL_AGE: Duration = Duration::from_secs(300 * 86_400);
+/// Lifetime of the authority's certificate.
+const AUTHORITY_LIFETIME: Duration = Duration::from_secs(3650 * 86_400);
 
-/// Where the files are.
+/// The directory of the files, and the names in the certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Local {
+pub struct LocalCertificate {
     directory: PathBuf,
     names: Vec<String>,
 }
 
-impl Local {
-    /// In the directory for the server's state, for these names beside those of this machine.
-    pub fn new(state: &Path, names: &[String]) -> Local {
-        let names = ALWAYS.iter().map(|name| (*name).to_owned()).chain(names.iter().cloned());
-        Local { directory: state.join("local"), names: names.collect() }
+impl LocalCertificate {
+    /// Uses a subdirectory of the state directory. `names` are added to those of this machine.
+    pub fn new(state: &Path, names: &[String]) -> LocalCertificate {
+        let names = OWN_NAMES.iter().map(|name| (*name).to_owned()).chain(names.iter().cloned());
+        LocalCertificate { directory: state.join("local"), names: names.collect() }
     }
 
-    /// The authority's certificate.
+    /// Returns the file of the authority's certificate.
     pub fn authority(&self) -> PathBuf {
         self.directory.join("authority.pem")
     }
 
-    /// The server's certificate.
+    /// Returns the file of the server's certificate.
     pub fn chain(&self) -> PathBuf {
         self.directory.join("certificate.pem")
     }
 
-    /// Its key.
+    /// Returns the file of the server's key.
     pub fn key(&self) -> PathBuf {
         self.directory.join("key.pem")
     }
 
-    /// Makes what is missing or too old.
+    /// Makes files that are missing or too old.
     pub fn prepare(&self, now: SystemTime) -> Result<(), String> {
         let problem = |error: &dyn std::fmt::Display| {
             format!("no certificate can be made in {}: {error}", self.directory.display())
@@ -68,7 +67,7 @@ impl Local {
         }
         let (certificate, own) = self.issue(&key, now).map_err(|error| problem(&error))?;
         let names = self.names.join("\n");
-        // The names come last: only if they are there, all of it is.
+        // The names are written last: they show that all files are complete.
         let files = [(self.key(), own), (self.chain(), certificate), (self.list(), names)];
         for (path, text) in files {
             write(&path, &text).map_err(|error| problem(&error))?;
@@ -76,7 +75,7 @@ impl Local {
         Ok(())
     }
 
-    /// What to tell somebody who wants browsers to trust it.
+    /// Returns lines for the terminal: how to make browsers trust the authority.
     pub fn explain(&self) -> Vec<String> {
         let authority = self.authority();
         let authority = authority.display();
@@ -108,16 +107,17 @@ impl Local {
         let (Ok(own), Ok(authority)) = (made(&self.chain()), made(&self.authority())) else {
             return false;
         };
-        let is_young = now.duration_since(own).is_ok_and(|age| age < OLD) || own > now;
+        let is_young = now.duration_since(own).is_ok_and(|age| age < RENEWAL_AGE) || own > now;
         is_for && is_young && own >= authority && self.key().exists()
     }
 
-    /// The authority's key; it and the certificate are made if one is missing or has run out.
+    /// Returns the authority's key. Makes key and certificate if one is missing or the certificate too old.
     fn authority_key(&self, now: SystemTime) -> Result<KeyPair, String> {
         let path = self.directory.join("authority.key");
         let made = fs::metadata(self.authority()).and_then(|found| found.modified());
         let is_young = made.is_ok_and(|made| {
-            now.duration_since(made).is_ok_and(|age| age < LIFE_OF_AUTHORITY - LIFE) || made > now
+            now.duration_since(made).is_ok_and(|age| age < AUTHORITY_LIFETIME - LIFETIME)
+                || made > now
         });
         if let (true, Ok(text)) = (is_young, fs::read_to_string(&path)) {
             let key = KeyPair::from_pem(&text);
@@ -127,7 +127,7 @@ impl Local {
             let key = KeyPair::generate()?;
             let mut params = authority();
             params.not_before = (now - Duration::from_secs(86_400)).into();
-            params.not_after = (now + LIFE_OF_AUTHORITY).into();
+            params.not_after = (now + AUTHORITY_LIFETIME).into();
             let certificate = params.self_signed(&key)?;
             Ok((key, certificate))
         };
@@ -137,7 +137,7 @@ impl Local {
         Ok(key)
     }
 
-    /// The certificate with its chain, and its key.
+    /// Issues a certificate. Returns it and its key, in PEM.
     fn issue(
         &self,
         authority_key: &KeyPair,
@@ -148,7 +148,7 @@ impl Local {
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, "Howdah on this machine");
         params.not_before = (now - Duration::from_secs(86_400)).into();
-        params.not_after = (now + LIFE).into();
+        params.not_after = (now + LIFETIME).into();
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -158,7 +158,7 @@ impl Local {
     }
 }
 
-/// What the authority says of itself; the same each time.
+/// Returns the parameters of the authority's certificate.
 fn authority() -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
@@ -168,7 +168,7 @@ fn authority() -> CertificateParams {
     params
 }
 
-/// A file that only this user can read; the old or the new one is there, whole.
+/// Replaces a file atomically with a file that only this user can read.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     let new = path.with_extension("new");
     let _ = fs::remove_file(&new);
@@ -191,18 +191,18 @@ mod tests {
     #[test]
     fn what_was_made_stays_until_it_is_old_or_for_other_names() {
         let state = tempfile::tempdir().unwrap();
-        let (local, now) = (Local::new(state.path(), &[]), SystemTime::now());
+        let (local, now) = (LocalCertificate::new(state.path(), &[]), SystemTime::now());
         local.prepare(now).unwrap();
         for file in fs::read_dir(state.path().join("local")).unwrap().flatten() {
             let mode = file.metadata().unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{:?}", file.file_name());
         }
         let (authority, chain) = (text(&local.authority()), text(&local.chain()));
-        local.prepare(now + OLD / 2).unwrap();
+        local.prepare(now + RENEWAL_AGE / 2).unwrap();
         assert_eq!(text(&local.chain()), chain);
-        local.prepare(now + OLD + Duration::from_secs(60)).unwrap();
+        local.prepare(now + RENEWAL_AGE + Duration::from_secs(60)).unwrap();
         assert_ne!(text(&local.chain()), chain, "it grows old");
-        let other = Local::new(state.path(), &["shop.test".to_owned()]);
+        let other = LocalCertificate::new(state.path(), &["shop.test".to_owned()]);
         let chain = text(&local.chain());
         other.prepare(now).unwrap();
         assert_ne!(text(&local.chain()), chain, "it is for another name");
@@ -214,7 +214,8 @@ mod tests {
 
     #[test]
     fn a_directory_that_cannot_be_written_to_is_named() {
-        let problem = Local::new(Path::new("/proc/nothing"), &[]).prepare(SystemTime::now());
+        let problem =
+            LocalCertificate::new(Path::new("/proc/nothing"), &[]).prepare(SystemTime::now());
         assert!(problem.unwrap_err().contains("/proc/nothing/local"));
     }
 }

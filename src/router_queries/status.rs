@@ -1,4 +1,4 @@
-//! What the running server reports of itself, for `/status`.
+//! The content of `/status`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use howdah_control::{
 };
 use howdah_server::router::{Protected, Report, ServerReport, TlsReport};
 
-/// In the control API's terms.
+/// Converts the report of the router.
 pub(crate) fn of(report: Report) -> Status {
     Status {
         modules: report.php.into_iter().map(|(version, path)| Module { version, path }).collect(),
@@ -59,7 +59,7 @@ pub(crate) fn of(report: Report) -> Status {
     }
 }
 
-/// The certificates that listeners use, and those that the server gets by itself.
+/// Returns the certificates that listeners use, and those that the server obtains by itself.
 fn certificates(tls: &[TlsReport], acme: Vec<AcmeReport>) -> Vec<CertificateStatus> {
     let mut all: Vec<CertificateStatus> = Vec::new();
     for one in tls.iter().flat_map(|listener| &listener.certificates) {
@@ -93,7 +93,7 @@ fn protected(one: Protected) -> ProcessProtection {
     }
 }
 
-/// As HTTP writes dates, of which there is none after the year 9999.
+/// Formats an HTTP date; `None` after the year 9999.
 fn date(time: SystemTime) -> Option<String> {
     let seconds = time.duration_since(UNIX_EPOCH).ok()?.as_secs();
     (seconds < 253_402_300_800).then(|| httpdate::fmt_http_date(time))

@@ -1,7 +1,7 @@
-//! Connections to the control API: how many there are, and whose is closed for a new one.
+//! Limits the connections to the control API.
 //!
-//! Over TCP and on abstract sockets everybody may connect, so a connection counts as nobody's until a
-//! request on it has carried the token. When places are short, the oldest of those is closed.
+//! Any process can connect over TCP and to abstract sockets, so a connection is untrusted until a request
+//! on it has carried the token. If all places are taken, the oldest untrusted connection is closed.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -10,21 +10,20 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-/// Connections that are served at once; more wait until one of them ends.
-const PLACES: usize = 64;
+/// Maximum number of connections that are served; further ones wait.
+const MAX_CONNECTIONS: usize = 64;
 
-/// How long a connection keeps its place in any case, so that one of many that come at once has the
-/// time to show the token.
-const GRACE: Duration = Duration::from_millis(100);
+/// Minimum lifetime of a connection, so that each of many concurrent clients can send the token.
+const MIN_LIFETIME: Duration = Duration::from_millis(100);
 
-/// All connections, the oldest first.
+/// All connections, oldest first.
 #[derive(Debug, Default)]
 pub struct Connections {
     list: RefCell<Vec<Rc<State>>>,
     ended: Notify,
 }
 
-/// A connection's place, until it is dropped.
+/// The place of a connection. Dropping it frees the place.
 #[derive(Debug)]
 pub struct Place {
     connections: Rc<Connections>,
@@ -40,14 +39,13 @@ struct State {
 }
 
 impl Connections {
-    /// Waits until there is room for a new connection. If none of the others has ended by then, the
-    /// oldest that is not trusted is closed.
+    /// Waits for a free place. If no connection ends in time, the oldest untrusted one is closed.
     pub async fn room(&self) {
         loop {
             let ended = self.ended.notified();
             let oldest = {
                 let list = self.list.borrow();
-                if list.len() < PLACES {
+                if list.len() < MAX_CONNECTIONS {
                     return;
                 }
                 list.iter().find(|state| !state.is_trusted.get()).map(Rc::clone)
@@ -56,7 +54,7 @@ impl Connections {
                 ended.await;
                 continue;
             };
-            let waited = timeout_at(oldest.since + GRACE, ended).await;
+            let waited = timeout_at(oldest.since + MIN_LIFETIME, ended).await;
             if waited.is_err() && !oldest.is_trusted.get() {
                 oldest.is_closed.set(true);
                 oldest.closed.notify_one();
@@ -78,20 +76,20 @@ impl Connections {
 }
 
 impl Place {
-    /// From now on the connection keeps its place until it ends.
+    /// Marks the connection as trusted: it keeps its place until it ends.
     pub fn trust(&self) {
         self.state.is_trusted.set(true);
     }
 
-    /// Whether nobody may take the place.
+    /// Returns true if the connection is trusted.
     pub fn is_trusted(&self) -> bool {
         self.state.is_trusted.get()
     }
 
-    /// Does the work of the connection to its end, or until the connection is closed for another one. What
-    /// a trusted connection does is never left unfinished.
+    /// Runs the work of the connection until it ends, or until an untrusted connection is closed. The work
+    /// of a trusted connection always completes.
     pub async fn hold(&self, work: impl Future<Output = ()>) {
-        // Whether it is closed is asked first each time, so that the work does not go on after that.
+        // Biased: the work does not continue after the connection is closed.
         tokio::select! {
             biased;
             () = self.state.closed.notified() => {}
@@ -130,7 +128,7 @@ mod tests {
         run(async {
             let connections = Rc::new(Connections::default());
             let mut tasks = Vec::new();
-            for number in 0..PLACES {
+            for number in 0..MAX_CONNECTIONS {
                 connections.room().await;
                 tasks.push(idle(Rc::new(connections.enter(number < 2))));
             }
@@ -145,9 +143,10 @@ mod tests {
     fn a_new_connection_waits_for_trusted_ones() {
         run(async {
             let connections = Rc::new(Connections::default());
-            let mut places: Vec<_> = (0..PLACES).map(|_| connections.enter(false)).collect();
+            let mut places: Vec<_> =
+                (0..MAX_CONNECTIONS).map(|_| connections.enter(false)).collect();
             places.iter().for_each(Place::trust);
-            let late = timeout_at(Instant::now() + 2 * GRACE, connections.room()).await;
+            let late = timeout_at(Instant::now() + 2 * MIN_LIFETIME, connections.room()).await;
             assert!(late.is_err());
             let first = places.pop().unwrap();
             first.hold(ready(())).await;

@@ -1,5 +1,5 @@
-//! Whether the user that the server becomes can read a site at all, and whether the links on the way to
-//! it are followed: better said once at the start than as 403 to every visitor.
+//! Checks at the start that the server's user can read a site, and that symbolic links on the path to it
+//! are followed. Otherwise every request would be answered with 403.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,8 +8,8 @@ use std::path::Path;
 use howdah_config::Config;
 use howdah_sys::credentials::Credentials;
 
-/// Checks that `user` can enter every directory down to `directory` and read that. The error
-/// says which one is closed and what to do.
+/// Checks that `user` can read `directory` and enter all directories above it. The error names the
+/// directory without permission and what to do.
 pub fn check(directory: &Path, user: &Credentials) -> Result<(), String> {
     if user.uid == 0 {
         return Ok(());
@@ -34,8 +34,8 @@ pub fn check(directory: &Path, user: &Credentials) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that no link on the way to a site's document root is one that is not followed. The error says
-/// which one it is and what to do.
+/// Checks that the server follows all symbolic links on the path to a site's document root. The error
+/// names the link and what to do.
 pub fn check_links(directory: &Path, config: &Config) -> Result<(), String> {
     let served = config.served();
     let link = served.iter().find_map(|s| howdah_files::refused_link(&s.file, s.is_directory));
@@ -45,7 +45,7 @@ pub fn check_links(directory: &Path, config: &Config) -> Result<(), String> {
     })
 }
 
-/// Permission bits that count for the user.
+/// Returns the permission bits that apply to the user.
 fn allowed(metadata: &fs::Metadata, user: &Credentials) -> u32 {
     let mode = metadata.mode();
     if metadata.uid() == user.uid {

@@ -1,4 +1,4 @@
-//! Going to the background.
+//! Runs the server in the background.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,9 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use howdah_sys::process::{self, Forked};
 
-/// Continues in the background: returns, in the process there, the descriptor that tells the one
-/// in the foreground that the site is served. That one waits for this and ends with the status
-/// that its caller wants to know.
+/// Forks and returns in the child, which has no terminal, a descriptor. The parent waits until `ok` is
+/// written to it and exits with status 0; it exits with 1 if the descriptor is closed before.
 pub fn detach() -> std::io::Result<OwnedFd> {
     let (wait, serving) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     if let Forked::Parent(_) = process::fork()? {
@@ -23,7 +22,7 @@ pub fn detach() -> std::io::Result<OwnedFd> {
     Ok(serving)
 }
 
-/// Lets go of the terminal, once there is nothing more to tell it.
+/// Replaces standard input, output and error, which may be a terminal, with `/dev/null`.
 pub fn leave_terminal() -> std::io::Result<()> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     process::standard_streams(null.as_fd(), null.as_fd())

@@ -2,8 +2,8 @@
 //!
 //! 1. The part to edit is written to a file that only its owner can read.
 //! 2. The editor changes it.
-//! 3. It is checked against the rest of the configuration, and sent if it is valid and nobody else
-//!    has changed this part meanwhile. What was typed is kept if it cannot be sent.
+//! 3. The new value is checked with the rest of the configuration, and sent if it is valid and this part
+//!    has not been changed meanwhile. The file is kept if the value cannot be sent.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -16,15 +16,16 @@ use howdah_control::{Change, Path, Refusal, Reply, Store};
 use serde_json::Value;
 
 use super::client::Client;
-use super::{Failure, done, show, text};
+use super::failure::Failure;
+use super::output::{json_text, print_outcome, write_out};
 
-/// The editor that the user wants: a command line, to which the file's name is added.
+/// Returns the user's editor: a command line, to which the file name is added.
 pub(super) fn editor() -> String {
     let wanted = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     wanted("VISUAL").or_else(|| wanted("EDITOR")).unwrap_or_else(|| "vi".to_owned())
 }
 
-/// Edits what is at `target`, in a file in `directory`.
+/// Edits the value at `target` in a file in `directory`.
 pub(super) fn edit(
     client: &Client,
     target: &str,
@@ -32,7 +33,7 @@ pub(super) fn edit(
     directory: &FilePath,
 ) -> Result<(), Failure> {
     let before = client.request("GET", target, b"")?;
-    let unchanged = text(&before);
+    let unchanged = json_text(&before);
     let file = write(directory, &unchanged)
         .map_err(|error| failed(format!("{}: {error}", directory.display())))?;
     let result = edit_file(client, target, editor, &before, &file);
@@ -59,9 +60,9 @@ fn edit_file(
         let read = fs::read(file);
         let edited = read.map_err(|error| failed(format!("{}: {error}", file.display())))?;
         let problem = match json::parse(&edited) {
-            Ok(value) if value == *before => return show("Nothing was changed.\n"),
+            Ok(value) if value == *before => return write_out("Nothing was changed.\n"),
             Ok(value) => match send(client, target, before, value) {
-                Ok(answer) => return done(&answer),
+                Ok(answer) => return print_outcome(&answer),
                 Err(Failure::Failed(problem)) => problem,
                 Err(unreachable) => return Err(unreachable),
             },
@@ -76,7 +77,7 @@ fn edit_file(
 /// Checks and sends a new value.
 fn send(client: &Client, target: &str, before: &Value, value: Value) -> Result<Value, Failure> {
     let current = client.request("GET", "/config", b"")?;
-    let path = Path::read(target.as_bytes()).map_err(|refusal| failed(words(refusal)))?;
+    let path = Path::read(target.as_bytes()).map_err(|refusal| failed(text_of(refusal)))?;
     let path = Path::from(path.steps().get(1..).unwrap_or_default());
     if path.find(&current) != Some(before) {
         let problem = "somebody else has changed this part of the configuration meanwhile";
@@ -85,23 +86,23 @@ fn send(client: &Client, target: &str, before: &Value, value: Value) -> Result<V
     let body = value.to_string();
     Store::new(current)
         .prepare(Change::Put { path, value })
-        .map_err(|refusal| failed(words(refusal)))?;
+        .map_err(|refusal| failed(text_of(refusal)))?;
     client.request("PUT", target, body.as_bytes())
 }
 
-/// What the server would say.
-fn words(refusal: Refusal) -> String {
+/// Returns the text that the server would respond with.
+fn text_of(refusal: Refusal) -> String {
     let reply = Reply::from(refusal);
     let text = |name: &str| reply.body().get(name).and_then(Value::as_str);
     text("detail").or_else(|| text("error")).unwrap_or_default().to_owned()
 }
 
-/// A new file with this text, which only this user can read: a configuration may have passwords.
+/// Writes a new file that only this user can read, as a configuration may have passwords.
 fn write(directory: &FilePath, text: &str) -> io::Result<PathBuf> {
     let mut attempt = 0;
     loop {
         let path = directory.join(format!("howdah-{}-{attempt}.json", std::process::id()));
-        // What is there, even a link, is not opened.
+        // An existing file or link is not opened.
         match File::options().write(true).create_new(true).mode(0o600).open(&path) {
             Ok(mut file) => return file.write_all(text.as_bytes()).map(|()| path),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 100 => {
@@ -126,7 +127,7 @@ fn open(editor: &str, file: &FilePath) -> Result<(), Failure> {
     }
 }
 
-/// Asks whether to go back to the editor, if there is somebody to ask.
+/// Asks whether to return to the editor, if there is a terminal.
 fn ask_again(problem: &str) -> bool {
     if !io::stdin().is_terminal() {
         return false;

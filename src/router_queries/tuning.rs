@@ -1,16 +1,15 @@
-//! How the number of an application's processes came about, as the control API answers it.
+//! The content of `/control/applications/NAME/tune`: how the number of processes was chosen.
 
 use howdah_config::Processes;
 use howdah_php_pool::sizing::Limit;
 use howdah_server::router::Tuning;
 use serde_json::{Value, json};
 
-/// The answer; `name` is the application's. Bytes and counts are numbers, and what is not known is
-/// null.
+/// Returns the content for the application `name`. Sizes are in bytes; unknown values are null.
 pub fn to_value(name: &str, tuning: &Tuning) -> Value {
     let Tuning { measured, decision, .. } = tuning;
     let round = |share: Option<f64>| share.map(|share| (share * 1000.0).round() / 1000.0);
-    let (configured, most) = match tuning.processes {
+    let (configured, max) = match tuning.processes {
         Processes::Automatic => ("auto", decision.workers),
         Processes::Static(count) => ("static", count),
         Processes::Dynamic(dynamic) if dynamic.spare == 0 => ("ondemand", dynamic.max),
@@ -27,7 +26,7 @@ pub fn to_value(name: &str, tuning: &Tuning) -> Value {
     json!({
         "application": name,
         "configured": configured,
-        "max": most,
+        "max": max,
         "running": tuning.running,
         "problem": tuning.problem,
         "measured": {

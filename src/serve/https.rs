@@ -1,17 +1,11 @@
-//! `howdah serve DIR` with https: `--tls` for development, `--domain` with an authority's
-//! certificate.
-
-use std::path::{Path, PathBuf};
+//! https of `howdah serve DIR`: `--tls` for development, `--domain` with a certificate of an authority.
 
 use serde_json::{Value, json};
 
+use super::local_tls::LocalCertificate;
 use crate::cli::Serve;
-use crate::local_tls::Local;
 
-/// Where a server keeps its things if it is not told.
-const STATE: &str = "/var/lib/howdah";
-
-/// The addresses to listen on if none is given.
+/// Returns the default addresses to listen on.
 pub fn addresses(arguments: &Serve) -> Vec<String> {
     let addresses: &[&str] = match (arguments.tls, arguments.domain.is_empty()) {
         (true, _) => &["127.0.0.1:8443"],
@@ -21,8 +15,8 @@ pub fn addresses(arguments: &Serve) -> Vec<String> {
     addresses.iter().map(|address| (*address).to_owned()).collect()
 }
 
-/// Gives the listeners of a document what the options say: TLS, or on port 80 the way to it.
-pub fn secure(document: &mut Value, arguments: &Serve, local: Option<&Local>) {
+/// Adds TLS to the listeners of a document, or on port 80 a redirect to https, as the options say.
+pub fn secure(document: &mut Value, arguments: &Serve, local: Option<&LocalCertificate>) {
     let tls = match local {
         Some(local) => json!({"certificate": {"chain": local.chain(), "key": local.key()}}),
         None if arguments.domain.is_empty() => return,
@@ -48,7 +42,7 @@ pub fn secure(document: &mut Value, arguments: &Serve, local: Option<&Local>) {
     }
 }
 
-/// Whether an address is for what comes without TLS.
+/// Returns true if an address is for requests without TLS: on port 80.
 fn is_plain(address: &str) -> bool {
     port(address) == Some(80)
 }
@@ -58,26 +52,6 @@ fn port(address: &str) -> Option<u16> {
         true => None,
         false => address.rsplit(':').next()?.parse().ok(),
     }
-}
-
-/// The directory for certificates: the one that was given, or where programs of this user keep
-/// such things.
-pub fn state(given: Option<&Path>, is_root: bool) -> Result<PathBuf, String> {
-    if let Some(given) = given {
-        return std::path::absolute(given).map_err(|error| error.to_string());
-    }
-    if is_root {
-        return Ok(STATE.into());
-    }
-    let directory = |name: &str| {
-        let value = std::env::var_os(name).map(PathBuf::from);
-        value.filter(|path| path.is_absolute())
-    };
-    let home = || directory("HOME").map(|home| home.join(".local/state"));
-    let base = directory("XDG_STATE_HOME").or_else(home);
-    base.map(|base| base.join("howdah")).ok_or_else(|| {
-        "there is no HOME to keep certificates in; give a directory with --state".to_owned()
-    })
 }
 
 #[cfg(test)]

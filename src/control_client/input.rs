@@ -1,19 +1,19 @@
-//! Values that are typed, in files, or on standard input.
+//! Values on the command line, in files, or on standard input.
 
 use std::fs;
 use std::io::Read;
 
 use howdah_config::json;
 
-use super::Failure;
+use super::failure::Failure;
 
-/// Reads a value: JSON as it stands, `@FILE`, or `-` for standard input, which is read too if there
-/// is no value. It is checked to be JSON, so that a mistake is reported with the file that it is in.
+/// Reads a value: JSON, `@FILE`, or `-` for standard input, which is also the default. Checks that it is
+/// JSON, so that errors name the file.
 pub(super) fn json(value: Option<&str>) -> Result<Vec<u8>, Failure> {
     let (name, text) = match value {
         None | Some("-") => {
             let mut text = Vec::new();
-            let read = std::io::stdin().take(LONGEST).read_to_end(&mut text);
+            let read = std::io::stdin().take(MAX_READ).read_to_end(&mut text);
             read.map_err(|error| Failure::Failed(format!("standard input: {error}")))?;
             ("standard input", text)
         }
@@ -28,7 +28,7 @@ pub(super) fn json(value: Option<&str>) -> Result<Vec<u8>, Failure> {
     match json::parse(&text) {
         Ok(_) => Ok(text),
         Err(error) => {
-            // No JSON value starts with a letter but these three.
+            // Of letters, only these three start a JSON value.
             let is_word = value.is_some_and(|value| {
                 value.starts_with(|first: char| first.is_alphabetic() || first == '/')
             });
@@ -41,8 +41,8 @@ pub(super) fn json(value: Option<&str>) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// Enough to see that it is too much.
-const LONGEST: u64 = json::MAX_SIZE as u64 + 1;
+/// Maximum number of bytes that are read: a byte more than is accepted.
+const MAX_READ: u64 = json::MAX_SIZE as u64 + 1;
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,8 @@
-//! The sandbox of `howdah serve DIR`: PHP uses the files of the site and of the system, and no others.
+//! The sandbox of `howdah serve DIR`: PHP may use only the files of the site and of the system.
 //!
-//! Nobody has written down what belongs to the site, so this looks: at the project that the directory
-//! is part of, and at links that lead out of it. Where that cannot be told apart from all the rest,
-//! there is no sandbox. A site that needs more has a configuration of its own, or `--no-sandbox`.
+//! The files of the site are those of the project that contains the directory, and targets of symbolic
+//! links in it. If the project cannot be determined, there is no sandbox. A site that needs other files
+//! uses a configuration, or `--no-sandbox`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,8 +14,8 @@ use howdah_sys::credentials::Credentials;
 use howdah_sys::sandbox::{landlock, paths};
 use serde_json::{Value, json};
 
-/// What is in a project's own directory, and seldom in another one.
-const MARKS: &[&str] = &[
+/// Files and directories in the top directory of a project, and seldom elsewhere.
+const PROJECT_FILES: &[&str] = &[
     "composer.json",
     "vendor/autoload.php",
     ".git",
@@ -27,7 +27,7 @@ const MARKS: &[&str] = &[
     "wp-config.php",
 ];
 
-/// Names of directories that are part of a project by their nature.
+/// Names of directories that are the public part of a project.
 const PUBLIC: &[&str] = &[
     "docroot",
     "htdocs",
@@ -41,34 +41,36 @@ const PUBLIC: &[&str] = &[
     "www",
 ];
 
-/// Where Debian and others have sites, each in a directory of its own.
+/// The directory of sites of Debian and other distributions.
 const SITES: &str = "/var/www";
 
-/// Directories of the root directory in which there are, by custom, things of different people.
-const USUAL: &[&str] = &["home", "media", "mnt", "opt", "srv"];
+/// Top-level directories that usually contain files of different owners.
+const SHARED_DIRECTORIES: &[&str] = &["home", "media", "mnt", "opt", "srv"];
 
-/// Directories above the site that are looked at.
+/// Maximum number of directories above the site that are examined.
 const MAX_ABOVE: usize = 4;
 
-/// Levels of directories in which links are looked for, and directory entries that are looked at: as
-/// deep as Composer's packages and WordPress's plugins are.
+/// Maximum depth and number of directory entries of the search for links. Composer's packages and
+/// WordPress's plugins are at this depth.
 const MAX_DEPTH: usize = 4;
 const MAX_ENTRIES: usize = 20_000;
 
-/// Directories that have very many files and no link that leads out.
-const NOT_LOOKED_INTO: &[&str] = &[".git", ".hg", ".svn", "node_modules", "cache"];
+/// Directories with very many files and no links out of the project.
+const SKIPPED: &[&str] = &[".git", ".hg", ".svn", "node_modules", "cache"];
 
-/// Adds the sandbox to the document of a site. `user` is who will run it; `None` for who runs this.
-/// Returns lines that tell of it.
+/// Adds the sandbox to the document of a site. `user` is the server's user; `None` is the user of this
+/// process. Returns lines for the terminal.
 pub fn add(document: &mut Value, site: &Site, user: Option<&Credentials>) -> Vec<String> {
     if !site.has_php() {
         return Vec::new();
     }
-    let (makers, home) = match user {
-        Some(user) => (Makers { scripts: user.uid, are_trusted: false }, PathBuf::from(&user.home)),
+    let (owners, home) = match user {
+        Some(user) => {
+            (LinkOwners { scripts: user.uid, are_trusted: false }, PathBuf::from(&user.home))
+        }
         None => {
             let own = Credentials::current();
-            (Makers { scripts: own.uid, are_trusted: true }, PathBuf::from(own.home))
+            (LinkOwners { scripts: own.uid, are_trusted: true }, PathBuf::from(own.home))
         }
     };
     let root = fs::canonicalize(&site.root).unwrap_or_else(|_| site.root.clone());
@@ -77,11 +79,11 @@ pub fn add(document: &mut Value, site: &Site, user: Option<&Credentials>) -> Vec
         return vec![reason.to_owned()];
     };
     let mut write = vec![project.clone(), PathBuf::from("/var/tmp")];
-    write.extend(linked(&project, makers, &home));
+    write.extend(linked(&project, owners, &home));
     if is_container() {
-        write.extend(places_of_containers());
+        write.extend(container_volumes());
     }
-    // The same rights where files are moved from one to the other: or the kernel has them copied.
+    // Files can be moved only between directories with the same rights; otherwise they are copied.
     let execute = [project, PathBuf::from("/tmp"), PathBuf::from("/var/tmp")];
     let texts = |paths: &[PathBuf]| -> Vec<String> {
         paths.iter().filter_map(|path| path.to_str()).map(str::to_owned).collect()
@@ -96,14 +98,15 @@ pub fn add(document: &mut Value, site: &Site, user: Option<&Credentials>) -> Vec
     }]
 }
 
-/// The uppermost directory that belongs to the site, which is in `root` (without links); `None` if other
-/// things are in there as well.
+/// Returns the top directory of the project that contains `root`, a path without links; `None` if files
+/// of others may be in it.
 fn project(root: &Path, home: &Path) -> Option<PathBuf> {
     let is_own = |directory: &Path| {
         !paths::is_shared(directory) && !is_home(directory, home) && !has_sites(directory)
     };
     let mut found = root;
-    let is_marked = |directory: &Path| MARKS.iter().any(|mark| directory.join(mark).exists());
+    let is_marked =
+        |directory: &Path| PROJECT_FILES.iter().any(|mark| directory.join(mark).exists());
     let above = root.ancestors().skip(1).take(MAX_ABOVE);
     for directory in above.take_while(|directory| is_own(directory)) {
         if is_marked(directory) {
@@ -113,7 +116,7 @@ fn project(root: &Path, home: &Path) -> Option<PathBuf> {
     let name = root.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_public = PUBLIC.contains(&name) && !has_sites(root);
     if found == root && is_public && !root.parent().is_some_and(has_sites) {
-        // What scripts include is often beside a directory of such a name.
+        // Included files are often in the parent of a public directory.
         found = root.parent().filter(|above| above.parent().is_some())?;
         if is_home(found, home) {
             return None;
@@ -123,12 +126,13 @@ fn project(root: &Path, home: &Path) -> Option<PathBuf> {
         .then(|| found.to_owned())
 }
 
-/// Whether the directories in a directory are, by custom, sites or other things of different people.
+/// Returns true if a directory usually contains sites or files of different owners.
 fn has_sites(directory: &Path) -> bool {
-    directory == Path::new(SITES) || USUAL.iter().any(|name| directory == Path::new("/").join(name))
+    directory == Path::new(SITES)
+        || SHARED_DIRECTORIES.iter().any(|name| directory == Path::new("/").join(name))
 }
 
-/// Whether a directory is somebody's home, or one in which homes are.
+/// Returns true if a directory is a home, or contains homes.
 fn is_home(directory: &Path, home: &Path) -> bool {
     let above = directory.parent();
     directory == Path::new("/home")
@@ -137,18 +141,18 @@ fn is_home(directory: &Path, home: &Path) -> bool {
         || (home == directory && !directory.starts_with(SITES) && !directory.starts_with("/srv"))
 }
 
-/// Who may have made a link.
+/// The owners of links that are followed.
 #[derive(Debug, Clone, Copy)]
-struct Makers {
-    /// The user that PHP runs as: any of its links may have been made by a script.
+struct LinkOwners {
+    /// The user that PHP runs as. A script may have made its links, so they are not followed.
     scripts: u32,
-    /// The links of this user count, as it is also who has started the server, and has made the
-    /// site. What is hidden, a home or the system's is not opened by them.
+    /// Whether links of that user are followed all the same, as the user has started the server and
+    /// made the site. They do not open hidden files, homes or files of the system.
     are_trusted: bool,
 }
 
-/// Where links in the project lead that lead out of it, unless a script may have made them.
-fn linked(project: &Path, makers: Makers, home: &Path) -> BTreeSet<PathBuf> {
+/// Returns the targets of links that lead out of the project, unless a script may have made them.
+fn linked(project: &Path, owners: LinkOwners, home: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut left = MAX_ENTRIES;
     let mut directories = vec![project.to_owned()];
@@ -161,15 +165,15 @@ fn linked(project: &Path, makers: Makers, home: &Path) -> BTreeSet<PathBuf> {
             left = fewer;
             let Ok(kind) = entry.file_type() else { continue };
             let name = entry.file_name();
-            if kind.is_dir() && !NOT_LOOKED_INTO.iter().any(|other| name == *other) {
+            if kind.is_dir() && !SKIPPED.iter().any(|other| name == *other) {
                 below.push(entry.path());
             }
             if !kind.is_symlink() {
                 continue;
             }
             let Ok(target) = fs::canonicalize(entry.path()) else { continue };
-            let is_scripts = entry.metadata().is_ok_and(|link| link.uid() == makers.scripts);
-            let is_closed = !makers.are_trusted || is_hidden(&target) || is_in_system(&target);
+            let is_scripts = entry.metadata().is_ok_and(|link| link.uid() == owners.scripts);
+            let is_closed = !owners.are_trusted || is_hidden(&target) || is_in_system(&target);
             let is_refused = paths::is_shared(&target)
                 || is_home(&target, home)
                 || project.starts_with(&target)
@@ -192,16 +196,16 @@ fn is_in_system(path: &Path) -> bool {
     top.is_none_or(paths::is_systems) && !path.starts_with(SITES)
 }
 
-/// Whether the whole file system is there for this server.
+/// Returns true if this process runs in a container.
 fn is_container() -> bool {
     ["/.dockerenv", "/run/.containerenv"].iter().any(|mark| Path::new(mark).exists())
         || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
 }
 
-/// Directories that somebody has put into a container: volumes, in general.
-fn places_of_containers() -> Vec<PathBuf> {
+/// Returns the mount points of a container: volumes, in general.
+fn container_volumes() -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir("/") else { return Vec::new() };
-    let wanted = |name: &str| !paths::is_systems(name) && !USUAL.contains(&name);
+    let wanted = |name: &str| !paths::is_systems(name) && !SHARED_DIRECTORIES.contains(&name);
     let mut found: Vec<_> = { entries.flatten() }
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .filter(|entry| entry.file_name().to_str().is_some_and(wanted))
@@ -278,7 +282,7 @@ mod tests {
         let own = fs::metadata(&path).unwrap().uid();
         let home = Path::new("/home/nobody");
         let found = |scripts, are_trusted| {
-            linked(&path.join("shop"), Makers { scripts, are_trusted }, home)
+            linked(&path.join("shop"), LinkOwners { scripts, are_trusted }, home)
         };
         // The tree of a test is in /tmp, which is the system's.
         assert_eq!(found(own, true), BTreeSet::new());

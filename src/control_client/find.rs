@@ -1,29 +1,31 @@
-//! Finding the server that is meant if no address was given.
+//! Choice of the server: the given address, or the only server of this user.
 
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::Failure;
-use super::args::DEFAULT_CONTROL;
+use super::args::{DEFAULT_CONTROL, Server};
 use super::client::Client;
+use super::failure::Failure;
 use crate::control_socket;
 
-/// Whether an address is that of a socket in the directory where servers have theirs by default.
-pub(super) fn is_own(address: &str) -> bool {
-    let path = address.strip_prefix("unix:").map(Path::new);
-    let directory = path.and_then(Path::parent);
-    directory.is_some() && directory == control_socket::directory().as_deref()
+/// Returns a client of the given server, or of the only server of this user.
+pub(super) fn connect(server: &Server) -> Result<Client, Failure> {
+    let token_file = server.control_token_file.as_deref();
+    match &server.control {
+        Some(address) => Client::new(address, token_file),
+        None => only(token_file),
+    }
 }
 
-/// The server of this user, if there is exactly one.
-pub(super) fn only(token_file: Option<&Path>) -> Result<Client, Failure> {
+/// Returns a client of the server of this user, if there is exactly one.
+fn only(token_file: Option<&Path>) -> Result<Client, Failure> {
     let unitd = (!control_socket::is_named()).then(|| DEFAULT_CONTROL.to_owned());
     let (mut servers, mut denied) = (Vec::new(), None);
     for address in unitd.into_iter().chain(control_socket::sockets()) {
-        let client = Client::at(&address, token_file)?;
+        let client = Client::new(&address, token_file)?;
         match client.probe() {
             Ok(()) => servers.push(client),
-            // Another user's, which this one hardly means; the first request says so.
+            // The socket of another user; the first request reports that.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => denied = Some(client),
             Err(_) => {}
         }
@@ -43,7 +45,7 @@ pub(super) fn only(token_file: Option<&Path>) -> Result<Client, Failure> {
     })
 }
 
-/// Says which servers there are: a line for each.
+/// Lists the servers, each on a line.
 fn choice(servers: &[Client]) -> String {
     let mut text = "several servers run; name one with --control:".to_owned();
     for server in servers {

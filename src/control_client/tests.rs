@@ -1,4 +1,4 @@
-//! The commands against a server that carries requests out on a document and does nothing else.
+//! The commands against a server that applies requests to a document.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -37,7 +37,7 @@ impl TestServer {
     }
 
     fn config(&self, command: ConfigCommand) -> Result<(), Failure> {
-        carry_out(Command::Config(ConfigArgs { server: self.control(), command }))
+        execute(Command::Config(ConfigArgs { server: self.control(), command }))
     }
 
     /// The texts of edits that were not sent.
@@ -55,7 +55,7 @@ impl TestServer {
     fn edit(&self, path: &str, script: &str) -> Result<(), Failure> {
         let file = self.dir.path().join("editor");
         std::fs::write(&file, script).unwrap();
-        let client = Client::new(&self.control()).unwrap();
+        let client = connect(&self.control()).unwrap();
         let editor = format!("sh {}", file.display());
         edit::edit(&client, &config_target(Some(path)), &editor, self.dir.path())
     }
@@ -145,25 +145,25 @@ fn applications_are_restarted_and_the_status_is_shown() {
     let server = TestServer::start(json!({"applications": {"a/b": {"type": "php", "root": "/"}}}));
     let restart = |name: &str| {
         let applications = vec![name.to_owned()];
-        carry_out(Command::Restart(RestartArgs { server: server.control(), applications }))
+        execute(Command::Restart(RestartArgs { server: server.control(), applications }))
     };
     restart("a/b").unwrap();
     let missing = "Value doesn't exist: the configuration has no application \"shop\"";
     assert_eq!(failure(restart("shop")), missing);
-    carry_out(Command::Status(StatusArgs {
+    execute(Command::Status(StatusArgs {
         server: server.control(),
         application: None,
         json: false,
     }))
     .unwrap();
-    carry_out(Command::Reload(ReloadArgs { server: server.control() })).unwrap();
+    execute(Command::Reload(ReloadArgs { server: server.control() })).unwrap();
 }
 
 #[test]
 fn a_server_that_is_not_there_is_a_failure_of_its_own() {
     let control = "unix:/nonexistent/control.sock".to_owned();
     let server = Server { control: Some(control), control_token_file: None };
-    let result = carry_out(Command::Reload(ReloadArgs { server }));
+    let result = execute(Command::Reload(ReloadArgs { server }));
     assert!(matches!(result, Err(Failure::Unreachable(_))), "{result:?}");
 }
 

@@ -1,10 +1,10 @@
-//! What the user typed after `config`, `status`, `restart` and `reload`.
+//! Arguments of the commands that use the control API.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// Where the server is.
+/// The server and its token.
 #[derive(Debug, Args)]
 pub struct Server {
     /// Address of the control API, as in unix:/run/howdah/control.sock or 127.0.0.1:8000 [default:
@@ -41,7 +41,7 @@ pub struct ConfigArgs {
     pub command: ConfigCommand,
 }
 
-/// What to do with the configuration.
+/// Subcommands of `config`.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Show the configuration or a part of it
@@ -51,7 +51,7 @@ pub enum ConfigCommand {
     },
     /// Replace a value, or add one
     Set {
-        /// Where the value is or will be; / for the whole configuration
+        /// Path of the value; / for the whole configuration
         path: String,
         /// The value as JSON, @FILE, or - for standard input
         #[arg(allow_hyphen_values = true)]
@@ -59,7 +59,7 @@ pub enum ConfigCommand {
     },
     /// Add an element at the end of an array
     Append {
-        /// Where the array is
+        /// Path of the array
         path: String,
         /// The element as JSON, @FILE, or - for standard input
         #[arg(allow_hyphen_values = true)]
@@ -67,7 +67,7 @@ pub enum ConfigCommand {
     },
     /// Remove a value
     Delete {
-        /// Where the value is; / for the whole configuration
+        /// Path of the value; / for the whole configuration
         path: String,
     },
     /// Change the configuration or a part of it in an editor; it is checked before it is sent
@@ -82,9 +82,9 @@ pub enum ConfigCommand {
 pub struct StatusArgs {
     #[command(flatten)]
     pub server: Server,
-    /// What this application does, process by process
+    /// Name of an application: show its processes
     pub application: Option<String>,
-    /// Print what the API answers
+    /// Print the response of the API as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -94,7 +94,7 @@ pub struct StatusArgs {
 pub struct TopArgs {
     #[command(flatten)]
     pub server: Server,
-    /// Seconds between two looks
+    /// Seconds between two updates
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
     pub interval: f64,
 }
@@ -114,7 +114,7 @@ pub struct TuneArgs {
     pub server: Server,
     /// Name of the application
     pub application: String,
-    /// Print what the API answers
+    /// Print the response of the API as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -138,3 +138,19 @@ pub struct ReloadArgs {
 
 /// Where a server that is started like unitd has its control API if it is not told otherwise.
 pub const DEFAULT_CONTROL: &str = "unix:/run/control.howdah.sock";
+
+/// A command with its arguments.
+pub enum Command {
+    /// `howdah config`.
+    Config(ConfigArgs),
+    /// `howdah reload`.
+    Reload(ReloadArgs),
+    /// `howdah restart`.
+    Restart(RestartArgs),
+    /// `howdah status`.
+    Status(StatusArgs),
+    /// `howdah top`.
+    Top(TopArgs),
+    /// `howdah tune`.
+    Tune(TuneArgs),
+}

@@ -1,10 +1,10 @@
-//! How the number of an application's processes came about, in words.
+//! `howdah tune`: explains how the number of processes of an application was chosen.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 
-/// The text for an answer of `/control/applications/NAME/tune`.
+/// Returns the text for a response of `/control/applications/NAME/tune`.
 pub(super) fn explain(tuning: &Value) -> String {
     let at = |pointer: &str| tuning.pointer(pointer);
     let number = |pointer: &str| at(pointer).and_then(Value::as_u64).unwrap_or(0);
@@ -75,7 +75,7 @@ pub(super) fn explain(tuning: &Value) -> String {
     text
 }
 
-/// The pool settings of PHP-FPM that come closest.
+/// Returns the nearest pool settings of PHP-FPM.
 fn fpm(configured: &str, max: u64) -> String {
     if configured == "static" {
         return format!("  pm = static\n  pm.max_children = {max}\n");
@@ -98,7 +98,7 @@ fn processes(count: u64) -> String {
     }
 }
 
-/// Bytes as people write them.
+/// Formats bytes with a unit.
 fn size(bytes: u64) -> String {
     const MIB: u64 = 1 << 20;
     match bytes / MIB {

@@ -1,4 +1,4 @@
-//! What applications do, as text: for `howdah status NAME` once, for `howdah top` again and again.
+//! Pools of applications as text, for `howdah status NAME` and `howdah top`.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use super::status::{columns, printable};
 
-/// An answer of `/pools`, and when it came.
-pub(super) struct Look {
+/// A response of `/pools` with its time.
+pub(super) struct Sample {
     /// The applications by name.
     pub(super) pools: Value,
-    /// Since any moment that is the same for all.
+    /// Time of the sample on a monotonic clock.
     pub(super) at: Duration,
 }
 
-/// One application: every field, then its processes.
+/// Formats one pool: all fields, then the processes.
 pub(super) fn describe(pool: &Value) -> String {
     let mut text = String::new();
     for (name, value) in pool.as_object().into_iter().flatten() {
@@ -43,15 +43,15 @@ pub(super) fn describe(pool: &Value) -> String {
     text
 }
 
-/// The lines of a screen of this size. Rates are those since the look before.
+/// Returns the lines of a screen of this size, with rates since the previous sample.
 pub(super) fn screen(
-    look: &Look,
-    before: Option<&Look>,
+    sample: &Sample,
+    before: Option<&Sample>,
     clock: &str,
     size: (usize, usize),
 ) -> Vec<String> {
     let (width, height) = size;
-    let pools: Vec<_> = { look.pools.as_object().into_iter().flatten() }
+    let pools: Vec<_> = { sample.pools.as_object().into_iter().flatten() }
         .map(|(name, pool)| (name.as_str(), pool))
         .collect();
     let sum = |key: &str| pools.iter().map(|(_, pool)| number(pool, key)).sum::<u64>();
@@ -75,7 +75,7 @@ pub(super) fn screen(
             of("max-processes"),
             of("listen-queue"),
             duration(number(pool, "waiting-time")),
-            rate(look, before, name),
+            rate(sample, before, name),
             of("slow-requests"),
             bytes(memory(pool)),
         ]
@@ -104,7 +104,7 @@ const POOL_HEADINGS: [&str; 10] = [
 const PROCESS_HEADINGS: [&str; 7] =
     ["PID", "APPLICATION", "STATE", "TIME", "REQUESTS", "MEMORY", "REQUEST"];
 
-/// A row for each process: those with a request first, the longest of them first.
+/// Returns a row for each process: first those with a request, the longest request first.
 fn processes(pools: &[(&str, &Value)]) -> Vec<Vec<String>> {
     let of_pool = |(name, pool): &(&str, &Value)| {
         let name = printable(name);
@@ -135,13 +135,13 @@ fn processes(pools: &[(&str, &Value)]) -> Vec<Vec<String>> {
     all.into_iter().map(row).collect()
 }
 
-/// Requests in a second since the look before.
-fn rate(look: &Look, before: Option<&Look>, name: &str) -> String {
-    let accepted = |look: &Look| number(&look.pools[name], "accepted-conn");
-    let Some(before) = before.filter(|before| before.at < look.at) else { return "-".to_owned() };
-    // Fewer than before: it was configured anew meanwhile.
-    let requests = accepted(look).saturating_sub(accepted(before));
-    format!("{:.0}", requests as f64 / (look.at - before.at).as_secs_f64())
+/// Returns requests per second since the previous sample.
+fn rate(sample: &Sample, before: Option<&Sample>, name: &str) -> String {
+    let accepted = |sample: &Sample| number(&sample.pools[name], "accepted-conn");
+    let Some(before) = before.filter(|before| before.at < sample.at) else { return "-".to_owned() };
+    // A lower count: the application was reconfigured meanwhile.
+    let requests = accepted(sample).saturating_sub(accepted(before));
+    format!("{:.0}", requests as f64 / (sample.at - before.at).as_secs_f64())
 }
 
 fn memory(pool: &Value) -> u64 {
@@ -153,7 +153,7 @@ fn number(value: &Value, key: &str) -> u64 {
     value.get(key).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// Microseconds with two or three digits that say something.
+/// Formats microseconds with two or three significant digits.
 fn duration(micros: u64) -> String {
     match micros {
         0..1_000 => format!("{micros} us"),
@@ -165,7 +165,7 @@ fn duration(micros: u64) -> String {
     }
 }
 
-/// Bytes, as mebibytes with one digit behind the point.
+/// Formats bytes as mebibytes with one decimal.
 fn bytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
@@ -221,9 +221,9 @@ PID  STATE      TIME  REQUESTS    MEMORY  REQUEST
 
     #[test]
     fn a_screen_has_rates_and_fits_its_size() {
-        let look =
-            |accepted, seconds| Look { pools: pools(accepted), at: Duration::from_secs(seconds) };
-        let lines = screen(&look(110, 4), Some(&look(10, 2)), "12:00:00", (72, 40));
+        let sample =
+            |accepted, seconds| Sample { pools: pools(accepted), at: Duration::from_secs(seconds) };
+        let lines = screen(&sample(110, 4), Some(&sample(10, 2)), "12:00:00", (72, 40));
         assert_eq!(lines[0], "howdah top (q quits)  12:00:00  2 of 3 processes active, 3 waiting");
         assert_eq!(
             lines[3],
@@ -231,7 +231,7 @@ PID  STATE      TIME  REQUESTS    MEMORY  REQUEST
         );
         assert_eq!(lines.len(), 9);
         assert!(lines[6].starts_with("  7  blog"), "{lines:?}");
-        assert_eq!(screen(&look(1, 1), None, "", (40, 4)).len(), 4);
+        assert_eq!(screen(&sample(1, 1), None, "", (40, 4)).len(), 4);
         assert!(lines.iter().all(|line| !line.contains('\u{1b}')));
     }
 }

@@ -1,4 +1,4 @@
-//! `howdah top`: what applications do, shown again every second until somebody presses q.
+//! `howdah top`: shows the pools of applications periodically, until `q` is pressed.
 
 use std::io::{IsTerminal, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,11 +9,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use serde_json::Value;
 
-use super::Failure;
 use super::client::Client;
-use super::pools::{Look, screen};
+use super::failure::Failure;
+use super::pools::{Sample, screen};
 
-/// Shows applications until it is told to end.
+/// Shows the pools of applications until `q` is pressed.
 pub(super) fn run(client: &Client, pause: Duration) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
         return Err(Failure::Failed(
@@ -22,12 +22,13 @@ pub(super) fn run(client: &Client, pause: Duration) -> Result<(), Failure> {
     }
     let failed = |error: std::io::Error| Failure::Failed(format!("the terminal: {error}"));
     let begun = Instant::now();
-    let look = || -> Result<Look, Failure> {
+    let sample = || -> Result<Sample, Failure> {
         let pools = client.request("GET", "/pools", b"")?;
-        Ok(Look { pools, at: begun.elapsed() })
+        Ok(Sample { pools, at: begun.elapsed() })
     };
-    let mut now = look()?; // if there is no server at all, that is no screen's business
-    let mut before: Option<Look> = None;
+    // Without a server, this fails before the screen opens.
+    let mut now = sample()?;
+    let mut before: Option<Sample> = None;
     let mut terminal = Terminal::open().map_err(failed)?;
     loop {
         let mut time = String::new();
@@ -37,9 +38,9 @@ pub(super) fn run(client: &Client, pause: Duration) -> Result<(), Failure> {
         match terminal.wait(pause).map_err(failed)? {
             Wake::End => return Ok(()),
             Wake::Redraw => {}
-            Wake::Timeout => match look() {
+            Wake::Timeout => match sample() {
                 Ok(next) => before = Some(std::mem::replace(&mut now, next)),
-                // It may be restarting.
+                // The server may be restarting.
                 Err(Failure::Unreachable(_)) => now.pools = Value::Null,
                 Err(failure) => return Err(failure),
             },
@@ -53,7 +54,7 @@ enum Wake {
     Timeout,
 }
 
-/// The terminal while it shows a screen; as it was before when this is dropped.
+/// The terminal in full-screen mode. Dropping it restores the former mode.
 struct Terminal {
     before: Termios,
     signals: OwnedFd,
@@ -67,12 +68,12 @@ impl Terminal {
         raw.make_raw();
         tcsetattr(std::io::stdin(), OptionalActions::Now, &raw)?;
         let terminal = Terminal { before, signals };
-        // Another screen, without a cursor.
+        // Alternate screen, hidden cursor.
         terminal.write("\x1b[?1049h\x1b[?25l")?;
         Ok(terminal)
     }
 
-    /// Columns and rows.
+    /// Returns the number of columns and rows.
     fn size(&self) -> (usize, usize) {
         match tcgetwinsize(std::io::stdout()) {
             Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {
@@ -84,7 +85,7 @@ impl Terminal {
 
     fn draw(&mut self, lines: &[String]) -> std::io::Result<()> {
         let mut text = "\x1b[H".to_owned();
-        // Each line is cleared behind its text, and the rest below, so that nothing flickers.
+        // Clears each line behind its text, and the rest of the screen: clearing all of it first flickers.
         text.push_str(&lines.join("\x1b[K\r\n"));
         text.push_str("\x1b[K\x1b[J");
         self.write(&text)
@@ -114,7 +115,7 @@ impl Terminal {
         }
         let mut keys = [0; 64];
         let read = rustix::io::read(&stdin, &mut keys)?;
-        // q, and what usually ends a program; also a terminal that is gone.
+        // `q`, Ctrl-C, Ctrl-D, or a closed terminal.
         let ends = |key: &u8| matches!(key, b'q' | b'Q' | 0x03 | 0x04);
         let end = read == 0 || keys.iter().take(read).any(ends);
         Ok(if end { Wake::End } else { Wake::Redraw })

@@ -1,0 +1,129 @@
+//! The commands that use the control API of a running server.
+//!
+//! `args` has the arguments, `find` chooses the server, `client` sends requests, and each command is a
+//! function here or a module. The server makes all changes and checks them.
+
+mod args;
+mod client;
+mod edit;
+mod failure;
+mod find;
+mod input;
+mod output;
+mod pools;
+mod status;
+mod top;
+mod tune;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use args::ConfigCommand;
+pub use args::{
+    Command, ConfigArgs, DEFAULT_CONTROL, ReloadArgs, RestartArgs, StatusArgs, TopArgs, TuneArgs,
+};
+use client::encode;
+use failure::Failure;
+use find::connect;
+use output::{json_text, print_outcome, write_out};
+
+/// Runs a command and prints errors on standard error. The exit status is 0 for success, 1 for failure
+/// and 3 if no server responds (2 is for mistakes in the command line).
+pub fn run(command: Command) -> ExitCode {
+    match execute(command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Failed(problem)) => {
+            eprintln!("howdah: {problem}");
+            ExitCode::FAILURE
+        }
+        Err(Failure::Unreachable(problem)) => {
+            eprintln!("howdah: {problem}");
+            ExitCode::from(3)
+        }
+    }
+}
+
+fn execute(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Config(args) => config(args),
+        Command::Reload(args) => {
+            let client = connect(&args.server)?;
+            print_outcome(&client.request("POST", "/control/reload", b"")?)
+        }
+        Command::Restart(args) => restart(&args),
+        Command::Status(args) => {
+            let client = connect(&args.server)?;
+            let (target, table): (_, fn(&Value) -> String) = match &args.application {
+                Some(name) => (format!("/pools/{}", encode(name, |_| false)), pools::describe),
+                None => ("/status".to_owned(), status::table),
+            };
+            let status = client.request("GET", &target, b"")?;
+            if args.json { write_out(&json_text(&status)) } else { write_out(&table(&status)) }
+        }
+        Command::Top(args) => {
+            let client = connect(&args.server)?;
+            top::run(&client, Duration::from_secs_f64(args.interval))
+        }
+        Command::Tune(args) => {
+            let name = encode(&args.application, |_| false);
+            let target = format!("/control/applications/{name}/tune");
+            let tuning = connect(&args.server)?.request("GET", &target, b"")?;
+            if args.json {
+                write_out(&json_text(&tuning))
+            } else {
+                write_out(&tune::explain(&tuning))
+            }
+        }
+    }
+}
+
+fn config(args: ConfigArgs) -> Result<(), Failure> {
+    let client = connect(&args.server)?;
+    match args.command {
+        ConfigCommand::Get { path } => {
+            write_out(&json_text(&client.request("GET", &config_target(path.as_deref()), b"")?))
+        }
+        ConfigCommand::Set { path, value } => {
+            let body = input::json(value.as_deref())?;
+            print_outcome(&client.request("PUT", &config_target(Some(&path)), &body)?)
+        }
+        ConfigCommand::Append { path, value } => {
+            let body = input::json(value.as_deref())?;
+            print_outcome(&client.request("POST", &config_target(Some(&path)), &body)?)
+        }
+        ConfigCommand::Delete { path } => {
+            print_outcome(&client.request("DELETE", &config_target(Some(&path)), b"")?)
+        }
+        ConfigCommand::Edit { path } => {
+            let target = config_target(path.as_deref());
+            edit::edit(&client, &target, &edit::editor(), &std::env::temp_dir())
+        }
+    }
+}
+
+fn restart(args: &RestartArgs) -> Result<(), Failure> {
+    let client = connect(&args.server)?;
+    for name in &args.applications {
+        let target = format!("/control/applications/{}/restart", encode(name, |_| false));
+        client.request("POST", &target, b"")?;
+        write_out(&format!("{name}: restarted\n"))?;
+    }
+    Ok(())
+}
+
+/// Returns the API's path of a typed path. `routes/0`, `/routes/0` and `/config/routes/0` are the same.
+fn config_target(path: Option<&str>) -> String {
+    let path = path.unwrap_or_default().trim_matches('/');
+    let path = match path.strip_prefix("config") {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => rest.trim_start_matches('/'),
+        _ => path,
+    };
+    // A typed path is encoded already: separators and percent signs stay.
+    let path = encode(path, |byte| matches!(byte, b'/' | b'%' | b':' | b'*' | b'[' | b']' | b'@'));
+    format!("/config/{path}").trim_end_matches('/').to_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,10 @@
+//! Failures of the commands.
+
+/// Why a command failed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// An error here, or a refusal of the server.
+    Failed(String),
+    /// No server answers.
+    Unreachable(String),
+}

@@ -1,0 +1,35 @@
+//! Output of the commands.
+
+use std::io::Write;
+
+use howdah_control::print;
+use serde_json::Value;
+
+use super::failure::Failure;
+
+/// Prints the outcome of a change, and its note on standard error.
+pub(super) fn print_outcome(answer: &Value) -> Result<(), Failure> {
+    if let Some(note) = answer.get("note").and_then(Value::as_str) {
+        eprintln!("howdah: {note}");
+    }
+    match answer.get("success").and_then(Value::as_str) {
+        Some(text) => write_out(&format!("{text}\n")),
+        None => write_out(&json_text(answer)),
+    }
+}
+
+/// Returns JSON in the format of the API, with the line ends of text files.
+pub(super) fn json_text(value: &Value) -> String {
+    print(value).replace("\r\n", "\n")
+}
+
+/// Writes to standard output. A closed pipe (`| head`) is no error.
+pub(super) fn write_out(text: &str) -> Result<(), Failure> {
+    let mut output = std::io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::Failed(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}

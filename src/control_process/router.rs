@@ -1,0 +1,80 @@
+//! The socket to the router: questions, any number at a time.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use howdah_server::packets::{Packets, from_memory};
+use howdah_wire::messages::{FromRouter, ToRouter};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::limits::{MAX_TEXT, STOPPING};
+
+/// The text of an answer, if it has one. `Err` is the error of the router.
+type RouterAnswer = Result<Option<OwnedFd>, String>;
+
+/// The socket to the router.
+#[derive(Debug)]
+pub struct Router {
+    packets: Packets,
+    /// Number of the last question.
+    last: Cell<u32>,
+    waiting: RefCell<HashMap<u32, oneshot::Sender<RouterAnswer>>>,
+}
+
+impl Router {
+    /// Takes over the socket.
+    pub fn new(packets: Packets) -> Self {
+        Router { packets, last: Cell::default(), waiting: RefCell::default() }
+    }
+
+    /// Receives answers until the router closes the socket.
+    pub async fn listen(self: Rc<Self>) {
+        while let Ok(Some((packet, descriptors))) = self.packets.receive().await {
+            let Ok(FromRouter::Answer { number, error }) = FromRouter::decode(&packet) else {
+                break;
+            };
+            if let Some(waiting) = self.waiting.borrow_mut().remove(&number) {
+                let memory = descriptors.into_iter().next();
+                let _ = waiting.send(if error.is_empty() { Ok(memory) } else { Err(error) });
+            }
+        }
+        self.waiting.borrow_mut().clear();
+    }
+
+    async fn ask(&self, question: impl FnOnce(u32) -> ToRouter) -> Result<Option<Value>, String> {
+        let number = self.last.get().wrapping_add(1);
+        self.last.set(number);
+        let (done, answer) = oneshot::channel();
+        self.waiting.borrow_mut().insert(number, done);
+        let packet = question(number).encode();
+        self.packets.send(&packet, &[]).map_err(|error| error.to_string())?;
+        let Some(memory) = answer.await.map_err(|_| STOPPING.to_owned())?? else { return Ok(None) };
+        let text = from_memory(Some(memory), MAX_TEXT).map_err(|error| error.to_string())?;
+        serde_json::from_slice(&text).map(Some).map_err(|error| error.to_string())
+    }
+
+    /// Returns the content of `/status`; null if the router does not answer.
+    pub async fn status(&self) -> Value {
+        self.ask(|number| ToRouter::Status { number }).await.ok().flatten().unwrap_or_default()
+    }
+
+    /// Returns the pools of applications by name: that of `name`, or all.
+    pub async fn pools(&self, name: Option<String>) -> Value {
+        let asked = self.ask(|number| ToRouter::Pools { number, name });
+        asked.await.ok().flatten().unwrap_or_default()
+    }
+
+    /// Returns how the number of an application's processes was chosen; `None` if it does not run.
+    pub async fn tuning(&self, name: String) -> Option<Value> {
+        self.ask(|number| ToRouter::Tuning { number, name }).await.ok().flatten()
+    }
+
+    /// Replaces all processes of an application. `Err` is the reason for which the new processes do not
+    /// start; the old processes then stay.
+    pub async fn restart(&self, name: String) -> Result<(), String> {
+        self.ask(|number| ToRouter::Restart { number, name }).await.map(drop)
+    }
+}

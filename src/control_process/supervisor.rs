@@ -1,0 +1,108 @@
+//! The socket to the supervisor: changes, one at a time.
+
+use std::cell::RefCell;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use howdah_server::packets::{Packets, from_memory, to_memory};
+use howdah_wire::messages::{FromControl, Outcome, ToControl};
+use tokio::sync::{Mutex, oneshot};
+
+use super::limits::{MAX_TEXT, STOPPING};
+
+/// An answer with its descriptors.
+type Answer = (ToControl, Vec<OwnedFd>);
+
+/// The socket to the supervisor.
+#[derive(Debug)]
+pub struct Supervisor {
+    packets: Packets,
+    /// Held while a question is unanswered.
+    asking: Mutex<()>,
+    waiting: RefCell<Option<oneshot::Sender<Answer>>>,
+}
+
+impl Supervisor {
+    /// Takes over the socket.
+    pub fn new(packets: Packets) -> Self {
+        Supervisor { packets, asking: Mutex::default(), waiting: RefCell::default() }
+    }
+
+    /// Receives the next message.
+    pub async fn receive(&self) -> std::io::Result<Answer> {
+        let gone = || std::io::Error::other("the supervisor has gone");
+        let (packet, descriptors) = self.packets.receive().await?.ok_or_else(gone)?;
+        let message = ToControl::decode(&packet)
+            .map_err(|_| std::io::Error::other("the supervisor sent a malformed message"))?;
+        Ok((message, descriptors))
+    }
+
+    /// Passes an answer to the waiting question, if there is one.
+    pub fn answered(&self, answer: ToControl, descriptors: Vec<OwnedFd>) {
+        if let Some(waiting) = self.waiting.borrow_mut().take() {
+            let _ = waiting.send((answer, descriptors));
+        }
+    }
+
+    /// Sends a message that has no answer.
+    pub fn tell(&self, message: &FromControl) -> std::io::Result<()> {
+        self.packets.send(&message.encode(), &[])
+    }
+
+    async fn ask(
+        &self,
+        message: &FromControl,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<Answer, String> {
+        let _asking = self.asking.lock().await;
+        let (done, answer) = oneshot::channel();
+        *self.waiting.borrow_mut() = Some(done);
+        self.packets.send(&message.encode(), descriptors).map_err(|error| error.to_string())?;
+        answer.await.map_err(|_| STOPPING.to_owned())
+    }
+
+    /// Applies a configuration and stores it. With `restart` all applications are restarted.
+    pub async fn apply(&self, document: &[u8], restart: bool) -> Outcome {
+        let asked = async {
+            let memory = to_memory(document).map_err(|error| error.to_string())?;
+            self.ask(&FromControl::Apply { restart }, &[memory.as_fd()]).await
+        };
+        match asked.await {
+            Ok((ToControl::Applied { outcome }, _)) => outcome,
+            Ok(_) => Outcome::NotApplied(STOPPING.to_owned()),
+            Err(problem) => Outcome::NotApplied(problem),
+        }
+    }
+
+    /// Reads the configuration again from its source at the start of the server. `Err` is the reason
+    /// for which it cannot be read.
+    pub async fn read_document(&self) -> Result<Vec<u8>, String> {
+        match self.ask(&FromControl::ReadDocument {}, &[]).await? {
+            (ToControl::DocumentRead { error }, descriptors) if error.is_empty() => {
+                let read = from_memory(descriptors.into_iter().next(), MAX_TEXT);
+                read.map_err(|error| error.to_string())
+            }
+            (ToControl::DocumentRead { error }, _) => Err(error),
+            _ => Err(STOPPING.to_owned()),
+        }
+    }
+
+    /// Stores a valid certificate bundle (PEM). `Err` is the reason for which it is not stored.
+    pub async fn store_certificate(&self, name: String, pem: &[u8]) -> Result<(), String> {
+        let memory = to_memory(pem).map_err(|error| error.to_string())?;
+        let store = FromControl::StoreCertificate { name };
+        stored(self.ask(&store, &[memory.as_fd()]).await?)
+    }
+
+    /// Deletes a certificate bundle. `Err` is the reason for which it is not deleted.
+    pub async fn delete_certificate(&self, name: String) -> Result<(), String> {
+        stored(self.ask(&FromControl::DeleteCertificate { name }, &[]).await?)
+    }
+}
+
+fn stored(answer: Answer) -> Result<(), String> {
+    match answer.0 {
+        ToControl::Stored { error } if error.is_empty() => Ok(()),
+        ToControl::Stored { error } => Err(error),
+        _ => Err(STOPPING.to_owned()),
+    }
+}

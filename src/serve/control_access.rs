@@ -1,0 +1,74 @@
+//! Access to the control API: its address must be local, and some addresses need a token.
+
+use std::net::SocketAddr;
+
+use howdah_control::needs_token;
+use howdah_wire::messages::Secret;
+
+use crate::cli::Serve;
+use crate::control_token;
+
+/// Checks that other machines cannot reach the control API, whose clients can run programs.
+fn check_control(address: &str) -> Result<(), String> {
+    let advice = match (address.strip_prefix("unix:"), address.parse::<SocketAddr>()) {
+        (Some(path), _) if !path.is_empty() && path != "@" => return Ok(()),
+        (None, Ok(address)) if address.ip().is_loopback() => return Ok(()),
+        (None, Ok(_)) => "other machines could reach it and run programs here",
+        (None, Err(_)) if address.starts_with("*:") => {
+            "other machines could reach it and run programs here"
+        }
+        _ => "this is no address",
+    };
+    Err(format!(
+        "--control {address}: {advice}; write unix:PATH, or a loopback address with a port, such as \
+         127.0.0.1:8000 or [::1]:8000"
+    ))
+}
+
+/// Checks the address of the control API and reads the token of `--control-token-file`.
+pub(super) fn read_token(arguments: &Serve) -> Result<Option<Secret>, String> {
+    const OPTION: &str = "--control-token-file";
+    match (&arguments.control, &arguments.control_token_file) {
+        (None, None) => Ok(None),
+        (None, Some(path)) => {
+            Err(format!("{OPTION} {}: there is no --control that it is for", path.display()))
+        }
+        (Some(address), None) => {
+            check_control(address)?;
+            match needs_token(address) {
+                true => Err(format!(
+                    "--control {address}: every program of this machine could use the control API \
+                     there, also scripts of the sites; add {OPTION} FILE with a file that has a secret \
+                     and that only you can read, made with (umask 077; openssl rand -hex 32 > FILE), or \
+                     write unix:PATH, where the socket's permissions keep others out"
+                )),
+                false => Ok(None),
+            }
+        }
+        (Some(address), Some(path)) => {
+            check_control(address)?;
+            let token = control_token::read(OPTION, path)?;
+            Ok(Some(Secret::new(token.expose().to_owned())))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_control_api_is_not_offered_to_other_machines() {
+        for good in ["unix:/run/x.sock", "unix:@x", "127.0.0.1:8000", "127.9.9.9:1", "[::1]:8000"] {
+            assert_eq!(check_control(good), Ok(()), "{good}");
+        }
+        for bad in ["0.0.0.0:8000", "*:8000", "[::]:8000", "192.0.2.1:80", "[::ffff:127.0.0.1]:80"]
+        {
+            let problem = check_control(bad).unwrap_err();
+            assert!(problem.contains(bad) && problem.contains("other machines"), "{problem}");
+        }
+        for bad in ["", "unix:", "unix:@", "/run/x.sock", "localhost:8000", "127.0.0.1", ":8000"] {
+            assert!(check_control(bad).unwrap_err().contains("no address"), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The configuration to serve, from the command line.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use howdah_config::{Address, Config, Defaults, detect};
+use howdah_supervisor::{self as supervisor, ReadAgain};
+use howdah_sys::credentials;
+
+use super::local_tls::LocalCertificate;
+use super::{https, site_sandbox};
+use crate::cli::{CommonOptions, Serve};
+use crate::{config_file, directories, server_user};
+
+/// The document to serve, and lines to print at the start.
+pub(super) struct StartupPlan {
+    /// The text of the document.
+    pub document: Vec<u8>,
+    /// The source of the document, for messages.
+    pub origin: String,
+    /// Lines about the site.
+    pub explanation: Vec<String>,
+    /// The directory of the site, if one is served.
+    pub site: Option<PathBuf>,
+    /// The certificate for development, if there is one.
+    pub local: Option<LocalCertificate>,
+}
+
+impl StartupPlan {
+    /// Chooses the document: a file, the stored document, or one for a directory.
+    pub fn new(arguments: &Serve) -> Result<StartupPlan, String> {
+        if let Some(path) = &arguments.config {
+            let origin = path.display().to_string();
+            let (document, explanation) = (config_file::read(path)?, Vec::new());
+            return Ok(StartupPlan { document, origin, explanation, site: None, local: None });
+        }
+        let is_https = arguments.tls || !arguments.domain.is_empty();
+        let has_unit_options = arguments.common.state.is_some() || arguments.control.is_some();
+        if arguments.dir.is_none() && has_unit_options && !is_https {
+            return StartupPlan::stored(arguments.common.state.as_deref());
+        }
+        let directory = arguments.dir.clone().unwrap_or_else(|| PathBuf::from("."));
+        let site = detect::detect(&directory).map_err(|error| error.to_string())?;
+        for address in &arguments.listen {
+            Address::parse(address).map_err(|error| match Address::listen_advice(address) {
+                Some(advice) => {
+                    format!("--listen: \"{address}\" is no address to listen on; {advice}")
+                }
+                None => format!("--listen: \"{address}\" {error}"),
+            })?;
+        }
+        let listen = match arguments.listen.as_slice() {
+            [] => https::addresses(arguments),
+            listen => listen.to_vec(),
+        };
+        let mut document = site.document(&listen, arguments.workers);
+        let local = match arguments.tls {
+            true => {
+                let state =
+                    directories::state(arguments.common.state.as_deref(), credentials::is_root())?;
+                Some(LocalCertificate::new(&state, &arguments.domain))
+            }
+            false => None,
+        };
+        https::secure(&mut document, arguments, local.as_ref());
+        let mut explanation = site.explain();
+        if !arguments.no_sandbox {
+            let user = server_user::find(&arguments.common)?;
+            explanation.extend(site_sandbox::add(&mut document, &site, user.as_ref()));
+        }
+        Ok(StartupPlan {
+            document: document.to_string().into_bytes(),
+            origin: directory.display().to_string(),
+            explanation,
+            site: Some(directory),
+            local,
+        })
+    }
+
+    /// Returns the stored document, or the empty document of Unit.
+    fn stored(state: Option<&Path>) -> Result<StartupPlan, String> {
+        let document = match state {
+            Some(state) => supervisor::load_document(state).map_err(|error| {
+                format!("cannot read the state in {}: {error}", state.display())
+            })?,
+            None => None,
+        };
+        Ok(StartupPlan {
+            document: document
+                .unwrap_or_else(|| br#"{"listeners":{},"routes":[],"applications":{}}"#.to_vec()),
+            origin: "the stored configuration".to_owned(),
+            explanation: Vec::new(),
+            site: None,
+            local: None,
+        })
+    }
+
+    /// Parses the document. `None`: the stored document is not valid any more (after a downgrade). An
+    /// empty server, which reports that, is then better than none.
+    pub fn config(&self, arguments: &Serve) -> Result<Option<Config>, String> {
+        match howdah_config::parse_with(&self.document, &Defaults::of(arguments.unit)) {
+            Ok(config) => Ok(Some(config)),
+            Err(error) if keeps_document(arguments) => {
+                eprintln!("howdah: {}: {error}", self.origin);
+                Ok(None)
+            }
+            Err(error) => Err(format!("{}: {error}", self.origin)),
+        }
+    }
+
+    /// Prints the document on standard output. Fails if it is not valid.
+    pub fn print_document(&self) -> Result<(), String> {
+        let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", self.origin);
+        howdah_config::parse(&self.document).map_err(|error| wrong(&error))?;
+        let document = howdah_config::json::parse(&self.document).map_err(|error| wrong(&error))?;
+        writeln!(std::io::stdout(), "{document:#}")
+            .map_err(|error| format!("standard output: {error}"))
+    }
+}
+
+/// Returns true if the document is the stored one, which the control API changes.
+pub(super) fn keeps_document(arguments: &Serve) -> bool {
+    let is_https = arguments.tls || !arguments.domain.is_empty();
+    let is_given = arguments.dir.is_some() || arguments.config.is_some() || is_https;
+    arguments.common.state.is_some() && !is_given
+}
+
+/// Returns the function that reads the document again; `None` if the control API is its only source.
+pub(super) fn read_again(arguments: &Serve) -> Result<Option<ReadAgain>, String> {
+    let only_control = arguments.control.is_some() && arguments.common.state.is_none();
+    if only_control && arguments.dir.is_none() && arguments.config.is_none() {
+        return Ok(None); // the document is only in memory
+    }
+    // The server may have changed its working directory by then.
+    let absolute = |path: &Option<PathBuf>| {
+        path.as_ref().map(std::path::absolute).transpose().map_err(|error| error.to_string())
+    };
+    let is_https = arguments.tls || !arguments.domain.is_empty();
+    let dir = match (&arguments.config, &arguments.common.state, &arguments.dir) {
+        (None, state, None) if state.is_none() || is_https => Some(PathBuf::from(".")),
+        (_, _, dir) => dir.clone(),
+    };
+    let arguments = Serve {
+        dir: absolute(&dir)?,
+        config: absolute(&arguments.config)?,
+        common: CommonOptions {
+            state: absolute(&arguments.common.state)?,
+            user: arguments.common.user.clone(),
+            group: arguments.common.group.clone(),
+            ..CommonOptions::default()
+        },
+        listen: arguments.listen.clone(),
+        workers: arguments.workers,
+        tls: arguments.tls,
+        domain: arguments.domain.clone(),
+        email: arguments.email.clone(),
+        acme: arguments.acme.clone(),
+        no_sandbox: arguments.no_sandbox,
+        ..Serve::default()
+    };
+    Ok(Some(Box::new(move || {
+        let plan = StartupPlan::new(&arguments)?;
+        plan.local.as_ref().map_or(Ok(()), |local| local.prepare(SystemTime::now()))?;
+        Ok(plan.document)
+    })))
+}
