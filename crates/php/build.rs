@@ -3,8 +3,8 @@
 //! The program must load Debian's `libphp8.2.so` and not `libphp.so`, which is what the library
 //! calls itself there and which leads to any PHP where several are installed. The name that a
 //! linker records is the one in the library that it reads; so it reads a library made here, which
-//! has the wanted name and the same symbols, and nothing in it. A PHP that was built into a place of
-//! its own has `libphp.so` alone there; of that the program records the directory as well.
+//! has the wanted name and the same symbols, and nothing in it. A PHP that was built into a place
+//! of its own has `libphp.so` alone there; of that the program records the directory as well.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -83,8 +83,8 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// Each line is a field, `name: value`. Over TCP nothing passes that a browser adds, no host that is not
-/// this machine, and nothing without the token.
+/// Each line is a field, `name: value`. Over TCP nothing passes that a browser adds, no host that
+/// is not this machine, and nothing without the token.
 pub fn fields(input: &[u8]) {
     let fields: Vec<(&[u8], &[u8])> = input
         .split(|byte| *byte == b'\n')

@@ -108,7 +108,8 @@ fn read_back(head: &Head, limits: &Limits) {
     assert_eq!((again.version, again.body), (head.version, head.body));
     assert_eq!(again.keep_alive, head.keep_alive);
     assert_eq!(again.expects_continue, head.expects_continue);
-    // A host that only a lenient reading takes is passed on percent-encoded, which is lenient again.
+    // A host that only a lenient reading takes is passed on percent-encoded, which is lenient
+    // again.
     let legal = encoded(&head.host).to_ascii_lowercase();
     assert_eq!(again.host, legal);
     assert!(head.host != legal || again.fields.iter().eq(head.fields.iter()));

@@ -7,7 +7,8 @@
 //! [`TARGETS`] gives it; `tests/seeds.rs` feeds them the inputs in `seeds/` without a fuzzer.
 //!
 //! Inputs are text wherever the parser's are, so that a seed or a finding can be read: parts of one
-//! input are lines of it ([`split`]). What drives a state machine is a sequence of bytes ([`Bytes`]).
+//! input are lines of it ([`split`]). What drives a state machine is a sequence of bytes
+//! ([`Bytes`]).
 #![forbid(unsafe_code)]
 
 pub mod config;

@@ -8,9 +8,9 @@ use howdah_wire::messages::{Outcome, ToSupervisor};
 use howdah_wire::queue::Owner;
 use howdah_wire::region::Geometry;
 
-/// Sends the supervisor packets of a router. Each line is a keyword for a message and a name in it (`@`
-/// for the model's directory), or the bytes of a packet. The supervisor must send only resources that
-/// the configuration names, make no other files, and go on.
+/// Sends the supervisor packets of a router. Each line is a keyword for a message and a name in it
+/// (`@` for the model's directory), or the bytes of a packet. The supervisor must send only
+/// resources that the configuration names, make no other files, and go on.
 pub fn router(input: &[u8]) {
     let Ok(mut model) = Model::new(true) else { return };
     // Each line costs some system calls.

@@ -1,7 +1,7 @@
 //! The log.
 
-/// Escapes a message for the log. The result must not control a terminal, and must have no line that
-/// could be taken for another record.
+/// Escapes a message for the log. The result must not control a terminal, and must have no line
+/// that could be taken for another record.
 pub fn log(input: &[u8]) {
     let mut line = Vec::new();
     howdah_sys::log::escape(input, &mut line);

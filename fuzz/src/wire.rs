@@ -16,8 +16,8 @@ use howdah_wire::stream::{Reader, Writer};
 
 use crate::Bytes;
 
-/// Decodes a packet as the process that the first byte selects. A message must encode to the packet that
-/// it was decoded from.
+/// Decodes a packet as the process that the first byte selects. A message must encode to the packet
+/// that it was decoded from.
 pub fn messages(input: &[u8]) {
     let Some((reader, packet)) = input.split_first() else { return };
     let encoded = match reader {
@@ -32,8 +32,8 @@ pub fn messages(input: &[u8]) {
     }
 }
 
-/// Decodes the response to a DNS query. It must have no more addresses than the message has room for, and
-/// must not be a response to another query.
+/// Decodes the response to a DNS query. It must have no more addresses than the message has room
+/// for, and must not be a response to another query.
 pub fn dns(input: &[u8]) {
     let Some(mut message) = dns::question(7, "a.example", dns::Kind::A) else { return };
     message.splice(2..8, [0x81, 0x80, 0, 1, 0, 4]);
@@ -46,8 +46,8 @@ pub fn dns(input: &[u8]) {
     assert!(dns::answer(&message, 7, "a.example", dns::Kind::Aaaa).is_err());
 }
 
-/// Reads the PROXY header of a connection. It must not depend on the bytes after it, must need all of its
-/// own bytes, and must be read back when it is written.
+/// Reads the PROXY header of a connection. It must not depend on the bytes after it, must need all
+/// of its own bytes, and must be read back when it is written.
 pub fn proxy_protocol(input: &[u8]) {
     let Ok(Some((header, length))) = Header::read(input) else { return };
     assert!(length <= LONGEST && length <= input.len());
@@ -62,7 +62,8 @@ pub fn proxy_protocol(input: &[u8]) {
     }
 }
 
-/// Decodes the payload of a frame whose type the first byte selects. It must encode to the same bytes.
+/// Decodes the payload of a frame whose type the first byte selects. It must encode to the same
+/// bytes.
 pub fn frame(input: &[u8]) {
     let Some((kind, payload)) = input.split_first() else { return };
     let mut encoded = Vec::new();
@@ -88,8 +89,8 @@ pub fn frame(input: &[u8]) {
     }
 }
 
-/// Reads FastCGI records in pieces whose length the first byte selects. Records and responses must not
-/// depend on the pieces, and short names and values must encode to the same bytes.
+/// Reads FastCGI records in pieces whose length the first byte selects. Records and responses must
+/// not depend on the pieces, and short names and values must encode to the same bytes.
 pub fn fastcgi(input: &[u8]) {
     let Some((cut, bytes)) = input.split_first() else { return };
     let whole = bytes.len().max(1);
@@ -171,8 +172,8 @@ fn region(geometry: Geometry) -> Region<Vec<AtomicU64>> {
     Region::new((0..words).map(|_| AtomicU64::new(0)).collect(), geometry).expect("it fits")
 }
 
-/// An honest worker: frames of any length must be read as they were written, in order, and a frame must
-/// be refused only if there is no room.
+/// An honest worker: frames of any length must be read as they were written, in order, and a frame
+/// must be refused only if there is no room.
 pub fn stream(input: &[u8]) {
     let region = region(SMALL);
     let mut input = Bytes(input);
@@ -226,7 +227,8 @@ pub fn stream(input: &[u8]) {
     }
 }
 
-/// Honest workers: each request must be taken once, in the order of publication, unless it was withdrawn.
+/// Honest workers: each request must be taken once, in the order of publication, unless it was
+/// withdrawn.
 pub fn queue(input: &[u8]) {
     let geometry = Geometry { slots: 4, ..SMALL };
     let region = region(geometry);

@@ -1,6 +1,6 @@
-//! Checks for `howdah check` that an application could run: PHP is loaded as the prototype loads it,
-//! but no script of the site runs. The preload script is only opened, and PHP's messages go to no
-//! file.
+//! Checks for `howdah check` that an application could run: PHP is loaded as the prototype loads
+//! it, but no script of the site runs. The preload script is only opened, and PHP's messages go to
+//! no file.
 
 use std::fs::File;
 use std::io;

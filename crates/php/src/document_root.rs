@@ -1,10 +1,10 @@
 //! Document roots with their symbolic links resolved, as nginx's `$realpath_root`.
 //!
-//! A deployment that replaces a link (`current` → `releases/7`) takes effect between two requests and
-//! never within one. PHP, which caches resolved paths for minutes, gets paths without links.
+//! A deployment that replaces a link (`current` → `releases/7`) takes effect between two requests
+//! and never within one. PHP, which caches resolved paths for minutes, gets paths without links.
 //!
-//! A root without links costs nothing; one with links costs one `stat`, which detects another target.
-//! Each root is resolved anew once a second, in case directories were renamed.
+//! A root without links costs nothing; one with links costs one `stat`, which detects another
+//! target. Each root is resolved anew once a second, in case directories were renamed.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -34,7 +34,8 @@ struct Resolution {
 }
 
 impl Roots {
-    /// The root without links; `None` if it has none or does not exist. `now_us` is any monotonic time.
+    /// The root without links; `None` if it has none or does not exist. `now_us` is any monotonic
+    /// time.
     pub fn real(&self, root: &[u8], now_us: u64) -> Option<Rc<[u8]>> {
         if let Some(known) = self.0.borrow().get(root)
             && now_us.saturating_sub(known.at_us) < MAX_AGE_US

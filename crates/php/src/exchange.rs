@@ -1,9 +1,10 @@
 //! One request: its body, and its response as frames in the slot's ring.
 //!
-//! Small pieces of output are buffered. Frames are published when the script flushes, when half of the
-//! ring is full, and at the end: a response that fits the ring reaches the router as a whole, with its
-//! length. The router takes a longer one in parts while the worker writes. If the ring is full, the
-//! worker waits for the router, which takes responses at the worker's speed and not at the client's.
+//! Small pieces of output are buffered. Frames are published when the script flushes, when half of
+//! the ring is full, and at the end: a response that fits the ring reaches the router as a whole,
+//! with its length. The router takes a longer one in parts while the worker writes. If the ring is
+//! full, the worker waits for the router, which takes responses at the worker's speed and not at
+//! the client's.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -246,8 +247,8 @@ impl<'a> Exchange<'a> {
         Some(text)
     }
 
-    /// Sends the router a frame and waits for the answer. Returns the answer's descriptors; `None` if
-    /// the router has ended.
+    /// Sends the router a frame and waits for the answer. Returns the answer's descriptors; `None`
+    /// if the router has ended.
     fn request_from_router(
         &mut self,
         kind: Kind,
@@ -272,8 +273,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Has the router read the pipe of standard output and error empty, before another request writes
-    /// to it.
+    /// Has the router read the pipe of standard output and error empty, before another request
+    /// writes to it.
     fn drain_output(&mut self, output: BorrowedFd<'_>) {
         let left = rustix::io::ioctl_fionread(output);
         if left.is_ok_and(|left| left > 0) && !self.router_gone && !process::is_copy() {
@@ -282,8 +283,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Ends the request: the slot is the router's again. `output` is the pipe of standard output and
-    /// error. Returns the buffer, to be reused.
+    /// Ends the request: the slot is the router's again. `output` is the pipe of standard output
+    /// and error. Returns the buffer, to be reused.
     pub fn done(mut self, done: Done, output: Option<BorrowedFd<'_>>) -> Vec<u8> {
         // The file of the body is closed before the router counts the request as finished.
         self.body = Body::Inline(&[]);
@@ -313,8 +314,8 @@ impl<'a> Exchange<'a> {
         self.stage = Stage::Ended;
     }
 
-    /// Writes a head with status 200 if there is none: a body or an end must not come first. PHP sends
-    /// the head; this is for an extension that keeps it from doing so.
+    /// Writes a head with status 200 if there is none: a body or an end must not come first. PHP
+    /// sends the head; this is for an extension that keeps it from doing so.
     fn ensure_head(&mut self) -> Result<(), Disconnected> {
         if self.stage != Stage::Head {
             return Ok(());
@@ -337,8 +338,8 @@ impl<'a> Exchange<'a> {
         result
     }
 
-    /// Writes one frame, waiting for room if there is none. Body frames are dropped when the client has
-    /// closed its connection; the router needs all others to free the slot.
+    /// Writes one frame, waiting for room if there is none. Body frames are dropped when the client
+    /// has closed its connection; the router needs all others to free the slot.
     fn put(&mut self, kind: Kind, payload: &[u8]) -> Result<(), Disconnected> {
         if process::is_copy() {
             return Ok(()); // a script has forked: the response is its own, not that of the copy

@@ -67,8 +67,8 @@ impl Outcome {
     }
 }
 
-/// The layout of a script's stack in the memory of a worker: an address, `current`, and offsets. The
-/// members are explained in `shim/howdah.h`.
+/// The layout of a script's stack in the memory of a worker: an address, `current`, and offsets.
+/// The members are explained in `shim/howdah.h`.
 #[derive(Debug, Clone, Default)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -152,8 +152,8 @@ static STARTUP: Mutex<String> = Mutex::new(String::new());
 /// Maximum length of those messages, in bytes.
 const MAX_STARTUP_BYTES: usize = 8 * 1024;
 
-/// The function that is called if PHP ends the process while it is being loaded. Set once: PHP can be
-/// loaded once.
+/// The function that is called if PHP ends the process while it is being loaded. Set once: PHP can
+/// be loaded once.
 static ON_EXIT: OnceLock<fn()> = OnceLock::new();
 
 /// PHP, loaded. There is one per process, and it is not to be shared between threads.
@@ -322,8 +322,8 @@ pub struct Params<'a> {
 }
 
 impl<'a> Params<'a> {
-    /// Adds a parameter; both slices include the NUL that ends them. Returns false if one does not end
-    /// in a NUL or contains another.
+    /// Adds a parameter; both slices include the NUL that ends them. Returns false if one does not
+    /// end in a NUL or contains another.
     pub fn push(&mut self, name: &'a [u8], value: &'a [u8]) -> bool {
         Param::new(name, value).is_some_and(|param| {
             self.list.push(param);

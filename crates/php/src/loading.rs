@@ -21,8 +21,8 @@ static LOADING: Mutex<Option<OwnedFd>> = Mutex::new(None);
 /// The directory of OPcache's lock file while PHP is loaded; `None` if there is none.
 static LOCK_DIRECTORY: Mutex<Option<LockDirectory>> = Mutex::new(None);
 
-/// Checks that the document roots exist and can be entered: an application without them has nothing to
-/// run.
+/// Checks that the document roots exist and can be entered: an application without them has nothing
+/// to run.
 pub fn check_roots(roots: &[(String, String)]) -> Result<(), Problem> {
     for (key, root) in roots {
         match std::fs::metadata(root) {
@@ -75,8 +75,8 @@ fn take_lock_directory() -> Option<LockDirectory> {
     LOCK_DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Loads PHP for an application. `tmp` is the server's directory for temporary files. Returns PHP and
-/// notices about settings that may not be meant so.
+/// Loads PHP for an application. `tmp` is the server's directory for temporary files. Returns PHP
+/// and notices about settings that may not be meant so.
 pub fn load(spec: &ApplicationSpec, tmp: &str) -> Result<(Php, Vec<Problem>), Problem> {
     let mut notices = Vec::new();
     let mut ini_file = spec.ini_file.as_deref();

@@ -1,10 +1,10 @@
 //! The directory of OPcache's lock file.
 //!
-//! OPcache makes the file when PHP is loaded, in `/tmp` whatever `TMPDIR` says, readable and writable
-//! for everybody, and removes its name at once. Another site's script that opens it in between can hold
-//! its lock for ever, and PHP waits for that. So the file gets a directory that only this process's
-//! user can enter and that exists only while PHP is loaded. It is the default of
-//! `opcache.lockfile_path`, which `php.ini` and the application's settings can change.
+//! OPcache makes the file when PHP is loaded, in `/tmp` whatever `TMPDIR` says, readable and
+//! writable for everybody, and removes its name at once. Another site's script that opens it in
+//! between can hold its lock for ever, and PHP waits for that. So the file gets a directory that
+//! only this process's user can enter and that exists only while PHP is loaded. It is the default
+//! of `opcache.lockfile_path`, which `php.ini` and the application's settings can change.
 
 use std::fs;
 use std::io;
@@ -24,8 +24,9 @@ const MAX_ATTEMPTS: u32 = 100;
 pub struct LockDirectory(PathBuf);
 
 impl LockDirectory {
-    /// Makes a directory in the first of `/tmp`, `tmp`, `TMPDIR` and `/dev/shm` where that is possible;
-    /// `None` if it is possible in none. `tmp` is the server's directory for temporary files, or empty.
+    /// Makes a directory in the first of `/tmp`, `tmp`, `TMPDIR` and `/dev/shm` where that is
+    /// possible; `None` if it is possible in none. `tmp` is the server's directory for temporary
+    /// files, or empty.
     pub fn make(tmp: &str) -> Option<Self> {
         let variable = std::env::var("TMPDIR").unwrap_or_default();
         let candidates = ["/tmp", tmp, variable.as_str(), "/dev/shm"].map(Path::new);

@@ -1,9 +1,9 @@
 //! Checks that `mail()` can work.
 //!
-//! The `sendmail` of most mail servers has a set-user-ID or set-group-ID bit, or runs a program that
-//! has one: it needs that user's rights for its settings and its queue. A process that gains no new
-//! privileges cannot give it these rights, and the program's own message (exim4: "failed to open
-//! configuration file: Permission denied") does not say what to change.
+//! The `sendmail` of most mail servers has a set-user-ID or set-group-ID bit, or runs a program
+//! that has one: it needs that user's rights for its settings and its queue. A process that gains
+//! no new privileges cannot give it these rights, and the program's own message (exim4: "failed to
+//! open configuration file: Permission denied") does not say what to change.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

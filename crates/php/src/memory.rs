@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// A limit of this process's private memory: resident memory without files and shared memory, such as
-/// OPcache's.
+/// A limit of this process's private memory: resident memory without files and shared memory, such
+/// as OPcache's.
 #[derive(Debug, Default)]
 pub struct MemoryLimit(Option<(File, u64)>);
 

@@ -21,8 +21,8 @@ impl From<Malformed> for Unusable {
     }
 }
 
-/// Values that replace those of the request: the document root without symbolic links, and the paths
-/// below it. Each ends in a NUL.
+/// Values that replace those of the request: the document root without symbolic links, and the
+/// paths below it. Each ends in a NUL.
 #[derive(Debug, Default)]
 pub struct Resolved(Vec<(&'static [u8], Vec<u8>)>);
 

@@ -1,18 +1,18 @@
 //! The prototype: loads PHP once, then forks workers and reports to the supervisor.
 //!
-//! 1. Descriptor 3 is the socket of requests; the first one is the specification. Descriptor 4 is the
-//!    pipe of reports. If the specification is only to be checked, [`check`] does that and the process
-//!    ends.
-//! 2. PHP is loaded with the application's settings. The report is `Ready`, or `Failed` and the process
-//!    ends.
-//! 3. The loop forks workers, measures them, reads the stacks of their scripts, and reaps those that
-//!    have ended.
+//! 1. Descriptor 3 is the socket of requests; the first one is the specification. Descriptor 4 is
+//! the pipe of reports. If the specification is only to be checked, [`check`] does that and the
+//! process ends.
+//! 2. PHP is loaded with the application's settings. The report is `Ready`, or `Failed` and the
+//! process ends.
+//! 3. The loop forks workers, measures them, reads the stacks of their scripts, and reaps those
+//! that have ended.
 //! 4. When the supervisor closes its end or has ended, the workers and the processes that they have
 //!    started are killed, and their temporary files are removed.
 //!
-//! The prototype has one thread all its life: a fork copies only the calling thread, and a lock that
-//! another thread holds would stay held in the workers. No process can trace it: workers have the same
-//! user, and must not get its descriptors.
+//! The prototype has one thread all its life: a fork copies only the calling thread, and a lock
+//! that another thread holds would stay held in the workers. No process can trace it: workers have
+//! the same user, and must not get its descriptors.
 
 use std::cell::{Cell, OnceCell};
 use std::ffi::c_int;

@@ -1,7 +1,7 @@
 //! The directories that scripts of requests may run from. Included files are not checked.
 //!
-//! All paths are resolved for each request: a script behind a symbolic link counts by its real path,
-//! and a deployment that replaces a link moves its directories along.
+//! All paths are resolved for each request: a script behind a symbolic link counts by its real
+//! path, and a deployment that replaces a link moves its directories along.
 
 use std::ffi::OsStr;
 use std::fs;

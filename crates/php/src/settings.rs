@@ -35,8 +35,8 @@ pub fn text(spec: &ApplicationSpec) -> Result<String, Problem> {
     Ok(out)
 }
 
-/// Locks the administrator's settings and disables functions and classes, once PHP is loaded. Returns
-/// the names of settings that no extension has.
+/// Locks the administrator's settings and disables functions and classes, once PHP is loaded.
+/// Returns the names of settings that no extension has.
 pub fn apply(spec: &ApplicationSpec, php: &Php) -> Vec<String> {
     let mut unknown = Vec::new();
     for (name, value) in spec.ini_user.iter().chain(&spec.ini_admin) {

@@ -1,9 +1,9 @@
 //! The stack of a worker's script, read from the worker's memory while it runs.
 //!
-//! The worker takes no part in it: this works while it computes or waits in a system call, and costs
-//! workers that are not traced nothing. The memory may be changing, and a hostile script may have
-//! written anything to it: every length and every depth is limited, and a reading counts only if a
-//! second one confirms it.
+//! The worker takes no part in it: this works while it computes or waits in a system call, and
+//! costs workers that are not traced nothing. The memory may be changing, and a hostile script may
+//! have written anything to it: every length and every depth is limited, and a reading counts only
+//! if a second one confirms it.
 
 use crate::ffi::Layout;
 
@@ -37,8 +37,8 @@ const MAX_STACK_BYTES: usize = 64 * 1024;
 /// Maximum number of readings, until one confirms the one before.
 const MAX_READINGS: usize = 5;
 
-/// The stack of a process, a line for each call, the innermost first. The error says why it cannot be
-/// read.
+/// The stack of a process, a line for each call, the innermost first. The error says why it cannot
+/// be read.
 pub fn take(memory: &impl Memory, layout: &Layout) -> Result<Vec<String>, String> {
     let reader = Reader { memory, layout };
     let mut last = reader.calls();

@@ -5,7 +5,8 @@
 //! lock on it all its life. It is removed
 //!
 //! - by the prototype, when the worker has ended;
-//! - by the next prototype of the same user, if a whole server was killed: then nobody holds the lock.
+//! - by the next prototype of the same user, if a whole server was killed: then nobody holds the
+//!   lock.
 //!
 //! If the directory cannot be made or locked, PHP uses its own.
 
@@ -82,8 +83,8 @@ fn lock(path: &Path) -> io::Result<OwnedFd> {
     Ok(directory)
 }
 
-/// Returns true if the path is a directory, not a link, that belongs to this user and that no other user
-/// can access.
+/// Returns true if the path is a directory, not a link, that belongs to this user and that no other
+/// user can access.
 fn is_own_directory(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| {
         metadata.is_dir()

@@ -12,8 +12,8 @@ use howdah_wire::queue::Owner;
 /// Value for `clear_refs` that resets the peak of the resident memory (`proc(5)`).
 const RESET_PEAK: &str = "5";
 
-/// Usage of a worker; `None` if it has ended or the kernel does not say. The peak is the one since the
-/// last call.
+/// Usage of a worker; `None` if it has ended or the kernel does not say. The peak is the one since
+/// the last call.
 pub fn of(worker: Owner, pid: u32) -> Option<Usage> {
     let read = |file| process::read_facts(pid, file);
     let status = read("status").ok()?;

@@ -109,8 +109,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Waits for work; `None` if the router has ended. `cpu` is the processor time at which the next
-    /// request begins: time that is spent spinning is not counted for a request.
+    /// Waits for work; `None` if the router has ended. `cpu` is the processor time at which the
+    /// next request begins: time that is spent spinning is not counted for a request.
     fn next_work(&self, cpu: &mut u64) -> Option<Work> {
         let work = self.region.take(self.owner);
         if work != Work::Idle {
@@ -126,8 +126,8 @@ impl Worker<'_> {
             return Some(work);
         }
         let sequence = self.region.going_to_sleep(self.owner);
-        // A request that is published from now on wakes this worker; one that was published before is
-        // found here.
+        // A request that is published from now on wakes this worker; one that was published before
+        // is found here.
         let mut work = self.region.take(self.owner);
         if work == Work::Idle {
             let word = self.region.wake_word();
@@ -177,7 +177,8 @@ impl Worker<'_> {
         !leaving
     }
 
-    /// Runs PHP for a request. Returns the peak of its memory and whether the worker must not go on.
+    /// Runs PHP for a request. Returns the peak of its memory and whether the worker must not go
+    /// on.
     fn handle<'m>(
         &self,
         request: &'m [u8],

@@ -1,7 +1,7 @@
 //! Certificate bundles, each a file in a directory beside the stored configuration.
 //!
-//! This process does not parse them: it keeps their bytes for the router, which has no access to the
-//! files. Without a directory they are kept in memory until the server ends.
+//! This process does not parse them: it keeps their bytes for the router, which has no access to
+//! the files. Without a directory they are kept in memory until the server ends.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -117,8 +117,8 @@ fn read_open(file: File) -> io::Result<Vec<u8>> {
     Ok(pem)
 }
 
-/// Reads a file that a listener's `tls` names. It must be what TLS needs: certificates and keys in PEM,
-/// or an OCSP response. So the router gets no other file of root's.
+/// Reads a file that a listener's `tls` names. It must be what TLS needs: certificates and keys in
+/// PEM, or an OCSP response. So the router gets no other file of root's.
 pub fn read_for_tls(path: &Path) -> io::Result<Vec<u8>> {
     if !path.is_absolute() {
         return Err(io::Error::other("the path must begin with a slash"));
@@ -144,8 +144,8 @@ pub fn read_for_tls(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Returns true if a name is that of a visible file in the directory. The router checks it too, but is
-/// not trusted.
+/// Returns true if a name is that of a visible file in the directory. The router checks it too, but
+/// is not trusted.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.len() <= 255 && !name.starts_with('.') && !name.contains(['/', '\0'])
 }

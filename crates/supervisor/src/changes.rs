@@ -101,8 +101,8 @@ impl Changes {
         }
     }
 
-    /// Ends a change, which was committed and carried out, or has failed. Returns false if there is no
-    /// such change.
+    /// Ends a change, which was committed and carried out, or has failed. Returns false if there is
+    /// no such change.
     pub(crate) fn end(&mut self, generation: u32) -> bool {
         self.candidate.take_if(|found| found.next.generation == generation).is_some()
     }
@@ -112,7 +112,8 @@ impl Changes {
         self.candidate.take().is_some()
     }
 
-    /// Returns true if the current configuration names a resource, or the one that is being applied.
+    /// Returns true if the current configuration names a resource, or the one that is being
+    /// applied.
     pub(crate) fn allow(&self, names: impl Fn(&Grants) -> bool) -> bool {
         let candidate = self.candidate.iter().map(|candidate| &candidate.next.grants);
         candidate.chain([&self.current.grants]).any(names)

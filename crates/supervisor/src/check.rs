@@ -1,9 +1,9 @@
-//! Checks for `howdah check`: would the supervisor be able to run a document? Nothing is made, changed
-//! or bound.
+//! Checks for `howdah check`: would the supervisor be able to run a document? Nothing is made,
+//! changed or bound.
 //!
 //! Steps without side effects are carried out by the code of the server: a prototype is started and
-//! becomes the application's user. The other steps are only checked: no control group is entered, no
-//! file is made, and no root directory is mounted, so that PHP is not loaded there.
+//! becomes the application's user. The other steps are only checked: no control group is entered,
+//! no file is made, and no root directory is mounted, so that PHP is not loaded there.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -44,8 +44,8 @@ pub struct Findings {
     pub notes: Vec<Problem>,
 }
 
-/// Checks that an application could run. Of the options, the user and the PHP programs are used. The
-/// caller must have no other children.
+/// Checks that an application could run. Of the options, the user and the PHP programs are used.
+/// The caller must have no other children.
 pub fn application(options: &Options, spec: &ApplicationSpec) -> Findings {
     let mut findings = Findings::default();
     findings.error = try_application(options, spec, &mut findings).err();
@@ -83,8 +83,8 @@ fn try_application(
     })
 }
 
-/// Reads the reports of the new process until it says that the application can run, or why not; `None`
-/// if it ends before that. Its output becomes warnings.
+/// Reads the reports of the new process until it says that the application can run, or why not;
+/// `None` if it ends before that. Its output becomes warnings.
 fn read_reports(
     reports: &OwnedFd,
     output: &OwnedFd,

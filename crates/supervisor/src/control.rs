@@ -2,8 +2,8 @@
 //!
 //! The control process speaks HTTP with administrators, so that the router, which speaks with
 //! strangers, has no part in changes of the configuration. It is started when a connection waits at
-//! the control socket, or when the configuration is to be read again, and ends by itself when it has
-//! been idle for a while.
+//! the control socket, or when the configuration is to be read again, and ends by itself when it
+//! has been idle for a while.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -23,9 +23,9 @@ impl ControlGroups {
         fs::write(group.join("cgroup.procs"), pid.to_string())
     }
 
-    /// Kills all processes in a group that was made here, unless one of the `others` is that group or
-    /// below it. The kernel kills them at once, so that none can escape by forking. Does nothing before
-    /// Linux 5.14.
+    /// Kills all processes in a group that was made here, unless one of the `others` is that group
+    /// or below it. The kernel kills them at once, so that none can escape by forking. Does nothing
+    /// before Linux 5.14.
     pub(crate) fn kill<'a>(&self, group: &str, others: impl Iterator<Item = &'a str>) {
         let Some(root) = root() else { return };
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -97,8 +97,8 @@ impl ControlGroups {
         is_new
     }
 
-    /// Removes groups that were made here and are not used any more. The kernel refuses to remove the
-    /// others.
+    /// Removes groups that were made here and are not used any more. The kernel refuses to remove
+    /// the others.
     pub(crate) fn tidy(&mut self) {
         // In reverse order of names: children before their parents.
         let made: Vec<_> = self.made.iter().rev().cloned().collect();
@@ -126,8 +126,8 @@ fn root() -> Option<PathBuf> {
         .find(|root| root.join("cgroup.controllers").exists())
 }
 
-/// The directory of a group: below that of this process (`own` is its /proc/self/cgroup), or below the
-/// root if its name begins with a slash.
+/// The directory of a group: below that of this process (`own` is its /proc/self/cgroup), or below
+/// the root if its name begins with a slash.
 fn directory(root: &Path, own: &str, group: &str) -> PathBuf {
     let own = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
     let base = if group.starts_with('/') { "" } else { own.trim_matches('/') };

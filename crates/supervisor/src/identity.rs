@@ -24,8 +24,8 @@ pub(crate) struct Maps {
 
 impl Identity {
     /// Looks up the user and checks that the application may run as it. `default` is the user of
-    /// applications without `user`. No application may have the server's own id, `private`: its scripts
-    /// could signal the router.
+    /// applications without `user`. No application may have the server's own id, `private`: its
+    /// scripts could signal the router.
     pub(crate) fn of(
         spec: &ApplicationSpec,
         default: Option<&Credentials>,

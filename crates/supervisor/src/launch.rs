@@ -32,7 +32,8 @@ pub(crate) struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// Starts the process and returns its id. Failures in the new process are reported through the pipe.
+    /// Starts the process and returns its id. Failures in the new process are reported through the
+    /// pipe.
     pub(crate) fn start(self, groups: &mut ControlGroups) -> std::io::Result<u32> {
         let parent = std::process::id();
         let (wait, go) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -46,9 +47,9 @@ impl Launch<'_> {
                 Ok(pid)
             }
             Forked::Child => {
-                // Until its exec this is a copy of the supervisor, with its descriptors and its memory,
-                // private keys among them. Like the supervisor it cannot be traced: otherwise scripts
-                // of the same user could read both.
+                // Until its exec this is a copy of the supervisor, with its descriptors and its
+                // memory, private keys among them. Like the supervisor it cannot be traced:
+                // otherwise scripts of the same user could read both.
                 drop(go);
                 // The parent maps its users and moves it into its control group.
                 if !matches!(rustix::io::read(&wait, &mut [0; 1][..]), Ok(1)) {
@@ -149,8 +150,8 @@ impl Launch<'_> {
         Ok(Launch { executable, socket, reports, ..self })
     }
 
-    /// Sets up the process of the application. The order matters: each step needs rights that a later
-    /// one gives up.
+    /// Sets up the process of the application. The order matters: each step needs rights that a
+    /// later one gives up.
     fn prepare(&self, parent: u32) -> Result<(), Problem> {
         let isolation = &self.spec.isolation;
         signals::reset();

@@ -1,18 +1,19 @@
 //! The privileged process tree: binds sockets, starts, reaps and respawns.
 //!
-//! The supervisor has one thread, parses no HTTP, and trusts neither the router nor a prototype: what
-//! they send is decoded and checked, and what the router asks for must be named by a document that
-//! the administrator gave ([`Grants`]). It keeps every listening socket, so that no connection in a
-//! backlog is lost when the router is replaced.
+//! The supervisor has one thread, parses no HTTP, and trusts neither the router nor a prototype:
+//! what they send is decoded and checked, and what the router asks for must be named by a document
+//! that the administrator gave ([`Grants`]). It keeps every listening socket, so that no connection
+//! in a backlog is lost when the router is replaced.
 //!
 //! - [`Options`]: the settings of the command line.
 //! - `tree`: the event loop and its messages.
-//! - `changes`, `grants`: the running configuration, the next one, and the resources that each names.
+//! - `changes`, `grants`: the running configuration, the next one, and the resources that each
+//!   names.
 //! - `unprivileged`: starts the router and the control process; `router`, `control`: their first
 //!   messages; `outbox`: messages that the router has not read yet; `memory`: texts as descriptors.
 //! - `prototype`: applications, their prototypes and workers; `usage`: memory and processor time.
-//! - `launch`: the steps from a fork to a prototype; `identity`, `rootfs`, `control_groups`, `sandbox`:
-//!   its user, its root directory, its control group, and the files that it may use.
+//! - `launch`: the steps from a fork to a prototype; `identity`, `rootfs`, `control_groups`,
+//!   `sandbox`: its user, its root directory, its control group, and the files that it may use.
 //! - `programs`: programs that change DNS records.
 //! - [`check`]: checks for `howdah check`.
 //! - `sockets`: listening sockets.

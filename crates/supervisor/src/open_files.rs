@@ -1,6 +1,6 @@
 //! The limit of open files. Supervisor and router get as many as the system allows: they have a
-//! descriptor for each worker and each connection. All other processes get the original limit, because
-//! some programs call `select` or close every possible descriptor.
+//! descriptor for each worker and each connection. All other processes get the original limit,
+//! because some programs call `select` or close every possible descriptor.
 
 use std::sync::OnceLock;
 
@@ -18,9 +18,9 @@ pub(crate) fn raise() {
     }
 }
 
-/// Restores the limit in a process of an application, with half of the hard limit. The kernel limits the
-/// descriptors of a user that are in transit through sockets to the sender's limit of open files: with
-/// the same limit, scripts could keep a router of the same user from sending any.
+/// Restores the limit in a process of an application, with half of the hard limit. The kernel
+/// limits the descriptors of a user that are in transit through sockets to the sender's limit of
+/// open files: with the same limit, scripts could keep a router of the same user from sending any.
 pub(crate) fn restore_for_application() -> rustix::io::Result<()> {
     let Some(Rlimit { current, maximum }) = ORIGINAL.get() else { return Ok(()) };
     let half = maximum.map(|most| most / 2);

@@ -15,8 +15,8 @@ pub type ReadAgain = Box<dyn Fn() -> Result<Vec<u8>, String>>;
 pub struct Options {
     /// Warnings for the log.
     pub warnings: Vec<String>,
-    /// User of the router, and of applications that name none; `None` without root: all processes run
-    /// as the user who started the server.
+    /// User of the router, and of applications that name none; `None` without root: all processes
+    /// run as the user who started the server.
     pub user: Option<Credentials>,
     /// User id that only the server has, if there is one (see `unprivileged`).
     pub private_user: Option<u32>,
@@ -40,15 +40,16 @@ pub struct Options {
     pub log: Option<PathBuf>,
     /// Directory for temporary files of requests and responses.
     pub tmp: PathBuf,
-    /// Address of the control API. With one, the server starts even if its document cannot be run: it
-    /// can be corrected there.
+    /// Address of the control API. With one, the server starts even if its document cannot be run:
+    /// it can be corrected there.
     pub control: Option<String>,
-    /// Addresses for the control API if there is no `control`: the first free one is used. Paths are
-    /// absolute, in a directory of this user alone. If none is free, there is no control API.
+    /// Addresses for the control API if there is no `control`: the first free one is used. Paths
+    /// are absolute, in a directory of this user alone. If none is free, there is no control API.
     pub own_controls: Vec<String>,
     /// Documents have NGINX Unit's defaults.
     pub unit_defaults: bool,
-    /// Token that requests to the control API must carry; `None`: the permissions of its socket suffice.
+    /// Token that requests to the control API must carry; `None`: the permissions of its socket
+    /// suffice.
     pub control_token: Option<Secret>,
     /// The router enters a sandbox.
     pub sandbox: bool,

@@ -16,14 +16,15 @@ use rustix::io::Errno;
 /// Time within which the router must read a message.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Interval between attempts if the kernel does not report when there is room: the number of a user's
-/// descriptors in transit is limited too.
+/// Interval between attempts if the kernel does not report when there is room: the number of a
+/// user's descriptors in transit is limited too.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Maximum number of messages and bytes that are queued about one application.
 const MAX_PER_APPLICATION: Size = Size { messages: 4096, bytes: 1 << 20 };
 
-/// Maximum number of messages and bytes in the queue. Beyond it the router's own messages are not read.
+/// Maximum number of messages and bytes in the queue. Beyond it the router's own messages are not
+/// read.
 const MAX_TOTAL: Size = Size { messages: 16_384, bytes: 16 << 20 };
 
 /// The queue of messages for the router.
@@ -177,8 +178,8 @@ impl Outbox {
         self.waiting.is_empty()
     }
 
-    /// Events of the socket to poll for: room, if messages are queued, and messages of the router, unless
-    /// [`Outbox::is_full`].
+    /// Events of the socket to poll for: room, if messages are queued, and messages of the router,
+    /// unless [`Outbox::is_full`].
     pub(crate) fn poll_flags(&self) -> PollFlags {
         let room = !self.is_empty() && self.retry_at.is_none();
         let mut flags = PollFlags::empty();
@@ -187,7 +188,8 @@ impl Outbox {
         flags
     }
 
-    /// Returns true if the router's messages are not to be read until it has read some of the queue.
+    /// Returns true if the router's messages are not to be read until it has read some of the
+    /// queue.
     pub(crate) fn is_full(&self) -> bool {
         self.size.exceeds(MAX_TOTAL)
     }

@@ -45,7 +45,8 @@ impl Output {
     /// Reads output and logs complete lines. Returns false if all writers have closed the pipe.
     pub(crate) fn drain(&mut self, name: &str, log: &Log) -> bool {
         let mut buffer = [0; 16 * 1024];
-        // A limited number of reads: a script that writes without end must not block the supervisor.
+        // A limited number of reads: a script that writes without end must not block the
+        // supervisor.
         for _ in 0..16 {
             if !self.rate.has_room() {
                 break;
@@ -92,8 +93,8 @@ pub(crate) fn open(path: &str) -> std::io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Flags with which a FIFO without a reader, a socket, and a file with a lease are refused at once, and a
-/// terminal does not become this session's.
+/// Flags with which a FIFO without a reader, a socket, and a file with a lease are refused at once,
+/// and a terminal does not become this session's.
 const NOT_BLOCKING: i32 = (OFlags::NONBLOCK.bits() | OFlags::NOCTTY.bits()) as i32;
 
 fn explained(error: std::io::Error) -> std::io::Error {

@@ -1,8 +1,8 @@
 //! The PID file: the supervisor's process id, locked while the server runs.
 //!
-//! The lock is a write lock of the process (fcntl(2), `F_SETLK`): it ends with the process, and child
-//! processes do not inherit it. A process that may only read the file, such as a script of a site, can
-//! only have a read lock, which keeps no server from starting.
+//! The lock is a write lock of the process (fcntl(2), `F_SETLK`): it ends with the process, and
+//! child processes do not inherit it. A process that may only read the file, such as a script of a
+//! site, can only have a read lock, which keeps no server from starting.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -22,7 +22,8 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval between attempts to lock the file.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The PID file of this process. Dropping it removes the file, unless another server has taken it over.
+/// The PID file of this process. Dropping it removes the file, unless another server has taken it
+/// over.
 #[derive(Debug)]
 pub(crate) struct PidFile {
     path: PathBuf,
@@ -62,8 +63,8 @@ impl PidFile {
         }
     }
 
-    /// Releases the lock, so that another server can take the file over. The process id stays in the
-    /// file until then.
+    /// Releases the lock, so that another server can take the file over. The process id stays in
+    /// the file until then.
     pub(crate) fn release(&mut self) {
         self.locked = None;
     }
@@ -96,8 +97,9 @@ enum Locked {
 
 /// Tries once to open and lock the file.
 ///
-/// A file of this user is locked as it is, so that one of several servers that start at the same time
-/// gets the lock. A file of another user, or one with several names, may be a trap and is replaced.
+/// A file of this user is locked as it is, so that one of several servers that start at the same
+/// time gets the lock. A file of another user, or one with several names, may be a trap and is
+/// replaced.
 fn lock_file(place: &SafePath) -> io::Result<Locked> {
     match check(place)? {
         Some(FileType::RegularFile) => {
@@ -148,8 +150,8 @@ fn create(place: &SafePath) -> io::Result<Locked> {
     }
 }
 
-/// Locks a file. Returns false if another process has a conflicting lock. A file system without locks
-/// counts as success.
+/// Locks a file. Returns false if another process has a conflicting lock. A file system without
+/// locks counts as success.
 fn lock(file: &File, operation: FlockOperation) -> io::Result<bool> {
     match fcntl_lock(file, operation) {
         Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(true),

@@ -1,8 +1,9 @@
 //! Programs that change DNS records, to prove control of names (ACME, DNS-01).
 //!
-//! They run as the user who started the server, because they need access to the DNS. The router chooses
-//! one that the configuration names. Only root and this user may be able to change the program, its
-//! arguments are a keyword, a DNS name and a text in base64url, and its run time is limited.
+//! They run as the user who started the server, because they need access to the DNS. The router
+//! chooses one that the configuration names. Only root and this user may be able to change the
+//! program, its arguments are a keyword, a DNS name and a text in base64url, and its run time is
+//! limited.
 
 use std::collections::HashMap;
 use std::fs;
@@ -80,8 +81,8 @@ impl Programs {
         }
     }
 
-    /// Removes a program whose process has ended. Returns its request and an error message, empty on
-    /// success; `None` if the process was no program.
+    /// Removes a program whose process has ended. Returns its request and an error message, empty
+    /// on success; `None` if the process was no program.
     pub(crate) fn ended(&mut self, pid: u32, exit: Exit) -> Option<((u32, u32), String)> {
         let running = self.0.remove(&pid)?;
         let problem = match exit {
@@ -155,8 +156,8 @@ fn check(run: &Run) -> Result<(), String> {
     }
 }
 
-/// Returns the path of a program without symbolic links. An error if other users could change the program
-/// or replace it in its directories.
+/// Returns the path of a program without symbolic links. An error if other users could change the
+/// program or replace it in its directories.
 pub fn trusted(program: &Path) -> io::Result<PathBuf> {
     let refuse =
         |path: &Path, problem: &str| io::Error::other(format!("{} {problem}", path.display()));

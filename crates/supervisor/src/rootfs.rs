@@ -1,8 +1,8 @@
 //! The root directory of an application, with the files that PHP needs.
 //!
-//! Runs in the new process, in a mount namespace of its own and before it gives up its privileges. The
-//! directory belongs to another user: every path in it is resolved as if it were the root already, so
-//! that no link leads out, and mounts are attached to descriptors, not to paths.
+//! Runs in the new process, in a mount namespace of its own and before it gives up its privileges.
+//! The directory belongs to another user: every path in it is resolved as if it were the root
+//! already, so that no link leads out, and mounts are attached to descriptors, not to paths.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -19,8 +19,8 @@ use rustix::mount::{
     mount_change, mount_remount, move_mount, open_tree, unmount,
 };
 
-/// Files and directories that PHP needs: libraries, extensions and settings, and those for names, time
-/// zones and certificates. Missing ones are left out.
+/// Files and directories that PHP needs: libraries, extensions and settings, and those for names,
+/// time zones and certificates. Missing ones are left out.
 const LANGUAGE_DEPS: [&str; 21] = [
     "/usr/lib",
     "/usr/lib32",
@@ -118,8 +118,8 @@ fn attach(mount: &OwnedFd, place: &OwnedFd) -> Result<(), Errno> {
     move_mount(mount, "", place, "", flags)
 }
 
-/// Mounts a file or directory of the system read-only at the same path. One that the root has already
-/// stays as it is.
+/// Mounts a file or directory of the system read-only at the same path. One that the root has
+/// already stays as it is.
 fn mount_read_only(root: &OwnedFd, path: &Path) -> Result<(), Errno> {
     // /lib, for example, leads to /usr/lib.
     let Ok(source) = std::fs::canonicalize(path) else { return Ok(()) };
@@ -144,8 +144,8 @@ fn mount_read_only(root: &OwnedFd, path: &Path) -> Result<(), Errno> {
     mount_remount(format!("/proc/self/fd/{}", tree.as_raw_fd()), flags | kept, "")
 }
 
-/// Returns true if the root has this path, and it is not an empty file or directory, as an earlier mount
-/// leaves it.
+/// Returns true if the root has this path, and it is not an empty file or directory, as an earlier
+/// mount leaves it.
 fn is_populated(root: &OwnedFd, path: &Path) -> Result<bool, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let found = match openat2(root, inside(path), flags, Mode::empty(), ResolveFlags::IN_ROOT) {
@@ -221,8 +221,8 @@ fn mount_proc(root: &OwnedFd, isolation: &Isolation) -> Result<(), Errno> {
         fsmount(proc.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, flags)
     });
     match own {
-        // Without a process namespace of its own a process may not mount /proc: it gets the existing
-        // one.
+        // Without a process namespace of its own a process may not mount /proc: it gets the
+        // existing one.
         Err(Errno::PERM) if !isolation.pid_namespace => {
             attach(&open_tree(CWD, "/proc", clone_of_all())?, &place)
         }

@@ -1,9 +1,9 @@
 //! Paths of files that this process, often root, writes or removes in directories of other users: a
 //! log in a directory of the site's user, a socket in one of `www-data`.
 //!
-//! The owner of a directory can replace an entry by a symbolic link and have root write where the link
-//! leads (CVE-2016-1247). So links in a path are followed only if root or the user of this process has
-//! made them, such as `/var/run`, and the last part of a path is never a link.
+//! The owner of a directory can replace an entry by a symbolic link and have root write where the
+//! link leads (CVE-2016-1247). So links in a path are followed only if root or the user of this
+//! process has made them, such as `/var/run`, and the last part of a path is never a link.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};

@@ -1,10 +1,10 @@
 //! The sandbox of an application: a Landlock domain, and a system call filter for limits of other
 //! processes.
 //!
-//! The new process enters it as the last step before it runs PHP, when paths mean the same as to the
-//! application. Every application has a domain of its own, unless its document says otherwise; with
-//! `isolation.sandbox` the domain restricts files too. `SYSTEM` has the files of the system that PHP
-//! needs.
+//! The new process enters it as the last step before it runs PHP, when paths mean the same as to
+//! the application. Every application has a domain of its own, unless its document says otherwise;
+//! with `isolation.sandbox` the domain restricts files too. `SYSTEM` has the files of the system
+//! that PHP needs.
 
 use std::fs::File;
 use std::io;
@@ -15,8 +15,8 @@ use howdah_sys::sandbox::landlock::{self, Access, Domain, Grant};
 use howdah_sys::sandbox::{paths, seccomp};
 use howdah_wire::messages::{ApplicationSpec, Problem, Sandbox};
 
-/// Files of the system that every application may use, as far as their modes permit. Missing ones are
-/// left out. Sockets can be connected to anywhere.
+/// Files of the system that every application may use, as far as their modes permit. Missing ones
+/// are left out. Sockets can be connected to anywhere.
 const SYSTEM: &[(&str, Access)] = &[
     // Programs, libraries, PHP's extensions, time zones, locales, certificates.
     ("/usr", Access::Execute),
@@ -82,8 +82,8 @@ const INI_READ: [&str; 8] = [
 /// Settings of PHP that name files to which it appends.
 const INI_APPENDED: [&str; 3] = ["error_log", "opcache.error_log", "mail.log"];
 
-/// Enters the sandbox, for this process and all that it starts. Parts that the kernel does not support
-/// are left out, unless the document requires them.
+/// Enters the sandbox, for this process and all that it starts. Parts that the kernel does not
+/// support are left out, unless the document requires them.
 pub(crate) fn enter(spec: &ApplicationSpec, executable: &File) -> Result<(), Problem> {
     let isolation = &spec.isolation;
     if isolation.is_boundless {
@@ -172,8 +172,8 @@ fn grants(
 /// A file or directory that the application shall be able to use.
 #[derive(Debug, PartialEq)]
 struct Request {
-    /// The key of the document that names it; `None` if it only follows from other keys, and is left out
-    /// if it does not exist.
+    /// The key of the document that names it; `None` if it only follows from other keys, and is
+    /// left out if it does not exist.
     key: Option<String>,
     path: PathBuf,
     access: Access,

@@ -13,8 +13,8 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::safe_path::SafePath;
 
-/// Time after the start within which binding an address in use is retried: a server that was killed has
-/// its addresses until the last of its processes has ended.
+/// Time after the start within which binding an address in use is retried: a server that was killed
+/// has its addresses until the last of its processes has ended.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Interval between attempts.

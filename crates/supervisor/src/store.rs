@@ -26,8 +26,8 @@ pub(crate) fn save_document(state: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(state, &format!("{DOCUMENT}.new"), DOCUMENT, bytes)
 }
 
-/// Writes a file that only this user can read. After a crash at any moment the old or the new file is
-/// complete. `new` is the name of the temporary file, which is overwritten unless it is a link.
+/// Writes a file that only this user can read. After a crash at any moment the old or the new file
+/// is complete. `new` is the name of the temporary file, which is overwritten unless it is a link.
 pub(crate) fn replace(directory: &Path, new: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
     let path = directory.join(name);
     write(directory, &directory.join(new), &path, bytes)
@@ -53,8 +53,9 @@ fn write(directory: &Path, new: &Path, path: &Path, bytes: &[u8]) -> io::Result<
     File::open(directory)?.sync_all()
 }
 
-/// Opens a log for appending. A symbolic link is refused (see [`SafePath`]), except for `/dev/stdout` and
-/// `/dev/stderr`, which mean the server's own streams. A pipe that nobody reads is an error.
+/// Opens a log for appending. A symbolic link is refused (see [`SafePath`]), except for
+/// `/dev/stdout` and `/dev/stderr`, which mean the server's own streams. A pipe that nobody reads
+/// is an error.
 pub fn open_log(path: &Path) -> io::Result<OwnedFd> {
     match path.to_str() {
         Some("/dev/stdout") => return io::stdout().as_fd().try_clone_to_owned(),

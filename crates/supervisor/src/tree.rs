@@ -4,9 +4,9 @@
 //! - `startup`: what is opened, locked and bound before the loop begins.
 //! - `state`: the state of the loop; `wait`: its poll call.
 //! - `signals`: signals, and children that have ended.
-//! - `router`: the router's process and its socket; `requests`: each message that it can send, a line
-//!   each; `resources`: addresses, files and programs for it; `applications`: prototypes and workers;
-//!   `configuration`: how a new configuration becomes current.
+//! - `router`: the router's process and its socket; `requests`: each message that it can send, a
+//!   line each; `resources`: addresses, files and programs for it; `applications`: prototypes and
+//!   workers; `configuration`: how a new configuration becomes current.
 //! - `control`: the control process and its messages.
 //! - `shutdown`: the end of the server.
 

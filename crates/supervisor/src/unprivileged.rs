@@ -1,9 +1,9 @@
 //! Starts the unprivileged processes of this program: the router and the control process.
 //!
 //! Each is the same program, executed again under a title of its own. It gives up its rights itself
-//! ([`give_up_rights`]), as the first step after the exec: an exec makes a process dumpable, and if it
-//! already had the sites' user, a script could trace it for a moment. Until then it is root, which no
-//! script can trace, and afterwards it is not dumpable.
+//! ([`give_up_rights`]), as the first step after the exec: an exec makes a process dumpable, and if
+//! it already had the sites' user, a script could trace it for a moment. Until then it is root,
+//! which no script can trace, and afterwards it is not dumpable.
 //!
 //! A server that was not started by root has one user for all processes. There, only the Landlock
 //! domains separate applications.
@@ -50,7 +50,8 @@ struct Ids {
 /// The unprivileged processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Reads the files of sites: has the sites' user for files, and the server's own user otherwise.
+    /// Reads the files of sites: has the sites' user for files, and the server's own user
+    /// otherwise.
     Router,
     /// Opens no file: has the server's own user.
     Control,
@@ -103,8 +104,8 @@ fn execute(kind: Kind, role: &Role, socket: &OwnedFd, log: BorrowedFd<'_>) -> io
         rustix::process::setpgid(None, None)?;
         Ok(())
     };
-    // The kernel's link, not the program's path, which may lead through directories that the process
-    // cannot enter later.
+    // The kernel's link, not the program's path, which may lead through directories that the
+    // process cannot enter later.
     match prepare() {
         Ok(()) => {
             let becomes = [(VARIABLE.to_owned(), role.to_text())];
@@ -114,9 +115,9 @@ fn execute(kind: Kind, role: &Role, socket: &OwnedFd, log: BorrowedFd<'_>) -> io
     }
 }
 
-/// Takes on the role that the supervisor has given this process: another user, no capabilities and none
-/// to be gained, not dumpable, killed when the supervisor ends. To be called first in `main`. An error
-/// if the process was not started by a supervisor.
+/// Takes on the role that the supervisor has given this process: another user, no capabilities and
+/// none to be gained, not dumpable, killed when the supervisor ends. To be called first in `main`.
+/// An error if the process was not started by a supervisor.
 pub fn give_up_rights() -> io::Result<()> {
     let role = std::env::var(VARIABLE).ok().and_then(|text| Role::from_text(&text));
     let role = role.ok_or_else(|| io::Error::other("it is started by the server itself"))?;

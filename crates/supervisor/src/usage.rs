@@ -1,11 +1,11 @@
 //! Memory and processor time of workers, as the kernel reports them.
 //!
-//! A prototype measures more exactly, because it may see which pages are shared. But a script may have
-//! taken it over: its figures count only up to those of the kernel.
+//! A prototype measures more exactly, because it may see which pages are shared. But a script may
+//! have taken it over: its figures count only up to those of the kernel.
 //!
 //! Only files in /proc are read that the kernel fills from counters. For others, such as
-//! `smaps_rollup` and `cmdline`, it takes a lock that the process itself can hold for any time, so that
-//! reading them could block.
+//! `smaps_rollup` and `cmdline`, it takes a lock that the process itself can hold for any time, so
+//! that reading them could block.
 
 use std::fs;
 
@@ -13,7 +13,8 @@ use howdah_sys::process;
 use howdah_wire::messages::Usage;
 use howdah_wire::queue::Owner;
 
-/// Tolerance of the kernel's figures, in bytes: it adds its counters of each processor only now and then.
+/// Tolerance of the kernel's figures, in bytes: it adds its counters of each processor only now and
+/// then.
 const SLACK_BYTES: u64 = 16 << 20;
 
 /// Memory of a process about which the kernel says nothing, in bytes: PHP's default limit.
@@ -52,7 +53,8 @@ impl MemoryUsage {
     }
 }
 
-/// Microseconds that a process ran on a processor, and waited for one; 0 if the kernel does not say.
+/// Microseconds that a process ran on a processor, and waited for one; 0 if the kernel does not
+/// say.
 fn times(pid: u32) -> (u64, u64) {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
     let mut numbers = text.split_whitespace().map_while(|number| number.parse::<u64>().ok());
@@ -60,8 +62,8 @@ fn times(pid: u32) -> (u64, u64) {
     (next(), next())
 }
 
-/// Usage of a worker: the figures of its prototype, limited by those of the kernel. `before` is the usage
-/// when the measurement was requested, which resets the peak.
+/// Usage of a worker: the figures of its prototype, limited by those of the kernel. `before` is the
+/// usage when the measurement was requested, which resets the peak.
 pub(crate) fn of_worker(
     worker: Owner,
     pid: u32,

@@ -89,10 +89,10 @@ impl Credentials {
         users::set_ids(self.uid, self.gid)
     }
 
-    /// Becomes this user for file access, and the user `own` otherwise, irrevocably. Other processes of
-    /// this user can neither signal nor trace this process: the kernel compares real, effective and
-    /// saved user ids. The process must have one thread and the right to change users, and loses all
-    /// capabilities.
+    /// Becomes this user for file access, and the user `own` otherwise, irrevocably. Other
+    /// processes of this user can neither signal nor trace this process: the kernel compares real,
+    /// effective and saved user ids. The process must have one thread and the right to change
+    /// users, and loses all capabilities.
     pub fn assume_for_files(&self, own: u32) -> std::io::Result<()> {
         users::set_groups(&self.groups)?;
         rustix::thread::set_keep_capabilities(true)?;
@@ -103,9 +103,9 @@ impl Credentials {
     }
 }
 
-/// Finds a user id for the server alone: that of the user `howdah` if there is one, otherwise the highest
-/// id below 65534 that no user of the system has. `None` if this process may not assume such an id (a
-/// user namespace that maps few ids).
+/// Finds a user id for the server alone: that of the user `howdah` if there is one, otherwise the
+/// highest id below 65534 that no user of the system has. `None` if this process may not assume
+/// such an id (a user namespace that maps few ids).
 pub fn private_user() -> Option<u32> {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let is_mapped = |id: u32| {
@@ -128,14 +128,14 @@ pub fn private_user() -> Option<u32> {
 /// Name of the user that packages make for the server.
 const PRIVATE_USER: &str = "howdah";
 
-/// Range of ids that [`private_user`] tries. 65534 is `nobody`, 65535 is reserved; below the range are
-/// those of systemd's dynamic users.
+/// Range of ids that [`private_user`] tries. 65534 is `nobody`, 65535 is reserved; below the range
+/// are those of systemd's dynamic users.
 const FIRST_UNNAMED: u32 = 65_520;
 const LAST_UNNAMED: u32 = 65_533;
 
-/// Runs `ask` in a process of this user, or in this process if `user` is `None`, and returns its answer.
-/// Only the kernel knows all permissions of a user (access control lists, read-only file systems). The
-/// caller must have one thread and no other children.
+/// Runs `ask` in a process of this user, or in this process if `user` is `None`, and returns its
+/// answer. Only the kernel knows all permissions of a user (access control lists, read-only file
+/// systems). The caller must have one thread and no other children.
 pub fn ask_as(user: Option<&Credentials>, ask: impl FnOnce() -> String) -> io::Result<String> {
     let Some(user) = user else { return Ok(ask()) };
     let (answer, question) = pipe_with(PipeFlags::CLOEXEC)?;

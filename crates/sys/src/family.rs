@@ -22,8 +22,9 @@ pub fn adopt_orphans() -> rustix::io::Result<()> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
 }
 
-/// Ends a process and all its descendants. They are stopped first: a stopped process neither forks nor
-/// ends, so that none can escape between being found and being killed. Does nothing for process 1.
+/// Ends a process and all its descendants. They are stopped first: a stopped process neither forks
+/// nor ends, so that none can escape between being found and being killed. Does nothing for process
+/// 1.
 pub fn kill(root: u32) {
     if root <= 1 {
         return;
@@ -77,7 +78,8 @@ impl Endings {
         self.next
     }
 
-    /// Takes the next step with each family, if it is due. Reads the list of processes once for all.
+    /// Takes the next step with each family, if it is due. Reads the list of processes once for
+    /// all.
     pub fn step_if_due(&mut self, now: Instant) {
         if self.next.is_none_or(|next| next > now) {
             return;
@@ -99,9 +101,9 @@ impl Endings {
     }
 }
 
-/// Processes that are being stopped in order to be killed. SIGSTOP takes effect some time after it was
-/// sent, and a fork that has begun by then still succeeds (unlike with SIGKILL). So no process is killed
-/// until a search has found all stopped, and the next search has found the same ones.
+/// Processes that are being stopped in order to be killed. SIGSTOP takes effect some time after it
+/// was sent, and a fork that has begun by then still succeeds (unlike with SIGKILL). So no process
+/// is killed until a search has found all stopped, and the next search has found the same ones.
 #[derive(Debug)]
 struct Stopping {
     begun: Instant,
@@ -150,8 +152,8 @@ pub fn id_within(pid: u32) -> Option<u32> {
     ids.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
-/// The parent of a process, also of one that has ended and is not reaped. `None` if there is no such
-/// process, or the kernel does not say.
+/// The parent of a process, also of one that has ended and is not reaped. `None` if there is no
+/// such process, or the kernel does not say.
 pub fn parent_of(pid: u32) -> Option<u32> {
     Some(parse_stat(&process::read_facts(pid, "stat").ok()?)?.1)
 }
@@ -166,8 +168,8 @@ pub fn state_of(pid: u32) -> Option<u8> {
 struct Process {
     pid: u32,
     parent: u32,
-    /// Stopped, or in a system call that cannot be interrupted, which SIGKILL ends without a return to
-    /// the program.
+    /// Stopped, or in a system call that cannot be interrupted, which SIGKILL ends without a return
+    /// to the program.
     is_stopped: bool,
 }
 

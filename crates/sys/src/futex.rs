@@ -18,8 +18,8 @@ fn low_half(word: &AtomicU64) -> &AtomicU32 {
     unsafe { &*std::ptr::from_ref(word).cast() }
 }
 
-/// Waits until the word is woken, its low half is not `expected`, the timeout has passed, or a signal
-/// came. The caller checks the word again in any case.
+/// Waits until the word is woken, its low half is not `expected`, the timeout has passed, or a
+/// signal came. The caller checks the word again in any case.
 pub fn wait(word: &AtomicU64, expected: u32, timeout: Option<Duration>) {
     wait_in(word, expected, NonZeroU32::MAX, timeout);
 }

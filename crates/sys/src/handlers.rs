@@ -1,9 +1,10 @@
-//! Signals without effect on this process, and with their default effect on programs that it executes.
+//! Signals without effect on this process, and with their default effect on programs that it
+//! executes.
 
 extern "C" fn nothing(_signal: libc::c_int) {}
 
-/// Gives signals a handler that does nothing and restarts system calls. Unlike ignored signals, handled
-/// ones have their default disposition in a program that this process executes.
+/// Gives signals a handler that does nothing and restarts system calls. Unlike ignored signals,
+/// handled ones have their default disposition in a program that this process executes.
 pub fn disarm(signals: &[i32]) {
     for signal in signals {
         // SAFETY: `sigaction` consists of integers and a pointer, for which zero is a value.

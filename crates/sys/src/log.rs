@@ -134,9 +134,9 @@ impl Log {
     }
 }
 
-/// Appends `bytes` with control characters escaped and further lines indented. The controls of Latin-1
-/// (U+0080 to U+009F) are escaped too, because terminals obey them, encoded or as single bytes; so are
-/// all bytes that are not UTF-8.
+/// Appends `bytes` with control characters escaped and further lines indented. The controls of
+/// Latin-1 (U+0080 to U+009F) are escaped too, because terminals obey them, encoded or as single
+/// bytes; so are all bytes that are not UTF-8.
 pub fn escape(bytes: &[u8], out: &mut Vec<u8>) {
     for chunk in bytes.utf8_chunks() {
         let mut rest = chunk.valid();

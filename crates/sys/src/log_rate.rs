@@ -1,8 +1,8 @@
 //! The rate at which an application may write to the log.
 //!
-//! Router and supervisor write the log, so a script that writes without end would take their time from
-//! all other sites. Output beyond [`RATE`] stays in its pipe until it may be read: nothing is lost, and
-//! the script waits, as for a slow disk.
+//! Router and supervisor write the log, so a script that writes without end would take their time
+//! from all other sites. Output beyond [`RATE`] stays in its pipe until it may be read: nothing is
+//! lost, and the script waits, as for a slow disk.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -18,8 +18,8 @@ const BURST: u64 = RATE / 2;
 /// Cost of a record beside its bytes, in bytes.
 const RECORD_COST: u64 = 512;
 
-/// The log rate of one application: a generic cell rate algorithm, whose state is one number that several
-/// threads may change.
+/// The log rate of one application: a generic cell rate algorithm, whose state is one number that
+/// several threads may change.
 #[derive(Debug, Default)]
 pub struct LogRate {
     /// Time at which the output so far fits the rate, in microseconds of the monotonic clock.

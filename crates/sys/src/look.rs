@@ -1,14 +1,15 @@
 //! Spinning for a moment before a thread or process sleeps.
 //!
-//! Sleeping and being woken takes longer than a short script, so with one visitor at a time it pays to
-//! spin for a moment. After a spin in vain a number of occasions are skipped, twice as many each time:
-//! where nothing comes in a moment, spinning costs next to nothing.
+//! Sleeping and being woken takes longer than a short script, so with one visitor at a time it pays
+//! to spin for a moment. After a spin in vain a number of occasions are skipped, twice as many each
+//! time: where nothing comes in a moment, spinning costs next to nothing.
 
 use std::cell::Cell;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-/// Duration of a spin: about the time to wake a process on an idle processor and to run a short script.
+/// Duration of a spin: about the time to wake a process on an idle processor and to run a short
+/// script.
 const SPIN_TIME: Duration = Duration::from_micros(150);
 
 /// Number of checks before the processor is yielded, which take some microseconds.

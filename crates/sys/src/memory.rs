@@ -4,9 +4,9 @@ use std::ffi::c_void;
 
 use rustix::mm::{Advice, madvise};
 
-/// Gives back the unchanged memory of programs and libraries that this process has mapped. Pages that it
-/// needs again come from the kernel's cache, a few at a time; pages that only the start needed do not
-/// count any more.
+/// Gives back the unchanged memory of programs and libraries that this process has mapped. Pages
+/// that it needs again come from the kernel's cache, a few at a time; pages that only the start
+/// needed do not count any more.
 ///
 /// No other thread may be loading a library meanwhile.
 pub fn forget_start() {

@@ -89,10 +89,10 @@ pub fn fork_within(user: BorrowedFd<'_>, namespaces: Namespaces) -> io::Result<F
 
 /// Makes a user namespace with these maps for [`fork_within`], without privileges.
 ///
-/// A process that is not root can write the maps only of a process that can be traced, and a copy of
-/// this process must not be traced: it has this one's memory and descriptors. So the process in the new
-/// namespace is another program: `becomes` is an executable that waits, as [`hold`] does, until its
-/// standard input is closed. `arguments` begin with its title.
+/// A process that is not root can write the maps only of a process that can be traced, and a copy
+/// of this process must not be traced: it has this one's memory and descriptors. So the process in
+/// the new namespace is another program: `becomes` is an executable that waits, as [`hold`] does,
+/// until its standard input is closed. `arguments` begin with its title.
 ///
 /// # Panics
 /// As [`fork`](crate::process::fork).
@@ -188,8 +188,9 @@ pub fn leave_control_groups() -> io::Result<()> {
     }
 }
 
-/// Maps the users and groups of a process in a new user namespace; can be done once. If this process has
-/// no privileges, the other one cannot set supplementary groups: the kernel demands that.
+/// Maps the users and groups of a process in a new user namespace; can be done once. If this
+/// process has no privileges, the other one cannot set supplementary groups: the kernel demands
+/// that.
 pub fn map_users(pid: u32, users: &[Range], groups: &[Range], privileged: bool) -> io::Result<()> {
     let write = |file: &str, text: String| {
         std::fs::write(format!("/proc/{pid}/{file}"), text)

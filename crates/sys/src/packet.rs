@@ -1,7 +1,7 @@
 //! Messages with descriptors between processes: `SOCK_SEQPACKET` sockets.
 //!
-//! No call blocks. Every process that shares a socket can change its blocking mode, so each call says
-//! that it must not block (`MSG_DONTWAIT`).
+//! No call blocks. Every process that shares a socket can change its blocking mode, so each call
+//! says that it must not block (`MSG_DONTWAIT`).
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -22,8 +22,9 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
 
-/// Makes a connected pair for one direction: the sending end and the receiving end. The receiver can send
-/// nothing back, and so no descriptors: closing one can block for as long as its sender likes.
+/// Makes a connected pair for one direction: the sending end and the receiving end. The receiver
+/// can send nothing back, and so no descriptors: closing one can block for as long as its sender
+/// likes.
 pub fn one_way() -> io::Result<(OwnedFd, OwnedFd)> {
     let (sender, receiver) = pair()?;
     shutdown(&sender, Shutdown::Read)?;
@@ -55,7 +56,8 @@ pub enum Received {
     Empty,
 }
 
-/// Receives one packet into `buffer`. A packet or descriptors that do not fit are an error (`MSGSIZE`).
+/// Receives one packet into `buffer`. A packet or descriptors that do not fit are an error
+/// (`MSGSIZE`).
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

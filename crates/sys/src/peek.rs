@@ -1,7 +1,7 @@
 //! Reading the memory of another process while it runs.
 //!
-//! The kernel permits it to a process that may debug the other one: in general its parent with the same
-//! user. The other process is neither stopped nor attached to.
+//! The kernel permits it to a process that may debug the other one: in general its parent with the
+//! same user. The other process is neither stopped nor attached to.
 
 use std::io;
 

@@ -1,9 +1,9 @@
 //! Messages in one direction, through a pipe.
 //!
-//! A socket would carry descriptors too. The kernel closes descriptors that the reader does not take,
-//! in the reader's context, and closing some of them can take hours (a TCP connection that lingers). A
-//! process that must not be blocked by a hostile one reads from a pipe instead. Each message is preceded
-//! by its length.
+//! A socket would carry descriptors too. The kernel closes descriptors that the reader does not
+//! take, in the reader's context, and closing some of them can take hours (a TCP connection that
+//! lingers). A process that must not be blocked by a hostile one reads from a pipe instead. Each
+//! message is preceded by its length.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -16,8 +16,8 @@ const READ_BYTES: usize = 16 * 1024;
 /// Size of the length before each message, in bytes.
 const PREFIX: usize = 4;
 
-/// Makes a pipe, closed on exec. Returns its reading end, which never blocks, and its writing end, which
-/// does.
+/// Makes a pipe, closed on exec. Returns its reading end, which never blocks, and its writing end,
+/// which does.
 pub fn new() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
     // Each end has an open file description of its own: the writer cannot change the reader's mode.
@@ -63,8 +63,8 @@ impl Reader {
         Reader { limit, buffer: Vec::new() }
     }
 
-    /// Receives the next message from a pipe whose reading end does not block. `MSGSIZE` if it is too
-    /// long; the pipe cannot be used any more then.
+    /// Receives the next message from a pipe whose reading end does not block. `MSGSIZE` if it is
+    /// too long; the pipe cannot be used any more then.
     pub fn receive(&mut self, pipe: impl AsFd) -> io::Result<Received> {
         loop {
             if let Some(message) = self.take()? {

@@ -52,7 +52,8 @@ pub fn notice_copies() -> io::Result<()> {
     }
 }
 
-/// Returns true if this process was forked, by any code, from one that has called [`notice_copies`].
+/// Returns true if this process was forked, by any code, from one that has called
+/// [`notice_copies`].
 pub fn is_copy() -> bool {
     COPY.load(Ordering::Relaxed)
 }
@@ -143,8 +144,8 @@ pub fn exit_now(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Has the kernel kill this process when its parent ends. If the parent is not `parent` any more, this
-/// process ends now. `None` for a parent in another process namespace, which has no id here.
+/// Has the kernel kill this process when its parent ends. If the parent is not `parent` any more,
+/// this process ends now. `None` for a parent in another process namespace, which has no id here.
 pub fn die_with(parent: Option<u32>) {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let now = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
@@ -167,15 +168,16 @@ pub fn no_new_privileges() -> io::Result<()> {
 }
 
 /// Keeps other processes of the same user from tracing this one, reading its memory and taking its
-/// descriptors, and its memory from core files (`PR_SET_DUMPABLE`). Inherited by forks, reset by exec.
+/// descriptors, and its memory from core files (`PR_SET_DUMPABLE`). Inherited by forks, reset by
+/// exec.
 pub fn deny_tracing() -> io::Result<()> {
     // Reads the auxiliary vector now: its file belongs to root afterwards (Linux before 6.4).
     let _ = rustix::param::page_size();
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// Undoes [`deny_tracing`]. The process must have no descriptors and no memory that other processes must
-/// not have: for a copy of another process only an exec is sure to remove them.
+/// Undoes [`deny_tracing`]. The process must have no descriptors and no memory that other processes
+/// must not have: for a copy of another process only an exec is sure to remove them.
 pub fn allow_tracing() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::Dumpable)?)
 }
@@ -186,8 +188,8 @@ pub fn has_no_new_privileges(pid: u32) -> bool {
     !status.lines().any(|line| line.starts_with("NoNewPrivs:") && line.ends_with('0'))
 }
 
-/// Empties the bounding set of capabilities of this process. To be called before root becomes another
-/// user, which may not do so.
+/// Empties the bounding set of capabilities of this process. To be called before root becomes
+/// another user, which may not do so.
 pub fn bound_capabilities() {
     for capability in 0..64 {
         // SAFETY: takes integers only; unknown capabilities are refused with EINVAL, and without
@@ -205,8 +207,8 @@ pub(crate) fn keep_capability(kept: rustix::thread::CapabilitySet) -> io::Result
     Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 
-/// Keeps capabilities across the next change of the user, for a process that enters a sandbox without
-/// `no_new_privs`.
+/// Keeps capabilities across the next change of the user, for a process that enters a sandbox
+/// without `no_new_privs`.
 pub fn keep_right_to_restrict_itself() -> io::Result<()> {
     Ok(rustix::thread::set_keep_capabilities(true)?)
 }
@@ -217,7 +219,8 @@ pub fn drop_capabilities_but_to_restrict_itself() -> io::Result<()> {
     keep_capability(rustix::thread::capabilities(None)?.permitted & kept)
 }
 
-/// Returns true if this process may enter a sandbox: `no_new_privs` is set, or it has `CAP_SYS_ADMIN`.
+/// Returns true if this process may enter a sandbox: `no_new_privs` is set, or it has
+/// `CAP_SYS_ADMIN`.
 pub fn can_restrict_itself() -> bool {
     let is_able = |sets: rustix::thread::CapabilitySets| {
         sets.effective.contains(rustix::thread::CapabilitySet::SYS_ADMIN)
@@ -243,8 +246,8 @@ pub fn close_on_exec_from(first: u32) {
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, CLOSE_RANGE_CLOEXEC) };
 }
 
-/// Duplicates `fd` as descriptor `target`, open across exec. A `target` that is in use is replaced: only
-/// for a new process before exec.
+/// Duplicates `fd` as descriptor `target`, open across exec. A `target` that is in use is replaced:
+/// only for a new process before exec.
 pub fn place(fd: impl AsFd, target: i32) -> io::Result<()> {
     let raw = fd.as_fd().as_raw_fd();
     let done = if raw == target {
@@ -264,7 +267,8 @@ pub fn standard_streams(stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::R
     output_streams(stdout, stderr)
 }
 
-/// Sets standard output and error. Opens no file, so that a process without access to files can do it.
+/// Sets standard output and error. Opens no file, so that a process without access to files can do
+/// it.
 pub fn output_streams(stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::Result<()> {
     place(stdout, 1)?;
     place(stderr, 2)
@@ -279,8 +283,8 @@ pub fn exec(program: &str, arguments: &[&str], environment: &[(String, String)])
     }
 }
 
-/// Opens the program that this process runs, through the kernel's link: its path may lead to another file
-/// by now.
+/// Opens the program that this process runs, through the kernel's link: its path may lead to
+/// another file by now.
 pub fn own_program() -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     Ok(rustix::fs::open("/proc/self/exe", flags, Mode::empty())?)

@@ -15,8 +15,8 @@ pub struct Mapping {
     words: usize,
 }
 
-/// Creates shared memory of `bytes` zero bytes with a sealed size: a process that has the descriptor
-/// cannot make others fault by shrinking it.
+/// Creates shared memory of `bytes` zero bytes with a sealed size: a process that has the
+/// descriptor cannot make others fault by shrinking it.
 pub fn create(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&fd, bytes as u64)?;

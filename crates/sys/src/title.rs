@@ -32,8 +32,8 @@ extern "C" fn remember(argc: c_int, argv: *const *const c_char, _envp: *const *c
 #[unsafe(link_section = ".init_array")]
 static REMEMBER: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = remember;
 
-/// Replaces the command line by `title`, cut to the length of the command line. Only for a process with
-/// one thread: `std::env::args` must not run meanwhile.
+/// Replaces the command line by `title`, cut to the length of the command line. Only for a process
+/// with one thread: `std::env::args` must not run meanwhile.
 pub fn set(title: &str) {
     let (start, space) = (START.load(Relaxed), SPACE.load(Relaxed));
     if start.is_null() || space < 2 {

@@ -1,7 +1,7 @@
 //! DNS queries for the addresses of a name, and their responses (RFC 1035).
 //!
-//! Anybody who can send a datagram can forge a response: one that does not repeat the id and the question
-//! is ignored. Aliases are followed within the same response.
+//! Anybody who can send a datagram can forge a response: one that does not repeat the id and the
+//! question is ignored. Aliases are followed within the same response.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -171,8 +171,8 @@ impl<'m> Reader<'m> {
         self.take(1)?.first().copied().ok_or(NotOurs)
     }
 
-    /// Reads a name, decompressed and in lower case. Each pointer must lead further back than the one
-    /// before, so that there are no loops.
+    /// Reads a name, decompressed and in lower case. Each pointer must lead further back than the
+    /// one before, so that there are no loops.
     fn name(&mut self) -> Result<Vec<u8>, NotOurs> {
         let mut name = Vec::new();
         let mut after = None;

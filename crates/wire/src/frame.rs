@@ -27,8 +27,8 @@ pub enum Kind {
     Descriptors = 7,
     /// The worker waits on its socket for the status of its application. No payload.
     Status = 8,
-    /// The worker waits on its socket until the pipe of its standard output and error, which belongs to
-    /// this request, has been read empty. No payload.
+    /// The worker waits on its socket until the pipe of its standard output and error, which
+    /// belongs to this request, has been read empty. No payload.
     Output = 9,
 }
 

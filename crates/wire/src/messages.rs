@@ -1,7 +1,8 @@
 //! Messages between router, control process, supervisor, prototypes and workers.
 //!
-//! Each message is one packet of a `SOCK_SEQPACKET` socket; descriptors travel beside it in the order
-//! that a variant documents. Messages of a prototype go through a pipe, which carries no descriptors.
+//! Each message is one packet of a `SOCK_SEQPACKET` socket; descriptors travel beside it in the
+//! order that a variant documents. Messages of a prototype go through a pipe, which carries no
+//! descriptors.
 //!
 //! - `router`: between router and supervisor.
 //! - `control`: between control process, supervisor and router.

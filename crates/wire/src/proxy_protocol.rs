@@ -1,5 +1,5 @@
-//! The PROXY protocol, versions 1 and 2: a header with the client's address that a load balancer sends
-//! before the client's first byte (haproxy.org, proxy-protocol.txt).
+//! The PROXY protocol, versions 1 and 2: a header with the client's address that a load balancer
+//! sends before the client's first byte (haproxy.org, proxy-protocol.txt).
 //!
 //! A header is read as a whole or not at all, and no byte after it is consumed.
 
@@ -41,8 +41,8 @@ pub enum Version {
 pub struct Malformed;
 
 impl Header {
-    /// Reads the header at the start of `input`. Returns it and its length; `None` if more bytes are
-    /// needed.
+    /// Reads the header at the start of `input`. Returns it and its length; `None` if more bytes
+    /// are needed.
     pub fn read(input: &[u8]) -> Result<Option<(Header, usize)>, Malformed> {
         let common = input.len().min(SIGNATURE.len());
         if input.get(..common) == SIGNATURE.get(..common) && input.first() != Some(&b'P') {

@@ -1,16 +1,16 @@
 //! The queue of requests from the router to idle workers.
 //!
 //! One producer (the router, under a lock of its own), many consumers (the workers). A request
-//! occupies a slot from its publication until its response is complete. The slot's claim word decides
-//! which worker has it: a worker takes it with one compare-and-swap that includes the ring position.
-//! So a request is taken exactly once, the request of a worker that dies is known, and a worker with an
-//! outdated ring position cannot take one.
+//! occupies a slot from its publication until its response is complete. The slot's claim word
+//! decides which worker has it: a worker takes it with one compare-and-swap that includes the ring
+//! position. So a request is taken exactly once, the request of a worker that dies is known, and a
+//! worker with an outdated ring position cannot take one.
 //!
-//! Sleeping workers are woken one at a time: the router wakes one when it publishes a request, unless
-//! one is waking already, and a worker that has woken wakes the next if more requests wait. So only as
-//! many wake as find work, and while requests wait and workers sleep, one of them is waking. It is the
-//! first that sleeps, so that as few workers as possible do the work: their code and data are in the
-//! processors' caches, and the others can be stopped.
+//! Sleeping workers are woken one at a time: the router wakes one when it publishes a request,
+//! unless one is waking already, and a worker that has woken wakes the next if more requests wait.
+//! So only as many wake as find work, and while requests wait and workers sleep, one of them is
+//! waking. It is the first that sleeps, so that as few workers as possible do the work: their code
+//! and data are in the processors' caches, and the others can be stopped.
 //!
 //! Functions return the worker that must be woken; the caller makes the system call.
 
@@ -38,8 +38,8 @@ impl Owner {
     }
 }
 
-/// A sleeping worker that must be woken: one that waits on [`Region::wake_word`] with this bit set. Any
-/// other worker with the same bit would do as well.
+/// A sleeping worker that must be woken: one that waits on [`Region::wake_word`] with this bit set.
+/// Any other worker with the same bit would do as well.
 #[must_use = "requests wait until the worker is woken"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call(NonZeroU32);
@@ -109,7 +109,8 @@ pub struct Producer {
     published: Vec<Option<u64>>,
 }
 
-/// The ring is full: entries of cancelled requests are between ones that workers have not taken yet.
+/// The ring is full: entries of cancelled requests are between ones that workers have not taken
+/// yet.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -129,8 +130,8 @@ impl Producer {
         }
     }
 
-    /// Takes the free slot that was used last: its pages are in memory and in the caches. `None` if none
-    /// is free.
+    /// Takes the free slot that was used last: its pages are in memory and in the caches. `None` if
+    /// none is free.
     pub fn take_slot(&mut self) -> Option<u32> {
         self.free.pop()
     }
@@ -150,8 +151,8 @@ impl Producer {
         }
     }
 
-    /// Makes a staged request visible to workers. Returns its ticket and the sleeping worker that must be
-    /// woken, if any.
+    /// Makes a staged request visible to workers. Returns its ticket and the sleeping worker that
+    /// must be woken, if any.
     pub fn publish<M: AsRef<[AtomicU64]>>(
         &mut self,
         region: &Region<M>,
@@ -159,8 +160,8 @@ impl Producer {
     ) -> Result<(u32, Option<Call>), Full> {
         let Some(words) = region.slot(slot) else { return Err(Full) };
         if self.waiting(region) >= region.entries() {
-            // Busy workers skip no entries, and idle ones do not read the queue before this request is
-            // published.
+            // Busy workers skip no entries, and idle ones do not read the queue before this request
+            // is published.
             region.pass_cancelled(self.tail);
         }
         if self.waiting(region) >= region.entries() {
@@ -176,7 +177,8 @@ impl Producer {
     }
 
     /// Checks the queue for values that only a worker which writes where it must not can have left:
-    /// requests would wait for ever, or workers end. Returns the damaged part; `None` if there is none.
+    /// requests would wait for ever, or workers end. Returns the damaged part; `None` if there is
+    /// none.
     pub fn damage<M: AsRef<[AtomicU64]>>(&self, region: &Region<M>) -> Option<&'static str> {
         // Read before the claims: workers move it on after they have taken a request.
         let head = region.head().load(SeqCst);
@@ -263,8 +265,8 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         self.wake_word().fetch_add(1, SeqCst);
     }
 
-    /// Asks `count` workers to end before they take another request, even if requests wait; 0 withdraws
-    /// an earlier call.
+    /// Asks `count` workers to end before they take another request, even if requests wait; 0
+    /// withdraws an earlier call.
     pub fn shed(&self, count: u64) {
         self.shed_word().store(count, SeqCst);
         if count > 0 {
@@ -272,8 +274,8 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         }
     }
 
-    /// A worker has ended, perhaps while it slept. To be called before another process gets its index.
-    /// Returns the worker that must be woken in its place.
+    /// A worker has ended, perhaps while it slept. To be called before another process gets its
+    /// index. Returns the worker that must be woken in its place.
     pub fn ended(&self, worker: Owner) -> Option<Call> {
         self.awake(worker)
     }
@@ -301,8 +303,8 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
             return None;
         }
         let Some(first) = self.first_sleeper() else {
-            // The worker that slept a moment ago has woken, and may have cleared `calling` before this
-            // call set it; nobody else would clear it.
+            // The worker that slept a moment ago has woken, and may have cleared `calling` before
+            // this call set it; nobody else would clear it.
             self.calling().store(0, SeqCst);
             return None;
         };
@@ -349,8 +351,8 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
             let head = self.head().load(Acquire);
             let waiting = self.tail().load(SeqCst).wrapping_sub(head);
             if waiting == 0 || waiting > self.entries() && head == self.head().load(Acquire) {
-                // Empty, or more than there are entries although the head has not moved meanwhile: then
-                // another worker has damaged it.
+                // Empty, or more than there are entries although the head has not moved meanwhile:
+                // then another worker has damaged it.
                 break;
             }
             let slot = self.entry(head).load(Acquire) as u32;
@@ -372,8 +374,9 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         Work::Idle
     }
 
-    /// Worker side: announces that this worker spins for the next request, so that no other needs to be
-    /// woken for it; [`Region::awake`] ends that. Returns false if another worker is waking already.
+    /// Worker side: announces that this worker spins for the next request, so that no other needs
+    /// to be woken for it; [`Region::awake`] ends that. Returns false if another worker is waking
+    /// already.
     pub fn stay_awake(&self) -> bool {
         self.calling().swap(1, SeqCst) == 0
     }
@@ -383,9 +386,9 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         self.tail().load(Relaxed) != self.head().load(Relaxed)
     }
 
-    /// Worker side: announces that this worker is going to wait on [`Region::wake_word`] for a value
-    /// other than the one returned, with its [`Owner::wait_set`]. The caller must try to take a request
-    /// once more before waiting and once after it, and then call [`Region::awake`].
+    /// Worker side: announces that this worker is going to wait on [`Region::wake_word`] for a
+    /// value other than the one returned, with its [`Owner::wait_set`]. The caller must try to take
+    /// a request once more before waiting and once after it, and then call [`Region::awake`].
     pub fn going_to_sleep(&self, me: Owner) -> u32 {
         let sequence = self.wake_word().load(SeqCst) as u32;
         if let Some((sleepers, bit)) = self.sleeper(me) {
@@ -394,14 +397,14 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         sequence
     }
 
-    /// Worker side: ends [`Region::going_to_sleep`] or [`Region::stay_awake`]. Returns another worker
-    /// that must be woken, because more requests wait.
+    /// Worker side: ends [`Region::going_to_sleep`] or [`Region::stay_awake`]. Returns another
+    /// worker that must be woken, because more requests wait.
     pub fn awake(&self, me: Owner) -> Option<Call> {
         if let Some((sleepers, bit)) = self.sleeper(me) {
             sleepers.fetch_and(!bit, SeqCst);
         }
-        // In this order: a request that was published before is seen below, and one that is published
-        // afterwards wakes a worker itself.
+        // In this order: a request that was published before is seen below, and one that is
+        // published afterwards wakes a worker itself.
         self.calling().store(0, SeqCst);
         if self.tail().load(SeqCst) == self.head().load(SeqCst) {
             return None;

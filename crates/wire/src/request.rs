@@ -1,7 +1,7 @@
 //! The encoding of a request for a worker: CGI parameters and the body, or where the body is.
 //!
-//! The parameters are those that a FastCGI server gets, so that `$_SERVER` is the same in both cases.
-//! Strings end in a NUL that their length does not count, so that C reads them in place.
+//! The parameters are those that a FastCGI server gets, so that `$_SERVER` is the same in both
+//! cases. Strings end in a NUL that their length does not count, so that C reads them in place.
 //!
 //! ```text
 //! flags u32 │ parameters u32 │ parameter bytes u32 │ request id u64 │ body length u64 │ queued µs u64

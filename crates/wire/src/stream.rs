@@ -1,10 +1,10 @@
-//! The responses of workers: per slot a byte ring of frames, written by the worker that has the slot
-//! and read by the router thread that waits for it.
+//! The responses of workers: per slot a byte ring of frames, written by the worker that has the
+//! slot and read by the router thread that waits for it.
 //!
-//! A frame is a header word (kind in the low byte, length of the payload in the high half) and
-//! the payload, padded to whole words. Positions count bytes since the request was staged. The
-//! writer publishes complete frames only, marks the slot dirty for its router thread, and has the
-//! thread woken only if that sleeps; the reader checks every length against the number of bytes written.
+//! A frame is a header word (kind in the low byte, length of the payload in the high half) and the
+//! payload, padded to whole words. Positions count bytes since the request was staged. The writer
+//! publishes complete frames only, marks the slot dirty for its router thread, and has the thread
+//! woken only if that sleeps; the reader checks every length against the number of bytes written.
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
@@ -29,14 +29,15 @@ impl Writer {
         Writer { slot, thread, written: 0, published: 0 }
     }
 
-    /// Maximum payload of a frame in bytes: a quarter of the ring, so that the router can read one part
-    /// while the worker writes the next.
+    /// Maximum payload of a frame in bytes: a quarter of the ring, so that the router can read one
+    /// part while the worker writes the next.
     pub fn max_payload<M: AsRef<[AtomicU64]>>(region: &Region<M>) -> usize {
         region.geometry().response_bytes as usize / 4 - 8
     }
 
     /// Writes a frame without publishing it. Returns false if there is no room: then the caller
-    /// publishes, waits for room, and tries again. `payload` must not exceed [`Writer::max_payload`].
+    /// publishes, waits for room, and tries again. `payload` must not exceed
+    /// [`Writer::max_payload`].
     pub fn put<M: AsRef<[AtomicU64]>>(
         &mut self,
         region: &Region<M>,
@@ -72,8 +73,8 @@ impl Writer {
         self.published > 0
     }
 
-    /// Publishes everything written. Returns true if the router thread sleeps and its eventfd must be
-    /// written.
+    /// Publishes everything written. Returns true if the router thread sleeps and its eventfd must
+    /// be written.
     pub fn publish<M: AsRef<[AtomicU64]>>(&mut self, region: &Region<M>) -> bool {
         self.published = self.written;
         let Some(words) = region.slot(self.slot) else { return false };
@@ -130,8 +131,8 @@ pub struct Reader {
 impl Reader {
     /// Returns the next frame without taking it; `None` if there is none.
     ///
-    /// Between two calls of [`Reader::release`] no more bytes are returned than the ring holds: a worker
-    /// that overwrites frames too early cannot keep the reader busy.
+    /// Between two calls of [`Reader::release`] no more bytes are returned than the ring holds: a
+    /// worker that overwrites frames too early cannot keep the reader busy.
     pub fn peek<M: AsRef<[AtomicU64]>>(
         &self,
         region: &Region<M>,
@@ -210,8 +211,8 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
             .is_some_and(|dirty| dirty.iter().any(|word| word.load(Relaxed) != 0))
     }
 
-    /// Router side, before a thread waits for events: from now on workers write its eventfd. Returns
-    /// true if a slot is dirty already; then the thread must not wait.
+    /// Router side, before a thread waits for events: from now on workers write its eventfd.
+    /// Returns true if a slot is dirty already; then the thread must not wait.
     pub fn thread_sleeps(&self, thread: u32) -> bool {
         let thread = u64::from(thread);
         let (Some(dirty), Some(sleeping)) = (self.dirty(thread), self.sleeping(thread)) else {

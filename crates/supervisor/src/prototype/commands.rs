@@ -26,8 +26,8 @@ impl Application {
         Ok(())
     }
 
-    /// Requests queued workers of the prototype, at most [`MAX_SPAWNS`] at once. Returns messages for
-    /// the router about those that cannot be started.
+    /// Requests queued workers of the prototype, at most [`MAX_SPAWNS`] at once. Returns messages
+    /// for the router about those that cannot be started.
     pub(crate) fn request_workers(&mut self, number: u32, now: Instant) -> Vec<FromSupervisor> {
         let mut failures = Vec::new();
         let is_spawn = |request: &Request| matches!(request, Request::Spawn(_));
@@ -78,8 +78,9 @@ impl Application {
         Ok(())
     }
 
-    /// Sends a signal to a worker, if this incarnation still runs. SIGKILL also ends the processes that
-    /// the worker has started; a worker that is being traced is stopped, and killed afterwards.
+    /// Sends a signal to a worker, if this incarnation still runs. SIGKILL also ends the processes
+    /// that the worker has started; a worker that is being traced is stopped, and killed
+    /// afterwards.
     pub(crate) fn kill(&mut self, worker: Owner, signal: i32, now: Instant) {
         let is_trace =
             |request: &Request| matches!(request, Request::Trace(other, _) if *other == worker);
@@ -159,8 +160,8 @@ impl Application {
         Ok(())
     }
 
-    /// Chooses the workers that are measured next, at most [`MAX_MEASURED`] in turn, and reads their
-    /// memory usage.
+    /// Chooses the workers that are measured next, at most [`MAX_MEASURED`] in turn, and reads
+    /// their memory usage.
     pub(super) fn choose_measured(&mut self) -> Vec<(Owner, Option<MemoryUsage>)> {
         let running = |process: &Process| !process.has_ended;
         let all: Vec<_> = self.workers.processes().filter(|(_, p)| running(p)).collect();

@@ -56,8 +56,8 @@ impl Application {
         if has_passed(self.pending.oldest(), SLOW_ANSWER_TIMEOUT) {
             return Some("it has not answered for ten seconds");
         }
-        // A prototype that waits for a processor, a disk or its debugger is slow; one that sleeps is
-        // not going to answer.
+        // A prototype that waits for a processor, a disk or its debugger is slow; one that sleeps
+        // is not going to answer.
         let is_slow = matches!(family::state_of(self.pid), Some(b'R' | b'D' | b't'));
         (!is_slow).then_some("it does not answer")
     }

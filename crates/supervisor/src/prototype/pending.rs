@@ -1,8 +1,8 @@
 //! Requests that wait for an answer of the prototype.
 //!
 //! Every report of a prototype that has loaded PHP is an answer, to a request or to the end of a
-//! worker. A report without a request breaks the protocol, and the number of pending requests limits
-//! the number of reports.
+//! worker. A report without a request breaks the protocol, and the number of pending requests
+//! limits the number of reports.
 
 use std::time::{Duration, Instant};
 

@@ -187,8 +187,8 @@ impl Application {
         Ok(())
     }
 
-    /// A measurement. Returns the figures, limited by those of the kernel, of the measured workers that
-    /// still run.
+    /// A measurement. Returns the figures, limited by those of the kernel, of the measured workers
+    /// that still run.
     fn on_measured(&mut self, reported: Vec<Usage>) -> Result<Vec<Usage>, Violation> {
         let measured = self.pending.take(|pending| matches!(pending, Request::Measure(_)));
         let Some(Request::Measure(requested)) = measured else {

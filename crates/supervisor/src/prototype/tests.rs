@@ -508,8 +508,8 @@ fn where_the_kernel_confirms_no_process_its_prototype_is_to_kill_it() {
     assert_eq!(fake.application.step(fake.now), None);
 }
 
-/// Whatever comes in whatever order: nothing panics, the first message out of order is the last, and
-/// no more is passed on than was asked for.
+/// Whatever comes in whatever order: nothing panics, the first message out of order is the last,
+/// and no more is passed on than was asked for.
 #[test]
 fn random_messages_of_a_prototype_are_answers_or_its_end() {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;

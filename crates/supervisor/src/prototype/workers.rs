@@ -31,14 +31,15 @@ pub(crate) struct Worker {
 pub(crate) enum State {
     /// Its prototype has other workers to start first.
     Queued,
-    /// It has been requested of the prototype. Holds the descriptors that the router gets once it runs.
+    /// It has been requested of the prototype. Holds the descriptors that the router gets once it
+    /// runs.
     Requested(RouterEnds),
     /// Its process runs, or has ended and its prototype has not reported that yet.
     Running(Process),
 }
 
-/// The router's ends of a worker's socket and pipe. The prototype never has them, so that it cannot give
-/// the router other descriptors in their place.
+/// The router's ends of a worker's socket and pipe. The prototype never has them, so that it cannot
+/// give the router other descriptors in their place.
 #[derive(Debug)]
 pub(crate) struct RouterEnds {
     /// The router's end of the worker's socket.
@@ -52,8 +53,8 @@ pub(crate) struct RouterEnds {
 pub(crate) struct Process {
     /// Process id; 0 if it had ended before it could be looked up.
     pub(crate) pid: u32,
-    /// The process, if the kernel has confirmed that it is a child of the prototype. Otherwise signals
-    /// are sent by the prototype.
+    /// The process, if the kernel has confirmed that it is a child of the prototype. Otherwise
+    /// signals are sent by the prototype.
     pub(crate) handle: Option<Rc<PidFd>>,
     /// The kernel has reported its end; the prototype has not reported how it ended.
     pub(crate) has_ended: bool,
@@ -128,8 +129,8 @@ pub(crate) enum Lookup {
     Unknown,
 }
 
-/// Looks up a process by the id that a prototype has reported. With `has_pid_namespace` that is an id
-/// of the prototype's own process namespace.
+/// Looks up a process by the id that a prototype has reported. With `has_pid_namespace` that is an
+/// id of the prototype's own process namespace.
 pub(crate) fn look_up(prototype: u32, named: u32, has_pid_namespace: bool) -> Lookup {
     if family::parent_of(prototype).is_none() {
         return Lookup::Unknown;

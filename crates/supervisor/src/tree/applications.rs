@@ -1,5 +1,5 @@
-//! Applications: carries out the router's requests for them, starts and ends their prototypes, passes
-//! on their reports, and ends the processes that they leave behind.
+//! Applications: carries out the router's requests for them, starts and ends their prototypes,
+//! passes on their reports, and ends the processes that they leave behind.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -21,8 +21,8 @@ use crate::prototype::{Application, DISMISSAL_TIMEOUT, Report, Violation};
 /// one while the old ones finish their requests.
 const MAX_INSTANCES: usize = 64;
 
-/// Maximum number of reports of one prototype in one turn of the event loop, so that all are heard in
-/// turn.
+/// Maximum number of reports of one prototype in one turn of the event loop, so that all are heard
+/// in turn.
 const MAX_REPORTS_PER_TURN: usize = 32;
 
 /// Error for a request about an application that has no prototype.
@@ -156,8 +156,8 @@ impl Tree {
                 (FromSupervisor::Died { status, .. }, counter) => {
                     *status = exit_of(*status, counter, &mut self.control_groups);
                 }
-                // The deaths of its workers have been reported before; further kills that the kernel
-                // has counted are of other processes.
+                // The deaths of its workers have been reported before; further kills that the
+                // kernel has counted are of other processes.
                 (FromSupervisor::Measured { .. }, Some(counter)) => {
                     self.control_groups.caught_up(counter);
                 }
@@ -241,8 +241,8 @@ impl Tree {
         }
     }
 
-    /// Begins to end the processes that a killed prototype has left behind: its workers end with it,
-    /// but not the processes that these have started.
+    /// Begins to end the processes that a killed prototype has left behind: its workers end with
+    /// it, but not the processes that these have started.
     pub(super) fn end_orphans(&mut self) {
         let (own, expected, now) = (std::process::id(), self.expected_children(), Instant::now());
         let orphans = family::children(own).into_iter().filter(|pid| !expected.contains(pid));
@@ -261,8 +261,8 @@ impl Tree {
     }
 
     /// Process ids of children that are no orphans of an application. As the first process of a
-    /// container this one also adopts processes that are not the server's; those may gain privileges,
-    /// an application's may not.
+    /// container this one also adopts processes that are not the server's; those may gain
+    /// privileges, an application's may not.
     fn expected_children(&self) -> Vec<u32> {
         let own = std::process::id();
         let router = self.router.as_ref().map(|router| router.pid);
@@ -286,8 +286,8 @@ impl Tree {
     }
 }
 
-/// Returns how a process of an application ended: signal 9 may have been sent by the kernel, for want
-/// of memory.
+/// Returns how a process of an application ended: signal 9 may have been sent by the kernel, for
+/// want of memory.
 fn exit_of(exit: Exit, counter: Option<&Path>, groups: &mut ControlGroups) -> Exit {
     match counter {
         Some(counter) if exit == Exit::Signal(9) && groups.has_killed(counter) => Exit::OutOfMemory,

@@ -1,5 +1,5 @@
-//! The control process: starts it and carries out its messages. It speaks for the administrator, who
-//! may change anything.
+//! The control process: starts it and carries out its messages. It speaks for the administrator,
+//! who may change anything.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;

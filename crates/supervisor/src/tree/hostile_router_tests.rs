@@ -1,7 +1,7 @@
 //! A router that strangers have taken over sends whatever it likes.
 //!
-//! The test is the router at the other end of the socket. Whatever it sends, the supervisor gives it
-//! what the configuration names and nothing else, makes no file elsewhere, and goes on.
+//! The test is the router at the other end of the socket. Whatever it sends, the supervisor gives
+//! it what the configuration names and nothing else, makes no file elsewhere, and goes on.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

@@ -1,8 +1,8 @@
-//! The supervisor without processes, for tests and for fuzzing, with a router that strangers have taken
-//! over.
+//! The supervisor without processes, for tests and for fuzzing, with a router that strangers have
+//! taken over.
 //!
-//! [`Model::send`] is that router. Whatever it sends, the supervisor gives it what the configuration
-//! names and nothing else, makes no file elsewhere, and goes on.
+//! [`Model::send`] is that router. Whatever it sends, the supervisor gives it what the
+//! configuration names and nothing else, makes no file elsewhere, and goes on.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
@@ -33,8 +33,8 @@ pub struct Model {
 pub type Answer = (FromSupervisor, Vec<OwnedFd>);
 
 impl Model {
-    /// Makes a supervisor whose configuration names the file `good` as listener and log, `good.pem` as
-    /// key, and the application `good`. `is_serving`: a router has served before.
+    /// Makes a supervisor whose configuration names the file `good` as listener and log, `good.pem`
+    /// as key, and the application `good`. `is_serving`: a router has served before.
     pub fn new(is_serving: bool) -> io::Result<Model> {
         let directory = tempfile::tempdir()?;
         let at = |name: &str| directory.path().join(name).display().to_string();
@@ -79,8 +79,8 @@ impl Model {
         self.directory.path().join(name).display().to_string()
     }
 
-    /// Sends a packet as the router and has the supervisor process it. Returns its answers. The error
-    /// names a resource that an answer must not have.
+    /// Sends a packet as the router and has the supervisor process it. Returns its answers. The
+    /// error names a resource that an answer must not have.
     pub fn send(&mut self, packet: &[u8], files: &[OwnedFd]) -> Result<Vec<Answer>, String> {
         let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
         packet::send(&self.router, packet, &files).map_err(|error| error.to_string())?;
@@ -95,8 +95,8 @@ impl Model {
         Ok(answers)
     }
 
-    /// Checks that the server goes on and has made or started only what the configuration names. The
-    /// error says what else.
+    /// Checks that the server goes on and has made or started only what the configuration names.
+    /// The error says what else.
     pub fn check_whole(&self) -> Result<(), String> {
         let mut made = self.files();
         made.retain(|name| !self.before.contains(name));

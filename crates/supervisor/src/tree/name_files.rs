@@ -10,8 +10,8 @@ use howdah_wire::messages::FromSupervisor;
 use super::state::Tree;
 
 impl Tree {
-    /// Sends the router `/etc/hosts` and `/etc/resolv.conf`, open; a missing file is empty. They hold no
-    /// secrets: every process of the system resolves names with them.
+    /// Sends the router `/etc/hosts` and `/etc/resolv.conf`, open; a missing file is empty. They
+    /// hold no secrets: every process of the system resolves names with them.
     pub(super) fn open_name_files(&self) {
         let open = |path: &str| File::open(path).or_else(|_| File::open("/dev/null"));
         let files = ["/etc/hosts", "/etc/resolv.conf"].map(open).into_iter();

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use howdah_sys::log::{Level, Log};
 
-/// Number of refusals that were reported in the current period, so that a router cannot fill the log.
+/// Number of refusals that were reported in the current period, so that a router cannot fill the
+/// log.
 #[derive(Debug)]
 pub(super) struct Refusals {
     period_start: Instant,

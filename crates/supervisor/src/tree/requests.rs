@@ -1,10 +1,10 @@
 //! The messages of the router, a line each.
 //!
 //! The router gets what the running configuration names, or the one that is being applied
-//! ([`Grants`]), and nothing else: a router that strangers have taken over can reach no file, address,
-//! user or program that it did not have anyway. Any other request is refused and reported. It can
-//! still end and start the processes of applications, answer visitors as it likes, and read what the
-//! sites' user may read.
+//! ([`Grants`]), and nothing else: a router that strangers have taken over can reach no file,
+//! address, user or program that it did not have anyway. Any other request is refused and reported.
+//! It can still end and start the processes of applications, answer visitors as it likes, and read
+//! what the sites' user may read.
 
 use std::fmt::Display;
 use std::os::fd::OwnedFd;
@@ -55,13 +55,14 @@ impl Tree {
         }
     }
 
-    /// Reports that the router asked for `subject`, which it must not have. Returns the error message
-    /// for the router.
+    /// Reports that the router asked for `subject`, which it must not have. Returns the error
+    /// message for the router.
     pub(super) fn refuse(&mut self, subject: impl Display) -> String {
         self.refusals.report(subject, &self.log, Instant::now())
     }
 
-    /// Returns true if the running configuration, or the one that is being applied, names a resource.
+    /// Returns true if the running configuration, or the one that is being applied, names a
+    /// resource.
     pub(super) fn allows(&self, names: impl Fn(&Grants) -> bool) -> bool {
         self.changes.allow(names)
     }

@@ -1,5 +1,5 @@
-//! Resources that the router gets because the configuration names them: listening sockets, logs, TLS
-//! files, stored certificates and programs for DNS.
+//! Resources that the router gets because the configuration names them: listening sockets, logs,
+//! TLS files, stored certificates and programs for DNS.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;

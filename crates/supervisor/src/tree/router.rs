@@ -13,7 +13,8 @@ use super::state::{Shutdown, Tree};
 use crate::outbox::{Outbox, SendError};
 use crate::router::{self, Stage};
 
-/// Maximum number of router messages in one turn of the event loop, so that prototypes are heard too.
+/// Maximum number of router messages in one turn of the event loop, so that prototypes are heard
+/// too.
 const MAX_MESSAGES_PER_TURN: usize = 32;
 
 impl Tree {

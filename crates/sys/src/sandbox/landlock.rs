@@ -1,8 +1,8 @@
 //! Landlock domains.
 //!
-//! The kernel compares files, not names: a rule applies to the file or directory that was at a path when
-//! the [`Grant`] was opened. A file that is replaced by another one of the same name needs a grant for
-//! its directory.
+//! The kernel compares files, not names: a rule applies to the file or directory that was at a path
+//! when the [`Grant`] was opened. A file that is replaced by another one of the same name needs a
+//! grant for its directory.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -40,8 +40,8 @@ pub fn version() -> u32 {
     u32::try_from(version).unwrap_or(0)
 }
 
-/// Rights of a domain to a file, or to a directory and everything below it. The modes of the files apply
-/// too.
+/// Rights of a domain to a file, or to a directory and everything below it. The modes of the files
+/// apply too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Read files.
@@ -131,8 +131,8 @@ pub struct Domain {
 }
 
 impl Domain {
-    /// Puts the calling thread, and all that it starts from now on, into the domain. Restrictions that
-    /// the kernel does not support are left out; without Landlock the error is `Unsupported`.
+    /// Puts the calling thread, and all that it starts from now on, into the domain. Restrictions
+    /// that the kernel does not support are left out; without Landlock the error is `Unsupported`.
     pub fn enter(self) -> io::Result<()> {
         self.enter_with(version())
     }
@@ -144,9 +144,10 @@ impl Domain {
         }
         let mut ruleset = Ruleset::default();
         let mut grants = Vec::new();
-        // A ruleset must handle at least one right. A scope restricts nothing else; without scopes it
-        // must be a right to files. Making block devices is one that only root has. Handling any
-        // right to files forbids renaming between directories, which is therefore handled and allowed.
+        // A ruleset must handle at least one right. A scope restricts nothing else; without scopes
+        // it must be a right to files. Making block devices is one that only root has. Handling any
+        // right to files forbids renaming between directories, which is therefore handled and
+        // allowed.
         if version >= SIGNALS {
             let mut scopes = BitFlags::from(Scope::Signal);
             if self.no_abstract_sockets {

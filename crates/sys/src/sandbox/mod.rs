@@ -6,8 +6,8 @@
 //! - [`paths`]: resolving paths with their symbolic links.
 //! - [`router_calls`]: the system calls of the router, each with its reason.
 //!
-//! No restriction can be undone. A process without `CAP_SYS_ADMIN` must have set `no_new_privs` before.
-//! Some kernels lack one of them; the callers decide what to do then.
+//! No restriction can be undone. A process without `CAP_SYS_ADMIN` must have set `no_new_privs`
+//! before. Some kernels lack one of them; the callers decide what to do then.
 
 #[allow(unsafe_code)]
 pub mod landlock;

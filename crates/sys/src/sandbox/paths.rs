@@ -1,5 +1,5 @@
-//! Resolving paths with their symbolic links, to restrict files: the kernel compares files, not names,
-//! so later targets of a link must be granted in advance.
+//! Resolving paths with their symbolic links, to restrict files: the kernel compares files, not
+//! names, so later targets of a link must be granted in advance.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -60,8 +60,8 @@ fn parts(path: &Path) -> Vec<PathBuf> {
     path.components().rev().map(|part| PathBuf::from(part.as_os_str())).collect()
 }
 
-/// Returns true if a directory is not that of a single site: the root directory, a system directory in
-/// it, or a directory in `/usr` or `/var`.
+/// Returns true if a directory is not that of a single site: the root directory, a system directory
+/// in it, or a directory in `/usr` or `/var`.
 pub fn is_shared(directory: &Path) -> bool {
     let mut names = directory.components().filter_map(|part| match part {
         Component::Normal(name) => Some(name),

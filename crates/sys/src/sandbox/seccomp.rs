@@ -111,15 +111,15 @@ pub fn is_available() -> bool {
     found == 0
 }
 
-/// Keeps the calling thread, and all that it starts, from setting resource limits of other processes.
-/// Otherwise a process could end any other process of its user with a limit of processor time, which
-/// neither Landlock nor a lack of privileges prevents. It can set its own limits.
+/// Keeps the calling thread, and all that it starts, from setting resource limits of other
+/// processes. Otherwise a process could end any other process of its user with a limit of processor
+/// time, which neither Landlock nor a lack of privileges prevents. It can set its own limits.
 pub fn keep_limits_of_others() -> io::Result<()> {
     install(&limits_of_others())
 }
 
-/// The filter of [`keep_limits_of_others`]. It covers the other architectures whose programs the kernel
-/// runs (32 bits on x86), if their numbers are known.
+/// The filter of [`keep_limits_of_others`]. It covers the other architectures whose programs the
+/// kernel runs (32 bits on x86), if their numbers are known.
 fn limits_of_others() -> Vec<sock_filter> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -174,8 +174,8 @@ fn install(program: &[sock_filter]) -> io::Result<()> {
         libc::syscall(
             libc::SYS_seccomp,
             libc::SECCOMP_SET_MODE_FILTER,
-            // Without this flag, older kernels slow the process down by mitigations against code in the
-            // same process, of which there is none here.
+            // Without this flag, older kernels slow the process down by mitigations against code in
+            // the same process, of which there is none here.
             libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW,
             std::ptr::from_ref(&program),
         )

@@ -14,8 +14,8 @@ pub enum Answer<'a> {
     End(End),
 }
 
-/// Reads the response to one request. Records for another request, and records that a response does not
-/// have, are an error.
+/// Reads the response to one request. Records for another request, and records that a response does
+/// not have, are an error.
 #[derive(Debug)]
 pub struct Answers {
     records: Records,

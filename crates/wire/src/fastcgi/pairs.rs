@@ -18,8 +18,8 @@ pub fn put_pair(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// Appends a complete stream of parameters. Each record has whole pairs, as PHP requires; only a pair
-/// that is longer than a record is split.
+/// Appends a complete stream of parameters. Each record has whole pairs, as PHP requires; only a
+/// pair that is longer than a record is split.
 pub fn put_params<'a>(
     id: u16,
     pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,

@@ -118,8 +118,8 @@ pub fn put_begin(role: Role, keep: bool, id: u16, out: &mut Vec<u8>) {
     put_record(Kind::BeginRequest, id, &[high, low, u8::from(keep), 0, 0, 0, 0, 0], out);
 }
 
-/// Appends a part of a stream, in as many records as it needs: none for an empty part, because an empty
-/// record is the end ([`put_end_of_stream`]).
+/// Appends a part of a stream, in as many records as it needs: none for an empty part, because an
+/// empty record is the end ([`put_end_of_stream`]).
 pub fn put_stream(kind: Kind, id: u16, bytes: &[u8], out: &mut Vec<u8>) {
     for content in bytes.chunks(MOST_CONTENT) {
         put_record(kind, id, content, out);
@@ -178,8 +178,8 @@ impl Default for State {
 }
 
 impl Records {
-    /// Takes the next part from the front of `input`. Returns the record's type (which may be unknown),
-    /// its request id, and the part; `None` if all of `input` is consumed.
+    /// Takes the next part from the front of `input`. Returns the record's type (which may be
+    /// unknown), its request id, and the part; `None` if all of `input` is consumed.
     pub fn next<'a>(
         &mut self,
         input: &mut &'a [u8],

@@ -2,8 +2,8 @@
 
 use crate::bytes::{Malformed, Put, Take};
 
-/// Encodes certificate bundles: names and texts. They contain keys, so they are in no message that a log
-/// might show.
+/// Encodes certificate bundles: names and texts. They contain keys, so they are in no message that
+/// a log might show.
 pub fn put_bundles<'a>(bundles: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, pem) in bundles {

@@ -3,8 +3,8 @@
 use super::field::Field;
 use crate::bytes::{Malformed, Put, Take};
 
-/// The result of a change of the configuration. The texts are for administrators: one line that says
-/// what is wrong and what to do.
+/// The result of a change of the configuration. The texts are for administrators: one line that
+/// says what is wrong and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It is the running configuration.

@@ -17,8 +17,8 @@ messages! {
             /// The server's directory for temporary files.
             tmp: String,
         }
-        /// In place of `Hello`: checks that the application could run. Warnings come as `Noticed`, then
-        /// the prototype ends with `Ready` or `Failed`.
+        /// In place of `Hello`: checks that the application could run. Warnings come as `Noticed`,
+        /// then the prototype ends with `Ready` or `Failed`.
         5 Check {
             /// The specification.
             spec: ApplicationSpec,
@@ -38,8 +38,8 @@ messages! {
             /// The worker.
             worker: Owner,
         }
-        /// Sends a signal to a worker, if this incarnation still runs: for systems that do not let the
-        /// supervisor do it.
+        /// Sends a signal to a worker, if this incarnation still runs: for systems that do not let
+        /// the supervisor do it.
         3 Kill {
             /// The worker.
             worker: Owner,
@@ -57,8 +57,8 @@ messages! {
 messages! {
     /// From a prototype to the supervisor.
     ///
-    /// The supervisor enforces the order: `Ready` or `Failed` once, then one answer to each request, and
-    /// `Died` once for each worker that has started.
+    /// The supervisor enforces the order: `Ready` or `Failed` once, then one answer to each
+    /// request, and `Died` once for each worker that has started.
     FromPrototype {
         /// PHP is loaded.
         1 Ready {
@@ -121,7 +121,8 @@ messages! {
     }
 }
 
-/// The stack of a script, a line for each call, the innermost first. The error says why there is none.
+/// The stack of a script, a line for each call, the innermost first. The error says why there is
+/// none.
 pub type Stack = Result<Vec<String>, String>;
 
 impl Field for Stack {

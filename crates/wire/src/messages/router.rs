@@ -10,12 +10,14 @@ use crate::queue::Owner;
 use crate::region::Geometry;
 
 messages! {
-    /// From the router to the supervisor. Everything that a message names (an address, an application, a
-    /// file, a program) must be in the running configuration, or in the one that is being applied.
+    /// From the router to the supervisor. Everything that a message names (an address, an
+    /// application, a file, a program) must be in the running configuration, or in the one that is
+    /// being applied.
     ToSupervisor {
         /// Opens a listening socket, or sends the one that is open.
         1 Bind {
-            /// As in the configuration: `*:80`, `127.0.0.1:80`, `[::1]:80`, `unix:/path`, `unix:@name`.
+            /// As in the configuration: `*:80`, `127.0.0.1:80`, `[::1]:80`, `unix:/path`,
+            /// `unix:@name`.
             address: String,
             /// Length of the accept queue.
             backlog: u32,
@@ -50,8 +52,8 @@ messages! {
             /// Signal number.
             signal: u8,
         }
-        /// Requests the stack of a worker's script; answered with `Traced`, before the worker's end is
-        /// reported.
+        /// Requests the stack of a worker's script; answered with `Traced`, before the worker's end
+        /// is reported.
         20 Trace {
             /// The application.
             application: u32,
@@ -60,8 +62,9 @@ messages! {
             /// The router's number for the request.
             number: u32,
         }
-        /// Ends an application. Its workers have been asked through the region to end; those that have
-        /// not are killed after a grace period. The earliest deadline of several messages counts.
+        /// Ends an application. Its workers have been asked through the region to end; those that
+        /// have not are killed after a grace period. The earliest deadline of several messages
+        /// counts.
         6 Stop {
             /// The application.
             application: u32,
@@ -123,8 +126,8 @@ messages! {
             /// Maximum run time in milliseconds.
             timeout_ms: u64,
         }
-        /// Opens the system's files for name resolution anew, because the sandbox of the router admits
-        /// only the files that existed at its start; answered with `NameFiles`.
+        /// Opens the system's files for name resolution anew, because the sandbox of the router
+        /// admits only the files that existed at its start; answered with `NameFiles`.
         21 OpenNameFiles {}
     }
 }
@@ -143,8 +146,8 @@ messages! {
             generation: u32,
             /// Directory for temporary files.
             tmp: String,
-            /// The server has a control API, through which a configuration that cannot be run can be
-            /// corrected.
+            /// The server has a control API, through which a configuration that cannot be run can
+            /// be corrected.
             has_control: bool,
             /// Documents have NGINX Unit's defaults.
             unit_defaults: bool,
@@ -179,8 +182,8 @@ messages! {
             /// Why.
             message: String,
         }
-        /// A worker runs. Descriptors: the router's end of its socket, and the reading end of the pipe of
-        /// its standard output and error, unless both are files.
+        /// A worker runs. Descriptors: the router's end of its socket, and the reading end of the
+        /// pipe of its standard output and error, unless both are files.
         6 Started {
             /// The application.
             application: u32,
@@ -242,14 +245,14 @@ messages! {
             /// As given to `Unbind`.
             address: String,
         }
-        /// Result of `ReadFile`, in the order of the requests. Descriptor: a memfd with the text, if it
-        /// could be read.
+        /// Result of `ReadFile`, in the order of the requests. Descriptor: a memfd with the text,
+        /// if it could be read.
         15 FileRead {
             /// Empty, or what went wrong.
             error: String,
         }
-        /// Makes a configuration the running one; answered with `Prepared` or `Applied`. Descriptor:
-        /// a memfd with the document.
+        /// Makes a configuration the running one; answered with `Prepared` or `Applied`.
+        /// Descriptor: a memfd with the document.
         16 Apply {
             /// Number of the configuration; grows with each.
             generation: u32,
@@ -277,8 +280,8 @@ messages! {
             /// Its name.
             name: String,
         }
-        /// Result of `OpenNameFiles`. Descriptors: `/etc/hosts` and `/etc/resolv.conf`, `/dev/null` in
-        /// place of one that cannot be opened.
+        /// Result of `OpenNameFiles`. Descriptors: `/etc/hosts` and `/etc/resolv.conf`, `/dev/null`
+        /// in place of one that cannot be opened.
         23 NameFiles {}
         /// A program has ended.
         17 Ran {

@@ -65,7 +65,8 @@ record! {
         new_privileges: bool,
         /// Its control group, below the supervisor's own unless it begins with a slash.
         cgroup: Option<String>,
-        /// It has no Landlock domain: its processes may signal and trace all processes of their user.
+        /// It has no Landlock domain: its processes may signal and trace all processes of their
+        /// user.
         is_boundless: bool,
         /// Restricts the files that it can use.
         sandbox: Option<Sandbox>,
@@ -79,7 +80,8 @@ record! {
         name: String,
         /// PHP version wanted: empty, or a prefix such as `8` or `8.2`.
         php_version: String,
-        /// Document roots, each behind the key that names it; an application without them cannot run.
+        /// Document roots, each behind the key that names it; an application without them cannot
+        /// run.
         roots: Vec<(String, String)>,
         /// User of the application; `None`: the default one.
         user: Option<String>,

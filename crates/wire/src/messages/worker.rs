@@ -11,8 +11,8 @@ messages! {
             /// Ticket of the request.
             ticket: u32,
         }
-        /// The status of the application, for a request that has asked for it. Descriptor: a memfd with
-        /// JSON.
+        /// The status of the application, for a request that has asked for it. Descriptor: a memfd
+        /// with JSON.
         2 Status {
             /// Ticket of the request.
             ticket: u32,
