@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     // Before anything is read: scripts run as the same user, and one that could trace the prototype
     // could send reports in its name.
     if let Err(error) = process::deny_tracing() {
-        eprintln!("howdah-php cannot keep others from tracing it: {error}");
+        eprintln!("howdah-php: cannot keep other processes from tracing it: {error}");
         return ExitCode::from(2);
     }
     // The supervisor passes arguments of spaces as room for process titles.

@@ -1,12 +1,12 @@
 //! The prototype: loads PHP once, then forks workers and reports to the supervisor.
 //!
 //! 1. Descriptor 3 is the socket of requests; the first one is the specification. Descriptor 4 is
-//! the pipe of reports. If the specification is only to be checked, [`check`] does that and the
-//! process ends.
+//!    the pipe of reports. If the specification is only to be checked, [`check`] does that and the
+//!    process ends.
 //! 2. PHP is loaded with the application's settings. The report is `Ready`, or `Failed` and the
-//! process ends.
+//!    process ends.
 //! 3. The loop forks workers, measures them, reads the stacks of their scripts, and reaps those
-//! that have ended.
+//!    that have ended.
 //! 4. When the supervisor closes its end or has ended, the workers and the processes that they have
 //!    started are killed, and their temporary files are removed.
 //!
@@ -112,7 +112,7 @@ pub fn run() -> ExitCode {
     match started {
         Ok((spec, region, events, php)) => {
             let Ok(child_ended) = signals::descriptor(&[signals::SIGCHLD]) else {
-                eprintln!("application \"{}\": a signal descriptor could not be made", spec.name);
+                eprintln!("application \"{}\": cannot receive signals", spec.name);
                 return ExitCode::FAILURE;
             };
             let workers = Vec::new();
@@ -172,9 +172,9 @@ impl Prototype {
             let _ = php.set_mail_advice(&problem.to_string());
         }
         let ready = FromPrototype::Ready { version: php.version() };
-        supervisor
-            .report(&ready)
-            .map_err(|error| Problem::of(format_args!("the supervisor: {error}")))?;
+        supervisor.report(&ready).map_err(|error| {
+            Problem::of(format_args!("cannot report to the supervisor: {error}"))
+        })?;
         Ok((spec, region, events, php))
     }
 

@@ -30,7 +30,10 @@ impl Certificates {
         let mut bundles = BTreeMap::new();
         if let Some(directory) = &directory {
             let report = |path: &Path, error: io::Error| {
-                log.write(Level::Alert, format_args!("certificates: {}: {error}", path.display()));
+                log.write(
+                    Level::Alert,
+                    format_args!("cannot read the certificate {}: {error}", path.display()),
+                );
             };
             match fs::read_dir(directory) {
                 Ok(entries) => {

@@ -100,7 +100,9 @@ pub(crate) fn enter(spec: &ApplicationSpec, executable: &File) -> Result<(), Pro
     if seccomp::is_available()
         && let Err(error) = seccomp::keep_limits_of_others()
     {
-        eprintln!("it can set limits of other processes: {error}");
+        eprintln!(
+            "the application can set resource limits of other processes of its user: {error}"
+        );
     }
     let version = landlock::version();
     if version < landlock::FILES {
@@ -118,7 +120,10 @@ pub(crate) fn enter(spec: &ApplicationSpec, executable: &File) -> Result<(), Pro
     match domain.enter() {
         Err(error) if required => Err(failed(error)),
         Err(error) => {
-            eprintln!("it has no domain of its own: {error}");
+            eprintln!(
+                "the application has no Landlock domain, and can signal and trace other processes of \
+                 its user: {error}"
+            );
             Ok(())
         }
         Ok(()) => Ok(()),

@@ -103,7 +103,13 @@ impl Tree {
         }
         if self.control.reload_attempts.is_some_and(|attempts| attempts >= MAX_RELOAD_ATTEMPTS) {
             self.control.reload_attempts = None;
-            self.log.write(Level::Alert, "the configuration could not be read again");
+            self.log.write(
+                Level::Alert,
+                format_args!(
+                    "the configuration was not read again: the control process ended \
+                     {MAX_RELOAD_ATTEMPTS} times while it did so"
+                ),
+            );
         }
     }
 
@@ -195,7 +201,8 @@ impl Tree {
     pub(super) fn send_to_control(&self, message: &ToControl, descriptors: &[BorrowedFd<'_>]) {
         let Some(process) = &self.control.process else { return };
         if let Err(error) = packet::send(&process.socket, &message.encode(), descriptors) {
-            let problem = format_args!("the control process does not listen: {error}");
+            let problem =
+                format_args!("control process is killed: cannot send it a message: {error}");
             self.log.write(Level::Alert, problem);
             let _ = signals::send(process.pid, signals::SIGKILL);
         }

@@ -93,7 +93,10 @@ impl Tree {
                     return;
                 }
                 Err(error) => {
-                    self.log.write(Level::Alert, format_args!("router message: {error}"));
+                    self.log.write(
+                        Level::Alert,
+                        format_args!("cannot read a message of the router: {error}"),
+                    );
                     return;
                 }
             };

@@ -74,7 +74,10 @@ impl Tree {
                 self.send_to_control(&ToControl::Reopened {}, &[handle.as_fd()]);
             }
             Err(error) => {
-                self.log.write(Level::Alert, format_args!("logs are not opened again: {error}"));
+                self.log.write(
+                    Level::Alert,
+                    format_args!("cannot open the logs of the router again: {error}"),
+                );
             }
         }
     }

@@ -23,7 +23,8 @@ const CONTROL_MODE: u32 = 0o600;
 /// Opens the log, claims the PID file and binds the control socket. Returns the state of the event
 /// loop and the descriptor from which signals are read.
 pub(super) fn start(mut options: Options) -> Result<(Tree, OwnedFd), String> {
-    process::deny_tracing().map_err(|error| format!("cannot be protected: {error}"))?;
+    process::deny_tracing()
+        .map_err(|error| format!("cannot keep other processes from tracing the server: {error}"))?;
     open_files::raise();
     let document = std::mem::take(&mut options.document);
     let grants = match &options.grants {
@@ -58,7 +59,10 @@ pub(super) fn start(mut options: Options) -> Result<(Tree, OwnedFd), String> {
     tree.pid_file = pid_file;
     // What applications leave behind is handed to this process, so that it can be ended.
     if let Err(error) = family::adopt_orphans() {
-        tree.log.write(Level::Warn, format_args!("cannot adopt processes: {error}"));
+        tree.log.write(
+            Level::Warn,
+            format_args!("processes that applications leave behind cannot be ended: {error}"),
+        );
     }
     Ok((tree, signals))
 }
@@ -81,6 +85,8 @@ fn open_log(options: &Options) -> Result<Log, String> {
         Some(path) => store::open_log(path)
             .map(Log::new)
             .map_err(|error| format!("cannot open the log {}: {error}", path.display())),
-        None => Log::standard_error().map_err(|error| format!("no standard error: {error}")),
+        None => Log::standard_error().map_err(|error| {
+            format!("cannot log to standard error: {error}; name a file with --log")
+        }),
     }
 }
