@@ -1,17 +1,19 @@
 //! The router process: connections, routes, and the threads and configuration around them.
 //!
-//! A connection comes in through `listener`, is served by `connection`, and each request on it goes
+//! A connection comes in through `accept`, is served by `connection`, and each request on it goes
 //! through `pipeline`: `route` decides, and files, PHP or an upstream answers.
 //!
-//! `router` is the process around it: threads (`thread`), configuration, applications.
+//! `thread` is the state of one router thread. `router` is the process around it: it runs the
+//! threads, applies configurations and manages applications.
 #![forbid(unsafe_code)]
 
+mod accept;
 mod access_log;
 mod auth;
-mod blame;
 pub mod check;
 mod connection;
 mod filters;
+mod descriptors;
 mod listener;
 pub mod packets;
 mod pipeline;

@@ -1,9 +1,9 @@
-//! Escaping of values, in place, at the end of a line that is being made.
+//! Escapes a value in place, at the end of a line.
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Escapes what stands from `start` on for a line of text, as nginx does: control bytes, bytes
-/// beyond ASCII and backslashes become `\xXX`, and so do quotation marks if `quotes` says so.
+/// Escapes the value that begins at `start` for a line of text, as nginx does: control bytes, bytes
+/// beyond ASCII and backslashes become `\xXX`, and so do quotation marks if `quotes` is true.
 pub fn text(line: &mut Vec<u8>, start: usize, quotes: bool) {
     let unsafe_byte =
         |byte: u8| !matches!(byte, b' '..=b'~') || byte == b'\\' || (quotes && byte == b'"');
@@ -16,9 +16,9 @@ pub fn text(line: &mut Vec<u8>, start: usize, quotes: bool) {
     }
 }
 
-/// Escapes what stands from `start` on for a string of JSON (RFC 8259, 7), DEL and the control
-/// characters beyond ASCII too, since terminals obey them. What is no UTF-8 becomes `\xXX`, with
-/// the backslash escaped.
+/// Escapes the value that begins at `start` for a string of JSON (RFC 8259, 7). DEL and the control
+/// characters beyond ASCII are escaped too, since terminals obey them. Bytes that are not UTF-8
+/// become `\xXX`, with the backslash escaped.
 pub fn json(line: &mut Vec<u8>, start: usize) {
     let unsafe_byte = |byte: u8| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\');
     let Some(value) = take_unsafe(line, start, unsafe_byte) else { return };
@@ -37,7 +37,8 @@ pub fn json(line: &mut Vec<u8>, start: usize) {
     }
 }
 
-/// Takes the value that starts there off the line, if any of it must be escaped.
+/// Removes the value that begins at `start` from the line and returns it, if a byte of it must be
+/// escaped.
 fn take_unsafe(
     line: &mut Vec<u8>,
     start: usize,

@@ -1,4 +1,4 @@
-//! The file that lines are appended to.
+//! The file of an access log.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -8,47 +8,47 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use howdah_sys::log::{Level, Log};
 use rustix::io::{Errno, retry_on_intr, writev};
 
-/// An access log's file, shared by all threads; log rotation exchanges what is behind it.
+/// The file of an access log, shared by all threads. Log rotation replaces the descriptor.
 #[derive(Debug)]
 pub struct LogFile {
     path: String,
     file: RwLock<OwnedFd>,
-    /// The last write failed, and that has been reported.
-    failing: AtomicBool,
+    /// The last write failed; a report is in the error log.
+    is_failing: AtomicBool,
     /// The last write ended within a line.
-    torn: AtomicBool,
+    is_torn: AtomicBool,
 }
 
 impl LogFile {
-    /// A file that is open for appending.
+    /// Takes over a file that is open for appending. `path` is its name in the configuration.
     pub fn new(path: &str, file: OwnedFd) -> Self {
         LogFile {
             path: path.to_owned(),
             file: RwLock::new(file),
-            failing: AtomicBool::new(false),
-            torn: AtomicBool::new(false),
+            is_failing: AtomicBool::new(false),
+            is_torn: AtomicBool::new(false),
         }
     }
 
-    /// Its name in the configuration.
+    /// Returns its name in the configuration.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Goes on in another file.
+    /// Replaces the file.
     pub fn reopen(&self, file: OwnedFd) {
         *self.file.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = file;
-        self.torn.store(false, Relaxed);
+        self.is_torn.store(false, Relaxed);
     }
 
-    /// Appends whole lines with one write. What cannot be written is lost; the first time, that
-    /// is reported.
+    /// Appends whole lines with one write. Lines that cannot be written are lost; the first failure
+    /// in a row is reported in `log`.
     pub fn append(&self, lines: &[u8], log: &Log) {
         let file = self.file.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let mut lead: &[u8] = if self.torn.swap(false, Relaxed) { b"\n" } else { b"" };
+        let mut lead: &[u8] = if self.is_torn.swap(false, Relaxed) { b"\n" } else { b"" };
         let mut rest = lines;
         while !rest.is_empty() {
-            // More than one turn only if the disk is full, or a pipe.
+            // More than one turn only if the disk or a pipe is full.
             let parts = [IoSlice::new(lead), IoSlice::new(rest)];
             let written = match retry_on_intr(|| writev(&*file, &parts)) {
                 Ok(0) => return self.failed(rest, lines, Errno::IO, log),
@@ -59,14 +59,14 @@ impl LogFile {
             lead = lead.get(of_lead..).unwrap_or_default();
             rest = rest.get(written - of_lead..).unwrap_or_default();
         }
-        self.failing.store(false, Relaxed);
+        self.is_failing.store(false, Relaxed);
     }
 
     fn failed(&self, rest: &[u8], lines: &[u8], error: Errno, log: &Log) {
         let done = lines.len() - rest.len(); // `rest` is the end of `lines`
         let within = done.checked_sub(1).and_then(|last| lines.get(last));
-        self.torn.store(within.is_some_and(|last| *last != b'\n'), Relaxed);
-        if !self.failing.swap(true, Relaxed) {
+        self.is_torn.store(within.is_some_and(|last| *last != b'\n'), Relaxed);
+        if !self.is_failing.swap(true, Relaxed) {
             log.write(
                 Level::Error,
                 format_args!(

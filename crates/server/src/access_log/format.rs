@@ -1,4 +1,4 @@
-//! What a line says: pieces of text and variables, put together once for all requests.
+//! The format of a line, compiled to pieces of text and variables.
 
 use howdah_config::{LogFormat, Part, Template, Variable};
 use howdah_http::variables::Source;
@@ -9,7 +9,7 @@ use super::escape;
 #[derive(Debug)]
 pub struct Format {
     pieces: Vec<Piece>,
-    json: bool,
+    is_json: bool,
 }
 
 #[derive(Debug)]
@@ -19,9 +19,10 @@ enum Piece {
 }
 
 impl Format {
-    /// Compiles a format. A line of JSON has its members in the order of the document.
+    /// Compiles a format. A line in JSON has its members in the order of the document.
     pub fn new(config: &LogFormat) -> Self {
-        let mut format = Format { pieces: Vec::new(), json: matches!(config, LogFormat::Json(_)) };
+        let mut format =
+            Format { pieces: Vec::new(), is_json: matches!(config, LogFormat::Json(_)) };
         match config {
             LogFormat::Text(template) => format.template(template),
             LogFormat::Json(members) => {
@@ -55,7 +56,7 @@ impl Format {
         if !source.write(variable, line) {
             line.truncate(start);
             line.push(b'-');
-        } else if self.json {
+        } else if self.is_json {
             escape::json(line, start);
         } else {
             // Fields of the response are the site's own; an ETag has its quotation marks.
@@ -73,10 +74,10 @@ impl Format {
         }
     }
 
-    /// Adds text of the configuration, within a string if lines are JSON.
+    /// Adds text of the configuration, escaped as part of a string if lines are JSON.
     fn value(&mut self, text: &str) {
         let mut escaped = text.as_bytes().to_vec();
-        if self.json {
+        if self.is_json {
             escape::json(&mut escaped, 0);
         }
         self.bytes(&escaped);

@@ -1,7 +1,8 @@
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use howdah_http::exchange::Outcome;
+use howdah_http::exchange::{Finished, Outcome};
 use howdah_http::fixture::request;
 use howdah_http::message::{Added, FieldBlock, Request};
 use howdah_sys::log::Log;
@@ -11,7 +12,7 @@ use super::*;
 struct Logged {
     dir: tempfile::TempDir,
     log: AccessLog,
-    lines: Lines,
+    lines: LineBuffer,
     errors: Log,
 }
 
@@ -23,7 +24,7 @@ impl Logged {
         let dir = tempfile::tempdir().unwrap();
         let log = AccessLog::new(config.access_log.as_ref().unwrap(), file(dir.path().join("log")));
         let null = fs::OpenOptions::new().write(true).open("/dev/null").unwrap();
-        Logged { dir, log, lines: Lines::default(), errors: Log::new(null.into()) }
+        Logged { dir, log, lines: LineBuffer::default(), errors: Log::new(null.into()) }
     }
 
     fn add(&mut self, request: Option<&Request>) -> bool {
@@ -157,11 +158,11 @@ fn lines_of_another_log_do_not_mix_and_a_log_is_let_go() {
     let mut logged = Logged::new(r#"{"path": "/x", "format": "$uri"}"#);
     logged.add(Some(&request("/a", &[])));
     let other = file(logged.dir.path().join("other"));
-    let first = std::mem::replace(&mut logged.log.file, other);
+    let first = logged.log.replace_file(other);
     logged.add(Some(&request("/b", &[])));
     assert_eq!(logged.written(), "/a\n");
     assert_eq!(Arc::strong_count(&first), 1);
     logged.lines.flush(&logged.errors);
-    assert_eq!(Arc::strong_count(&logged.log.file), 1);
+    assert_eq!(Arc::strong_count(logged.log.file()), 1);
     assert_eq!(fs::read_to_string(logged.dir.path().join("other")).unwrap(), "/b\n");
 }

@@ -1,22 +1,54 @@
-//! Stored certificates as the supervisor sends them: in sealed memory.
+//! The certificate store in the router: the supervisor sends certificates in sealed memory and stores
+//! those that the router obtains.
 
-use std::io::{Error, Result};
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 
 use howdah_tls::stored::Certificates;
+use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
-use crate::packets::from_memory;
+use super::control_thread::{ControlThread, text};
+use crate::packets::{from_memory, to_memory};
 
-/// Reads all certificates that the supervisor sends at the start.
-pub fn read(memory: Option<OwnedFd>) -> Result<Certificates> {
+/// Reads all stored certificates, as the supervisor sends them at the start.
+pub fn read(memory: Option<OwnedFd>) -> io::Result<Certificates> {
     let bytes = from_memory(memory, u64::MAX)?;
     Certificates::parse(&bytes)
-        .map_err(|_| Error::other("the supervisor sent malformed certificates"))
+        .map_err(|_| io::Error::other("the supervisor sent malformed certificates"))
 }
 
-/// Takes one bundle that the supervisor sends. What cannot be read changes nothing.
-pub(super) fn receive(certificates: &mut Certificates, name: String, memory: Option<OwnedFd>) {
-    if let Ok(pem) = from_memory(memory, u64::MAX) {
-        certificates.insert(name, pem.into());
+impl ControlThread {
+    /// Takes a bundle that the supervisor sends. One that cannot be read changes nothing.
+    pub(super) fn on_certificate(&mut self, name: String, memory: Option<OwnedFd>) {
+        if let Ok(pem) = from_memory(memory, u64::MAX) {
+            self.certificates.insert(name, pem.into());
+        }
+    }
+
+    /// Uses a certificate that the server has obtained itself, and stores it. The error says why it is
+    /// not stored; it is in use all the same.
+    pub(super) async fn keep_certificate(
+        &mut self,
+        name: String,
+        pem: Vec<u8>,
+    ) -> Result<(), String> {
+        let stored = self.store_certificate(&name, &pem).await;
+        self.certificates.insert(name.clone(), pem.into());
+        self.renew_stored(&name).await;
+        stored
+    }
+
+    async fn store_certificate(&mut self, name: &str, pem: &[u8]) -> Result<(), String> {
+        let memory = to_memory(pem).map_err(text)?;
+        let store = ToSupervisor::StoreCertificate { name: name.to_owned() };
+        self.link.send_with(&store, &[memory.as_fd()]).map_err(text)?;
+        let error = self.receive_answer(|message| match message {
+            (FromSupervisor::Stored { error }, _) => Ok(error),
+            other => Err(other),
+        });
+        match error.await? {
+            error if error.is_empty() => Ok(()),
+            error => Err(error),
+        }
     }
 }

@@ -1,168 +1,99 @@
-//! What the control process and the certificates ask of the router; one thing after the other, on the control thread.
+//! Commands to the control thread, from the control API and from certificate renewal. It carries them
+//! out one after the other.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use howdah_acme::{self as acme, AcmeReport, Board};
-use howdah_config::Processes;
-use howdah_php_pool::sizing::{Decision, Measured};
+use howdah_acme::{self as acme, Board};
 use howdah_php_pool::status_page::Pool;
-use howdah_tls::InUse;
-use howdah_upstream::upstream::ServerReport;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-use super::apply::Parts;
-use super::sandbox::{Protected, Protection};
-use crate::thread;
+use super::control_thread::ControlThread;
+use super::report::{ApplicationReport, Report, TlsReport, Tuning};
+use super::sandbox::RouterSandbox;
+use super::threads::Threads;
 use crate::thread::Shared;
 
-/// What answers the control process is started with this.
+/// Passed to the task that answers the control processes.
 #[derive(Debug)]
 pub struct Queries {
-    /// Has the router's end of a socket for each control process that is started.
+    /// The router's end of a socket for each control process that is started.
     pub links: UnboundedReceiver<OwnedFd>,
-    /// To carry commands out.
+    /// Sends commands to the control thread.
     pub commands: Commands,
 }
 
-/// Carries commands out. Every command waits for those before it.
+/// Sends commands to the control thread. Every command waits for those before it.
 #[derive(Debug, Clone)]
 pub struct Commands {
-    jobs: UnboundedSender<Job>,
+    sender: UnboundedSender<Command>,
     shared: Arc<Shared>,
-    shards: Arc<[thread::Handle]>,
+    threads: Threads,
+    sandbox: Arc<RouterSandbox>,
     php: Arc<[(String, String)]>,
-    board: Board,
+    certificates: Board,
 }
 
-/// What the server does at this moment.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Versions of PHP, and the programs that run them.
-    pub php: Vec<(String, String)>,
-    /// Connections accepted since the start.
-    pub accepted: u64,
-    /// Open connections with a request that is being answered.
-    pub active: u64,
-    /// Open connections without one.
-    pub idle: u64,
-    /// Connections closed since the start.
-    pub closed: u64,
-    /// Requests since the start.
-    pub requests: u64,
-    /// Applications, by name.
-    pub applications: Vec<ApplicationReport>,
-    /// Upstreams with their servers, by name.
-    pub upstreams: Vec<(String, Vec<ServerReport>)>,
-    /// Certificates that the server gets by itself.
-    pub acme: Vec<AcmeReport>,
-    /// Listeners that speak TLS, by name.
-    pub tls: Vec<TlsReport>,
-    /// What protects the processes from each other.
-    pub protection: Protection,
-    /// What protects others from each application, by name.
-    pub protected: Vec<(String, Protected)>,
-}
-
-/// How a listener speaks TLS.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TlsReport {
-    /// The listener's name.
-    pub name: String,
-    /// Handshakes since the start.
-    pub handshakes: u64,
-    /// Those that have taken a session up again.
-    pub resumed: u64,
-    /// Handshakes that have failed.
-    pub failed: u64,
-    /// Its configured certificates.
-    pub certificates: Vec<InUse>,
-}
-
-/// What an application does at this moment.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ApplicationReport {
-    /// Its name.
-    pub name: String,
-    /// Workers that run.
-    pub running: u64,
-    /// Workers that are being started.
-    pub starting: u64,
-    /// Workers without a request.
-    pub idle: u64,
-    /// Requests that wait or run.
-    pub active: u64,
-    /// Why it does not run, or why its workers end.
-    pub problem: Option<String>,
-}
-
-/// How the number of an application's workers came about.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Tuning {
-    /// What is configured.
-    pub processes: Processes,
-    /// Why it does not run, or why its workers end.
-    pub problem: Option<String>,
-    /// Workers that run.
-    pub running: u32,
-    /// What was measured.
-    pub measured: Measured,
-    /// What automatic sizing makes of it.
-    pub decision: Decision,
-    /// Bytes that the prototype takes, shared pages in proportion.
-    pub prototype: u64,
-    /// Bytes that the workers take together, likewise.
-    pub workers: u64,
-}
-
-/// A command and where its outcome goes.
+/// A command and the channel for its result.
 #[derive(Debug)]
-pub(super) enum Job {
+pub(super) enum Command {
+    /// Report on all applications.
     Report { done: oneshot::Sender<Vec<ApplicationReport>> },
+    /// Restart an application.
     Restart { name: String, done: oneshot::Sender<Result<(), String>> },
+    /// Explain the number of an application's workers.
     Tune { name: String, done: oneshot::Sender<Option<Tuning>> },
+    /// A command of certificate renewal.
     Certificates(acme::Command),
 }
 
-/// Both ends of the line to the control thread.
-pub(super) fn channel(
-    shared: Arc<Shared>,
-    shards: Arc<[thread::Handle]>,
-    php: Vec<(String, String)>,
-    board: Board,
-) -> (Commands, UnboundedReceiver<Job>) {
-    let (jobs, receiver) = unbounded_channel();
-    (Commands { jobs, shared, shards, php: php.into(), board }, receiver)
-}
-
-const GONE: &str = "the server is being stopped";
+const STOPPED: &str = "the server is being stopped";
 
 impl Commands {
-    /// Replaces all workers of an application. `Err` says why there are no new ones; then the old
-    /// ones go on.
-    pub async fn restart(&self, name: String) -> Result<(), String> {
-        let (done, outcome) = oneshot::channel();
-        let _ = self.jobs.send(Job::Restart { name, done });
-        outcome.await.unwrap_or_else(|_| Err(GONE.to_owned()))
+    /// Creates the sender and the receiver of commands. `php` has the versions of PHP with their
+    /// programs, `certificates` the state of certificate renewal.
+    pub(super) fn new(
+        control: &ControlThread,
+        php: Vec<(String, String)>,
+        certificates: Board,
+    ) -> (Self, UnboundedReceiver<Command>) {
+        let (sender, receiver) = unbounded_channel();
+        let commands = Commands {
+            sender,
+            shared: Arc::clone(&control.shared),
+            threads: control.threads.clone(),
+            sandbox: Arc::clone(&control.sandbox),
+            php: php.into(),
+            certificates,
+        };
+        (commands, receiver)
     }
 
-    /// Says how the number of an application's workers came about; `None` if there is no such
-    /// application.
+    /// Replaces all workers of an application. The error says why there are no new ones; then the old
+    /// workers go on.
+    pub async fn restart(&self, name: String) -> Result<(), String> {
+        let (done, outcome) = oneshot::channel();
+        let _ = self.sender.send(Command::Restart { name, done });
+        outcome.await.unwrap_or_else(|_| Err(STOPPED.to_owned()))
+    }
+
+    /// Explains the number of an application's workers; `None` if the application does not exist.
     pub async fn tune(&self, name: String) -> Option<Tuning> {
         let (done, tuning) = oneshot::channel();
-        let _ = self.jobs.send(Job::Tune { name, done });
+        let _ = self.sender.send(Command::Tune { name, done });
         tuning.await.ok().flatten()
     }
 
-    /// The part of the commands that certificate renewal uses.
+    /// Returns the commands that certificate renewal uses.
     pub(super) fn for_renewal(&self) -> acme::Commands {
-        let jobs = self.jobs.clone();
-        acme::Commands::new(move |command| drop(jobs.send(Job::Certificates(command))))
+        let sender = self.sender.clone();
+        acme::Commands::new(move |command| drop(sender.send(Command::Certificates(command))))
     }
 
-    /// Looks at the applications, or at the one of this name, with all workers. Waits for nothing.
+    /// Returns the state of all applications, or of the application with this name, with all workers.
+    /// Does not wait.
     pub fn pools(&self, name: Option<&str>) -> Vec<Pool> {
         let snapshot = self.shared.snapshot.load();
         let applications = snapshot.config.applications.iter();
@@ -171,7 +102,35 @@ impl Commands {
         found.map(|application| Pool::of(application, true)).collect()
     }
 
-    /// How the listeners speak TLS.
+    /// Returns the state of the server.
+    pub async fn report(&self) -> Report {
+        let (done, applications) = oneshot::channel();
+        let _ = self.sender.send(Command::Report { done });
+        let applications = applications.await.unwrap_or_default();
+        let mut report = Report { php: self.php.to_vec(), applications, ..Report::default() };
+        for thread in self.threads.iter() {
+            let counters = thread.counters();
+            let active = counters.active.load(Relaxed);
+            report.accepted += counters.accepted.load(Relaxed);
+            report.closed += counters.closed.load(Relaxed);
+            report.active += active;
+            report.idle += counters.open().saturating_sub(active);
+            report.requests += counters.requests.load(Relaxed);
+        }
+        let snapshot = self.shared.snapshot.load();
+        report.protection = self.sandbox.protection().clone();
+        report.protected = { snapshot.config.applications.iter() }
+            .map(|application| (application.name.clone(), report.protection.of(application)))
+            .collect();
+        report.acme = self.certificates.all();
+        report.tls = self.tls();
+        report.upstreams = { snapshot.config.upstreams.iter() }
+            .filter_map(|config| snapshot.upstreams.get_key_value(&config.name))
+            .map(|(name, upstream)| (name.clone(), upstream.report()))
+            .collect();
+        report
+    }
+
     fn tls(&self) -> Vec<TlsReport> {
         let snapshot = self.shared.snapshot.load();
         let names = snapshot.config.listeners.iter().map(|listener| &listener.name);
@@ -188,58 +147,20 @@ impl Commands {
         });
         found.collect()
     }
-
-    /// Says what the server does at this moment.
-    pub async fn report(&self) -> Report {
-        let (done, applications) = oneshot::channel();
-        let _ = self.jobs.send(Job::Report { done });
-        let applications = applications.await.unwrap_or_default();
-        let mut report = Report { php: self.php.to_vec(), applications, ..Report::default() };
-        for shard in self.shards.iter() {
-            let counters = shard.counters();
-            let active = counters.active.load(Relaxed);
-            report.accepted += counters.accepted.load(Relaxed);
-            report.closed += counters.closed.load(Relaxed);
-            report.active += active;
-            report.idle += counters.open().saturating_sub(active);
-            report.requests += counters.requests.load(Relaxed);
-        }
-        let snapshot = self.shared.snapshot.load();
-        report.protection = self.shared.bounds.protection().clone();
-        report.protected = { snapshot.config.applications.iter() }
-            .map(|one| (one.name.clone(), report.protection.of(one)))
-            .collect();
-        report.acme = self.board.all();
-        report.tls = self.tls();
-        report.upstreams = { snapshot.config.upstreams.iter() }
-            .filter_map(|config| snapshot.upstreams.get_key_value(&config.name))
-            .map(|(name, upstream)| (name.clone(), upstream.report()))
-            .collect();
-        report
-    }
 }
 
-impl Job {
-    /// Carries the command out. Whoever asked may have gone meanwhile.
-    pub(super) async fn run(self, parts: Parts<'_>) {
-        match self {
-            Job::Report { done } => {
-                let _ = done.send(parts.pools.report());
-            }
-            Job::Restart { name, done } => {
-                let _ = done.send(parts.restart(&name).await);
-            }
-            Job::Tune { name, done } => {
-                let _ = done.send(parts.pools.tuning(&name));
-            }
-            Job::Certificates(command) => parts.carry_out(command).await,
+impl ControlThread {
+    /// Carries a command out. Its sender may have gone meanwhile.
+    pub(super) async fn carry_out(&mut self, command: Command) {
+        match command {
+            Command::Report { done } => drop(done.send(self.pools.report())),
+            Command::Restart { name, done } => drop(done.send(self.restart(&name).await)),
+            Command::Tune { name, done } => drop(done.send(self.pools.tuning(&name))),
+            Command::Certificates(command) => self.carry_out_renewal(command).await,
         }
     }
-}
 
-impl Parts<'_> {
-    /// Carries out a command of certificate renewal.
-    async fn carry_out(mut self, command: acme::Command) {
+    async fn carry_out_renewal(&mut self, command: acme::Command) {
         match command {
             acme::Command::KeepCertificate { name, pem: acme::Secret(pem), done } => {
                 let _ = done.send(self.keep_certificate(name, pem).await);
@@ -251,7 +172,7 @@ impl Parts<'_> {
             acme::Command::ReadFile { path, done } => {
                 let _ = done.send(self.read_file(&path).await);
             }
-            acme::Command::Run { run, done } => self.programs.run(self.link, run, done),
+            acme::Command::Run { run, done } => self.programs.run(&self.link, run, done),
         }
     }
 }

@@ -8,18 +8,19 @@ use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
 use crate::packets::Packets;
 
-/// A message and the descriptors that came with it.
+/// A message and its descriptors.
 pub(super) type Message = (FromSupervisor, Vec<OwnedFd>);
 
 /// The socket to the supervisor.
 #[derive(Debug)]
 pub(super) struct Link {
     packets: Packets,
+    /// Messages that were received while another one was awaited.
     postponed: RefCell<VecDeque<Message>>,
 }
 
 impl Link {
-    /// Takes the socket over.
+    /// Takes over the socket.
     pub(super) fn new(socket: OwnedFd) -> std::io::Result<Self> {
         Ok(Link { packets: Packets::new(socket)?, postponed: RefCell::default() })
     }
@@ -39,12 +40,12 @@ impl Link {
         self.packets.send(&message.encode(), descriptors)
     }
 
-    /// Keeps a message that cannot be dealt with now for [`Link::receive`].
+    /// Keeps a message that cannot be handled now for [`Link::receive`].
     pub(super) fn postpone(&self, message: FromSupervisor, descriptors: Vec<OwnedFd>) {
         self.postponed.borrow_mut().push_back((message, descriptors));
     }
 
-    /// The next message; `None` when the supervisor has gone. Safe to cancel.
+    /// Waits for the next message; returns `None` when the supervisor has gone. Safe to cancel.
     pub(super) async fn receive(&self) -> std::io::Result<Option<Message>> {
         let postponed = self.postponed.borrow_mut().pop_front();
         match postponed {
@@ -53,7 +54,7 @@ impl Link {
         }
     }
 
-    /// The next message that has not been postponed.
+    /// Waits for the next message that has not been postponed. Safe to cancel.
     pub(super) async fn receive_new(&self) -> std::io::Result<Option<Message>> {
         let Some((packet, descriptors)) = self.packets.receive().await? else { return Ok(None) };
         let message = FromSupervisor::decode(&packet)

@@ -1,22 +1,22 @@
-//! What the machine offers at this moment: processors and memory, as far as the control groups
-//! that the server is in let it have them.
+//! Processors and memory of the machine at this moment, within the limits of the server's control
+//! groups.
 //!
-//! Free memory is what is free and what can be freed without harm: half of the files that were in
-//! use lately count as needed. Swap does not count, as it is to stay empty.
+//! Available memory is free memory and memory that can be freed without harm: half of the recently
+//! used files count as needed. Swap does not count, as it is to stay empty.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use howdah_php_pool::sizing::meter::Surroundings;
 
-/// Looks at the machine.
+/// Reads the state of the machine.
 #[derive(Debug)]
 pub(super) struct Machine {
-    /// `/`, but for tests.
+    /// Root directory of the files that are read: `/` except in tests.
     root: PathBuf,
-    /// Processor time that was idle, and all of it, when it was last looked at.
-    times: Option<(u64, u64)>,
-    /// Share that was idle before that.
+    /// Idle and total processor time in ticks at the last reading that counted.
+    last_ticks: Option<(u64, u64)>,
+    /// Share of the processor time that was idle before that reading, from 0 to 1.
     idle: Option<f64>,
 }
 
@@ -27,35 +27,36 @@ struct Memory {
     available: u64,
 }
 
-/// For a machine that does not say.
-const LITTLE: Memory = Memory { total: 1 << 30, available: 512 << 20 };
+/// Memory of a machine that does not report it.
+const UNKNOWN_MEMORY: Memory = Memory { total: 1 << 30, available: 512 << 20 };
 
-/// Limits from here on are none.
+/// Value in bytes from which on a limit is none.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// Ticks of the kernel's clock that say something; a hundred are a second of one processor.
-const ENOUGH_TICKS: u64 = 20;
+/// Minimum number of ticks between two readings of the idle time. A hundred are a second of one
+/// processor.
+const MIN_TICKS: u64 = 20;
 
-/// Control groups above one another; there are never nearly so many.
-const DEEPEST: usize = 64;
+/// Maximum depth of nested control groups.
+const MAX_DEPTH: usize = 64;
 
 impl Default for Machine {
     fn default() -> Self {
-        Machine { root: "/".into(), times: None, idle: None }
+        Machine { root: "/".into(), last_ticks: None, idle: None }
     }
 }
 
 impl Machine {
-    /// Looks, for processes in a control group `group` if they have one of their own. What cannot
-    /// be found out is taken to be little, or is not known.
-    pub(super) fn look(&mut self, group: Option<&Path>) -> Surroundings {
+    /// Returns the surroundings of processes, in the control group `group` if they have one of their
+    /// own. A value that cannot be read is unknown, or [`UNKNOWN_MEMORY`].
+    pub(super) fn surroundings(&mut self, group: Option<&Path>) -> Surroundings {
         let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let groups = self.groups(group);
         let limited = groups.iter().filter_map(|group| Some((of_group(group)?, Some(group))));
         let all = limited.chain(self.whole().map(|memory| (memory, None)));
         let binding = all.min_by_key(|(memory, _)| memory.available);
-        let (memory, group) = binding.unwrap_or((LITTLE, None));
-        // What presses on others' memory does not matter here.
+        let (memory, group) = binding.unwrap_or((UNKNOWN_MEMORY, None));
+        // Pressure outside of the group does not matter here.
         let pressure = match group {
             Some(group) => fs::read_to_string(group.join("memory.pressure")).ok(),
             None => self.read("proc/pressure/memory"),
@@ -83,25 +84,25 @@ impl Machine {
         Some(Memory { total: field("MemTotal:")?, available: field("MemAvailable:")? })
     }
 
-    /// Share of the processors' time that was idle lately.
+    /// Returns the share of the processors' time that was idle lately, from 0 to 1.
     fn idle(&mut self) -> Option<f64> {
         let text = self.read("proc/stat")?;
         let times = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
-        // Guests' time, from the ninth on, is in the user's already.
+        // Guests' time, from the ninth field on, is in the user's already.
         let times: Vec<u64> = times.take(8).map_while(|time| time.parse().ok()).collect();
         let all = times.iter().fold(0u64, |sum, time| sum.saturating_add(*time));
         let idle = times.get(3)?.saturating_add(*times.get(4)?);
-        let (before_idle, before) = *self.times.get_or_insert((idle, all));
+        let (before_idle, before) = *self.last_ticks.get_or_insert((idle, all));
         let passed = all.saturating_sub(before);
-        if passed >= ENOUGH_TICKS {
-            self.times = Some((idle, all));
+        if passed >= MIN_TICKS {
+            self.last_ticks = Some((idle, all));
             self.idle = Some(idle.saturating_sub(before_idle) as f64 / passed as f64);
         }
         self.idle
     }
 
-    /// Directories of the memory control groups that this process is in, or that processes of its
-    /// own in `group` are in, the innermost first.
+    /// Returns the directories of the memory control groups of this process, or of its child processes in
+    /// `group`; the innermost first.
     fn groups(&self, group: Option<&Path>) -> Vec<PathBuf> {
         let (Some(of_process), Some(mounts)) =
             (self.read("proc/self/cgroup"), self.read("proc/self/mountinfo"))
@@ -124,11 +125,11 @@ impl Machine {
             else {
                 continue;
             };
-            // In a container the path is often not below what is mounted: then that is the group.
+            // In a container the path is often not below the mounted part: then that is the group.
             let below = path.strip_prefix(within.trim_end_matches('/')).unwrap_or("");
             let mounted = self.root.join(mounted.trim_start_matches('/'));
             let own = mounted.join(below.trim_start_matches('/'));
-            // Such groups are of version 2: below this one, or with a path from the root.
+            // `group` is of version 2: below this one, or with a path from the root.
             let innermost = match group.filter(|_| !is_memory) {
                 Some(group) => match group.strip_prefix("/") {
                     Ok(path) => mounted.join(path),
@@ -140,7 +141,7 @@ impl Machine {
             let groups: Vec<_> = innermost
                 .ancestors()
                 .take_while(|group| group.starts_with(&mounted))
-                .take(DEEPEST)
+                .take(MAX_DEPTH)
                 .filter(|group| group.join("memory.stat").exists())
                 .map(Path::to_owned)
                 .collect();
@@ -152,8 +153,8 @@ impl Machine {
     }
 }
 
-/// Of a line of `mountinfo`: which part of the hierarchy is mounted and where, if it is that of the
-/// memory controller, or else the one of all (version 2).
+/// Parses a line of `mountinfo`. Returns the mounted part of the hierarchy and its mount point, if it
+/// is the hierarchy of the memory controller (`is_memory`, version 1) or the unified one (version 2).
 fn hierarchy(mount: &str, is_memory: bool) -> Option<(&str, &str)> {
     let (fields, kind) = mount.split_once(" - ")?;
     let mut fields = fields.split(' ').skip(3);
@@ -168,12 +169,12 @@ fn hierarchy(mount: &str, is_memory: bool) -> Option<(&str, &str)> {
     fits.then_some((within, mounted))
 }
 
-/// The memory that a control group may have; `None` if it has no limit of its own.
+/// Returns the memory of a control group; `None` if it has no limit of its own.
 fn of_group(group: &Path) -> Option<Memory> {
     let read = |name: &str| fs::read_to_string(group.join(name)).ok();
     let number = |name: &str| read(name)?.trim().parse::<u64>().ok();
-    // Beyond "high" processes are slowed down, so that it is a limit as well. Version 1 has another
-    // name, and counts what is below in fields with a prefix.
+    // Beyond `memory.high` processes are slowed down, so it is a limit as well. Version 1 has another
+    // name, and counts nested groups in fields with the prefix `total_`.
     let limits = ["memory.max", "memory.high", "memory.limit_in_bytes"].map(number);
     let total = limits.into_iter().flatten().min().filter(|limit| *limit < NO_LIMIT)?;
     let used = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
@@ -191,7 +192,7 @@ fn of_group(group: &Path) -> Option<Memory> {
     Some(Memory { total, available: total.saturating_sub(used - freed) })
 }
 
-/// Percent of the last ten seconds in which something waited.
+/// Parses the share of the last ten seconds in which a process waited for memory, in percent.
 fn pressure_of(text: &str) -> Option<f64> {
     let some = text.lines().find_map(|line| line.strip_prefix("some avg10="))?;
     some.split(' ').next()?.parse().ok()
@@ -210,7 +211,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        let machine = Machine { root: directory.path().to_owned(), times: None, idle: None };
+        let machine = Machine { root: directory.path().to_owned(), last_ticks: None, idle: None };
         (directory, machine)
     }
 
@@ -220,12 +221,12 @@ mod tests {
     #[test]
     fn without_control_groups_it_is_the_whole_machine() {
         let (_directory, mut machine) = machine(&[("proc/stat", "cpu  10 0 10 70 10 0 0 0 0 0\n")]);
-        let look = machine.look(None);
-        assert_eq!((look.total, look.available), (2048 * MIB, 1024 * MIB));
-        assert_eq!((look.pressure, look.idle), (None, None));
+        let found = machine.surroundings(None);
+        assert_eq!((found.total, found.available), (2048 * MIB, 1024 * MIB));
+        assert_eq!((found.pressure, found.idle), (None, None));
         fs::write(machine.root.join("proc/stat"), "cpu  80 0 10 90 20 0 0 0 0 0\n").unwrap();
-        assert_eq!(machine.look(None).idle, Some(0.3));
-        assert_eq!(machine.look(None).idle, Some(0.3), "no time has passed");
+        assert_eq!(machine.surroundings(None).idle, Some(0.3));
+        assert_eq!(machine.surroundings(None).idle, Some(0.3), "no time has passed");
     }
 
     #[test]
@@ -248,9 +249,9 @@ mod tests {
             ("proc/pressure/memory", "some avg10=99.00 avg60=1.00\nfull"),
             ("sys/fs/cgroup/site/memory.pressure", "some avg10=12.50 avg60=1.00\nfull"),
         ]);
-        let look = machine.look(None);
-        assert_eq!((look.total, look.available), (512 * MIB, (512 - 400 + 50 + 20) * MIB));
-        assert_eq!(look.pressure, Some(12.5));
+        let found = machine.surroundings(None);
+        assert_eq!((found.total, found.available), (512 * MIB, (512 - 400 + 50 + 20) * MIB));
+        assert_eq!(found.pressure, Some(12.5));
     }
 
     #[test]
@@ -262,7 +263,7 @@ mod tests {
             ("sys/fs/cgroup/howdah/blog/memory.current", "52428800\n"),
             ("sys/fs/cgroup/howdah/blog/memory.stat", "anon 1\n"),
         ]);
-        let mut available = |group| machine.look(Some(Path::new(group))).available;
+        let mut available = |group| machine.surroundings(Some(Path::new(group))).available;
         assert_eq!(available("blog"), 50 * MIB);
         assert_eq!(available("/howdah/blog"), 50 * MIB);
         assert_eq!(available("none"), 1024 * MIB);
@@ -282,8 +283,8 @@ mod tests {
             ("sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 20971520\n"),
         ];
         let (_directory, mut machine) = machine(&files);
-        let look = machine.look(None);
-        assert_eq!((look.total, look.available), (256 * MIB, (256 - 100 + 20) * MIB));
+        let found = machine.surroundings(None);
+        assert_eq!((found.total, found.available), (256 * MIB, (256 - 100 + 20) * MIB));
     }
 
     #[test]
@@ -296,9 +297,9 @@ mod tests {
             ("c/memory.current", "7\n"),
             ("proc/stat", "cpu  1 x\n"),
         ]);
-        assert_eq!(machine.look(None).available, 100, "no more can be freed than is used");
+        assert_eq!(machine.surroundings(None).available, 100, "no more can be freed than is used");
         let (_directory, mut machine) =
             super::tests::machine(&[("proc/meminfo", "MemTotal: many\n")]);
-        assert_eq!(machine.look(None).total, LITTLE.total);
+        assert_eq!(machine.surroundings(None).total, UNKNOWN_MEMORY.total);
     }
 }

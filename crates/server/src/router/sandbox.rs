@@ -1,15 +1,15 @@
-//! What the router gives up when it knows its first document, before it has a second thread and before
-//! a byte of a client is read.
+//! Restricts the router process when it knows its first document, before it has a second thread and
+//! before a byte of a client is read.
 //!
-//! 1. Landlock: it reads what [`Reach`] lists, writes temporary files, executes nothing, binds no TCP
+//! 1. Landlock: it reads the files in [`AllowedFiles`], writes temporary files, executes nothing, binds no TCP
 //!    socket, and neither signals nor traces another process.
-//! 2. Filters of system calls: what is in no list of [`router_calls`](howdah_sys::sandbox::router_calls)
-//!    does not exist.
+//! 2. A filter of system calls: those in no list of [`router_calls`](howdah_sys::sandbox::router_calls)
+//!    do not exist.
 //!
 //! A kernel without one of them still serves; that is one line in the log.
 
+mod allowed_files;
 mod protection;
-mod reach;
 
 use std::path::Path;
 
@@ -19,35 +19,36 @@ use howdah_sys::sandbox::landlock::{self, Domain};
 use howdah_sys::sandbox::router_calls::ROUTER;
 use howdah_sys::sandbox::seccomp;
 
+use self::allowed_files::AllowedFiles;
 pub use self::protection::{Protected, Protection, Restriction};
-use self::reach::Reach;
 
-/// What is left to the router.
+/// The restrictions of the router.
 #[derive(Debug)]
-pub(crate) struct Bounds {
-    /// The files that it can open; `None`: whatever its user can.
-    reach: Option<Reach>,
+pub(super) struct RouterSandbox {
+    /// Files that the router can open; `None`: all that its user can.
+    files: Option<AllowedFiles>,
     protection: Protection,
-    /// What is not as it should be, and why.
+    /// Restrictions that are missing, each with the reason.
     missing: Vec<String>,
 }
 
-/// Restricts this process, which must have one thread. `wanted` is false if the administrator wants
-/// it otherwise; `tmp` is the directory for temporary files.
-pub(super) fn router(wanted: bool, tmp: &str, config: &Config) -> Bounds {
-    let protection = Protection::at_start();
-    let mut bounds = Bounds { reach: None, protection, missing: Vec::new() };
-    match wanted {
-        true => {
-            let missing = [bounds.enter_domain(Path::new(tmp), config), bounds.filter_calls()];
-            bounds.missing = missing.into_iter().filter_map(Result::err).collect();
+impl RouterSandbox {
+    /// Restricts this process, which must have one thread, unless the administrator has turned the
+    /// sandbox off. `tmp` is the directory for temporary files.
+    pub(super) fn enter(is_enabled: bool, tmp: &str, config: &Config) -> Self {
+        let protection = Protection::at_start();
+        let mut sandbox = RouterSandbox { files: None, protection, missing: Vec::new() };
+        match is_enabled {
+            true => {
+                let results =
+                    [sandbox.enter_domain(Path::new(tmp), config), sandbox.filter_calls()];
+                sandbox.missing = results.into_iter().filter_map(Result::err).collect();
+            }
+            false => sandbox.missing.push("the router has none, as --no-sandbox says".to_owned()),
         }
-        false => bounds.missing.push("the router has none, as --no-sandbox says".to_owned()),
+        sandbox
     }
-    bounds
-}
 
-impl Bounds {
     fn enter_domain(&mut self, tmp: &Path, config: &Config) -> Result<(), String> {
         let version = self.protection.landlock;
         if version == 0 {
@@ -57,18 +58,18 @@ impl Bounds {
                     .to_owned(),
             );
         }
-        let (reach, files) = Reach::of(config, tmp);
+        let (files, grants) = AllowedFiles::of(config, tmp);
         let domain = Domain {
-            files: Some(files),
+            files: Some(grants),
             no_device_ioctl: true,
             no_bind_tcp: true,
-            // Servers behind the proxy may listen there.
+            // Upstream servers may listen on them.
             no_abstract_sockets: false,
         };
         domain
             .enter()
             .map_err(|error| format!("the router's files are not restricted: {error}"))?;
-        self.reach = Some(reach);
+        self.files = Some(files);
         let restrictions = &mut self.protection.router.restrictions;
         restrictions.extend([Restriction::Tracing, Restriction::Files]);
         if version >= landlock::BIND_TCP {
@@ -97,17 +98,17 @@ impl Bounds {
         }
     }
 
-    /// Refuses a document that names files which the router cannot open any more.
+    /// Refuses a document that names files which the router cannot open. The error says what to do.
     pub(super) fn check(&self, config: &Config) -> Result<(), String> {
-        self.reach.as_ref().map_or(Ok(()), |reach| reach.check(config))
+        self.files.as_ref().map_or(Ok(()), |files| files.check(config))
     }
 
-    /// Says in the log what is missing of what protects the processes from each other.
-    pub(super) fn tell(&self, log: &Log) {
+    /// Logs the restrictions that are missing, and the files of the document that do not exist.
+    pub(super) fn log_missing(&self, log: &Log) {
         if !self.missing.is_empty() {
             log.write(Level::Warn, format_args!("sandbox: {}", self.missing.join("; ")));
         }
-        for (key, path) in self.reach.iter().flat_map(|reach| &reach.missing) {
+        for (key, path) in self.files.iter().flat_map(|files| &files.missing) {
             let path = path.display();
             let line = format_args!(
                 "{key}: there is no {path}; the router cannot read what comes there until the \
@@ -117,8 +118,8 @@ impl Bounds {
         }
     }
 
-    /// What protects the processes of the server from each other.
-    pub(crate) fn protection(&self) -> &Protection {
+    /// Returns the isolation of the server's processes from each other.
+    pub(super) fn protection(&self) -> &Protection {
         &self.protection
     }
 }

@@ -1,8 +1,9 @@
-//! How many workers one application is to have: as configured, or as measured.
+//! Number of workers of one application: as configured, or as measured.
 //!
-//! Measurements are asked for here and taken by the prototype. While the number waits for one they
-//! come five times a second, otherwise once a second, for a configured number every ten seconds
-//! (they are shown then, and tell the others what memory is left), and without requests never.
+//! The prototype measures on request. The interval depends on the use of the measurements:
+//! [`GROWTH_INTERVAL`] while the number of workers waits for one, [`LOAD_INTERVAL`] otherwise,
+//! [`CONFIGURED_INTERVAL`] for a configured number (they are shown, and tell other applications what
+//! memory is left). An application without requests is not measured.
 
 use std::time::{Duration, Instant};
 
@@ -13,53 +14,58 @@ use howdah_php_pool::sizing::meter::{Activity, Meter, Surroundings};
 use howdah_php_pool::sizing::{self, Decision, Limit};
 use howdah_wire::messages::Usage;
 
-use super::command::Tuning;
+use super::report::Tuning;
 
-const WHILE_GROWING: Duration = Duration::from_millis(200);
-const UNDER_LOAD: Duration = Duration::from_secs(1);
-const CONFIGURED: Duration = Duration::from_secs(10);
+/// Interval between measurements while requests wait and the memory of a worker is not known well.
+const GROWTH_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A measurement that has not come by then is not going to.
-const LOST: Duration = Duration::from_secs(5);
+/// Interval between measurements under load.
+const LOAD_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What was measured longer ago says nothing about the memory that is free now.
-const STALE: Duration = Duration::from_secs(10);
+/// Interval between measurements if the number of workers is configured.
+const CONFIGURED_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How many workers an application is to have.
+/// Time after which a requested measurement is taken for lost.
+const MEASUREMENT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Age from which on a measurement says nothing about the memory that is free now.
+const MAX_AGE: Duration = Duration::from_secs(10);
+
+/// Determines the number of workers of an application.
 #[derive(Debug)]
 pub(super) struct Sizing {
     processes: Processes,
     meter: Meter,
     decision: Decision,
-    /// When a measurement was asked for that has not come.
-    asked: Option<Instant>,
-    /// Requests that were over at the last measurement.
+    /// Time of the request for a measurement that has not come yet.
+    requested_at: Option<Instant>,
+    /// Number of finished requests at the last measurement.
     served: u64,
 }
 
 impl Sizing {
-    /// For an application that starts.
+    /// Creates the sizing of an application that starts.
     pub(super) fn new(processes: Processes, surroundings: Surroundings) -> Self {
         Sizing::with(processes, Meter::new(surroundings))
     }
 
-    /// For new processes of this application, with what is known of it.
+    /// Creates the sizing of new processes of this application, with its measurements.
     pub(super) fn renewed(&self, surroundings: Surroundings) -> Self {
         Sizing::with(self.processes, self.meter.renewed(surroundings))
     }
 
     fn with(processes: Processes, meter: Meter) -> Self {
         let decision = sizing::size(&meter.measured());
-        Sizing { processes, meter, decision, asked: None, served: 0 }
+        Sizing { processes, meter, decision, requested_at: None, served: 0 }
     }
 
-    /// What the pool goes by.
+    /// Returns the numbers of workers that the pool aims at.
     pub(super) fn wanted(&self) -> Wanted {
         Wanted::of(self.processes, self.decision.workers)
     }
 
-    /// Most workers that there can ever be.
-    pub(super) fn most(&self) -> u32 {
+    /// Returns the maximum number of workers that this application can ever have.
+    pub(super) fn max_workers(&self) -> u32 {
         Wanted::of(self.processes, sizing::MOST).max
     }
 
@@ -67,54 +73,57 @@ impl Sizing {
         self.processes == Processes::Automatic
     }
 
-    /// How many workers are too many and shall end before their next request.
-    pub(super) fn too_many(&self, workers: u32) -> u32 {
+    /// Returns how many workers must end before their next request.
+    pub(super) fn excess(&self, workers: u32) -> u32 {
         if self.is_automatic() { workers.saturating_sub(self.decision.tolerated) } else { 0 }
     }
 
-    /// Bytes that its workers may still take.
+    /// Returns the memory in bytes that its workers may still take.
     pub(super) fn promised(&self, workers: u32) -> u64 {
         self.meter.promised(workers)
     }
 
-    /// When to measure next; `None` as long as nothing happens.
+    /// Returns the time of the next measurement; `None` as long as nothing happens.
     pub(super) fn due(&self, load: &Load, running: &Running, now: Instant) -> Option<Instant> {
-        if let Some(asked) = self.asked.filter(|asked| *asked + LOST > now) {
-            return Some(asked + LOST);
+        if let Some(requested) =
+            self.requested_at.filter(|requested| *requested + MEASUREMENT_TIMEOUT > now)
+        {
+            return Some(requested + MEASUREMENT_TIMEOUT);
         }
-        let nothing_new = load.served == self.served && running.waiting == 0 && running.busy == 0;
-        if running.workers == 0 || nothing_new {
+        let is_unchanged = load.served == self.served && running.waiting == 0 && running.busy == 0;
+        if running.workers == 0 || is_unchanged {
             return None;
         }
         let Some(last) = self.meter.last() else { return Some(now) };
-        let to_learn = self.decision.limit == Limit::Measurement || self.meter.knows_little();
-        let grows = running.waiting > 0 && to_learn;
-        let pause = match self.is_automatic() {
-            true if grows => WHILE_GROWING,
-            true => UNDER_LOAD,
-            false => CONFIGURED,
+        let can_learn = self.decision.limit == Limit::Measurement || self.meter.knows_little();
+        let is_growing = running.waiting > 0 && can_learn;
+        let interval = match self.is_automatic() {
+            true if is_growing => GROWTH_INTERVAL,
+            true => LOAD_INTERVAL,
+            false => CONFIGURED_INTERVAL,
         };
-        Some(last + pause)
+        Some(last + interval)
     }
 
-    /// A measurement was asked for.
-    pub(super) fn asked(&mut self, now: Instant) {
-        self.asked = Some(now);
+    /// Records the request for a measurement.
+    pub(super) fn requested(&mut self, now: Instant) {
+        self.requested_at = Some(now);
     }
 
-    /// Whether the first workers are about to start and what is known of the memory is old.
+    /// Returns true if the first workers are about to start and the last measurement is too old.
     pub(super) fn is_stale(&self, now: Instant) -> bool {
         let last = self.meter.last();
-        self.is_automatic() && last.is_some_and(|last| now.saturating_duration_since(last) > STALE)
+        self.is_automatic()
+            && last.is_some_and(|last| now.saturating_duration_since(last) > MAX_AGE)
     }
 
-    /// Looks at the memory anew, before the first workers start.
+    /// Takes the memory that is free now, before the first workers start.
     pub(super) fn refresh(&mut self, surroundings: Surroundings) {
         self.meter = self.meter.renewed(surroundings);
         self.decision = sizing::size(&self.meter.measured());
     }
 
-    /// A measurement has come.
+    /// Takes a measurement.
     pub(super) fn on_measured(
         &mut self,
         measurement: &Measurement,
@@ -123,13 +132,13 @@ impl Sizing {
         now: Instant,
     ) {
         let Measurement { base, memory_limit, workers } = measurement;
-        self.asked = None;
+        self.requested_at = None;
         self.served = activity.served;
         self.meter.sample(*base, *memory_limit, workers, surroundings, activity, now);
         self.decision = sizing::size(&self.meter.measured());
     }
 
-    /// For whoever asks why.
+    /// Explains the number of workers.
     pub(super) fn explain(&self, running: u32) -> Tuning {
         let (measured, (prototype, workers)) = (self.meter.measured(), self.meter.taken());
         let Sizing { processes, decision, .. } = *self;
@@ -137,13 +146,13 @@ impl Sizing {
     }
 }
 
-/// What the prototype has measured.
+/// A measurement by the prototype.
 #[derive(Debug)]
 pub(super) struct Measurement {
-    /// Bytes that the prototype takes.
+    /// Memory of the prototype in bytes.
     pub(super) base: u64,
-    /// Bytes that PHP lets a script allocate.
+    /// PHP's `memory_limit` in bytes; `None` without one.
     pub(super) memory_limit: Option<u64>,
-    /// The workers, or some of them.
+    /// Usage of the workers, or of some of them.
     pub(super) workers: Vec<Usage>,
 }

@@ -1,4 +1,5 @@
-//! What the supervisor and the prototype must know of an application.
+//! Derives from a configuration what the supervisor needs: specifications of applications, and
+//! certificates and keys to read.
 
 use std::path::PathBuf;
 
@@ -9,7 +10,7 @@ use howdah_wire::region::Geometry;
 
 use crate::check;
 
-/// The certificates, keys and authorities that a configuration names.
+/// Returns the certificates, keys and authorities that a configuration names.
 pub fn tls_sources(config: &config::Config) -> Vec<Source> {
     let mut found = Vec::new();
     for settings in config.listeners.iter().filter_map(|listener| listener.tls.as_ref()) {
@@ -22,17 +23,17 @@ pub fn tls_sources(config: &config::Config) -> Vec<Source> {
     found
 }
 
-/// Bytes of an application's name that appear in process titles and the log.
-const NAME: usize = 200;
+/// Maximum length in bytes of an application's name in process titles and the log.
+const MAX_NAME_BYTES: usize = 200;
 
-/// Describes an application.
+/// Returns the specification of an application, for the supervisor and the prototype.
 pub fn spec(config: &config::Application, geometry: Geometry) -> ApplicationSpec {
     let path = |path: &PathBuf| path.to_string_lossy().into_owned();
     let roots = config.targets.iter().map(|target| (target.key("root"), path(&target.root)));
     let mut roots: Vec<_> = roots.collect();
     roots.dedup_by(|one, other| one.1 == other.1);
     ApplicationSpec {
-        name: config.name[..config.name.floor_char_boundary(NAME)].to_owned(),
+        name: config.name[..config.name.floor_char_boundary(MAX_NAME_BYTES)].to_owned(),
         php_version: config.version.to_string(),
         roots,
         user: config.user.clone(),

@@ -1,13 +1,13 @@
-//! Requests that are slow, and those that ran longer than they may: the log says where their
-//! scripts are.
+//! Traces of slow requests: the log says where their scripts are.
 //!
-//! 1. Slow ones are found by looking, several times within `limits/slow`, so that the others pay
-//!    nothing for it. Router threads report those whose time is over.
-//! 2. The prototype is asked where the script is; only then is a worker killed.
-//! 3. The record is written when the answer has come, or when none can come any more.
+//! 1. Requests slower than `limits/slow` are found by a check several times within that time, so that
+//!    fast requests pay nothing for it. Router threads report requests beyond `limits/timeout`.
+//! 2. The prototype is asked for the stack of the script. Only then is a worker killed.
+//! 3. The record is written when the stack has come, or when none can come any more.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,47 +20,56 @@ use howdah_wire::queue::Owner;
 
 use super::link::Link;
 
-/// How often to look for slow requests: so many times within what counts as slow, within bounds.
-const LOOKS: u32 = 10;
-const OFTEN: Duration = Duration::from_millis(25);
-const SELDOM: Duration = Duration::from_secs(1);
+/// Number of checks within `limits/slow`. The interval is at least [`MIN_INTERVAL`] and at most
+/// [`MAX_INTERVAL`].
+const CHECKS: u32 = 10;
+const MIN_INTERVAL: Duration = Duration::from_millis(25);
+const MAX_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Records that wait for their file to be opened. The others go to the server's log.
-const MOST_WAITING: usize = 64;
+/// Maximum number of records that wait for their file to be opened. Further ones go to the error log.
+const MAX_WAITING_RECORDS: usize = 64;
 
-/// What has been asked and is to be written.
+/// Requested traces, and the slow logs.
 #[derive(Debug)]
 pub(super) struct Traces {
+    link: Rc<Link>,
+    /// The error log.
     log: Arc<Log>,
-    asked: HashMap<u32, Asked>,
-    next_number: u32,
+    requested: HashMap<u32, Trace>,
+    /// Number of the last requested trace.
+    last_number: u32,
+    /// Slow logs by path.
     files: HashMap<String, File>,
 }
 
+/// A requested trace.
 #[derive(Debug)]
-struct Asked {
+struct Trace {
     slow: Slow,
-    what: What,
-    /// The file for the record; `None` for the server's log.
+    reason: Reason,
+    /// Path of the slow log; `None` for the error log.
     file: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+enum Reason {
+    /// The request is slower than `limits/slow`.
     Slow,
+    /// The script has run longer than `limits/timeout`.
     Overdue,
 }
 
 /// A slow log.
 #[derive(Debug)]
 enum File {
-    /// The supervisor was asked for it.
+    /// The supervisor was asked to open it; these records wait.
     Opening(Vec<Record>),
     Open(Log),
-    /// It cannot be opened; that was reported.
+    /// It cannot be opened; the error log says so.
     Unusable,
 }
 
+/// A record that is complete.
 #[derive(Debug)]
 struct Record {
     pid: u32,
@@ -78,16 +87,15 @@ impl Record {
 }
 
 impl Traces {
-    /// Nothing is asked; what has no file of its own goes to this log.
-    pub(super) fn new(log: Arc<Log>) -> Self {
-        Traces { log, asked: HashMap::new(), next_number: 0, files: HashMap::new() }
+    /// Starts without traces. Records without a slow log go to `log`.
+    pub(super) fn new(link: Rc<Link>, log: Arc<Log>) -> Self {
+        Traces { link, log, requested: HashMap::new(), last_number: 0, files: HashMap::new() }
     }
 
-    /// Looks for slow requests of an application. Returns when to look again; `None` if nobody
-    /// wants to know.
-    pub(super) fn look(
+    /// Requests traces of an application's slow requests. Returns the time of the next check; `None`
+    /// if `limits/slow` is not configured.
+    pub(super) fn trace_slow(
         &mut self,
-        link: &Link,
         application: &config::Application,
         queue: &Queue,
         now: Instant,
@@ -96,56 +104,60 @@ impl Traces {
         let file = application.limits.slow_log.as_ref();
         let file = file.map(|path| path.to_string_lossy().into_owned());
         if let Some(path) = file.as_ref().filter(|path| !self.files.contains_key(*path)) {
-            self.open(link, path)?; // before it is needed: if it cannot be, that shows early
+            self.open(path)?; // before it is needed: if it cannot be, that shows early
         }
         for slow in queue.slow(limit.as_micros() as u64) {
-            self.ask(link, Asked { slow, what: What::Slow, file: file.clone() })?;
+            self.request(Trace { slow, reason: Reason::Slow, file: file.clone() })?;
         }
-        Ok(Some(now + (limit / LOOKS).clamp(OFTEN, SELDOM)))
+        Ok(Some(now + (limit / CHECKS).clamp(MIN_INTERVAL, MAX_INTERVAL)))
     }
 
-    /// A script has run longer than it may; its worker is killed by the caller, after this.
-    pub(super) fn overdue(&mut self, link: &Link, slow: Slow) -> std::io::Result<()> {
-        self.ask(link, Asked { slow, what: What::Overdue, file: None })
+    /// Requests the trace of a script that has run longer than it may. The caller kills its worker
+    /// afterwards.
+    pub(super) fn trace_overdue(&mut self, slow: Slow) -> std::io::Result<()> {
+        self.request(Trace { slow, reason: Reason::Overdue, file: None })
     }
 
-    fn ask(&mut self, link: &Link, asked: Asked) -> std::io::Result<()> {
-        self.next_number = self.next_number.wrapping_add(1);
-        let number = self.next_number;
-        let (application, worker) = (asked.slow.instance, asked.slow.worker);
-        self.asked.insert(number, asked);
-        link.send(&ToSupervisor::Trace { application, worker, number })
+    fn request(&mut self, trace: Trace) -> std::io::Result<()> {
+        self.last_number = self.last_number.wrapping_add(1);
+        let number = self.last_number;
+        let (application, worker) = (trace.slow.instance, trace.slow.worker);
+        self.requested.insert(number, trace);
+        self.link.send(&ToSupervisor::Trace { application, worker, number })
     }
 
-    /// The answer to a question.
+    /// Takes the stack of a requested trace.
     pub(super) fn on_traced(&mut self, instance: u32, number: u32, stack: &Stack) {
-        if self.asked.get(&number).is_some_and(|asked| asked.slow.instance == instance)
-            && let Some(asked) = self.asked.remove(&number)
+        if self.requested.get(&number).is_some_and(|trace| trace.slow.instance == instance)
+            && let Some(trace) = self.requested.remove(&number)
         {
-            self.tell(&asked, stack);
+            self.write(&trace, stack);
         }
     }
 
-    /// A worker has died, or all of an instance's: there will be no answer about it.
+    /// Writes the records of a worker that has died, or of all workers of an instance, without stacks.
     pub(super) fn on_gone(&mut self, instance: u32, worker: Option<Owner>) {
-        let is_gone = |_: &u32, asked: &mut Asked| {
-            asked.slow.instance == instance && worker.is_none_or(|w| w == asked.slow.worker)
+        let is_gone = |_: &u32, trace: &mut Trace| {
+            trace.slow.instance == instance && worker.is_none_or(|w| w == trace.slow.worker)
         };
-        let gone: Vec<_> = self.asked.extract_if(is_gone).collect();
-        for (_, asked) in gone {
-            self.tell(&asked, &Err("its worker has ended".to_owned()));
+        let gone: Vec<_> = self.requested.extract_if(is_gone).collect();
+        for (_, trace) in gone {
+            self.write(&trace, &Err("its worker has ended".to_owned()));
         }
     }
 
-    fn tell(&mut self, asked: &Asked, stack: &Stack) {
-        let Slow { context, times, pid, .. } = &asked.slow;
+    fn write(&mut self, trace: &Trace, stack: &Stack) {
+        let Slow { context, times, pid, .. } = &trace.slow;
         let seconds = |micros: u64| Duration::from_micros(micros).as_secs_f64();
         let (waited, ran) = (seconds(times.waited), seconds(times.ran));
-        let (level, what) = match asked.what {
-            What::Slow => (Level::Warn, "is slow"),
-            What::Overdue => (Level::Error, "took longer than limits/timeout allows and is ended"),
+        let (level, problem) = match trace.reason {
+            Reason::Slow => (Level::Warn, "is slow"),
+            Reason::Overdue => {
+                (Level::Error, "took longer than limits/timeout allows and is ended")
+            }
         };
-        let mut text = format!("{context}: {what}: it waited {waited:.3} s and has run {ran:.3} s");
+        let mut text =
+            format!("{context}: {problem}: it waited {waited:.3} s and has run {ran:.3} s");
         match stack {
             Ok(calls) => calls.iter().for_each(|call| {
                 text.push('\n');
@@ -154,26 +166,28 @@ impl Traces {
             Err(why) => text += &format!("\nwhere it is, is not known: {why}"),
         }
         let record = Record { pid: *pid, level, text };
-        match asked.file.as_ref().and_then(|path| self.files.get_mut(path)) {
+        match trace.file.as_ref().and_then(|path| self.files.get_mut(path)) {
             Some(File::Open(log)) => record.write(log),
-            Some(File::Opening(waiting)) if waiting.len() < MOST_WAITING => waiting.push(record),
+            Some(File::Opening(waiting)) if waiting.len() < MAX_WAITING_RECORDS => {
+                waiting.push(record)
+            }
             _ => record.write(&self.log),
         }
     }
 
     // -- files --
 
-    fn open(&mut self, link: &Link, path: &str) -> std::io::Result<()> {
+    fn open(&mut self, path: &str) -> std::io::Result<()> {
         self.files.insert(path.to_owned(), File::Opening(Vec::new()));
-        link.send(&ToSupervisor::OpenLog { path: path.to_owned() })
+        self.link.send(&ToSupervisor::OpenLog { path: path.to_owned() })
     }
 
-    /// Whether the answer about this file is awaited here.
+    /// Returns true if the supervisor was asked to open this slow log.
     pub(super) fn awaits(&self, path: &str) -> bool {
         matches!(self.files.get(path), Some(File::Opening(_)))
     }
 
-    /// A file was opened, or cannot be.
+    /// Takes a slow log that was opened; without a file, `error` says why.
     pub(super) fn on_log_opened(&mut self, path: &str, error: &str, file: Option<OwnedFd>) {
         let state = match file {
             Some(file) => File::Open(Log::new(file)),
@@ -195,7 +209,7 @@ impl Traces {
         self.files.insert(path.to_owned(), state);
     }
 
-    /// After log rotation every file is opened anew, once it is needed again.
+    /// Closes all slow logs after log rotation. Each is opened again when it is needed.
     pub(super) fn reopen(&mut self) {
         self.files.retain(|_, file| matches!(file, File::Opening(_)));
     }

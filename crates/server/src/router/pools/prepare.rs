@@ -1,88 +1,87 @@
-//! Whether the applications of a configuration can serve before it is in use.
+//! Prepares applications: starts their prototypes before their configuration is the current one.
 
-use std::time::{Duration, Instant};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
 
-use howdah_sys::log::Level;
+use ::howdah_config as config;
+use howdah_php_pool::queue::{Instance, Queue};
+use howdah_php_pool::status::manager;
+use howdah_wire::messages::ToSupervisor;
+use howdah_wire::region::Geometry;
 
-use super::{PooledApplication, Pools};
+use super::Pools;
+use super::application::PooledApplication;
+use crate::router::sizing::Sizing;
+use crate::thread::ThreadCommand;
 
 impl Pools {
-    /// Whether applications are prepared that must be waited for; `Err` says why one cannot run.
-    pub(in crate::router) fn is_preparing(&self) -> Result<bool, String> {
-        let mut waiting = false;
-        for app in self.preparing.iter().filter(|app| app.awaited && !app.is_excused) {
-            if let Some(failure) = &app.failure {
-                return Err(app.cannot_run(failure));
-            }
-            waiting |= app.is_late();
-        }
-        Ok(waiting)
-    }
-
-    /// What to say if applications are not ready after so long.
-    pub(in crate::router) fn not_ready(&self, time: Duration) -> String {
-        let late = self.preparing.iter().filter(|app| app.is_late());
-        let names: Vec<_> = late.map(|app| format!("\"{}\"", app.config.name)).collect();
-        format!(
-            "application {} is not ready after {} s: PHP, its extensions or a preload script \
-             take that long",
-            names.join(", "),
-            time.as_secs()
-        )
-    }
-
-    /// Has applications that cannot run adopted with the others; they are tried again later. `false`
-    /// if it is not known yet whether another one can serve. `Err` if none of those that must can,
-    /// unless the server goes on `even_without_all`.
-    pub(in crate::router) fn go_on_without_failed(
+    /// Starts to prepare an application. It must be ready before it is adopted if `is_required`, or if
+    /// it is configured to have workers before its first request.
+    pub(in crate::router) fn prepare(
         &mut self,
-        even_without_all: bool,
-    ) -> Result<bool, String> {
-        let is_failed = |app: &PooledApplication| app.failure.is_some();
-        let mut awaited = self.preparing.iter().filter(|app| app.awaited);
-        if !even_without_all
-            && let Some(first) = self.preparing.iter().find(|app| app.awaited && is_failed(app))
-            && awaited.all(is_failed)
-        {
-            let failure = first.failure.as_deref().unwrap_or_default();
-            return Err(first.cannot_run(failure));
-        }
-        let is_known = |app: &PooledApplication| !app.is_late() && !is_failed(app);
-        let has_failed = self.preparing.iter().any(|app| app.awaited && is_failed(app));
-        if !even_without_all && has_failed && !self.preparing.iter().any(is_known) {
+        config: &config::Application,
+        is_required: bool,
+    ) -> io::Result<()> {
+        let queue = Arc::new(Queue::new(config.limits.queue as usize));
+        let surroundings = self.surroundings(0, config.isolation.cgroup.as_deref());
+        let sizing = Sizing::new(config.processes, surroundings);
+        let (config, generation) = (config.clone(), self.generation);
+        self.add(PooledApplication::new(config, queue, sizing, generation, is_required))
+    }
+
+    /// Starts to prepare a new instance of a running application. Returns false if there is no such
+    /// application.
+    pub(in crate::router) fn prepare_restart(&mut self, name: &str) -> io::Result<bool> {
+        let Some(index) = self.applications.iter().position(|app| app.config.name == name) else {
             return Ok(false);
-        }
-        let now = Instant::now();
-        let (shards, log) = (self.shards.clone(), &self.shared.log);
-        for app in self.preparing.iter_mut().filter(|app| app.awaited && !app.is_excused) {
-            let Some(failure) = app.failure.clone() else { continue };
-            let what = app.cannot_run(&failure);
-            log.write(Level::Alert, format_args!("{what}; the others are served"));
-            app.is_excused = true;
-            if app.instance.is_none() {
-                let pause = app.restarts.ended(None);
-                app.restart_at = Some(now + pause);
-                app.stop_for_a_while(&failure, &shards);
-            }
-        }
+        };
+        let running = &self.applications[index];
+        let (config, queue) = (running.config.clone(), Arc::clone(&running.queue));
+        let generation = running.generation;
+        let surroundings = self.surroundings(0, config.isolation.cgroup.as_deref());
+        let sizing = self.applications[index].sizing.renewed(surroundings);
+        self.add(PooledApplication::new(config, queue, sizing, generation, true))?;
         Ok(true)
     }
 
-    /// Has applications adopted that are not ready yet. They serve when they are; until then their
-    /// requests wait.
-    pub(in crate::router) fn go_on_without_late(&mut self) {
-        for app in self.preparing.iter_mut().filter(|app| app.is_late()) {
-            let name = &app.config.name;
-            let what =
-                format_args!("\"{name}\" application is not ready yet; the others are served");
-            self.shared.log.write(Level::Alert, what);
-            app.is_excused = true;
+    fn add(&mut self, mut app: PooledApplication) -> io::Result<()> {
+        app.queue.set_most(app.sizing.wanted().max, manager(&app.config.processes));
+        if app.must_be_ready {
+            self.start(&mut app)?;
         }
+        self.preparing.push(app);
+        Ok(())
     }
-}
 
-impl PooledApplication {
-    fn cannot_run(&self, why: &str) -> String {
-        format!("application \"{}\": {why}", self.config.name)
+    /// Starts a new instance of an application.
+    pub(super) fn start(&mut self, app: &mut PooledApplication) -> io::Result<()> {
+        self.last_instance += 1;
+        let number = self.last_instance;
+        let geometry = Geometry::for_pool(app.sizing.max_workers(), self.threads.len() as u32);
+        let (instance, memory) = Instance::create(number, geometry)?;
+        let mut descriptors = vec![memory.as_fd()];
+        descriptors.extend(instance.eventfds().iter().map(AsFd::as_fd));
+        let (name, generation) = (app.config.name.clone(), app.generation);
+        let start = ToSupervisor::Start { application: number, name, generation, geometry };
+        self.link.send_with(&start, &descriptors)?;
+        let instance = Arc::new(instance);
+        self.threads.send(|| ThreadCommand::Attach {
+            instance: Arc::clone(&instance),
+            queue: Arc::clone(&app.queue),
+        });
+        app.set_instance(instance);
+        Ok(())
+    }
+
+    /// Drops all prepared applications; the change that needs them has failed.
+    pub(in crate::router) fn discard(&mut self) -> io::Result<()> {
+        for app in std::mem::take(&mut self.preparing) {
+            if let Some(instance) = app.instance {
+                self.retire(app.config.name, instance, Duration::ZERO)?;
+            }
+        }
+        Ok(())
     }
 }

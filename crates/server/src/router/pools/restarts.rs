@@ -1,28 +1,28 @@
-//! When an application whose prototype has ended is started again.
+//! Delays between the starts of an application whose prototypes end.
 
 use std::time::Duration;
 
 /// A prototype that has been ready for this long is replaced at once if it dies.
 pub(super) const LONG_LIFE: Duration = Duration::from_secs(1);
 
-/// Prototypes in a row that were ready, died sooner, and are replaced at once all the same.
-const MAX_AT_ONCE: u32 = 3;
+/// Maximum number of prototypes in a row that die sooner after being ready and are replaced at once.
+const MAX_IMMEDIATE: u32 = 3;
 
-/// The first pause before a start; it doubles with each failure in a row.
+/// First pause before a start; it doubles with each failure in a row up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// Prototypes of one application that ended early, in a row.
+/// Counts the prototypes of one application that ended early, in a row.
 #[derive(Debug, Default)]
 pub(super) struct Restarts {
-    /// Those that were replaced at once.
-    at_once: u32,
-    /// Those that were replaced after a pause.
+    /// Prototypes that were replaced at once.
+    immediate: u32,
+    /// Prototypes that were replaced after a pause.
     paused: u32,
 }
 
 impl Restarts {
-    /// A prototype has ended after it had been ready for this long (`None`: it never was). Returns
+    /// Counts a prototype that has ended `ready_for` after it was ready (`None`: it never was). Returns
     /// the pause before the next start. A prototype that loads PHP and then dies was likely killed
     /// from outside; one that cannot load PHP would fail again.
     pub(super) fn ended(&mut self, ready_for: Option<Duration>) -> Duration {
@@ -30,11 +30,11 @@ impl Restarts {
             *self = Restarts::default();
             return Duration::ZERO;
         }
-        if ready_for.is_some() && self.at_once < MAX_AT_ONCE {
-            self.at_once += 1;
+        if ready_for.is_some() && self.immediate < MAX_IMMEDIATE {
+            self.immediate += 1;
             return Duration::ZERO;
         }
-        let pause = FIRST_PAUSE.saturating_mul(1 << self.paused.min(8)).min(LONGEST_PAUSE);
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.paused.min(8)).min(MAX_PAUSE);
         self.paused += 1;
         pause
     }

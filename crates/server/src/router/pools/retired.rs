@@ -1,72 +1,70 @@
-//! Instances that take no more requests: they end when their workers have left, and are ended when
-//! these do not leave although they have nothing left to do.
+//! Instances that take no more requests. An instance ends when its workers have ended. It is ended
+//! when they do not, although they have no request.
 
+use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use howdah_php_pool::queue::Instance;
 use howdah_wire::messages::ToSupervisor;
 
-use super::Pools;
 use crate::router::link::Link;
 
-/// How long workers without a request may take to leave. They are awake for that within a moment;
-/// one that is not is stopped, or has been made to stay by its last script.
-const LEAVE_TIME: Duration = Duration::from_secs(5);
+/// Maximum time for workers without a request to end. They are awake for that within a moment; one
+/// that is not is stopped, or has been made to stay by its last script.
+pub(super) const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often to look whether requests are left.
-const LOOK: Duration = Duration::from_millis(500);
+/// Interval between two checks whether requests are left.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// An instance that takes no more requests.
+/// Retired instances by number.
+#[derive(Debug, Default)]
+pub(super) struct RetiredInstances(HashMap<u32, Retired>);
+
 #[derive(Debug)]
-pub(super) struct Retired {
-    /// Its application.
-    pub(super) name: String,
-    pub(super) instance: Arc<Instance>,
-    /// Its end is certain.
+struct Retired {
+    /// Name of the application.
+    name: String,
+    instance: Arc<Instance>,
+    /// The supervisor was asked to end it.
     is_ending: bool,
 }
 
-impl Retired {
-    pub(super) fn new(name: String, instance: Arc<Instance>) -> Self {
-        Retired { name, instance, is_ending: false }
+impl RetiredInstances {
+    /// Adds an instance of the application `name`.
+    pub(super) fn add(&mut self, name: String, instance: Arc<Instance>) {
+        self.0.insert(instance.number, Retired { name, instance, is_ending: false });
     }
-}
 
-impl Pools {
-    /// Has retired instances ended that have no request left. Returns when to look again.
-    pub(super) fn end_retired(
-        &mut self,
-        link: &Link,
-        now: Instant,
-    ) -> std::io::Result<Option<Instant>> {
-        let mut again = None;
-        for retired in self.retired.values_mut().filter(|retired| !retired.is_ending) {
+    /// Removes an instance that has ended. Returns false if there is no such retired instance.
+    pub(super) fn remove(&mut self, number: u32) -> bool {
+        self.0.remove(&number).is_some()
+    }
+
+    /// Returns all retired instances.
+    pub(super) fn instances(&self) -> impl Iterator<Item = &Arc<Instance>> {
+        self.0.values().map(|retired| &retired.instance)
+    }
+
+    /// Returns the name of the application of a retired instance.
+    pub(super) fn name(&self, number: u32) -> Option<&str> {
+        self.0.get(&number).map(|retired| retired.name.as_str())
+    }
+
+    /// Ends the instances without requests. Returns the time of the next check; `None` if no instance
+    /// has requests.
+    pub(super) fn end_idle(&mut self, link: &Link, now: Instant) -> io::Result<Option<Instant>> {
+        let mut next = None;
+        for retired in self.0.values_mut().filter(|retired| !retired.is_ending) {
             if retired.instance.has_requests() {
-                again = Some(now + LOOK);
+                next = Some(now + CHECK_INTERVAL);
                 continue;
             }
-            let (application, grace_ms) = (retired.instance.number, LEAVE_TIME.as_millis() as u64);
-            link.send(&ToSupervisor::Stop { application, grace_ms })?;
+            let grace_ms = LEAVE_TIMEOUT.as_millis() as u64;
+            link.send(&ToSupervisor::Stop { application: retired.instance.number, grace_ms })?;
             retired.is_ending = true;
         }
-        Ok(again)
-    }
-
-    /// Whether workers are to be waited for at the end of the server: all that have a request, and
-    /// the others for a while. `idle_since` is when the last request was over.
-    pub(in crate::router) fn has_workers(&self, idle_since: &mut Option<Instant>) -> bool {
-        let now = Instant::now();
-        if self.instances().any(|instance| instance.has_requests()) {
-            *idle_since = None;
-        } else if now - *idle_since.get_or_insert(now) >= LEAVE_TIME {
-            return false;
-        }
-        self.instances().any(|instance| instance.worker_count() > 0)
-    }
-
-    /// When to ask [`Pools::has_workers`] again.
-    pub(in crate::router) fn next_look() -> Instant {
-        Instant::now() + LOOK
+        Ok(next)
     }
 }

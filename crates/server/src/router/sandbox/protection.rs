@@ -1,53 +1,53 @@
-//! What protects the processes of the server from each other, for people to read.
+//! Describes the isolation of the server's processes from each other, for `/status` and `howdah check`.
 
 use howdah_config::{Application, Config, Sandbox};
 use howdah_sys::credentials::{self, Credentials};
 use howdah_sys::process;
 use howdah_sys::sandbox::landlock;
 
-/// What protects the processes of the server from each other.
+/// Isolation of the server's processes from each other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Protection {
-    /// Version of the kernel's Landlock; 0 if it has none.
+    /// Landlock ABI version of the kernel; 0 without Landlock.
     pub landlock: u32,
     /// The server was started by root.
     pub by_root: bool,
-    /// The router.
+    /// Isolation of the router.
     pub router: Protected,
 }
 
-/// What protects others from a process.
+/// Isolation of one process from the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Protected {
-    /// Its user; `None` for an application whose document names none.
+    /// User name; `None` for an application without a configured user.
     pub user: Option<String>,
-    /// What it is kept from.
+    /// Restrictions in force.
     pub restrictions: Vec<Restriction>,
-    /// Namespaces of its own.
+    /// Namespaces of its own, by their names in the configuration.
     pub namespaces: Vec<&'static str>,
 }
 
-/// Something that a process is kept from.
+/// A restriction of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restriction {
-    /// System calls that it does not need.
+    /// No system calls that it does not need.
     SystemCalls,
-    /// Tracing processes of others.
+    /// No tracing of other processes.
     Tracing,
-    /// Signals to processes of others.
+    /// No signals to other processes.
     Signals,
-    /// Files that it does not need.
+    /// No files that it does not need.
     Files,
-    /// Whatever is outside of a root directory of its own.
+    /// A root directory of its own.
     Root,
-    /// Binding TCP sockets.
+    /// No binding of TCP sockets.
     Bind,
-    /// Privileges that executed files would give.
+    /// No privileges through executed files.
     NewPrivileges,
 }
 
 impl Restriction {
-    /// The name in `/status`.
+    /// Returns the name in `/status`.
     pub fn name(self) -> &'static str {
         match self {
             Restriction::SystemCalls => "system_calls",
@@ -74,7 +74,7 @@ impl Restriction {
 }
 
 impl Protection {
-    /// What this process has found when it was started, before it has restricted itself.
+    /// Reads the isolation of this router process before it restricts itself.
     pub(super) fn at_start() -> Protection {
         let mut router =
             Protected { user: Some(Credentials::current().name), ..Protected::default() };
@@ -86,7 +86,7 @@ impl Protection {
         Protection { landlock: landlock::version(), by_root, router }
     }
 
-    /// What there would be on this machine, in a server that this process starts.
+    /// Returns the isolation that a server started by this process would have.
     pub fn of_machine() -> Protection {
         Protection {
             landlock: landlock::version(),
@@ -95,7 +95,7 @@ impl Protection {
         }
     }
 
-    /// What a document gives an application.
+    /// Returns the isolation of an application.
     pub fn of(&self, application: &Application) -> Protected {
         let isolation = &application.isolation;
         let names = isolation.namespaces;
@@ -121,12 +121,13 @@ impl Protection {
         ];
         Protected {
             user: application.user.clone(),
-            restrictions: those(restrictions),
-            namespaces: those(namespaces),
+            restrictions: selected(restrictions),
+            namespaces: selected(namespaces),
         }
     }
 
-    /// A line for the router, if it runs, and one for all applications that are protected in the same way.
+    /// Explains the isolation: a line for the router, if it runs, and one for all applications that have
+    /// the same.
     pub fn explain(&self, config: &Config) -> Vec<String> {
         let router = self.router.user.iter().map(|user| {
             let own = if user.parse::<u32>().is_ok() { ", an id of its own," } else { "" };
@@ -150,7 +151,7 @@ impl Protection {
 }
 
 impl Protected {
-    /// In words that follow "it runs".
+    /// Explains the isolation in words that follow "it runs".
     fn explain(&self) -> String {
         let kept: Vec<_> = self.restrictions.iter().map(|one| one.explain()).collect();
         let kept = match kept.as_slice() {
@@ -164,7 +165,8 @@ impl Protected {
     }
 }
 
-fn those<T, const N: usize>(all: [(bool, T); N]) -> Vec<T> {
+/// Returns the values whose condition is true.
+fn selected<T, const N: usize>(all: [(bool, T); N]) -> Vec<T> {
     all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, one)| one).collect()
 }
 

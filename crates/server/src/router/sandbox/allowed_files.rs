@@ -15,8 +15,8 @@ use howdah_config::{Config, Served};
 use howdah_sys::sandbox::landlock::{Access, Grant};
 use howdah_sys::sandbox::paths::{self, resolve};
 
-/// Files of the system that the router reads itself.
-const SYSTEM: &[(&str, Access)] = &[
+/// Files of the system that the router opens itself.
+const SYSTEM_FILES: &[(&str, Access)] = &[
     // Names of servers; see `names::files` for what happens when they are replaced.
     ("/etc/hosts", Access::Open),
     ("/etc/resolv.conf", Access::Open),
@@ -24,7 +24,7 @@ const SYSTEM: &[(&str, Access)] = &[
     ("/run/systemd/resolve", Access::Open),
     ("/run/resolvconf", Access::Open),
     ("/run/NetworkManager", Access::Open),
-    // Whom authorities of certificates are trusted by.
+    // Trusted certificate authorities.
     ("/etc/ssl/certs", Access::Open),
     ("/etc/ssl/ca-bundle.pem", Access::Open),
     ("/etc/ssl/cert.pem", Access::Open),
@@ -33,80 +33,79 @@ const SYSTEM: &[(&str, Access)] = &[
     ("/var/lib/ca-certificates", Access::Open),
     // Time in the log.
     ("/etc/localtime", Access::Open),
-    // Memory and processors of the machine, its load, its control groups; what workers cost. The
-    // kernel guards what is about single processes.
+    // Memory, processors, load and control groups of the machine; usage of workers. The kernel guards
+    // the files of single processes.
     ("/proc", Access::Open),
     ("/sys/fs/cgroup", Access::Open),
     ("/sys/devices/system/cpu", Access::Open),
-    // Standard streams when the log is opened anew; randomness where the system call is missing.
+    // Standard streams when the log is reopened; randomness where the system call is missing.
     ("/dev/null", Access::Use),
     ("/dev/urandom", Access::Open),
     // Names of functions in a report of a panic.
     ("/proc/self/exe", Access::Open),
 ];
 
-/// Places in directories of the system where sites are: packages of distributions put theirs into
-/// `share`, and what is tried out is in `tmp`.
-const OTHERS: &[&str] = &["/usr/local", "/usr/share", "/tmp", "/var/tmp"];
+/// Directories of the system where sites may be: packages of distributions put theirs into `share`,
+/// and experiments are in `tmp`.
+const OTHER_PLACES: &[&str] = &["/usr/local", "/usr/share", "/tmp", "/var/tmp"];
 
-/// Directories of `/var` where no sites are; `lib` is looked into.
-const NOT_IN_VAR: &[&str] = &[
+/// Directories of `/var` without sites. `lib` is searched separately.
+const EXCLUDED_IN_VAR: &[&str] = &[
     "backups", "cache", "crash", "games", "lib", "lock", "log", "mail", "metrics", "run", "snap",
     "spool", "tmp",
 ];
 
-/// Directories of `/var/lib` with what no visitor may see: sessions of PHP, the server's own state.
-const NOT_IN_VAR_LIB: &[&str] = &["howdah", "unit"];
+/// Directories of `/var/lib` with the state of servers, which no visitor may see.
+const EXCLUDED_IN_VAR_LIB: &[&str] = &["howdah", "unit"];
 
-/// What the router can open.
+/// Files that the router can open.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reach {
+pub(crate) struct AllowedFiles {
     /// Directories and files below which it can read, without links.
     readable: BTreeSet<PathBuf>,
     /// Directories in which it can make temporary files, without links.
     temporary: BTreeSet<PathBuf>,
-    /// What the first document names, as it is written.
-    first: BTreeSet<PathBuf>,
-    /// Keys of the first document that name what there is not, and where it would be.
+    /// Paths in the first document, as they are written.
+    in_first_document: BTreeSet<PathBuf>,
+    /// Keys of the first document whose file does not exist, each with the path.
     pub(super) missing: Vec<(String, PathBuf)>,
 }
 
-impl Reach {
-    /// What this document and later ones take, and the grants for it.
-    pub(super) fn of(config: &Config, tmp: &Path) -> (Reach, Vec<Grant>) {
-        Reach::with(config, tmp, &usual_places())
+impl AllowedFiles {
+    /// Returns the files for this document and later ones, and the grants for them.
+    pub(super) fn of(config: &Config, tmp: &Path) -> (AllowedFiles, Vec<Grant>) {
+        AllowedFiles::with(config, tmp, &usual_places())
     }
 
-    fn with(config: &Config, tmp: &Path, usual: &[PathBuf]) -> (Reach, Vec<Grant>) {
-        let mut reach = Reach::default();
+    fn with(config: &Config, tmp: &Path, usual: &[PathBuf]) -> (AllowedFiles, Vec<Grant>) {
+        let mut files = AllowedFiles::default();
         for named in config.reads() {
-            reach.add_named(&named);
+            files.add_named(&named);
         }
-        usual.iter().for_each(|place| reach.add(place));
+        usual.iter().for_each(|place| files.add(place));
         let own = config.settings.http.body_temp_path.as_deref();
-        reach.first.extend(own.map(Path::to_owned));
+        files.in_first_document.extend(own.map(Path::to_owned));
         for directory in [tmp].into_iter().chain(own) {
             if let Ok(directory) = fs::canonicalize(directory) {
-                reach.temporary.insert(directory.clone());
-                reach.readable.insert(directory);
+                files.temporary.insert(directory.clone());
+                files.readable.insert(directory);
             }
         }
-        let read = reach.readable.iter().map(|path| Grant::open(path, Access::Read));
-        let write = reach.temporary.iter().map(|path| Grant::open(path, Access::Use));
-        let system = SYSTEM.iter().map(|(path, access)| Grant::open(path, *access));
+        let read = files.readable.iter().map(|path| Grant::open(path, Access::Read));
+        let write = files.temporary.iter().map(|path| Grant::open(path, Access::Use));
+        let system = SYSTEM_FILES.iter().map(|(path, access)| Grant::open(path, *access));
         let grants = read.chain(write).chain(system).filter_map(Result::ok).collect();
-        (reach, grants)
+        (files, grants)
     }
 
-    /// Refuses a document that names something else, if it is there: what is not cannot be served
-    /// either way. A name that begins with a variable can stand for anything; of that, what is in
-    /// reach is served.
+    /// Refuses a document that names other files. Files that do not exist are allowed, as they cannot be
+    /// served either way, and so are names that begin with a variable: their allowed files are served.
     pub(super) fn check(&self, config: &Config) -> Result<(), String> {
         for named in config.reads() {
             let directory = directory_of(&named);
             let found = resolve(&directory);
             let is_left = directory == Path::new("/") || !found.exists;
-            let is_known = is_left || self.first.contains(&directory);
+            let is_known = is_left || self.in_first_document.contains(&directory);
             if !is_known && !self.readable.iter().any(|path| found.path.starts_with(path)) {
                 return Err(format!(
                     "{}: {} is outside of what the router can read since it was started; restart the \
@@ -119,7 +118,7 @@ impl Reach {
         }
         if let Some(directory) = &config.settings.http.body_temp_path {
             let found = resolve(directory).path;
-            let is_known = self.first.contains(directory);
+            let is_known = self.in_first_document.contains(directory);
             if !is_known && !self.temporary.iter().any(|usable| found.starts_with(usable)) {
                 return Err(format!(
                     "/settings/http/body_temp_path: {} is outside of where the router can write since \
@@ -132,20 +131,20 @@ impl Reach {
         Ok(())
     }
 
-    /// Adds what a document names.
+    /// Adds a file or directory that a document names.
     fn add_named(&mut self, named: &Served) {
         let directory = directory_of(named);
         if directory == Path::new("/") {
             return;
         }
         let found = resolve(&directory);
-        // Of what is yet to come, the directory where it will be: but not if that is everything.
+        // For a file that does not exist yet, the directory where it will be, unless that is shared.
         match found.exists || !paths::is_shared(&found.path) {
             true => drop(self.readable.insert(found.path)),
             false => self.missing.push((named.path.clone(), directory.clone())),
         }
-        self.first.insert(directory);
-        // Whoever puts a new release in place replaces a link: it leads elsewhere in its directory.
+        self.in_first_document.insert(directory);
+        // A deployment replaces a link: the new one leads elsewhere in its directory.
         let links = found.links.into_iter().map(|link| link.directory);
         self.readable.extend(links.filter(|directory| !paths::is_shared(directory)));
     }
@@ -157,7 +156,7 @@ impl Reach {
     }
 }
 
-/// The directory that a file is in, or the directory itself.
+/// Returns the directory of a file, or the directory itself.
 fn directory_of(named: &Served) -> PathBuf {
     let absolute = std::path::absolute(&named.file).unwrap_or_else(|_| named.file.clone());
     match (named.is_directory, absolute.parent()) {
@@ -166,7 +165,7 @@ fn directory_of(named: &Served) -> PathBuf {
     }
 }
 
-/// Directories where sites usually are.
+/// Returns the directories where sites usually are.
 fn usual_places() -> Vec<PathBuf> {
     let mut places = Vec::new();
     for directory in directories(Path::new("/"), |name| !paths::is_systems(name)) {
@@ -180,10 +179,10 @@ fn usual_places() -> Vec<PathBuf> {
             })),
         }
     }
-    places.extend(OTHERS.iter().map(PathBuf::from));
-    places.extend(directories(Path::new("/var"), |name| !NOT_IN_VAR.contains(&name)));
+    places.extend(OTHER_PLACES.iter().map(PathBuf::from));
+    places.extend(directories(Path::new("/var"), |name| !EXCLUDED_IN_VAR.contains(&name)));
     places.extend(directories(Path::new("/var/lib"), |name| {
-        !NOT_IN_VAR_LIB.contains(&name) && !name.starts_with("php")
+        !EXCLUDED_IN_VAR_LIB.contains(&name) && !name.starts_with("php")
     }));
     places
 }
@@ -215,7 +214,7 @@ mod tests {
         Config::from_value(json!({"routes": [{"action": {"share": share}}]})).unwrap()
     }
 
-    /// A directory that is in none of the usual places, and what is made in it.
+    /// Makes a directory outside of the usual places, with these directories in it.
     fn directory(names: &[&str]) -> (tempfile::TempDir, PathBuf) {
         let directory = tempfile::tempdir().unwrap();
         let path = fs::canonicalize(directory.path()).unwrap();
@@ -223,14 +222,14 @@ mod tests {
         (directory, path)
     }
 
-    fn reach_of(config: &Config, tmp: &Path) -> (Reach, Vec<Grant>) {
-        Reach::with(config, tmp, &[])
+    fn files_of(config: &Config, tmp: &Path) -> (AllowedFiles, Vec<Grant>) {
+        AllowedFiles::with(config, tmp, &[])
     }
 
     #[test]
     fn sites_are_not_where_the_system_keeps_secrets() {
-        let reach = reach_of(&Config::from_value(json!({})).unwrap(), Path::new("/nonexistent")).0;
-        assert_eq!(reach.readable, BTreeSet::new());
+        let files = files_of(&Config::from_value(json!({})).unwrap(), Path::new("/nonexistent")).0;
+        assert_eq!(files.readable, BTreeSet::new());
         let places = usual_places();
         for closed in ["/etc", "/root", "/var/log", "/var/lib/php", "/proc", "/run", "/usr/bin"] {
             assert!(!places.iter().any(|place| Path::new(closed).starts_with(place)), "{closed}");
@@ -246,20 +245,21 @@ mod tests {
     fn what_the_first_document_names_is_in_reach_and_what_a_later_one_adds_is_not() {
         let (_directory, path) = directory(&["site/below", "other", "tmp", "usual/site"]);
         let usual = [path.join("usual")];
-        let (reach, grants) = Reach::with(&config(&path.join("site")), &path.join("tmp"), &usual);
+        let (files, grants) =
+            AllowedFiles::with(&config(&path.join("site")), &path.join("tmp"), &usual);
         assert!(!grants.is_empty());
-        assert!(reach.readable.contains(&path.join("site")));
-        assert_eq!(reach.temporary, BTreeSet::from([path.join("tmp")]));
-        assert_eq!(reach.check(&config(&path.join("site/below"))), Ok(()));
-        assert_eq!(reach.check(&config(&path.join("site/yet/to/come"))), Ok(()));
-        let problem = reach.check(&config(&path.join("other"))).unwrap_err();
+        assert!(files.readable.contains(&path.join("site")));
+        assert_eq!(files.temporary, BTreeSet::from([path.join("tmp")]));
+        assert_eq!(files.check(&config(&path.join("site/below"))), Ok(()));
+        assert_eq!(files.check(&config(&path.join("site/yet/to/come"))), Ok(()));
+        let problem = files.check(&config(&path.join("other"))).unwrap_err();
         assert!(problem.starts_with("/routes/0/action/share: "), "{problem}");
         assert!(problem.contains("--no-sandbox"), "{problem}");
-        assert_eq!(reach.check(&config(&path.join("usual/site"))), Ok(()));
-        assert_eq!(reach.check(&config(Path::new("/no/such/directory"))), Ok(()));
-        assert_eq!(reach.check(&config(Path::new(""))), Ok(()), "it names nothing");
+        assert_eq!(files.check(&config(&path.join("usual/site"))), Ok(()));
+        assert_eq!(files.check(&config(Path::new("/no/such/directory"))), Ok(()));
+        assert_eq!(files.check(&config(Path::new(""))), Ok(()), "it names nothing");
         for system in ["/etc", "/root", "/var/log", "/proc/self"] {
-            assert!(reach.check(&config(Path::new(system))).is_err(), "{system}");
+            assert!(files.check(&config(Path::new(system))).is_err(), "{system}");
         }
     }
 
@@ -268,40 +268,40 @@ mod tests {
         let (_directory, path) = directory(&["site/releases/1/public", "site/releases/2/public"]);
         symlink("releases/1", path.join("site/current")).unwrap();
         let document = config(&path.join("site/current/public"));
-        let (reach, _) = reach_of(&document, Path::new("/nonexistent"));
+        let (files, _) = files_of(&document, Path::new("/nonexistent"));
         fs::remove_file(path.join("site/current")).unwrap();
         symlink("releases/2", path.join("site/current")).unwrap();
-        assert_eq!(reach.check(&document), Ok(()));
-        assert!(reach.readable.contains(&path.join("site")));
-        assert!(!reach.readable.contains(Path::new("/")));
+        assert_eq!(files.check(&document), Ok(()));
+        assert!(files.readable.contains(&path.join("site")));
+        assert!(!files.readable.contains(Path::new("/")));
     }
 
     #[test]
     fn a_name_that_begins_with_a_variable_does_not_open_everything() {
-        let (reach, _) = reach_of(&config(Path::new("")), Path::new("/nonexistent"));
-        assert_eq!(reach.readable, BTreeSet::new());
-        assert_eq!(reach.missing, []);
+        let (files, _) = files_of(&config(Path::new("")), Path::new("/nonexistent"));
+        assert_eq!(files.readable, BTreeSet::new());
+        assert_eq!(files.missing, []);
     }
 
     #[test]
     fn what_is_not_there_yet_does_not_open_everything() {
         let missing = Path::new("/nonexistent-directory/www");
-        let (reach, _) = reach_of(&config(missing), Path::new("/nonexistent"));
-        assert!(!reach.readable.contains(Path::new("/")));
-        assert_eq!(reach.missing, [("/routes/0/action/share".to_owned(), missing.to_owned())]);
-        assert_eq!(reach.check(&config(missing)), Ok(()), "it is served as it was");
+        let (files, _) = files_of(&config(missing), Path::new("/nonexistent"));
+        assert!(!files.readable.contains(Path::new("/")));
+        assert_eq!(files.missing, [("/routes/0/action/share".to_owned(), missing.to_owned())]);
+        assert_eq!(files.check(&config(missing)), Ok(()), "it is served as it was");
         let (_directory, path) = directory(&["site"]);
-        let (reach, _) = reach_of(&config(&path.join("site/later")), Path::new("/nonexistent"));
-        assert!(reach.readable.contains(&path.join("site")));
+        let (files, _) = files_of(&config(&path.join("site/later")), Path::new("/nonexistent"));
+        assert!(files.readable.contains(&path.join("site")));
     }
 
     #[test]
     fn temporary_files_stay_where_they_were_at_the_start() {
         let (_directory, path) = directory(&["tmp", "other"]);
-        let (reach, _) = reach_of(&Config::from_value(json!({})).unwrap(), &path.join("tmp"));
+        let (files, _) = files_of(&Config::from_value(json!({})).unwrap(), &path.join("tmp"));
         let check = |directory: &str| {
             let http = json!({"body_temp_path": path.join(directory)});
-            reach.check(&Config::from_value(json!({"settings": {"http": http}})).unwrap())
+            files.check(&Config::from_value(json!({"settings": {"http": http}})).unwrap())
         };
         assert_eq!(check("tmp"), Ok(()));
         assert!(check("other").unwrap_err().starts_with("/settings/http/body_temp_path: "));

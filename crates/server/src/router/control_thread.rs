@@ -1,0 +1,141 @@
+//! The control thread of the router: what it owns, and how it waits for answers of the supervisor.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use howdah_config::Defaults;
+use howdah_php_pool::thread::Ask;
+use howdah_tls::stored::Certificates;
+use howdah_upstream::names::{self, Names};
+use howdah_wire::messages::FromSupervisor;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::link::{Link, Message};
+use super::pools::Pools;
+use super::programs::Programs;
+use super::sandbox::RouterSandbox;
+use super::threads::Threads;
+use crate::thread::Shared;
+
+/// State of the control thread. Other files of this folder add what it does.
+pub(super) struct ControlThread {
+    /// Socket to the supervisor.
+    pub(super) link: Rc<Link>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) threads: Threads,
+    pub(super) sandbox: Arc<RouterSandbox>,
+    pub(super) pools: Pools,
+    /// The certificate store. A bundle that a listener names stays until none does.
+    pub(super) certificates: Certificates,
+    pub(super) programs: Programs,
+    /// Addresses of servers that are configured by name.
+    pub(super) names: Names,
+    /// Requests of the router threads.
+    pub(super) thread_requests: UnboundedReceiver<Ask>,
+    /// Defaults of documents.
+    pub(super) defaults: Defaults,
+}
+
+impl ControlThread {
+    /// Handles a message that needs no state of the event loop.
+    pub(super) fn on_message(
+        &mut self,
+        message: FromSupervisor,
+        descriptors: Vec<OwnedFd>,
+    ) -> io::Result<()> {
+        match message {
+            FromSupervisor::Reopened {} => self.reopen_logs(descriptors.into_iter().next()),
+            FromSupervisor::LogOpened { path, error } => {
+                self.on_log_opened(&path, &error, descriptors.into_iter().next());
+                Ok(())
+            }
+            FromSupervisor::NameFiles {} => {
+                names::files::FILES.take(descriptors);
+                Ok(())
+            }
+            message => self.pools.on_message(message, descriptors),
+        }
+    }
+
+    /// Waits for the message that `pick` takes; `pick` hands back all others. The error says why none
+    /// will come.
+    pub(super) async fn receive_answer<T>(
+        &mut self,
+        mut pick: impl FnMut(Message) -> Result<T, Message>,
+    ) -> Result<T, String> {
+        loop {
+            let message = self.receive_until(None).await?;
+            let message = message.ok_or("the supervisor does not answer")?;
+            match pick(message) {
+                Ok(answer) => return Ok(answer),
+                Err((other, descriptors)) => self.on_unrelated(other, descriptors)?,
+            }
+        }
+    }
+
+    /// Waits for the next message of the supervisor; returns `None` at the deadline. Meanwhile the
+    /// applications get the workers that they need, and scripts that run too long are ended.
+    pub(super) async fn receive_until(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Message>, String> {
+        loop {
+            let due = self.pools.tick().map_err(text)?;
+            tokio::select! {
+                message = self.link.receive_new() => {
+                    let message = message.map_err(text)?.ok_or("the supervisor has gone")?;
+                    if matches!(message.0, FromSupervisor::Quit { .. }) {
+                        self.link.postpone(message.0, message.1);
+                        return Err("the server is being stopped".to_owned());
+                    }
+                    return Ok(Some(message));
+                }
+                Some(request) = self.thread_requests.recv() => {
+                    self.pools.on_thread_request(request).map_err(text)?;
+                }
+                () = sleep_until(due) => {}
+                () = sleep_until(deadline) => return Ok(None),
+            }
+        }
+    }
+
+    /// Handles a message that is not the awaited one. Messages for the event loop are postponed until
+    /// it runs again.
+    pub(super) fn on_unrelated(
+        &mut self,
+        message: FromSupervisor,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<(), String> {
+        if matches!(
+            message,
+            FromSupervisor::Reopened {}
+                | FromSupervisor::LogOpened { .. }
+                | FromSupervisor::NameFiles {}
+                | FromSupervisor::Ran { .. }
+                | FromSupervisor::Control {}
+                | FromSupervisor::Apply { .. }
+                | FromSupervisor::Certificate { .. }
+                | FromSupervisor::CertificateDeleted { .. }
+        ) {
+            self.link.postpone(message, descriptors);
+            return Ok(());
+        }
+        self.pools.on_message(message, descriptors).map_err(text)
+    }
+}
+
+/// Sleeps until this time; forever if there is none.
+pub(super) async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Returns an error as text.
+pub(super) fn text(error: io::Error) -> String {
+    error.to_string()
+}

@@ -1,0 +1,119 @@
+//! The event loop of the control thread, from the start to the shutdown.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use howdah_acme::{Board, Keeper};
+use howdah_tls::challenges::Wanted;
+use howdah_upstream::names;
+use howdah_wire::messages::{FromSupervisor, ToSupervisor};
+use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::command::{Command, Commands, Queries};
+use super::control_thread::{ControlThread, sleep_until};
+use super::renewal::CertificateWatch;
+use crate::snapshot::Snapshot;
+
+/// The control thread and the sources of its events.
+pub(super) struct EventLoop {
+    control: ControlThread,
+    commands: UnboundedReceiver<Command>,
+    /// Takes the sockets of new control processes.
+    control_processes: UnboundedSender<OwnedFd>,
+    certificate_watch: CertificateWatch,
+    renewer: Keeper,
+    /// Snapshot whose certificates the renewer keeps.
+    renewed: Arc<Snapshot>,
+}
+
+impl EventLoop {
+    /// Creates the event loop, and what the answers to control processes need. `php` has the versions
+    /// of PHP with their programs, `wanted` the certificates that connections want on demand.
+    pub(super) fn new(
+        control: ControlThread,
+        php: Vec<(String, String)>,
+        wanted: Receiver<Wanted>,
+    ) -> (Self, Queries) {
+        let board = Board::default();
+        let (handle, commands) = Commands::new(&control, php, board.clone());
+        let mut renewer = Keeper::new(
+            Arc::clone(&control.shared.door),
+            handle.for_renewal(),
+            Arc::clone(&control.shared.log),
+            board,
+            control.certificates.clone(),
+            wanted,
+        );
+        let renewed = control.shared.snapshot.load_full();
+        renewer.follow(&renewed.config);
+        let (control_processes, links) = unbounded_channel();
+        let certificate_watch = CertificateWatch::new();
+        let event_loop =
+            EventLoop { control, commands, control_processes, certificate_watch, renewer, renewed };
+        (event_loop, Queries { links, commands: handle })
+    }
+
+    /// Handles events until the supervisor stops the router or has gone.
+    pub(super) async fn run(mut self) -> io::Result<()> {
+        loop {
+            let due = self.control.pools.tick()?;
+            self.update_renewer();
+            let control = &mut self.control;
+            tokio::select! {
+                message = control.link.receive() => {
+                    let Some((message, descriptors)) = message? else { return Ok(()) };
+                    if let FromSupervisor::Quit { graceful } = message {
+                        return self.control.shut_down(graceful).await;
+                    }
+                    self.on_message(message, descriptors).await?;
+                }
+                Some(request) = control.thread_requests.recv() => {
+                    control.pools.on_thread_request(request)?;
+                }
+                Some(command) = self.commands.recv() => control.carry_out(command).await,
+                () = control.names.changed() => control.refresh_addresses().await,
+                () = self.certificate_watch.wait(&control.shared) => {
+                    control.renew_from_files(&mut self.certificate_watch).await;
+                }
+                () = names::files::FILES.wanted() => {
+                    control.link.send(&ToSupervisor::OpenNameFiles {})?;
+                }
+                () = sleep_until(due) => {}
+            }
+        }
+    }
+
+    /// Gives the renewer a configuration that has become the current one.
+    fn update_renewer(&mut self) {
+        let current = self.control.shared.snapshot.load_full();
+        if !Arc::ptr_eq(&current, &self.renewed) {
+            self.renewer.follow(&current.config);
+            self.renewed = current;
+        }
+    }
+
+    async fn on_message(
+        &mut self,
+        message: FromSupervisor,
+        descriptors: Vec<OwnedFd>,
+    ) -> io::Result<()> {
+        let control = &mut self.control;
+        match message {
+            FromSupervisor::Ran { number, error } => control.programs.ended(number, error),
+            FromSupervisor::Control {} => {
+                descriptors.into_iter().next().map(|fd| self.control_processes.send(fd));
+            }
+            FromSupervisor::Apply { generation, restart } => {
+                let document = descriptors.into_iter().next();
+                control.change(generation, restart, document).await?;
+            }
+            FromSupervisor::Certificate { name } => {
+                control.on_certificate(name, descriptors.into_iter().next());
+            }
+            FromSupervisor::CertificateDeleted { name } => control.certificates.remove(&name),
+            message => control.on_message(message, descriptors)?,
+        }
+        Ok(())
+    }
+}

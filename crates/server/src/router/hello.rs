@@ -1,0 +1,74 @@
+//! The supervisor's first message to the router.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use howdah_config::Defaults;
+use howdah_tls::stored::Certificates;
+use howdah_wire::messages::FromSupervisor;
+
+use super::certificates;
+use super::link::Link;
+use crate::packets::from_memory;
+
+/// The supervisor's first message.
+pub(super) struct Hello {
+    /// Name of the document's file or store, for messages.
+    pub(super) origin: String,
+    /// Number of the document.
+    pub(super) generation: u32,
+    /// Directory for temporary files.
+    pub(super) tmp: String,
+    /// Versions of PHP and their programs.
+    pub(super) php: Vec<(String, String)>,
+    /// A control socket exists.
+    pub(super) has_control: bool,
+    /// An earlier router of this server has served.
+    pub(super) has_served: bool,
+    /// The router must restrict itself.
+    pub(super) sandbox: bool,
+    /// The error log.
+    pub(super) log: OwnedFd,
+    pub(super) document: Vec<u8>,
+    pub(super) defaults: Defaults,
+    pub(super) certificates: Certificates,
+}
+
+impl Hello {
+    /// Waits for the message.
+    pub(super) async fn receive(link: &Link) -> io::Result<Self> {
+        let (message, descriptors) =
+            link.receive().await?.ok_or_else(|| io::Error::other("the supervisor has gone"))?;
+        let mut descriptors = descriptors.into_iter();
+        let (
+            FromSupervisor::Hello {
+                php,
+                origin,
+                generation,
+                tmp,
+                has_control,
+                unit_defaults,
+                sandbox,
+                has_served,
+            },
+            Some(log),
+            document,
+        ) = (message, descriptors.next(), descriptors.next())
+        else {
+            return Err(io::Error::other("the supervisor's first message is no greeting"));
+        };
+        Ok(Hello {
+            origin,
+            generation,
+            tmp,
+            php,
+            has_control,
+            has_served,
+            sandbox,
+            log,
+            document: from_memory(document, u64::MAX)?,
+            certificates: certificates::read(descriptors.next())?,
+            defaults: Defaults::of(unit_defaults),
+        })
+    }
+}

@@ -1,0 +1,67 @@
+//! Takes prepared applications over when their configuration becomes the current one, and retires
+//! those that it replaces.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use howdah_php_pool::queue::Instance;
+use howdah_wire::messages::ToSupervisor;
+
+use super::{Pools, REMOVAL_GRACE};
+use crate::snapshot::Snapshot;
+
+impl Pools {
+    /// Adopts the prepared applications. An application with the same name and queue is a restart: the
+    /// old instance finishes the requests of its workers. Any other one of the same name leaves.
+    pub(in crate::router) fn adopt(&mut self) -> io::Result<()> {
+        for mut app in std::mem::take(&mut self.preparing) {
+            let same_name =
+                self.applications.iter().position(|old| old.config.name == app.config.name);
+            let old = same_name.map(|index| self.applications.swap_remove(index));
+            if let (Some(_), Some(instance)) = (app.ready_since, &app.instance) {
+                app.queue.serve_from(Some(Arc::clone(instance)));
+            }
+            match old {
+                Some(old) if Arc::ptr_eq(&old.queue, &app.queue) => {
+                    app.snapshots = old.snapshots;
+                    if let Some(instance) = old.instance {
+                        self.retire(old.config.name, instance, REMOVAL_GRACE)?;
+                    }
+                }
+                old => self.leaving.extend(old),
+            }
+            self.applications.push(app);
+        }
+        Ok(())
+    }
+
+    /// Keeps the applications of this snapshot. The others leave when no request of theirs can come any
+    /// more.
+    pub(in crate::router) fn keep_only(&mut self, snapshot: &Arc<Snapshot>) {
+        for mut app in std::mem::take(&mut self.applications) {
+            if snapshot.applications.contains_key(app.config.name.as_str()) {
+                app.snapshots.retain(|snapshot| snapshot.strong_count() > 0);
+                app.snapshots.push(Arc::downgrade(snapshot));
+                app.generation = self.generation;
+                self.applications.push(app);
+            } else {
+                self.leaving.push(app);
+            }
+        }
+    }
+
+    /// Lets an instance finish the requests of its workers, and ends it after `grace` at the latest.
+    pub(super) fn retire(
+        &mut self,
+        name: String,
+        instance: Arc<Instance>,
+        grace: Duration,
+    ) -> io::Result<()> {
+        instance.close();
+        let grace_ms = grace.as_millis() as u64;
+        self.link.send(&ToSupervisor::Stop { application: instance.number, grace_ms })?;
+        self.retired.add(name, instance);
+        Ok(())
+    }
+}

@@ -1,0 +1,175 @@
+//! One application: its queue, its current instance and the state of its workers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use ::howdah_config as config;
+use howdah_php_pool::pool::{Pool, Running};
+use howdah_php_pool::queue::{Instance, Load, Queue};
+use howdah_wire::queue::Owner;
+
+use super::restarts::{LONG_LIFE, Restarts};
+use crate::router::report::ApplicationReport;
+use crate::router::sizing::Sizing;
+use crate::router::threads::Threads;
+use crate::snapshot::Snapshot;
+use crate::thread::ThreadCommand;
+
+/// An application that runs or is being prepared.
+#[derive(Debug)]
+pub(super) struct PooledApplication {
+    pub(super) config: config::Application,
+    pub(super) sizing: Sizing,
+    pub(super) queue: Arc<Queue>,
+    /// The current prototype and its workers.
+    pub(super) instance: Option<Arc<Instance>>,
+    /// Time at which PHP was loaded; `None` before.
+    pub(super) ready_since: Option<Instant>,
+    /// It must be able to serve before it is adopted. Other applications load PHP with their first
+    /// request.
+    pub(super) must_be_ready: bool,
+    /// It is adopted although it must be ready and is not.
+    pub(super) is_waived: bool,
+    pub(super) pool: Pool,
+    /// Workers that were asked for and have not started yet.
+    pub(super) starting: u32,
+    /// The first workers have started; each later start is logged.
+    pub(super) has_started: bool,
+    /// Start times of the workers.
+    pub(super) started: HashMap<Owner, Instant>,
+    /// Time of the next start after a failure.
+    pub(super) restart_at: Option<Instant>,
+    pub(super) restarts: Restarts,
+    /// Time of the next check for slow requests.
+    pub(super) slow_check_at: Option<Instant>,
+    /// The instance is being ended because a worker has damaged the shared memory.
+    pub(super) is_damaged: bool,
+    /// Reason of the last failure; logged once.
+    pub(super) failure: Option<String>,
+    /// Number of the last configuration with this application unchanged.
+    pub(super) generation: u32,
+    /// All configurations with this application. While one is in use, a request that began under it
+    /// (an upload, for example) may still come.
+    pub(super) snapshots: Vec<Weak<Snapshot>>,
+}
+
+impl PooledApplication {
+    /// Creates an application without an instance. It must be able to serve before it is adopted if
+    /// `is_required`, or if it is configured to have workers before its first request.
+    pub(super) fn new(
+        config: config::Application,
+        queue: Arc<Queue>,
+        sizing: Sizing,
+        generation: u32,
+        is_required: bool,
+    ) -> Self {
+        PooledApplication {
+            queue,
+            instance: None,
+            ready_since: None,
+            must_be_ready: is_required || sizing.wanted().initial() > 0,
+            is_waived: false,
+            sizing,
+            pool: Pool::default(),
+            starting: 0,
+            has_started: false,
+            started: HashMap::new(),
+            restart_at: None,
+            restarts: Restarts::default(),
+            slow_check_at: None,
+            is_damaged: false,
+            failure: None,
+            snapshots: Vec::new(),
+            generation,
+            config,
+        }
+    }
+
+    /// Returns the number of the current instance.
+    pub(super) fn number(&self) -> Option<u32> {
+        self.instance.as_ref().map(|instance| instance.number)
+    }
+
+    /// Takes a new instance, which has not loaded PHP yet.
+    pub(super) fn set_instance(&mut self, instance: Arc<Instance>) {
+        self.instance = Some(instance);
+        self.ready_since = None;
+        self.starting = 0;
+        self.started.clear();
+        self.restart_at = None;
+        self.is_damaged = false;
+        self.queue.take_load();
+    }
+
+    /// Returns true if its adoption must wait for it.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.must_be_ready && !self.is_waived
+    }
+
+    /// Returns true if its adoption must wait for it, and it cannot serve yet.
+    pub(super) fn is_late(&self) -> bool {
+        let is_ready = self.ready_since.is_some() && (self.started.len() as u32) >= self.initial();
+        self.is_awaited() && !is_ready
+    }
+
+    /// Fails all queued and new requests until the next start.
+    pub(super) fn suspend(&mut self, reason: &str, threads: &Threads) {
+        let keys: Arc<[_]> = self.queue.stop(reason).into();
+        threads.send(|| ThreadCommand::Fail { keys: Arc::clone(&keys), reason: reason.to_owned() });
+    }
+
+    /// Returns the reason for which it does not run or its workers end; `None` if a worker has lived
+    /// for [`LONG_LIFE`].
+    pub(super) fn problem(&self) -> Option<String> {
+        let is_well = self.started.values().any(|started| started.elapsed() >= LONG_LIFE);
+        self.failure.clone().filter(|_| !is_well)
+    }
+
+    /// Returns the number of workers that start with the prototype.
+    pub(super) fn initial(&self) -> u32 {
+        self.sizing.wanted().initial()
+    }
+
+    /// Returns the number of running workers.
+    pub(super) fn workers(&self) -> u32 {
+        self.instance.as_ref().map_or(0, |instance| instance.worker_count())
+    }
+
+    /// Returns the load of the queue and what runs for it.
+    pub(super) fn load(&self, load: Load) -> (Load, Running) {
+        let workers = self.workers();
+        let running = Running {
+            workers,
+            starting: self.starting,
+            busy: load.peak.min(workers),
+            waiting: load.waiting + load.in_slots.saturating_sub(workers),
+            last_request: load.last_request,
+        };
+        (load, running)
+    }
+
+    /// Returns true if it has no request and none can come any more.
+    pub(super) fn is_finished(&self) -> bool {
+        let can_come = self.snapshots.iter().any(|snapshot| snapshot.strong_count() > 0);
+        let load = self.queue.load();
+        !can_come && load.in_slots == 0 && load.waiting == 0
+    }
+
+    /// Returns its state for the control API.
+    pub(super) fn report(&self) -> ApplicationReport {
+        let load = self.queue.load();
+        let running = u64::from(self.workers());
+        let active = u64::from(load.in_slots) + u64::from(load.waiting);
+        // A prototype that is loading PHP for requests that wait is on the way to a worker.
+        let is_loading = self.ready_since.is_none() && active > 0;
+        ApplicationReport {
+            name: self.config.name.clone(),
+            running,
+            starting: u64::from(self.starting.max(u32::from(is_loading))),
+            idle: running.saturating_sub(u64::from(load.in_slots)),
+            active,
+            problem: self.problem(),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Decides whether the prepared applications can serve before their configuration is in use.
+
+use std::time::{Duration, Instant};
+
+use howdah_sys::log::Level;
+
+use super::Pools;
+use super::application::PooledApplication;
+
+impl Pools {
+    /// Returns true while prepared applications must be waited for. The error says why one cannot run.
+    pub(in crate::router) fn is_preparing(&self) -> Result<bool, String> {
+        let mut is_waiting = false;
+        for app in self.preparing.iter().filter(|app| app.is_awaited()) {
+            if let Some(failure) = &app.failure {
+                return Err(app.cannot_run(failure));
+            }
+            is_waiting |= app.is_late();
+        }
+        Ok(is_waiting)
+    }
+
+    /// Returns the message about applications that are not ready after `time`.
+    pub(in crate::router) fn not_ready(&self, time: Duration) -> String {
+        let late = self.preparing.iter().filter(|app| app.is_late());
+        let names: Vec<_> = late.map(|app| format!("\"{}\"", app.config.name)).collect();
+        format!(
+            "application {} is not ready after {} s: PHP, its extensions or a preload script \
+             take that long",
+            names.join(", "),
+            time.as_secs()
+        )
+    }
+
+    /// Lets applications that cannot run be adopted with the others; they are started again later.
+    /// Returns false if it is not known yet whether another one can serve. The error says why none of
+    /// those that must be ready can run, unless the server goes on `even_without_all`.
+    pub(in crate::router) fn waive_failed(
+        &mut self,
+        even_without_all: bool,
+    ) -> Result<bool, String> {
+        let is_failed = |app: &PooledApplication| app.failure.is_some();
+        let mut required = self.preparing.iter().filter(|app| app.must_be_ready);
+        if !even_without_all
+            && let Some(first) =
+                self.preparing.iter().find(|app| app.must_be_ready && is_failed(app))
+            && required.all(is_failed)
+        {
+            let failure = first.failure.as_deref().unwrap_or_default();
+            return Err(first.cannot_run(failure));
+        }
+        let is_known = |app: &PooledApplication| !app.is_late() && !is_failed(app);
+        let has_failed = self.preparing.iter().any(|app| app.must_be_ready && is_failed(app));
+        if !even_without_all && has_failed && !self.preparing.iter().any(is_known) {
+            return Ok(false);
+        }
+        let now = Instant::now();
+        let (threads, log) = (&self.threads, &self.shared.log);
+        for app in self.preparing.iter_mut().filter(|app| app.is_awaited()) {
+            let Some(failure) = app.failure.clone() else { continue };
+            let problem = app.cannot_run(&failure);
+            log.write(Level::Alert, format_args!("{problem}; the others are served"));
+            app.is_waived = true;
+            if app.instance.is_none() {
+                let pause = app.restarts.ended(None);
+                app.restart_at = Some(now + pause);
+                app.suspend(&failure, threads);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Lets applications that are not ready yet be adopted. They serve when they are ready; until then
+    /// their requests wait.
+    pub(in crate::router) fn waive_late(&mut self) {
+        for app in self.preparing.iter_mut().filter(|app| app.is_late()) {
+            let name = &app.config.name;
+            let message =
+                format_args!("\"{name}\" application is not ready yet; the others are served");
+            self.shared.log.write(Level::Alert, message);
+            app.is_waived = true;
+        }
+    }
+}
+
+impl PooledApplication {
+    fn cannot_run(&self, why: &str) -> String {
+        format!("application \"{}\": {why}", self.config.name)
+    }
+}

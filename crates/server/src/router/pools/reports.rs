@@ -1,0 +1,237 @@
+//! Handles reports of the supervisor about prototypes and workers, and requests of router threads.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use howdah_php_pool::output::{self, Whose};
+use howdah_php_pool::pool::Progress;
+use howdah_php_pool::queue::Worker;
+use howdah_php_pool::sizing;
+use howdah_php_pool::sizing::meter::Activity;
+use howdah_php_pool::thread::Ask;
+use howdah_sys::log::Level;
+use howdah_sys::signals::SIGKILL;
+use howdah_wire::messages::{Exit, FromSupervisor, ToSupervisor};
+use howdah_wire::queue::Owner;
+
+use super::Pools;
+use super::restarts::LONG_LIFE;
+use crate::router::sizing::Measurement;
+use crate::thread::ThreadCommand;
+
+impl Pools {
+    /// Handles a message about an application; ignores all others.
+    pub(in crate::router) fn on_message(
+        &mut self,
+        message: FromSupervisor,
+        descriptors: Vec<OwnedFd>,
+    ) -> io::Result<()> {
+        match message {
+            FromSupervisor::Ready { application, .. } => self.on_ready(application)?,
+            FromSupervisor::Ended { application, message } => self.on_ended(application, &message),
+            FromSupervisor::Started { application, worker, pid } => {
+                self.on_started(application, worker, pid, descriptors);
+            }
+            FromSupervisor::NotStarted { application, message } => {
+                self.on_not_started(application, &message);
+            }
+            FromSupervisor::Died { application, worker, pid, status, was_idle } => {
+                self.on_died(application, worker, pid, status, was_idle);
+            }
+            FromSupervisor::Measured { application, base, memory_limit, workers } => {
+                self.on_measured(application, &Measurement { base, memory_limit, workers });
+            }
+            FromSupervisor::Traced { application, number, stack } => {
+                self.traces.on_traced(application, number, &stack);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Handles a request of a router thread.
+    pub(in crate::router) fn on_thread_request(&mut self, request: Ask) -> io::Result<()> {
+        match request {
+            Ask::Kill { instance, worker } => self.kill(instance, worker),
+            Ask::Overdue(slow) => {
+                let (instance, worker) = (slow.instance, slow.worker);
+                self.traces.trace_overdue(slow)?;
+                self.kill(instance, worker)
+            }
+            Ask::Crowded => Ok(()), // `tick`, which follows, looks at the load
+        }
+    }
+
+    fn kill(&self, application: u32, worker: Owner) -> io::Result<()> {
+        self.link.send(&ToSupervisor::Kill { application, worker, signal: SIGKILL as u8 })
+    }
+
+    fn on_ready(&mut self, number: u32) -> io::Result<()> {
+        let is_preparing = self.is_preparing_instance(number);
+        let link = Rc::clone(&self.link);
+        let Some(app) = self.by_number(number) else { return Ok(()) };
+        app.ready_since = Some(Instant::now());
+        app.failure = None;
+        app.sizing.requested(Instant::now());
+        link.send(&ToSupervisor::Measure { application: number })?;
+        if !is_preparing {
+            app.queue.serve_from(app.instance.clone());
+            return Ok(());
+        }
+        app.starting = app.initial();
+        for _ in 0..app.starting {
+            link.send(&ToSupervisor::Spawn { application: number })?;
+        }
+        Ok(())
+    }
+
+    fn on_ended(&mut self, number: u32, message: &str) {
+        self.traces.on_gone(number, None);
+        if let Some(instance) = self.instance(number) {
+            instance.remove_workers();
+        }
+        let is_preparing = self.is_preparing_instance(number);
+        // Before the threads settle the requests of the instance: a request that went to it after
+        // that would never be heard of again.
+        if let Some(app) = self.by_number(number).filter(|_| !is_preparing) {
+            app.queue.serve_from(None);
+        }
+        self.threads
+            .send(|| ThreadCommand::Detach { instance: number, reason: message.to_owned() });
+        if self.retired.remove(number) {
+            return;
+        }
+        let (log, threads) = (Arc::clone(&self.shared.log), self.threads.clone());
+        let Some(app) = self.by_number(number) else { return };
+        let now = Instant::now();
+        let ready_for = app.ready_since.take().map(|since| now - since);
+        app.instance = None;
+        app.starting = 0;
+        app.started.clear();
+        let failure = Some(message.to_owned());
+        let is_known = std::mem::replace(&mut app.failure, failure.clone()) == failure;
+        if is_preparing && app.is_awaited() {
+            return; // the change or restart that waits for it fails with the message
+        }
+        if !is_known {
+            let name = &app.config.name;
+            log.write(Level::Alert, format_args!("\"{name}\" application: {message}"));
+        }
+        let pause = app.restarts.ended(ready_for);
+        app.restart_at = Some(now + pause);
+        if !pause.is_zero() {
+            app.suspend(message, &threads); // otherwise requests wait for the next instance
+        }
+    }
+
+    fn on_started(&mut self, number: u32, worker: Owner, pid: u32, descriptors: Vec<OwnedFd>) {
+        let (log, threads) = (Arc::clone(&self.shared.log), self.threads.clone());
+        let Some(app) = self.by_number(number) else { return };
+        let mut descriptors = descriptors.into_iter();
+        let (Some(socket), Some(instance)) = (descriptors.next(), &app.instance) else {
+            return;
+        };
+        if instance.has_worker(worker) {
+            // The first socket stays in use until the worker ends.
+            let name = &app.config.name;
+            log.write(Level::Alert, format_args!("\"{name}\" worker {pid} started twice"));
+            return;
+        }
+        let whose = Whose {
+            application: app.config.name.as_str().into(),
+            pid,
+            worker,
+            queue: Arc::clone(&app.queue),
+            instance: Arc::downgrade(instance),
+            log: Arc::clone(&log),
+        };
+        let output = descriptors.next().and_then(|pipe| output::watch(pipe, whose).ok());
+        instance.add_worker(worker, Worker::new(pid, socket, output));
+        threads.send(|| ThreadCommand::WorkerStarted { instance: number, worker });
+        app.starting = app.starting.saturating_sub(1);
+        app.started.insert(worker, Instant::now());
+        app.queue.feed();
+        if app.has_started {
+            let name = &app.config.name;
+            log.write_as(pid, Level::Info, format_args!("\"{name}\" application started"));
+        }
+        app.has_started |= app.starting == 0;
+    }
+
+    fn on_not_started(&mut self, number: u32, message: &str) {
+        let log = Arc::clone(&self.shared.log);
+        let Some(app) = self.by_number(number) else { return };
+        app.starting = app.starting.saturating_sub(1);
+        app.pool.died(Progress::Starting, Duration::ZERO, Instant::now());
+        let message = format!("no worker could be started: {message}");
+        if app.failure.as_ref() != Some(&message) {
+            let name = &app.config.name;
+            log.write(Level::Alert, format_args!("\"{name}\" application: {message}"));
+            app.failure = Some(message);
+        }
+    }
+
+    fn on_died(&mut self, number: u32, worker: Owner, pid: u32, status: Exit, was_idle: bool) {
+        let has_served = self.instance(number).is_some_and(|found| found.has_served(worker));
+        self.traces.on_gone(number, Some(worker));
+        self.remove_worker(number, worker, pid, status);
+        let is_preparing = self.is_preparing_instance(number);
+        let log = Arc::clone(&self.shared.log);
+        let has_failed = status != Exit::Status(0);
+        if has_failed && let Some(name) = self.retired.name(number) {
+            log.write(Level::Error, format_args!("\"{name}\" worker {pid} {status}"));
+        }
+        let Some(app) = self.by_number(number) else { return };
+        let now = Instant::now();
+        let lived = app.started.remove(&worker).map_or(Duration::ZERO, |at| now - at);
+        let is_early = has_failed && !has_served && lived < LONG_LIFE;
+        let failure = is_early.then(|| format!("a worker {status} before it had a request"));
+        let is_known = is_early && app.failure == failure;
+        if has_served || has_failed {
+            let progress = match (has_served, was_idle) {
+                (true, _) => Progress::Served,
+                (false, true) => Progress::Ready,
+                (false, false) => Progress::Starting,
+            };
+            app.pool.died(progress, lived, now);
+        }
+        if is_preparing || is_early || has_served || !has_failed {
+            app.failure = failure;
+        }
+        if has_failed && !is_known {
+            let name = &app.config.name;
+            let more =
+                if is_early { " before it had a request; others may follow untold" } else { "" };
+            log.write(Level::Error, format_args!("\"{name}\" worker {pid} {status}{more}"));
+        }
+    }
+
+    fn remove_worker(&self, number: u32, worker: Owner, pid: u32, status: Exit) {
+        if let Some(instance) = self.instance(number) {
+            instance.remove_worker(worker);
+        }
+        let how: Arc<str> = format!("worker {pid} {status}").into();
+        let died = || ThreadCommand::WorkerDied { instance: number, worker, how: Arc::clone(&how) };
+        self.threads.send(died);
+    }
+
+    fn on_measured(&mut self, number: u32, measurement: &Measurement) {
+        let group = self.by_number(number).and_then(|app| app.config.isolation.cgroup.clone());
+        let surroundings = self.surroundings(number, group.as_deref());
+        let Some(app) = self.by_number(number) else { return };
+        let (load, running) = app.load(app.queue.load());
+        let activity = Activity {
+            workers: running.workers,
+            saturated: running.waiting > 0,
+            long: app.queue.longer_than(sizing::LONG),
+            served: load.served,
+        };
+        app.sizing.on_measured(measurement, surroundings, activity, Instant::now());
+        if let Some(instance) = &app.instance {
+            instance.shed(app.sizing.excess(running.workers));
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Keeps each application at the number of workers that it needs.
+
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use howdah_php_pool::sizing::meter::Surroundings;
+use howdah_php_pool::status::manager;
+use howdah_sys::log::Level;
+use howdah_wire::messages::ToSupervisor;
+
+use super::application::PooledApplication;
+use super::{Pools, REMOVAL_GRACE};
+
+/// Interval between two checks whether a leaving application has requests left.
+const LEAVING_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Interval between two checks for superfluous workers and for damage.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
+
+impl Pools {
+    /// Returns the processors and the memory for instance `number`, in its control group if it has one.
+    /// Memory that other applications may still take is promised.
+    pub(super) fn surroundings(&mut self, number: u32, group: Option<&Path>) -> Surroundings {
+        let others = self.all().filter(|app| app.number() != Some(number));
+        let promised = others.map(|app| app.sizing.promised(app.workers()));
+        let promised = promised.fold(0u64, u64::saturating_add);
+        Surroundings { promised, ..self.machine.surroundings(group) }
+    }
+
+    /// Starts and retires workers. Returns the time of the next call if nothing happens before; `None`
+    /// if none is needed.
+    pub(in crate::router) fn tick(&mut self) -> io::Result<Option<Instant>> {
+        let now = Instant::now();
+        let mut next = self.retired.end_idle(&self.link, now)?;
+        // One at a time, as each looks at what the others may still take.
+        for _ in 0..self.applications.len() {
+            let mut app = self.applications.remove(0);
+            let slow = self.check_for_slow(&mut app, now);
+            let due = self.tick_application(&mut app, now);
+            self.applications.push(app);
+            next = [next, due?, slow?].into_iter().flatten().min();
+        }
+        for mut app in std::mem::take(&mut self.leaving) {
+            if app.is_finished() {
+                app.queue.serve_from(None);
+                if let Some(instance) = app.instance.take() {
+                    self.retire(app.config.name, instance, REMOVAL_GRACE)?;
+                    next = Some(now);
+                }
+                continue;
+            }
+            let due = self.tick_application(&mut app, now)?;
+            let slow = self.check_for_slow(&mut app, now)?;
+            let check = Some(now + LEAVING_CHECK_INTERVAL);
+            next = [next, due, slow, check].into_iter().flatten().min();
+            self.leaving.push(app);
+        }
+        Ok(next)
+    }
+
+    fn check_for_slow(
+        &mut self,
+        app: &mut PooledApplication,
+        now: Instant,
+    ) -> io::Result<Option<Instant>> {
+        if app.slow_check_at.is_none_or(|due| due <= now) {
+            app.slow_check_at = self.traces.trace_slow(&app.config, &app.queue, now)?;
+        }
+        Ok(app.slow_check_at)
+    }
+
+    fn tick_application(
+        &mut self,
+        app: &mut PooledApplication,
+        now: Instant,
+    ) -> io::Result<Option<Instant>> {
+        if let Some(restart) = app.restart_at {
+            if restart > now {
+                return Ok(Some(restart));
+            }
+            app.restart_at = None;
+            app.queue.resume();
+            if app.must_be_ready {
+                self.start(app)?;
+            }
+        }
+        if app.instance.is_none() && app.queue.load().waiting > 0 {
+            self.start(app)?; // it serves once it is ready
+        }
+        if app.ready_since.is_none() || app.is_damaged || self.end_if_damaged(app)? {
+            return Ok(None); // a report of the supervisor comes next
+        }
+        self.adjust_workers(app, now)
+    }
+
+    /// Ends the instance of an application whose shared memory is damaged. Returns false if it is not.
+    fn end_if_damaged(&self, app: &mut PooledApplication) -> io::Result<bool> {
+        let Some(instance) = &app.instance else { return Ok(false) };
+        let Some(damage) = app.queue.damage() else { return Ok(false) };
+        // No request can be lost by it that its workers could not have lost anyway.
+        app.is_damaged = true;
+        let name = &app.config.name;
+        let message = "has damaged the memory that its workers share";
+        self.log(Level::Alert, format_args!("\"{name}\" application {message}: {damage}"));
+        let stop = ToSupervisor::Stop { application: instance.number, grace_ms: 0 };
+        self.link.send(&stop)?;
+        Ok(true)
+    }
+
+    /// Measures an application, and starts or retires workers. Returns the time of the next call.
+    fn adjust_workers(
+        &mut self,
+        app: &mut PooledApplication,
+        now: Instant,
+    ) -> io::Result<Option<Instant>> {
+        let Some(instance) = &app.instance else { return Ok(None) };
+        let (load, running) = app.load(app.queue.take_load());
+        let mut measure = app.sizing.due(&load, &running, now);
+        if measure.take_if(|due| *due <= now).is_some() {
+            app.sizing.requested(now);
+            self.link.send(&ToSupervisor::Measure { application: instance.number })?;
+        }
+        if running.workers == 0 && running.waiting > 0 && app.sizing.is_stale(now) {
+            let group = app.config.isolation.cgroup.as_deref();
+            app.sizing.refresh(self.surroundings(instance.number, group));
+        }
+        let wanted = app.sizing.wanted();
+        app.queue.set_most(wanted.max, manager(&app.config.processes));
+        let decision = app.pool.decide(wanted, running, now);
+        for _ in 0..decision.spawn {
+            self.link.send(&ToSupervisor::Spawn { application: instance.number })?;
+        }
+        app.starting += decision.spawn;
+        if decision.retire > 0 {
+            instance.retire(decision.retire);
+        }
+        // Threads report when more workers are wanted. Superfluous workers, and requests that are
+        // lost in a damaged queue, are found by a check.
+        let needs_check = running.workers > wanted.spare || load.in_slots > 0;
+        let check = needs_check.then(|| now + CHECK_INTERVAL);
+        Ok([decision.again, measure, check].into_iter().flatten().min())
+    }
+}

@@ -1,0 +1,207 @@
+//! Prepares a configuration: everything that can fail happens before it becomes the current one.
+//!
+//! Sockets are bound, applications load PHP, certificates are read, and the access log is opened. The
+//! current configuration goes on unchanged meanwhile.
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use howdah_config::Config;
+use howdah_http::spool;
+use howdah_upstream::known::Known;
+use howdah_wire::messages::{FromSupervisor, ToSupervisor};
+
+use super::control_thread::{ControlThread, text};
+use super::tls::TlsListeners;
+use crate::access_log::LogFile;
+use crate::snapshot::Snapshot;
+
+/// Default length of a listening socket's backlog; the kernel limits it to `net.core.somaxconn`.
+const DEFAULT_BACKLOG: u32 = 4096;
+
+/// Maximum time until the applications of a changed configuration are ready. A preload script may
+/// take a while.
+pub(super) const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Maximum time that a start waits for applications. Those that are not ready then serve once they
+/// are; until then their requests wait.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The reason for which a configuration is applied.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Trigger {
+    /// The router starts. An application that cannot run must not keep the others from being served,
+    /// as its site may have brought that about.
+    Start(StartPolicy),
+    /// A user changes the configuration; all of the new one is applied, or nothing.
+    Change {
+        /// Number of the new configuration.
+        generation: u32,
+    },
+    /// Certificate files of the current configuration have changed; all new ones are used, or none.
+    CertificateFiles,
+}
+
+/// Requirements of a start.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StartPolicy {
+    /// Every application must have loaded PHP, and not only those that shall have workers before
+    /// their first request: nobody could correct the configuration.
+    pub(super) requires_all: bool,
+    /// The server has served before, so that nobody reads why it does not start.
+    pub(super) has_served: bool,
+}
+
+/// Resources of a configuration that is ready to become the current one. `Pools` has its
+/// applications.
+#[derive(Default)]
+pub(super) struct Prepared {
+    /// Listening sockets by address.
+    pub(super) sockets: HashMap<String, OwnedFd>,
+    /// File of the access log.
+    pub(super) access_log: Option<Arc<LogFile>>,
+    pub(super) tls: TlsListeners,
+    /// TLS clients, and addresses of servers that are configured by name.
+    pub(super) known: Known,
+    /// Number of threads that accept connections.
+    pub(super) threads: usize,
+    /// The number of threads changes, so all sockets are handed out anew.
+    pub(super) redistribute: bool,
+}
+
+/// Answers of the supervisor that are awaited.
+struct Awaited {
+    /// Addresses of listening sockets.
+    sockets: HashSet<String>,
+    /// Path of the access log.
+    access_log: Option<String>,
+}
+
+impl Awaited {
+    fn is_empty(&self) -> bool {
+        self.sockets.is_empty() && self.access_log.is_none()
+    }
+}
+
+impl ControlThread {
+    /// Prepares a configuration. The error is one line with the place in the document, the problem and
+    /// what to do.
+    pub(super) async fn prepare(
+        &mut self,
+        current: &Snapshot,
+        config: &Config,
+        prepared: &mut Prepared,
+        trigger: Trigger,
+    ) -> Result<(), String> {
+        self.sandbox.check(config)?;
+        if let Some(directory) = &config.settings.http.body_temp_path {
+            spool::usable(directory).map_err(|error| {
+                let trouble = spool::trouble(directory, &error);
+                format!("/settings/http/body_temp_path: {trouble}")
+            })?;
+        }
+        prepared.tls = self.prepare_tls_listeners(current, config).await?;
+        prepared.known.clients = self.prepare_tls_clients(current, config).await?;
+        prepared.known.names = self.names.prepare(config).await;
+        let sockets = self.bind(current, config, prepared)?;
+        for application in &config.applications {
+            if self.pools.queue(application).is_none() {
+                let is_required = matches!(trigger, Trigger::Start(start) if start.requires_all);
+                self.pools.prepare(application, is_required).map_err(text)?;
+            }
+        }
+        let access_log = self.open_access_log(current, config, prepared)?;
+        self.wait_until_prepared(Awaited { sockets, access_log }, prepared, trigger).await
+    }
+
+    /// Asks the supervisor for the sockets of listeners. Returns their addresses.
+    fn bind(
+        &self,
+        current: &Snapshot,
+        config: &Config,
+        prepared: &Prepared,
+    ) -> Result<HashSet<String>, String> {
+        let mut awaited = HashSet::new();
+        for listener in &config.listeners {
+            if current.listeners.contains_key(&listener.name) && !prepared.redistribute {
+                continue;
+            }
+            let backlog = listener.backlog.unwrap_or(DEFAULT_BACKLOG);
+            let address = listener.name.clone();
+            self.link.send(&ToSupervisor::Bind { address, backlog }).map_err(text)?;
+            awaited.insert(listener.name.clone());
+        }
+        Ok(awaited)
+    }
+
+    /// Keeps the file of the current access log if its path is the same. Otherwise asks the supervisor
+    /// to open it and returns its path.
+    fn open_access_log(
+        &self,
+        current: &Snapshot,
+        config: &Config,
+        prepared: &mut Prepared,
+    ) -> Result<Option<String>, String> {
+        let Some(log) = &config.access_log else { return Ok(None) };
+        let path = log.path.to_string_lossy().into_owned();
+        let current = current.access_log.as_ref().map(|log| log.file());
+        if let Some(file) = current.filter(|file| file.path() == path) {
+            prepared.access_log = Some(Arc::clone(file));
+            return Ok(None);
+        }
+        self.link.send(&ToSupervisor::OpenLog { path: path.clone() }).map_err(text)?;
+        Ok(Some(path))
+    }
+
+    /// Waits until the applications that must be ready are, and until all answers have come.
+    async fn wait_until_prepared(
+        &mut self,
+        mut awaited: Awaited,
+        prepared: &mut Prepared,
+        trigger: Trigger,
+    ) -> Result<(), String> {
+        let begun = Instant::now();
+        loop {
+            let (is_preparing, deadline) = match trigger {
+                Trigger::Start(start) => {
+                    let is_decided = self.pools.waive_failed(start.has_served)?;
+                    (!is_decided || self.pools.is_preparing()?, begun + START_TIMEOUT)
+                }
+                Trigger::Change { .. } | Trigger::CertificateFiles => {
+                    (self.pools.is_preparing()?, begun + CHANGE_TIMEOUT)
+                }
+            };
+            if !is_preparing && awaited.is_empty() {
+                return Ok(());
+            }
+            let Some(message) = self.receive_until(is_preparing.then_some(deadline)).await? else {
+                match trigger {
+                    Trigger::Start(_) => self.pools.waive_late(),
+                    Trigger::Change { .. } | Trigger::CertificateFiles => {
+                        return Err(self.pools.not_ready(CHANGE_TIMEOUT));
+                    }
+                }
+                continue;
+            };
+            match message {
+                (FromSupervisor::Bound { address }, descriptors) => {
+                    awaited.sockets.remove(&address);
+                    prepared.sockets.extend(descriptors.into_iter().next().map(|fd| (address, fd)));
+                }
+                (FromSupervisor::BindFailed { message, .. }, _) => return Err(message),
+                (FromSupervisor::LogOpened { path, error }, descriptors)
+                    if awaited.access_log.as_deref() == Some(path.as_str()) =>
+                {
+                    awaited.access_log = None;
+                    let file = descriptors.into_iter().next();
+                    let file = file
+                        .ok_or_else(|| format!("/access_log: {path} cannot be opened: {error}"))?;
+                    prepared.access_log = Some(Arc::new(LogFile::new(&path, file)));
+                }
+                (other, descriptors) => self.on_unrelated(other, descriptors)?,
+            }
+        }
+    }
+}

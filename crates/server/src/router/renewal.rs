@@ -1,0 +1,171 @@
+//! Renews certificates of the current configuration: those of the store when they change there, and
+//! files when a check every [`CHECK_INTERVAL`] finds new ones.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use howdah_config::{Acme, Certificate, Listener, Tls, UpstreamTls};
+use howdah_sys::log::Level;
+use howdah_tls::{Source, TlsClient, TlsListener, client_sources, sources};
+
+use super::control_thread::ControlThread;
+use super::prepare::Trigger;
+use crate::snapshot::Snapshot;
+use crate::thread::Shared;
+
+/// Interval between two checks of certificate files.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// State of the checks of certificate files.
+pub(super) struct CertificateWatch {
+    due: Instant,
+    /// Problems that the last check has found; each is logged once.
+    reported: HashSet<String>,
+}
+
+impl CertificateWatch {
+    /// Starts with the first check after one interval.
+    pub(super) fn new() -> Self {
+        CertificateWatch { due: Instant::now() + CHECK_INTERVAL, reported: HashSet::new() }
+    }
+
+    /// Waits until the next check; forever if the current configuration names no files.
+    pub(super) async fn wait(&mut self, shared: &Shared) {
+        if !has_files(&shared.snapshot.load()) {
+            return std::future::pending().await;
+        }
+        tokio::time::sleep_until(self.due.into()).await;
+        self.due = Instant::now() + CHECK_INTERVAL;
+    }
+}
+
+/// Result of a check.
+#[derive(Default)]
+struct Findings {
+    /// Listeners or clients must be made anew.
+    is_outdated: bool,
+    problems: HashSet<String>,
+}
+
+impl ControlThread {
+    /// Gives a certificate that has changed in the store to the listeners that use it.
+    pub(super) async fn renew_stored(&mut self, name: &str) {
+        let shared = Arc::clone(&self.shared);
+        let snapshot = shared.snapshot.load_full();
+        for listener in &snapshot.config.listeners {
+            let running = snapshot.listeners.get(&listener.name);
+            let running = running.and_then(|running| running.tls.as_ref());
+            let (Some(running), Some(settings)) = (running, &listener.tls) else { continue };
+            let is_used = sources(settings).contains(&Source::Stored(name.to_owned()));
+            let on_demand = settings.acme.iter().any(|acme| acme.on_demand.is_some());
+            let renewed = match self.certificates.get(name).cloned() {
+                _ if is_used => match self.material(sources(settings)).await {
+                    Ok(material) => running.renew(&material).map(|_| ()),
+                    Err(problem) => Err(problem),
+                },
+                Some(pem) if on_demand && name.starts_with(Acme::PREFIX) => running.add(&pem),
+                _ => Ok(()),
+            };
+            if let Err(problem) = renewed {
+                shared.log.write(
+                    Level::Alert,
+                    format_args!(
+                        "listener {}: {problem}; the old certificates stay",
+                        listener.name
+                    ),
+                );
+            }
+        }
+    }
+
+    /// Uses new certificates from files. Files that cannot be read or do not match each other leave the
+    /// old certificates in use, and are reported once.
+    pub(super) async fn renew_from_files(&mut self, watch: &mut CertificateWatch) {
+        let snapshot = self.shared.snapshot.load_full();
+        let mut findings = Findings::default();
+        self.check_listeners(&snapshot, &mut findings).await;
+        self.check_clients(&snapshot, &mut findings).await;
+        let Findings { is_outdated, mut problems } = findings;
+        if is_outdated
+            && let Err(problem) =
+                self.apply(snapshot.config.clone(), Trigger::CertificateFiles).await
+        {
+            problems.insert(format!("new certificates are not in use: {problem}"));
+        }
+        for problem in problems.difference(&watch.reported) {
+            self.shared.log.write(Level::Alert, format_args!("{problem}"));
+        }
+        watch.reported = problems;
+    }
+
+    async fn check_listeners(&mut self, snapshot: &Snapshot, findings: &mut Findings) {
+        for listener in &snapshot.config.listeners {
+            let running = snapshot.listeners.get(&listener.name);
+            let running = running.and_then(|running| running.tls.as_ref());
+            let (Some(running), Some(settings)) = (running, &listener.tls) else { continue };
+            if !names_files(settings) {
+                continue;
+            }
+            let renewed = match self.material(sources(settings)).await {
+                Ok(material) if running.is_of(settings, &material) => running.renew(&material),
+                // With other authorities for clients it is another listener.
+                Ok(material) => TlsListener::new(settings, &material).map(|_| {
+                    findings.is_outdated = true;
+                    false
+                }),
+                Err(problem) => Err(problem),
+            };
+            let name = &listener.name;
+            match renewed {
+                Ok(true) => self.shared.log.write(
+                    Level::Notice,
+                    format_args!("listener {name}: new certificates are in use"),
+                ),
+                Ok(false) => {}
+                Err(problem) => {
+                    let problem = format!("listener {name}: {problem}; the old certificates stay");
+                    findings.problems.insert(problem);
+                }
+            }
+        }
+    }
+
+    async fn check_clients(&mut self, snapshot: &Snapshot, findings: &mut Findings) {
+        for (settings, running) in &snapshot.tls_clients {
+            if watched(settings).next().is_none() {
+                continue;
+            }
+            let material = self.material(client_sources(settings)).await;
+            match material.and_then(|material| match running.is_of(settings, &material) {
+                true => Ok(false),
+                false => TlsClient::new(settings, &material).map(|_| true),
+            }) {
+                Ok(is_new) => findings.is_outdated |= is_new,
+                Err(problem) => {
+                    let problem = format!("{problem}; servers are still known by the old one");
+                    findings.problems.insert(problem);
+                }
+            }
+        }
+    }
+}
+
+/// Returns true if a check has something to do.
+fn has_files(snapshot: &Snapshot) -> bool {
+    let of_listener = |listener: &Listener| listener.tls.as_ref().is_some_and(names_files);
+    snapshot.tls_clients.keys().any(|settings| watched(settings).next().is_some())
+        || snapshot.config.listeners.iter().any(of_listener)
+}
+
+fn names_files(settings: &Tls) -> bool {
+    sources(settings).iter().any(|source| matches!(source, Source::File(_)))
+}
+
+/// Returns the files of a TLS client that are watched. Authorities that the system trusts change with
+/// its packages, and count from the next change of the configuration.
+fn watched(settings: &UpstreamTls) -> impl Iterator<Item = Source> {
+    let own = settings.authorities.is_some();
+    let own = own || matches!(settings.certificate, Some(Certificate::Files { .. }));
+    client_sources(settings).into_iter().filter(move |_| own)
+}

@@ -1,0 +1,89 @@
+//! Reports about the running server, for the control API.
+
+use howdah_acme::AcmeReport;
+use howdah_config::Processes;
+use howdah_php_pool::sizing::{Decision, Measured};
+use howdah_tls::InUse;
+use howdah_upstream::upstream::ServerReport;
+
+use super::sandbox::{Protected, Protection};
+
+/// State of the server at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Versions of PHP, and the programs that run them.
+    pub php: Vec<(String, String)>,
+    /// Connections accepted since the start.
+    pub accepted: u64,
+    /// Open connections with a request in progress.
+    pub active: u64,
+    /// Open connections without a request.
+    pub idle: u64,
+    /// Connections closed since the start.
+    pub closed: u64,
+    /// Requests since the start.
+    pub requests: u64,
+    /// Applications, sorted by name.
+    pub applications: Vec<ApplicationReport>,
+    /// Names of upstreams, each with its servers.
+    pub upstreams: Vec<(String, Vec<ServerReport>)>,
+    /// Certificates that the server obtains itself.
+    pub acme: Vec<AcmeReport>,
+    /// Listeners with TLS.
+    pub tls: Vec<TlsReport>,
+    /// Isolation of the server's processes from each other.
+    pub protection: Protection,
+    /// Names of applications, each with its isolation.
+    pub protected: Vec<(String, Protected)>,
+}
+
+/// TLS of a listener.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsReport {
+    /// Name of the listener.
+    pub name: String,
+    /// Handshakes since the start.
+    pub handshakes: u64,
+    /// Handshakes that have resumed a session.
+    pub resumed: u64,
+    /// Handshakes that have failed.
+    pub failed: u64,
+    /// Configured certificates.
+    pub certificates: Vec<InUse>,
+}
+
+/// State of an application at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ApplicationReport {
+    /// Name of the application.
+    pub name: String,
+    /// Running workers.
+    pub running: u64,
+    /// Workers that are being started.
+    pub starting: u64,
+    /// Workers without a request.
+    pub idle: u64,
+    /// Requests that wait or run.
+    pub active: u64,
+    /// Reason for which it does not run, or for which its workers end.
+    pub problem: Option<String>,
+}
+
+/// The number of an application's workers, and what it is derived from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tuning {
+    /// Configured numbers.
+    pub processes: Processes,
+    /// Reason for which it does not run, or for which its workers end.
+    pub problem: Option<String>,
+    /// Running workers.
+    pub running: u32,
+    /// Measurements.
+    pub measured: Measured,
+    /// Result of automatic sizing.
+    pub decision: Decision,
+    /// Memory of the prototype in bytes, shared pages in proportion.
+    pub prototype: u64,
+    /// Memory of all workers in bytes, shared pages in proportion.
+    pub workers: u64,
+}

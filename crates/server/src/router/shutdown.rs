@@ -1,0 +1,89 @@
+//! Stops the router.
+//!
+//! A fast shutdown drops everything. A graceful one has two steps, and a request for a fast one ends
+//! either at once:
+//!
+//! 1. No connection is accepted any more, and those that are open end with the request in hand.
+//!    Applications run on meanwhile: queued requests are served, workers that die are replaced, scripts
+//!    beyond their time are ended.
+//! 2. Workers end. A script may go on after its response is complete; it is waited for. A worker
+//!    that does not end although it has no request is not.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use howdah_sys::log::Level;
+use howdah_wire::messages::{FromSupervisor, ToSupervisor};
+
+use super::control_thread::{ControlThread, sleep_until};
+use super::threads::send_and_wait;
+use crate::thread::ThreadCommand;
+
+/// Interval between two checks whether workers are left.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The kind of shutdown to go on with.
+#[derive(PartialEq, Eq)]
+enum Mode {
+    Unchanged,
+    Fast,
+}
+
+impl ControlThread {
+    /// Stops, and waits until the supervisor ends this process.
+    pub(super) async fn shut_down(mut self, graceful: bool) -> io::Result<()> {
+        if self.finish_connections(graceful).await? == Mode::Unchanged && graceful {
+            self.finish_scripts().await?;
+        }
+        self.shared.log.write(Level::Notice, "exiting");
+        self.link.send(&ToSupervisor::Finished {})?;
+        while self.link.receive().await?.is_some() {}
+        Ok(())
+    }
+
+    async fn finish_connections(&mut self, graceful: bool) -> io::Result<Mode> {
+        let threads = self.threads.clone();
+        let quit = |finished| ThreadCommand::Quit { graceful, finished };
+        let finished = send_and_wait(&threads, quit);
+        tokio::pin!(finished);
+        loop {
+            let due = self.pools.tick()?;
+            tokio::select! {
+                () = &mut finished => return Ok(Mode::Unchanged),
+                mode = self.handle_next(due) => {
+                    if mode? == Mode::Fast {
+                        return Ok(Mode::Fast);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn finish_scripts(&mut self) -> io::Result<()> {
+        self.pools.close();
+        let mut idle_since = None;
+        while self.pools.has_workers(&mut idle_since) {
+            let due = Instant::now() + CHECK_INTERVAL;
+            if self.handle_next(Some(due)).await? == Mode::Fast {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles the next message of the supervisor or request of a thread; returns without one when
+    /// `due`. Safe to cancel.
+    async fn handle_next(&mut self, due: Option<Instant>) -> io::Result<Mode> {
+        tokio::select! {
+            message = self.link.receive() => match message? {
+                None | Some((FromSupervisor::Quit { graceful: false }, _)) => {
+                    return Ok(Mode::Fast);
+                }
+                Some((message, descriptors)) => self.on_message(message, descriptors)?,
+            },
+            Some(request) = self.thread_requests.recv() => self.pools.on_thread_request(request)?,
+            () = sleep_until(due) => {}
+        }
+        Ok(Mode::Unchanged)
+    }
+}

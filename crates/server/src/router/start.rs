@@ -1,0 +1,120 @@
+//! Starts the router: receives the supervisor's first message, applies its document, starts threads
+//! and then runs the event loop.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use arc_swap::ArcSwap;
+use howdah_config::Config;
+use howdah_sys::log::{Level, Log};
+use howdah_sys::memory;
+use howdah_tls::challenges::{ChallengeStore, Wanted};
+use howdah_upstream::known::Known;
+use howdah_upstream::names::Names;
+use howdah_wire::messages::ToSupervisor;
+use tokio::sync::mpsc::{Receiver, unbounded_channel};
+
+use super::command::Queries;
+use super::control_thread::ControlThread;
+use super::event_loop::EventLoop;
+use super::hello::Hello;
+use super::link::Link;
+use super::pools::Pools;
+use super::prepare::{StartPolicy, Trigger};
+use super::programs::Programs;
+use super::sandbox::RouterSandbox;
+use super::threads::{Threads, thread_count};
+use crate::descriptors::DescriptorLimit;
+use crate::snapshot::Snapshot;
+use crate::thread::Shared;
+
+/// Runs the router on the supervisor's socket to its end.
+pub(super) async fn serve(socket: OwnedFd, answer_queries: impl FnOnce(Queries)) -> io::Result<()> {
+    let link = Rc::new(Link::new(socket)?);
+    let mut hello = Hello::receive(&link).await?;
+    let config = match howdah_config::parse_with(&hello.document, &hello.defaults) {
+        Ok(config) => config,
+        Err(error) => return refuse(&link, format!("{}: {error}", hello.origin)).await,
+    };
+    let (origin, php) = (std::mem::take(&mut hello.origin), std::mem::take(&mut hello.php));
+    let (has_control, has_served) = (hello.has_control, hello.has_served);
+    let (mut control, wanted) = control_thread(&link, hello, &config)?;
+    let policy = StartPolicy { requires_all: !has_control, has_served };
+    match control.apply(config, Trigger::Start(policy)).await {
+        Ok(()) => {}
+        // The supervisor starts another router, which tries again.
+        Err(problem) if has_served => {
+            return Err(io::Error::other(format!("{origin}: {problem}")));
+        }
+        // A user can correct it through the control API.
+        Err(problem) if has_control => {
+            let message = format_args!("{origin}: {problem}; nothing is served");
+            control.shared.log.write(Level::Alert, message);
+        }
+        Err(problem) => return refuse(&link, format!("{origin}: {problem}")).await,
+    }
+    link.send(&ToSupervisor::Serving {})?;
+    control.sandbox.log_missing(&control.shared.log);
+    let (event_loop, queries) = EventLoop::new(control, php, wanted);
+    answer_queries(queries);
+    memory::forget_start();
+    event_loop.run().await
+}
+
+/// Enters the sandbox and starts the threads. Also returns the receiver of certificates that
+/// connections want on demand.
+fn control_thread(
+    link: &Rc<Link>,
+    hello: Hello,
+    config: &Config,
+) -> io::Result<(ControlThread, Receiver<Wanted>)> {
+    let log = Arc::new(Log::new(hello.log));
+    let empty = Snapshot::compile(empty_config()?, None, None, &Known::default(), |_| {
+        unreachable!("no application")
+    });
+    // A later configuration may ask for more than the first.
+    let threads = thread_count(&empty.config).max(thread_count(config));
+    let (challenges, wanted) = ChallengeStore::new();
+    let shared = Arc::new(Shared {
+        snapshot: ArcSwap::from_pointee(empty),
+        log: Arc::clone(&log),
+        tmp: Path::new(&hello.tmp).into(),
+        threads: AtomicUsize::new(0),
+        descriptors: DescriptorLimit::of_process(),
+        door: challenges,
+    });
+    let sandbox = Arc::new(RouterSandbox::enter(hello.sandbox, &hello.tmp, config));
+    let (requests, thread_requests) = unbounded_channel();
+    let threads = Threads::start(threads, &shared, &requests)?;
+    let mut pools = Pools::new(Rc::clone(link), Arc::clone(&shared), threads.clone());
+    pools.generation = hello.generation;
+    let control = ControlThread {
+        link: Rc::clone(link),
+        shared,
+        threads,
+        sandbox,
+        pools,
+        certificates: hello.certificates,
+        programs: Programs::default(),
+        names: Names::new(log),
+        thread_requests,
+        defaults: hello.defaults,
+    };
+    Ok((control, wanted))
+}
+
+fn empty_config() -> io::Result<Config> {
+    howdah_config::parse(b"{}").map_err(|error| io::Error::other(error.to_string()))
+}
+
+/// Reports that the first configuration is refused; the supervisor ends this process.
+async fn refuse(link: &Link, message: String) -> io::Result<()> {
+    link.send(&ToSupervisor::Refuse { message })?;
+    link.send(&ToSupervisor::Finished {})?;
+    while link.receive().await?.is_some() {}
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! State of a router thread: its listeners, its cache of files, its requests to PHP and to other
+//! servers, and its lines of the access log.
+//!
+//! `connection` serves connections with it, `accept` accepts them, and `router::thread_loop` runs the
+//! thread. Threads share the configuration and the queues ([`Shared`]), and nothing else.
+
+mod client_errors;
+mod command;
+mod listeners;
+mod shared;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use howdah_files::Files;
+use howdah_http::exchange::Finished;
+use howdah_http::limits::Limits;
+use howdah_php_pool::thread::PhpThread;
+use howdah_upstream::thread::ProxyThread;
+use tokio::task::spawn_local;
+
+pub use self::client_errors::ClientErrorLimiter;
+pub use self::command::{Counters, Handle, ThreadCommand};
+pub use self::listeners::{Accepting, Listeners};
+pub use self::shared::Shared;
+use crate::access_log::{self, LineBuffer};
+use crate::descriptors::Shortage;
+use crate::route::Scratch;
+use crate::snapshot::Snapshot;
+
+/// A router thread's own state.
+pub struct Shard {
+    /// State that all threads share.
+    pub shared: Arc<Shared>,
+    /// Cache of files.
+    pub files: Files,
+    /// Reusable memory for routing a request.
+    pub scratch: RefCell<Scratch>,
+    /// Limits the lines in the log about errors of clients.
+    pub blames: ClientErrorLimiter,
+    /// Requests to PHP.
+    pub php: Rc<PhpThread>,
+    /// Connections to HTTP servers.
+    pub proxy: Rc<ProxyThread>,
+    /// Connections to FastCGI servers.
+    pub fastcgi: Rc<ProxyThread>,
+    /// Shortage of descriptors.
+    pub shortage: Shortage,
+    /// All threads.
+    pub handles: Arc<[Handle]>,
+    /// Counters of this thread.
+    pub counters: Arc<Counters>,
+    /// Listeners and the signals of their connections.
+    pub listeners: Listeners,
+    /// Lines of the access log that wait to be written.
+    lines: RefCell<LineBuffer>,
+    /// Time of the last write to the access log.
+    lines_written: Cell<Option<Instant>>,
+    /// Limits compiled from this snapshot.
+    limits: RefCell<(Weak<Snapshot>, Rc<Limits>)>,
+    next_request_id: Cell<u64>,
+}
+
+impl Shard {
+    /// Creates the state of thread `number`, which takes responses of PHP through `php`.
+    pub fn new(
+        number: u32,
+        shared: Arc<Shared>,
+        handles: Arc<[Handle]>,
+        php: Rc<PhpThread>,
+    ) -> Rc<Self> {
+        let limits = howdah_files::Limits::default();
+        let open = limits.open.min(shared.descriptors.cached_files(handles.len() as u64));
+        let files =
+            Files::new(howdah_files::Limits { open, ..limits }).with_log(Arc::clone(&shared.log));
+        Rc::new(Shard {
+            files,
+            scratch: RefCell::default(),
+            blames: ClientErrorLimiter::default(),
+            php,
+            proxy: ProxyThread::new(Arc::clone(&shared.log)),
+            fastcgi: ProxyThread::new(Arc::clone(&shared.log)),
+            shortage: Shortage::new(shared.descriptors),
+            counters: Arc::clone(handles[number as usize].counters()),
+            handles,
+            listeners: Listeners::default(),
+            lines: RefCell::default(),
+            lines_written: Cell::new(None),
+            limits: RefCell::default(),
+            // Unique among the threads, and not the same after a restart.
+            next_request_id: Cell::new(u64::from(number) << 56 | wall_clock_seconds() << 24),
+            shared,
+        })
+    }
+
+    /// Returns the snapshot that routes the next request of a listener: the current one, or the last
+    /// one with this listener.
+    pub fn snapshot_for(&self, listener: &str) -> Arc<Snapshot> {
+        let current = self.shared.snapshot.load_full();
+        if current.listeners.contains_key(listener) {
+            return current;
+        }
+        self.listeners.last_snapshot(listener).unwrap_or(current)
+    }
+
+    /// Returns the limits of the current configuration.
+    pub fn limits(&self) -> Rc<Limits> {
+        let snapshot = self.shared.snapshot.load();
+        let mut cached = self.limits.borrow_mut();
+        if !std::ptr::eq(cached.0.as_ptr(), Arc::as_ptr(&snapshot)) {
+            *cached = (Arc::downgrade(&snapshot), Rc::new(snapshot.limits()));
+        }
+        Rc::clone(&cached.1)
+    }
+
+    /// Returns a new request id.
+    pub fn request_id(&self) -> u64 {
+        let id = self.next_request_id.get();
+        self.next_request_id.set(id.wrapping_add(1));
+        id
+    }
+
+    /// Writes a line for a request to the access log, if one is configured: at once, or together
+    /// with others at most [`access_log::MAX_DELAY`] after the last write.
+    pub fn log(self: &Rc<Self>, record: &Finished<'_>) {
+        let snapshot = self.shared.snapshot.load();
+        let Some(log) = &snapshot.access_log else { return };
+        if self.lines.borrow_mut().add(log, record, &self.shared.log) {
+            let age = self.lines_written.get().map_or(access_log::MAX_DELAY, |at| at.elapsed());
+            let wait = access_log::MAX_DELAY.checked_sub(age).filter(|wait| !wait.is_zero());
+            let Some(wait) = wait else { return self.flush_access_log() };
+            let thread = Rc::clone(self);
+            spawn_local(async move {
+                tokio::time::sleep(wait).await;
+                thread.flush_access_log();
+            });
+        }
+    }
+
+    /// Writes the waiting lines of the access log.
+    pub fn flush_access_log(&self) {
+        self.lines_written.set(Some(Instant::now()));
+        self.lines.borrow_mut().flush(&self.shared.log);
+    }
+}
+
+/// Returns the lower 32 bits of the wall clock's seconds.
+fn wall_clock_seconds() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs() & 0xffff_ffff)
+}

@@ -1,0 +1,29 @@
+//! State that all router threads share.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use arc_swap::ArcSwap;
+use howdah_sys::log::Log;
+use howdah_tls::challenges::ChallengeStore;
+
+use crate::descriptors::DescriptorLimit;
+use crate::snapshot::Snapshot;
+
+/// State that all router threads share.
+#[derive(Debug)]
+pub struct Shared {
+    /// The current configuration, compiled.
+    pub snapshot: ArcSwap<Snapshot>,
+    /// The error log.
+    pub log: Arc<Log>,
+    /// Directory for temporary files.
+    pub tmp: Arc<Path>,
+    /// Number of threads that accept connections; the first ones.
+    pub threads: AtomicUsize,
+    /// Limit of open files of the process.
+    pub descriptors: DescriptorLimit,
+    /// Responses to challenges of ACME servers.
+    pub door: Arc<ChallengeStore>,
+}
