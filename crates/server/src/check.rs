@@ -1,24 +1,24 @@
-//! `howdah check`: whether the TLS of a document can be made ready, from the same texts and by the same
-//! code as for a configuration that is applied.
+//! TLS checks of `howdah check`: prepares the TLS of a document from the same files and by the same code
+//! as for a configuration that is applied.
 
 use std::path::{Path, PathBuf};
 
 use howdah_config::{Certificate, Config, Listener, Tls};
 use howdah_tls::{Material, Source, TlsClient, TlsListener};
 
-/// Where texts come from.
+/// Sources of certificates and keys.
 pub struct Texts<'a> {
-    /// Reads a file.
+    /// Reads a file. The error says why it cannot be read.
     pub read: &'a dyn Fn(&Path) -> Result<Vec<u8>, String>,
-    /// A bundle of the certificate store; `None` if it does not have it. Without, nobody knows which
-    /// certificates are stored, and what needs one is not looked at.
+    /// Reads a bundle from the certificate store. Without a store, listeners and upstreams that name
+    /// stored certificates are not checked.
     pub stored: Option<&'a Stored<'a>>,
 }
 
-/// Gives the bundle of a name.
+/// Returns the stored bundle with a name; `None` if there is none.
 pub type Stored<'a> = dyn Fn(&str) -> Option<Vec<u8>> + 'a;
 
-/// What keeps a document's TLS from being spoken: the place in it, and the problem.
+/// Checks the TLS of a document. Returns the place in the document and the description of each problem.
 pub fn tls(config: &Config, texts: &Texts<'_>) -> Vec<(String, String)> {
     let mut problems = Vec::new();
     let known = |certificate: &Certificate| {
@@ -46,7 +46,7 @@ pub fn tls(config: &Config, texts: &Texts<'_>) -> Vec<(String, String)> {
     problems
 }
 
-/// The places of what names certificates of the store.
+/// Returns the places in a document that name stored certificates.
 pub fn stored(config: &Config) -> Vec<String> {
     let is_stored = |certificate: &Certificate| matches!(certificate, Certificate::Stored(_));
     let listeners = config
@@ -58,13 +58,13 @@ pub fn stored(config: &Config) -> Vec<String> {
     listeners.map(place).chain(upstreams.map(|(place, _)| place)).collect()
 }
 
-/// Where a listener's TLS stands in the document.
+/// Returns the place of a listener's TLS in the document.
 pub(crate) fn place(listener: &Listener) -> String {
     format!("{}/tls", howdah_config::path(["listeners", listener.name.as_str()]))
 }
 
-/// Files with those whom the certificates of authorities must come from. They are read again when they
-/// are needed.
+/// Returns the files with trusted authorities for the HTTPS of ACME servers. They are read again when
+/// they are needed.
 pub(crate) fn authorities(settings: &Tls) -> impl Iterator<Item = &PathBuf> {
     settings.acme.iter().flat_map(|acme| &acme.servers).filter_map(|server| server.ca.as_ref())
 }

@@ -1,4 +1,4 @@
-//! A packet socket to another process of the server, in tokio's reactor.
+//! Packet sockets to other processes of the server, and messages in memory for long ones.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -10,19 +10,19 @@ use howdah_wire::messages::MAX_MESSAGE;
 use rustix::fs::{MemfdFlags, memfd_create};
 use tokio::io::unix::AsyncFd;
 
-/// One end of a packet socket.
+/// One end of a packet socket, registered with the thread's runtime.
 #[derive(Debug)]
 pub struct Packets(AsyncFd<OwnedFd>);
 
 impl Packets {
-    /// Takes the socket over.
+    /// Takes over the socket and makes it non-blocking.
     pub fn new(socket: OwnedFd) -> io::Result<Self> {
         let flags = rustix::fs::fcntl_getfl(&socket)?;
         rustix::fs::fcntl_setfl(&socket, flags | rustix::fs::OFlags::NONBLOCK)?;
         Ok(Packets(reactor::readable(socket)?))
     }
 
-    /// Sends a packet. If the socket is full, waits for room, which blocks the thread.
+    /// Sends a packet. Blocks the thread while the socket is full.
     pub fn send(&self, packet: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         loop {
             match packet::send(self.0.get_ref(), packet, descriptors) {
@@ -38,12 +38,13 @@ impl Packets {
         }
     }
 
-    /// Sends a packet unless the socket is full.
+    /// Sends a packet; an error of kind `WouldBlock` if the socket is full.
     pub fn try_send(&self, packet: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         Ok(packet::send(self.0.get_ref(), packet, descriptors)?)
     }
 
-    /// Receives a packet and its descriptors; `None` when the other end is closed. Safe to cancel.
+    /// Waits for a packet and its descriptors; returns `None` when the other end is closed. Safe to
+    /// cancel.
     pub async fn receive(&self) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
         let mut buffer = vec![0; MAX_MESSAGE];
         loop {
@@ -60,14 +61,15 @@ impl Packets {
     }
 }
 
-/// Bytes as a descriptor (memfd), for what is too long for a packet.
+/// Copies bytes to a memfd, for messages that are too long for a packet.
 pub fn to_memory(bytes: &[u8]) -> io::Result<OwnedFd> {
     let mut file = File::from(memfd_create("message", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
     Ok(file.into())
 }
 
-/// The bytes of a descriptor that [`to_memory`] made. More than `max` bytes are an error.
+/// Reads the bytes of a descriptor that [`to_memory`] has made. A missing descriptor, one that is not
+/// a file, and more than `max` bytes are errors.
 pub fn from_memory(memory: Option<OwnedFd>, max: u64) -> io::Result<Vec<u8>> {
     let memory = memory.ok_or_else(|| io::Error::other("a descriptor is missing"))?;
     let mut file = File::from(memory);
