@@ -1,5 +1,5 @@
-//! Accounts with authorities: made once for each authority and address of somebody, kept, and
-//! used for all certificates.
+//! Accounts with authorities. One account serves all certificates with the same directory, e-mail
+//! address and external account; it is stored and used again after a restart.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,77 +7,106 @@ use std::rc::Rc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use howdah_config::{Acme, AcmeServer};
-use instant_acme::{Account, AccountCredentials, Error, ExternalAccountKey, NewAccount};
+use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
 use tokio::sync::Mutex;
 
 use super::ACCOUNT_PREFIX;
 use super::client::Client;
-use super::keeper::Office;
-use super::order::Failure;
+use super::context::RenewalContext;
+use super::failure::{Failure, retry_bad_nonce};
 
-/// An account, and the way to its authority.
+/// An account and the HTTP client for its authority.
 #[derive(Clone)]
 pub(super) struct Session {
     pub account: Account,
     pub client: Client,
 }
 
-/// Sessions by the names of their accounts. Whoever makes an account holds its place.
+/// Sessions by the stored names of their accounts. The lock of an entry is held while its account is
+/// loaded or created, so that no account is created twice.
 #[derive(Default)]
 pub(super) struct Accounts(RefCell<HashMap<String, Rc<Mutex<Option<Session>>>>>);
 
 impl Accounts {
-    /// The account for a certificate; made if there is none and `make` says so.
-    pub async fn session(
+    /// The session for an authority with an existing account; `None` if there is no account.
+    pub async fn existing(
         &self,
-        office: &Office,
+        context: &RenewalContext,
         acme: &Acme,
         server: &AcmeServer,
-        make: bool,
     ) -> Result<Option<Session>, Failure> {
-        let name = name(acme, server);
-        let place = Rc::clone(self.0.borrow_mut().entry(name.clone()).or_default());
-        let mut place = place.lock().await;
-        if let Some(session) = &*place {
+        let name = account_name(acme, server);
+        let entry = self.entry(&name);
+        let mut entry = entry.lock().await;
+        if let Some(session) = &*entry {
             return Ok(Some(session.clone()));
         }
-        let ca = match &server.ca {
-            Some(path) => Some(office.read_file(path).await.map_err(Failure::own)?),
-            None => None,
-        };
-        let client = Client::new(ca.as_deref()).map_err(Failure::own)?;
-        let account = match office.stored(&name) {
-            Some(stored) => load(&stored, &client).await?,
-            None if make => {
-                let (account, credentials) = create(acme, server, &client).await?;
-                let text =
-                    serde_json::to_vec(&credentials).map_err(|e| Failure::own(e.to_string()))?;
-                office.keep(&name, text).await;
-                account
-            }
-            None => return Ok(None),
-        };
-        let session = Session { account, client };
-        *place = Some(session.clone());
+        let Some(stored) = context.stored(&name) else { return Ok(None) };
+        let client = client(context, server).await?;
+        let session = Session { account: load(&stored, &client).await?, client };
+        *entry = Some(session.clone());
         Ok(Some(session))
     }
 
-    /// Looks at the authority anew the next time; with `lost` also for a new account.
-    pub fn forget(&self, office: &Office, acme: &Acme, server: &AcmeServer, lost: bool) {
-        let name = name(acme, server);
-        self.0.borrow_mut().remove(&name);
-        if lost {
-            office.forget(&name);
+    /// The session for an authority. Creates the account if there is none.
+    pub async fn existing_or_new(
+        &self,
+        context: &RenewalContext,
+        acme: &Acme,
+        server: &AcmeServer,
+    ) -> Result<Session, Failure> {
+        let name = account_name(acme, server);
+        let entry = self.entry(&name);
+        let mut entry = entry.lock().await;
+        if let Some(session) = &*entry {
+            return Ok(session.clone());
         }
+        let client = client(context, server).await?;
+        let account = match context.stored(&name) {
+            Some(stored) => load(&stored, &client).await?,
+            None => {
+                let (account, credentials) = create(acme, server, &client).await?;
+                let text = serde_json::to_vec(&credentials);
+                context.store(&name, text.map_err(|e| Failure::other(e.to_string()))?).await;
+                account
+            }
+        };
+        let session = Session { account, client };
+        *entry = Some(session.clone());
+        Ok(session)
     }
+
+    /// Drops the session with an authority; the next use loads the authority's directory again.
+    pub fn reset(&self, acme: &Acme, server: &AcmeServer) {
+        self.0.borrow_mut().remove(&account_name(acme, server));
+    }
+
+    /// Drops an account that the authority does not know; the next use creates a new one.
+    pub fn discard(&self, context: &RenewalContext, acme: &Acme, server: &AcmeServer) {
+        self.reset(acme, server);
+        context.forget(&account_name(acme, server));
+    }
+
+    fn entry(&self, name: &str) -> Rc<Mutex<Option<Session>>> {
+        Rc::clone(self.0.borrow_mut().entry(name.to_owned()).or_default())
+    }
+}
+
+/// A client that trusts the authority's own `ca`, or the system's authorities.
+async fn client(context: &RenewalContext, server: &AcmeServer) -> Result<Client, Failure> {
+    let ca = match &server.ca {
+        Some(path) => Some(context.read_file(path).await.map_err(Failure::other)?),
+        None => None,
+    };
+    Client::new(ca.as_deref()).map_err(Failure::other)
 }
 
 async fn load(stored: &[u8], client: &Client) -> Result<Account, Failure> {
     let credentials: AccountCredentials = serde_json::from_slice(stored)
-        .map_err(|_| Failure::lost("the stored account cannot be read".to_owned()))?;
+        .map_err(|_| Failure::account("the stored account cannot be read".to_owned()))?;
     let builder = Account::builder_with_http(Box::new(client.clone()));
     let account = builder.from_credentials(credentials).await;
-    account.map_err(|error| Failure::of(&error, client))
+    account.map_err(|error| Failure::from_error(&error, client))
 }
 
 async fn create(
@@ -92,21 +121,19 @@ async fn create(
         terms_of_service_agreed: true,
         only_return_existing: false,
     };
-    let bound = server.external_account.as_ref();
-    let bound = bound.map(|bound| ExternalAccountKey::new(bound.id.clone(), &bound.key));
-    let mut tries = 0;
-    loop {
-        let builder = Account::builder_with_http(Box::new(client.clone()));
-        let made = builder.create(&new, server.directory.clone(), bound.as_ref()).await;
-        match made {
-            Err(Error::Api(problem)) if super::order::is_stale(&problem) && tries < 8 => tries += 1,
-            made => return made.map_err(|error| Failure::of(&error, client)),
-        }
-    }
+    let external = server.external_account.as_ref();
+    let external =
+        external.map(|external| ExternalAccountKey::new(external.id.clone(), &external.key));
+    let created = retry_bad_nonce!(Account::builder_with_http(Box::new(client.clone())).create(
+        &new,
+        server.directory.clone(),
+        external.as_ref()
+    ));
+    created.map_err(|error| Failure::from_error(&error, client))
 }
 
 /// The name that an account is stored under.
-fn name(acme: &Acme, server: &AcmeServer) -> String {
+fn account_name(acme: &Acme, server: &AcmeServer) -> String {
     let id = server.external_account.as_ref().map_or("", |account| &account.id);
     let email = acme.email.as_deref().unwrap_or_default();
     let text = format!("{}\n{email}\n{id}", server.directory);

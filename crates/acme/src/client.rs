@@ -1,5 +1,5 @@
-//! HTTP with authorities, and with whoever decides about names on demand. One request for each
-//! connection; time and size are bounded whatever the other side does.
+//! HTTP client for authorities and for `on_demand.ask`. Each request has a connection of its own; its
+//! duration and the size of the answer are bounded.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -23,34 +23,34 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// How long an answer may take.
-const TIME: Duration = Duration::from_secs(30);
-/// Longest answer: far more than the longest chain.
-const MOST: usize = 1 << 20;
-/// Longest head of an answer.
-const MOST_HEAD: usize = 64 << 10;
+/// Timeout of a request: name lookup, connection, handshake and answer.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum size of an answer's body: far more than the longest chain of certificates.
+const MAX_BODY_BYTES: usize = 1 << 20;
+/// Maximum size of an answer's head.
+const MAX_HEAD_BYTES: usize = 64 << 10;
 
-/// See the module.
+/// A client with its trusted authorities.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     tls: Arc<ClientConfig>,
-    /// What the last answer that was an error has asked for.
-    asked: Arc<Mutex<Option<Duration>>>,
+    /// `Retry-After` of the last answer, if that was an error.
+    retry_after: Arc<Mutex<Option<Duration>>>,
 }
 
 impl Client {
-    /// `ca` is the text of a file with those who are trusted (PEM); `None` for the system's.
+    /// A client that trusts the certificates in `ca` (PEM), or with `None` the system's authorities.
     pub fn new(ca: Option<&[u8]>) -> Result<Client, String> {
         let roots = match ca {
             Some(text) => authorities::certificates(text)
                 .and_then(authorities::users)
                 .map_err(|problem| format!("ca: {problem}"))?,
-            None => system()?,
+            None => system_roots()?,
         };
         Client::trusting(roots)
     }
 
-    /// One that trusts nobody, for what goes without TLS.
+    /// A client for plain HTTP, which trusts no certificate.
     pub fn plain() -> Result<Client, String> {
         Client::trusting(RootCertStore::empty())
     }
@@ -61,22 +61,23 @@ impl Client {
         let builder = builder.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
         let mut tls = builder.with_root_certificates(roots).with_no_client_auth();
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Client { tls: Arc::new(tls), asked: Arc::default() })
+        Ok(Client { tls: Arc::new(tls), retry_after: Arc::default() })
     }
 
-    /// How long the authority wants to be left alone; asked for once.
-    pub fn take_asked(&self) -> Option<Duration> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Takes the pause that the last answer asked for; `None` from the second call on.
+    pub fn take_retry_after(&self) -> Option<Duration> {
+        self.retry_after.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The status that a URL answers with.
+    /// The status of the answer to a GET request.
     pub async fn status(&self, url: &str) -> Result<u16, String> {
-        let request = Request::builder().uri(url).header(USER_AGENT, AGENT);
+        let request = Request::builder().uri(url).header(USER_AGENT, USER_AGENT_VALUE);
         let request = request.body(Full::default()).map_err(|error| error.to_string())?;
         let response = self.send(request, true).await?;
         Ok(response.status().as_u16())
     }
 
+    /// Sends a request. `plain` allows `http:` URLs.
     async fn send<B>(
         &self,
         request: Request<B>,
@@ -95,30 +96,30 @@ impl Client {
                 _ => return Err("its URL does not begin with https://".to_owned()),
             };
             let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-            let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-            let addresses = names::addresses(&bare).await?;
+            let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+            let addresses = names::addresses(&name).await?;
             let addresses: Vec<_> =
                 addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect();
-            let stream = TcpStream::connect(&addresses[..]).await.map_err(text)?;
+            let stream = TcpStream::connect(&addresses[..]).await.map_err(error_chain)?;
             if !is_tls {
                 return exchange(stream, request).await;
             }
-            let name = ServerName::try_from(bare).map_err(text)?;
+            let name = ServerName::try_from(name).map_err(error_chain)?;
             let stream = TlsConnector::from(Arc::clone(&self.tls)).connect(name, stream).await;
-            exchange(stream.map_err(text)?, request).await
+            exchange(stream.map_err(error_chain)?, request).await
         };
-        let answer = tokio::time::timeout(TIME, exchange).await;
+        let answer = tokio::time::timeout(REQUEST_TIMEOUT, exchange).await;
         let answer = answer.unwrap_or_else(|_| Err("it takes too long to answer".to_owned()));
         answer.map_err(|problem| format!("{host}: {problem}"))
     }
 
-    fn note(&self, response: &Response<Full<Bytes>>) {
+    fn note_retry_after(&self, response: &Response<Full<Bytes>>) {
         if response.status().is_success() {
             return;
         }
         let value = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-        let asked = value.and_then(|value| delay(value, SystemTime::now()));
-        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = asked;
+        let pause = value.and_then(|value| parse_retry_after(value, SystemTime::now()));
+        *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner) = pause;
     }
 }
 
@@ -131,7 +132,7 @@ impl HttpClient for Client {
         Box::pin(async move {
             let answer = client.send(request, false).await;
             let response = answer.map_err(|problem| Error::Other(problem.into()))?;
-            client.note(&response);
+            client.note_retry_after(&response);
             Ok(BytesResponse::from(response))
         })
     }
@@ -145,35 +146,40 @@ where
 {
     let (mut parts, body) = request.into_parts();
     let authority = parts.uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
-    // Nothing of a name and a password that a URL may have.
+    // Without the user information that a URL may have.
     let authority = authority.rsplit('@').next().unwrap_or_default();
-    parts.headers.insert(HOST, HeaderValue::from_str(authority).map_err(text)?);
+    parts.headers.insert(HOST, HeaderValue::from_str(authority).map_err(error_chain)?);
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
-    parts.uri = target.parse::<Uri>().map_err(text)?;
+    parts.uri = target.parse::<Uri>().map_err(error_chain)?;
     let mut builder = http1::Builder::new();
-    builder.max_buf_size(MOST_HEAD);
-    let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(text)?;
+    builder.max_buf_size(MAX_HEAD_BYTES);
+    let (mut sender, connection) =
+        builder.handshake(TokioIo::new(stream)).await.map_err(error_chain)?;
     let answering = async {
         let response = sender.send_request(Request::from_parts(parts, Box::pin(body))).await;
-        let (parts, body) = response.map_err(text)?.into_parts();
-        let body = Limited::new(body, MOST).collect().await.map_err(|error| error.to_string())?;
+        let (parts, body) = response.map_err(error_chain)?.into_parts();
+        let body = Limited::new(body, MAX_BODY_BYTES)
+            .collect()
+            .await
+            .map_err(|error| error.to_string())?;
         Ok(Response::from_parts(parts, Full::new(body.to_bytes())))
     };
-    // The connection works as long as the answer is awaited, and goes with it.
+    // The connection is polled only until the answer is complete, and then closed.
     tokio::pin!(connection);
     tokio::pin!(answering);
     tokio::select! {
         biased;
         answer = &mut answering => answer,
         ended = &mut connection => match ended {
-            // What was sent is there to be read.
+            // The connection is closed; the answer may be in its buffer.
             Ok(()) => answering.await,
-            Err(error) => Err(text(error)),
+            Err(error) => Err(error_chain(error)),
         },
     }
 }
 
-fn text(error: impl std::error::Error) -> String {
+/// An error with its causes.
+fn error_chain(error: impl std::error::Error) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -183,8 +189,8 @@ fn text(error: impl std::error::Error) -> String {
     line
 }
 
-/// `Retry-After` (RFC 9110, 10.2.3): seconds or a date.
-fn delay(value: &str, now: SystemTime) -> Option<Duration> {
+/// Parses `Retry-After` (RFC 9110, 10.2.3): seconds or a date.
+fn parse_retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     match value.parse::<u64>() {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
@@ -192,14 +198,15 @@ fn delay(value: &str, now: SystemTime) -> Option<Duration> {
     }
 }
 
-fn system() -> Result<RootCertStore, String> {
+/// The system's authorities.
+fn system_roots() -> Result<RootCertStore, String> {
     let path = authorities::system_file();
     let text = std::fs::read(path)
         .map_err(|error| authorities::unreadable(&path.to_string_lossy(), &error.to_string()))?;
     authorities::system(&text).map_err(|problem| format!("{}: {problem}", path.display()))
 }
 
-const AGENT: &str = concat!("Howdah/", env!("CARGO_PKG_VERSION"));
+const USER_AGENT_VALUE: &str = concat!("Howdah/", env!("CARGO_PKG_VERSION"));
 
 #[cfg(test)]
 mod tests {
@@ -211,16 +218,16 @@ mod tests {
     #[test]
     fn a_pause_is_asked_for_in_seconds_or_as_a_date() {
         let now = SystemTime::UNIX_EPOCH;
-        assert_eq!(delay(" 120 ", now), Some(Duration::from_secs(120)));
+        assert_eq!(parse_retry_after(" 120 ", now), Some(Duration::from_secs(120)));
         let date = "Thu, 01 Jan 1970 00:01:00 GMT";
-        assert_eq!(delay(date, now), Some(Duration::from_secs(60)));
+        assert_eq!(parse_retry_after(date, now), Some(Duration::from_secs(60)));
         for nothing in ["", "-1", "soon", "99999999999999999999"] {
-            assert_eq!(delay(nothing, now), None, "{nothing}");
+            assert_eq!(parse_retry_after(nothing, now), None, "{nothing}");
         }
     }
 
-    /// Asks a server that answers so.
-    async fn asked(answer: Vec<u8>) -> (Result<u16, String>, String) {
+    /// The status that a client reads from this answer, and the request that it sent.
+    async fn status_of(answer: Vec<u8>) -> (Result<u16, String>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/ask?a=b", listener.local_addr().unwrap());
         let serving = async {
@@ -236,15 +243,15 @@ mod tests {
 
     #[tokio::test]
     async fn hardening_47_an_answer_without_end_is_given_up() {
-        let (status, seen) = asked(b"HTTP/1.1 204 x\r\n\r\n".to_vec()).await;
+        let (status, seen) = status_of(b"HTTP/1.1 204 x\r\n\r\n".to_vec()).await;
         assert_eq!(status, Ok(204));
         assert!(seen.starts_with("GET /ask?a=b HTTP/1.1\r\n"), "{seen}");
-        let endless = [b"HTTP/1.0 200 x\r\n\r\n".to_vec(), vec![b'x'; MOST + 1]].concat();
-        assert!(asked(endless).await.0.unwrap_err().contains("limit"));
+        let endless = [b"HTTP/1.0 200 x\r\n\r\n".to_vec(), vec![b'x'; MAX_BODY_BYTES + 1]].concat();
+        assert!(status_of(endless).await.0.unwrap_err().contains("limit"));
         let head = [b"HTTP/1.0 200 x\r\nA: ".to_vec(), vec![b'x'; 1 << 20]].concat();
-        assert!(asked(head).await.0.is_err());
-        assert!(asked(b"nonsense".to_vec()).await.0.is_err());
-        assert!(asked(Vec::new()).await.0.is_err());
+        assert!(status_of(head).await.0.is_err());
+        assert!(status_of(b"nonsense".to_vec()).await.0.is_err());
+        assert!(status_of(Vec::new()).await.0.is_err());
     }
 
     #[tokio::test]

@@ -6,8 +6,6 @@ use std::rc::Rc;
 
 use tokio::sync::oneshot;
 
-use crate::hook::Run;
-
 /// A request and the channel for its result.
 #[derive(Debug)]
 pub enum Command {
@@ -24,7 +22,7 @@ pub enum Command {
     UseCertificate {
         /// Name in the certificate store.
         name: String,
-        /// Told when listeners have it.
+        /// Completed when the listeners have it.
         done: oneshot::Sender<()>,
     },
     /// Read a file that only the supervisor may read.
@@ -43,7 +41,20 @@ pub enum Command {
     },
 }
 
-/// A text that no log shows.
+/// A run of the user's DNS program (`dns.program`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// Path of the program.
+    pub program: String,
+    /// Arguments, without the program's name.
+    pub arguments: Vec<String>,
+    /// Environment variables: names and values.
+    pub environment: Vec<(String, String)>,
+    /// Timeout in milliseconds.
+    pub timeout_ms: u64,
+}
+
+/// A text that `Debug` does not show.
 pub struct Secret(pub Vec<u8>);
 
 impl fmt::Debug for Secret {

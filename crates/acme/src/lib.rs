@@ -1,41 +1,47 @@
-//! Certificates that the server gets by itself (ACME, RFC 8555).
+//! Certificates from ACME authorities (RFC 8555): orders, accounts, renewal.
 //!
-//! All of it runs in the router, without rights: what an authority says comes from a stranger. The
-//! supervisor keeps the files and runs the program that changes DNS records; neither it nor a
-//! process with PHP sees an answer of an authority.
+//! Everything here runs in the router, which has no rights: an authority's answers are input from the
+//! network. The supervisor stores the certificates unread and runs the program that changes DNS
+//! records; neither it nor a process with PHP parses an authority's answer.
 //!
-//! 1. [`keeper`] has one task for each certificate. It sleeps until `schedule` says that it is
-//!    time, and tries one authority after the other.
-//! 2. [`order`] has a certificate made: account, order, proofs, certificate.
-//! 3. [`challenges`](howdah_tls::challenges) is where the authority looks for the proofs, and where connections ask for
-//!    certificates on demand. It is all that router threads know of this module.
-//! 4. The certificate is stored, and the listeners take it; connections notice nothing.
+//! 1. [`renewer`] starts one task for each certificate of the configuration, and for names on demand
+//!    that [`on_demand`] approves.
+//! 2. [`renewal`] is that task. It sleeps until [`schedule`] says that renewal is due, and tries one
+//!    authority after the other.
+//! 3. [`order`] obtains one certificate with an account of [`accounts`]; [`challenges`] proves the
+//!    names. Router threads serve the proofs from
+//!    [`ChallengeStore`](howdah_tls::challenges::ChallengeStore).
+//! 4. The certificate is stored, and the listeners take it; open connections are not affected.
 //!
-//! Whatever goes wrong, the old certificate stays in use, and the next try comes later.
+//! After any failure the old certificate stays in use, and the next attempt comes later.
 
 #![forbid(unsafe_code)]
 
 mod accounts;
-mod asking;
+mod certificate;
+mod challenges;
 mod client;
 mod commands;
-mod hook;
-mod keeper;
-mod made;
+mod context;
+mod dns_record;
+mod failure;
+mod on_demand;
 mod order;
+mod renewal;
+mod renewer;
+mod request;
 mod schedule;
+mod signing_request;
 mod status;
 
-pub use commands::{Command, Commands, Secret};
-pub use hook::Run;
-pub use keeper::Keeper;
-pub use status::AcmeReport;
-pub use status::Board;
+pub use commands::{Command, Commands, Run, Secret};
+pub use renewer::Keeper;
+pub use status::{AcmeReport, Board};
 
-/// What the names of stored accounts begin with.
+/// Prefix of the names that accounts are stored under.
 pub const ACCOUNT_PREFIX: &str = "acme-account:";
 
-/// Whether the server itself keeps what is stored under a name.
+/// Returns true for stored names that the server itself manages: users cannot change them.
 pub fn is_reserved(name: &str) -> bool {
     name.starts_with(howdah_config::Acme::PREFIX) || name.starts_with(ACCOUNT_PREFIX)
 }

@@ -1,97 +1,103 @@
-//! When to renew a certificate, and when to try again. Time and chance are arguments.
+//! The times of renewals and of new attempts. The current time and random numbers are arguments.
 
 use std::time::{Duration, SystemTime};
 
-/// How long a certificate counts.
+/// Validity period of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
-    pub since: SystemTime,
-    pub until: SystemTime,
+    pub not_before: SystemTime,
+    pub not_after: SystemTime,
 }
 
-/// When the authority would like a certificate to be renewed (ARI, RFC 9773).
+/// The renewal window that the authority suggests (ARI, RFC 9773, 4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Window {
     pub start: SystemTime,
     pub end: SystemTime,
 }
 
-/// The first pause after a failure. Let's Encrypt allows five failures an hour for a name.
+/// Pause after the first failure. Let's Encrypt allows five failures an hour for a name.
 const FIRST_PAUSE: Duration = Duration::from_secs(120);
-/// The longest pause of our own making.
-const LONGEST_PAUSE: Duration = Duration::from_secs(6 * 3600);
-/// The longest while nothing that counts can be shown.
-const URGENT_PAUSE: Duration = Duration::from_secs(3600);
-/// The longest that an authority can ask for.
-const MOST_PATIENCE: Duration = Duration::from_secs(24 * 3600);
+/// Longest pause while the current certificate is valid.
+const MAX_PAUSE: Duration = Duration::from_secs(6 * 3600);
+/// Longest pause without a valid certificate.
+const MAX_URGENT_PAUSE: Duration = Duration::from_secs(3600);
+/// Longest pause that an authority can ask for.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 impl Validity {
-    fn life(&self) -> Duration {
-        self.until.duration_since(self.since).unwrap_or_default()
+    /// Length of the period.
+    fn length(&self) -> Duration {
+        self.not_after.duration_since(self.not_before).unwrap_or_default()
     }
 
-    /// What is left of it.
-    pub fn left(&self, now: SystemTime) -> Duration {
-        self.until.duration_since(now).unwrap_or_default()
+    /// Time until the end of the period; zero behind it.
+    pub fn remaining(&self, now: SystemTime) -> Duration {
+        self.not_after.duration_since(now).unwrap_or_default()
     }
 }
 
-/// When to renew: at some moment of the window, as RFC 9773, 4.2 says, and otherwise when two
-/// thirds of the time are over. In any case while there is time left for other tries. `chance` is
-/// from 0 to 1, and stays the same for a certificate.
-pub(super) fn renewal(validity: &Validity, window: Option<Window>, chance: f64) -> SystemTime {
-    let life = validity.life();
-    let latest = validity.until.checked_sub(life / 20).unwrap_or(validity.since);
-    let chance = if chance.is_finite() { chance.clamp(0.0, 1.0) } else { 0.0 };
+/// The time to renew a certificate: a random moment of the authority's window (RFC 9773, 4.2), or
+/// without a window after two thirds of the validity period. At the latest when a twentieth of the
+/// period is left, for further attempts. `jitter` is a random number from 0 to 1, the same for
+/// all calls about one certificate.
+pub(super) fn renewal(validity: &Validity, window: Option<Window>, jitter: f64) -> SystemTime {
+    let period = validity.length();
+    let latest = validity.not_after.checked_sub(period / 20).unwrap_or(validity.not_before);
+    let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 0.0 };
     let at = match window {
         Some(Window { start, end }) => {
             // A window that ends before it begins is over.
-            let length = end.duration_since(start).unwrap_or_default().min(life);
-            start.checked_add(length.mul_f64(chance)).unwrap_or(start)
+            let length = end.duration_since(start).unwrap_or_default().min(period);
+            start.checked_add(length.mul_f64(jitter)).unwrap_or(start)
         }
-        // Not all certificates of a server that was set up at once in the same second.
+        // The jitter spreads the certificates of a server that obtained all of them at once.
         None => {
-            let part = life * 2 / 3;
-            validity.since.checked_add(part + (life / 50).mul_f64(chance)).unwrap_or(validity.since)
+            let part = period * 2 / 3;
+            validity
+                .not_before
+                .checked_add(part + (period / 50).mul_f64(jitter))
+                .unwrap_or(validity.not_before)
         }
     };
     at.min(latest)
 }
 
-/// How long to wait after so many failures in a row: twice as long each time, with as much chance
-/// in it that servers which fail together do not come back together. What the authority asks for
-/// is respected, within reason.
+/// The pause after this many failures in a row. It doubles with each failure, up to a maximum that
+/// shrinks with the time that `current` is still valid. `jitter`, a random number from 0 to 1, makes it
+/// up to a quarter shorter or longer, so that servers that fail together do not return together.
+/// `asked` is the authority's `Retry-After`; up to a day, the pause is not shorter.
 pub(super) fn pause(
     failures: u32,
     asked: Option<Duration>,
     current: Option<&Validity>,
     now: SystemTime,
-    chance: f64,
+    jitter: f64,
 ) -> Duration {
     let (first, longest) = match current {
-        None => (FIRST_PAUSE, URGENT_PAUSE),
+        None => (FIRST_PAUSE, MAX_URGENT_PAUSE),
         Some(validity) => {
-            let left = validity.left(now);
-            // The less time is left, the more often; those that live for a minute included.
-            let first = (validity.life() / 20).clamp(Duration::from_secs(1), FIRST_PAUSE);
+            let left = validity.remaining(now);
+            // Short pauses for periods as short as a minute.
+            let first = (validity.length() / 20).clamp(Duration::from_secs(1), FIRST_PAUSE);
             let longest = match left.is_zero() {
-                true => URGENT_PAUSE,
-                false => (left / 8).clamp(first, LONGEST_PAUSE),
+                true => MAX_URGENT_PAUSE,
+                false => (left / 8).clamp(first, MAX_PAUSE),
             };
             (first, longest)
         }
     };
     let doubled = first
         .saturating_mul(1u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX).max(1));
-    let chance = if chance.is_finite() { chance.clamp(0.0, 1.0) } else { 0.0 };
-    let own = doubled.min(longest).mul_f64(0.75 + chance / 2.0);
-    own.max(asked.unwrap_or_default().min(MOST_PATIENCE))
+    let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 0.0 };
+    let own = doubled.min(longest).mul_f64(0.75 + jitter / 2.0);
+    own.max(asked.unwrap_or_default().min(MAX_RETRY_AFTER))
 }
 
-/// How long what an authority says about the time for renewal may be relied on.
-pub(super) fn next_look(asked: Duration, validity: &Validity) -> Duration {
-    let often = (validity.life() / 10).min(Duration::from_secs(3600));
-    asked.clamp(often, MOST_PATIENCE)
+/// The time until the authority is asked again for its window. `asked` is its `Retry-After`.
+pub(super) fn next_check(asked: Duration, validity: &Validity) -> Duration {
+    let shortest = (validity.length() / 10).min(Duration::from_secs(3600));
+    asked.clamp(shortest, MAX_RETRY_AFTER)
 }
 
 #[cfg(test)]
@@ -107,7 +113,7 @@ mod tests {
     }
 
     fn days(since: u64, until: u64) -> Validity {
-        Validity { since: at(since * DAY), until: at(until * DAY) }
+        Validity { not_before: at(since * DAY), not_after: at(until * DAY) }
     }
 
     #[test]
@@ -118,7 +124,7 @@ mod tests {
         assert!(late > at(1061 * DAY) && late < at(1063 * DAY));
         // Those for six days, and for a minute, just so.
         assert_eq!(renewal(&days(0, 6), None, 0.0), at(4 * DAY));
-        let short = Validity { since: at(0), until: at(60) };
+        let short = Validity { not_before: at(0), not_after: at(60) };
         assert_eq!(renewal(&short, None, 0.0), at(40));
     }
 
@@ -141,14 +147,14 @@ mod tests {
         assert_eq!(seconds, [120, 240, 480, 960, 1920]);
         for failures in [0, 6, 31, 32, 33, 64, 1000, u32::MAX] {
             let pause = plain(failures);
-            assert!(pause >= Duration::from_secs(120) && pause <= URGENT_PAUSE, "{failures}");
+            assert!(pause >= Duration::from_secs(120) && pause <= MAX_URGENT_PAUSE, "{failures}");
         }
         // With time left there is no hurry, and with little there is some.
         let long = days(0, 90);
-        assert_eq!(pause(20, None, Some(&long), at(60 * DAY), 0.5), LONGEST_PAUSE);
-        assert_eq!(pause(20, None, Some(&long), at(90 * DAY - 28_800), 0.5), URGENT_PAUSE);
-        assert_eq!(pause(20, None, Some(&long), at(91 * DAY), 0.5), URGENT_PAUSE);
-        let short = Validity { since: at(0), until: at(60) };
+        assert_eq!(pause(20, None, Some(&long), at(60 * DAY), 0.5), MAX_PAUSE);
+        assert_eq!(pause(20, None, Some(&long), at(90 * DAY - 28_800), 0.5), MAX_URGENT_PAUSE);
+        assert_eq!(pause(20, None, Some(&long), at(91 * DAY), 0.5), MAX_URGENT_PAUSE);
+        let short = Validity { not_before: at(0), not_after: at(60) };
         assert_eq!(pause(1, None, Some(&short), at(40), 0.5), Duration::from_secs(3));
     }
 
@@ -156,10 +162,10 @@ mod tests {
     fn what_the_authority_asks_for_is_respected_within_reason() {
         let hour = Duration::from_secs(3600);
         assert_eq!(pause(1, Some(hour), None, at(0), 0.0), hour);
-        assert_eq!(pause(1, Some(hour * 24 * 365), None, at(0), 0.0), MOST_PATIENCE);
+        assert_eq!(pause(1, Some(hour * 24 * 365), None, at(0), 0.0), MAX_RETRY_AFTER);
         assert!(pause(1, Some(Duration::ZERO), None, at(0), 0.0) >= Duration::from_secs(90));
-        assert_eq!(next_look(Duration::ZERO, &days(0, 90)), hour);
-        assert_eq!(next_look(hour * 1000, &days(0, 90)), MOST_PATIENCE);
+        assert_eq!(next_check(Duration::ZERO, &days(0, 90)), hour);
+        assert_eq!(next_check(hour * 1000, &days(0, 90)), MAX_RETRY_AFTER);
     }
 
     proptest! {
@@ -169,14 +175,14 @@ mod tests {
             start in 0u64..1 << 40, end in 0u64..1 << 40, failures: u32,
             asked in proptest::option::of(any::<u64>()), chance: f64,
         ) {
-            let validity = Validity { since: at(since), until: at(since + life) };
+            let validity = Validity { not_before: at(since), not_after: at(since + life) };
             let window = Window { start: at(start), end: at(end) };
-            prop_assert!(renewal(&validity, Some(window), chance) <= validity.until);
+            prop_assert!(renewal(&validity, Some(window), chance) <= validity.not_after);
             let due = renewal(&validity, None, chance);
-            prop_assert!(due <= validity.until && due >= validity.since);
+            prop_assert!(due <= validity.not_after && due >= validity.not_before);
             let asked = asked.map(Duration::from_secs);
             let pause = pause(failures, asked, Some(&validity), at(now), chance);
-            prop_assert!(pause >= Duration::from_millis(500) && pause <= MOST_PATIENCE);
+            prop_assert!(pause >= Duration::from_millis(500) && pause <= MAX_RETRY_AFTER);
         }
     }
 }

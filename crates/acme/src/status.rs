@@ -1,43 +1,49 @@
-//! What is known of the certificates that the server gets by itself, for `/status`.
+//! The state of each managed certificate, for `/status`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// One certificate.
+/// The state of a managed certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcmeReport {
-    /// The name that it is stored under.
+    /// Name in the certificate store.
     pub name: String,
-    /// Its names.
+    /// Host names of the certificate.
     pub domains: Vec<String>,
-    /// When it runs out; `None` if there is none yet.
+    /// End of validity; `None` if there is no certificate yet.
     pub expires: Option<SystemTime>,
-    /// What happens next, and when; `None`: it happens now.
+    /// Time of the next attempt; `None` during an attempt.
     pub next: Option<SystemTime>,
-    /// Failures in a row.
+    /// Failed attempts in a row.
     pub failures: u32,
-    /// What went wrong the last time.
+    /// Reason of the last failure; `None` after a success.
     pub error: Option<String>,
 }
 
-/// All of them.
+/// The reports of all managed certificates. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Board(Arc<Mutex<BTreeMap<String, AcmeReport>>>);
 
 impl Board {
-    /// Notes how it stands with a certificate.
+    /// Adds or replaces the report of a certificate.
     pub fn put(&self, report: AcmeReport) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(report.name.clone(), report);
     }
 
-    /// Forgets one.
+    /// Removes the report of a certificate.
     pub fn remove(&self, name: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    /// All of them, by name.
+    /// The reason of the last failure of a certificate.
+    pub(super) fn last_error(&self, name: &str) -> Option<String> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(name)?.error.clone()
+    }
+
+    /// All reports, sorted by name.
     pub fn all(&self) -> Vec<AcmeReport> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }

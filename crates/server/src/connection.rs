@@ -164,7 +164,7 @@ async fn serve_tls(
     drain: Draining,
 ) {
     let time = handler.limits().header_timeout;
-    let challenges = &handler.thread().shared.door;
+    let challenges = &handler.thread().shared.challenges;
     let mut handshake = Box::pin(howdah_tls::handshake(&tls, stream, &drain, time, challenges));
     let Some(shaken) = drain.unless_evicted(handshake.as_mut()).await else { return };
     drop(handshake);

@@ -1,9 +1,9 @@
-//! Where authorities look for proofs, and where connections ask for certificates on demand.
+//! Published answers to ACME challenges, and the names that connections want certificates for.
 //!
-//! HTTP-01: a request below `/.well-known/acme-challenge/` is answered here, before any route, as
-//! soon as an account of the server's own is at work; no script, password or fallback has a say in
-//! it. TLS-ALPN-01: a handshake in the protocol `acme-tls/1` gets a certificate that proves the
-//! name, and the connection ends.
+//! HTTP-01 (RFC 8555, 8.3): a request below `/.well-known/acme-challenge/` is answered here, before any
+//! route, as soon as any listener has ACME settings; no script, password or fallback is asked.
+//! TLS-ALPN-01 (RFC 8737): a handshake with the protocol `acme-tls/1` gets a certificate that proves the
+//! name, and the connection is closed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,92 +13,101 @@ use howdah_http::body::Body;
 use howdah_http::message::{Request, Response};
 use howdah_http::respond;
 use rustls::ServerConfig;
-use tokio::sync::mpsc::{Sender, error::TrySendError};
+use tokio::sync::mpsc::{self, Sender, error::TrySendError};
 use tokio::sync::oneshot;
 
 use super::proof;
 
-/// See the module. All router threads share it.
+/// Answers to challenges. All router threads and the control thread share one store.
 #[derive(Debug)]
 pub struct ChallengeStore {
     proofs: RwLock<Proofs>,
-    wanted: Sender<Wanted>,
+    on_demand: Sender<OnDemandRequest>,
 }
 
 #[derive(Debug, Default)]
 struct Proofs {
-    /// By token.
-    texts: HashMap<String, Arc<str>>,
-    /// By name.
-    handshakes: HashMap<String, Arc<ServerConfig>>,
+    /// Key authorizations for HTTP-01, by token.
+    http: HashMap<String, Arc<str>>,
+    /// Configurations for TLS-ALPN-01, by host name.
+    tls_alpn: HashMap<String, Arc<ServerConfig>>,
 }
 
-/// A name that a client asks for and that there is no certificate for.
+/// A connection that asks for a name without a certificate.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct OnDemandRequest {
     /// Host name, in lower case.
     pub name: String,
-    /// The listener's settings about it.
+    /// The listener's ACME settings.
     pub acme: Acme,
-    /// Told when there is a certificate, dropped if there will be none.
+    /// Completed when listeners have a certificate, dropped if there will be none.
     pub done: oneshot::Sender<()>,
 }
 
-/// A proof that can be seen for as long as this lives.
+/// A published answer to a challenge. Dropping it removes the answer.
 #[derive(Debug)]
-pub struct Shown {
-    door: Arc<ChallengeStore>,
-    what: What,
+pub struct PublishedProof {
+    store: Arc<ChallengeStore>,
+    key: ProofKey,
 }
 
 #[derive(Debug)]
-enum What {
-    Text(String),
-    Handshake(String),
+enum ProofKey {
+    Token(String),
+    HostName(String),
 }
 
-/// Names that wait for the keeper at once. More are turned away.
-pub const MOST_WAITING: usize = 64;
+/// Maximum number of on-demand requests in the channel. Further connections get no certificate.
+pub const MAX_PENDING_REQUESTS: usize = 64;
 
 impl ChallengeStore {
-    /// The door, and where names are wanted from.
-    pub fn new() -> (Arc<ChallengeStore>, tokio::sync::mpsc::Receiver<Wanted>) {
-        let (wanted, receiver) = tokio::sync::mpsc::channel(MOST_WAITING);
-        (Arc::new(ChallengeStore { proofs: RwLock::default(), wanted }), receiver)
+    /// A store, and the receiver of its on-demand requests.
+    pub fn new() -> (Arc<ChallengeStore>, mpsc::Receiver<OnDemandRequest>) {
+        let (on_demand, receiver) = mpsc::channel(MAX_PENDING_REQUESTS);
+        (Arc::new(ChallengeStore { proofs: RwLock::default(), on_demand }), receiver)
     }
 
-    /// Shows the proof of a token. `None` if the token is none: it comes from a stranger, and
-    /// becomes part of a path.
-    pub fn show_text(self: &Arc<Self>, token: &str, text: &str) -> Option<Shown> {
+    /// Publishes a key authorization for HTTP-01. `None` if the token has other characters than
+    /// RFC 8555 allows: the authority chooses it, and it becomes part of a path.
+    pub fn publish_http(
+        self: &Arc<Self>,
+        token: &str,
+        key_authorization: &str,
+    ) -> Option<PublishedProof> {
         if !is_token(token) {
             return None;
         }
         let mut proofs = self.proofs.write().unwrap_or_else(PoisonError::into_inner);
-        proofs.texts.insert(token.to_owned(), text.into());
-        Some(Shown { door: Arc::clone(self), what: What::Text(token.to_owned()) })
+        proofs.http.insert(token.to_owned(), key_authorization.into());
+        Some(PublishedProof { store: Arc::clone(self), key: ProofKey::Token(token.to_owned()) })
     }
 
-    /// Shows the proof of a name in handshakes.
-    pub fn show_handshake(self: &Arc<Self>, name: &str, digest: &[u8]) -> Result<Shown, String> {
-        let config = proof::config(name, digest)?;
+    /// Publishes the digest of a key authorization for TLS-ALPN-01. Error: the reason why there is no
+    /// certificate with it.
+    pub fn publish_tls_alpn(
+        self: &Arc<Self>,
+        name: &str,
+        digest: &[u8],
+    ) -> Result<PublishedProof, String> {
+        let config = proof::server_config(name, digest)?;
         let mut proofs = self.proofs.write().unwrap_or_else(PoisonError::into_inner);
-        proofs.handshakes.insert(name.to_owned(), config);
-        Ok(Shown { door: Arc::clone(self), what: What::Handshake(name.to_owned()) })
+        proofs.tls_alpn.insert(name.to_owned(), config);
+        Ok(PublishedProof { store: Arc::clone(self), key: ProofKey::HostName(name.to_owned()) })
     }
 
-    /// Answers a request for a proof. `None` for any other request.
+    /// Answers a request of HTTP-01. `None` for any other request.
     pub fn answer(&self, config: &Config, request: &Request) -> Option<Response> {
-        let token = request.path.strip_prefix(PATH)?;
+        let token = request.path.strip_prefix(HTTP_PATH_PREFIX)?;
         let mut listeners = config.listeners.iter().filter_map(|listener| listener.tls.as_ref());
         if listeners.all(|tls| tls.acme.is_empty()) {
-            return None; // another client of authorities may put files there
+            return None; // the files of another ACME client may be there
         }
         if !matches!(&*request.method, b"GET" | b"HEAD") {
             return Some(respond::error_allowing(405, Some("GET, HEAD")));
         }
         let token = std::str::from_utf8(token).ok().filter(|token| is_token(token));
         let proofs = self.proofs.read().unwrap_or_else(PoisonError::into_inner);
-        let text = token.and_then(|token| proofs.texts.get(token));
+        let text = token.and_then(|token| proofs.http.get(token));
         Some(match text {
             Some(text) => Response::new(200, Body::Bytes(text.as_bytes().to_vec().into()))
                 .with("Content-Type", "application/octet-stream")
@@ -107,40 +116,40 @@ impl ChallengeStore {
         })
     }
 
-    /// What answers a handshake that asks for the proof of a name.
-    pub fn proof(&self, name: &str) -> Option<Arc<ServerConfig>> {
+    /// The configuration for a TLS-ALPN-01 handshake with this name.
+    pub fn tls_alpn_config(&self, name: &str) -> Option<Arc<ServerConfig>> {
         let proofs = self.proofs.read().unwrap_or_else(PoisonError::into_inner);
-        proofs.handshakes.get(name).cloned()
+        proofs.tls_alpn.get(name).cloned()
     }
 
-    /// Waits for a certificate on demand, or for the certainty that there will be none.
-    pub async fn want(&self, acme: &Acme, name: &str) {
+    /// Requests a certificate on demand, and waits until the listener has it or there will be none.
+    pub async fn request_certificate(&self, acme: &Acme, name: &str) {
         let (done, wait) = oneshot::channel();
-        let wanted = Wanted { name: name.to_owned(), acme: acme.clone(), done };
-        match self.wanted.try_send(wanted) {
+        let request = OnDemandRequest { name: name.to_owned(), acme: acme.clone(), done };
+        match self.on_demand.try_send(request) {
             Ok(()) => drop(wait.await),
             Err(TrySendError::Full(_) | TrySendError::Closed(_)) => {}
         }
     }
 }
 
-impl Drop for Shown {
+impl Drop for PublishedProof {
     fn drop(&mut self) {
-        let mut proofs = self.door.proofs.write().unwrap_or_else(PoisonError::into_inner);
-        match &self.what {
-            What::Text(token) => drop(proofs.texts.remove(token)),
-            What::Handshake(name) => drop(proofs.handshakes.remove(name)),
+        let mut proofs = self.store.proofs.write().unwrap_or_else(PoisonError::into_inner);
+        match &self.key {
+            ProofKey::Token(token) => drop(proofs.http.remove(token)),
+            ProofKey::HostName(name) => drop(proofs.tls_alpn.remove(name)),
         }
     }
 }
 
-/// RFC 8555, 8.3: characters of base64url and no others.
+/// Returns true for tokens of base64url characters (RFC 8555, 8.3), at most 256.
 fn is_token(token: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     (1..=256).contains(&token.len()) && token.bytes().all(fits)
 }
 
-const PATH: &[u8] = b"/.well-known/acme-challenge/";
+const HTTP_PATH_PREFIX: &[u8] = b"/.well-known/acme-challenge/";
 
 #[cfg(test)]
 mod tests {
@@ -159,42 +168,42 @@ mod tests {
         Request { method: method.as_bytes().to_vec().into(), path, ..fixture::request("/", &[]) }
     }
 
-    fn status(door: &ChallengeStore, config: &Config, method: &str, path: &str) -> Option<u16> {
-        door.answer(config, &request(method, path)).map(|response| response.status)
+    fn status(store: &ChallengeStore, config: &Config, method: &str, path: &str) -> Option<u16> {
+        store.answer(config, &request(method, path)).map(|response| response.status)
     }
 
     #[test]
     fn hardening_47_a_proof_is_shown_for_as_long_as_it_is_needed_and_nothing_else_is() {
-        let (door, _wanted) = ChallengeStore::new();
+        let (store, _requests) = ChallengeStore::new();
         let ours = config(r#"{"acme": {"domains": "a.org"}}"#);
-        let shown = door.show_text("to-ken_1", "to-ken_1.thumb").unwrap();
+        let proof = store.publish_http("to-ken_1", "to-ken_1.thumb").unwrap();
         let path = "/.well-known/acme-challenge/to-ken_1";
-        let response = door.answer(&ours, &request("GET", path)).unwrap();
+        let response = store.answer(&ours, &request("GET", path)).unwrap();
         assert!(matches!(&response.body, Body::Bytes(body) if &body[..] == b"to-ken_1.thumb"));
-        assert_eq!(status(&door, &ours, "HEAD", path), Some(200));
-        assert_eq!(status(&door, &ours, "POST", path), Some(405));
+        assert_eq!(status(&store, &ours, "HEAD", path), Some(200));
+        assert_eq!(status(&store, &ours, "POST", path), Some(405));
         for other in ["", "other", "to-ken_1/", "to-ken_1/x", "to-ken_1.php", "index.php", "é"] {
             let path = format!("/.well-known/acme-challenge/{other}");
-            assert_eq!(status(&door, &ours, "GET", &path), Some(404), "{other}");
+            assert_eq!(status(&store, &ours, "GET", &path), Some(404), "{other}");
         }
-        assert_eq!(status(&door, &ours, "GET", "/.well-known/acme-challenge"), None);
-        assert_eq!(status(&door, &ours, "GET", "/index.php"), None);
-        drop(shown);
-        assert_eq!(status(&door, &ours, "GET", path), Some(404));
+        assert_eq!(status(&store, &ours, "GET", "/.well-known/acme-challenge"), None);
+        assert_eq!(status(&store, &ours, "GET", "/index.php"), None);
+        drop(proof);
+        assert_eq!(status(&store, &ours, "GET", path), Some(404));
     }
 
     #[test]
     fn other_clients_of_authorities_keep_the_path_where_the_server_is_none() {
-        let (door, _wanted) = ChallengeStore::new();
+        let (store, _requests) = ChallengeStore::new();
         let path = "/.well-known/acme-challenge/x";
-        assert_eq!(status(&door, &config(r#"{"certificate": "a"}"#), "GET", path), None);
+        assert_eq!(status(&store, &config(r#"{"certificate": "a"}"#), "GET", path), None);
     }
 
     #[test]
     fn hardening_47_a_token_that_is_a_path_is_not_shown() {
-        let (door, _wanted) = ChallengeStore::new();
+        let (store, _requests) = ChallengeStore::new();
         for token in ["", "../x", "a/b", "a.b", "a b", "a\0", "é", &"x".repeat(257)] {
-            assert!(door.show_text(token, "x").is_none(), "{token:?}");
+            assert!(store.publish_http(token, "x").is_none(), "{token:?}");
         }
     }
 }

@@ -50,7 +50,7 @@ pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
     drain: &Draining,
     time: Duration,
-    door: &ChallengeStore,
+    challenges: &ChallengeStore,
 ) -> Shaken<S> {
     let begun = Instant::now();
     let deadline = begun.checked_add(time).unwrap_or(begun + Duration::from_secs(86400));
@@ -63,10 +63,10 @@ pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     let name = accepted.client_hello().server_name().unwrap_or_default().to_ascii_lowercase();
     let protocols = accepted.client_hello().alpn().map(|offered| offered.collect::<Vec<_>>());
     if protocols.is_some_and(|offered| offered == [proof::PROTOCOL]) {
-        return prove(*accepted, stream, door.proof(&name), deadline).await;
+        return prove(*accepted, stream, challenges.tls_alpn_config(&name), deadline).await;
     }
     if let Some(acme) = listener.wants(&name) {
-        let _ = timeout_at(deadline, door.want(acme, &name)).await;
+        let _ = timeout_at(deadline, challenges.request_certificate(acme, &name)).await;
     }
     if !listener.has_certificates() {
         let untold = io::Error::other("there is no certificate yet");

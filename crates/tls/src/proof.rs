@@ -1,4 +1,4 @@
-//! The certificate that proves a name in a handshake (TLS-ALPN-01, RFC 8737).
+//! Certificates that prove a name in a handshake (TLS-ALPN-01, RFC 8737).
 
 use std::sync::Arc;
 
@@ -9,16 +9,17 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-/// The protocol in which names are proved.
+/// The ALPN protocol of these handshakes.
 pub const PROTOCOL: &[u8] = b"acme-tls/1";
 
-/// What answers a handshake that asks for a proof: nothing but a certificate that nobody trusts,
-/// with the digest of what only the owner of the account knows.
-pub fn config(name: &str, digest: &[u8]) -> Result<Arc<ServerConfig>, String> {
+/// The configuration for a proof. Its only certificate is self-signed and has the digest of the key
+/// authorization, which only the account's owner can compute (RFC 8737, 3).
+pub fn server_config(name: &str, digest: &[u8]) -> Result<Arc<ServerConfig>, String> {
     let certified = certificate(name, digest).map_err(|error| error.to_string())?;
     let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
     let builder = builder.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
-    let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::new(Only(certified)));
+    let mut config =
+        builder.with_no_client_auth().with_cert_resolver(Arc::new(SingleCertificate(certified)));
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
@@ -41,9 +42,9 @@ fn certificate(name: &str, digest: &[u8]) -> Result<Arc<CertifiedKey>, rcgen::Er
 }
 
 #[derive(Debug)]
-struct Only(Arc<CertifiedKey>);
+struct SingleCertificate(Arc<CertifiedKey>);
 
-impl ResolvesServerCert for Only {
+impl ResolvesServerCert for SingleCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.0))
     }

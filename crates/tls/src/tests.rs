@@ -87,8 +87,8 @@ fn client(authority: &Authority, bundle: Option<&str>) -> Arc<ClientConfig> {
     })
 }
 
-/// Where proofs are shown that nobody needs.
-fn door() -> Arc<ChallengeStore> {
+/// A store without challenges.
+fn no_challenges() -> Arc<ChallengeStore> {
     ChallengeStore::new().0
 }
 
@@ -97,14 +97,14 @@ type Seen = Result<(Handshake, CertificateDer<'static>), String>;
 
 /// Shakes hands, and lets the client read what comes behind, such as tickets.
 async fn shake(listener: &Arc<TlsListener>, client: &Arc<ClientConfig>, name: &str) -> Seen {
-    shake_at(listener, client, name, &door()).await
+    shake_at(listener, client, name, &no_challenges()).await
 }
 
 async fn shake_at(
     listener: &Arc<TlsListener>,
     client: &Arc<ClientConfig>,
     name: &str,
-    door: &ChallengeStore,
+    challenges: &ChallengeStore,
 ) -> Seen {
     let (ours, theirs) = duplex(1 << 16);
     let name = ServerName::try_from(name.to_owned()).unwrap();
@@ -118,7 +118,7 @@ async fn shake_at(
     let drain = Drain::new();
     let accepting = async {
         let draining = drain.connection();
-        match handshake(listener, ours, &draining, Duration::from_secs(5), door).await {
+        match handshake(listener, ours, &draining, Duration::from_secs(5), challenges).await {
             Shaken::Done(mut stream, facts) => {
                 let _ = stream.read_u8().await;
                 let _ = stream.shutdown().await;
@@ -334,7 +334,8 @@ async fn sent(listener: &Arc<TlsListener>, bytes: &[u8]) -> Shaken<DuplexStream>
     let (ours, mut theirs) = duplex(1 << 16);
     theirs.write_all(bytes).await.unwrap();
     let drain = Drain::new();
-    handshake(listener, ours, &drain.connection(), Duration::from_millis(300), &door()).await
+    handshake(listener, ours, &drain.connection(), Duration::from_millis(300), &no_challenges())
+        .await
 }
 
 #[tokio::test]
@@ -411,7 +412,7 @@ impl rustls::client::danger::ServerCertVerifier for Trusting {
 /// The certificate that a name is proved with, as an authority sees it.
 async fn proof_of(
     listener: &Arc<TlsListener>,
-    door: &ChallengeStore,
+    challenges: &ChallengeStore,
     name: &str,
 ) -> Option<CertificateDer<'static>> {
     let (ours, theirs) = duplex(1 << 16);
@@ -428,7 +429,7 @@ async fn proof_of(
         assert!(rest.is_empty(), "the connection is for the proof alone");
         Some(stream.get_ref().1.peer_certificates()?.first()?.clone().into_owned())
     };
-    let accepting = handshake(listener, ours, &draining, Duration::from_secs(10), door);
+    let accepting = handshake(listener, ours, &draining, Duration::from_secs(10), challenges);
     let (seen, shaken) = tokio::join!(connecting, accepting);
     assert_eq!(seen.is_some(), matches!(shaken, Shaken::Proved));
     seen
@@ -440,10 +441,10 @@ async fn hardening_47_a_name_is_proved_to_who_asks_for_the_proof_and_only_while_
     let server = authority.issue(&["a.example"]);
     let acme = json!({"certificate": "a", "acme": {"domains": "b.example"}});
     let listener = listener(acme, &[("a", &server)]);
-    let door = door();
-    assert!(proof_of(&listener, &door, "b.example").await.is_none());
-    let shown = door.show_handshake("b.example", &[7; 32]).unwrap();
-    let proof = proof_of(&listener, &door, "b.example").await.unwrap();
+    let challenges = no_challenges();
+    assert!(proof_of(&listener, &challenges, "b.example").await.is_none());
+    let published = challenges.publish_tls_alpn("b.example", &[7; 32]).unwrap();
+    let proof = proof_of(&listener, &challenges, "b.example").await.unwrap();
     use x509_parser::prelude::FromDer;
     let (_, parsed) = x509_parser::certificate::X509Certificate::from_der(&proof).unwrap();
     let identifier =
@@ -452,14 +453,15 @@ async fn hardening_47_a_name_is_proved_to_who_asks_for_the_proof_and_only_while_
     assert!(identifier.critical && identifier.value == [&[4, 32][..], &[7; 32]].concat());
     assert_eq!(names(&proof), ["b.example"]);
     // Whoever does not ask for it gets what everybody gets, and other names are not proved.
-    let seen = shake_at(&listener, &client(&authority, None), "a.example", &door).await.unwrap();
+    let seen =
+        shake_at(&listener, &client(&authority, None), "a.example", &challenges).await.unwrap();
     assert_ne!(seen.1, proof);
-    assert!(proof_of(&listener, &door, "a.example").await.is_none());
+    assert!(proof_of(&listener, &challenges, "a.example").await.is_none());
     let mixed = looking(&["acme-tls/1", "http/1.1"]);
-    let seen = shake_at(&listener, &mixed, "b.example", &door).await.unwrap();
+    let seen = shake_at(&listener, &mixed, "b.example", &challenges).await.unwrap();
     assert_ne!(seen.1, proof);
-    drop(shown);
-    assert!(proof_of(&listener, &door, "b.example").await.is_none());
+    drop(published);
+    assert!(proof_of(&listener, &challenges, "b.example").await.is_none());
 }
 
 #[tokio::test]

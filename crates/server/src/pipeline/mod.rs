@@ -148,7 +148,7 @@ impl RequestHandler {
             // RFC 9110, 15.5.20: other certificates of clients count for this host.
             return Some(respond::error(421));
         }
-        self.thread.shared.door.answer(&snapshot.config, request)
+        self.thread.shared.challenges.answer(&snapshot.config, request)
     }
 
     fn count_start(&self) {

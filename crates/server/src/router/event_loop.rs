@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use howdah_acme::{Board, Keeper};
-use howdah_tls::challenges::Wanted;
+use howdah_tls::challenges::OnDemandRequest;
 use howdah_upstream::names;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -29,21 +29,21 @@ pub(super) struct EventLoop {
 
 impl EventLoop {
     /// Creates the event loop, and what the answers to control processes need. `php` has the versions
-    /// of PHP with their programs, `wanted` the certificates that connections want on demand.
+    /// of PHP with their programs, `on_demand` the certificates that connections want on demand.
     pub(super) fn new(
         control: ControlThread,
         php: Vec<(String, String)>,
-        wanted: Receiver<Wanted>,
+        on_demand: Receiver<OnDemandRequest>,
     ) -> (Self, Queries) {
         let board = Board::default();
         let (handle, commands) = Commands::new(&control, php, board.clone());
         let mut renewer = Keeper::new(
-            Arc::clone(&control.shared.door),
+            Arc::clone(&control.shared.challenges),
             handle.for_renewal(),
             Arc::clone(&control.shared.log),
             board,
             control.certificates.clone(),
-            wanted,
+            on_demand,
         );
         let renewed = control.shared.snapshot.load_full();
         renewer.follow(&renewed.config);

@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use howdah_config::Config;
 use howdah_sys::log::{Level, Log};
 use howdah_sys::memory;
-use howdah_tls::challenges::{ChallengeStore, Wanted};
+use howdah_tls::challenges::{ChallengeStore, OnDemandRequest};
 use howdah_upstream::known::Known;
 use howdah_upstream::names::Names;
 use howdah_wire::messages::ToSupervisor;
@@ -42,7 +42,7 @@ pub(super) async fn serve(socket: OwnedFd, answer_queries: impl FnOnce(Queries))
     };
     let (origin, php) = (std::mem::take(&mut hello.origin), std::mem::take(&mut hello.php));
     let (has_control, has_served) = (hello.has_control, hello.has_served);
-    let (mut control, wanted) = control_thread(&link, hello, &config)?;
+    let (mut control, on_demand) = control_thread(&link, hello, &config)?;
     let policy = StartPolicy { requires_all: !has_control, has_served };
     match control.apply(config, Trigger::Start(policy)).await {
         Ok(()) => {}
@@ -59,7 +59,7 @@ pub(super) async fn serve(socket: OwnedFd, answer_queries: impl FnOnce(Queries))
     }
     link.send(&ToSupervisor::Serving {})?;
     control.sandbox.log_missing(&control.shared.log);
-    let (event_loop, queries) = EventLoop::new(control, php, wanted);
+    let (event_loop, queries) = EventLoop::new(control, php, on_demand);
     answer_queries(queries);
     memory::forget_start();
     event_loop.run().await
@@ -71,21 +71,21 @@ fn control_thread(
     link: &Rc<Link>,
     hello: Hello,
     config: &Config,
-) -> io::Result<(ControlThread, Receiver<Wanted>)> {
+) -> io::Result<(ControlThread, Receiver<OnDemandRequest>)> {
     let log = Arc::new(Log::new(hello.log));
     let empty = Snapshot::compile(empty_config()?, None, None, &Known::default(), |_| {
         unreachable!("no application")
     });
     // A later configuration may ask for more than the first.
     let threads = thread_count(&empty.config).max(thread_count(config));
-    let (challenges, wanted) = ChallengeStore::new();
+    let (challenges, on_demand) = ChallengeStore::new();
     let shared = Arc::new(Shared {
         snapshot: ArcSwap::from_pointee(empty),
         log: Arc::clone(&log),
         tmp: Path::new(&hello.tmp).into(),
         threads: AtomicUsize::new(0),
         descriptors: DescriptorLimit::of_process(),
-        door: challenges,
+        challenges,
     });
     let sandbox = Arc::new(RouterSandbox::enter(hello.sandbox, &hello.tmp, config));
     let (requests, thread_requests) = unbounded_channel();
@@ -104,7 +104,7 @@ fn control_thread(
         thread_requests,
         defaults: hello.defaults,
     };
-    Ok((control, wanted))
+    Ok((control, on_demand))
 }
 
 fn empty_config() -> io::Result<Config> {

@@ -25,5 +25,5 @@ pub struct Shared {
     /// Limit of open files of the process.
     pub descriptors: DescriptorLimit,
     /// Responses to challenges of ACME servers.
-    pub door: Arc<ChallengeStore>,
+    pub challenges: Arc<ChallengeStore>,
 }

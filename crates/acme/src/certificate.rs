@@ -1,4 +1,4 @@
-//! What is known of a certificate that an authority has made.
+//! Reads certificates that an authority has issued.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,33 +8,36 @@ use x509_parser::prelude::FromDer;
 
 use super::schedule::Validity;
 
-/// A certificate with its key, checked.
+/// The facts about an issued certificate that decide when it is renewed.
 #[derive(Debug)]
-pub struct Made {
+pub(super) struct IssuedCertificate {
     pub validity: Validity,
-    /// As [`tls::names`] has them.
+    /// DNS names in the form of [`howdah_tls::names`].
     names: Vec<String>,
+    /// The certificate of the server, without its chain.
     pub leaf: CertificateDer<'static>,
 }
 
-impl Made {
-    /// Reads a bundle (PEM); the key must be that of the first certificate.
-    pub fn read(pem: &[u8]) -> Result<Made, String> {
+impl IssuedCertificate {
+    /// Parses a bundle of certificate chain and private key (PEM). The key must belong to the first
+    /// certificate.
+    pub fn parse(pem: &[u8]) -> Result<IssuedCertificate, String> {
         let certified = howdah_tls::certified(pem)?;
         let leaf = certified.cert.first().ok_or("there is no certificate in it")?;
         let (_, parsed) =
             X509Certificate::from_der(leaf).map_err(|_| "the certificate cannot be read")?;
         let time = |time: x509_parser::time::ASN1Time| {
             let seconds = u64::try_from(time.timestamp()).unwrap_or(0);
-            SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.min(MOST_SECONDS))
+            SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.min(MAX_UNIX_TIME))
         };
         let validity = parsed.validity();
         let validity =
-            Validity { since: time(validity.not_before), until: time(validity.not_after) };
-        Ok(Made { validity, names: howdah_tls::names(leaf), leaf: leaf.clone().into_owned() })
+            Validity { not_before: time(validity.not_before), not_after: time(validity.not_after) };
+        let names = howdah_tls::names(leaf);
+        Ok(IssuedCertificate { validity, names, leaf: leaf.clone().into_owned() })
     }
 
-    /// Whether it is for all of these names.
+    /// Returns true if the certificate is valid for all of these domains.
     pub fn covers(&self, domains: &[String]) -> bool {
         domains.iter().all(|domain| {
             let key = domain.strip_prefix('*').unwrap_or(domain);
@@ -43,8 +46,8 @@ impl Made {
     }
 }
 
-/// The year 9999: times beyond are none.
-const MOST_SECONDS: u64 = 253_402_300_800;
+/// End of the year 9999, in seconds since 1970 (RFC 5280, 4.1.2.5).
+const MAX_UNIX_TIME: u64 = 253_402_300_800;
 
 #[cfg(test)]
 mod tests {
@@ -59,15 +62,15 @@ mod tests {
         certificate.pem() + &key.serialize_pem()
     }
 
-    fn covers(made: &Made, domains: &[&str]) -> bool {
-        made.covers(&domains.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+    fn covers(issued: &IssuedCertificate, domains: &[&str]) -> bool {
+        issued.covers(&domains.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
     fn a_certificate_is_for_the_names_in_it() {
-        let made = Made::read(bundle(&["a.org", "*.b.org"]).as_bytes()).unwrap();
-        assert!(covers(&made, &["a.org", "*.b.org"]) && covers(&made, &["a.org"]));
-        assert!(!covers(&made, &["a.org", "b.org"]) && !covers(&made, &["*.a.org"]));
+        let issued = IssuedCertificate::parse(bundle(&["a.org", "*.b.org"]).as_bytes()).unwrap();
+        assert!(covers(&issued, &["a.org", "*.b.org"]) && covers(&issued, &["a.org"]));
+        assert!(!covers(&issued, &["a.org", "b.org"]) && !covers(&issued, &["*.a.org"]));
     }
 
     #[test]
@@ -76,7 +79,7 @@ mod tests {
         let certificate = one.split("-----BEGIN PRIVATE").next().unwrap();
         let key = other.split("-----END CERTIFICATE-----").nth(1).unwrap();
         for pem in ["", "nothing", certificate, key, &format!("{certificate}{key}")] {
-            assert!(Made::read(pem.as_bytes()).is_err());
+            assert!(IssuedCertificate::parse(pem.as_bytes()).is_err());
         }
     }
 }

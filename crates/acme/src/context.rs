@@ -1,0 +1,121 @@
+//! State that all certificates' tasks share.
+//!
+//! The supervisor keeps the stored texts on the disk; everything that the tasks need of it goes through
+//! [`Commands`].
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use howdah_config::Acme;
+use howdah_sys::log::{Level, Log};
+use howdah_tls::challenges::ChallengeStore;
+use howdah_tls::stored::Certificates;
+use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::task::JoinHandle;
+
+use super::certificate::IssuedCertificate;
+use super::commands::{Commands, Run};
+use super::on_demand::OnDemandPolicy;
+use super::status::Board;
+
+/// Maximum number of simultaneous orders.
+const MAX_CONCURRENT_ORDERS: usize = 4;
+
+/// Shared state of the renewal tasks.
+pub(super) struct RenewalContext {
+    pub challenges: Arc<ChallengeStore>,
+    pub commands: Commands,
+    pub reports: Board,
+    pub on_demand: OnDemandPolicy,
+    pub order_permits: Semaphore,
+    /// The managed certificates by their names in the store.
+    pub managed: RefCell<HashMap<String, ManagedCertificate>>,
+    log: Arc<Log>,
+    /// The stored certificates and accounts. The tasks alone change those that they manage.
+    store: RefCell<Certificates>,
+}
+
+/// A certificate with a renewal task.
+pub(super) struct ManagedCertificate {
+    pub settings: Acme,
+    pub task: JoinHandle<()>,
+    /// Ends the task's sleep.
+    pub wake: Rc<Notify>,
+    /// Connections that wait for the first certificate.
+    pub waiting: Vec<oneshot::Sender<()>>,
+    pub is_on_demand: bool,
+}
+
+impl RenewalContext {
+    pub fn new(
+        challenges: Arc<ChallengeStore>,
+        commands: Commands,
+        log: Arc<Log>,
+        reports: Board,
+        store: Certificates,
+    ) -> Self {
+        RenewalContext {
+            challenges,
+            commands,
+            reports,
+            on_demand: OnDemandPolicy::new(),
+            order_permits: Semaphore::new(MAX_CONCURRENT_ORDERS),
+            managed: RefCell::default(),
+            log,
+            store: RefCell::new(store),
+        }
+    }
+
+    /// The stored text of this name.
+    pub fn stored(&self, name: &str) -> Option<Arc<[u8]>> {
+        self.store.borrow().get(name).cloned()
+    }
+
+    /// The stored certificate of this name; `None` also if it cannot be parsed.
+    pub fn certificate(&self, name: &str) -> Option<IssuedCertificate> {
+        self.stored(name).and_then(|pem| IssuedCertificate::parse(&pem).ok())
+    }
+
+    /// Uses and stores a text. If storing fails, the text is used until the server stops.
+    pub async fn store(&self, name: &str, text: Vec<u8>) {
+        self.store.borrow_mut().insert(name.to_owned(), text.as_slice().into());
+        if let Err(problem) = self.commands.keep_certificate(name.to_owned(), text).await {
+            let line = format!("it cannot be stored, and is lost at the next start: {problem}");
+            self.log(Level::Alert, name, &line);
+        }
+    }
+
+    /// Uses the stored text of this name no more.
+    pub fn forget(&self, name: &str) {
+        self.store.borrow_mut().remove(name);
+    }
+
+    /// Reads a file with the supervisor's rights.
+    pub async fn read_file(&self, path: &Path) -> Result<Vec<u8>, String> {
+        self.commands.read_file(path.to_string_lossy().into_owned()).await
+    }
+
+    /// Runs a program and waits for its end.
+    pub async fn run(&self, run: Run) -> Result<(), String> {
+        self.commands.run(run).await
+    }
+
+    /// Runs a program and logs its failure.
+    pub fn run_in_background(&self, run: Run) {
+        let (commands, log) = (self.commands.clone(), Arc::clone(&self.log));
+        tokio::task::spawn_local(async move {
+            let program = run.program.clone();
+            if let Err(problem) = commands.run(run).await {
+                log.write(Level::Error, format_args!("{program}: {problem}"));
+            }
+        });
+    }
+
+    /// Logs a message about the certificate or account of this name.
+    pub fn log(&self, level: Level, name: &str, message: &str) {
+        self.log.write(level, format_args!("certificate {name}: {message}"));
+    }
+}
