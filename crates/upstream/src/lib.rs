@@ -1,26 +1,18 @@
 //! Other servers that answer requests: HTTP upstreams and FastCGI servers.
 #![forbid(unsafe_code)]
 
-pub mod backlog;
-pub mod balance;
-pub mod budget;
-pub mod buffered;
-pub mod choose;
-pub mod connection;
-pub mod either;
+pub mod connections;
 pub mod fastcgi;
-pub mod health;
-pub mod kept;
-pub mod known;
 pub mod log_limit;
-pub mod marks;
 pub mod names;
 pub mod proxy;
 pub mod queue;
-pub mod scripts;
-pub mod single;
-pub mod talk;
+pub mod script_cache;
+pub mod servers;
 pub mod thread;
-pub mod transport;
-pub mod upload;
-pub mod upstream;
+pub mod transfer;
+
+pub use self::proxy::health_checks as health;
+pub use self::servers::direct as single;
+pub use self::servers::resolved as known;
+pub use self::servers::upstream;

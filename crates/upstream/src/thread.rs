@@ -14,13 +14,13 @@ use howdah_http::timer::Timer;
 use howdah_sys::log::{Level, Log};
 use tokio::time::Instant;
 
-use super::balance::Balance;
-use super::choose::{Candidate, Choice, choose};
-use super::connection::{Connection, Place};
-use super::log_limit::LogLimit;
-use super::upstream::Upstream;
-use crate::backlog::Lines;
-use crate::scripts::Scripts;
+use crate::connections::backlog::Lines;
+use crate::connections::connection::{Connection, Place};
+use crate::log_limit::LogLimit;
+use crate::script_cache::Scripts;
+use crate::servers::balance::{Candidate, Choice, choose};
+use crate::servers::round_robin::Balance;
+use crate::servers::upstream::Upstream;
 
 /// How often idle connections are looked at.
 const SWEEP: Duration = Duration::from_secs(1);

@@ -10,8 +10,8 @@ use howdah_http::body::BodyStream;
 
 use super::conversation::{Conversation, Part};
 use super::{Attempt, Right};
-use crate::buffered;
 use crate::thread::ProxyThread;
+use crate::transfer::response_buffer;
 
 /// What lives as long as an answer is read.
 pub struct Home {
@@ -80,7 +80,7 @@ impl BodyStream for Answer {
             Poll::Ready(Err(failure)) => {
                 match failure.is_clients() {
                     true => self.active = None,
-                    false => buffered::Answer::give_up(self, format_args!("{failure}")),
+                    false => response_buffer::Answer::give_up(self, format_args!("{failure}")),
                 }
                 let error = io::Error::other("the answer of the FastCGI server was cut");
                 Poll::Ready(Some(Err(error)))
@@ -93,7 +93,7 @@ impl BodyStream for Answer {
     }
 }
 
-impl buffered::Answer for Answer {
+impl response_buffer::Answer for Answer {
     /// The connection is closed, and the client's will be cut.
     fn give_up(&mut self, problem: fmt::Arguments<'_>) {
         if let Some((_, home)) = self.active.take() {

@@ -11,12 +11,12 @@ use howdah_wire::fastcgi::{Answer, Answers, Protocol};
 
 use super::REQUEST;
 use super::messages::Messages;
-use crate::buffered::Turn;
+use crate::connections::stream::Stream;
 use crate::proxy::Failure;
 use crate::proxy::response::Malformed;
-use crate::talk::Talk;
-use crate::transport::Stream;
-use crate::upload::Upload;
+use crate::transfer::duplex::Talk;
+use crate::transfer::response_buffer::Turn;
+use crate::transfer::upload::Upload;
 
 /// A part of an answer.
 #[derive(Debug)]

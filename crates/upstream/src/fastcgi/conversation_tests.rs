@@ -9,9 +9,9 @@ use howdah_sys::log::{Level, Log};
 use tokio::net::UnixStream;
 
 use super::*;
-use crate::buffered::PIECES;
 use crate::fastcgi::messages::MAX_RECORD;
 use crate::log_limit::LogLimit;
+use crate::transfer::response_buffer::PIECES;
 
 const PATIENCE: Duration = Duration::from_secs(3600);
 

@@ -9,7 +9,7 @@
 //!    by the site.
 //! 4. What comes back before an empty line is the head; it is checked like that of a worker.
 //! 5. The body (`answer`) is taken as fast as the server writes it and sent at the client's pace
-//!    ([`crate::buffered`]).
+//!    ([`crate::transfer::response_buffer`]).
 //!
 //! A request is sent a second time only under the conditions of [`crate::proxy`].
 
@@ -40,16 +40,16 @@ use self::answer::{Answer, Home};
 use self::conversation::{Conversation, Part};
 use self::messages::Messages;
 use self::site::Site;
-use crate::backlog::Ticket;
-use crate::buffered::Taking;
+use crate::connections::backlog::Ticket;
+use crate::connections::stream::Stream;
 use crate::proxy::request::is_idempotent;
 use crate::proxy::response::Malformed;
 use crate::proxy::{Buffer, CLIENT_GONE, Failure, refuse, wish};
 use crate::queue::Refused;
+use crate::servers::upstream::{Busy, Server};
 use crate::thread::ProxyThread;
-use crate::transport::Stream;
-use crate::upload::{Content, Framing, Upload};
-use crate::upstream::{Busy, Server};
+use crate::transfer::response_buffer::Taking;
+use crate::transfer::upload::{Content, Framing, Upload};
 
 /// The number of the one request that a connection has at a time.
 const REQUEST: u16 = 1;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use howdah_config::{self as config, Template, Timeouts};
 use howdah_php_pool::target::{Script, Targets};
 
-use crate::backlog::Gate;
+use crate::connections::backlog::Gate;
 use crate::log_limit::LogLimit;
-use crate::upstream::Upstream;
+use crate::servers::upstream::Upstream;
 
 /// A site that a FastCGI server runs.
 #[derive(Debug)]

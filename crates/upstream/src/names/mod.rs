@@ -20,7 +20,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, timeout_at};
 
 use self::lookup::{Found, Problem, look_up};
-use crate::known::NameTable;
+use crate::servers::resolved::NameTable;
 
 /// How long a configuration waits for names that nobody has looked up yet.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -15,9 +15,9 @@ use howdah_http::spool::SMALL;
 use super::conversation::Conversation;
 use super::response::{Head, Length, Malformed};
 use super::{Attempt, Failure, hop};
-use crate::buffered::{Answer, Taking, Turn};
+use crate::servers::upstream::Busy;
 use crate::thread::ProxyThread;
-use crate::upstream::Busy;
+use crate::transfer::response_buffer::{Answer, Taking, Turn};
 
 /// What is needed to keep the connection when the body has ended.
 pub struct Home {

@@ -8,9 +8,9 @@ use howdah_http::timer::Timer;
 
 use super::Failure;
 use super::response::{self, Head, Malformed, Scan};
-use crate::connection::Connection;
-use crate::talk::Talk;
-use crate::upload::Upload;
+use crate::connections::connection::Connection;
+use crate::transfer::duplex::Talk;
+use crate::transfer::upload::Upload;
 
 /// Interim responses that one request may bring.
 const MOST_INTERIM: u32 = 32;

@@ -9,7 +9,7 @@
 //! 4. The head of the response is read strictly ([`response`]). Interim responses are passed on.
 //!    In the final one, addresses become those that clients know (`rewrite`).
 //! 5. The body (`body`) is taken as fast as the server sends it, and sent at the client's pace
-//!    ([`crate::buffered`]); then the connection is kept or closed. A server that agrees to another
+//!    ([`crate::transfer::response_buffer`]); then the connection is kept or closed. A server that agrees to another
 //!    protocol (101) is joined with the client (`upgraded`); until then no byte of that protocol
 //!    leaves.
 //!
@@ -24,6 +24,7 @@
 mod body;
 pub mod conversation;
 mod forwarded;
+pub mod health_checks;
 mod hop;
 pub mod request;
 pub mod response;
@@ -51,12 +52,12 @@ use self::conversation::Conversation;
 use self::request::{Changes, Then};
 use self::response::{Head, Malformed};
 use self::upgraded::Upgraded;
-use crate::buffered::Taking;
-use crate::connection::Connection;
+use crate::connections::connection::Connection;
 use crate::queue::Refused;
+use crate::servers::upstream::{Busy, Server, Upstream, Wish};
 use crate::thread::ProxyThread;
-use crate::upload::{Content, Framing, Trailer as Behind, Upload};
-use crate::upstream::{Busy, Server, Upstream, Wish};
+use crate::transfer::response_buffer::Taking;
+use crate::transfer::upload::{Content, Framing, Trailer as Behind, Upload};
 
 /// Status of a request whose client left before its answer; nginx's number, for the log only.
 pub const CLIENT_GONE: u16 = 499;

@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use howdah_http::input::Input;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::connection::Connection;
-use crate::upstream::Busy;
+use crate::connections::connection::Connection;
+use crate::servers::upstream::Busy;
 
 /// See the module.
 pub struct Upgraded {

@@ -16,7 +16,7 @@ use howdah_http::request_body::{CollectError, RequestBody, collect};
 use howdah_wire::fastcgi::{Kind, MOST_CONTENT, header, put_end_of_stream};
 use tokio::io::AsyncWrite;
 
-use super::transport::Stream;
+use crate::connections::stream::Stream;
 use crate::proxy::request;
 use crate::proxy::request::Changes;
 use crate::proxy::{Buffer, Failure};

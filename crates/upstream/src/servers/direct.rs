@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use howdah_config::{self as config, Address};
 
-use super::known::Known;
-use super::upstream::Upstream;
+use crate::servers::resolved::Known;
+use crate::servers::upstream::Upstream;
 
 /// Upstreams by their name for the log and the number of what they are known by over TLS.
 pub type SingleTable = HashMap<(Box<str>, u64), Arc<Upstream>>;
@@ -56,8 +56,8 @@ impl<'c> Singles<'c> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::servers::upstream::Wish;
     use crate::thread::ProxyThread;
-    use crate::upstream::Wish;
 
     /// The servers of a proxy and of an application at these addresses.
     fn compile(ends: &[u8], before: Option<&SingleTable>) -> ([Arc<Upstream>; 2], SingleTable) {

@@ -13,8 +13,8 @@ use howdah_http::timer::Timer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
-use super::upload::{State, Upload};
 use crate::proxy::Failure;
+use crate::transfer::upload::{State, Upload};
 
 /// See the module.
 pub struct Talk<S> {

@@ -259,5 +259,5 @@ impl Drop for Buffered {
 }
 
 #[cfg(test)]
-#[path = "buffered_tests.rs"]
+#[path = "response_buffer_tests.rs"]
 mod tests;

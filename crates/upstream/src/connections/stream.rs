@@ -12,7 +12,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::either::Either;
+use crate::connections::either::Either;
 
 /// How long to wait before the next try while the backlog of a unix socket is full.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(5);

@@ -16,10 +16,10 @@ use howdah_config::{Address, FastCgiLimits};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use crate::connections::stream::Stream;
 use crate::fastcgi::site::Site;
 use crate::proxy::Failure;
 use crate::queue::{Queue, Refused};
-use crate::transport::Stream;
 
 /// How long to wait before the next try while the backlog of a unix socket is full: a fraction of
 /// what a script takes.

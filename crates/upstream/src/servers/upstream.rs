@@ -14,14 +14,14 @@ use howdah_tls::TlsClient;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::budget::Budget;
-use super::choose::{self, Candidate, Choice, Method};
-use super::connection::Place;
-use super::log_limit::LogLimit;
-use super::marks::Marks;
-use super::queue::{Queue, Refused};
-use super::thread::ProxyThread;
-use crate::kept::Kept;
+use crate::connections::connection::Place;
+use crate::connections::shared_pool::Kept;
+use crate::log_limit::LogLimit;
+use crate::queue::{Queue, Refused};
+use crate::servers::balance::{self, Candidate, Choice, Method};
+use crate::servers::passive_health::Marks;
+use crate::servers::retry_budget::Budget;
+use crate::thread::ProxyThread;
 
 /// A server that is back after a failure gets at least this part of its share.
 const LEAST_SHARE: f64 = 0.05;
@@ -241,7 +241,7 @@ impl Upstream {
         if let [server] = &*self.servers {
             let mut only = server.candidate(now, wish);
             only.open &= tried.is_empty();
-            return choose::choose(&[only], Method::Hash); // all methods agree
+            return balance::choose(&[only], Method::Hash); // all methods agree
         }
         let mut slow = false;
         let mut candidates: Vec<_> = { self.servers.iter().enumerate() }
@@ -294,7 +294,7 @@ impl Upstream {
     /// How one of the candidates is chosen.
     pub fn method<'m>(
         &self,
-        turns: &'m mut super::balance::Balance,
+        turns: &'m mut crate::servers::round_robin::Balance,
         random: impl Fn() -> u64,
     ) -> Method<'m> {
         match &self.config.balance {
@@ -377,7 +377,7 @@ impl Server {
                 // The settings have a name, or it is not verified.
                 Address::Unix(_) | Address::Abstract(_) => "localhost".into(),
             },
-            sticky: format!("{:016x}", choose::hash(b"sticky", &key)).into(),
+            sticky: format!("{:016x}", balance::hash(b"sticky", &key)).into(),
             config: config.clone(),
             key: key.into(),
             state: Arc::default(),
@@ -407,7 +407,7 @@ impl Server {
             open: !self.config.drain,
             hash: match wish.key.as_slice() {
                 [] => 0,
-                key => choose::hash(key, &self.key),
+                key => balance::hash(key, &self.key),
             },
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};
 
-use crate::transport::{Parked, Stream};
+use crate::connections::stream::{Parked, Stream};
 
 /// How often idle connections are looked at.
 const SWEEP: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 //! Those that are well come first, then the backups that are, and if none is, all: a request is
 //! better tried in vain than refused. Among the ones that have room the upstream's method decides.
 
-use super::balance::Balance;
+use crate::servers::round_robin::Balance;
 
 /// What is known of a server.
 #[derive(Debug, Clone, Copy)]
@@ -130,5 +130,5 @@ pub fn hash(key: &[u8], server: &[u8]) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "choose_tests.rs"]
+#[path = "balance_tests.rs"]
 mod tests;

@@ -11,12 +11,12 @@ use howdah_config::{Health, Timeouts};
 use howdah_http::timer::Timer;
 use tokio::time::{sleep, timeout};
 
-use super::connection::Connection;
-use super::thread::ProxyThread;
-use super::upload::Upload;
-use super::upstream::{Server, Upstream};
+use crate::connections::connection::Connection;
 use crate::proxy::conversation::Conversation;
 use crate::proxy::request;
+use crate::servers::upstream::{Server, Upstream};
+use crate::thread::ProxyThread;
+use crate::transfer::upload::Upload;
 
 /// Bytes of a body that are looked at.
 const MOST_BODY: usize = 64 * 1024;

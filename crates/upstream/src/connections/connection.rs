@@ -10,10 +10,10 @@ use howdah_wire::proxy_protocol::{Header, Version};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
-use super::either::Either;
-use super::transport::Stream;
-use super::upstream::{Server, Upstream};
+use crate::connections::either::Either;
+use crate::connections::stream::Stream;
 use crate::proxy::Failure;
+use crate::servers::upstream::{Server, Upstream};
 
 /// See the module: as it is, or over TLS.
 pub type Connection = Either<Stream, Box<TlsStream<Stream>>>;
