@@ -359,3 +359,22 @@ fn a_full_ring_takes_no_more_until_a_worker_passes_an_entry() {
     assert!(matches!(region.take(ME), Work::Request { slot, .. } if slot == first));
     assert!(publish(&region, &mut producer).is_some());
 }
+
+#[test]
+fn hardening_13_a_queue_at_its_limits_is_sound_and_one_beyond_them_is_not() {
+    let region = region(1);
+    let mut producer = Producer::new(&region);
+    let (kept, ticket) = publish(&region, &mut producer).unwrap();
+    while let Some((slot, ticket)) = publish(&region, &mut producer) {
+        assert!(region.cancel(slot, ticket));
+        producer.release(&region, slot);
+    }
+    assert_eq!(producer.damage(&region), None, "the ring is full");
+    region.retire(u64::from(Owner::LIMIT));
+    region.shed(u64::from(Owner::LIMIT));
+    assert_eq!(producer.damage(&region), None);
+    region.slot(kept).unwrap().claim.store(Claim::Cancelled(ticket).encode(), SeqCst);
+    assert_eq!(producer.damage(&region), None);
+    region.slot(kept).unwrap().claim.store(Claim::Cancelled(ticket + 1).encode(), SeqCst);
+    assert!(producer.damage(&region).is_some());
+}
