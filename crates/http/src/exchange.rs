@@ -1,8 +1,8 @@
-//! The seam between a protocol and what answers its requests.
+//! The interface between the protocols and the handlers of requests.
 //!
-//! A protocol turns bytes into an [`Exchange`], gives it to a [`Handler`], sends the response that
-//! comes back and reports what became of it. A handler never learns which protocol that was:
-//! what it may ask of the connection meanwhile goes through [`Carrier`].
+//! A protocol reads a request, passes it to a [`Handler`] as an [`Exchange`], sends the response that
+//! the handler returns, and reports the outcome. A handler does not depend on the protocol: it
+//! reaches the connection through [`Carrier`] only.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -14,35 +14,38 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use crate::body::{BodySource, SendError};
 use crate::feed::Feed;
 use crate::limits::Limits;
 use crate::message::{Added, ConnectionInfo, FieldBlock, Request, Response};
+use crate::tunnel::CloseReason;
 
-/// Answers requests. One handler serves all connections of a router thread, so nothing here
-/// needs to be `Send`.
+pub use crate::body::BodyError;
+
+/// Answers requests. A handler serves the connections of one thread, so it need not be `Send`.
 pub trait Handler {
-    /// The limits in force now; asked for once per request, so that a new configuration counts
-    /// from the next request on.
+    /// Returns the current limits. Called once per request, so that a new configuration applies from the
+    /// next request on.
     fn limits(&self) -> Rc<Limits>;
 
-    /// A number for the next request, unique within the instance.
+    /// Returns the number of the next request, unique within the instance.
     fn next_id(&self) -> u64;
 
-    /// Answers a request. The body may be read, in part or not at all. The future is polled to
-    /// its end even if the client leaves; see [`Exchange::client_gone`].
+    /// Answers a request. The handler need not read the body. The future is polled to its end even if
+    /// the client closes the connection; see [`Exchange::client_gone`].
     fn handle(&self, exchange: &mut Exchange<'_>) -> impl Future<Output = Response>;
 
-    /// The response for a request that never became an [`Exchange`]: one with a malformed head,
-    /// or one that did not arrive in time.
+    /// Returns the response to a request that never became an [`Exchange`]: its head is malformed or
+    /// did not arrive in time.
     fn error(&self, status: u16) -> Response;
 
-    /// A response is complete, or was cut. Called once per request or refused head, when the
-    /// last byte was handed to the system, or joined to the next of several responses that were
-    /// asked for at once.
+    /// Reports a response that is complete or was cut short. Called once per request or refused head,
+    /// when the last byte was passed to the system, or to the buffer that pipelined responses share.
     fn finished(&self, record: &Finished<'_>);
 
-    /// A connection is ended for what its client does. Called at most once for a connection.
-    fn cut_off(&self, _connection: &ConnectionInfo, _why: &dyn fmt::Display) {}
+    /// Reports a connection that is closed because the client misbehaves. Called at most once per
+    /// connection.
+    fn cut_off(&self, _connection: &ConnectionInfo, _reason: &dyn fmt::Display) {}
 }
 
 impl<H: Handler> Handler for &H {
@@ -66,8 +69,8 @@ impl<H: Handler> Handler for &H {
         (**self).finished(record);
     }
 
-    fn cut_off(&self, connection: &ConnectionInfo, why: &dyn fmt::Display) {
-        (**self).cut_off(connection, why);
+    fn cut_off(&self, connection: &ConnectionInfo, reason: &dyn fmt::Display) {
+        (**self).cut_off(connection, reason);
     }
 }
 
@@ -75,120 +78,124 @@ impl<H: Handler> Handler for &H {
 pub struct Exchange<'c> {
     /// The request; a handler may rewrite it.
     pub request: Request,
-    /// When its first byte came, as far as we were there to see it.
+    /// Arrival of the first byte of the request.
     pub begun: Instant,
     carrier: &'c dyn Carrier,
 }
 
 impl<'c> Exchange<'c> {
-    /// Joins a request with the connection that carries it.
+    /// Combines a request with the connection that it came on.
     pub fn new(request: Request, begun: Instant, carrier: &'c dyn Carrier) -> Self {
         Exchange { request, begun, carrier }
     }
 
-    /// Length of the request body: `Some(0)` if there is none, `None` if only its end will tell.
+    /// Length of the request body in bytes: `Some(0)` without a body, `None` for a chunked one.
     pub fn body_len(&self) -> Option<u64> {
         self.carrier.body_len()
     }
 
-    /// Limits the body to so many bytes; at first it is as long as [`Limits::max_body`] says. An
-    /// error if more is announced.
-    pub fn limit_body(&self, most: u64) -> Result<(), BodyError> {
-        self.carrier.limit_body(most);
+    /// Sets the maximum length of the body in bytes; initially [`Limits::max_body`].
+    ///
+    /// # Errors
+    /// [`BodyError::TooLarge`] if the announced length is greater.
+    pub fn limit_body(&self, max: u64) -> Result<(), BodyError> {
+        self.carrier.limit_body(max);
         match self.body_len() {
-            Some(length) if length > most => Err(BodyError::TooLarge),
+            Some(length) if length > max => Err(BodyError::TooLarge),
             _ => Ok(()),
         }
     }
 
-    /// The next bytes of the body, never empty; `None` at its end. The first call tells a client
-    /// that waits for it to go on (`100 Continue`). After an error the body cannot be read on:
-    /// answer with [`BodyError::status`].
+    /// Returns the next bytes of the body, never empty; `None` at its end. The first call tells a client
+    /// that waits for `100 Continue` to go on.
+    ///
+    /// # Errors
+    /// The body cannot be read further; the handler answers with [`BodyError::status`].
     pub async fn read_body(&mut self) -> Result<Option<Bytes>, BodyError> {
-        let awaiting = Awaiting(self.carrier);
+        let wait = BodyWait(self.carrier);
         poll_fn(|cx| {
-            let part = awaiting.0.poll_body(cx);
-            if part.is_pending() {
-                awaiting.0.awaits_body(true);
+            let bytes = wait.0.poll_body(cx);
+            if bytes.is_pending() {
+                wait.0.awaits_body(true);
             }
-            part
+            bytes
         })
         .await
     }
 
-    /// Takes the body for a server that gets it as it comes, in place of
-    /// [`Exchange::read_body`].
+    /// Reads the body into a feed, in place of [`Exchange::read_body`].
     pub fn poll_fill(&self, feed: &Feed, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         feed.poll_fill(self.carrier, cx)
     }
 
-    /// The lines of the body's trailer, once the body has been read to its end. Who sends them says
-    /// what they are: they are never fields of the request.
+    /// Returns the lines of the trailer, once the body has been read to its end. They are untrusted and
+    /// never become fields of the request.
     pub fn trailer(&self) -> Bytes {
         self.carrier.trailer()
     }
 
-    /// Sends an interim response (1xx except 101), `fields` with it. A client that does not know
-    /// interim responses (HTTP/1.0) gets none, which is no error.
+    /// Sends an interim response (1xx except 101) with `fields`. Does nothing for HTTP/1.0, which has no
+    /// interim responses.
     pub async fn interim(&self, status: u16, fields: &FieldBlock) -> io::Result<()> {
         self.carrier.queue_interim(status, fields)?;
         poll_fn(|cx| self.carrier.poll_flush(cx)).await
     }
 
-    /// The same connection for another request that has no body, whatever there is still to come.
+    /// Returns a carrier for a further request on the same connection that has no body, even if this
+    /// one has.
     pub fn without_body(&self) -> WithoutBody<'c> {
         WithoutBody(self.carrier)
     }
 
-    /// Ends when the client has closed or reset the connection. May be dropped at any time and
-    /// called again; no byte of the body or of a further request is lost.
+    /// Waits until the client has closed or reset the connection. Cancel-safe: no byte of the body or
+    /// of a further request is lost.
     ///
-    /// A client that only shuts down its sending side looks the same as one that has left until
-    /// something is sent to it: as in nginx, both count as [`Gone::Closed`].
-    pub async fn client_gone(&self) -> Gone {
+    /// A client that has shut down its sending direction only cannot be told from one that has closed
+    /// the connection until something is sent: as in nginx, both are [`Disconnect::Closed`].
+    pub async fn client_gone(&self) -> Disconnect {
         poll_fn(|cx| self.poll_gone(cx)).await
     }
 
-    /// See [`Exchange::client_gone`].
-    pub fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Gone> {
+    /// Polls for the event of [`Exchange::client_gone`].
+    pub fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Disconnect> {
         self.carrier.poll_gone(cx)
     }
 }
 
-/// A handler's wait for more of the body; dropping it ends the wait.
-struct Awaiting<'c>(&'c dyn Carrier);
+/// A handler's wait for more of the body, until dropped.
+struct BodyWait<'c>(&'c dyn Carrier);
 
-impl Drop for Awaiting<'_> {
+impl Drop for BodyWait<'_> {
     fn drop(&mut self) {
         self.0.awaits_body(false);
     }
 }
 
-/// What an exchange needs of its connection. Implemented by each protocol.
-pub trait Carrier {
-    /// See [`Exchange::body_len`].
+/// The connection of an exchange. Implemented by each protocol.
+pub trait Carrier: BodySource {
+    /// Implements [`Exchange::body_len`].
     fn body_len(&self) -> Option<u64>;
-    /// See [`Exchange::limit_body`].
-    fn limit_body(&self, most: u64);
-    /// See [`Exchange::read_body`].
-    fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>>;
-    /// Records that the handler does nothing but wait for more of the body, or no longer waits. A
-    /// connection may be closed for want of descriptors meanwhile.
+    /// Sets the maximum length of the body in bytes.
+    fn limit_body(&self, max: u64);
+    /// Records that the handler only waits for more of the body, or no longer waits. The connection may
+    /// be evicted meanwhile.
     fn awaits_body(&self, _waits: bool) {}
-    /// See [`Exchange::trailer`].
-    fn trailer(&self) -> Bytes {
-        Bytes::new()
-    }
-    /// Puts an interim response in the line of what is to be sent.
+    /// Appends an interim response to the output.
     fn queue_interim(&self, status: u16, fields: &FieldBlock) -> io::Result<()>;
-    /// Sends what is in the line.
+    /// Sends the output.
     fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
-    /// See [`Exchange::client_gone`].
-    fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Gone>;
+    /// Implements [`Exchange::poll_gone`].
+    fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Disconnect>;
 }
 
-/// Carries a request without a body.
+/// Carrier of a request without a body.
 pub struct WithoutBody<'c>(&'c dyn Carrier);
+
+impl BodySource for WithoutBody<'_> {
+    fn poll_body(&self, _: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
+        Poll::Ready(Ok(None))
+    }
+}
 
 impl Carrier for WithoutBody<'_> {
     fn body_len(&self) -> Option<u64> {
@@ -196,10 +203,6 @@ impl Carrier for WithoutBody<'_> {
     }
 
     fn limit_body(&self, _: u64) {}
-
-    fn poll_body(&self, _: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
-        Poll::Ready(Ok(None))
-    }
 
     fn queue_interim(&self, status: u16, fields: &FieldBlock) -> io::Result<()> {
         self.0.queue_interim(status, fields)
@@ -209,94 +212,77 @@ impl Carrier for WithoutBody<'_> {
         self.0.poll_flush(cx)
     }
 
-    fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Gone> {
+    fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Disconnect> {
         self.0.poll_gone(cx)
     }
 }
 
-/// How a client left.
+/// State of a connection that the client has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gone {
-    /// It will send nothing more; most likely it has closed the connection.
+pub enum Disconnect {
+    /// The client sends nothing more; most likely it has closed the connection.
     Closed,
     /// The connection is broken: nothing can be sent.
     Reset,
 }
 
-/// Why a request body cannot be read on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BodyError {
-    /// It is longer than allowed.
-    TooLarge,
-    /// The client sent too little in the time allowed.
-    Timeout,
-    /// Its framing is not HTTP.
-    Malformed,
-    /// The connection ended within it.
-    Closed,
-}
-
-impl BodyError {
-    /// The status to answer with. After [`BodyError::Closed`] it serves the log only.
-    pub fn status(self) -> u16 {
-        match self {
-            BodyError::TooLarge => 413,
-            BodyError::Timeout => 408,
-            BodyError::Malformed | BodyError::Closed => 400,
-        }
-    }
-}
-
-impl fmt::Display for BodyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            BodyError::TooLarge => "the request body is longer than allowed",
-            BodyError::Timeout => "the request body did not arrive in time",
-            BodyError::Malformed => "the request body is not framed as HTTP demands",
-            BodyError::Closed => "the client closed the connection within the request body",
-        })
-    }
-}
-
-impl std::error::Error for BodyError {}
-
-/// What became of a request; for the access log.
+/// Record of a request and its response, for the access log.
 #[derive(Debug)]
 pub struct Finished<'a> {
-    /// The connection it came on.
+    /// Connection of the request.
     pub connection: &'a Arc<ConnectionInfo>,
     /// The request; `None` if its head was refused.
     pub request: Option<&'a Request>,
-    /// The request line of a refused head, as far as it arrived; otherwise empty. A head that the
-    /// client left off counts as refused with status 400, though nothing was sent.
+    /// Request line of a refused head, as far as it arrived; otherwise empty. A head that is incomplete
+    /// when the client disconnects counts as refused with status 400, though nothing was sent.
     pub refused_line: &'a [u8],
-    /// Why the head was refused.
+    /// Reason for which the head was refused.
     pub refusal: Option<&'static str>,
     /// Status of the response.
     pub status: u16,
     /// Header fields of the response.
     pub fields: &'a FieldBlock,
-    /// Fields that the connection added.
+    /// Fields that the connection has added to the response.
     pub added: Added<'a>,
-    /// Bytes of the request, head and body, as they came.
+    /// Bytes of the request: head and body.
     pub received: u64,
-    /// Bytes of the response, head and framing included.
+    /// Bytes of the response, including head and framing.
     pub sent: u64,
     /// Bytes of the response body.
     pub body_sent: u64,
-    /// From the first byte of the request to the last of the response handed to the connection.
+    /// Time from the first byte of the request until the connection had the last of the response.
     pub elapsed: Duration,
-    /// Whether the response is whole.
+    /// Result of sending the response.
     pub outcome: Outcome,
 }
 
-/// How a response ended.
+/// Result of sending a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// All of it was sent.
+    /// The response was sent completely.
     Complete,
-    /// The client left, or took too long to take it.
+    /// The client closed the connection, or was too slow.
     ClientGone,
-    /// Its body failed, or was not as long as announced; the client sees a cut connection.
+    /// The body failed, or was shorter than announced. The client sees a cut connection.
     BodyFailed,
+}
+
+impl From<Result<(), SendError>> for Outcome {
+    fn from(result: Result<(), SendError>) -> Self {
+        match result {
+            Ok(()) => Outcome::Complete,
+            Err(SendError::ClientGone) => Outcome::ClientGone,
+            Err(SendError::BodyFailed) => Outcome::BodyFailed,
+        }
+    }
+}
+
+impl From<CloseReason> for Outcome {
+    fn from(reason: CloseReason) -> Self {
+        match reason {
+            CloseReason::Finished | CloseReason::IdleOrShutdown => Outcome::Complete,
+            CloseReason::Client => Outcome::ClientGone,
+            CloseReason::Server => Outcome::BodyFailed,
+        }
+    }
 }

@@ -1,34 +1,39 @@
-//! HTTP as the server speaks it with clients, whatever answers the requests.
+//! HTTP between the server and its clients, independent of what answers the requests.
 //!
-//! A connection of [`h1`] or [`h2`] reads a [`message::Request`], hands it to a
-//! [`exchange::Handler`] as an [`exchange::Exchange`], and sends the [`message::Response`] that comes
-//! back. Nothing in this crate knows configurations of sites, routes, files or applications.
+//! A connection of [`h1`] or [`h2`] reads a [`message::Request`], passes it to an
+//! [`exchange::Handler`] as an [`exchange::Exchange`], and sends the [`message::Response`] that the
+//! handler returns. This crate does not know the configuration of sites, routes, files or
+//! applications.
+//!
+//! | folder | content |
+//! | --- | --- |
+//! | `h1`, `h2` | the protocols: from a connection to requests, from responses to the connection |
+//! | `message` | requests and responses |
+//! | `body` | bodies of responses; transfer, buffering and spooling of bodies |
+//! | `syntax` | parsers and writers of single elements: targets, hosts, framing, encodings, dates |
+//! | `connection` | parts of a connection: input buffer, timer, drain signal, eviction, tunnel |
+//! | `compress` | compression of responses |
+//!
+//! Beside the folders: [`exchange`] is the interface between protocols and handlers,
+//! [`limits`] what a client may use, [`request_body`] collects the body of a request,
+//! [`respond`] makes error pages, and [`variables`] evaluates the variables of templates.
 #![forbid(unsafe_code)]
 
-pub mod authority;
 pub mod body;
 pub mod compress;
-pub mod date;
-pub mod drain;
-pub mod encoding;
-pub mod eviction;
+mod connection;
 pub mod exchange;
-pub mod feed;
 #[cfg(any(test, feature = "fixture"))]
 pub mod fixture;
-pub mod framing;
 pub mod h1;
 pub mod h2;
-pub mod handshake;
-pub mod input;
 pub mod limits;
 pub mod message;
-pub mod query;
-pub mod reason;
 pub mod request_body;
 pub mod respond;
-pub mod spool;
-pub mod target;
-pub mod timer;
-pub mod tunnel;
+mod syntax;
 pub mod variables;
+
+pub use body::{feed, spool};
+pub use connection::{drain, eviction, handshake, input, timer, tunnel};
+pub use syntax::{authority, date, encoding, framing, query, reason, target};

@@ -1,49 +1,47 @@
-//! What a client may ask of us, in time and in bytes.
+//! Limits for clients, in time and in bytes.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-/// Limits of a connection and of the requests on it. The defaults are those of NGINX Unit where
-/// it has the option, else those that Apache and nginx agree on; of two ways to read a request
-/// they choose the strict one.
+/// Limits of a connection and of its requests. The defaults are those of NGINX Unit where it has the option,
+/// otherwise those that Apache and nginx agree on; requests are read strictly.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// From the first byte of a request head to its last; 408 after that.
+    /// Maximum time from the first byte of a request head to its last; 408 after that.
     pub header_timeout: Duration,
-    /// Between two reads of a request body; 408 after that.
+    /// Maximum time between two reads of a request body; 408 after that.
     pub body_timeout: Duration,
-    /// Between two writes that make progress; the connection ends after that.
+    /// Maximum time between two successful writes; then the connection is closed.
     pub send_timeout: Duration,
-    /// How long a connection may wait for its next request; it ends without a word.
+    /// Maximum time between a response and the next request; then the connection is closed.
     pub idle_timeout: Duration,
-    /// Bytes per second that a body or a response must move on average while we wait for the
-    /// client, once `grace` has passed; 0 for no such limit. It cuts clients that beat the
-    /// timeouts above with a byte now and then.
+    /// Minimum average speed of the client in sending a body and in taking a response, in bytes per second
+    /// of waiting, once `grace` has passed; 0 for no limit. Against clients that evade the timeouts with
+    /// a byte now and then.
     pub min_rate: u64,
-    /// How long a client may be slower than `min_rate`.
+    /// Time for which a client may be slower than `min_rate`.
     pub grace: Duration,
-    /// Bytes of a request head, its request line included: 431 above.
+    /// Maximum length of a request head in bytes, including the request line; 431 above.
     pub max_head: usize,
-    /// A request line or a field value must be shorter than this: 414 or 431.
+    /// Length in bytes that a request line and each field value must be below; 414 or 431 otherwise.
     pub max_line: usize,
-    /// Fields of a request head: 431 above.
+    /// Maximum number of fields of a request head; 431 above.
     pub max_fields: usize,
-    /// Bytes of a request body: 413 above, before any is read if the length is announced. A
-    /// handler may allow a request less.
+    /// Maximum length of a request body in bytes; 413 above, before any byte is read if the length is
+    /// announced. A handler may set a lower limit.
     pub max_body: u64,
-    /// Whether a request body may come without an announced length (chunked): else 411.
+    /// Request bodies may be chunked, without an announced length; otherwise 411.
     pub chunked_bodies: bool,
-    /// Requests on one connection; it ends after that many.
+    /// Maximum number of requests of a connection.
     pub max_requests: Option<u64>,
-    /// Leave out request fields whose name has a byte other than a letter, a digit or `-`. PHP
-    /// folds `.` and `_` to what `-` becomes, so that such a field could stand for another.
+    /// Drop request fields whose name has a byte other than a letter, a digit or `-`. PHP maps `.`, `_` and
+    /// `-` to the same byte, so that such a field could replace another.
     pub discard_unsafe_fields: bool,
-    /// Refuse what HTTP/1.1 forbids and NGINX Unit takes: no `Host`, a host of characters that no
-    /// name has, spaces in the target (else they are read as `%20`) or a fragment (else it is cut
-    /// off).
+    /// Refuse requests that HTTP/1.1 forbids and NGINX Unit accepts: without `Host`, with an invalid host,
+    /// with spaces in the target (otherwise read as `%20`) or with a fragment (otherwise cut off).
     pub strict: bool,
-    /// Value of the `Server` field; none if empty.
+    /// Value of the `Server` field; no field if empty.
     pub server: Bytes,
 }
 

@@ -1,4 +1,4 @@
-//! A request's body, complete before a worker sees it: memory, then an unlinked file.
+//! Collecting the body of a request: in memory, then in an unlinked file.
 
 use std::fs::File;
 use std::io;
@@ -7,24 +7,24 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-use super::spool::{temporary, trouble};
 use crate::exchange::{BodyError, Exchange};
+use crate::spool::{temporary, trouble};
 
 /// A complete body.
 #[derive(Debug)]
 pub enum RequestBody {
-    /// In memory.
+    /// Bytes in memory.
     Memory(Bytes),
-    /// In a file, from its start.
+    /// Unlinked file, and the length of the body in bytes.
     File(File, u64),
 }
 
-/// Why there is no body.
+/// Reason for which a body could not be collected.
 #[derive(Debug)]
 pub enum CollectError {
-    /// The client's doing.
+    /// The client did not send it.
     Client(BodyError),
-    /// It could not be kept.
+    /// It could not be stored.
     Disk(io::Error),
 }
 
@@ -37,13 +37,13 @@ impl RequestBody {
         }
     }
 
-    /// Whether there is none.
+    /// Returns true if the body is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Takes the body of a request: up to `memory` bytes in memory, more in a file in `directory`.
+/// Collects the body of a request: up to `memory` bytes in memory, a longer one in a file in `directory`.
 pub async fn collect(
     exchange: &mut Exchange<'_>,
     memory: u64,

@@ -1,4 +1,4 @@
-//! The one place where an error becomes a response.
+//! Error pages.
 
 use bytes::Bytes;
 
@@ -6,7 +6,8 @@ use crate::body::Body;
 use crate::message::Response;
 use crate::reason;
 
-/// A response for an error: a small page that says the status and nothing about the inside.
+/// Returns the response for an error: a short page with the status and no internal facts. The response for
+/// 503 has `Retry-After`.
 pub fn error(status: u16) -> Response {
     let reason = reason::phrase(status);
     let page = format!("<!doctype html><title>{status}</title><p>{status} {reason}</p>\n");
@@ -19,7 +20,7 @@ pub fn error(status: u16) -> Response {
     response
 }
 
-/// As [`error`], with a sentence on what to do.
+/// Returns an [`error`] whose page has the sentence `advice`, in HTML.
 pub fn explained(status: u16, advice: &str) -> Response {
     let reason = reason::phrase(status);
     let page =
@@ -27,7 +28,7 @@ pub fn explained(status: u16, advice: &str) -> Response {
     Response { body: Body::Bytes(Bytes::from(page)), ..error(status) }
 }
 
-/// As [`error`], with the methods that would be allowed.
+/// Returns an [`error`] with `Allow`, if there is a value for it.
 pub fn error_allowing(status: u16, allow: Option<&str>) -> Response {
     match allow {
         Some(allow) => error(status).with("Allow", allow),

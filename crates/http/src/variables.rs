@@ -1,4 +1,4 @@
-//! Values of the variables that templates name.
+//! Values of the variables in templates.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -15,42 +15,42 @@ use crate::handshake::{ClientCertificate, Handshake};
 use crate::message::{Added, ConnectionInfo, FieldBlock, Request, ShownAddress};
 use crate::query;
 
-/// What variables take their values from.
+/// The request and response that variables take their values from.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
     /// The request; `None` if its head was refused.
     pub request: Option<&'a Request>,
-    /// The connection that it came on, or what a trusted proxy says of it.
+    /// Connection of the request, or the facts that a trusted proxy reports.
     pub connection: &'a ConnectionInfo,
     /// The response, once there is one.
     pub answer: Option<Answer<'a>>,
     /// When the request began to arrive.
     pub begun: Instant,
-    /// It is for a log, which shows a target with the fragment that is cut off for all others.
+    /// The values are for a log, which shows the target with the fragment that was cut off.
     pub is_for_log: bool,
 }
 
-/// What variables say of a response.
+/// A response for variables.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer<'a> {
     /// Status code.
     pub status: u16,
-    /// Header fields, without those below.
+    /// Header fields, without those that the connection adds.
     pub fields: &'a FieldBlock,
     /// Fields that the connection adds.
     pub added: Added<'a>,
-    /// Bytes of the body that were sent.
+    /// Bytes of the body sent.
     pub body_sent: u64,
 }
 
 impl<'a> Source<'a> {
-    /// A request that has not been answered.
+    /// Creates the source for a request without a response.
     pub fn of(request: &'a Request, begun: Instant) -> Self {
         let connection = &request.connection;
         Source { request: Some(request), connection, answer: None, begun, is_for_log: false }
     }
 
-    /// The text that a template comes to.
+    /// Evaluates a template.
     pub fn expand(&self, template: &Template) -> Vec<u8> {
         let mut out = Vec::new();
         template.expand(&mut out, |variable, out| {
@@ -59,8 +59,8 @@ impl<'a> Source<'a> {
         out
     }
 
-    /// Appends the value of a variable. `false` if it has none, which is not the same to the
-    /// access log as an empty one.
+    /// Appends the value of a variable. Returns false if it has none, which the access log shows in another
+    /// way than an empty value.
     pub fn write(&self, variable: &Variable, out: &mut Vec<u8>) -> bool {
         match variable {
             Variable::BodyBytesSent => {
@@ -150,7 +150,7 @@ fn request_variable(
         }
         Variable::RequestUri => text(out, &request.target) && text(out, fragment),
         Variable::Uri => text(out, &request.path),
-        // Not the request's: `Source::write` has them.
+        // `Source::write` handles these.
         Variable::BodyBytesSent
         | Variable::RemoteAddress
         | Variable::RequestTime
@@ -162,26 +162,25 @@ fn request_variable(
     }
 }
 
-/// A request's number as the log, applications and `$request_id` have it: 32 hexadecimal digits.
+/// Formats the public id of a request, as in the log, in applications and in `$request_id`: 32 hexadecimal
+/// digits.
 #[derive(Debug, Clone, Copy)]
 pub struct ShownRequestId(pub u64);
 
 impl fmt::Display for ShownRequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [high, low] = unpredictable(self.0);
+        let [high, low] = public_id(self.0);
         write!(f, "{high:016x}{low:016x}")
     }
 }
 
-/// What others know a request by: a keyed hash (SipHash) of its number, which tells nobody that
-/// number, the next one, or how many there were. The key is drawn once, when the process needs the
-/// first of them, so that a request costs no system call.
-fn unpredictable(id: u64) -> [u64; 2] {
+/// Returns the public id of a request: a keyed hash (SipHash) of its number, which reveals neither the number
+/// nor the next id. The key is random, made once per process, so that a request costs no system call.
+fn public_id(id: u64) -> [u64; 2] {
     static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     [0u8, 1].map(|half| KEY.hash_one((id, half)))
 }
 
-/// Whether a field has the name of a variable, in which `-` stands for `_` too.
 fn handshake_variable(variable: SslVariable, shown: &Handshake, out: &mut Vec<u8>) -> bool {
     let client = |of: fn(&ClientCertificate) -> &str| shown.client.as_ref().map_or("", of);
     let value = match variable {
@@ -205,7 +204,7 @@ fn handshake_variable(variable: SslVariable, shown: &Handshake, out: &mut Vec<u8
     !value.is_empty() && text(out, value.as_bytes())
 }
 
-/// Percent-encodes all but what RFC 3986 never reserves.
+/// Percent-encodes all bytes except the unreserved ones (RFC 3986, 2.3). Returns false if `value` is empty.
 fn escape(value: &str, out: &mut Vec<u8>) -> bool {
     for byte in value.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -217,6 +216,7 @@ fn escape(value: &str, out: &mut Vec<u8>) -> bool {
     !value.is_empty()
 }
 
+/// Returns true if a field has this name, in which `-` matches `_` too.
 fn is_named(field: &[u8], name: &str) -> bool {
     let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
     field.len() == name.len() && field.iter().map(|byte| plain(*byte)).eq(name.bytes())

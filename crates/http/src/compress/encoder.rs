@@ -1,4 +1,4 @@
-//! One interface to the encoders.
+//! Common interface of the encoders.
 
 use std::io::{self, Write};
 
@@ -7,10 +7,10 @@ use flate2::write::{GzEncoder, ZlibEncoder};
 use howdah_config::{Compressor, Encoding};
 use zstd::zstd_safe::CParameter;
 
-/// Turns bytes into fewer bytes, as they come.
+/// Encoder of one response.
 ///
-/// Whatever the level, an encoder looks back over [`WINDOW`] bytes at most, so that thousands of
-/// slow clients do not hold gigabytes.
+/// The window is at most 2^[`WINDOW_BITS`] bytes at any level, so that thousands of slow clients do not hold
+/// gigabytes.
 pub enum Encoder {
     /// `br`
     Brotli(Box<CompressorWriter<Vec<u8>>>),
@@ -22,18 +22,18 @@ pub enum Encoder {
     Zstandard(zstd::stream::write::Encoder<'static, Vec<u8>>),
 }
 
-/// How far Brotli and Zstandard look back, as a power of two: 256 KiB. gzip has 32 KiB.
-const WINDOW: u32 = 18;
+/// Window of Brotli and Zstandard, as a power of two: 256 KiB. That of gzip is 32 KiB.
+const WINDOW_BITS: u32 = 18;
 
 impl Encoder {
-    /// An encoder that has not seen a byte.
+    /// Creates an encoder.
     pub fn new(compressor: &Compressor) -> io::Result<Encoder> {
         let Compressor { encoding, level, .. } = *compressor;
         Ok(match encoding {
             Encoding::Brotli => {
-                // Denser levels cost several times as much for a few per cent.
+                // Higher levels cost several times as much for a few per cent.
                 let quality = level.unwrap_or(5).clamp(0, 11).unsigned_abs();
-                let writer = CompressorWriter::new(Vec::new(), 4096, quality, WINDOW);
+                let writer = CompressorWriter::new(Vec::new(), 4096, quality, WINDOW_BITS);
                 Encoder::Brotli(Box::new(writer))
             }
             Encoding::Deflate => Encoder::Deflate(ZlibEncoder::new(Vec::new(), deflate(level))),
@@ -41,30 +41,30 @@ impl Encoder {
             Encoding::Zstandard => {
                 let level = level.unwrap_or(zstd::DEFAULT_COMPRESSION_LEVEL);
                 let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), level)?;
-                encoder.set_parameter(CParameter::WindowLog(WINDOW))?;
+                encoder.set_parameter(CParameter::WindowLog(WINDOW_BITS))?;
                 if level > zstd::DEFAULT_COMPRESSION_LEVEL {
-                    // Tables that are larger than the window has bytes would not find more.
-                    encoder.set_parameter(CParameter::HashLog(WINDOW))?;
-                    encoder.set_parameter(CParameter::ChainLog(WINDOW))?;
+                    // Tables with more entries than the window has bytes would not find more.
+                    encoder.set_parameter(CParameter::HashLog(WINDOW_BITS))?;
+                    encoder.set_parameter(CParameter::ChainLog(WINDOW_BITS))?;
                 }
                 Encoder::Zstandard(encoder)
             }
         })
     }
 
-    /// Takes bytes and returns what has come of all so far: maybe nothing.
+    /// Encodes bytes. Returns the output so far, which may be empty.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<Vec<u8>> {
         self.writer().write_all(bytes)?;
         Ok(self.take())
     }
 
-    /// Returns everything that a client needs to read what was written.
+    /// Returns the output that a client needs to decode all bytes written.
     pub fn flush(&mut self) -> io::Result<Vec<u8>> {
         self.writer().flush()?;
         Ok(self.take())
     }
 
-    /// Returns the last bytes.
+    /// Returns the end of the output.
     pub fn finish(self) -> io::Result<Vec<u8>> {
         match self {
             Encoder::Brotli(encoder) => Ok(encoder.into_inner()),
@@ -93,7 +93,7 @@ impl Encoder {
     }
 }
 
-/// A level of gzip; -1 and none are its own choice.
+/// Returns a level of gzip; the default for -1 and `None`.
 fn deflate(level: Option<i32>) -> flate2::Compression {
     match level.map(u32::try_from) {
         Some(Ok(level)) => flate2::Compression::new(level.min(9)),

@@ -1,16 +1,16 @@
 //! `compression`: responses that are compressed while they are sent.
 //!
-//! 1. A response is a candidate if it has content of a media type that is compressed, and neither
-//!    it nor an action of its request says that it must stay as it is ([`Reach`]).
-//! 2. All candidates say that they depend on `Accept-Encoding`, whatever becomes of them.
-//! 3. The client's favourite encoding is used; among equals the one that comes first in the
-//!    document. Short content that does not become shorter is sent as it is.
-//! 4. What no longer describes the content is taken out: its length, the offer of ranges, and the
-//!    strength of its entity tag (RFC 9110, 8.8.1).
+//! 1. A response is a candidate if its content has a media type to be compressed, and neither the response
+//!    nor the configuration forbids it ([`Scope`]).
+//! 2. All candidates get `Vary: Accept-Encoding`, compressed or not.
+//! 3. The encoding with the highest weight is used; among equals the first one of the document. Short
+//!    content that would not become shorter is not compressed.
+//! 4. Facts that no longer hold are removed: the length, `Accept-Ranges`, and the strength of the entity
+//!    tag (RFC 9110, 8.8.1).
 //!
-//! A response is left alone if the script marked it, by `Content-Encoding` (also `identity`) or
-//! by `no-transform` in `Cache-Control`: the length of compressed secrets beside text that a
-//! stranger chose can be measured (BREACH).
+//! A script excludes a response by `Content-Encoding` (also `identity`) or `no-transform` in
+//! `Cache-Control`: the length of compressed secrets beside text chosen by an attacker can be measured
+//! (BREACH).
 
 mod encoder;
 mod stream;
@@ -24,26 +24,24 @@ use crate::body::Body;
 use crate::encoding::AcceptEncoding;
 use crate::message::{FieldBlock, Request, Response};
 
-/// Content up to this size is compressed at once, so that its length can be told.
-const WHOLE: usize = 64 << 10;
+/// Maximum length in bytes of content that is compressed before it is sent, so that its length is known.
+const MAX_WHOLE: usize = 64 << 10;
 
-/// What the configuration and the response say.
+/// The part of a response that compression may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reach {
-    /// Nothing is to be changed.
-    Never,
-    /// Only the fields of a 304, for a client that has a compressed copy.
+enum Scope {
+    Nothing,
+    /// The entity tag of a 304, for a client that has a compressed copy.
     Validators,
-    /// The content may be compressed.
     Content,
 }
 
-/// Compresses a response, if the request accepts that and nothing speaks against it.
+/// Compresses a response, if the configuration, the request and the response allow it.
 pub fn apply(compression: &Compression, request: &Request, response: &mut Response) {
-    match reach(compression, response) {
-        Reach::Never => return,
-        Reach::Validators => return revalidated(request, response),
-        Reach::Content => vary(&mut response.fields),
+    match scope(compression, response) {
+        Scope::Nothing => return,
+        Scope::Validators => return revalidated(request, response),
+        Scope::Content => vary(&mut response.fields),
     }
     let accept = AcceptEncoding::of(&request.fields);
     let length = response.body.len();
@@ -52,7 +50,7 @@ pub fn apply(compression: &Compression, request: &Request, response: &mut Respon
     let Some(compressor) = choose(&accept, offered) else { return };
     let Ok(mut encoder) = Encoder::new(compressor) else { return };
     let body = match std::mem::take(&mut response.body) {
-        Body::Bytes(bytes) if bytes.len() <= WHOLE => {
+        Body::Bytes(bytes) if bytes.len() <= MAX_WHOLE => {
             let compressed = encoder.write(&bytes).and_then(|mut start| {
                 start.append(&mut encoder.finish()?);
                 Ok(start)
@@ -70,37 +68,37 @@ pub fn apply(compression: &Compression, request: &Request, response: &mut Respon
         body => Body::Stream(Box::new(Compressed::new(body, encoder))),
     };
     response.body = body;
-    response.drop_trailer(); // it may describe what the body was
+    response.drop_trailer(); // it may describe the uncompressed body
     describe(response, compressor.encoding);
 }
 
-fn reach(compression: &Compression, response: &mut Response) -> Reach {
+fn scope(compression: &Compression, response: &mut Response) -> Scope {
     if !compression.enabled || compression.compressors.is_empty() {
-        return Reach::Never;
+        return Scope::Nothing;
     }
     if response.status == 304 {
-        return Reach::Validators;
+        return Scope::Validators;
     }
-    // In this order: an answer to HEAD loses the mark too.
+    // `is_marked` first: it removes the mark from responses to HEAD too.
     if is_marked(&mut response.fields)
         || matches!(response.status, ..200 | 204..=206)
         || response.body.is_empty()
     {
-        return Reach::Never;
+        return Scope::Nothing;
     }
     match response.fields.get("content-type") {
-        Some(value) if is_compressed_type(compression, value) => Reach::Content,
-        _ => Reach::Never,
+        Some(value) if is_compressed_type(compression, value) => Scope::Content,
+        _ => Scope::Nothing,
     }
 }
 
-/// Whether the response says that it must stay as it is.
+/// Returns true if the response forbids compression. Removes `Content-Encoding: identity`.
 fn is_marked(fields: &mut FieldBlock) -> bool {
-    /// They describe the content byte for byte, so it must not change.
+    /// Fields with a digest of the content.
     const DIGESTS: [&str; 4] = ["content-md5", "digest", "content-digest", "repr-digest"];
     if let Some(encoding) = fields.get("content-encoding") {
         if encoding.eq_ignore_ascii_case(b"identity") {
-            // Our mark, and no encoding that a client should be told of (RFC 9110, 8.4.1).
+            // A mark for this module; clients must not get it (RFC 9110, 8.4.1).
             *fields =
                 changed(fields, |name, _| match name.eq_ignore_ascii_case(b"content-encoding") {
                     true => Change::Drop,
@@ -119,7 +117,8 @@ fn is_marked(fields: &mut FieldBlock) -> bool {
     })
 }
 
-/// Whether content of this type is to be compressed. What is compressed by its nature never is.
+/// Returns true if content of this media type is to be compressed. By default, types that are compressed
+/// already are not.
 fn is_compressed_type(compression: &Compression, value: &[u8]) -> bool {
     const DENSE: [&[u8]; 12] = [
         b"application/gzip",
@@ -147,7 +146,7 @@ fn is_compressed_type(compression: &Compression, value: &[u8]) -> bool {
         && !media_type.starts_with(b"audio/")
 }
 
-/// The encoding that the request likes best.
+/// Returns the encoding with the highest weight; `None` for no encoding.
 fn choose<'c>(
     accept: &AcceptEncoding,
     offered: impl Iterator<Item = &'c Compressor>,
@@ -155,7 +154,7 @@ fn choose<'c>(
     let mut best = (accept.identity_weight(), None);
     for compressor in offered {
         let weight = accept.weight(compressor.encoding);
-        // The content itself gives way to an encoding of the same weight.
+        // An encoding wins over the unencoded content at the same weight.
         if weight > 0 && (weight > best.0 || (best.1.is_none() && weight == best.0)) {
             best = (weight, Some(compressor));
         }
@@ -163,7 +162,7 @@ fn choose<'c>(
     best.1
 }
 
-/// A client that has a compressed copy asks with its weak tag, and is answered with it.
+/// Weakens the entity tag of a 304 if the request has it in the weak form of a compressed copy.
 fn revalidated(request: &Request, response: &mut Response) {
     vary(&mut response.fields);
     let Some(tag) = response.fields.get("etag").filter(|tag| tag.starts_with(b"\"")) else {
@@ -176,7 +175,7 @@ fn revalidated(request: &Request, response: &mut Response) {
     }
 }
 
-/// Makes the fields those of the compressed content.
+/// Adapts the fields to the compressed content.
 fn describe(response: &mut Response, encoding: Encoding) {
     response.fields = changed(&response.fields, |name, value| {
         match name.eq_ignore_ascii_case(b"accept-ranges") {
@@ -190,11 +189,11 @@ fn describe(response: &mut Response, encoding: Encoding) {
 enum Change {
     Drop,
     Keep,
-    /// Put this in front of the value.
+    /// Adds a prefix to the value.
     Prefix(&'static [u8]),
 }
 
-/// Two bodies with the same strong tag would have to be the same byte for byte.
+/// Makes an entity tag weak, since bodies with the same strong tag must have the same bytes.
 fn weaken(name: &[u8], value: &[u8]) -> Change {
     match name.eq_ignore_ascii_case(b"etag") && value.starts_with(b"\"") {
         true => Change::Prefix(b"W/"),
@@ -202,6 +201,7 @@ fn weaken(name: &[u8], value: &[u8]) -> Change {
     }
 }
 
+/// Returns the fields after a change of each.
 fn changed(fields: &FieldBlock, change: impl Fn(&[u8], &[u8]) -> Change) -> FieldBlock {
     let mut lines = Vec::with_capacity(fields.as_bytes().len() + 32);
     for (name, value) in fields.iter() {
@@ -217,18 +217,18 @@ fn changed(fields: &FieldBlock, change: impl Fn(&[u8], &[u8]) -> Change) -> Fiel
     FieldBlock::from_lines(lines.into())
 }
 
-/// Tells caches that the response depends on what the request accepts.
+/// Adds `Vary: Accept-Encoding`, unless the response has it.
 fn vary(fields: &mut FieldBlock) {
-    let told = fields.iter().any(|(name, value)| {
+    let has_vary = fields.iter().any(|(name, value)| {
         name.eq_ignore_ascii_case(b"vary")
             && (has_element(value, b"accept-encoding") || has_element(value, b"*"))
     });
-    if !told {
+    if !has_vary {
         fields.push("Vary", "Accept-Encoding");
     }
 }
 
-/// Whether a list has an element, in any case.
+/// Returns true if a list has an element, compared without regard to ASCII case.
 fn has_element(list: &[u8], element: &[u8]) -> bool {
     list.split(|byte| *byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(element))
 }

@@ -9,24 +9,24 @@ use bytes::Bytes;
 use super::encoder::Encoder;
 use crate::body::{Body, BodyStream, Piece};
 
-/// Bytes that are compressed at a time.
-const STEP: usize = 16 << 10;
+/// Maximum number of bytes compressed in one step.
+const STEP_SIZE: usize = 16 << 10;
 
-/// After so many bytes other connections of the thread have a turn.
-const TURN: usize = 64 << 10;
+/// Number of bytes after which other connections of the thread have a turn.
+const TURN_SIZE: usize = 64 << 10;
 
 /// A compressed body. Holds an encoder and at most one piece of the body at a time.
 pub struct Compressed {
     source: Source,
-    /// Bytes that the source has yet to give; `None` if only its end tells.
+    /// Number of bytes that the source still has; `None` if it is unknown.
     left: Option<u64>,
     /// `None` after the end.
     encoder: Option<Encoder>,
-    /// Bytes of the source that are to be compressed.
+    /// Bytes of the source that are not compressed yet.
     input: Bytes,
-    /// The encoder has bytes that the client cannot read yet.
+    /// The encoder has bytes that the client cannot decode yet.
     unflushed: bool,
-    /// Bytes compressed in this turn.
+    /// Number of bytes compressed in this turn.
     turn: usize,
 }
 
@@ -49,14 +49,14 @@ impl Compressed {
         Compressed { source, left, encoder, input, unflushed: false, turn: 0 }
     }
 
-    /// The next bytes of the source, no more than it has announced.
+    /// Returns the next bytes of the source, up to its announced length.
     fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         if self.left == Some(0) {
             return Poll::Ready(Ok(None));
         }
         let mut bytes = match ready!(self.source.poll(cx))? {
             Some(bytes) => bytes,
-            // The client must not take a part for the whole.
+            // So that the client does not take the part that was sent for the whole.
             None if self.left.is_some() => {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
@@ -72,13 +72,13 @@ impl Compressed {
     fn poll_encoder(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         loop {
             let Some(encoder) = &mut self.encoder else { return Poll::Ready(Ok(None)) };
-            if self.turn >= TURN {
+            if self.turn >= TURN_SIZE {
                 self.turn = 0;
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
             if !self.input.is_empty() {
-                let step = self.input.split_to(self.input.len().min(STEP));
+                let step = self.input.split_to(self.input.len().min(STEP_SIZE));
                 self.turn += step.len();
                 self.unflushed = true;
                 let out = encoder.write(&step)?;
@@ -94,7 +94,7 @@ impl Compressed {
                     let out = out.filter(|out| !out.is_empty());
                     return Poll::Ready(Ok(out.map(Bytes::from)));
                 }
-                // What a script has sent before it waits is meant to arrive.
+                // A script that waits after output wants the client to have the output.
                 Poll::Pending if self.unflushed => {
                     self.unflushed = false;
                     let Some(encoder) = &mut self.encoder else { return Poll::Pending };
@@ -141,7 +141,7 @@ impl Source {
                         Some(Piece::File { len: 0, .. }) => {}
                         Some(Piece::Bytes(bytes)) => return Poll::Ready(Ok(Some(bytes))),
                         Some(Piece::File { file, offset, len }) => {
-                            let most = usize::try_from(len).unwrap_or(STEP).min(STEP);
+                            let most = usize::try_from(len).unwrap_or(STEP_SIZE).min(STEP_SIZE);
                             let mut buffer = vec![0; most];
                             let read = file.read_at(&mut buffer, offset)?;
                             if read == 0 {

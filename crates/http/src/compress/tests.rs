@@ -229,7 +229,7 @@ fn what_a_script_has_sent_arrives_while_the_script_waits() {
     }
 }
 
-/// What can be read of content that has not ended.
+/// Decodes the start of incomplete content.
 fn start(encoding: &str, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     // Writers keep what they have decoded when the end is missing.

@@ -1,70 +1,67 @@
-//! One request after the other, for as long as they have come in full.
+//! Answering the requests whose heads have arrived, one after the other.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::task::coop::consume_budget;
 use tokio::time::Instant;
 
-use super::connection::Io;
+use super::carrier::{RequestCarrier, UnreadBody};
+use super::connection::{Connection, Next};
 use super::head::{Head, Scan, Scanned};
-use super::link::{Leftover, Link};
-use super::respond::{Framing, added, put_head};
-use super::send::{Cut, Sender};
-use super::tunnel::Opened;
-use super::write::ENOUGH;
-use super::{Connection, Next, Refusal};
+use super::response_head::{Framing, added};
+use super::transport::Io;
+use super::upgrade::Upgrade;
+use crate::body::{BodyError, BodySource};
 use crate::drain::Phase;
 use crate::exchange::{Carrier, Exchange, Finished, Handler, Outcome};
 use crate::limits::Limits;
-use crate::message::{Added, FieldBlock, Response, Version};
-use crate::timer::{Pace, Wait};
+use crate::message::Response;
 
-/// What became of a response.
-pub(super) struct Sent {
-    pub status: u16,
-    pub fields: FieldBlock,
-    pub bytes: u64,
-    pub body: u64,
-    pub outcome: Outcome,
+/// A request head, and facts about its arrival.
+struct Received {
+    head: Head,
+    /// Length of the head in bytes.
+    head_len: u64,
+    /// Arrival of the first byte.
+    begun: Instant,
 }
 
 impl<I: Io, H: Handler> Connection<I, H> {
-    /// Answers all requests whose heads have come.
+    /// Answers all requests whose heads have arrived.
     pub(super) async fn answer(&self) -> Next {
         loop {
             let limits = self.handler.limits();
             let head = {
-                let core = &mut *self.core.borrow_mut();
-                match core.scan(&limits) {
+                let transport = &mut *self.transport.borrow_mut();
+                match transport.scan(&limits) {
                     Scanned::Complete(range) => {
-                        core.work.scan = Scan::default();
-                        core.input.skip(range.start);
-                        Ok(core.input.take(range.len()))
+                        transport.work.scan = Scan::default();
+                        transport.input.skip(range.start);
+                        Ok(transport.input.take(range.len()))
                     }
                     Scanned::Refused(refusal) => Err(refusal),
                     Scanned::Partial => return Next::Wait,
                 }
             };
             let next = match head {
-                Ok(bytes) => self.exchange(bytes, &limits).await,
+                Ok(bytes) => self.answer_head(bytes, &limits).await,
                 Err(refusal) => self.refuse(refusal).await,
             };
             if next != Next::Wait {
                 return next;
             }
-            // A client that sends many small requests at once must not keep others waiting.
+            // Many short requests of one client must not keep other connections waiting.
             consume_budget().await;
         }
     }
 
-    /// Answers one request.
-    async fn exchange(&self, bytes: Bytes, limits: &Rc<Limits>) -> Next {
+    /// Answers the request with this head.
+    async fn answer_head(&self, bytes: Bytes, limits: &Rc<Limits>) -> Next {
         let begun = self.begun.take().unwrap_or_else(Instant::now);
         let head_len = bytes.len() as u64;
         let head = match Head::parse(bytes.clone(), limits) {
@@ -73,230 +70,118 @@ impl<I: Io, H: Handler> Connection<I, H> {
         };
         drop(bytes);
         self.drain.begin();
-        let served = {
-            let served = &mut self.core.borrow_mut().served;
-            *served = served.saturating_add(1);
-            u64::from(*served)
-        };
-        let link = Link::new(&self.core, &self.drain, limits, &head);
-        let (wants_more, head_only) = (head.keep_alive, head.method.as_ref() == b"HEAD");
+        self.exchange(Received { head, head_len, begun }, limits).await
+    }
+
+    /// Lets the handler answer a request, and sends the response.
+    async fn exchange(&self, received: Received, limits: &Rc<Limits>) -> Next {
+        let Received { head, head_len, begun } = received;
+        let carrier = RequestCarrier::new(&self.transport, &self.drain, limits, &head);
+        let (keep_alive, is_head) = (head.keep_alive, head.method.as_ref() == b"HEAD");
+        let keep_alive = !self.count_request(limits) && keep_alive;
         let request = head.into_request(Arc::clone(&self.info), self.handler.next_id());
-        let mut exchange = Exchange::new(request, begun.into_std(), &link);
-        let mut response = self.handle(&mut exchange, &link).await;
+        let mut exchange = Exchange::new(request, begun.into_std(), &carrier);
+        let mut response = self.handle(&mut exchange, &carrier).await;
+        let request = exchange.request;
 
         if let Some(tunnel) = response.take_tunnel() {
-            let received = head_len + link.received();
-            let opened = Opened::new(tunnel, exchange.request, begun, received, limits);
-            return self.open(opened, response).await;
+            let received = head_len + carrier.received();
+            let upgrade = Upgrade::new(tunnel, request, begun, received, &response, limits);
+            return self.upgrade(upgrade, response).await;
         }
-        // Of what the server still gets nothing is dropped, and when it ends nobody knows.
+        // An upstream server that still reads the body gets all of it, and may stop at any time.
         let feed = response.take_feed();
-        let mut leftover = match feed {
-            None => link.leftover(),
-            Some(_) => Leftover::TooMuch,
+        let mut unread = match feed {
+            None => carrier.discard_received(),
+            Some(_) => UnreadBody::Long,
         };
-        let last = limits.max_requests.is_some_and(|most| served >= most);
-        let keep_alive = wants_more
-            && !last
-            && !response.close
-            && !self.drain.started()
-            && leftover != Leftover::TooMuch;
-        let framing = Framing::of(&response, head_only, exchange.request.version);
-        let keep_alive = keep_alive && framing.keeps_alive();
-        // The response may wait for the next one if that request has come in full.
-        let gather = keep_alive
-            && leftover == Leftover::Nothing
-            && matches!(self.core.borrow_mut().scan(limits), Scanned::Complete(_));
-        let added = added(&response, framing, keep_alive, exchange.request.version, limits);
+        let framing = Framing::of(&response, is_head, request.version);
+        let keep_alive = keep_alive && self.may_keep(&response, framing, unread);
+        let gather = keep_alive && unread == UnreadBody::None && self.has_next_head(limits);
+        let added = added(&response, framing, keep_alive, request.version, limits);
         let sending = self.respond(response, framing, &added, gather, limits);
         let sent = match feed {
             None => sending.await,
             Some(feed) => {
-                let sent = Box::pin(feed.fill_beside(&link, sending)).await;
-                leftover = link.leftover();
+                let sent = Box::pin(feed.fill_beside(&carrier, sending)).await;
+                unread = carrier.discard_received();
                 sent
             }
         };
+        let received = head_len + carrier.received();
         self.handler.finished(&Finished {
-            connection: &self.info,
-            request: Some(&exchange.request),
-            refused_line: &[],
-            refusal: None,
-            status: sent.status,
-            fields: &sent.fields,
-            added,
-            received: head_len + link.received(),
-            sent: sent.bytes,
-            body_sent: sent.body,
-            elapsed: begun.elapsed(),
-            outcome: sent.outcome,
+            request: Some(&request),
+            ..sent.record(&self.info, added, received, begun.elapsed())
         });
         if sent.outcome != Outcome::Complete {
             return Next::Close;
         }
-        if !keep_alive {
-            return self.end(leftover == Leftover::TooMuch);
+        match keep_alive {
+            true => self.keep(unread, &carrier).await,
+            false => self.end(unread),
         }
-        if leftover == Leftover::Little {
-            self.drain.wait(Phase::Idle); // the request has its response
-            if !drop_body(&link).await {
-                return Next::Close;
-            }
-        }
-        Next::Wait
     }
 
-    /// Lets the handler answer; what waits to be sent is sent as soon as the handler waits.
-    async fn handle(&self, exchange: &mut Exchange<'_>, link: &dyn Carrier) -> Response {
+    /// Counts a request. Returns true if it is the last one that the connection may have.
+    fn count_request(&self, limits: &Limits) -> bool {
+        let served = &mut self.transport.borrow_mut().served;
+        *served = served.saturating_add(1);
+        limits.max_requests.is_some_and(|max| u64::from(*served) >= max)
+    }
+
+    /// Returns true if the connection can be kept after a response.
+    fn may_keep(&self, response: &Response, framing: Framing, unread: UnreadBody) -> bool {
+        !response.close
+            && !self.drain.started()
+            && unread != UnreadBody::Long
+            && framing.keeps_alive()
+    }
+
+    /// Returns true if the head of the next request has arrived, so that the response may wait for the
+    /// next one.
+    fn has_next_head(&self, limits: &Limits) -> bool {
+        matches!(self.transport.borrow_mut().scan(limits), Scanned::Complete(_))
+    }
+
+    /// Lets the handler answer. Output of earlier responses is sent when the handler waits.
+    async fn handle(&self, exchange: &mut Exchange<'_>, carrier: &dyn Carrier) -> Response {
         let mut handling = pin!(self.handler.handle(exchange));
         poll_fn(|cx| {
             if let Poll::Ready(response) = handling.as_mut().poll(cx) {
                 return Poll::Ready(response);
             }
-            let waits = !self.core.borrow().work.out.is_empty();
-            if waits {
-                // A client that does not take it is noticed when the response is sent.
-                let _ = link.poll_flush(cx);
+            let has_output = !self.transport.borrow().work.out.is_empty();
+            if has_output {
+                // An error shows again when the response is sent.
+                let _ = carrier.poll_flush(cx);
             }
             Poll::Pending
         })
         .await
     }
 
-    /// Answers a head that never came in full.
-    pub(super) async fn refuse(&self, refusal: Refusal) -> Next {
-        let bytes = {
-            let core = &mut *self.core.borrow_mut();
-            let start = core.work.scan.start();
-            core.input.skip(start);
-            core.input.take(usize::MAX)
-        };
-        self.refuse_head(refusal, &bytes).await
-    }
-
-    /// Answers a head that cannot be read, and ends the connection.
-    async fn refuse_head(&self, refusal: Refusal, bytes: &[u8]) -> Next {
-        self.refuse_with(refusal, self.handler.error(refusal.status()), bytes).await
-    }
-
-    /// Answers with `response`, and ends the connection.
-    pub(super) async fn refuse_with(
-        &self,
-        refusal: Refusal,
-        mut response: Response,
-        bytes: &[u8],
-    ) -> Next {
-        let limits = self.handler.limits();
-        // The kind of request is unknown or does not matter: there is a body.
-        let framing = Framing::of(&response, false, Version::Http10);
-        response.close = true;
-        let added = added(&response, framing, false, Version::Http11, &limits);
-        let sent = self.respond(response, framing, &added, false, &limits).await;
-        let line = memchr::memchr2(b'\r', b'\n', bytes).unwrap_or(bytes.len());
-        self.handler.finished(&Finished {
-            connection: &self.info,
-            request: None,
-            refused_line: bytes.get(..line.min(limits.max_line)).unwrap_or_default(),
-            refusal: Some(refusal.reason()),
-            status: sent.status,
-            fields: &sent.fields,
-            added,
-            received: bytes.len() as u64,
-            sent: sent.bytes,
-            body_sent: sent.body,
-            elapsed: self.begun.take().map_or(Duration::ZERO, |begun| begun.elapsed()),
-            outcome: sent.outcome,
-        });
-        if sent.outcome == Outcome::Complete { Next::Linger } else { Next::Close }
-    }
-
-    /// Reports a head that the client left off. There is nobody to send an answer to.
-    pub(super) fn incomplete(&self) -> Next {
-        let core = &mut *self.core.borrow_mut();
-        core.input.skip(core.work.scan.start());
-        let bytes = core.input.take(usize::MAX);
-        let line = memchr::memchr2(b'\r', b'\n', &bytes).unwrap_or(bytes.len());
-        let limits = self.handler.limits();
-        self.handler.finished(&Finished {
-            connection: &self.info,
-            request: None,
-            refused_line: bytes.get(..line.min(limits.max_line)).unwrap_or_default(),
-            refusal: Some(Refusal::Incomplete.reason()),
-            status: Refusal::Incomplete.status(),
-            fields: &FieldBlock::default(),
-            added: Added::default(),
-            received: bytes.len() as u64,
-            sent: 0,
-            body_sent: 0,
-            elapsed: self.begun.take().map_or(Duration::ZERO, |begun| begun.elapsed()),
-            outcome: Outcome::ClientGone,
-        });
-        Next::Close
-    }
-
-    /// Sends a response, or, if it is small and to `gather` with the next, puts it in the line.
-    pub(super) async fn respond(
-        &self,
-        response: Response,
-        framing: Framing,
-        added: &Added<'_>,
-        gather: bool,
-        limits: &Rc<Limits>,
-    ) -> Sent {
-        let before = {
-            let core = &mut *self.core.borrow_mut();
-            core.work.send_pace = Pace::default();
-            core.work.send_wait = Wait::default();
-            let before = core.work.out.queued();
-            put_head(&mut core.work.out, &response, added);
-            before
-        };
-        let trailer = response.trailer().cloned();
-        let Response { status, fields, body, .. } = response;
-        let mut sender = self.sender(limits);
-        sender.trailer = trailer;
-        let mut result = Ok(());
-        if framing.sends_body() {
-            result = sender.send(body, framing).await;
+    /// Keeps the connection for the next request.
+    async fn keep(&self, unread: UnreadBody, carrier: &RequestCarrier<'_, I>) -> Next {
+        if unread == UnreadBody::Short {
+            self.drain.wait(Phase::Idle); // the request has its response
+            if discard_body(carrier).await.is_err() {
+                return Next::Close;
+            }
         }
-        if result.is_ok() && (!gather || self.core.borrow().work.out.waiting() > ENOUGH) {
-            result = sender.flush().await;
-        }
-        if result == Err(Cut::Body) {
-            // What came of the body is still the client's.
-            let _ = sender.flush().await;
-        }
-        let core = &mut *self.core.borrow_mut();
-        if result.is_err() {
-            core.work.out.clear();
-        }
-        let outcome = match result {
-            Ok(()) => Outcome::Complete,
-            Err(Cut::Client) => Outcome::ClientGone,
-            Err(Cut::Body) => Outcome::BodyFailed,
-        };
-        // What was put in the line earlier may be among what could not be sent.
-        let bytes = core.work.out.queued().saturating_sub(before);
-        Sent { status, fields, bytes, body: sender.sent.min(bytes), outcome }
+        Next::Wait
     }
 
-    /// How to end the connection: with patience if the client may be sending.
-    fn end(&self, sending: bool) -> Next {
-        if sending || !self.core.borrow().input.is_empty() { Next::Linger } else { Next::Close }
-    }
-
-    fn sender<'s>(&'s self, limits: &'s Limits) -> Sender<'s, I> {
-        Sender { core: &self.core, limits, sent: 0, trailer: None }
+    /// Ends the connection, with time to read the response if the client may be sending.
+    fn end(&self, unread: UnreadBody) -> Next {
+        match unread == UnreadBody::Long || !self.transport.borrow().input.is_empty() {
+            true => Next::Linger,
+            false => Next::Close,
+        }
     }
 }
 
-/// Reads the rest of a body that nobody wanted. Whether that worked.
-async fn drop_body<I: Io>(link: &Link<'_, I>) -> bool {
-    loop {
-        match poll_fn(|cx| link.poll_body(cx)).await {
-            Ok(Some(_)) => {}
-            Ok(None) => return true,
-            Err(_) => return false,
-        }
-    }
+/// Reads the rest of a body and discards it.
+async fn discard_body<I: Io>(carrier: &RequestCarrier<'_, I>) -> Result<(), BodyError> {
+    while poll_fn(|cx| carrier.poll_body(cx)).await?.is_some() {}
+    Ok(())
 }

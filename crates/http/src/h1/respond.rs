@@ -1,197 +1,58 @@
-//! Response heads, and how a body is framed (RFC 9112, 6).
+//! Sending a response: head and body.
 
-use bytes::Bytes;
+use std::rc::Rc;
 
-use super::write::Output;
-use crate::body::Body;
+use super::connection::Connection;
+use super::output::FLUSH_SIZE;
+use super::record::SentResponse;
+use super::response_head::{Framing, put_head};
+use super::sender::Sender;
+use super::transport::Io;
+use crate::body::SendError;
 use crate::limits::Limits;
-use crate::message::{Added, Response, Version};
-use crate::{date, reason};
+use crate::message::{Added, Response};
+use crate::timer::{ProgressDeadline, Throughput};
 
-/// How the client learns where the body ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Framing {
-    /// `Content-Length`, and whether the body itself is sent.
-    Length(u64, Sent),
-    /// Chunked.
-    Chunked(Sent),
-    /// The connection ends with it.
-    Close(Sent),
-    /// The status allows none.
-    NoBody,
-}
-
-/// Whether a body follows the head: not for HEAD.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sent {
-    Yes,
-    HeadOnly,
-}
-
-impl Framing {
-    /// Chooses the framing of a response.
-    pub fn of(response: &Response, head_only: bool, version: Version) -> Framing {
-        let sent = if head_only { Sent::HeadOnly } else { Sent::Yes };
-        let chunks = response.chunked
-            && version >= Version::Http11
-            && matches!(response.body, Body::Bytes(_));
-        match (response.status, response.body.len()) {
-            (..200 | 204 | 304, _) => Framing::NoBody,
-            (_, Some(_)) if chunks => Framing::Chunked(sent),
-            (_, Some(len)) => Framing::Length(len, sent),
-            (_, None) if version >= Version::Http11 => Framing::Chunked(sent),
-            (_, None) => Framing::Close(sent),
+impl<I: Io, H> Connection<I, H> {
+    /// Sends a response. With `gather` a short one stays in the output, to be sent with the next.
+    pub(super) async fn respond(
+        &self,
+        response: Response,
+        framing: Framing,
+        added: &Added<'_>,
+        gather: bool,
+        limits: &Rc<Limits>,
+    ) -> SentResponse {
+        let queued_before = {
+            let work = &mut *self.transport.borrow_mut().work;
+            work.send_rate = Throughput::default();
+            work.send_deadline = ProgressDeadline::default();
+            let queued = work.out.queued();
+            put_head(&mut work.out, &response, added);
+            queued
+        };
+        let trailer = response.trailer().cloned();
+        let Response { status, fields, body, .. } = response;
+        let mut sender = Sender { transport: &self.transport, limits, sent: 0, trailer };
+        let mut result = Ok(());
+        if framing.sends_body() {
+            result = sender.send_body(body, framing).await;
         }
-    }
-
-    /// Whether the connection can be used after it.
-    pub fn keeps_alive(self) -> bool {
-        !matches!(self, Framing::Close(Sent::Yes))
-    }
-
-    /// Whether bytes of the body follow the head.
-    pub fn sends_body(self) -> bool {
-        match self {
-            Framing::Length(len, sent) => sent == Sent::Yes && len > 0,
-            Framing::Chunked(sent) | Framing::Close(sent) => sent == Sent::Yes,
-            Framing::NoBody => false,
+        let is_kept = gather && self.transport.borrow().work.out.waiting() <= FLUSH_SIZE;
+        if result.is_ok() && !is_kept {
+            result = sender.flush().await;
         }
-    }
-}
-
-/// The fields that the connection adds to a response. As in Unit, `Connection` is there only if
-/// it says other than the version of the request does.
-pub(super) fn added<'l>(
-    response: &Response,
-    framing: Framing,
-    keep_alive: bool,
-    version: Version,
-    limits: &'l Limits,
-) -> Added<'l> {
-    Added {
-        server: if response.adds_server { &limits.server } else { b"" },
-        date: response.adds_date,
-        length: match framing {
-            Framing::Length(len, _) => Some(len),
-            Framing::Chunked(_) | Framing::Close(_) | Framing::NoBody => None,
-        },
-        chunked: matches!(framing, Framing::Chunked(_)),
-        connection: match (keep_alive, version) {
-            (true, Version::Http10) => "keep-alive",
-            (false, Version::Http11) => "close",
-            (true, Version::Http11) | (false, Version::Http10) | (_, Version::Http2) => "",
-        },
-    }
-}
-
-/// Writes the head of a response.
-pub(super) fn put_head(out: &mut Output, response: &Response, added: &Added<'_>) {
-    put_status(out, response.status, response.reason.as_ref());
-    if !added.server.is_empty() {
-        put_field(out, b"Server: ", added.server);
-    }
-    if added.date {
-        put_field(out, &date::line(), b"");
-    }
-    out.put(response.fields.as_bytes());
-    if let Some(length) = added.length {
-        out.put(b"Content-Length: ");
-        put_decimal(out, length);
-        out.put(b"\r\n");
-    }
-    if added.chunked {
-        out.put(b"Transfer-Encoding: chunked\r\n");
-    }
-    if !added.connection.is_empty() {
-        put_field(out, b"Connection: ", added.connection.as_bytes());
-    }
-    out.put(b"\r\n");
-}
-
-fn put_field(out: &mut Output, name: &[u8], value: &[u8]) {
-    for part in [name, value, b"\r\n"] {
-        out.put(part);
-    }
-}
-
-/// Writes the status line. We answer HTTP/1.0 with HTTP/1.1, as RFC 9110, 2.5, asks.
-pub(super) fn put_status(out: &mut Output, status: u16, reason: Option<&Bytes>) {
-    if status == 200 && reason.is_none() {
-        return out.put(b"HTTP/1.1 200 OK\r\n");
-    }
-    let [hundreds, tens, ones] = [status / 100 % 10, status / 10 % 10, status % 10];
-    let digit = |digit: u16| b'0' + digit as u8;
-    out.put(b"HTTP/1.1 ");
-    out.put(&[digit(hundreds), digit(tens), digit(ones), b' ']);
-    match reason {
-        // A script sets it: it must not end the line.
-        Some(reason) if !reason.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) => {
-            out.put(reason);
+        if result == Err(SendError::BodyFailed) {
+            // The client gets the part that the body had before it failed.
+            let _ = sender.flush().await;
         }
-        _ => out.put(reason::phrase(status).as_bytes()),
-    }
-    out.put(b"\r\n");
-}
-
-/// Writes the start of a chunk.
-pub(super) fn put_chunk_size(out: &mut Output, mut size: usize) {
-    let mut digits = [b'0'; 2 * size_of::<usize>()];
-    let mut len = 0;
-    for digit in digits.iter_mut().rev() {
-        *digit = b"0123456789abcdef".get(size & 15).copied().unwrap_or(b'0');
-        size >>= 4;
-        len += 1;
-        if size == 0 {
-            break;
+        let transport = &mut *self.transport.borrow_mut();
+        if result.is_err() {
+            transport.work.out.clear();
         }
-    }
-    out.put(digits.get(digits.len() - len..).unwrap_or_default());
-    out.put(b"\r\n");
-}
-
-fn put_decimal(out: &mut Output, mut number: u64) {
-    let mut digits = [b'0'; 20];
-    let mut len = 0;
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (number % 10) as u8;
-        number /= 10;
-        len += 1;
-        if number == 0 {
-            break;
-        }
-    }
-    out.put(digits.get(digits.len() - len..).unwrap_or_default());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn written(put: impl Fn(&mut Output)) -> String {
-        let mut out = Output::default();
-        put(&mut out);
-        String::from_utf8_lossy(out.head()).into_owned()
-    }
-
-    #[test]
-    fn numbers_are_written_without_leading_zeros() {
-        for number in [0, 7, 10, 1234567890, u64::MAX] {
-            assert_eq!(written(|out| put_decimal(out, number)), number.to_string());
-            let size = number as usize;
-            assert_eq!(written(|out| put_chunk_size(out, size)), format!("{size:x}\r\n"));
-        }
-    }
-
-    #[test]
-    fn a_reason_phrase_cannot_end_its_line() {
-        let own = Bytes::from_static(b"Gone fishing");
-        assert_eq!(
-            written(|out| put_status(out, 404, Some(&own))),
-            "HTTP/1.1 404 Gone fishing\r\n"
-        );
-        let split = Bytes::from_static(b"Gone\r\nSet-Cookie: a=b");
-        assert_eq!(written(|out| put_status(out, 404, Some(&split))), "HTTP/1.1 404 Not Found\r\n");
-        assert_eq!(written(|out| put_status(out, 299, None)), "HTTP/1.1 299 \r\n");
-        assert_eq!(written(|out| put_status(out, 7, None)), "HTTP/1.1 007 \r\n");
+        // Output of earlier responses may be among the bytes that could not be sent.
+        let bytes = transport.work.out.queued().saturating_sub(queued_before);
+        let body = sender.sent.min(bytes);
+        SentResponse { status, fields, bytes, body, outcome: result.into() }
     }
 }

@@ -1,4 +1,4 @@
-//! A connection that leaves HTTP: the response that says so, and all that follows it.
+//! Connections that leave HTTP: the response with status 101, and the tunnel after it.
 
 use std::cell::RefCell;
 use std::io;
@@ -7,123 +7,66 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::Instant;
 
-use super::connection::{Core, Io};
-use super::requests::Sent;
-use super::respond::Framing;
-use super::{Connection, Next};
+use super::connection::{Connection, Next};
+use super::response_head::Framing;
+use super::transport::{Io, Transport};
+use super::upgrade::Upgrade;
 use crate::exchange::{Finished, Handler, Outcome};
-use crate::limits::Limits;
-use crate::message::{Added, Request, Response};
-use crate::tunnel::{End, Tunnel};
-
-/// A tunnel, and what is to be reported at its end.
-pub(super) struct Opened {
-    tunnel: Option<Tunnel>,
-    request: Request,
-    begun: Instant,
-    received: u64,
-    limits: Rc<Limits>,
-    adds_server: bool,
-    adds_date: bool,
-    sent: Option<Sent>,
-}
-
-impl Opened {
-    pub fn new(
-        tunnel: Tunnel,
-        request: Request,
-        begun: Instant,
-        received: u64,
-        limits: &Rc<Limits>,
-    ) -> Self {
-        let limits = Rc::clone(limits);
-        let (tunnel, sent) = (Some(tunnel), None);
-        Opened {
-            tunnel,
-            request,
-            begun,
-            received,
-            limits,
-            adds_server: true,
-            adds_date: true,
-            sent,
-        }
-    }
-
-    fn added(&self) -> Added<'_> {
-        Added {
-            server: if self.adds_server { &self.limits.server } else { b"" },
-            date: self.adds_date,
-            connection: "upgrade",
-            ..Added::default()
-        }
-    }
-}
+use crate::message::Response;
+use crate::tunnel::CloseReason;
 
 impl<I: Io, H: Handler> Connection<I, H> {
     /// Sends the response after which the connection is a tunnel.
-    pub(super) async fn open(&self, mut opened: Opened, response: Response) -> Next {
-        (opened.adds_server, opened.adds_date) = (response.adds_server, response.adds_date);
-        let limits = Rc::clone(&opened.limits);
-        let added = opened.added();
+    pub(super) async fn upgrade(&self, mut upgrade: Upgrade, response: Response) -> Next {
+        let limits = Rc::clone(&upgrade.limits);
+        let added = upgrade.added();
         let sent = self.respond(response, Framing::NoBody, &added, false, &limits).await;
         let is_open = sent.outcome == Outcome::Complete;
-        opened.sent = Some(sent);
+        upgrade.sent = Some(sent);
         if !is_open {
-            self.report(&opened);
+            self.report_upgrade(&upgrade);
             return Next::Close;
         }
-        self.opened.set(Some(Box::new(opened)));
+        self.upgrade.set(Some(Box::new(upgrade)));
         Next::Tunnel
     }
 
-    /// Joins client and server until the end.
+    /// Runs the tunnel to its end, and reports its request.
     pub(super) async fn tunnel(&self) -> Next {
-        let Some(mut opened) = self.opened.take() else { return Next::Close };
-        let Some(tunnel) = opened.tunnel.take() else { return Next::Close };
-        let early = {
-            let core = &mut *self.core.borrow_mut();
-            core.work.give_back();
-            std::mem::take(&mut core.input)
+        let Some(mut upgrade) = self.upgrade.take() else { return Next::Close };
+        let Some(tunnel) = upgrade.tunnel.take() else { return Next::Close };
+        let input = {
+            let transport = &mut *self.transport.borrow_mut();
+            transport.work.release();
+            std::mem::take(&mut transport.input)
         };
-        let carried = tunnel.run(&mut Client(&self.core), early, &self.drain).await;
-        opened.received += carried.from_client;
-        if let Some(sent) = &mut opened.sent {
+        let carried = tunnel.run(&mut Client(&self.transport), input, &self.drain).await;
+        upgrade.received += carried.from_client;
+        if let Some(sent) = &mut upgrade.sent {
             sent.bytes += carried.to_client;
             sent.body += carried.to_client;
-            sent.outcome = match carried.end {
-                End::Finished | End::Over => Outcome::Complete,
-                End::Client => Outcome::ClientGone,
-                End::Server => Outcome::BodyFailed,
-            };
+            sent.outcome = carried.reason.into();
         }
-        self.report(&opened);
-        if carried.end == End::Over { Next::Linger } else { Next::Close }
+        self.report_upgrade(&upgrade);
+        match carried.reason {
+            CloseReason::IdleOrShutdown => Next::Linger,
+            _ => Next::Close,
+        }
     }
 
-    fn report(&self, opened: &Opened) {
-        let Some(sent) = &opened.sent else { return };
+    fn report_upgrade(&self, upgrade: &Upgrade) {
+        let Some(sent) = &upgrade.sent else { return };
+        let elapsed = upgrade.begun.elapsed();
         self.handler.finished(&Finished {
-            connection: &self.info,
-            request: Some(&opened.request),
-            refused_line: &[],
-            refusal: None,
-            status: sent.status,
-            fields: &sent.fields,
-            added: opened.added(),
-            received: opened.received,
-            sent: sent.bytes,
-            body_sent: sent.body,
-            elapsed: opened.begun.elapsed(),
-            outcome: sent.outcome,
+            request: Some(&upgrade.request),
+            ..sent.record(&self.info, upgrade.added(), upgrade.received, elapsed)
         });
     }
 }
 
-/// The client, borrowed for the time of each poll.
-struct Client<'c, I>(&'c RefCell<Core<I>>);
+/// The client's end of a tunnel.
+struct Client<'c, I>(&'c RefCell<Transport<I>>);
 
 impl<I: Io> AsyncRead for Client<'_, I> {
     fn poll_read(

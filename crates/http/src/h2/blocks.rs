@@ -1,5 +1,4 @@
-//! Finds requests that are malformed although `h2` accepts them, by the header blocks that a client
-//! sends.
+//! Detection of malformed requests that `h2` accepts, in the header blocks of a client.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -10,7 +9,7 @@ use super::frames::{
 };
 use super::hpack::Reader;
 
-/// Why a request is malformed.
+/// Defect of a malformed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
     /// `:path` has a fragment (RFC 9113, 8.3.1: it is a path and a query).
@@ -67,7 +66,7 @@ struct Block {
     is_last: bool,
     /// Payload before the fields: length of the padding, priority.
     lead: [u8; 6],
-    lead_came: usize,
+    lead_received: usize,
     lead_length: usize,
     is_padded: bool,
     /// Bytes of the payload not received yet.
@@ -111,7 +110,7 @@ impl Blocks {
                 if let Some(block) = &mut self.block {
                     block.is_last = flags & END_HEADERS != 0;
                     block.left = length as usize;
-                    (block.lead_came, block.lead_length, block.is_padded) = (0, 0, false);
+                    (block.lead_received, block.lead_length, block.is_padded) = (0, 0, false);
                 }
             }
             HEADERS | CONTINUATION | PUSH_PROMISE => return self.give_up(),
@@ -126,15 +125,15 @@ impl Blocks {
     /// Handles a part of the payload of HEADERS or CONTINUATION.
     fn read(&mut self, bytes: &[u8]) {
         let Some(block) = &mut self.block else { return };
-        let missing = block.lead_length - block.lead_came;
+        let missing = block.lead_length - block.lead_received;
         let (lead, rest) = bytes.split_at(missing.min(bytes.len()));
-        block.lead[block.lead_came..][..lead.len()].copy_from_slice(lead);
-        block.lead_came += lead.len();
+        block.lead[block.lead_received..][..lead.len()].copy_from_slice(lead);
+        block.lead_received += lead.len();
         block.left = block.left.saturating_sub(bytes.len());
         // All but the padding, which comes last.
         let padding = if block.is_padded { usize::from(block.lead[0]) } else { 0 };
         let left = block.left + rest.len();
-        if !lead.is_empty() && block.lead_came == block.lead_length && left < padding {
+        if !lead.is_empty() && block.lead_received == block.lead_length && left < padding {
             return self.give_up();
         }
         let fields = left.saturating_sub(padding).min(rest.len());
@@ -148,7 +147,7 @@ impl Blocks {
 
     fn end_frame(&mut self) {
         let Some(block) = &self.block else { return };
-        if block.lead_came < block.lead_length {
+        if block.lead_received < block.lead_length {
             return self.give_up();
         }
         if block.depends_on_itself() {
@@ -184,7 +183,7 @@ impl Block {
         let dependency = self.lead.get(at..at + 4).and_then(|four| four.try_into().ok());
         let dependency = dependency.map(u32::from_be_bytes).unwrap_or_default();
         self.lead_length > 1
-            && self.lead_came == self.lead_length
+            && self.lead_received == self.lead_length
             && dependency & (u32::MAX >> 1) == self.stream
     }
 }

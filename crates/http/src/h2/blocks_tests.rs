@@ -18,7 +18,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&[a, b, c, kind, flags][..], &stream.to_be_bytes(), payload].concat()
 }
 
-/// What is found in frames that come in pieces of this size.
+/// Returns the flaws found in frames that arrive in pieces of this size.
 fn flaws(bytes: &[u8], size: usize) -> Vec<(u32, Flaw)> {
     let flaws = Rc::new(Flaws::default());
     let (mut frames, mut blocks) = (Frames::new(0), Blocks::new(Rc::clone(&flaws)));
@@ -246,7 +246,7 @@ fn asked() -> impl Strategy<Value = Asked> {
     let trailer = prop::option::of((prop::option::of(pseudo), fields.clone()));
     let cut = prop::option::of(0..200usize);
     (path, fields, trailer, any::<bool>(), cut).prop_map(|(path, fields, trailer, resizes, cut)| {
-        // What HTTP trims, h2 need not.
+        // `h2` need not trim the blanks that HTTP trims.
         let trim = |fields: Lines| -> Lines {
             fields.into_iter().map(|(name, value)| (name, value.trim().to_owned())).collect()
         };

@@ -1,11 +1,10 @@
-//! What frames of a client cost and what is done for it earns, so that one that only has frames read
-//! and answered is told to calm down (CVE-2019-9511 to 9518, CVE-2025-8671).
+//! The budget of a connection for frames. A client that sends frames which only cost work exhausts it, and
+//! the connection is closed (CVE-2019-9511 to 9518, CVE-2025-8671).
 //!
-//! A frame costs about its part of the processor's time: a PING 1, a request's head more. Requests
-//! that are answered, bodies that come and bodies that go earn what an honest client needs for them,
-//! and more: whoever answers each DATA with two WINDOW_UPDATE, gives up what it has asked for, or
-//! thinks aloud about priorities is never short of it. Time earns a little too, for those
-//! who do nothing for hours but to ask whether we are still there.
+//! A frame costs credits in proportion to its processing time: PING 1, the head of a request more. Requests
+//! and bodies in both directions earn more credits than an honest client needs for them: one that sends
+//! two WINDOW_UPDATE per DATA, resets its streams or changes their priorities never exhausts the budget.
+//! Time earns a little too, for clients that send nothing but PING for hours.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -15,24 +14,24 @@ use tokio::time::Instant;
 
 use super::frames::{CONTINUATION, DATA, Frame, HEADERS, PADDED, SETTINGS};
 
-/// What a connection begins with, and what time earns at most.
-const ALLOWANCE: i64 = 1000;
+/// Credits of a new connection, and maximum number of credits that time earns.
+const INITIAL_CREDITS: i64 = 1000;
 
-/// Time earns one in this.
-const REFILL: Duration = Duration::from_millis(10);
+/// Time that earns one credit.
+const CREDIT_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What can be earned beyond what was spent: acknowledgements of what is on its way may come together.
-const MOST: i64 = 100_000;
+/// Maximum number of credits: the acknowledgements of bytes in flight may arrive together.
+const MAX_CREDITS: i64 = 100_000;
 
-/// What a request earns beside the size of its head: that it may be given up, moved in the order of
-/// priorities, and its windows be changed.
-const REQUEST: i64 = 20;
+/// Credits that a request earns beside the size of its head: for a reset, changes of its priority and
+/// window updates.
+const REQUEST_CREDITS: i64 = 20;
 
-/// So many bytes of a head or of a body are worth one.
-const BYTES: usize = 64;
+/// Bytes of a head or a body per credit.
+const BYTES_PER_CREDIT: usize = 64;
 
-/// What types of frames are called, in their order; the last is for all others.
-const NAMES: [&str; 11] = [
+/// Names of the frame types 0 to 9; the last is for all others.
+const TYPE_NAMES: [&str; 11] = [
     "DATA",
     "HEADERS",
     "PRIORITY",
@@ -46,71 +45,71 @@ const NAMES: [&str; 11] = [
     "extension",
 ];
 
-/// What a connection has earned and not spent.
+/// Credits of a connection.
 #[derive(Debug)]
 pub(super) struct Budget {
     left: Cell<i64>,
-    /// Since when time earns.
+    /// Time up to which credits were earned by time.
     since: Cell<Instant>,
     is_spent: Cell<bool>,
-    /// What frames have cost lately, by their type: half of it is forgotten with each request.
-    costs: [Cell<u32>; NAMES.len()],
+    /// Recent cost of the frames of each type; halved with each request.
+    costs: [Cell<u32>; TYPE_NAMES.len()],
 }
 
 impl Budget {
-    /// With what every connection begins with.
+    /// Creates the budget of a new connection.
     pub fn new(now: Instant) -> Self {
-        let (left, since, is_spent) = (Cell::new(ALLOWANCE), Cell::new(now), Cell::new(false));
+        let (left, since, is_spent) =
+            (Cell::new(INITIAL_CREDITS), Cell::new(now), Cell::new(false));
         Budget { left, since, is_spent, costs: Default::default() }
     }
 
-    /// A frame came.
+    /// Subtracts the cost of a frame.
     pub fn spend_frame(&self, frame: Frame) {
         self.spend(frame.kind, cost_of(frame.kind, frame.flags, frame.length));
     }
 
-    /// A frame of this type came.
     fn spend(&self, kind: u8, cost: u32) {
         self.left.set(self.left.get() - i64::from(cost));
-        let costs = &self.costs[usize::from(kind).min(NAMES.len() - 1)];
+        let costs = &self.costs[usize::from(kind).min(TYPE_NAMES.len() - 1)];
         costs.set(costs.get().saturating_add(cost));
     }
 
-    /// The type of frames that most was spent for lately.
-    pub fn mostly(&self) -> &'static str {
-        let most = self.costs.iter().zip(NAMES).max_by_key(|(cost, _)| cost.get());
-        most.map_or("", |(_, name)| name)
+    /// Returns the name of the frame type with the greatest recent cost.
+    pub fn costliest_type(&self) -> &'static str {
+        let costliest = self.costs.iter().zip(TYPE_NAMES).max_by_key(|(cost, _)| cost.get());
+        costliest.map_or("", |(_, name)| name)
     }
 
-    /// A request came that is answered.
+    /// Adds the credits for a request that is answered.
     pub fn earn_request(&self, fields: &HeaderMap) {
         self.costs.iter().for_each(|cost| cost.set(cost.get() / 2));
-        self.earn(REQUEST);
+        self.earn(REQUEST_CREDITS);
         self.earn_bytes(fields.iter().map(|(name, value)| name.as_str().len() + value.len()).sum());
     }
 
-    /// So much of a body came or goes, in a piece of the size that its sender chose.
+    /// Adds the credits for a piece of a body of `bytes` bytes, whose sender chose its size.
     pub fn earn_piece(&self, bytes: usize) {
         self.earn(2);
         self.earn_bytes(bytes);
     }
 
-    /// So many bytes; that they are no more may be the client's choice.
+    /// Adds the credits for `bytes` bytes of a body, whose client may have chosen the size of the piece.
     pub fn earn_bytes(&self, bytes: usize) {
-        self.earn(i64::try_from(bytes / BYTES).unwrap_or(MOST));
+        self.earn(i64::try_from(bytes / BYTES_PER_CREDIT).unwrap_or(MAX_CREDITS));
     }
 
     fn earn(&self, more: i64) {
-        self.left.set(self.left.get().saturating_add(more).min(MOST));
+        self.left.set(self.left.get().saturating_add(more).min(MAX_CREDITS));
     }
 
-    /// Whether it is used up; if so, for ever. The time is asked for only if it matters.
+    /// Returns true if the budget is exhausted, then for ever. Calls `now` only if time may still help.
     pub fn is_spent(&self, now: impl FnOnce() -> Instant) -> bool {
         if self.left.get() <= 0 && !self.is_spent.get() {
             let now = now();
             let time = now.saturating_duration_since(self.since.replace(now));
-            let earned = time.as_millis() / REFILL.as_millis();
-            self.earn(i64::try_from(earned).unwrap_or(ALLOWANCE).min(ALLOWANCE));
+            let earned = time.as_millis() / CREDIT_INTERVAL.as_millis();
+            self.earn(i64::try_from(earned).unwrap_or(INITIAL_CREDITS).min(INITIAL_CREDITS));
             self.is_spent.set(self.left.get() <= 0);
         }
         self.is_spent.get()
@@ -119,14 +118,14 @@ impl Budget {
 
 fn cost_of(kind: u8, flags: u8, length: u32) -> u32 {
     let fixed = match kind {
-        // Small ones the library counts, with what of them nobody has taken yet.
+        // `h2` itself bounds short DATA frames that were not read yet.
         DATA if length > 0 && flags & PADDED == 0 => return 0,
         DATA => return 1,
         HEADERS | CONTINUATION => 5,
         SETTINGS => 10,
         _ => 1,
     };
-    fixed + length / BYTES as u32
+    fixed + length / BYTES_PER_CREDIT as u32
 }
 
 #[cfg(test)]
@@ -165,10 +164,10 @@ mod tests {
                     Piece::Payload(bytes) => payload += bytes.len(),
                 });
             }
-            let cost = ALLOWANCE - budget.left.get();
+            let cost = INITIAL_CREDITS - budget.left.get();
             assert_eq!(cost, 1 + 1 + 1 + 15 + 1, "{size} bytes at a time");
             assert_eq!(payload, 8 + 1 + 9 + 640, "{size} bytes at a time");
-            assert_eq!(budget.mostly(), "HEADERS");
+            assert_eq!(budget.costliest_type(), "HEADERS");
         }
     }
 
@@ -185,7 +184,7 @@ mod tests {
         assert!(!budget.is_spent(after(1)));
         budget.spend(PING, 1);
         assert!(!budget.is_spent(after(1_000_000)), "a long time has earned what it may");
-        budget.spend(PING, ALLOWANCE as u32);
+        budget.spend(PING, INITIAL_CREDITS as u32);
         assert!(budget.is_spent(after(1_000_000)));
         assert!(budget.is_spent(after(2_000_000)), "it is over");
     }
@@ -210,15 +209,15 @@ mod tests {
             budget.spend(HEADERS, 5);
             budget.earn_request(&HeaderMap::new());
         }
-        // What came along with a request is not forgotten.
+        // The cost of frames since the last request is not halved.
         budget.spend(WINDOW_UPDATE, 30);
         budget.spend(PING, 1);
         budget.earn_request(&HeaderMap::new());
-        assert_eq!(budget.mostly(), "WINDOW_UPDATE");
+        assert_eq!(budget.costliest_type(), "WINDOW_UPDATE");
         budget.spend(PING, u32::MAX);
-        assert_eq!(budget.mostly(), "PING");
+        assert_eq!(budget.costliest_type(), "PING");
         budget.spend(99, u32::MAX);
         budget.spend(255, u32::MAX);
-        assert_eq!(budget.mostly(), "extension");
+        assert_eq!(budget.costliest_type(), "extension");
     }
 }

@@ -1,9 +1,9 @@
-//! Splits the bytes that a client sends into frames (RFC 9113, 4.1), however reads cut them.
+//! Splits the bytes of a client into frames (RFC 9113, 4.1), independent of the sizes of reads.
 
 /// Length of the head of a frame in bytes.
-const HEAD: usize = 9;
+const HEAD_LENGTH: usize = 9;
 
-/// Types of frames (RFC 9113, 6) and flags that matter here.
+// Frame types and flags (RFC 9113, 6) that this module needs.
 pub(super) const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;
 pub(super) const SETTINGS: u8 = 4;
@@ -16,11 +16,11 @@ pub(super) const PRIORITY: u8 = 32;
 /// The head of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
-    /// The type.
+    /// Frame type.
     pub kind: u8,
-    /// The flags.
+    /// Flags of the frame.
     pub flags: u8,
-    /// The stream, without the bit that is reserved.
+    /// Stream number, without the reserved bit.
     pub stream: u32,
     /// Length of the payload in bytes.
     pub length: u32,
@@ -38,19 +38,19 @@ pub enum Piece<'a> {
 /// Position in the sequence of frames.
 #[derive(Debug)]
 pub struct Frames {
-    head: [u8; HEAD],
+    head: [u8; HEAD_LENGTH],
     /// Bytes of the head received.
-    came: usize,
+    received: usize,
     /// Bytes before the next head.
     left: usize,
-    /// These bytes are a payload, and not the preface of the connection.
+    /// The bytes before the next head are a payload, not the preface.
     is_payload: bool,
 }
 
 impl Frames {
-    /// Before the first byte; `preface` is the number of bytes before the first frame.
+    /// Creates the position before the first byte; `preface` is the number of bytes before the first frame.
     pub fn new(preface: usize) -> Self {
-        Frames { head: [0; HEAD], came: 0, left: preface, is_payload: false }
+        Frames { head: [0; HEAD_LENGTH], received: 0, left: preface, is_payload: false }
     }
 
     /// Splits the next bytes; `take` gets each piece.
@@ -61,17 +61,17 @@ impl Frames {
             if self.is_payload && !payload.is_empty() {
                 take(Piece::Payload(payload));
             }
-            let (part, rest) = rest.split_at((HEAD - self.came).min(rest.len()));
-            self.head[self.came..][..part.len()].copy_from_slice(part);
-            self.came += part.len();
-            if self.came < HEAD {
+            let (part, rest) = rest.split_at((HEAD_LENGTH - self.received).min(rest.len()));
+            self.head[self.received..][..part.len()].copy_from_slice(part);
+            self.received += part.len();
+            if self.received < HEAD_LENGTH {
                 return;
             }
             let [a, b, c, kind, flags, s1, s2, s3, s4] = self.head;
             let length = u32::from_be_bytes([0, a, b, c]);
             let stream = u32::from_be_bytes([s1, s2, s3, s4]) & (u32::MAX >> 1);
             take(Piece::Head(Frame { kind, flags, stream, length }));
-            (self.came, self.left, self.is_payload, bytes) = (0, length as usize, true, rest);
+            (self.received, self.left, self.is_payload, bytes) = (0, length as usize, true, rest);
         }
     }
 }

@@ -1,8 +1,7 @@
-//! Request heads: as the text of HTTP/1, so that one parser reads them all.
+//! Request heads, converted to the text of HTTP/1, so that one parser reads the heads of all versions.
 //!
-//! `h2` has refused fields that belong to a connection, and bytes that could end a line. Cookies
-//! that came in pieces are one field again (RFC 9113, 8.2.3). A request for a WebSocket becomes the
-//! one that HTTP/1 has for it (RFC 8441, 5).
+//! `h2` has refused fields that belong to a connection, and bytes that could end a line. Several cookie
+//! fields become one (RFC 9113, 8.2.3). A request for a WebSocket becomes that of HTTP/1 (RFC 8441, 5).
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, COOKIE, HOST, SEC_WEBSOCKET_KEY};
@@ -15,15 +14,15 @@ use crate::h1::head::Head;
 use crate::limits::Limits;
 use crate::message::Version;
 
-/// Reads a head. The second value is its text, of which a refusal shows the first line.
+/// Reads a head. The second value is its text in HTTP/1; the log shows its first line if it is refused.
 pub(super) fn read(
     parts: &Parts,
     websocket: Option<&Handshake>,
     limits: &Limits,
 ) -> (Result<Head, Refusal>, Bytes) {
-    let (text, counted) = write(parts, websocket, limits);
+    let (text, checked) = write(parts, websocket, limits);
     let text = Bytes::from(text);
-    let read = counted.and_then(|()| Head::parse(text.clone(), limits));
+    let read = checked.and_then(|()| Head::parse(text.clone(), limits));
     (read.map(|head| Head { version: Version::Http2, ..head }), text)
 }
 
@@ -47,8 +46,8 @@ fn write(
     if let Some(authority) = named {
         put(b"host", authority.as_bytes());
     }
-    // Each crumb of a cookie costs a byte on the wire, and more here.
-    let counted = match parts.headers.len() > limits.max_fields.saturating_mul(2) {
+    // Each cookie field can cost one byte on the wire, and more here.
+    let checked = match parts.headers.len() > limits.max_fields.saturating_mul(2) {
         true => Err(Refusal::TooManyFields),
         false => hosts_agree(parts, named, limits),
     };
@@ -57,25 +56,25 @@ fn write(
         put(b"upgrade", b"websocket");
         put(b"sec-websocket-key", handshake.key().as_bytes());
     }
-    if counted.is_ok() {
+    if checked.is_ok() {
         for (name, value) in &parts.headers {
-            let is_ours = (name == HOST && named.is_some())
+            let is_replaced = (name == HOST && named.is_some())
                 || (websocket.is_some() && (name == SEC_WEBSOCKET_KEY || name == CONTENT_LENGTH));
-            if name != COOKIE && !is_ours {
+            if name != COOKIE && !is_replaced {
                 put(name.as_str().as_bytes(), value.as_bytes());
             }
         }
-        let crumbs: Vec<_> = parts.headers.get_all(COOKIE).iter().map(|v| v.as_bytes()).collect();
-        if !crumbs.is_empty() {
-            put(b"cookie", &crumbs.join(&b"; "[..]));
+        let cookies: Vec<_> = parts.headers.get_all(COOKIE).iter().map(|v| v.as_bytes()).collect();
+        if !cookies.is_empty() {
+            put(b"cookie", &cookies.join(&b"; "[..]));
         }
     }
     text.extend_from_slice(b"\r\n");
-    (text, counted)
+    (text, checked)
 }
 
-/// A `Host` beside `:authority` must name the same host and port (RFC 9113, 8.3.1), and there is no
-/// more than one.
+/// Checks that there is at most one `Host`, and that it has the host and port of `:authority` (RFC 9113,
+/// 8.3.1).
 fn hosts_agree(parts: &Parts, named: Option<&str>, limits: &Limits) -> Result<(), Refusal> {
     let mut fields = parts.headers.get_all(HOST).iter();
     let (first, second) = (fields.next(), fields.next());
@@ -83,12 +82,12 @@ fn hosts_agree(parts: &Parts, named: Option<&str>, limits: &Limits) -> Result<()
         return Err(Refusal::Host);
     }
     let Some(named) = named else { return Ok(()) };
-    let usual: &[u8] = if parts.uri.scheme_str() == Some("http") { b"80" } else { b"443" };
+    let default_port: &[u8] = if parts.uri.scheme_str() == Some("http") { b"80" } else { b"443" };
     let entity = |text: &[u8]| {
         let host = authority::host(text, limits.strict)?;
         let rest = text.get(host.end..)?;
         let port = rest.strip_prefix(b".").unwrap_or(rest).strip_prefix(b":").unwrap_or_default();
-        let port = if port.is_empty() { usual } else { port };
+        let port = if port.is_empty() { default_port } else { port };
         Some((text.get(host)?.to_ascii_lowercase(), port.to_vec()))
     };
     let named = entity(named.as_bytes()).ok_or(Refusal::Host)?;

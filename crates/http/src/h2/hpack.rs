@@ -158,14 +158,14 @@ impl Reader {
                     (true, shift) => self.step = Step::Number { of, value, shift },
                 };
             }
-            Step::Text { .. } => return, // not here
+            Step::Text { .. } => return, // handled by `read`
         };
         if let Step::Start = self.step {
             self.line = Line { is_indexed: byte & 0xc0 == 0x40, ..Line::default() };
         }
-        let most = (1 << bits) - 1;
-        match usize::from(byte) & most {
-            value if value == most => self.step = Step::Number { of, value, shift: 0 },
+        let max = (1 << bits) - 1;
+        match usize::from(byte) & max {
+            value if value == max => self.step = Step::Number { of, value, shift: 0 },
             value => self.number(of, value),
         }
     }

@@ -1,4 +1,4 @@
-//! The transport of a connection, watched for clients that take nothing and for those that flood.
+//! The transport of a connection, which inspects the frames of the client and notes blocked writes.
 
 use std::cell::Cell;
 use std::io;
@@ -14,20 +14,21 @@ use super::blocks::{Blocks, Flaws};
 use super::budget::Budget;
 use super::frames::{Frames, Piece};
 
-/// What a connection runs over. One type for all, so that there is one copy of the protocol.
+/// A stream that a connection can run over. Used as a trait object, so that the code of the protocol exists
+/// once.
 pub trait Io: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Io for T {}
 
-/// What a client begins with (RFC 9113, 3.4).
+/// First bytes of a client (RFC 9113, 3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A read counts as so much of the 128 that a task may do in a turn: there is room for a thousand small
-/// frames in it, and who sends nothing else must not have others wait for milliseconds.
-const READ_COSTS: usize = 8;
+/// Units of the cooperative budget of a task (128 per turn) that a read costs. A read may have a thousand
+/// short frames, and a client that sends nothing else must not delay others for milliseconds.
+const READ_COST: usize = 8;
 
-/// Notes since when nothing could be written, what the frames cost that come, and which requests have
-/// flaws. Nothing comes any more when the budget is spent.
+/// Transport that records the time since which writes block, the cost of received frames and the flaws of
+/// requests. It reads nothing more when the budget is exhausted.
 pub(super) struct Watched {
     io: Box<dyn Io>,
     blocked: Rc<Cell<Option<Instant>>>,
@@ -47,7 +48,7 @@ impl Watched {
         Watched { io, blocked, frames, blocks, budget }
     }
 
-    fn note<T>(&self, poll: Poll<T>) -> Poll<T> {
+    fn record_write<T>(&self, poll: Poll<T>) -> Poll<T> {
         match poll {
             Poll::Ready(_) => self.blocked.set(None),
             Poll::Pending => self.blocked.set(self.blocked.get().or_else(|| Some(Instant::now()))),
@@ -62,19 +63,19 @@ impl AsyncRead for Watched {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        for _ in 0..READ_COSTS {
+        for _ in 0..READ_COST {
             ready!(coop::poll_proceed(cx)).made_progress();
         }
         let this = &mut *self;
         if this.budget.is_spent(Instant::now) {
-            cx.waker().wake_by_ref(); // to have the client told
+            cx.waker().wake_by_ref(); // so that the driver closes the connection
             return Poll::Pending;
         }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.io).poll_read(cx, buffer))?;
-        let came = buffer.filled().get(before..).unwrap_or_default();
+        let received = buffer.filled().get(before..).unwrap_or_default();
         let (budget, blocks) = (&this.budget, &mut this.blocks);
-        this.frames.read(came, |piece| {
+        this.frames.read(received, |piece| {
             if let Piece::Head(frame) = piece {
                 budget.spend_frame(frame);
             }
@@ -91,7 +92,7 @@ impl AsyncWrite for Watched {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.io).poll_write(cx, bytes);
-        self.note(poll)
+        self.record_write(poll)
     }
 
     fn poll_write_vectored(
@@ -100,7 +101,7 @@ impl AsyncWrite for Watched {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
-        self.note(poll)
+        self.record_write(poll)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -109,11 +110,11 @@ impl AsyncWrite for Watched {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.io).poll_flush(cx);
-        self.note(poll)
+        self.record_write(poll)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.io).poll_shutdown(cx);
-        self.note(poll)
+        self.record_write(poll)
     }
 }

@@ -1,8 +1,9 @@
-//! Sending a response: as fast as the client's windows allow, never more of it in memory than a
-//! piece.
+//! Sending a response at the pace of the flow-control windows, with at most one piece of it in memory.
 
+use std::fs::File;
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -12,50 +13,55 @@ use http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCO
 use http::{Response as Head, StatusCode};
 use tokio::task::coop::consume_budget;
 
-use super::SEND_BUFFER;
-use super::budget::Budget;
+use super::settings::SEND_BUFFER_SIZE;
+use super::shared::Shared;
 use super::turns::Turn;
-use crate::body::{Body, BodyStream, Piece};
+use crate::body::{Body, BodyStream, Piece, SendError, file};
 use crate::date;
-use crate::h1::file;
-use crate::h1::send::Cut;
 use crate::limits::Limits;
 use crate::message::{Added, FieldBlock, Response, Trailer};
-use crate::timer::{Pace, Timer, Wait};
+use crate::timer::{ProgressDeadline, Throughput, Timer};
 
-/// Sends a response, its body when it has its `turn`; without one it has none. The number of bytes
-/// of the body, and whether it is whole.
+/// Sends a response, and its body when `turn` allows; without a turn there is no body. Returns the number
+/// of bytes of the body sent, and the result.
 pub(super) async fn send(
     mut respond: SendResponse<Bytes>,
     response: &mut Response,
     added: &Added<'_>,
     turn: Option<Turn>,
     limits: &Rc<Limits>,
-    budget: &Rc<Budget>,
-) -> (u64, Result<(), Cut>) {
+    shared: &Rc<Shared>,
+) -> (u64, Result<(), SendError>) {
     let head = head(response, added);
     let stream = match respond.send_response(head, turn.is_none()) {
         Ok(stream) => stream,
-        Err(_) => return (0, Err(Cut::Client)),
+        Err(_) => return (0, Err(SendError::ClientGone)),
     };
     let Some(turn) = turn else { return (0, Ok(())) };
-    let (limits, budget) = (Rc::clone(limits), Rc::clone(budget));
-    let (timer, pace, wait) = Default::default();
-    let (left, trailer) = (added.length, response.trailer().cloned());
-    let mut sender =
-        Sender { stream, turn, limits, budget, timer, pace, wait, left, sent: 0, trailer };
+    let mut sender = Sender {
+        stream,
+        turn,
+        limits: Rc::clone(limits),
+        shared: Rc::clone(shared),
+        timer: Timer::default(),
+        rate: Throughput::default(),
+        deadline: ProgressDeadline::default(),
+        left: added.length,
+        sent: 0,
+        trailer: response.trailer().cloned(),
+    };
     let result = sender.body(&mut response.body).await;
     if result.is_err() {
-        // The client must not take a part for the whole.
+        // So that the client does not take the part that was sent for the whole.
         sender.stream.send_reset(Reason::INTERNAL_ERROR);
     }
     (sender.sent, result)
 }
 
-/// The head of a response.
+/// Builds the head of a response.
 pub(super) fn head(response: &Response, added: &Added<'_>) -> Head<()> {
     let mut head = Head::new(());
-    // HTTP/2 has no way to say a status of less than three digits, and 1xx ends no request.
+    // HTTP/2 has no status of less than three digits, and 1xx ends no request.
     let status = StatusCode::from_u16(response.status).ok().filter(|s| !s.is_informational());
     *head.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = head.headers_mut();
@@ -72,14 +78,14 @@ pub(super) fn head(response: &Response, added: &Added<'_>) -> Head<()> {
     head
 }
 
-/// Adds fields, but for those of a connection of HTTP/1 (RFC 9113, 8.2.2).
+/// Appends fields, except those that belong to a connection of HTTP/1 (RFC 9113, 8.2.2).
 pub(super) fn put_fields(headers: &mut HeaderMap, fields: &FieldBlock) {
     for (name, value) in fields.iter() {
         put(headers, name, value);
     }
 }
 
-/// A name or a value that HTTP/2 cannot carry is left out.
+/// Appends a field, unless HTTP/2 cannot represent it.
 fn put(headers: &mut HeaderMap, name: &[u8], value: &[u8]) {
     let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
     else {
@@ -90,27 +96,29 @@ fn put(headers: &mut HeaderMap, name: &[u8], value: &[u8]) {
         || name == UPGRADE
         || matches!(name.as_str(), "keep-alive" | "proxy-connection");
     if !of_connection {
-        let _ = headers.try_append(name, value); // beyond 24,000 fields there are no more
+        let _ = headers.try_append(name, value); // fails beyond 24,000 fields
     }
 }
 
+/// Sender of one body.
 struct Sender {
     stream: SendStream<Bytes>,
     turn: Turn,
     limits: Rc<Limits>,
-    budget: Rc<Budget>,
+    shared: Rc<Shared>,
     timer: Timer,
-    pace: Pace,
-    wait: Wait,
-    /// Bytes that were announced and not sent; `None` if only the end will tell.
+    rate: Throughput,
+    deadline: ProgressDeadline,
+    /// Number of announced bytes that were not sent; `None` if the length was not announced.
     left: Option<u64>,
+    /// Number of bytes sent.
     sent: u64,
-    /// What follows the body.
+    /// Trailer after the body.
     trailer: Option<Trailer>,
 }
 
 impl Sender {
-    async fn body(&mut self, body: &mut Body) -> Result<(), Cut> {
+    async fn body(&mut self, body: &mut Body) -> Result<(), SendError> {
         match body {
             Body::Empty => {}
             Body::Bytes(bytes) => self.bytes(std::mem::take(bytes)).await?,
@@ -119,19 +127,7 @@ impl Sender {
                 for piece in std::mem::take(pieces) {
                     match piece {
                         Piece::Bytes(bytes) => self.bytes(bytes).await?,
-                        Piece::File { file, mut offset, len } => {
-                            let end = offset.checked_add(len).ok_or(Cut::Body)?;
-                            while offset < end {
-                                // A stream that cannot send holds nothing of the file.
-                                let want = end.saturating_sub(offset).min(SEND_BUFFER as u64);
-                                let room = poll_fn(|cx| self.poll_room(want as usize, cx)).await?;
-                                let most = room.min(want as usize);
-                                self.turn.stuck(true); // should the disk be slow
-                                let bytes = file::read(&file, offset, most).await?;
-                                offset += bytes.len() as u64;
-                                self.bytes(bytes).await?;
-                            }
-                        }
+                        Piece::File { file, offset, len } => self.file(&file, offset, len).await?,
                     }
                 }
             }
@@ -139,7 +135,7 @@ impl Sender {
                 while self.left != Some(0)
                     && let Some(bytes) = poll_fn(|cx| self.poll_stream(&mut **stream, cx)).await?
                 {
-                    self.budget.earn_piece(0);
+                    self.shared.budget.earn_piece(0);
                     self.bytes(bytes).await?;
                     self.turn.pause();
                 }
@@ -147,13 +143,27 @@ impl Sender {
         }
         match self.left {
             Some(0) => Ok(()), // the last piece has ended it
-            Some(_) => Err(Cut::Body),
+            Some(_) => Err(SendError::BodyFailed),
             None => self.end(),
         }
     }
 
-    /// Ends the stream behind a body whose length was not announced.
-    fn end(&mut self) -> Result<(), Cut> {
+    /// Sends a range of a file. Nothing is read before there is room to send it.
+    async fn file(&mut self, file: &Arc<File>, mut offset: u64, len: u64) -> Result<(), SendError> {
+        let end = offset.checked_add(len).ok_or(SendError::BodyFailed)?;
+        while offset < end {
+            let want = end.saturating_sub(offset).min(SEND_BUFFER_SIZE as u64) as usize;
+            let room = poll_fn(|cx| self.poll_room(want, cx)).await?;
+            self.turn.set_stuck(true); // in case the disk is slow
+            let bytes = file::read(file, offset, room.min(want)).await?;
+            offset += bytes.len() as u64;
+            self.bytes(bytes).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends the stream after a body whose length was not announced.
+    fn end(&mut self) -> Result<(), SendError> {
         let lines = self.trailer.as_ref().map(Trailer::lines).unwrap_or_default();
         let ended = match lines.is_empty() {
             true => self.stream.send_data(Bytes::new(), true),
@@ -163,72 +173,73 @@ impl Sender {
                 self.stream.send_trailers(fields)
             }
         };
-        ended.map_err(|_| Cut::Client)
+        ended.map_err(|_| SendError::ClientGone)
     }
 
-    /// Sends bytes as the windows have room; with the last that were announced the stream ends.
-    async fn bytes(&mut self, mut bytes: Bytes) -> Result<(), Cut> {
+    /// Sends bytes as the windows have room. The stream ends with the last byte of the announced length.
+    async fn bytes(&mut self, mut bytes: Bytes) -> Result<(), SendError> {
         if let Some(left) = self.left {
-            // More than was announced is no part of the response.
+            // Bytes after the announced length are not part of the response.
             bytes.truncate(usize::try_from(left).unwrap_or(usize::MAX));
         }
         self.turn.begin();
         while !bytes.is_empty() {
-            let want = bytes.len().min(SEND_BUFFER);
+            let want = bytes.len().min(SEND_BUFFER_SIZE);
             let room = poll_fn(|cx| self.poll_room(want, cx)).await?;
             let piece = bytes.split_to(room.min(bytes.len()));
             let count = piece.len();
             self.left = self.left.map(|left| left - count as u64);
             let ends = self.left == Some(0);
-            self.stream.send_data(piece, ends).map_err(|_| Cut::Client)?;
+            self.stream.send_data(piece, ends).map_err(|_| SendError::ClientGone)?;
             self.sent += count as u64;
-            self.budget.earn_bytes(count);
-            self.wait.over(&mut self.pace, count);
+            self.shared.budget.earn_bytes(count);
+            self.deadline.progress(&mut self.rate, count);
             if !bytes.is_empty() {
-                consume_budget().await; // other streams and connections have their turn
+                consume_budget().await; // other streams and connections have a turn
             }
         }
         Ok(())
     }
 
-    /// Waits for room in the client's windows and in the buffer, within the limits for sending.
-    fn poll_room(&mut self, want: usize, cx: &mut Context<'_>) -> Poll<Result<usize, Cut>> {
+    /// Waits for room in the flow-control windows and in the buffer, within the limits for sending. Returns
+    /// the number of bytes.
+    fn poll_room(&mut self, want: usize, cx: &mut Context<'_>) -> Poll<Result<usize, SendError>> {
         if self.turn.poll(cx).is_pending() {
-            return self.stream.poll_reset(cx).map(|_| Err(Cut::Client));
+            return self.stream.poll_reset(cx).map(|_| Err(SendError::ClientGone));
         }
         self.stream.reserve_capacity(want);
         loop {
             let room = self.stream.capacity();
             if room > 0 {
-                self.turn.stuck(false);
+                self.turn.set_stuck(false);
                 return Poll::Ready(Ok(room));
             }
             match self.stream.poll_capacity(cx) {
                 Poll::Ready(Some(Ok(_))) => {}
-                Poll::Ready(_) => return Poll::Ready(Err(Cut::Client)),
+                Poll::Ready(_) => return Poll::Ready(Err(SendError::ClientGone)),
                 Poll::Pending => break,
             }
         }
-        self.turn.stuck(true);
-        let (pace, limits) = (self.pace, &self.limits);
-        let patience = || pace.patience(limits.send_timeout, limits.min_rate, limits.grace);
-        let deadline = self.wait.deadline(patience);
+        self.turn.set_stuck(true);
+        let (rate, limits) = (self.rate, &self.limits);
+        let timeout = || rate.remaining(limits.send_timeout, limits.min_rate, limits.grace);
+        let deadline = self.deadline.get(timeout);
         ready!(self.timer.poll(cx, deadline));
-        Poll::Ready(Err(Cut::Client))
+        Poll::Ready(Err(SendError::ClientGone))
     }
 
-    /// The next bytes of a stream. While there are none, the client is watched: a script that
-    /// nobody listens to should learn so before its next output.
+    /// Returns the next bytes of a stream. While there are none, watches the client, so that a script
+    /// learns before its next output that the client has disconnected.
     fn poll_stream(
         &mut self,
         stream: &mut dyn BodyStream,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<Bytes>, Cut>> {
+    ) -> Poll<Result<Option<Bytes>, SendError>> {
         match stream.poll_next(cx) {
             Poll::Ready(Some(Ok(bytes))) => Poll::Ready(Ok(Some(bytes))),
-            Poll::Ready(Some(Err(_))) => Poll::Ready(Err(Cut::Body)),
+            Poll::Ready(Some(Err(_))) => Poll::Ready(Err(SendError::BodyFailed)),
             Poll::Ready(None) => Poll::Ready(Ok(None)),
-            Poll::Pending => self.stream.poll_reset(cx).map(|_| Err(Cut::Client)),
+            Poll::Pending => self.stream.poll_reset(cx).map(|_| Err(SendError::ClientGone)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One request and its response.
+//! A request and its response.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -11,128 +11,117 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http::Request as Received;
 use http::header::SEC_WEBSOCKET_ACCEPT;
+use http::request::Parts;
 use tokio::time::{Instant, timeout};
 
-use super::blocks::{Flaw, Flaws};
-use super::budget::Budget;
+use super::blocks::Flaw;
+use super::carrier::StreamCarrier;
 use super::head;
-use super::link::Link;
 use super::send;
+use super::shared::Shared;
+use super::tasks::StreamEnd;
 use super::tunnel::Channel;
-use super::turns::{Priority, Turn, Turns};
-use super::waiting::Waiting;
+use super::turns::{Priority, Turn};
 use super::websocket::Handshake;
 use crate::body::Body;
 use crate::exchange::{Exchange, Finished, Handler, Outcome};
 use crate::framing::BodyLength;
 use crate::h1::Refusal;
 use crate::h1::head::Head;
-use crate::h1::send::Cut;
 use crate::input::Input;
 use crate::limits::Limits;
-use crate::message::{Added, ConnectionInfo, FieldBlock, Request, Response};
-use crate::tunnel::{Carried, End};
+use crate::message::{Added, FieldBlock, Request, Response};
+use crate::tunnel::{Carried, CloseReason, Tunnel};
 
-/// How a stream ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
-    /// With its response.
-    Answered,
-    /// Before that, by the client or for a mistake of the client's.
-    GivenUp,
-}
+/// Maximum number of bytes of an unread body that are received and discarded after the response.
+const MAX_DISCARDED_BODY: usize = 64 * 1024;
 
-/// What a stream has of its connection.
-pub(super) struct Connection<H> {
-    pub handler: H,
-    pub info: Arc<ConnectionInfo>,
-    pub turns: Rc<Turns>,
-    pub budget: Rc<Budget>,
-    pub waiting: Rc<Waiting>,
-    pub flaws: Rc<Flaws>,
-}
+/// Maximum time for discarding an unread body.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Answers the request of a stream.
 pub(super) async fn answer<H: Handler>(
-    connection: Connection<H>,
+    handler: H,
+    shared: Rc<Shared>,
     received: Received<RecvStream>,
     respond: SendResponse<Bytes>,
-) -> Ended {
-    let Connection { handler, info, turns, budget, waiting, flaws } = connection;
+) -> StreamEnd {
     let begun = Instant::now();
     let limits = handler.limits();
     let (parts, body) = received.into_parts();
-    let protocol = parts.extensions.get().map(Protocol::as_str);
-    let websocket = protocol.map(|_| Handshake::new());
-    let (mut read, text) = head::read(&parts, websocket.as_ref(), &limits);
-    if protocol.is_some_and(|protocol| protocol != "websocket") {
-        read = Err(Refusal::Protocol);
-    }
+    let websocket = parts.extensions.get::<Protocol>().map(|_| Handshake::new());
     let stream = respond.stream_id().into();
-    // A reading that is not strict cuts it off too.
-    if limits.strict && flaws.has(stream, Flaw::Fragment) {
-        read = Err(Refusal::Fragment);
-    }
+    let (head, text) = read_head(&parts, websocket.as_ref(), stream, &limits, &shared);
     let priority = parts.headers.get_all("priority").iter().map(|value| value.as_bytes());
     let priority = Priority::read(priority);
     drop(parts);
-    let length = |head: &Head| match head.body {
-        _ if websocket.is_some() || body.is_end_stream() => Ok(Some(0)),
+    let head = head.and_then(|head| {
+        let has_body = websocket.is_none() && !body.is_end_stream();
+        body_length(&head, has_body, &limits).map(|length| (head, length))
+    });
+    let head_len = text.len() as u64;
+    let answer = Answer { handler, begun, limits, shared, priority, head_len };
+    let end = match (head, websocket) {
+        (Ok((head, _)), Some(handshake)) => answer.websocket(head, &handshake, body, respond).await,
+        (Ok((head, length)), None) => answer.exchange(head, length, body, respond).await,
+        (Err(refusal), _) => answer.refuse(refusal, &text, respond).await,
+    };
+    answer.shared.flaws.forget(stream);
+    end
+}
+
+/// Reads the head of a request. The second value is its text in HTTP/1.
+fn read_head(
+    parts: &Parts,
+    websocket: Option<&Handshake>,
+    stream: u32,
+    limits: &Limits,
+    shared: &Shared,
+) -> (Result<Head, Refusal>, Bytes) {
+    let (head, text) = head::read(parts, websocket, limits);
+    let protocol = parts.extensions.get().map(Protocol::as_str);
+    let refusal = match protocol {
+        // If the reading is not strict, the fragment is cut off, as by `h2`.
+        _ if limits.strict && shared.flaws.has(stream, Flaw::Fragment) => Some(Refusal::Fragment),
+        Some(protocol) if protocol != "websocket" => Some(Refusal::Protocol),
+        _ => None,
+    };
+    (refusal.map_or(head, Err), text)
+}
+
+/// Returns the length of the body in bytes; `None` if it is not announced.
+fn body_length(head: &Head, has_body: bool, limits: &Limits) -> Result<Option<u64>, Refusal> {
+    match head.body {
+        _ if !has_body => Ok(Some(0)),
         BodyLength::Known(length) if head.fields.get("content-length").is_some() => {
             Ok(Some(length))
         }
         _ if limits.chunked_bodies => Ok(None),
         _ => Err(Refusal::LengthRequired),
-    };
-    let read = read.and_then(|head| length(&head).map(|length| (head, length)));
-    let head_len = text.len() as u64;
-    let answer =
-        Answer { handler, info, begun, limits, turns, budget, waiting, flaws, priority, head_len };
-    let ended = match (read, websocket) {
-        (Ok((head, _)), Some(handshake)) => answer.websocket(head, &handshake, body, respond).await,
-        (Ok((head, length)), None) => answer.exchange(head, length, body, respond).await,
-        (Err(refusal), _) => answer.refuse(refusal, &text, respond).await,
-    };
-    answer.flaws.forget(stream);
-    ended
-}
-
-struct Answer<H> {
-    handler: H,
-    info: Arc<ConnectionInfo>,
-    begun: Instant,
-    limits: Rc<Limits>,
-    turns: Rc<Turns>,
-    budget: Rc<Budget>,
-    waiting: Rc<Waiting>,
-    flaws: Rc<Flaws>,
-    priority: Priority,
-    head_len: u64,
-}
-
-/// Bytes of an unread body that are read and dropped, and how long that may take.
-const LEFTOVER: usize = 64 * 1024;
-const LEFTOVER_TIME: Duration = Duration::from_secs(1);
-
-async fn drop_body(mut body: RecvStream) {
-    let mut dropped = 0;
-    while dropped <= LEFTOVER
-        && let Some(Ok(bytes)) = poll_fn(|cx| body.poll_data(cx)).await
-    {
-        dropped += bytes.len();
-        let _ = body.flow_control().release_capacity(bytes.len());
     }
 }
 
-/// What is reported of a request beside its response.
+/// State of answering a request.
+struct Answer<H> {
+    handler: H,
+    /// Arrival of the request.
+    begun: Instant,
+    limits: Rc<Limits>,
+    shared: Rc<Shared>,
+    priority: Priority,
+    /// Length of the head in bytes.
+    head_len: u64,
+}
+
+/// Facts about a request for its record.
 #[derive(Default)]
-struct Asked<'r> {
+struct Facts<'r> {
     request: Option<&'r Request>,
     refused_line: &'r [u8],
     refusal: Option<&'static str>,
-    /// What took bytes of the body, and bytes that were taken otherwise.
-    link: Option<&'r Link>,
-    body: u64,
+    carrier: Option<&'r StreamCarrier>,
+    /// Bytes received by a tunnel.
+    tunnelled: u64,
 }
 
 impl<H: Handler> Answer<H> {
@@ -142,134 +131,142 @@ impl<H: Handler> Answer<H> {
         length: Option<u64>,
         body: RecvStream,
         respond: SendResponse<Bytes>,
-    ) -> Ended {
+    ) -> StreamEnd {
         let stream = respond.stream_id().into();
-        let link = self.link(body, respond, length, head.expects_continue);
-        let head_only = head.method.as_ref() == b"HEAD";
-        let request = head.into_request(Arc::clone(&self.info), self.handler.next_id());
-        let mut exchange = Exchange::new(request, self.begun.into_std(), &link);
-        let mut response = self.handler.handle(&mut exchange).await;
-        let Exchange { request, .. } = exchange;
-        let Some(mut respond) = link.take_respond() else { return Ended::GivenUp };
+        let expects_continue = head.expects_continue;
+        let carrier = self.carrier(body, respond, length, expects_continue);
+        let is_head = head.method.as_ref() == b"HEAD";
+        let (request, mut response) = self.handle(head, &carrier).await;
+        let Some(mut respond) = carrier.take_respond() else { return StreamEnd::Abandoned };
         let feed = response.take_feed();
-        let asked = Asked { request: Some(&request), link: Some(&link), ..Asked::default() };
-        if self.flaws.has(stream, Flaw::PseudoInTrailer) {
-            // Whatever the handler has made of it: malformed requests are stream errors (RFC 9113,
+        let facts = Facts { request: Some(&request), carrier: Some(&carrier), ..Facts::default() };
+        if self.shared.flaws.has(stream, Flaw::PseudoInTrailer) {
+            // A malformed request is a stream error, whatever the handler's response is (RFC 9113,
             // 8.1.1).
             respond.send_reset(Reason::PROTOCOL_ERROR);
             let (fields, added) = (&response.fields, Added::default());
-            return self.report(&asked, 400, fields, added, 0, Outcome::ClientGone);
+            return self.report(&facts, 400, fields, added, 0, Outcome::ClientGone);
         }
-        let sending = self.send(respond, response, head_only, asked);
-        let ended = match feed {
+        let sending = self.send(respond, response, is_head, facts);
+        let end = match feed {
             None => sending.await,
-            Some(feed) => Box::pin(feed.fill_beside(&link, sending)).await,
+            Some(feed) => Box::pin(feed.fill_beside(&carrier, sending)).await,
         };
-        let rest = link.into_rest();
-        if ended == Ended::Answered {
-            // What is still on its way is let in, if it is little; otherwise it is given up.
-            let _ = timeout(LEFTOVER_TIME, drop_body(rest)).await;
+        let rest = carrier.into_rest();
+        if end == StreamEnd::Answered {
+            let _ = timeout(DISCARD_TIMEOUT, discard_body(rest)).await;
         }
-        ended
+        end
     }
 
-    fn link(
+    fn carrier(
         &self,
         body: RecvStream,
         respond: SendResponse<Bytes>,
         length: Option<u64>,
         expects_continue: bool,
-    ) -> Link {
-        let Answer { limits, budget, waiting, flaws, .. } = self;
-        let connection = super::link::Connection { limits, budget, waiting, flaws };
-        Link::new(body, respond, connection, length, expects_continue)
+    ) -> StreamCarrier {
+        StreamCarrier::new(body, respond, &self.shared, &self.limits, length, expects_continue)
     }
 
-    /// Answers a request for a WebSocket, and joins the client with who speaks it.
+    /// Lets the handler answer.
+    async fn handle(&self, head: Head, carrier: &StreamCarrier) -> (Request, Response) {
+        let request = head.into_request(Arc::clone(&self.shared.info), self.handler.next_id());
+        let mut exchange = Exchange::new(request, self.begun.into_std(), carrier);
+        let response = self.handler.handle(&mut exchange).await;
+        (exchange.request, response)
+    }
+
+    /// Answers a request for a WebSocket, and runs the tunnel.
     async fn websocket(
         &self,
         head: Head,
         handshake: &Handshake,
         stream: RecvStream,
         respond: SendResponse<Bytes>,
-    ) -> Ended {
-        let link = self.link(stream, respond, Some(0), false).without_body();
-        let request = head.into_request(Arc::clone(&self.info), self.handler.next_id());
-        let mut exchange = Exchange::new(request, self.begun.into_std(), &link);
-        let mut response = self.handler.handle(&mut exchange).await;
-        let Exchange { request, .. } = exchange;
-        let Some(mut respond) = link.take_respond() else { return Ended::GivenUp };
-        let stream = link.into_rest();
-        let asked = Asked { request: Some(&request), ..Asked::default() };
-        let tunnel = match response.take_tunnel() {
-            Some(tunnel) if handshake.is_accepted(&response.fields) => tunnel,
-            Some(_) => return self.send(respond, self.handler.error(502), false, asked).await,
-            // The client would take success for a WebSocket.
-            None if (200..300).contains(&response.status) => {
-                return self.send(respond, self.handler.error(501), false, asked).await;
+    ) -> StreamEnd {
+        let carrier = self.carrier(stream, respond, Some(0), false).without_body();
+        let (request, mut response) = self.handle(head, &carrier).await;
+        let Some(respond) = carrier.take_respond() else { return StreamEnd::Abandoned };
+        let facts = Facts { request: Some(&request), ..Facts::default() };
+        let error = match response.take_tunnel() {
+            Some(tunnel) if handshake.is_accepted(&response.fields) => {
+                let stream = carrier.into_rest();
+                return self.run_tunnel(tunnel, response, stream, respond, facts).await;
             }
-            None => return self.send(respond, response, false, asked).await,
+            Some(_) => self.handler.error(502),
+            // The client would take status 2xx for a WebSocket.
+            None if (200..300).contains(&response.status) => self.handler.error(501),
+            None => response,
         };
+        self.send(respond, error, false, facts).await
+    }
+
+    /// Accepts a request for a WebSocket, and runs the tunnel.
+    async fn run_tunnel(
+        &self,
+        tunnel: Tunnel,
+        mut response: Response,
+        stream: RecvStream,
+        mut respond: SendResponse<Bytes>,
+        facts: Facts<'_>,
+    ) -> StreamEnd {
         response.status = 200;
         let added = self.added(&response, None);
         let mut head = send::head(&response, &added);
         head.headers_mut().remove(SEC_WEBSOCKET_ACCEPT);
-        let mut carried = Carried { from_client: 0, to_client: 0, end: End::Client };
+        let mut carried = Carried { from_client: 0, to_client: 0, reason: CloseReason::Client };
         if let Ok(to) = respond.send_response(head, false) {
-            let mut channel = Channel::new(stream, to, Rc::clone(&self.budget));
-            let draining = self.waiting.signal().connection();
+            let mut channel = Channel::new(stream, to, Rc::clone(&self.shared));
+            let draining = self.shared.phase.signal().connection();
             carried = Box::pin(tunnel.run(&mut channel, Input::default(), &draining)).await;
-            channel.end(carried.end);
+            channel.close(carried.reason);
         }
-        let outcome = match carried.end {
-            End::Finished | End::Over => Outcome::Complete,
-            End::Client => Outcome::ClientGone,
-            End::Server => Outcome::BodyFailed,
-        };
-        let asked = Asked { body: carried.from_client, ..asked };
-        self.report(&asked, 200, &response.fields, added, carried.to_client, outcome)
+        let facts = Facts { tunnelled: carried.from_client, ..facts };
+        let outcome = carried.reason.into();
+        self.report(&facts, 200, &response.fields, added, carried.to_client, outcome)
     }
 
-    /// Answers a head that cannot be read. Other streams are not concerned.
-    async fn refuse(&self, refusal: Refusal, text: &[u8], respond: SendResponse<Bytes>) -> Ended {
+    /// Answers a head that cannot be read. Other streams go on.
+    async fn refuse(
+        &self,
+        refusal: Refusal,
+        text: &[u8],
+        respond: SendResponse<Bytes>,
+    ) -> StreamEnd {
         let line = memchr::memchr(b'\r', text).unwrap_or(text.len()).min(self.limits.max_line);
         let refused_line = text.get(..line).unwrap_or_default();
-        let refusal = (Some(refusal.reason()), self.handler.error(refusal.status()));
-        let asked = Asked { refused_line, refusal: refusal.0, ..Asked::default() };
-        self.send(respond, refusal.1, false, asked).await
+        let response = self.handler.error(refusal.status());
+        let facts = Facts { refused_line, refusal: Some(refusal.reason()), ..Facts::default() };
+        self.send(respond, response, false, facts).await
     }
 
-    /// Sends a response and reports it.
+    /// Sends a response and reports its record.
     async fn send(
         &self,
         respond: SendResponse<Bytes>,
         mut response: Response,
-        head_only: bool,
-        asked: Asked<'_>,
-    ) -> Ended {
-        let bodiless = matches!(response.status, 204 | 304);
-        // Behind an announced length there is no trailer.
-        let trailer = response.trailer().is_some_and(|trailer| !trailer.lines().is_empty());
-        let length = response.body.len().filter(|_| !bodiless && !trailer);
+        is_head: bool,
+        facts: Facts<'_>,
+    ) -> StreamEnd {
+        let has_no_body = matches!(response.status, 204 | 304);
+        // A body with an announced length has no trailer.
+        let has_trailer = response.trailer().is_some_and(|trailer| !trailer.lines().is_empty());
+        let length = response.body.len().filter(|_| !has_no_body && !has_trailer);
         let added = self.added(&response, length);
         let (status, fields) = (response.status, response.fields.clone());
-        let sends_body = !bodiless && !head_only && length != Some(0);
-        let turn = Turn::new(&self.turns, respond.stream_id().into(), self.priority);
+        let sends_body = !has_no_body && !is_head && length != Some(0);
+        let turn = Turn::new(&self.shared.turns, respond.stream_id().into(), self.priority);
         let body = sends_body.then_some(turn);
-        let sending = send::send(respond, &mut response, &added, body, &self.limits, &self.budget);
+        let sending = send::send(respond, &mut response, &added, body, &self.limits, &self.shared);
         let (body_sent, result) = sending.await;
-        let outcome = match result {
-            Ok(()) => Outcome::Complete,
-            Err(Cut::Client) => Outcome::ClientGone,
-            Err(Cut::Body) => Outcome::BodyFailed,
-        };
-        let ended = self.report(&asked, status, &fields, added, body_sent, outcome);
-        // What was asked for counts until nobody works on it any more, so that a client that gives
-        // up what it has asked for cannot have more done than one that waits.
-        if let (Ended::GivenUp, Body::Stream(stream)) = (ended, &mut response.body) {
+        let end = self.report(&facts, status, &fields, added, body_sent, result.into());
+        // A stream counts until its producer has stopped, so that a client which resets its streams
+        // cannot occupy more producers than one that waits.
+        if let (StreamEnd::Abandoned, Body::Stream(stream)) = (end, &mut response.body) {
             poll_fn(|cx| stream.poll_over(cx)).await;
         }
-        ended
+        end
     }
 
     fn added(&self, response: &Response, length: Option<u64>) -> Added<'_> {
@@ -283,27 +280,44 @@ impl<H: Handler> Answer<H> {
 
     fn report(
         &self,
-        asked: &Asked<'_>,
+        facts: &Facts<'_>,
         status: u16,
         fields: &FieldBlock,
         added: Added<'_>,
         body_sent: u64,
         outcome: Outcome,
-    ) -> Ended {
+    ) -> StreamEnd {
         self.handler.finished(&Finished {
-            connection: &self.info,
-            request: asked.request,
-            refused_line: asked.refused_line,
-            refusal: asked.refusal,
+            connection: &self.shared.info,
+            request: facts.request,
+            refused_line: facts.refused_line,
+            refusal: facts.refusal,
             status,
             fields,
             added,
-            received: self.head_len + asked.body + asked.link.map_or(0, Link::received),
+            received: self.head_len
+                + facts.tunnelled
+                + facts.carrier.map_or(0, StreamCarrier::received),
             sent: fields.as_bytes().len() as u64 + body_sent,
             body_sent,
             elapsed: self.begun.elapsed(),
             outcome,
         });
-        if outcome == Outcome::ClientGone { Ended::GivenUp } else { Ended::Answered }
+        match outcome {
+            Outcome::ClientGone => StreamEnd::Abandoned,
+            Outcome::Complete | Outcome::BodyFailed => StreamEnd::Answered,
+        }
+    }
+}
+
+/// Receives and discards the unread rest of a body, if it is short. To drop the body at once would reset
+/// the stream.
+async fn discard_body(mut body: RecvStream) {
+    let mut discarded = 0;
+    while discarded <= MAX_DISCARDED_BODY
+        && let Some(Ok(bytes)) = poll_fn(|cx| body.poll_data(cx)).await
+    {
+        discarded += bytes.len();
+        let _ = body.flow_control().release_capacity(bytes.len());
     }
 }

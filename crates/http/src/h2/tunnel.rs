@@ -1,4 +1,4 @@
-//! A stream that has left HTTP, as the client's side of a tunnel (RFC 8441, 5).
+//! Streams that leave HTTP: the client's end of a tunnel (RFC 8441, 5).
 
 use std::io;
 use std::pin::Pin;
@@ -9,31 +9,31 @@ use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::SEND_BUFFER;
-use super::budget::Budget;
-use crate::tunnel::End;
+use super::settings::SEND_BUFFER_SIZE;
+use super::shared::Shared;
+use crate::tunnel::CloseReason;
 
 /// Both directions of a stream.
 pub(super) struct Channel {
     from: RecvStream,
     to: SendStream<Bytes>,
-    /// What has come and is not read yet.
+    /// Bytes received and not read yet.
     rest: Bytes,
-    budget: Rc<Budget>,
+    shared: Rc<Shared>,
 }
 
 impl Channel {
-    pub fn new(from: RecvStream, to: SendStream<Bytes>, budget: Rc<Budget>) -> Self {
-        Channel { from, to, rest: Bytes::new(), budget }
+    pub fn new(from: RecvStream, to: SendStream<Bytes>, shared: Rc<Shared>) -> Self {
+        Channel { from, to, rest: Bytes::new(), shared }
     }
 
-    /// Tells the client how the tunnel ended, if it does not know.
-    pub fn end(mut self, end: End) {
-        match end {
-            End::Finished => {}
-            End::Over => self.to.send_reset(Reason::NO_ERROR),
-            End::Client => self.to.send_reset(Reason::CANCEL),
-            End::Server => self.to.send_reset(Reason::CONNECT_ERROR),
+    /// Resets the stream, unless both ends have shut down.
+    pub fn close(mut self, reason: CloseReason) {
+        match reason {
+            CloseReason::Finished => {}
+            CloseReason::IdleOrShutdown => self.to.send_reset(Reason::NO_ERROR),
+            CloseReason::Client => self.to.send_reset(Reason::CANCEL),
+            CloseReason::Server => self.to.send_reset(Reason::CONNECT_ERROR),
         }
     }
 }
@@ -54,14 +54,14 @@ impl AsyncRead for Channel {
                 Some(bytes) => {
                     this.rest = bytes.map_err(broken)?;
                     if !this.rest.is_empty() {
-                        this.budget.earn_piece(this.rest.len());
+                        this.shared.budget.earn_piece(this.rest.len());
                     }
                 }
                 None => return Poll::Ready(Ok(())),
             }
         }
         let piece = this.rest.split_to(this.rest.len().min(buffer.remaining()));
-        // What was taken makes room for more; a connection that is gone needs none.
+        // Makes room in the flow-control window; fails only if the connection has ended.
         let _ = this.from.flow_control().release_capacity(piece.len());
         buffer.put_slice(&piece);
         Poll::Ready(Ok(()))
@@ -74,8 +74,8 @@ impl AsyncWrite for Channel {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let Channel { to, budget, .. } = self.get_mut();
-        to.reserve_capacity(bytes.len().min(SEND_BUFFER));
+        let Channel { to, shared, .. } = self.get_mut();
+        to.reserve_capacity(bytes.len().min(SEND_BUFFER_SIZE));
         while to.capacity() == 0 {
             match ready!(to.poll_capacity(cx)) {
                 Some(Ok(_)) => {}
@@ -87,14 +87,14 @@ impl AsyncWrite for Channel {
         let count = piece.len();
         to.send_data(piece, false).map_err(broken)?;
         match count == bytes.len() {
-            true => budget.earn_piece(count),
-            false => budget.earn_bytes(count),
+            true => shared.budget.earn_piece(count),
+            false => shared.budget.earn_bytes(count),
         }
         Poll::Ready(Ok(count))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(())) // the connection sends what it has by itself
+        Poll::Ready(Ok(())) // the task of the connection sends the output
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

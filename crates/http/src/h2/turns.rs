@@ -1,9 +1,9 @@
-//! In which order the streams of a connection send: by urgency, as the client has asked for with the
-//! field `Priority` (RFC 9218).
+//! The order in which the streams of a connection send: by the urgency that the client has requested with
+//! the field `Priority` (RFC 9218).
 //!
-//! A stream waits for its turn while a more urgent one sends; of those that are equally urgent, while
-//! an earlier one does that shall not be sent in pieces. One that cannot send although the connection
-//! can, as its client takes no more of it or its file is on a slow disk, is passed by after a moment.
+//! A stream waits while a more urgent one sends; if neither of two equally urgent streams is incremental,
+//! also while the earlier one sends. A stream that cannot send although the connection can, because its
+//! window is closed or its file is on a slow disk, stops the others for [`MAX_STALL`] only.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,29 +14,29 @@ use tokio::time::Instant;
 
 use crate::timer::Timer;
 
-/// How long a stream may hold up others without sending.
-const STALLED: Duration = Duration::from_millis(20);
+/// Time for which a stream stops others without sending.
+const MAX_STALL: Duration = Duration::from_millis(20);
 
-/// What a request says about itself.
+/// Priority of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Priority {
-    /// From 0, for what is needed first, to 7.
+    /// 0 (most urgent) to 7.
     urgency: u8,
-    /// Parts of the response are of use before the whole is there.
+    /// The client can use parts of the response.
     incremental: bool,
 }
 
-/// As RFC 9218, 4, has it, but for clients that know nothing of this: they are sent their responses
-/// side by side.
-const UNSAID: Priority = Priority { urgency: 3, incremental: true };
+/// Priority of a request without the field. Incremental in contrast to RFC 9218, 4, so that clients that
+/// do not know the field get their responses side by side.
+const DEFAULT_PRIORITY: Priority = Priority { urgency: 3, incremental: true };
 
 impl Priority {
-    /// Reads the values of `Priority`; what cannot be read says nothing.
+    /// Reads the values of `Priority`. Members that are invalid or unknown are ignored.
     pub fn read<'a>(values: impl Iterator<Item = &'a [u8]>) -> Priority {
-        let mut said = None;
+        let mut priority = None;
         for member in values.flat_map(|value| value.split(|byte| *byte == b',')) {
             let member = member.split(|byte| *byte == b';').next().unwrap_or_default();
-            let known = said.get_or_insert(Priority { incremental: false, ..UNSAID });
+            let known = priority.get_or_insert(Priority { incremental: false, ..DEFAULT_PRIORITY });
             match member.trim_ascii() {
                 [b'u', b'=', urgency @ b'0'..=b'7'] => known.urgency = urgency - b'0',
                 b"i" | b"i=?1" => known.incremental = true,
@@ -44,15 +44,15 @@ impl Priority {
                 _ => {}
             }
         }
-        said.unwrap_or(UNSAID)
+        priority.unwrap_or(DEFAULT_PRIORITY)
     }
 }
 
-/// The streams of a connection that send.
+/// Streams of a connection that have a response to send.
 #[derive(Debug)]
 pub(super) struct Turns {
     streams: RefCell<Vec<Sending>>,
-    /// Since when the connection itself takes nothing.
+    /// Time since which the client does not take the output of the connection.
     blocked: Rc<Cell<Option<Instant>>>,
 }
 
@@ -60,14 +60,15 @@ pub(super) struct Turns {
 struct Sending {
     stream: u32,
     priority: Priority,
-    /// It has something to send.
-    active: bool,
-    /// Since when it cannot.
+    /// The stream has bytes to send.
+    is_active: bool,
+    /// Time since which the stream cannot send.
     stuck: Option<Instant>,
     waker: Option<Waker>,
 }
 
 impl Sending {
+    /// Returns true if `other` must wait for this stream.
     fn goes_before(&self, other: &Sending) -> bool {
         let in_turn = !self.priority.incremental && !other.priority.incremental;
         match self.priority.urgency.cmp(&other.priority.urgency) {
@@ -79,26 +80,27 @@ impl Sending {
 }
 
 impl Turns {
-    /// Nobody sends. `blocked`: since when nothing can be written.
+    /// Creates the state of a connection without streams. `blocked` is set by its transport.
     pub fn new(blocked: Rc<Cell<Option<Instant>>>) -> Rc<Self> {
         Rc::new(Turns { streams: RefCell::default(), blocked })
     }
 
-    /// Whether this stream has its turn, and whether it may have it soon although nobody tells.
+    /// Returns whether a stream has its turn, and whether another stream is stuck, so that this may change
+    /// without an event.
     fn look(&self, stream: u32, now: Instant) -> (bool, bool) {
         let streams = self.streams.borrow();
         let Some(own) = streams.iter().find(|other| other.stream == stream) else {
             return (true, false);
         };
-        let stuck = |other: &Sending| other.stuck.is_some_and(|since| now - since >= STALLED);
+        let stuck = |other: &Sending| other.stuck.is_some_and(|since| now - since >= MAX_STALL);
         let can_write = self.blocked.get().is_none();
-        let before = || streams.iter().filter(|other| other.active && other.goes_before(own));
+        let before = || streams.iter().filter(|other| other.is_active && other.goes_before(own));
         let waits = before().any(|other| !(can_write && stuck(other)));
         (!waits, before().any(|other| other.stuck.is_some()))
     }
 }
 
-/// A stream's place among those of its connection.
+/// The turn of a stream, until dropped.
 pub(super) struct Turn {
     turns: Rc<Turns>,
     stream: u32,
@@ -106,9 +108,9 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// For a stream that is going to send.
+    /// Registers a stream.
     pub fn new(turns: &Rc<Turns>, stream: u32, priority: Priority) -> Self {
-        let sending = Sending { stream, priority, active: false, stuck: None, waker: None };
+        let sending = Sending { stream, priority, is_active: false, stuck: None, waker: None };
         turns.streams.borrow_mut().push(sending);
         Turn { turns: Rc::clone(turns), stream, timer: Timer::default() }
     }
@@ -118,25 +120,25 @@ impl Turn {
         streams.iter_mut().find(|other| other.stream == self.stream).map(f)
     }
 
-    /// There is something to send: those that are less urgent wait.
+    /// Records that the stream has bytes to send: less urgent streams wait.
     pub fn begin(&self) {
-        self.own(|own| own.active = true);
+        self.own(|own| own.is_active = true);
     }
 
-    /// There is nothing to send for now.
+    /// Records that the stream has no bytes to send for now.
     pub fn pause(&self) {
-        self.own(|own| (own.active, own.stuck) = (false, None));
+        self.own(|own| (own.is_active, own.stuck) = (false, None));
         self.wake_others();
     }
 
-    /// It cannot send, or goes on.
-    pub fn stuck(&self, is_stuck: bool) {
+    /// Records that the stream cannot send, or that it can again.
+    pub fn set_stuck(&self, is_stuck: bool) {
         self.own(|own| {
             own.stuck = if is_stuck { own.stuck.or_else(|| Some(Instant::now())) } else { None };
         });
     }
 
-    /// Waits until nobody goes before it.
+    /// Waits until no other stream goes before this one.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let now = Instant::now();
         let (has_turn, is_soon) = self.turns.look(self.stream, now);
@@ -144,9 +146,9 @@ impl Turn {
             return Poll::Ready(());
         }
         self.own(|own| own.waker = Some(cx.waker().clone()));
-        // Whether another one is stuck is not known before it was for a while.
-        let patience = if is_soon { STALLED } else { 10 * STALLED };
-        if self.timer.poll(cx, now + patience).is_ready() {
+        // No event tells that another stream is stuck.
+        let recheck = if is_soon { MAX_STALL } else { 10 * MAX_STALL };
+        if self.timer.poll(cx, now + recheck).is_ready() {
             cx.waker().wake_by_ref();
         }
         Poll::Pending
@@ -218,14 +220,14 @@ mod tests {
         let blocked = Rc::new(Cell::new(None));
         let turns = Turns::new(Rc::clone(&blocked));
         let (urgent, _other) = (turn(&turns, 1, "u=0"), turn(&turns, 3, "u=6"));
-        urgent.stuck(true);
-        let later = Instant::now() + STALLED;
-        assert!(!turns.look(3, Instant::now() - STALLED / 2).0, "not at once");
+        urgent.set_stuck(true);
+        let later = Instant::now() + MAX_STALL;
+        assert!(!turns.look(3, Instant::now() - MAX_STALL / 2).0, "not at once");
         assert!(turns.look(3, later).0);
         blocked.set(Some(Instant::now()));
         assert!(!turns.look(3, later).0, "the connection itself is busy");
         blocked.set(None);
-        urgent.stuck(false);
+        urgent.set_stuck(false);
         assert!(!turns.look(3, later).0);
     }
 }

@@ -1,31 +1,31 @@
-//! WebSockets over HTTP/2 (RFC 8441): what HTTP/1's handshake has and HTTP/2's has not.
+//! The handshake of a WebSocket over HTTP/2 (RFC 8441): the key that HTTP/1 has and HTTP/2 has not.
 
 use aws_lc_rs::rand;
 use sha1::{Digest, Sha1};
 
 use crate::message::FieldBlock;
 
-/// The key that we send in the client's stead, and what must come back for it (RFC 6455, 4.1).
+/// Key of a handshake, which the upstream server must answer (RFC 6455, 4.1).
 #[derive(Debug)]
 pub(super) struct Handshake {
     key: String,
 }
 
 impl Handshake {
-    /// With a key of its own.
+    /// Creates a handshake with a random key.
     pub fn new() -> Self {
         let mut nonce = [0; 16];
-        // It need not be secret: it shows that the server knows what it answers.
+        // The key need not be secret: it proves that the server understands WebSocket.
         let _ = rand::fill(&mut nonce);
         Handshake { key: base64(&nonce) }
     }
 
-    /// The value of `Sec-WebSocket-Key`.
+    /// Value of `Sec-WebSocket-Key`.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// Whether a server has understood that it is to speak WebSocket.
+    /// Returns true if these response fields accept the handshake.
     pub fn is_accepted(&self, fields: &FieldBlock) -> bool {
         const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
         let expected = base64(&Sha1::digest(format!("{}{GUID}", self.key)));
@@ -37,13 +37,13 @@ impl Handshake {
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for three in bytes.chunks(3) {
-        let bits = three.iter().fold(0, |bits, byte| bits << 8 | u32::from(*byte));
-        let bits = bits << (8 * (3 - three.len()));
+    for group in bytes.chunks(3) {
+        let bits = group.iter().fold(0, |bits, byte| bits << 8 | u32::from(*byte));
+        let bits = bits << (8 * (3 - group.len()));
         for digit in 0..4 {
             // Six bits are always an index of the 64 digits.
             let index = bits >> (18 - 6 * digit) & 63;
-            let is_padding = digit > three.len();
+            let is_padding = digit > group.len();
             out.push(if is_padding { '=' } else { DIGITS[index as usize] as char });
         }
     }

@@ -1,4 +1,4 @@
-//! What hyper refuses, we refuse; what both take, both take alike.
+//! Requests that hyper refuses are refused; requests that both accept have the same meaning.
 //!
 //! Both servers get the same bytes, which may be several requests, and note each request whose
 //! body they could read to its end. Ours may stop sooner, since it is stricter; what it noted by

@@ -26,7 +26,7 @@ use tokio::time::{Sleep, sleep, timeout};
 use super::serve;
 use crate::body::{Body, BodyStream};
 use crate::drain::Drain;
-use crate::exchange::{Exchange, Finished, Gone, Handler, Outcome};
+use crate::exchange::{Disconnect, Exchange, Finished, Handler, Outcome};
 use crate::limits::Limits;
 use crate::message::{ConnectionInfo, FieldBlock, Response};
 
@@ -36,10 +36,10 @@ pub(super) struct Site {
     ids: Cell<u64>,
     seen: RefCell<Vec<String>>,
     ended: RefCell<Vec<(u16, Outcome, u64)>>,
-    gone: Cell<Option<Gone>>,
-    /// How long the last one took.
+    gone: Cell<Option<Disconnect>>,
+    /// Duration of the last request.
     elapsed: Cell<Duration>,
-    /// What `/body` and `/untold` answer.
+    /// Body of the responses for `/body` and `/untold`.
     body: RefCell<Option<Body>>,
 }
 
@@ -248,7 +248,7 @@ impl Client {
         String::from_utf8_lossy(&std::mem::take(&mut self.received)).into_owned()
     }
 
-    /// Whether the server keeps the connection open and says nothing for a while.
+    /// Returns true if the server keeps the connection open and sends nothing for a while.
     async fn is_silent(&mut self, time: Duration) -> bool {
         timeout(time, self.stream.read_buf(&mut self.received)).await.is_err()
     }
@@ -288,7 +288,7 @@ where
     });
 }
 
-/// As [`with_server`], with the default limits.
+/// Runs [`with_server`] with the default limits.
 pub(super) fn with_default<F>(test: impl FnOnce(Rc<Server>) -> F)
 where
     F: Future<Output = ()>,

@@ -203,7 +203,7 @@ fn a_handler_learns_that_its_client_has_left() {
         server.sees(1).await;
         drop(client);
         server.emptied().await;
-        assert_eq!(server.site.gone.take(), Some(Gone::Closed));
+        assert_eq!(server.site.gone.take(), Some(Disconnect::Closed));
         // A reset.
         let mut client = server.client().await;
         client.send(request).await;
@@ -211,7 +211,7 @@ fn a_handler_learns_that_its_client_has_left() {
         client.stream.set_zero_linger().unwrap();
         drop(client);
         server.emptied().await;
-        assert_eq!(server.site.gone.take(), Some(Gone::Reset));
+        assert_eq!(server.site.gone.take(), Some(Disconnect::Reset));
         assert_eq!(server.ended().last().unwrap().1, Outcome::ClientGone);
         // One that only ends its side still gets all answers, in order.
         let mut client = server.client().await;
@@ -273,8 +273,8 @@ fn responses_gathered_for_a_client_that_is_gone_are_dropped() {
     });
 }
 
-/// Who had removed a listener was told so before its connections had their turn, and what was sent then
-/// was served.
+/// The removal of a listener was reported before its connections had a turn, and requests sent after the
+/// report were served.
 #[test]
 fn an_idle_connection_takes_no_request_once_all_have_heard_of_the_end() {
     with_default(|server| async move {

@@ -1,0 +1,10 @@
+//! Bodies of requests and responses, independent of the protocol version.
+
+pub mod feed;
+pub(crate) mod file;
+mod request;
+mod response;
+pub mod spool;
+
+pub use request::{BodyError, BodySource};
+pub use response::{Body, BodyStream, Piece, SendError};

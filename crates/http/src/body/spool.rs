@@ -1,0 +1,398 @@
+//! Queue for the output of a script that the client has not taken yet: bounded memory, then an unlinked
+//! temporary file.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::io::Errno;
+
+/// Maximum number of bytes of one response in memory; as much as nginx's eight buffers of 4 or 8 KiB and
+/// a socket buffer.
+pub const MEMORY: usize = 128 * 1024;
+/// Maximum number of bytes that [`Spool::pop`] returns.
+const PIECE_SIZE: usize = 64 * 1024;
+/// Length in bytes below which parts are copied together. A separate part costs an allocation in memory, and
+/// a system call in the file.
+pub const SMALL: usize = 4096;
+/// Number of bytes of short parts that are copied together.
+const GATHER_SIZE: usize = 16 * 1024;
+/// Bytes that a part in memory takes in addition to its content: its handle and its allocation.
+const PART_OVERHEAD: usize = 128;
+
+/// A queue of bytes.
+#[derive(Debug)]
+pub struct Spool {
+    directory: Arc<Path>,
+    memory: VecDeque<Bytes>,
+    /// Number of bytes in `memory`.
+    memory_len: usize,
+    /// Short parts, which follow those in `memory`.
+    gathered: Vec<u8>,
+    file: Option<Spilled>,
+}
+
+#[derive(Debug)]
+struct Spilled {
+    file: File,
+    read: u64,
+    written: u64,
+    /// Short parts that are not written yet; fewer than [`GATHER_SIZE`] bytes.
+    tail: Vec<u8>,
+}
+
+impl Spilled {
+    fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() < SMALL {
+            self.tail.extend_from_slice(bytes);
+            return if self.tail.len() < GATHER_SIZE { Ok(()) } else { self.write_tail() };
+        }
+        self.write_tail()?;
+        self.write(bytes)
+    }
+
+    fn write_tail(&mut self) -> io::Result<()> {
+        let mut tail = std::mem::take(&mut self.tail);
+        let result = self.write(&tail);
+        tail.clear();
+        self.tail = tail;
+        result
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, self.written)?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Number of bytes not read yet.
+    fn len(&self) -> u64 {
+        self.written - self.read + self.tail.len() as u64
+    }
+
+    fn pop(&mut self) -> io::Result<Bytes> {
+        let len = (self.written - self.read).min(PIECE_SIZE as u64) as usize;
+        if len == 0 {
+            return Ok(std::mem::take(&mut self.tail).into());
+        }
+        let mut piece = vec![0; len];
+        self.file.read_exact_at(&mut piece, self.read)?;
+        self.read += len as u64;
+        Ok(piece.into())
+    }
+}
+
+impl Spool {
+    /// Creates an empty queue, whose file will be in `directory`.
+    pub fn new(directory: Arc<Path>) -> Self {
+        let (memory, gathered) = (VecDeque::new(), Vec::new());
+        Spool { directory, memory, memory_len: 0, gathered, file: None }
+    }
+
+    /// Appends bytes. While the file has unread bytes, all further bytes go to the file.
+    pub fn push(&mut self, bytes: Bytes) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if self.fits(bytes.len()) {
+            // The first part may be the only one.
+            if bytes.len() < SMALL && !self.is_empty() {
+                self.gather(&bytes);
+                return Ok(());
+            }
+            self.end_gathering();
+            self.memory_len += bytes.len();
+            self.memory.push_back(bytes);
+            return Ok(());
+        }
+        let spilled = match &mut self.file {
+            Some(spilled) => spilled,
+            none => {
+                let (file, tail) = (temporary(&self.directory)?, Vec::new());
+                none.insert(Spilled { file, read: 0, written: 0, tail })
+            }
+        };
+        spilled.push(&bytes).map_err(|error| trouble(&self.directory, &error))
+    }
+
+    fn gather(&mut self, bytes: &[u8]) {
+        let is_full = self.gathered.capacity() - self.gathered.len() < bytes.len();
+        if is_full && self.gathered.len() + bytes.len() > GATHER_SIZE {
+            self.end_gathering(); // to grow the buffer would copy it
+        }
+        self.gathered.extend_from_slice(bytes);
+    }
+
+    /// Returns a buffer to append `len` bytes to, in place of [`Spool::push`], if they may stay in memory. All
+    /// bytes appended to it are returned as one part. `more` is the number of bytes that are likely to
+    /// follow.
+    pub fn room(&mut self, len: usize, more: usize) -> Option<&mut Vec<u8>> {
+        if !self.fits(len) {
+            return None;
+        }
+        let more = more.min(MEMORY.saturating_sub(self.occupied() + len));
+        self.gathered.reserve_exact(len + more);
+        Some(&mut self.gathered)
+    }
+
+    fn fits(&self, len: usize) -> bool {
+        self.file.is_none() && (self.in_memory() == 0 || self.occupied() + len <= MEMORY)
+    }
+
+    /// Number of bytes of memory in use.
+    fn occupied(&self) -> usize {
+        self.in_memory() + self.memory.len() * PART_OVERHEAD
+    }
+
+    fn in_memory(&self) -> usize {
+        self.memory_len + self.gathered.len()
+    }
+
+    fn end_gathering(&mut self) {
+        if !self.gathered.is_empty() {
+            self.memory_len += self.gathered.len();
+            self.memory.push_back(std::mem::take(&mut self.gathered).into());
+        }
+    }
+
+    /// Removes and returns the first bytes.
+    pub fn pop(&mut self) -> io::Result<Option<Bytes>> {
+        if self.memory.is_empty() {
+            self.end_gathering();
+        }
+        if let Some(front) = self.memory.front_mut() {
+            // In pieces, so that most bytes count until the client has taken them.
+            let bytes = front.split_to(front.len().min(PIECE_SIZE));
+            if front.is_empty() {
+                self.memory.pop_front();
+            }
+            self.memory_len -= bytes.len();
+            return Ok(Some(bytes));
+        }
+        let Some(spilled) = &mut self.file else { return Ok(None) };
+        let piece = spilled.pop()?;
+        if spilled.len() == 0 {
+            self.file = None;
+        }
+        Ok(Some(piece))
+    }
+
+    /// Removes all bytes.
+    pub fn clear(&mut self) {
+        self.memory.clear();
+        self.memory_len = 0;
+        self.gathered = Vec::new();
+        self.file = None;
+    }
+
+    /// Number of bytes.
+    pub fn len(&self) -> u64 {
+        let file = self.file.as_ref().map_or(0, Spilled::len);
+        self.in_memory() as u64 + file
+    }
+
+    /// Returns true if there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Removes and returns all bytes as one piece, if they are in memory.
+    pub fn take_all(&mut self) -> Option<Bytes> {
+        if self.file.is_some() {
+            return None;
+        }
+        self.end_gathering();
+        self.memory_len = 0;
+        if self.memory.len() <= 1 {
+            return Some(self.memory.pop_front().unwrap_or_default());
+        }
+        let mut all = Vec::with_capacity(self.memory.iter().map(Bytes::len).sum());
+        self.memory.drain(..).for_each(|bytes| all.extend_from_slice(&bytes));
+        Some(all.into())
+    }
+}
+
+/// Creates an unlinked file in `directory`, which is deleted when its last descriptor is closed.
+pub fn temporary(directory: &Path) -> io::Result<File> {
+    open(directory).map_err(|error| trouble(directory, &error))
+}
+
+/// Makes a read-only descriptor of a [`temporary`] file for a worker. The worker cannot write to the file or
+/// extend it, since it counts against the quota of the server's user, and cannot link it to a name.
+pub fn for_worker(file: File, directory: &Path) -> io::Result<OwnedFd> {
+    read_only(file).map_err(|error| trouble(directory, &error))
+}
+
+fn open(directory: &Path) -> io::Result<File> {
+    // With O_EXCL the file cannot be linked (open(2)); the mode applies when it is opened again.
+    let flags = OFlags::TMPFILE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+    match rustix::fs::open(directory, flags, Mode::RUSR) {
+        Ok(fd) => Ok(fd.into()),
+        // File systems without unlinked files (overlay of old kernels, NFS).
+        Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
+            let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+            Ok(memfd_create("howdah-spool", flags)?.into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn read_only(file: File) -> io::Result<OwnedFd> {
+    match seal(&file) {
+        // Only the memory files that `open` creates can be sealed.
+        Ok(()) => return Ok(file.into()),
+        Err(Errno::INVAL | Errno::PERM) => {}
+        Err(error) => return Err(error.into()),
+    }
+    // The kernel's link to the open file, which has no name.
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+    Ok(rustix::fs::open(link, flags, Mode::empty())?)
+}
+
+/// Creates a file in memory with these bytes, whose content cannot be changed.
+pub fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = File::from(memfd_create("howdah-request", flags)?);
+    file.write_all(bytes)?;
+    seal(&file)?;
+    Ok(file.into())
+}
+
+fn seal(file: &File) -> Result<(), Errno> {
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    fcntl_add_seals(file, seals)
+}
+
+/// Checks that temporary files can be created in `directory`. A full disk is no error: it may have room when
+/// a file is needed.
+pub fn usable(directory: &Path) -> io::Result<()> {
+    match open(directory).and_then(read_only) {
+        Err(error) if !is_full(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Adds to the error of a temporary file its directory, and advice.
+pub fn trouble(directory: &Path, error: &io::Error) -> io::Error {
+    let advice = match error.kind() {
+        _ if is_full(error) => "make room there",
+        io::ErrorKind::PermissionDenied => "let the server's user write there",
+        _ => "see to it",
+    };
+    let place = directory.display();
+    let other = "or choose another directory with --tmp or settings/http/body_temp_path";
+    io::Error::new(error.kind(), format!("temporary file in {place}: {error}; {advice}, {other}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_out_as_they_went_in_whatever_went_to_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(directory.path().into());
+        let (mut expected, mut got) = (Vec::new(), Vec::new());
+        for round in 0..200u32 {
+            let bytes: Vec<u8> = (0..(round * 37) % 9000).map(|i| (i ^ round) as u8).collect();
+            expected.extend_from_slice(&bytes);
+            match spool.room(bytes.len(), 99).filter(|_| round % 2 == 0) {
+                Some(room) => room.extend_from_slice(&bytes),
+                None => spool.push(bytes.into()).unwrap(),
+            }
+            if round % 3 == 0 {
+                got.extend(spool.pop().unwrap().into_iter().flatten());
+            }
+        }
+        assert!(spool.file.is_some());
+        while let Some(bytes) = spool.pop().unwrap() {
+            got.extend_from_slice(&bytes);
+        }
+        assert!(got == expected && spool.is_empty());
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn short_parts_take_little_memory_and_few_writes() {
+        let directory = tempfile::tempdir().unwrap();
+        let read = Bytes::from(vec![7; 64 * 1024]);
+        for len in [1, 100] {
+            let mut spool = Spool::new(directory.path().into());
+            let (mut memory, mut writes, mut pushed) = (0, Vec::new(), 0);
+            // Each is part of something larger, as what was read from a server is.
+            while writes.len() < 8 {
+                spool.push(read.slice(..len)).unwrap();
+                pushed += len;
+                match &spool.file {
+                    None => {
+                        let pieces =
+                            spool.memory.iter().filter(|piece| piece.len() < GATHER_SIZE - len);
+                        assert!(pieces.count() <= 1, "{len}");
+                        let kept: usize = spool.memory.iter().map(Bytes::len).sum();
+                        memory = kept + spool.gathered.capacity();
+                        assert!(memory <= 2 * MEMORY, "{len}: {memory}");
+                    }
+                    Some(spilled) => {
+                        assert!(spilled.tail.capacity() <= 2 * GATHER_SIZE, "{len}");
+                        if writes.last() != Some(&spilled.written) {
+                            writes.push(spilled.written);
+                        }
+                    }
+                }
+            }
+            assert!(memory >= MEMORY * 9 / 10, "{len}: memory is used: {memory}");
+            let gaps = writes.windows(2).map(|two| two[1] - two[0]);
+            assert!(gaps.min() >= Some(GATHER_SIZE as u64), "{len}: {writes:?}");
+            assert_eq!(spool.len(), pushed as u64);
+            let mut got = 0;
+            while let Some(bytes) = spool.pop().unwrap() {
+                assert!(bytes.iter().all(|byte| *byte == 7));
+                got += bytes.len();
+            }
+            assert!(got == pushed && spool.is_empty() && spool.file.is_none());
+        }
+    }
+
+    #[test]
+    fn long_parts_are_not_copied_and_their_number_is_bounded() {
+        let mut spool = Spool::new(std::env::temp_dir().into());
+        let read = Bytes::from(vec![7; SMALL]);
+        while spool.file.is_none() {
+            spool.push(read.clone()).unwrap();
+        }
+        assert!(spool.memory.iter().all(|piece| piece.as_ptr() == read.as_ptr()));
+        assert_eq!(spool.memory.len(), MEMORY / (SMALL + PART_OVERHEAD));
+    }
+
+    #[test]
+    fn a_worker_can_only_read_a_body_and_nobody_can_give_it_a_name() {
+        use rustix::fs::{AtFlags, CWD, linkat};
+        let directory = tempfile::tempdir().unwrap();
+        let in_memory = memfd_create("spool", MemfdFlags::ALLOW_SEALING).unwrap();
+        for file in [temporary(directory.path()).unwrap(), in_memory.into()] {
+            file.write_all_at(b"body", 0).unwrap();
+            let given = File::from(for_worker(file, directory.path()).unwrap());
+            assert_eq!(std::io::read_to_string(&given).unwrap(), "body");
+            assert!(given.write_all_at(b"more", 4).is_err() && given.set_len(1 << 20).is_err());
+            let (link, name) = (format!("/proc/self/fd/{}", given.as_raw_fd()), "named");
+            let name = directory.path().join(name);
+            assert!(linkat(CWD, link, CWD, &name, AtFlags::SYMLINK_FOLLOW).is_err());
+        }
+        let text = File::from(sealed(b"text").unwrap());
+        assert!(text.write_all_at(b"more", 0).is_err() && text.set_len(0).is_err());
+        let mut read = [0; 4];
+        text.read_exact_at(&mut read, 0).unwrap();
+        assert_eq!(&read, b"text");
+    }
+}

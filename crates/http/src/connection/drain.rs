@@ -1,0 +1,372 @@
+//! Signals that end connections: to all connections of a listener on a thread (drain), or to a single one
+//! (eviction).
+//!
+//! A connection has a [`Draining`]. After [`Drain::start`] it closes when it is idle, otherwise after its
+//! current response. The registry has one waker per connection, not per wait, so that waiting for a
+//! request costs nothing extra.
+//!
+//! The registry also has the [`Phase`] of each connection. When descriptors run short, connections that wait
+//! for their client are evicted ([`crate::eviction`]): an evicted connection is woken and closes itself,
+//! unless a request has arrived meanwhile.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use tokio::task::{spawn_local, yield_now};
+
+use crate::eviction::{Candidate, Client};
+
+/// State of a connection as far as eviction is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// A request is being processed. Also the initial phase.
+    Busy,
+    /// Waits for the rest of a request: handshake, head or body.
+    Incomplete,
+    /// Waits for the next request, or for the client to close the connection.
+    Idle,
+    /// Must close itself.
+    Evicted,
+}
+
+/// Instruction to a waiting connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// Go on waiting.
+    None,
+    /// Close when idle ([`Drain::start`]).
+    Drain,
+    /// Close, even if a part of a request was received.
+    Evict,
+}
+
+/// The signal and the registry of the connections that it applies to.
+#[derive(Clone, Default)]
+pub struct Drain(Rc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    started: Cell<bool>,
+    count: Cell<usize>,
+    slots: RefCell<Vec<Slot>>,
+    free: RefCell<Vec<usize>>,
+    empty: RefCell<Option<Waker>>,
+}
+
+/// Entry of an open connection.
+#[derive(Default)]
+struct Slot {
+    waker: Option<Waker>,
+    client: Client,
+    mark: Mark,
+}
+
+/// A phase, in the two lowest bits, and the number of phases that began before it on this thread.
+#[derive(Clone, Copy, Default)]
+struct Mark(u64);
+
+thread_local! {
+    static BEGINNINGS: Cell<u64> = const { Cell::new(0) };
+}
+
+impl Mark {
+    /// A phase that begins now.
+    fn new(phase: Phase) -> Self {
+        let now = BEGINNINGS.get();
+        BEGINNINGS.set(now + 1);
+        Mark(now << 2 | phase as u64)
+    }
+
+    fn phase(self) -> Phase {
+        match self.0 & 3 {
+            0 => Phase::Busy,
+            1 => Phase::Incomplete,
+            2 => Phase::Idle,
+            _ => Phase::Evicted,
+        }
+    }
+
+    fn since(self) -> u64 {
+        self.0 >> 2
+    }
+}
+
+impl Slot {
+    /// Stores the waker of the connection's task.
+    fn register(&mut self, cx: &Context<'_>) {
+        match &mut self.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            None => self.waker = Some(cx.waker().clone()),
+        }
+    }
+
+    /// Enters a waiting phase, unless the connection is in it already or is evicted.
+    fn wait(&mut self, phase: Phase) {
+        let now = self.mark.phase();
+        if now != phase && now != Phase::Evicted {
+            self.mark = Mark::new(phase);
+        }
+    }
+}
+
+impl Drain {
+    /// Creates a signal that is not started, with no connections.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Registers a connection until the result is dropped.
+    pub fn connection(&self) -> Draining {
+        let slot = self.0.free.borrow_mut().pop().unwrap_or_else(|| {
+            let mut slots = self.0.slots.borrow_mut();
+            slots.push(Slot::default());
+            slots.len() - 1
+        });
+        self.0.count.set(self.0.count.get() + 1);
+        Draining { shared: Rc::clone(&self.0), slot }
+    }
+
+    /// Starts the signal for all connections, including later ones.
+    pub fn start(&self) {
+        self.0.started.set(true);
+        let mut slots = self.0.slots.borrow_mut();
+        let wakers: Vec<_> = slots.iter_mut().filter_map(|slot| slot.waker.take()).collect();
+        drop(slots);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits, after the start, until the idle connections have closed, so that none accepts a request that is
+    /// sent later. A connection may have to be polled several times for that: for the end of its
+    /// handshake, for the signal, and for a last look at its socket.
+    pub async fn heard(&self) {
+        for _ in 0..3 {
+            yield_now().await; // the runtime polls its sockets
+            let _ = spawn_local(async {}).await; // after all tasks that are ready
+        }
+    }
+
+    /// Lists the connections that may be evicted.
+    pub fn waiting(&self) -> Vec<Candidate<usize>> {
+        let candidate = |(place, slot): (usize, &Slot)| {
+            let is_idle = match slot.mark.phase() {
+                Phase::Incomplete => false,
+                Phase::Idle => true,
+                Phase::Busy | Phase::Evicted => return None,
+            };
+            Some(Candidate { client: slot.client, is_idle, since: slot.mark.since(), place })
+        };
+        self.0.slots.borrow().iter().enumerate().filter_map(candidate).collect()
+    }
+
+    /// Tells a connection to close itself. No effect unless it waits for its client.
+    pub fn evict(&self, place: usize) {
+        let waker = self.0.slots.borrow_mut().get_mut(place).and_then(|slot| {
+            if !matches!(slot.mark.phase(), Phase::Incomplete | Phase::Idle) {
+                return None;
+            }
+            slot.mark = Mark::new(Phase::Evicted);
+            slot.waker.take()
+        });
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Returns true if both are the same signal.
+    pub fn is(&self, other: &Drain) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Number of connections.
+    pub fn connections(&self) -> usize {
+        self.0.count.get()
+    }
+
+    /// Waits until there are no connections. Of several waiting tasks, only the last one is woken.
+    pub async fn emptied(&self) {
+        poll_fn(|cx| {
+            if self.connections() == 0 {
+                return Poll::Ready(());
+            }
+            *self.0.empty.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// A connection's registration with a [`Drain`].
+pub struct Draining {
+    shared: Rc<Shared>,
+    slot: usize,
+}
+
+impl Draining {
+    /// Returns true if the signal was started.
+    pub fn started(&self) -> bool {
+        self.shared.started.get()
+    }
+
+    /// Returns the signal.
+    pub fn signal(&self) -> Drain {
+        Drain(Rc::clone(&self.shared))
+    }
+
+    /// Returns true if the signal was started. The next signal or eviction wakes the task.
+    pub fn poll(&self, cx: &mut Context<'_>) -> bool {
+        self.with_slot(|slot| slot.register(cx));
+        self.started()
+    }
+
+    /// Enters a waiting phase, and returns what to do instead of waiting. The next signal wakes the
+    /// task.
+    pub fn poll_waiting(&self, phase: Phase, cx: &mut Context<'_>) -> Signal {
+        let now = self.with_slot(|slot| {
+            slot.register(cx);
+            slot.wait(phase);
+            slot.mark.phase()
+        });
+        match now {
+            Some(Phase::Evicted) => Signal::Evict,
+            _ if self.started() => Signal::Drain,
+            _ => Signal::None,
+        }
+    }
+
+    /// Returns true if the connection is evicted. An eviction wakes the task.
+    pub fn poll_evicted(&self, cx: &mut Context<'_>) -> bool {
+        let phase = self.with_slot(|slot| {
+            slot.register(cx);
+            slot.mark.phase()
+        });
+        phase == Some(Phase::Evicted)
+    }
+
+    /// Runs `work` to its end; returns `None` if the connection is evicted before.
+    pub async fn unless_evicted<T>(
+        &self,
+        mut work: Pin<&mut impl Future<Output = T>>,
+    ) -> Option<T> {
+        poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending if self.poll_evicted(cx) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+
+    /// Registers the client of a new connection, which waits for its first request.
+    pub fn accepted_from(&self, client: Client) {
+        self.with_slot(|slot| {
+            slot.client = client;
+            slot.mark = Mark::new(Phase::Incomplete);
+        });
+    }
+
+    /// Enters a waiting phase.
+    pub fn wait(&self, phase: Phase) {
+        self.with_slot(|slot| slot.wait(phase));
+    }
+
+    /// Records that a request is being processed. Revokes an eviction.
+    pub fn begin(&self) {
+        self.with_slot(|slot| slot.mark = Mark::default());
+    }
+
+    /// Records that a handler goes on with a request whose body was incomplete.
+    pub fn go_on(&self) {
+        self.with_slot(|slot| {
+            if slot.mark.phase() == Phase::Incomplete {
+                slot.mark = Mark::default();
+            }
+        });
+    }
+
+    fn with_slot<T>(&self, act: impl FnOnce(&mut Slot) -> T) -> Option<T> {
+        self.shared.slots.borrow_mut().get_mut(self.slot).map(act)
+    }
+}
+
+impl Drop for Draining {
+    fn drop(&mut self) {
+        self.with_slot(|slot| *slot = Slot::default());
+        self.shared.free.borrow_mut().push(self.slot);
+        self.shared.count.set(self.shared.count.get() - 1);
+        if self.shared.count.get() == 0 {
+            let waker = self.shared.empty.borrow_mut().take();
+            waker.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_takes_few_bytes_here() {
+        assert_eq!(size_of::<Slot>(), 32);
+    }
+
+    fn places(drain: &Drain) -> Vec<(usize, bool)> {
+        drain.waiting().iter().map(|one| (one.place, one.is_idle)).collect()
+    }
+
+    #[test]
+    fn only_connections_that_wait_for_their_client_may_be_evicted() {
+        let (drain, cx) = (Drain::new(), &mut Context::from_waker(Waker::noop()));
+        let connections = [drain.connection(), drain.connection()];
+        assert_eq!(places(&drain), [], "nobody has said that they wait");
+        connections.iter().for_each(|one| one.accepted_from(Client::default()));
+        assert_eq!(places(&drain), [(0, false), (1, false)]);
+        connections[0].begin();
+        assert_eq!(places(&drain), [(1, false)]);
+        assert_eq!(connections[0].poll_waiting(Phase::Idle, cx), Signal::None);
+        assert_eq!(places(&drain), [(0, true), (1, false)]);
+        connections[0].begin();
+        connections[0].wait(Phase::Incomplete);
+        assert_eq!(places(&drain), [(0, false), (1, false)], "within a body");
+        connections[0].go_on();
+        let [first, second] = connections;
+        drop(second);
+        assert_eq!(places(&drain), []);
+        drop(first);
+        assert_eq!(drain.connections(), 0);
+    }
+
+    #[test]
+    fn who_waits_longest_is_known_whatever_comes_meanwhile() {
+        let (drain, cx) = (Drain::new(), &mut Context::from_waker(Waker::noop()));
+        let connections = [drain.connection(), drain.connection()];
+        connections.iter().for_each(|one| one.accepted_from(Client::default()));
+        // A part of a head.
+        let _ = connections[0].poll_waiting(Phase::Incomplete, cx);
+        let since: Vec<_> = drain.waiting().iter().map(|one| one.since).collect();
+        assert!(since[0] < since[1], "{since:?}");
+        connections[0].begin();
+        let _ = connections[0].poll_waiting(Phase::Idle, cx);
+        let since: Vec<_> = drain.waiting().iter().map(|one| one.since).collect();
+        assert!(since[0] > since[1], "{since:?}");
+    }
+
+    #[test]
+    fn an_evicted_connection_is_told_once_and_may_still_take_a_request() {
+        let (drain, cx) = (Drain::new(), &mut Context::from_waker(Waker::noop()));
+        let connection = drain.connection();
+        connection.accepted_from(Client::default());
+        drain.evict(0);
+        assert_eq!(places(&drain), [], "it is not chosen again");
+        connection.go_on();
+        assert_eq!(connection.poll_waiting(Phase::Incomplete, cx), Signal::Evict);
+        assert!(connection.poll_evicted(cx));
+        connection.begin();
+        assert!(!connection.poll_evicted(cx));
+        drain.evict(7); // it has ended meanwhile
+        drop(connection);
+        drain.evict(0);
+        let next = drain.connection();
+        next.accepted_from(Client::default());
+        assert!(!next.poll_evicted(cx), "a new connection in an old place");
+    }
+}

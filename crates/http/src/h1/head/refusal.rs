@@ -1,0 +1,104 @@
+//! Reasons to refuse a request head.
+
+use crate::target::TargetError;
+
+/// A reason to refuse a head. The connection is closed after the response, since the bytes after such a head
+/// cannot be trusted to be a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// Method CONNECT.
+    Connect,
+    /// `Content-Length` twice, or with `Transfer-Encoding`.
+    ContentLengthConflict,
+    /// `Content-Length` is not a decimal number.
+    ContentLengthInvalid,
+    /// An expectation other than `100-continue`.
+    Expectation,
+    /// A field has an invalid name, or a control byte in its value.
+    Field,
+    /// A field is longer than allowed.
+    FieldTooLong,
+    /// The target has a fragment (RFC 9110, 4.2.5).
+    Fragment,
+    /// All fields together are longer than allowed.
+    HeadTooLong,
+    /// The head did not arrive in time.
+    HeadTimeout,
+    /// `Host` is missing, repeated or invalid.
+    Host,
+    /// The body is chunked where that is not allowed.
+    LengthRequired,
+    /// The client disconnected within the head.
+    Incomplete,
+    /// A line does not end in CR LF.
+    LineEnd,
+    /// Plain HTTP on a listener for TLS.
+    PlainOnTls,
+    /// A tunnel for a protocol other than WebSocket.
+    Protocol,
+    /// The request line is not `method SP target SP version`.
+    RequestLine,
+    /// The request line is longer than allowed.
+    RequestLineTooLong,
+    /// The target's path or query.
+    Target(TargetError),
+    /// More fields than allowed.
+    TooManyFields,
+    /// The announced body is longer than allowed.
+    BodyTooLong,
+    /// `Transfer-Encoding` in HTTP/1.0 or more than once.
+    TransferEncoding,
+    /// A transfer coding other than `chunked`.
+    UnknownCoding,
+    /// A version other than HTTP/1.0 and HTTP/1.1.
+    Version,
+}
+
+impl Refusal {
+    /// Returns the status of the response.
+    pub fn status(self) -> u16 {
+        match self {
+            Refusal::Connect => 405,
+            Refusal::HeadTimeout => 408,
+            Refusal::LengthRequired => 411,
+            Refusal::BodyTooLong => 413,
+            Refusal::RequestLineTooLong => 414,
+            Refusal::Expectation => 417,
+            Refusal::FieldTooLong | Refusal::HeadTooLong | Refusal::TooManyFields => 431,
+            Refusal::UnknownCoding | Refusal::Protocol => 501,
+            Refusal::Version => 505,
+            _ => 400,
+        }
+    }
+
+    /// Returns the text for the log.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Refusal::Connect => "CONNECT is for proxies",
+            Refusal::ContentLengthConflict => {
+                "Content-Length twice, or together with Transfer-Encoding"
+            }
+            Refusal::ContentLengthInvalid => "Content-Length is not a decimal number",
+            Refusal::Expectation => "an expectation other than 100-continue",
+            Refusal::Field => "a malformed header field",
+            Refusal::FieldTooLong => "a header field is too long",
+            Refusal::Fragment => "a fragment (#) in the target",
+            Refusal::HeadTooLong => "the request head is too long",
+            Refusal::HeadTimeout => "the request head did not arrive in time",
+            Refusal::Host => "Host is missing, double or malformed",
+            Refusal::Incomplete => "the client left before the head had come in full",
+            Refusal::LengthRequired => "a chunked body is not allowed here",
+            Refusal::LineEnd => "a line of the request head does not end in CR LF",
+            Refusal::PlainOnTls => "plain HTTP where TLS is spoken",
+            Refusal::Protocol => "a tunnel for a protocol other than WebSocket",
+            Refusal::RequestLine => "a malformed request line",
+            Refusal::RequestLineTooLong => "the request line is too long",
+            Refusal::Target(error) => error.reason(),
+            Refusal::TooManyFields => "too many header fields",
+            Refusal::BodyTooLong => "the announced body is longer than allowed",
+            Refusal::TransferEncoding => "Transfer-Encoding in HTTP/1.0, or more than one",
+            Refusal::UnknownCoding => "a transfer coding other than chunked",
+            Refusal::Version => "a protocol version other than HTTP/1.0 and HTTP/1.1",
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The output of a connection: a buffer for heads and short bodies, and one large piece after it.
+//!
+//! Responses to pipelined requests are collected in the buffer and sent in one write. A thread keeps a
+//! spare buffer for its connections, so a connection without output has none.
+
+use std::cell::Cell;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use tokio::io::AsyncWrite;
+
+/// Maximum length in bytes of a body that is copied into the buffer. Beyond, a second slice of a
+/// vectored write costs less.
+pub(super) const MAX_COPY: usize = 16 * 1024;
+
+/// Number of bytes above which the output is sent before more is added.
+pub(super) const FLUSH_SIZE: usize = 64 * 1024;
+
+thread_local! {
+    static SPARE_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Bytes to be sent.
+#[derive(Default)]
+pub(super) struct Output {
+    buffer: Vec<u8>,
+    /// Number of bytes of the buffer that were sent.
+    sent: usize,
+    /// Large piece after the buffer.
+    large: Bytes,
+    /// Bytes after the large piece.
+    end: &'static [u8],
+    /// Number of bytes of all output so far.
+    queued: u64,
+    /// The stream may still hold bytes that were written to it.
+    needs_flush: bool,
+}
+
+impl Output {
+    /// Appends bytes to the buffer. There must be no large piece: see [`Output::put_large`].
+    pub fn put(&mut self, bytes: &[u8]) {
+        debug_assert!(self.large.is_empty() && self.end.is_empty());
+        if self.buffer.capacity() == 0 {
+            self.buffer = SPARE_BUFFER.take();
+        }
+        self.buffer.extend_from_slice(bytes);
+        self.queued += bytes.len() as u64;
+    }
+
+    /// Appends a large piece and the bytes after it. Both must be sent before anything else is appended.
+    pub fn put_large(&mut self, bytes: Bytes, end: &'static [u8]) {
+        self.queued += (bytes.len() + end.len()) as u64;
+        self.large = bytes;
+        self.end = end;
+    }
+
+    /// Counts bytes that were sent without this output, by `sendfile`.
+    pub fn bypassed(&mut self, bytes: u64) {
+        self.queued += bytes;
+    }
+
+    /// Number of bytes to be sent.
+    pub fn waiting(&self) -> usize {
+        self.buffer.len() - self.sent + self.large.len() + self.end.len()
+    }
+
+    /// Number of bytes of all output so far, sent or not.
+    pub fn queued(&self) -> u64 {
+        self.queued
+    }
+
+    /// Unsent bytes of the buffer.
+    pub fn buffered(&self) -> &[u8] {
+        self.buffer.get(self.sent..).unwrap_or_default()
+    }
+
+    /// Returns true if all output was sent.
+    pub fn is_empty(&self) -> bool {
+        self.waiting() == 0 && !self.needs_flush
+    }
+
+    /// Sends output. Ready with the number of bytes after the first write; 0 when all output was sent.
+    pub fn poll_write<I: AsyncWrite + Unpin>(
+        &mut self,
+        io: &mut I,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        if self.waiting() == 0 {
+            if self.needs_flush {
+                ready!(Pin::new(io).poll_flush(cx))?;
+                self.needs_flush = false;
+            }
+            return Poll::Ready(Ok(0));
+        }
+        let io = Pin::new(io);
+        let written = if self.large.is_empty() && self.end.is_empty() {
+            ready!(io.poll_write(cx, self.buffered()))?
+        } else {
+            let slices =
+                [IoSlice::new(self.buffered()), IoSlice::new(&self.large), IoSlice::new(self.end)];
+            ready!(io.poll_write_vectored(cx, &slices))?
+        };
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        self.needs_flush = true;
+        self.advance(written);
+        Poll::Ready(Ok(written))
+    }
+
+    /// Removes bytes that were sent.
+    pub fn advance(&mut self, count: usize) {
+        let buffered = count.min(self.buffer.len() - self.sent);
+        self.sent += buffered;
+        if self.sent == self.buffer.len() {
+            self.release();
+        }
+        let large = (count - buffered).min(self.large.len());
+        self.large.advance(large);
+        if self.large.is_empty() {
+            self.large = Bytes::new();
+        }
+        self.end = self.end.get(count - buffered - large..).unwrap_or_default();
+    }
+
+    /// Drops all output: it cannot be sent.
+    pub fn clear(&mut self) {
+        self.queued -= self.waiting() as u64;
+        self.release();
+        self.large = Bytes::new();
+        self.end = &[];
+        self.needs_flush = false;
+    }
+
+    /// Returns the buffer to the thread.
+    fn release(&mut self) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        self.sent = 0;
+        buffer.clear();
+        // A buffer that grew large is not kept.
+        if buffer.capacity() <= 2 * FLUSH_SIZE {
+            SPARE_BUFFER.set(buffer);
+        }
+    }
+}

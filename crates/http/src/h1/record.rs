@@ -1,0 +1,44 @@
+//! The record of a response, from which the access log line is made.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::exchange::{Finished, Outcome};
+use crate::message::{Added, ConnectionInfo, FieldBlock};
+
+/// A response after sending.
+pub(super) struct SentResponse {
+    pub status: u16,
+    pub fields: FieldBlock,
+    /// Bytes sent, including head and framing.
+    pub bytes: u64,
+    /// Bytes of the body sent.
+    pub body: u64,
+    pub outcome: Outcome,
+}
+
+impl SentResponse {
+    /// Builds the record, without the request or the refused head.
+    pub fn record<'a>(
+        &'a self,
+        connection: &'a Arc<ConnectionInfo>,
+        added: Added<'a>,
+        received: u64,
+        elapsed: Duration,
+    ) -> Finished<'a> {
+        Finished {
+            connection,
+            request: None,
+            refused_line: &[],
+            refusal: None,
+            status: self.status,
+            fields: &self.fields,
+            added,
+            received,
+            sent: self.bytes,
+            body_sent: self.body,
+            elapsed,
+            outcome: self.outcome,
+        }
+    }
+}

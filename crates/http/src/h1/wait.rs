@@ -1,0 +1,105 @@
+//! Waiting for a request head.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::task::yield_now;
+use tokio::time::Instant;
+
+use super::connection::{Connection, Next};
+use super::head::Scanned;
+use super::transport::{Io, Transport};
+use crate::drain::{Phase, Signal};
+use crate::exchange::Handler;
+use crate::limits::Limits;
+use crate::timer::after;
+
+/// Time for the first request of a connection on a unix socket after the drain signal: the connection
+/// was accepted, and its request may be on the way.
+const FIRST_REQUEST_GRACE: Duration = Duration::from_secs(1);
+
+impl<I: Io, H: Handler> Connection<I, H> {
+    /// Waits for input that can be answered, the end of the connection, or a timeout.
+    pub(super) async fn wait(&self) -> Next {
+        let limits = self.handler.limits();
+        let is_first = self.transport.borrow().served == 0;
+        let mut idle_since = None;
+        let (mut look, mut has_looked) = (pin!(yield_now()), false);
+        poll_fn(move |cx| {
+            let transport = &mut *self.transport.borrow_mut();
+            if let Poll::Ready(next) = poll_input(transport, &limits, cx) {
+                return Poll::Ready(next);
+            }
+            let is_empty = transport.input.is_empty();
+            let (since, timeout) = if is_empty {
+                transport.work.release();
+                let since = *idle_since.get_or_insert_with(Instant::now);
+                let header_timeout = if is_first { limits.header_timeout } else { Duration::MAX };
+                (since, limits.idle_timeout.min(header_timeout))
+            } else {
+                let begun = self.begun.get().unwrap_or_else(Instant::now);
+                self.begun.set(Some(begun));
+                (begun, limits.header_timeout)
+            };
+            let mut deadline = after(since, timeout);
+            let phase = if is_first { Phase::Incomplete } else { Phase::Idle };
+            let signal = self.drain.poll_waiting(phase, cx);
+            if signal == Signal::Evict {
+                return Poll::Ready(Next::Close);
+            }
+            if signal == Signal::Drain && is_empty {
+                ready!(poll_last_look(&mut has_looked, look.as_mut(), cx));
+                if !is_first {
+                    return Poll::Ready(Next::Close);
+                }
+                deadline = deadline.min(since + self.first_request_grace());
+            }
+            // The client gets 408, as in Unit, so that it knows that a request which it is sending was
+            // not processed (RFC 9110, 15.5.9).
+            transport.timer.poll(cx, deadline).map(|()| Next::HeadTimeout)
+        })
+        .await
+    }
+
+    /// A TCP client had the time for which the kernel waits for its first bytes, one with TLS the time
+    /// of the handshake.
+    fn first_request_grace(&self) -> Duration {
+        match self.info.tls || self.info.peer.is_some() {
+            true => Duration::ZERO,
+            false => FIRST_REQUEST_GRACE,
+        }
+    }
+}
+
+/// Reads until the head is complete or cannot become one, or the client disconnects.
+fn poll_input<I: Io>(
+    transport: &mut Transport<I>,
+    limits: &Limits,
+    cx: &mut Context<'_>,
+) -> Poll<Next> {
+    loop {
+        if transport.scan(limits) != Scanned::Partial {
+            return Poll::Ready(Next::Answer);
+        }
+        match ready!(transport.poll_read(cx)) {
+            Ok(0) | Err(_) if transport.has_begun() => return Poll::Ready(Next::Incomplete),
+            Ok(0) | Err(_) => return Poll::Ready(Next::Close),
+            Ok(_) => {}
+        }
+    }
+}
+
+/// Lets the runtime poll the sockets once: a request may have arrived that it has not reported yet.
+fn poll_last_look(
+    has_looked: &mut bool,
+    look: Pin<&mut impl Future<Output = ()>>,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
+    if !*has_looked {
+        ready!(look.poll(cx));
+        *has_looked = true;
+    }
+    Poll::Ready(())
+}

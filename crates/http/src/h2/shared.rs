@@ -1,0 +1,19 @@
+//! State that the streams of a connection share.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::blocks::Flaws;
+use super::budget::Budget;
+use super::phase::ConnectionPhase;
+use super::turns::Turns;
+use crate::message::ConnectionInfo;
+
+/// State of a connection for its streams.
+pub(super) struct Shared {
+    pub info: Arc<ConnectionInfo>,
+    pub turns: Rc<Turns>,
+    pub budget: Rc<Budget>,
+    pub phase: ConnectionPhase,
+    pub flaws: Rc<Flaws>,
+}

@@ -1,0 +1,15 @@
+//! Requests and responses, independent of the protocol version.
+//!
+//! The head of a request stays in the buffer that it was received in: names and values are slices
+//! of it. The header fields of a response are one block of `Name: value\r\n` lines, so that the
+//! head of a cached file is shared and not built again. The connection itself writes the fields that
+//! belong to it (`Date`, `Server`, `Content-Length`, `Transfer-Encoding`, `Connection`); they are
+//! never in the block.
+
+mod fields;
+mod request;
+mod response;
+
+pub use fields::{FieldBlock, Fields, is_internal_field};
+pub use request::{ConnectionInfo, OnError, Request, ShownAddress, Version};
+pub use response::{Added, After, Response, Trailer};

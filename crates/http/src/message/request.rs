@@ -1,0 +1,121 @@
+//! Requests, and facts about the connection that they came on.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use howdah_config::Captures;
+
+use super::fields::Fields;
+use crate::handshake::Handshake;
+
+/// A request head after the protocol layer has checked its framing and syntax.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Method as sent, a token (RFC 9110, 9.1); compared case-sensitively.
+    pub method: Bytes,
+    /// Request target as sent, in origin form (RFC 9112, 3.2.1) and without a fragment; PHP's
+    /// `REQUEST_URI`.
+    pub target: Bytes,
+    /// Fragment that was cut off the target, with its `#`; empty if there was none, and always if
+    /// [`Limits::strict`](crate::limits::Limits::strict) is set. Only for logs.
+    pub fragment: Bytes,
+    /// Decoded and normalised path: starts with `/`, has no `.` or `..` segment, no empty segment and
+    /// no NUL. Empty only if a route has rewritten it so.
+    pub path: Bytes,
+    /// Query: the target after its first `?`; empty if there is none.
+    pub query: Bytes,
+    /// Protocol version of the message.
+    pub version: Version,
+    /// `Host` or `:authority`, lower case, without port and trailing dot; empty if absent.
+    pub host: Bytes,
+    /// Header fields in the order received, names as sent.
+    pub fields: Fields,
+    /// The connection; with a proxy that the listener trusts, the client's address and scheme that the
+    /// proxy reports.
+    pub connection: Arc<ConnectionInfo>,
+    /// Authenticated user.
+    pub user: Option<Bytes>,
+    /// Number, unique within the instance; shown in the log and in PHP error records.
+    pub id: u64,
+    /// The error for whose page this is the internal request.
+    pub error: Option<OnError>,
+    /// Groups captured by regular expressions, of the last route step whose action uses them.
+    pub captures: Captures,
+}
+
+/// The error that an internal request for an error page is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnError {
+    /// Status of the error.
+    pub status: u16,
+    /// Path of the request that had the error.
+    pub path: Bytes,
+}
+
+/// Protocol version of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    Http11,
+    /// HTTP/2
+    Http2,
+}
+
+impl Version {
+    /// Value of `SERVER_PROTOCOL`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Version::Http10 => "HTTP/1.0",
+            Version::Http11 => "HTTP/1.1",
+            Version::Http2 => "HTTP/2.0",
+        }
+    }
+}
+
+/// Facts about a connection, equal for all its requests.
+#[derive(Debug, Clone, Default)]
+pub struct ConnectionInfo {
+    /// Address of the client; `None` on a unix socket.
+    pub peer: Option<SocketAddr>,
+    /// Address that the client connected to; `None` on a unix socket.
+    pub local: Option<SocketAddr>,
+    /// The client uses TLS, with the server or, as a trusted proxy reports, with the proxy.
+    pub tls: bool,
+    /// Address of the trusted proxy that reported the client.
+    pub via: Option<ShownAddress>,
+    /// Facts about the TLS handshake with the server.
+    pub handshake: Option<Arc<Handshake>>,
+}
+
+impl ConnectionInfo {
+    /// Returns `http` or `https`.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls { "https" } else { "http" }
+    }
+}
+
+/// Formats an address for scripts and logs; `unix:` for a unix socket. IPv4 addresses that a socket of both
+/// families reports as IPv6 are shown as IPv4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShownAddress(pub Option<IpAddr>);
+
+impl fmt::Display for ShownAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.map(|ip| ip.to_canonical()) {
+            None => f.write_str("unix:"),
+            Some(IpAddr::V6(v6)) => match v6.segments() {
+                // RFC 4291, 2.2, form 3, for an embedded IPv4 address, as `inet_ntop` formats it.
+                [0, 0, 0, 0, 0, 0, high, _] if high > 0 => {
+                    let [.., a, b, c, d] = v6.octets();
+                    write!(f, "::{a}.{b}.{c}.{d}")
+                }
+                _ => v6.fmt(f),
+            },
+            Some(ip) => ip.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Responses, and what accompanies them.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use bytes::Bytes;
+
+use super::fields::FieldBlock;
+use crate::body::Body;
+use crate::feed::Feed;
+use crate::tunnel::Tunnel;
+
+/// A response, before a protocol frames it.
+#[derive(Debug)]
+pub struct Response {
+    /// Status code: 200 to 999, or 0 to 999 from a `return` of the configuration.
+    pub status: u16,
+    /// Reason phrase, if it differs from the registered one (PHP's `header("HTTP/1.1 404 Gone fishing")`).
+    pub reason: Option<Bytes>,
+    /// Header fields as `Name: value\r\n` lines.
+    pub fields: FieldBlock,
+    /// Body; its length determines the framing.
+    pub body: Body,
+    /// A body of bytes is sent in chunks where the protocol has them, although its length is known: its
+    /// producer did not announce a length.
+    pub chunked: bool,
+    /// The connection must not be used for another request.
+    pub close: bool,
+    /// The body is an error page of the server itself, which `error_pages` may replace.
+    pub own_page: bool,
+    /// The connection adds `Server`, if its value is not empty.
+    pub adds_server: bool,
+    /// The connection adds `Date`.
+    pub adds_date: bool,
+    /// Trailer, tunnel or feed.
+    pub after: Option<Box<After>>,
+}
+
+impl Response {
+    /// Creates a response without header fields.
+    pub fn new(status: u16, body: Body) -> Self {
+        Response {
+            status,
+            reason: None,
+            fields: FieldBlock::default(),
+            body,
+            chunked: false,
+            close: false,
+            own_page: false,
+            adds_server: true,
+            adds_date: true,
+            after: None,
+        }
+    }
+
+    /// Returns the trailer, if there may be one.
+    pub fn trailer(&self) -> Option<&Trailer> {
+        self.after.as_ref()?.trailer.as_ref()
+    }
+
+    /// Removes the trailer.
+    pub fn drop_trailer(&mut self) {
+        if let Some(after) = &mut self.after {
+            after.trailer = None;
+        }
+    }
+
+    /// Takes the tunnel that the connection becomes after this response.
+    pub fn take_tunnel(&mut self) -> Option<Tunnel> {
+        self.after.as_mut()?.tunnel.take()
+    }
+
+    /// Takes the feed of the request body, if the upstream server still reads from it.
+    pub fn take_feed(&mut self) -> Option<Rc<Feed>> {
+        self.after.as_mut()?.feed.take().filter(|feed| !feed.is_full())
+    }
+
+    /// Appends a field with [`FieldBlock::push`].
+    pub fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.fields.push(name, value);
+        self
+    }
+}
+
+/// Parts of a response that few responses have.
+#[derive(Debug, Default)]
+pub struct After {
+    /// Trailer after the body.
+    pub trailer: Option<Trailer>,
+    /// With status 101: the tunnel that the connection becomes.
+    pub tunnel: Option<Tunnel>,
+    /// Feed of the request body, which the upstream server still reads.
+    pub feed: Option<Rc<Feed>>,
+}
+
+/// The lines of a trailer, which are known at the end of the body.
+#[derive(Debug, Clone, Default)]
+pub struct Trailer(Rc<OnceCell<Bytes>>);
+
+impl Trailer {
+    /// Sets the lines, which must be well formed. Only the first call has an effect.
+    pub fn set(&self, lines: Bytes) {
+        debug_assert!(lines.is_empty() || lines.ends_with(b"\r\n"));
+        let _ = self.0.set(lines);
+    }
+
+    /// Returns the lines; empty if there are none yet.
+    pub fn lines(&self) -> Bytes {
+        self.0.get().cloned().unwrap_or_default()
+    }
+}
+
+/// Header fields that the connection itself adds to a response.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Added<'a> {
+    /// Value of `Server`; no field if empty.
+    pub server: &'a [u8],
+    /// `Date` is added.
+    pub date: bool,
+    /// `Content-Length`.
+    pub length: Option<u64>,
+    /// `Transfer-Encoding: chunked` is added.
+    pub chunked: bool,
+    /// Value of `Connection`; no field if empty.
+    pub connection: &'static str,
+}

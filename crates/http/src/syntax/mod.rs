@@ -1,0 +1,10 @@
+//! Parsers and writers of single elements of a message. Pure functions of their input, except that
+//! [`date`] reads the clock.
+
+pub mod authority;
+pub mod date;
+pub mod encoding;
+pub mod framing;
+pub mod query;
+pub mod reason;
+pub mod target;
