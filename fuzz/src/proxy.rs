@@ -1,6 +1,6 @@
 //! What upstreams send.
 
-use howdah_upstream::proxy::response::{Head, Length, MOST_BYTES, Scan, parse};
+use howdah_upstream::proxy::response::{Head, Length, MAX_HEAD_BYTES, Scan, parse};
 
 /// The start of what an upstream sends, as the answer to GET and to HEAD. Its end is found however
 /// it is cut; what is taken of it reads the same to `httparse`, frames the body in one way, and
@@ -21,7 +21,7 @@ pub fn response(input: &[u8]) {
         assert_eq!(bytewise, whole);
     }
     let Ok(Some(end)) = whole else { return };
-    assert!(end <= MOST_BYTES && input[..end].ends_with(b"\n"));
+    assert!(end <= MAX_HEAD_BYTES && input[..end].ends_with(b"\n"));
     let head = &input[..end];
     if let Ok(read) = parse(head, false) {
         check(head, &read);

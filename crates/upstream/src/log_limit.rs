@@ -1,4 +1,4 @@
-//! How much one site or upstream may bring into the log.
+//! Limit on the log messages of one site or upstream.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,24 +7,24 @@ use std::time::Duration;
 use howdah_sys::log::{Level, Log};
 use howdah_sys::log_rate::LogRate;
 
-/// What a site or an upstream has brought into the log lately, on all threads together.
+/// Rate of the log messages of a site or an upstream, of all threads together.
 ///
-/// Who runs the servers of a site decides how often they fail and what they write. The log is
-/// written by the threads that serve all sites.
+/// The servers of a site decide how often they fail and what they write. The threads that write
+/// the log serve all sites.
 #[derive(Debug, Default)]
 pub struct LogLimit {
     rate: LogRate,
-    /// Records that were left out and that the log does not mention yet.
+    /// Number of messages that were left out and that the log does not mention yet.
     left_out: AtomicU64,
 }
 
 impl LogLimit {
-    /// How long to wait until more may be written; zero if there is no need.
+    /// Returns the time until more may be written; zero if there is room.
     pub fn wait(&self) -> Duration {
         self.rate.wait()
     }
 
-    /// Writes a record, however much was written before. Who calls this waits first.
+    /// Writes a message, however much was written before. The caller has waited for room.
     pub fn write(&self, log: &Log, level: Level, message: fmt::Arguments<'_>) {
         let pid = std::process::id();
         let left_out = self.left_out.swap(0, Relaxed);
@@ -35,17 +35,15 @@ impl LogLimit {
         log.write_limited(&self.rate, pid, level, message);
     }
 
-    /// Writes a record, or counts it if there is no room for it now. The next record that is
-    /// written comes after their number.
+    /// Writes a message, or counts it if there is no room. The next message comes after the number
+    /// of those that were left out.
     pub fn write_or_count(&self, log: &Log, level: Level, message: fmt::Arguments<'_>) {
         match self.rate.has_room() {
             true => self.write(log, level, message),
-            false => self.left_out(),
+            false => {
+                self.left_out.fetch_add(1, Relaxed);
+            }
         }
-    }
-
-    fn left_out(&self) {
-        self.left_out.fetch_add(1, Relaxed);
     }
 }
 
@@ -56,25 +54,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn complaints_without_end_are_counted_and_no_others_suffer() {
+    fn messages_above_the_limit_are_counted_and_other_sites_go_on() {
         let mut file = tempfile::tempfile().unwrap();
         let log = Log::new(file.try_clone().unwrap().into());
         let (limit, other) = (LogLimit::default(), LogLimit::default());
-        let complain = |limit: &LogLimit, text: &str| {
+        let log_error = |limit: &LogLimit, text: &str| {
             limit.write_or_count(&log, Level::Error, format_args!("{text}"));
         };
         let long = "x".repeat(100_000);
-        let mut complaints = 0;
+        let mut messages = 0;
         while limit.left_out.load(Relaxed) < 100 {
-            complain(&limit, &long);
-            complaints += 1;
+            log_error(&limit, &long);
+            messages += 1;
         }
-        assert!(complaints > 110, "a burst is written: {complaints}");
-        complain(&other, "of another site");
+        assert!(messages > 110, "a burst is written: {messages}");
+        log_error(&other, "of another site");
         while !limit.wait().is_zero() {
             std::thread::sleep(limit.wait());
         }
-        complain(&limit, "at last");
+        log_error(&limit, "at last");
         let mut text = String::new();
         file.rewind().unwrap();
         file.read_to_string(&mut text).unwrap();
@@ -83,7 +81,7 @@ mod tests {
         assert!(lines[0].ends_with(" at last"), "{lines:?}");
         let written = text.lines().filter(|line| line.ends_with("xxx")).count();
         let count =
-            format!(" {} records were left out, as too many came at once", complaints - written);
+            format!(" {} records were left out, as too many came at once", messages - written);
         assert!(lines[1].ends_with(&count), "{lines:?}");
     }
 }

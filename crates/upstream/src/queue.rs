@@ -1,4 +1,4 @@
-//! Requests that wait for another server to have room: so many, and for so long.
+//! Limits on requests that wait for a server: how many, and for how long.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -6,33 +6,33 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-/// Why a request waits no longer.
+/// Reason why a request stops waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
-    /// Too many wait already.
-    QueueFull,
-    /// It has waited as long as it may.
-    WaitedTooLong,
+pub enum QueueError {
+    /// The maximum number of requests is waiting already.
+    Full,
+    /// The request has waited for the queue's timeout.
+    Timeout,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for QueueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refused::QueueFull => "the queue is full",
-            Refused::WaitedTooLong => "no connection was free within the queue's time limit",
+            QueueError::Full => "the queue is full",
+            QueueError::Timeout => "no connection was free within the queue's time limit",
         })
     }
 }
 
-/// Counts those who wait; the order is that of what they wait for.
+/// Counts waiting requests. The order in which they continue is up to what they wait for.
 #[derive(Debug)]
 pub struct Queue {
     waiting: AtomicU32,
-    most: u32,
-    patience: Option<Duration>,
+    max_waiting: u32,
+    timeout: Option<Duration>,
 }
 
-/// A request that waits.
+/// Counts one request as waiting until it is dropped.
 struct Waiting<'q>(&'q Queue);
 
 impl Drop for Waiting<'_> {
@@ -42,25 +42,25 @@ impl Drop for Waiting<'_> {
 }
 
 impl Queue {
-    /// For `most` requests, each for as long as `patience` says.
-    pub fn new(most: u32, patience: Option<Duration>) -> Self {
-        Queue { waiting: AtomicU32::new(0), most, patience }
+    /// Creates a queue of at most `max_waiting` requests; without a timeout they wait for ever.
+    pub fn new(max_waiting: u32, timeout: Option<Duration>) -> Self {
+        Queue { waiting: AtomicU32::new(0), max_waiting, timeout }
     }
 
-    /// Waits for something, if not too many wait and not for too long.
-    pub async fn wait<T>(&self, what: impl Future<Output = T>) -> Result<T, Refused> {
-        if self.waiting.fetch_add(1, Relaxed) >= self.most {
+    /// Waits for a future within the queue's limits.
+    pub async fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T, QueueError> {
+        if self.waiting.fetch_add(1, Relaxed) >= self.max_waiting {
             self.waiting.fetch_sub(1, Relaxed);
-            return Err(Refused::QueueFull);
+            return Err(QueueError::Full);
         }
         let _waiting = Waiting(self);
-        match self.patience {
-            Some(patience) => timeout(patience, what).await.map_err(|_| Refused::WaitedTooLong),
-            None => Ok(what.await),
+        match self.timeout {
+            Some(limit) => timeout(limit, future).await.map_err(|_| QueueError::Timeout),
+            None => Ok(future.await),
         }
     }
 
-    /// Requests that wait.
+    /// Returns the number of waiting requests.
     pub fn waiting(&self) -> u32 {
         self.waiting.load(Relaxed)
     }

@@ -1,5 +1,7 @@
-//! Scripts that were there a moment ago, on one thread. As with files a finding serves for a second
-//! without a look at the disk; that something is not there is looked at each time.
+//! Cache of script files that were found on the disk, one for each thread.
+//!
+//! As for static files an entry is valid for a second without a look at the disk. A missing file
+//! is not cached.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,26 +9,26 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a finding serves.
-const FRESH: Duration = Duration::from_secs(1);
-/// Findings that are kept.
-const MOST: usize = 1024;
+/// Time for which an entry is valid.
+const TIME_TO_LIVE: Duration = Duration::from_secs(1);
+/// Maximum number of entries; the cache is emptied when it is reached.
+const MAX_ENTRIES: usize = 1024;
 
-/// See the module.
+/// Paths of scripts, with the time at which each was found.
 #[derive(Debug, Default)]
-pub struct Scripts(RefCell<HashMap<Box<OsStr>, Instant>>);
+pub struct ScriptCache(RefCell<HashMap<Box<OsStr>, Instant>>);
 
-impl Scripts {
-    /// Whether a script was there.
-    pub fn has(&self, file: &Path, now: Instant) -> bool {
+impl ScriptCache {
+    /// Returns true if the script was found within the last second.
+    pub fn contains(&self, file: &Path, now: Instant) -> bool {
         let found = self.0.borrow().get(file.as_os_str()).copied();
-        found.is_some_and(|found| now.saturating_duration_since(found) < FRESH)
+        found.is_some_and(|found| now.saturating_duration_since(found) < TIME_TO_LIVE)
     }
 
-    /// A script is there.
-    pub fn found(&self, file: &Path, now: Instant) {
+    /// Adds a script that was found now.
+    pub fn insert(&self, file: &Path, now: Instant) {
         let mut found = self.0.borrow_mut();
-        if found.len() >= MOST {
+        if found.len() >= MAX_ENTRIES {
             found.clear();
         }
         found.insert(file.as_os_str().into(), now);
@@ -38,21 +40,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_finding_serves_for_a_second() {
-        let (scripts, file, now) = (Scripts::default(), Path::new("/site/a.php"), Instant::now());
-        assert!(!scripts.has(file, now));
-        scripts.found(file, now);
-        assert!(scripts.has(file, now + FRESH / 2));
-        assert!(!scripts.has(file, now + FRESH));
-        assert!(!scripts.has(Path::new("/site/b.php"), now));
+    fn an_entry_is_valid_for_a_second() {
+        let (scripts, file) = (ScriptCache::default(), Path::new("/site/a.php"));
+        let now = Instant::now();
+        assert!(!scripts.contains(file, now));
+        scripts.insert(file, now);
+        assert!(scripts.contains(file, now + TIME_TO_LIVE / 2));
+        assert!(!scripts.contains(file, now + TIME_TO_LIVE));
+        assert!(!scripts.contains(Path::new("/site/b.php"), now));
     }
 
     #[test]
     fn many_names_take_bounded_memory() {
-        let (scripts, now) = (Scripts::default(), Instant::now());
-        for number in 0..3 * MOST {
-            scripts.found(Path::new(&format!("/site/{number}.php")), now);
-            assert!(scripts.0.borrow().len() <= MOST);
+        let (scripts, now) = (ScriptCache::default(), Instant::now());
+        for number in 0..3 * MAX_ENTRIES {
+            scripts.insert(Path::new(&format!("/site/{number}.php")), now);
+            assert!(scripts.0.borrow().len() <= MAX_ENTRIES);
         }
     }
 }

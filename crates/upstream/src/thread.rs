@@ -1,201 +1,148 @@
-//! What a router thread knows of upstreams: whose turn it is, and which connections are idle.
+//! What one router thread keeps for its requests to other servers.
 //!
-//! Threads share nothing, so that a request waits for no other thread. A connection is kept only
-//! for a while and only a number of them per server; one that the server has closed, or on which
-//! something came that nobody asked for, is never used again.
+//! Threads share nothing of it, so that no request waits for another thread.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::{Rc, Weak};
-use std::sync::{Arc, Weak as ArcWeak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use howdah_http::timer::Timer;
 use howdah_sys::log::{Level, Log};
-use tokio::time::Instant;
 
-use crate::connections::backlog::Lines;
-use crate::connections::connection::{Connection, Place};
+use crate::connections::backlog::BacklogQueues;
+use crate::connections::connection::Connection;
+use crate::connections::idle_pool::{IdlePool, PoolKey};
 use crate::log_limit::LogLimit;
-use crate::script_cache::Scripts;
-use crate::servers::balance::{Candidate, Choice, choose};
-use crate::servers::round_robin::Balance;
+use crate::script_cache::ScriptCache;
+use crate::servers::selector::Selector;
 use crate::servers::upstream::Upstream;
 
-/// How often idle connections are looked at.
-const SWEEP: Duration = Duration::from_secs(1);
-/// Timers that are kept.
-const MOST_TIMERS: usize = 64;
+/// Interval at which unusable idle connections are closed.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum number of timers that are kept.
+const MAX_TIMERS: usize = 64;
 
-/// Upstreams on one thread.
+/// Log, choice of servers, idle connections, timers and caches of one thread.
 #[derive(Debug)]
 pub struct ProxyThread {
     log: Arc<Log>,
-    /// By the upstream, whose memory no other has as long as this knows of it.
-    turns: RefCell<HashMap<*const Upstream, Turns>>,
-    idle: RefCell<HashMap<Place, Vec<Idle>>>,
-    /// Timers of conversations that are over. One that runs already costs nothing to take up again.
+    selector: Selector<Upstream>,
+    idle: IdlePool,
+    /// Timers of finished conversations. One that runs already costs nothing to use again.
     timers: RefCell<Vec<Timer>>,
-    lines: Lines,
-    scripts: Scripts,
-    random: Cell<u64>,
-    /// A task looks after the idle connections.
-    sweeping: Cell<bool>,
-    /// A server was asked since it looked.
-    asked: Cell<bool>,
-}
-
-/// The turns of an upstream.
-#[derive(Debug)]
-struct Turns {
-    upstream: ArcWeak<Upstream>,
-    balance: Balance,
-}
-
-#[derive(Debug)]
-struct Idle {
-    stream: Connection,
-    until: Instant,
+    backlog: BacklogQueues,
+    scripts: ScriptCache,
+    /// A task closes unusable idle connections.
+    is_sweeping: Cell<bool>,
+    /// [`ProxyThread::keep_awake`] was called since that task last ran.
+    is_active: Cell<bool>,
 }
 
 impl ProxyThread {
-    /// Knows no upstream yet.
+    /// Creates the state of a thread that writes to this log.
     pub fn new(log: Arc<Log>) -> Rc<Self> {
         // Threads that start at the same moment have different addresses of their stacks.
         let seed = std::ptr::from_ref(&log) as u64 ^ u64::from(std::process::id()) << 32;
         Rc::new(ProxyThread {
             log,
-            turns: RefCell::default(),
-            idle: RefCell::default(),
+            selector: Selector::new(seed),
+            idle: IdlePool::default(),
             timers: RefCell::default(),
-            lines: Lines::default(),
-            scripts: Scripts::default(),
-            random: Cell::new(seed),
-            sweeping: Cell::new(false),
-            asked: Cell::new(false),
+            backlog: BacklogQueues::default(),
+            scripts: ScriptCache::default(),
+            is_sweeping: Cell::new(false),
+            is_active: Cell::new(false),
         })
     }
 
-    /// Reports what went wrong with an upstream, unless that has brought too much into the log.
-    pub fn complain(&self, limit: &LogLimit, message: std::fmt::Arguments<'_>) {
+    /// Logs an error, within the limit of its site or upstream.
+    pub fn log_error(&self, limit: &LogLimit, message: std::fmt::Arguments<'_>) {
         limit.write_or_count(&self.log, Level::Error, message);
     }
 
-    /// Reports what is not a request's failure, likewise.
-    pub fn note(&self, limit: &LogLimit, message: std::fmt::Arguments<'_>) {
+    /// Logs a notice, within the limit of its site or upstream.
+    pub fn log_notice(&self, limit: &LogLimit, message: std::fmt::Arguments<'_>) {
         limit.write_or_count(&self.log, Level::Notice, message);
     }
 
-    /// Where it reports.
+    /// Returns the log.
     pub fn log(&self) -> &Arc<Log> {
         &self.log
     }
 
-    /// Chooses among the servers of an upstream.
-    pub fn choose(&self, upstream: &Arc<Upstream>, candidates: &[Candidate]) -> Choice {
-        let mut turns = self.turns.borrow_mut();
-        let key = Arc::as_ptr(upstream);
-        if !turns.contains_key(&key) {
-            turns.retain(|_, turns| turns.upstream.strong_count() > 0);
-            let balance = Balance::new(candidates.iter().map(|candidate| candidate.weight));
-            turns.insert(key, Turns { upstream: Arc::downgrade(upstream), balance });
-        }
-        let Some(turns) = turns.get_mut(&key) else { return Choice::None };
-        choose(candidates, upstream.method(&mut turns.balance, || self.random()))
+    /// Returns the state for the choice of servers.
+    pub fn selector(&self) -> &Selector<Upstream> {
+        &self.selector
     }
 
-    /// A number that is different each time (SplitMix64); nothing depends on its being secret.
-    pub fn random(&self) -> u64 {
-        let seed = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
-        self.random.set(seed);
-        let mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+    /// Returns the requests that wait for room in the backlog of a FastCGI server.
+    pub fn backlog(&self) -> &BacklogQueues {
+        &self.backlog
     }
 
-    /// A timer for a conversation.
+    /// Returns the scripts of FastCGI servers that were found on the disk.
+    pub fn scripts(&self) -> &ScriptCache {
+        &self.scripts
+    }
+
+    /// Takes a timer, perhaps one of a finished conversation.
     pub fn timer(&self) -> Timer {
         self.timers.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Takes the timer of a conversation that is over.
+    /// Keeps the timer of a finished conversation.
     pub fn return_timer(&self, timer: Timer) {
         let mut timers = self.timers.borrow_mut();
-        if timers.len() < MOST_TIMERS {
+        if timers.len() < MAX_TIMERS {
             timers.push(timer);
         }
     }
 
-    /// Requests that wait for room in a server's backlog.
-    pub fn lines(&self) -> &Lines {
-        &self.lines
+    /// Takes an idle HTTP connection to a server, if there is a usable one.
+    pub fn take_idle(&self, key: &PoolKey) -> Option<Connection> {
+        self.idle.take(key)
     }
 
-    /// Scripts of FastCGI servers that are there.
-    pub fn scripts(&self) -> &Scripts {
-        &self.scripts
-    }
-
-    /// An idle connection to a server, if there is one.
-    pub fn take(&self, place: &Place) -> Option<Connection> {
-        let mut idle = self.idle.borrow_mut();
-        let list = idle.get_mut(place)?;
-        // The last one that was used is the least likely to be closed just now.
-        while let Some(Idle { mut stream, until }) = list.pop() {
-            if Instant::now() < until && stream.is_quiet() {
-                return Some(stream);
-            }
-        }
-        None
-    }
-
-    /// Keeps a connection on which a response has ended, for some time; at most `most` to the same
-    /// server.
-    pub fn keep(self: &Rc<Self>, place: &Place, stream: Connection, most: usize, time: Duration) {
-        if most == 0 {
-            return;
-        }
-        let mut idle = self.idle.borrow_mut();
-        let list = idle.entry(place.clone()).or_default();
-        if list.len() >= most {
-            list.drain(..=list.len() - most); // the oldest
-        }
-        list.push(Idle { stream, until: Instant::now() + time });
+    /// Keeps an HTTP connection on which a response has ended; see [`IdlePool::put`].
+    pub fn put_idle(
+        self: &Rc<Self>,
+        key: &PoolKey,
+        stream: Connection,
+        max: usize,
+        time: Duration,
+    ) {
+        self.idle.put(key, stream, max, time);
         self.start_sweeping();
     }
 
-    /// A server is about to be asked. While servers are, some timer always ends within a second:
-    /// for each that is set for later, as for an answer, the runtime need not wake itself.
-    pub fn asks(self: &Rc<Self>) {
-        self.asked.set(true);
+    /// Keeps a timer running that ends within a second. For each timer that is set for later, such
+    /// as the timeout of a response, the runtime need not wake itself then.
+    pub fn keep_awake(self: &Rc<Self>) {
+        self.is_active.set(true);
         self.start_sweeping();
     }
 
     fn start_sweeping(self: &Rc<Self>) {
-        if !self.sweeping.replace(true) {
+        if !self.is_sweeping.replace(true) {
             tokio::task::spawn_local(sweep(Rc::downgrade(self)));
         }
     }
 
-    /// Closes connections that cannot be used. Whether to look again.
+    /// Closes unusable idle connections. Returns true if there is a reason to go on.
     fn sweep(&self) -> bool {
-        let now = Instant::now();
-        let mut idle = self.idle.borrow_mut();
-        idle.retain(|_, list| {
-            list.retain_mut(|idle| now < idle.until && idle.stream.is_quiet());
-            !list.is_empty()
-        });
-        self.asked.replace(false) || !idle.is_empty()
+        let has_idle = self.idle.close_unusable();
+        self.is_active.replace(false) || has_idle
     }
 }
 
-/// Lets go of what servers have closed, for as long as there are idle connections.
+/// Closes unusable idle connections while there are any.
 async fn sweep(thread: Weak<ProxyThread>) {
     loop {
-        tokio::time::sleep(SWEEP).await;
+        tokio::time::sleep(SWEEP_INTERVAL).await;
         let Some(thread) = thread.upgrade() else { return };
         if !thread.sweep() {
-            thread.sweeping.set(false);
+            thread.is_sweeping.set(false);
             return;
         }
     }

@@ -1,4 +1,4 @@
-//! A connection of one of two kinds, for what does not need to know which.
+//! A connection of one of two types.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -6,12 +6,12 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// See the module.
+/// Reads from and writes to the connection that it holds.
 #[derive(Debug)]
 pub enum Either<A, B> {
-    /// The plainer one.
+    /// The first type.
     A(A),
-    /// The other.
+    /// The second type.
     B(B),
 }
 

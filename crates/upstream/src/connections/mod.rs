@@ -1,7 +1,12 @@
-//! Connections to servers: how one is made, and where idle ones are kept.
+//! Connections to other servers: how one is made, and where idle ones wait.
+//!
+//! - [`stream`]: TCP and unix sockets; [`connection`]: those with a PROXY protocol header and TLS.
+//! - [`idle_pool`]: idle HTTP connections of a thread; [`shared_pool`]: those to FastCGI servers.
+//! - [`backlog`]: FastCGI servers whose backlog is full.
 
 pub mod backlog;
 pub mod connection;
 pub mod either;
+pub mod idle_pool;
 pub mod shared_pool;
 pub mod stream;

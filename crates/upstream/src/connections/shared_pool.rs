@@ -1,8 +1,7 @@
-//! Idle connections to a FastCGI server.
+//! Idle connections to a FastCGI server, shared by all threads.
 //!
-//! PHP-FPM's processes serve one connection each, and a process waits on a kept connection for as
-//! long as it is open. So all threads share the kept ones: a thread that kept its own would hold
-//! processes that another thread's requests wait for.
+//! Each process of PHP-FPM serves one connection and waits on it while it is open. A pool for each
+//! thread would hold processes that the requests of another thread wait for.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,28 +12,28 @@ use tokio::time::{Instant, sleep};
 
 use crate::connections::stream::{Parked, Stream};
 
-/// How often idle connections are looked at.
-const SWEEP: Duration = Duration::from_secs(1);
+/// Interval at which unusable connections are closed.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The idle connections to a server.
+/// Idle connections to one server.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct SharedPool {
     idle: Mutex<Vec<Idle>>,
-    /// A task looks after them.
-    sweeping: AtomicBool,
+    /// A task closes unusable connections.
+    is_sweeping: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Idle {
     parked: Parked,
-    until: Instant,
+    expires: Instant,
 }
 
-impl Kept {
-    /// An idle connection, if there is one.
+impl SharedPool {
+    /// Takes an idle connection, if there is a usable one.
     pub fn take(&self) -> Option<Stream> {
         loop {
-            // The last one that was used is the least likely to be closed just now.
+            // The server is least likely to close the connection that was used last.
             let idle = self.idle().pop()?;
             if idle.is_usable()
                 && let Ok(stream) = idle.parked.resume()
@@ -44,27 +43,28 @@ impl Kept {
         }
     }
 
-    /// Keeps a connection on which an answer has ended for some time, if there are fewer than
-    /// `most`.
-    pub fn keep(self: &Arc<Self>, stream: Stream, most: usize, time: Duration) {
+    /// Keeps a connection on which a response has ended for at most `time`, if there are fewer
+    /// than `max`; otherwise closes it.
+    pub fn put(self: &Arc<Self>, stream: Stream, max: usize, time: Duration) {
         let Ok(parked) = Parked::new(stream) else { return };
         {
             let mut idle = self.idle();
-            if idle.len() >= most {
+            if idle.len() >= max {
                 return;
             }
-            idle.push(Idle { parked, until: Instant::now() + time });
+            idle.push(Idle { parked, expires: Instant::now() + time });
         }
-        if !self.sweeping.swap(true, Relaxed) {
+        if !self.is_sweeping.swap(true, Relaxed) {
             spawn_local(sweep(Arc::downgrade(self)));
         }
     }
 
-    /// Closes what cannot be used. Whether to look again.
-    fn sweep(&self) -> bool {
+    /// Closes connections that cannot be used. Returns true if any are left.
+    fn close_unusable(&self) -> bool {
         let mut idle = self.idle();
         idle.retain(Idle::is_usable);
-        self.sweeping.store(!idle.is_empty(), Relaxed); // while nobody can add one
+        // Before the lock is released, so that `put` starts a new task if this one ends.
+        self.is_sweeping.store(!idle.is_empty(), Relaxed);
         !idle.is_empty()
     }
 
@@ -75,16 +75,16 @@ impl Kept {
 
 impl Idle {
     fn is_usable(&self) -> bool {
-        Instant::now() < self.until && self.parked.is_quiet()
+        Instant::now() < self.expires && self.parked.is_quiet()
     }
 }
 
-/// Lets go of what the server has closed, for as long as there are idle connections.
-async fn sweep(kept: Weak<Kept>) {
+/// Closes unusable connections until the pool is empty or gone.
+async fn sweep(pool: Weak<SharedPool>) {
     loop {
-        sleep(SWEEP).await;
-        let Some(kept) = kept.upgrade() else { return };
-        if !kept.sweep() {
+        sleep(SWEEP_INTERVAL).await;
+        let Some(pool) = pool.upgrade() else { return };
+        if !pool.close_unusable() {
             return;
         }
     }

@@ -1,4 +1,4 @@
-//! Connections to upstreams: TCP or a unix socket.
+//! Connections over TCP or a unix socket.
 
 use std::io::{self, IoSlice, Read};
 use std::net;
@@ -14,10 +14,10 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::connections::either::Either;
 
-/// How long to wait before the next try while the backlog of a unix socket is full.
-const BACKLOG_PAUSE: Duration = Duration::from_millis(5);
+/// Interval between two tries while the backlog of a unix socket is full.
+const BACKLOG_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A connection.
+/// A TCP connection (`A`), or one over a unix socket (`B`).
 pub type Stream = Either<TcpStream, UnixStream>;
 
 impl Stream {
@@ -27,7 +27,7 @@ impl Stream {
         loop {
             match Stream::try_connect(address).await {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    tokio::time::sleep(BACKLOG_PAUSE).await;
+                    tokio::time::sleep(BACKLOG_RETRY_INTERVAL).await;
                 }
                 connected => return connected,
             }
@@ -57,8 +57,8 @@ impl Stream {
         Ok(Either::B(UnixStream::from_std(socket.into())?))
     }
 
-    /// Sends what the kernel takes at once, and tells how much that is. The runtime learns only later
-    /// that a new connection can be written to. A failure shows when more is sent.
+    /// Sends what the kernel takes at once and returns the number of bytes, before the runtime knows
+    /// that a new connection is writable. An error shows with the next write.
     pub fn send_at_once(&self, slices: &[IoSlice<'_>]) -> usize {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let mut nothing = SendAncillaryBuffer::default();
@@ -69,7 +69,8 @@ impl Stream {
         sent.unwrap_or(0)
     }
 
-    /// Whether an idle connection can be used: still open, and nothing came that nobody asked for.
+    /// Returns true if an idle connection can be used: it is open, and no unrequested byte has
+    /// arrived.
     pub fn is_quiet(&self) -> bool {
         let mut byte = [0];
         let read = match self {
@@ -80,12 +81,12 @@ impl Stream {
     }
 }
 
-/// A connection that no thread's runtime watches, so that any thread may take it.
+/// A connection outside of any runtime, which any thread may take.
 #[derive(Debug)]
 pub struct Parked(Either<net::TcpStream, net_unix::UnixStream>);
 
 impl Parked {
-    /// Takes a connection from its thread.
+    /// Removes a connection from the runtime of this thread.
     pub fn new(stream: Stream) -> io::Result<Parked> {
         Ok(Parked(match stream {
             Either::A(stream) => Either::A(stream.into_std()?),
@@ -93,7 +94,7 @@ impl Parked {
         }))
     }
 
-    /// Gives it to the calling thread.
+    /// Adds the connection to the runtime of this thread.
     pub fn resume(self) -> io::Result<Stream> {
         Ok(match self.0 {
             Either::A(stream) => Either::A(TcpStream::from_std(stream)?),

@@ -1,4 +1,4 @@
-//! One request and its answer on one connection to a FastCGI server.
+//! One request and its response on one connection to a FastCGI server.
 
 use std::fmt::Display;
 use std::task::{Context, Poll, ready};
@@ -9,83 +9,83 @@ use howdah_http::spool::SMALL;
 use howdah_http::timer::Timer;
 use howdah_wire::fastcgi::{Answer, Answers, Protocol};
 
-use super::REQUEST;
 use super::messages::Messages;
+use super::records::{REQUEST_ID, StdinRecords};
 use crate::connections::stream::Stream;
-use crate::proxy::Failure;
-use crate::proxy::response::Malformed;
-use crate::transfer::duplex::Talk;
-use crate::transfer::response_buffer::Turn;
+use crate::failure::{Failure, Malformed};
+use crate::transfer::duplex::Duplex;
+use crate::transfer::response_buffer::TurnLimit;
 use crate::transfer::upload::Upload;
 
-/// A part of an answer.
+/// A part of a response.
 #[derive(Debug)]
 pub enum Part {
     /// Bytes of head or body.
     Output(Bytes),
-    /// The answer is complete.
+    /// The response is complete.
     End,
 }
 
-/// What a record was.
+/// A record that was decoded.
 enum Record {
-    /// Much output.
+    /// Long output, which is not copied.
     Output(Bytes),
-    /// What is gathered.
-    Taken,
-    /// The last one.
+    /// Short output or a message, which is collected.
+    Collected,
+    /// The end of the request.
     End,
 }
 
-/// See the module. What the server has for the log begins with `W`.
-pub struct Conversation<W: Display> {
-    talk: Talk<Stream>,
+/// Sends a request and decodes the records of its response. Log messages of the server begin with
+/// `P`.
+pub struct Conversation<P: Display> {
+    duplex: Duplex<Stream, StdinRecords>,
     answers: Answers,
-    /// Short output that is gathered.
+    /// Short output that is collected.
     output: BytesMut,
-    messages: Messages<W>,
-    turn: Turn,
-    /// The last record has come.
-    ended: bool,
-    /// What comes after the output that was gathered.
+    messages: Messages<P>,
+    turn: TurnLimit,
+    /// The end of the request has come.
+    has_ended: bool,
+    /// Result that follows the collected output.
     next: Option<Result<Part, Failure>>,
 }
 
-impl<W: Display> Conversation<W> {
-    /// Begins, on a connection that the runtime has just been given.
+impl<P: Display> Conversation<P> {
+    /// Begins on a connection that the runtime does not know to be writable yet.
     pub fn new(
         stream: Stream,
-        mut upload: Upload,
+        mut upload: Upload<StdinRecords>,
         timeouts: &Timeouts,
         timer: Timer,
-        messages: Messages<W>,
+        messages: Messages<P>,
     ) -> Self {
         upload.send_at_once(&stream);
-        let talk = Talk::new(stream, upload, timeouts, timer);
-        let (answers, output) = (Answers::new(REQUEST), BytesMut::new());
+        let duplex = Duplex::new(stream, upload, timeouts, timer);
+        let (answers, output) = (Answers::new(REQUEST_ID), BytesMut::new());
         Conversation {
-            talk,
+            duplex,
             answers,
             output,
             messages,
-            turn: Turn::default(),
-            ended: false,
+            turn: TurnLimit::default(),
+            has_ended: false,
             next: None,
         }
     }
 
-    /// The head has come: from now on a pause is one within the body.
-    pub fn has_head(&mut self) {
-        self.talk.has_head();
+    /// Ends the wait for the head; from now on the read timeout counts.
+    pub fn set_has_head(&mut self) {
+        self.duplex.set_has_head();
     }
 
-    /// Whether any byte of an answer has come.
-    pub fn answered(&self) -> bool {
-        self.talk.answered()
+    /// Returns true if any byte of a response has come.
+    pub fn has_input(&self) -> bool {
+        self.duplex.has_input()
     }
 
-    /// The next part of the answer. Records with little output are taken together as far as they
-    /// are there, and after some of them it is the turn of other connections.
+    /// Returns the next part of the response. Short records that are there become one part; after
+    /// some of them other connections have their turn.
     pub fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<Part, Failure>> {
         if let Some(next) = self.next.take() {
             return Poll::Ready(next);
@@ -105,15 +105,15 @@ impl<W: Display> Conversation<W> {
         Poll::Ready(Ok(Part::Output(std::mem::take(&mut self.output).freeze())))
     }
 
-    /// What comes after the output that was gathered. `None`, or pending with output gathered: that
-    /// is to be taken first.
+    /// Collects output, and returns the result that follows it. `None`, or pending with collected
+    /// output: the output is to be taken first.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Part>, Failure>> {
         loop {
-            if self.ended {
-                ready!(self.messages.poll_all(self.talk.timer(), cx));
+            if self.has_ended {
+                ready!(self.messages.poll_all(self.duplex.timer(), cx));
                 return Poll::Ready(Ok(Some(Part::End)));
             }
-            ready!(self.messages.poll_full(self.talk.timer(), cx));
+            ready!(self.messages.poll_full(self.duplex.timer(), cx));
             if !self.output.is_empty() && (self.turn.is_over() || self.output.len() >= SMALL) {
                 return Poll::Ready(Ok(None));
             }
@@ -121,49 +121,49 @@ impl<W: Display> Conversation<W> {
             self.turn.take();
             match self.decode()? {
                 Some(Record::Output(bytes)) => return Poll::Ready(Ok(Some(Part::Output(bytes)))),
-                Some(Record::Taken) => continue,
+                Some(Record::Collected) => continue,
                 Some(Record::End) => {
-                    self.ended = true;
+                    self.has_ended = true;
                     continue;
                 }
                 None => {}
             }
-            match self.talk.poll_more(cx) {
+            match self.duplex.poll_more(cx) {
                 Poll::Ready(Ok(true)) => {}
-                Poll::Ready(Ok(false)) => return Poll::Ready(Err(self.talk.ended())),
+                Poll::Ready(Ok(false)) => return Poll::Ready(Err(self.duplex.ended())),
                 Poll::Ready(Err(failure)) => return Poll::Ready(Err(failure)),
                 Poll::Pending => {
                     self.turn.begin();
-                    // If there is no room for them, the timer wakes us when there is.
-                    let _ = self.messages.poll_lines(self.talk.timer(), cx);
+                    // If the log has no room, the timer wakes the task when it has.
+                    let _ = self.messages.poll_lines(self.duplex.timer(), cx);
                     return Poll::Pending;
                 }
             }
         }
     }
 
-    /// Takes a record, or a part of one, out of what has come.
+    /// Decodes a record, or a part of one, from the input.
     fn decode(&mut self) -> Result<Option<Record>, Malformed> {
         const NO_RECORD: Malformed = Malformed("it does not answer with FastCGI records");
-        let all = self.talk.input.as_bytes();
+        let all = self.duplex.input.as_bytes();
         let mut rest = all;
         let answer = self.answers.next(&mut rest).map_err(|_| NO_RECORD)?;
-        let taken = all.len() - rest.len();
+        let decoded = all.len() - rest.len();
         let record = match answer {
             None => None,
-            // Content is the last that was taken.
+            // The output is the end of what was decoded.
             Some(Answer::Stdout(bytes)) if bytes.len() >= SMALL => {
                 let len = bytes.len();
-                self.talk.input.skip(taken - len);
-                return Ok(Some(Record::Output(self.talk.input.take(len))));
+                self.duplex.input.skip(decoded - len);
+                return Ok(Some(Record::Output(self.duplex.input.take(len))));
             }
             Some(Answer::Stdout(bytes)) => {
                 self.output.extend_from_slice(bytes);
-                Some(Record::Taken)
+                Some(Record::Collected)
             }
             Some(Answer::Stderr(bytes)) => {
                 self.messages.push(bytes);
-                Some(Record::Taken)
+                Some(Record::Collected)
             }
             Some(Answer::End(end)) => match end.protocol {
                 Protocol::RequestComplete => Some(Record::End),
@@ -173,19 +173,19 @@ impl<W: Display> Conversation<W> {
                 }
             },
         };
-        self.talk.input.skip(taken);
+        self.duplex.input.skip(decoded);
         Ok(record)
     }
 
-    /// The connection, if the request was sent in full and nothing is left on it; and the timer.
+    /// Returns the connection if the request was sent in full and no input is left, and the timer.
     pub fn into_idle(mut self) -> (Option<Stream>, Timer) {
-        let mut rest = self.talk.input.as_bytes();
+        let mut rest = self.duplex.input.as_bytes();
         let is_over = matches!(self.answers.next(&mut rest), Ok(None))
             && rest.is_empty()
             && self.answers.is_between();
-        // What is left after the end of the answer is padding.
-        self.talk.input.clear();
-        let (idle, timer) = self.talk.into_idle();
+        // The rest after the end of the response is padding.
+        self.duplex.input.clear();
+        let (idle, timer) = self.duplex.into_idle();
         (idle.filter(|_| is_over), timer)
     }
 }

@@ -9,11 +9,11 @@ use howdah_sys::log::{Level, Log};
 use tokio::net::UnixStream;
 
 use super::*;
-use crate::fastcgi::messages::MAX_RECORD;
+use crate::fastcgi::messages::MAX_MESSAGE;
 use crate::log_limit::LogLimit;
-use crate::transfer::response_buffer::PIECES;
+use crate::transfer::response_buffer::MAX_TURN_PIECES;
 
-const PATIENCE: Duration = Duration::from_secs(3600);
+const TEST_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// A conversation with a server that the test plays.
 struct Both {
@@ -30,13 +30,13 @@ impl Both {
         let log = tempfile::tempfile().unwrap();
         let writer = Arc::new(Log::new(log.try_clone().unwrap().into()));
         let timeouts = Timeouts {
-            send: PATIENCE,
-            first_byte: PATIENCE,
-            read: PATIENCE,
+            send: TEST_TIMEOUT,
+            first_byte: TEST_TIMEOUT,
+            read: TEST_TIMEOUT,
             ..Timeouts::default()
         };
         let messages = Messages::new("site", &writer, limit);
-        let upload = Upload::head(b"request".to_vec());
+        let upload = Upload::without_body(b"request".to_vec(), StdinRecords);
         let conversation = Conversation::new(stream, upload, &timeouts, Timer::default(), messages);
         Both { conversation, server, log }
     }
@@ -89,7 +89,7 @@ fn hardening_13_of_short_and_empty_records_few_are_taken_at_once() {
                 let waker = Waker::from(Arc::clone(&woken));
                 match both.conversation.poll_part(&mut Context::from_waker(&waker)) {
                     Poll::Ready(Ok(Part::Output(bytes))) => {
-                        assert!((1..=PIECES).contains(&bytes.len()), "{}", bytes.len());
+                        assert!((1..=MAX_TURN_PIECES).contains(&bytes.len()), "{}", bytes.len());
                         output += bytes.len();
                     }
                     Poll::Ready(Ok(Part::End)) => break,
@@ -101,7 +101,7 @@ fn hardening_13_of_short_and_empty_records_few_are_taken_at_once() {
                 }
             }
             assert_eq!(output, given);
-            assert!(turns >= 5000 / PIECES, "{turns} turns for {kind} {content:?}");
+            assert!(turns >= 5000 / MAX_TURN_PIECES, "{turns} turns for {kind} {content:?}");
         });
     }
 }
@@ -192,7 +192,7 @@ fn hardening_14_a_server_without_room_in_the_log_waits_and_nothing_is_lost() {
             let had_room = limit.wait().is_zero();
             let mut cx = Context::from_waker(Waker::noop());
             let poll = both.conversation.poll_part(&mut cx);
-            assert!(both.conversation.messages.len() < 2 * MAX_RECORD, "it is bounded");
+            assert!(both.conversation.messages.len() < 2 * MAX_MESSAGE, "it is bounded");
             if before.is_some() && !had_room && limit.wait() > Duration::ZERO {
                 assert_eq!(both.log(), "", "there is no room yet");
             } else {
@@ -208,6 +208,6 @@ fn hardening_14_a_server_without_room_in_the_log_waits_and_nothing_is_lost() {
         let log = both.log();
         let logged: usize = log.lines().map(|line| line.matches('f').count()).sum();
         assert_eq!(logged, sent);
-        assert!(log.lines().count() <= 1 + sent / MAX_RECORD, "{}", log.lines().count());
+        assert!(log.lines().count() <= 1 + sent / MAX_MESSAGE, "{}", log.lines().count());
     });
 }

@@ -1,25 +1,25 @@
-//! The head of an answer: CGI's header lines (RFC 3875, 6).
+//! The head of a FastCGI response: the header lines of CGI (RFC 3875, 6).
 //!
-//! Lines end in LF, with or without CR, until an empty one. `Status` says the status; without it, it
-//! is 302 if there is a `Location`, and otherwise 200. What the lines may hold is checked as for
-//! a script of ours.
+//! Lines end in LF, with or without CR, until an empty one. `Status` gives the status; without it
+//! the status is 302 if there is a `Location`, and otherwise 200. The lines are checked like those
+//! of the router's own workers.
 
 use bytes::{Bytes, BytesMut};
 use howdah_php_pool::pending::ScriptHead;
 use howdah_php_pool::response::{self, CheckedHead};
 use memchr::memchr_iter;
 
-use crate::proxy::response::Malformed;
+use crate::failure::Malformed;
 
-/// Bytes of a head.
-const MOST_BYTES: usize = 64 * 1024;
-/// Lines of a head.
-const MOST_LINES: usize = 500;
+/// Maximum number of bytes of a head.
+const MAX_BYTES: usize = 64 * 1024;
+/// Maximum number of lines of a head.
+const MAX_LINES: usize = 500;
 
-/// A head, and what came with it of the body.
+/// A head, and the part of the body that came with it.
 #[derive(Debug)]
 pub struct Found {
-    /// The head.
+    /// The parsed head.
     pub head: CheckedHead,
     /// The first bytes of the body, perhaps none.
     pub rest: Bytes,
@@ -27,16 +27,16 @@ pub struct Found {
 
 /// Collects output until the head is complete.
 #[derive(Debug, Default)]
-pub struct Scan {
+pub struct HeadScan {
     bytes: BytesMut,
-    /// Bytes that need not be looked at again.
+    /// Number of bytes that were scanned.
     at: usize,
 }
 
-impl Scan {
-    /// Takes more output.
+impl HeadScan {
+    /// Adds output. Returns the head once it is complete.
     pub fn push(&mut self, mut bytes: Bytes) -> Result<Option<Found>, Malformed> {
-        // Mostly all of the head comes at once.
+        // Most heads come at once, and are not copied.
         if !self.bytes.is_empty() {
             self.bytes.extend_from_slice(&bytes);
             bytes = std::mem::take(&mut self.bytes).freeze();
@@ -52,7 +52,7 @@ impl Scan {
                     _ => None,
                 }),
         };
-        if end.unwrap_or(bytes.len()) > MOST_BYTES {
+        if end.unwrap_or(bytes.len()) > MAX_BYTES {
             return Err(Malformed("the head of the answer is longer than 64 KiB"));
         }
         // The last two bytes may be part of the end.
@@ -66,7 +66,7 @@ impl Scan {
     }
 }
 
-/// Reads the lines of a head, with the empty one at its end.
+/// Parses the lines of a head with the empty one at its end.
 pub fn parse(lines: &Bytes) -> Result<CheckedHead, Malformed> {
     let mut head = ScriptHead { status: 200, reason: Bytes::new(), lines: Vec::with_capacity(8) };
     let (mut status, mut location) = (None, false);
@@ -75,7 +75,7 @@ pub fn parse(lines: &Bytes) -> Result<CheckedHead, Malformed> {
         if line.is_empty() {
             continue;
         }
-        if head.lines.len() == MOST_LINES {
+        if head.lines.len() == MAX_LINES {
             return Err(Malformed("the answer has too many header lines"));
         }
         let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     fn found(parts: &[&'static str]) -> Result<Option<(u16, String, String)>, Malformed> {
-        let mut scan = Scan::default();
+        let mut scan = HeadScan::default();
         for part in parts {
             if let Some(found) = scan.push(Bytes::from_static(part.as_bytes()))? {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_30_nonsense_is_no_head() {
+    fn hardening_30_malformed_heads_are_refused() {
         for lines in ["Status: 99\n\n", "Status: 2000\n\n", "Status: x\n\n", "Status: +20\n\n"] {
             assert!(found(&[lines]).is_err(), "{lines}");
         }

@@ -1,9 +1,9 @@
-//! What a FastCGI server writes to the log with an answer (STDERR).
+//! Log messages that a FastCGI server sends with a response (STDERR).
 //!
-//! Records of the protocol may be as short as a byte, and each record of the log costs a line with
-//! time and request: what comes together is one record of the log. A site has a limit
-//! ([`LogLimit`]); above it no more is read from its servers until there is room, so nothing is
-//! lost and nobody else waits.
+//! A STDERR record may be as short as a byte, and each message in the log costs a line with time and
+//! request: what comes together becomes one message. Above the limit of the site ([`LogLimit`])
+//! nothing more is read from its server until there is room, so no message is lost and no other site
+//! waits.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -17,47 +17,46 @@ use tokio::time::Instant;
 
 use crate::log_limit::LogLimit;
 
-/// Bytes that are gathered for one record; what is longer goes on in another one.
-pub const MAX_RECORD: usize = 64 << 10;
+/// Maximum number of bytes of a message in the log; a longer one is split.
+pub const MAX_MESSAGE: usize = 64 << 10;
 
-/// The messages of one answer.
-pub struct Messages<W: Display> {
-    /// What each record begins with.
-    whose: W,
+/// Messages of one response, each of which begins with `P`.
+pub struct Messages<P: Display> {
+    prefix: P,
     log: Arc<Log>,
     limit: Arc<LogLimit>,
     gathered: Vec<u8>,
 }
 
-impl<W: Display> Messages<W> {
-    /// None has come yet.
-    pub fn new(whose: W, log: &Arc<Log>, limit: &Arc<LogLimit>) -> Self {
+impl<P: Display> Messages<P> {
+    /// Starts without a message.
+    pub fn new(prefix: P, log: &Arc<Log>, limit: &Arc<LogLimit>) -> Self {
         let (log, limit) = (Arc::clone(log), Arc::clone(limit));
-        Messages { whose, log, limit, gathered: Vec::new() }
+        Messages { prefix, log, limit, gathered: Vec::new() }
     }
 
-    /// Adds bytes, which are not written before one of the others is called.
+    /// Adds bytes, which one of the `poll` functions writes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.gathered.extend_from_slice(bytes);
     }
 
-    /// Bytes that are not written yet.
+    /// Returns the number of bytes that are not written yet.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.gathered.len()
     }
 
-    /// Writes what there is if it is as long as a record may be. Pending: the task is woken when there
-    /// is room for it.
+    /// Writes a message while there are enough bytes for one of the maximum length. Pending: the
+    /// task is woken when the log has room.
     pub fn poll_full(&mut self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<()> {
-        while self.gathered.len() >= MAX_RECORD {
+        while self.gathered.len() >= MAX_MESSAGE {
             let lines = memrchr(b'\n', &self.gathered).map(|at| at + 1);
             ready!(self.poll_write(lines.unwrap_or(self.gathered.len()), timer, cx));
         }
         Poll::Ready(())
     }
 
-    /// Writes the lines that are complete. Pending: the task is woken when there is room for them.
+    /// Writes the complete lines. Pending: the task is woken when the log has room.
     pub fn poll_lines(&mut self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<()> {
         match memrchr(b'\n', &self.gathered) {
             Some(at) => self.poll_write(at + 1, timer, cx),
@@ -65,7 +64,7 @@ impl<W: Display> Messages<W> {
         }
     }
 
-    /// Writes all there is.
+    /// Writes all bytes. Pending: the task is woken when the log has room.
     pub fn poll_all(&mut self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<()> {
         self.poll_write(self.gathered.len(), timer, cx)
     }
@@ -85,19 +84,19 @@ impl<W: Display> Messages<W> {
         let message = message.trim_ascii_end();
         if !message.is_empty() {
             let text = String::from_utf8_lossy(message);
-            self.limit.write(&self.log, Level::Error, format_args!("{}: {text}", self.whose));
+            self.limit.write(&self.log, Level::Error, format_args!("{}: {text}", self.prefix));
         }
         Poll::Ready(())
     }
 }
 
-impl<W: Display> Drop for Messages<W> {
-    /// The answer was cut, or nobody wants it any more: nothing can wait for room.
+impl<P: Display> Drop for Messages<P> {
+    /// Writes or counts the rest of a response that has ended early: nothing can wait for room.
     fn drop(&mut self) {
         let message = self.gathered.trim_ascii_end();
         if !message.is_empty() {
-            let (text, whose) = (String::from_utf8_lossy(message), &self.whose);
-            self.limit.write_or_count(&self.log, Level::Error, format_args!("{whose}: {text}"));
+            let (text, prefix) = (String::from_utf8_lossy(message), &self.prefix);
+            self.limit.write_or_count(&self.log, Level::Error, format_args!("{prefix}: {text}"));
         }
     }
 }

@@ -1,72 +1,66 @@
 //! Sites that a FastCGI server runs: PHP-FPM, php-cgi.
 //!
-//! 1. The body is taken from the client: memory, then an unlinked file. A slow client holds no
-//!    process of the server, and the length is known. If it was told beforehand, the server gets
-//!    the body as it comes where the configuration wants that.
-//! 2. A connection is found ([`line`]). What the server has no room for waits here, first come,
-//!    first served: a full backlog is no error.
-//! 3. The request goes out as records (`conversation`): parameters as for a PHP of ours, some set
-//!    by the site.
-//! 4. What comes back before an empty line is the head; it is checked like that of a worker.
-//! 5. The body (`answer`) is taken as fast as the server writes it and sent at the client's pace
+//! 1. The body is read from the client: into memory, then into an unlinked file. So a slow client
+//!    holds no process of the server, and the length is known. If the client gives the length, the
+//!    server gets the body as it comes where the configuration wants that.
+//! 2. The request waits until the site may have one more connection ([`connection_limit`]), and
+//!    while the backlog of the server is full ([`crate::connections::backlog`]), both first come,
+//!    first served.
+//! 3. The request is sent as records (`conversation`), with the parameters that the router's own
+//!    workers get; the site may set some of them.
+//! 4. The output before an empty line is the head ([`head`]); it is checked like that of a worker.
+//! 5. The body (`body`) is read as fast as the server writes it and sent at the client's pace
 //!    ([`crate::transfer::response_buffer`]).
 //!
-//! A request is sent a second time only under the conditions of [`crate::proxy`].
+//! A request is sent a second time under the conditions of [`crate::proxy`], but not after the
+//! first-byte timeout: the script may still be running.
 
-mod answer;
+mod body;
+pub mod connection_limit;
 mod conversation;
 pub mod head;
 mod messages;
+mod records;
 pub mod site;
 
-use std::fmt;
+use std::cell::Cell;
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{After, Response};
-use howdah_http::request_body::CollectError;
 use howdah_http::respond;
-use howdah_http::variables::{ShownRequestId, Source};
+use howdah_http::variables::Source;
 use howdah_php_pool::target::Script;
 use howdah_php_pool::{params, response};
 use howdah_wire::fastcgi::{Role, put_begin, put_params};
 use howdah_wire::request::Params;
 
-use self::answer::{Answer, Home};
+use self::body::{BodyContext, ResponseBody};
+use self::connection_limit::ConnectionPermit;
 use self::conversation::{Conversation, Part};
+use self::head::HeadScan;
 use self::messages::Messages;
+use self::records::{REQUEST_ID, StdinRecords};
 use self::site::Site;
-use crate::connections::backlog::Ticket;
 use crate::connections::stream::Stream;
-use crate::proxy::request::is_idempotent;
-use crate::proxy::response::Malformed;
-use crate::proxy::{Buffer, CLIENT_GONE, Failure, refuse, wish};
-use crate::queue::Refused;
-use crate::servers::upstream::{Busy, Server};
+use crate::failure::{CLIENT_GONE, Failure, Malformed, refuse};
+use crate::log_limit::LogLimit;
+use crate::retry::{self, Attempt, Protocol, RequestContext, SendError};
+use crate::servers::selection::ActiveRequest;
+use crate::servers::server::Server;
+use crate::servers::upstream::Upstream;
 use crate::thread::ProxyThread;
-use crate::transfer::response_buffer::Taking;
-use crate::transfer::upload::{Content, Framing, Upload};
+use crate::transfer::Buffer;
+use crate::transfer::response_buffer::ResponseBuffering;
+use crate::transfer::upload::Upload;
 
-/// The number of the one request that a connection has at a time.
-const REQUEST: u16 = 1;
-/// Bytes that the parameters of most requests do not exceed.
+/// Number of bytes that the parameters of most requests do not exceed.
 const USUAL_PARAMS: usize = 2048;
 
-/// A request on its way to a server; for the log, and for keeping the connection.
-#[derive(Debug, Clone)]
-struct Attempt {
-    site: Arc<Site>,
-    server: Arc<Server>,
-    id: u64,
-    method: Bytes,
-    target: Bytes,
-}
-
-/// Has a server run a script; the response is there as soon as its head is.
+/// Has a server run a script. Returns as soon as the head of the response has come.
 pub async fn run(
     thread: &Rc<ProxyThread>,
     site: &Arc<Site>,
@@ -74,78 +68,45 @@ pub async fn run(
     buffer: &Buffer<'_>,
     exchange: &mut Exchange<'_>,
 ) -> Response {
-    if let Some(status) = is_missing(thread, site, script) {
+    if let Some(status) = missing_script(thread, site, script) {
         return respond::error(status);
     }
-    let id = ShownRequestId(exchange.request.id);
-    let complain = |problem: fmt::Arguments<'_>| {
-        let problem = format_args!("\"{site}\" request {id}: {problem}");
-        thread.complain(&site.log_limit, problem);
-    };
-    // A server must be told how long it is.
-    let streams = buffer.streams(site.request_buffering) && exchange.body_len().is_some();
-    let content = match Content::take(exchange, buffer, streams).await {
+    let owner = (site, &*site.log_limit);
+    // The parameters tell the server the length.
+    let is_streamed =
+        buffer.streams_request(site.request_buffering) && exchange.body_len().is_some();
+    let content = match retry::read_content(thread, owner, buffer, is_streamed, exchange).await {
         Ok(content) => content,
-        Err(CollectError::Client(error)) => return refuse(error.status()),
-        Err(CollectError::Disk(error)) => {
-            complain(format_args!("the body cannot be kept: {error}"));
-            return refuse(507);
-        }
+        Err(status) => return refuse(status),
     };
-    let ticket = tokio::select! {
+    let permit = tokio::select! {
         biased;
-        ticket = site.gate.enter() => ticket,
+        permit = site.connection_limit.acquire() => permit,
         _ = exchange.client_gone() => return refuse(CLIENT_GONE),
     };
-    let mut ticket = match ticket {
-        Ok(ticket) => ticket,
-        Err(refused) => {
-            complain(format_args!("{refused}"));
+    let permit = match permit {
+        Ok(permit) => permit,
+        Err(error) => {
+            retry::log_request(thread, owner, exchange, format_args!("{error}"));
             return refuse(503);
         }
     };
-    thread.asks();
-    let taking = buffer.taking(site.buffering);
-    site.upstream.budget.save();
-    let wish = wish(&site.upstream, exchange);
-    let (mut tried, mut status) = (Vec::new(), 502);
-    while tried.len() < site.upstream.tries {
-        let busy = match site.upstream.server(thread, &tried, &wish).await {
-            Ok(Some(busy)) => busy,
-            Ok(None) => break,
-            Err(refused) => {
-                complain(format_args!("{refused}"));
-                return refuse(503);
-            }
-        };
-        tried.push(busy.index());
-        let Some(server) = busy.server() else { break };
-        let attempt = Attempt::new(site, server, exchange);
-        let right = Right { _ticket: ticket, busy };
-        match attempt.make(thread, right, script, &content, taking, exchange).await {
-            Ok(response) => return response,
-            Err(Missed { failure, may_repeat, right }) => {
-                attempt.complain(thread, &failure);
-                status = failure.status();
-                let again = may_repeat && tried.len() < site.upstream.tries;
-                match right {
-                    Some(right) if again && site.upstream.budget.spend() => ticket = right._ticket,
-                    _ => break,
-                }
-            }
-        }
-    }
-    if tried.is_empty() {
-        complain(format_args!("no server has a weight"));
-    }
-    refuse(status)
+    thread.keep_awake();
+    retry::run(&FastCgiRequest {
+        context: RequestContext { thread, exchange, content: &content },
+        site,
+        script,
+        buffering: buffer.of_response(site.buffering),
+        permit: Cell::new(Some(permit)),
+    })
+    .await
 }
 
-/// The status for a script that cannot be there. A path names a script only if it ends in `.php`:
-/// php-cgi would run anything. And where the server's files are ours too, the script must be a
-/// file, because PHP may otherwise take a part of the path for it (`cgi.fix_pathinfo`:
+/// Returns the status for a script that cannot be there. A path names a script only if it ends in
+/// `.php`: php-cgi would run any file. Where the server's files are the router's too, the script
+/// must be a file, because PHP may otherwise take a part of the path for it (`cgi.fix_pathinfo`:
 /// `/picture.jpg/x.php` runs the picture).
-fn is_missing(thread: &ProxyThread, site: &Site, script: &Script) -> Option<u16> {
+fn missing_script(thread: &ProxyThread, site: &Site, script: &Script) -> Option<u16> {
     let name = script.file.as_os_str().as_bytes();
     if site.is_fixed(script) {
         return None;
@@ -154,214 +115,144 @@ fn is_missing(thread: &ProxyThread, site: &Site, script: &Script) -> Option<u16>
         return Some(404);
     }
     let now = Instant::now();
-    if thread.scripts().has(&script.file, now) {
+    if thread.scripts().contains(&script.file, now) {
         return None;
     }
     match std::fs::metadata(&script.file) {
         Ok(metadata) if metadata.is_file() => {
-            thread.scripts().found(&script.file, now);
+            thread.scripts().insert(&script.file, now);
             None
         }
         Ok(_) => Some(404),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => None,
-        // Another machine's files, or those of a chroot, are not here.
+        // Files of another machine, or of a chroot, are not here.
         Err(_) => script.root.is_dir().then_some(404),
     }
 }
 
-/// The records of a request up to its body, and the body if it is short.
-fn encode(site: &Site, script: &Script, content: &Content, exchange: &Exchange<'_>) -> Vec<u8> {
-    let request = &exchange.request;
-    let mut params = Params::with_capacity(USUAL_PARAMS);
-    params::write(&mut params, request, script, None, content.len().unwrap_or(0));
-    let source = Source::of(request, exchange.begun);
-    let own: Vec<(&[u8], Vec<u8>)> = { site.params.iter() }
-        .map(|(name, template)| (name.as_bytes(), source.expand(template)))
-        .collect();
-    let usual = params.iter().filter(|(name, _)| own.iter().all(|(other, _)| other != name));
-    let added = own.iter().filter(|(_, value)| !value.is_empty());
-    let mut out = Vec::with_capacity(params.as_bytes().len() + 64);
-    put_begin(Role::Responder, site.keepalive > 0, REQUEST, &mut out);
-    put_params(REQUEST, usual.chain(added.map(|(name, value)| (*name, &value[..]))), &mut out);
-    out
+/// A request for the FastCGI servers of a site.
+struct FastCgiRequest<'a, 'c> {
+    context: RequestContext<'a, 'c>,
+    site: &'a Arc<Site>,
+    script: &'a Script,
+    buffering: ResponseBuffering<'a>,
+    /// Moves into the body of the response.
+    permit: Cell<Option<ConnectionPermit>>,
 }
 
-/// A connection that the site may have, and the server it goes to.
-struct Right {
-    _ticket: Ticket,
-    busy: Busy,
-}
+impl Protocol for FastCgiRequest<'_, '_> {
+    type Owner = Arc<Site>;
+    type Connection = Stream;
+    /// The records before the body.
+    type Encoded = Vec<u8>;
+    type Answer = (Conversation<Attempt<Arc<Site>>>, head::Found);
 
-/// Why an attempt has failed.
-struct Missed {
-    failure: Failure,
-    /// Another server may be asked.
-    may_repeat: bool,
-    /// The right to a connection, if it is left.
-    right: Option<Right>,
-}
-
-impl Missed {
-    fn finally(failure: Failure) -> Self {
-        Missed { failure, may_repeat: false, right: None }
-    }
-}
-
-impl Attempt {
-    fn new(site: &Arc<Site>, server: &Arc<Server>, exchange: &Exchange<'_>) -> Self {
-        Attempt {
-            site: Arc::clone(site),
-            server: Arc::clone(server),
-            id: exchange.request.id,
-            method: exchange.request.method.clone(),
-            target: exchange.request.target.clone(),
-        }
+    fn context(&self) -> &RequestContext<'_, '_> {
+        &self.context
     }
 
-    /// Asks one server, over an idle connection if there is one.
-    async fn make(
+    fn owner(&self) -> &Arc<Site> {
+        self.site
+    }
+
+    fn log_limit(&self) -> &LogLimit {
+        &self.site.log_limit
+    }
+
+    fn upstream(&self) -> &Arc<Upstream> {
+        &self.site.upstream
+    }
+
+    fn encode(&self, _server: &Server) -> Result<Vec<u8>, Failure> {
+        let RequestContext { exchange, content, .. } = self.context;
+        let (site, request) = (self.site, &exchange.request);
+        let mut params = Params::with_capacity(USUAL_PARAMS);
+        params::write(&mut params, request, self.script, None, content.len().unwrap_or(0));
+        let source = Source::of(request, exchange.begun);
+        let own: Vec<(&[u8], Vec<u8>)> = { site.params.iter() }
+            .map(|(name, template)| (name.as_bytes(), source.expand(template)))
+            .collect();
+        let usual = params.iter().filter(|(name, _)| own.iter().all(|(other, _)| other != name));
+        let added = own.iter().filter(|(_, value)| !value.is_empty());
+        let all = usual.chain(added.map(|(name, value)| (*name, &value[..])));
+        let mut records = Vec::with_capacity(params.as_bytes().len() + 64);
+        put_begin(Role::Responder, site.keepalive > 0, REQUEST_ID, &mut records);
+        put_params(REQUEST_ID, all, &mut records);
+        Ok(records)
+    }
+
+    /// An idle connection is closed for a request that must not be repeated, so that its process
+    /// accepts the new connection.
+    fn take_idle(&self, server: &Server, is_repeatable: bool) -> Option<Stream> {
+        server.fastcgi_connections().take().filter(|_| is_repeatable)
+    }
+
+    async fn connect(&self, server: &Server) -> Result<Stream, Failure> {
+        let (limit, queue) = (self.site.timeouts.connect, &self.site.connection_limit.queue);
+        self.context.thread.backlog().connect(&server.address, limit, queue).await
+    }
+
+    async fn send(
         &self,
-        thread: &Rc<ProxyThread>,
-        right: Right,
-        script: &Script,
-        content: &Content,
-        taking: Taking<'_>,
-        exchange: &Exchange<'_>,
-    ) -> Result<Response, Missed> {
-        let repeatable = content.is_empty() && is_idempotent(&self.method);
-        // A server may close an idle connection just when a request is on its way. One that must
-        // not be repeated gets a new connection, and the process of an idle one to take it.
-        if let Some(stream) = self.server.kept().take()
-            && repeatable
-        {
-            let request = encode(&self.site, script, content, exchange);
-            let mut conversation = self.conversation(thread, stream, request, content, exchange);
-            match self.head(&mut conversation, content, exchange).await {
-                // The server has closed the connection as we were going to use it.
-                Err(Failure::Closed | Failure::Read(_) | Failure::Send(_))
-                    if !conversation.answered() => {}
-                Err(failure) => {
-                    self.note(thread, &right, &failure);
-                    return Err(Missed::finally(failure));
-                }
-                Ok(head) => {
-                    return Ok(self.respond(thread, conversation, head, right, content, taking));
-                }
-            }
+        attempt: &Attempt<Arc<Site>>,
+        connection: Stream,
+        records: Vec<u8>,
+    ) -> Result<Self::Answer, SendError> {
+        let RequestContext { thread, exchange, content } = self.context;
+        let upload = Upload::new(records, content, StdinRecords, exchange);
+        let messages = Messages::new(attempt.clone(), thread.log(), &self.site.log_limit);
+        let (timeouts, timer) = (&self.site.timeouts, thread.timer());
+        let mut conversation = Conversation::new(connection, upload, timeouts, timer, messages);
+        match self.read_head(&mut conversation).await {
+            Ok(head) => Ok((conversation, head)),
+            Err(failure) => Err(SendError { failure, has_input: conversation.has_input() }),
         }
-        let connected = tokio::select! {
-            biased;
-            connected = thread.lines().connect(&self.server.address, &self.site) => connected,
-            _ = exchange.client_gone() => return Err(Missed::finally(Failure::ClientGone)),
+    }
+
+    fn is_retryable(failure: &Failure) -> bool {
+        failure.is_closed_connection()
+    }
+
+    fn respond(
+        &self,
+        attempt: &Attempt<Arc<Site>>,
+        (conversation, found): Self::Answer,
+        active: ActiveRequest,
+    ) -> Result<Response, Failure> {
+        let RequestContext { thread, content, .. } = self.context;
+        let context = BodyContext {
+            thread: Rc::clone(thread),
+            attempt: attempt.clone(),
+            _permit: self.permit.take(),
+            _active: active,
         };
-        let stream = match connected {
-            Ok(stream) => stream,
-            Err(failure) => {
-                self.note(thread, &right, &failure);
-                let may_repeat = !matches!(failure, Failure::Refused(_));
-                return Err(Missed { failure, may_repeat, right: Some(right) });
-            }
-        };
-        let request = encode(&self.site, script, content, exchange);
-        let mut conversation = self.conversation(thread, stream, request, content, exchange);
-        match self.head(&mut conversation, content, exchange).await {
-            Ok(head) => Ok(self.respond(thread, conversation, head, right, content, taking)),
-            Err(failure) => {
-                self.note(thread, &right, &failure);
-                let broken =
-                    matches!(failure, Failure::Closed | Failure::Read(_) | Failure::Send(_));
-                let may_repeat = broken && repeatable && !conversation.answered();
-                Err(Missed { failure, may_repeat, right: Some(right) })
-            }
-        }
+        let body = ResponseBody::new(conversation, found.rest, found.head.length, context);
+        let body = self.buffering.body(body, &found.head.fields);
+        let response::CheckedHead { status, reason, fields, .. } = found.head;
+        let after =
+            content.rest().map(|feed| Box::new(After { feed: Some(feed), ..After::default() }));
+        Ok(Response { reason, fields, after, ..Response::new(status, body) })
     }
+}
 
-    fn conversation(
+impl FastCgiRequest<'_, '_> {
+    /// Waits for the head of the response.
+    async fn read_head(
         &self,
-        thread: &ProxyThread,
-        stream: Stream,
-        request: Vec<u8>,
-        content: &Content,
-        exchange: &Exchange<'_>,
-    ) -> Conversation<Attempt> {
-        let upload = Upload::new(request, content, Framing::Records(REQUEST), exchange);
-        let messages = Messages::new(self.clone(), thread.log(), &self.site.log_limit);
-        Conversation::new(stream, upload, &self.site.timeouts, thread.timer(), messages)
-    }
-
-    /// Waits for the head of the answer.
-    async fn head(
-        &self,
-        conversation: &mut Conversation<Attempt>,
-        content: &Content,
-        exchange: &Exchange<'_>,
+        conversation: &mut Conversation<Attempt<Arc<Site>>>,
     ) -> Result<head::Found, Failure> {
-        let mut scan = head::Scan::default();
+        let RequestContext { exchange, content, .. } = self.context;
+        let mut scan = HeadScan::default();
         loop {
-            match content.pass_on(exchange, |cx| conversation.poll_part(cx)).await? {
+            match content.wait_for(exchange, |cx| conversation.poll_part(cx)).await? {
                 Part::Output(bytes) => {
                     if let Some(found) = scan.push(bytes)? {
-                        conversation.has_head();
+                        conversation.set_has_head();
                         return Ok(found);
                     }
                 }
                 Part::End => return Err(Malformed("the script ended before its head did").into()),
             }
         }
-    }
-
-    fn respond(
-        &self,
-        thread: &Rc<ProxyThread>,
-        conversation: Conversation<Attempt>,
-        found: head::Found,
-        right: Right,
-        content: &Content,
-        taking: Taking<'_>,
-    ) -> Response {
-        if right.busy.answered() {
-            let back = format_args!("\"{}\": {} is back", self.site, self.server.address);
-            thread.note(&self.site.log_limit, back);
-        }
-        let home = Home { thread: Rc::clone(thread), attempt: self.clone(), _right: right };
-        let answer = Answer::new(conversation, found.rest, found.head.length, home);
-        let body = taking.body(answer, &found.head.fields);
-        let response::CheckedHead { status, reason, fields, .. } = found.head;
-        let after =
-            content.rest().map(|feed| Box::new(After { feed: Some(feed), ..After::default() }));
-        Response { reason, fields, after, ..Response::new(status, body) }
-    }
-
-    /// Notes that a server has failed.
-    fn note(&self, thread: &ProxyThread, right: &Right, failure: &Failure) {
-        if failure.is_clients() || matches!(failure, Failure::Refused(_)) {
-            return;
-        }
-        if let Some(time) = right.busy.failed() {
-            let (site, address, seconds) = (&self.site, &self.server.address, time.as_secs());
-            let left = format_args!("\"{site}\": {address} is left alone for {seconds} s");
-            thread.note(&site.log_limit, left);
-        }
-    }
-
-    fn complain(&self, thread: &ProxyThread, failure: &Failure) {
-        if !failure.is_clients() {
-            thread.complain(&self.site.log_limit, format_args!("{self}: {failure}"));
-        }
-    }
-}
-
-impl fmt::Display for Attempt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = String::from_utf8_lossy;
-        let (method, target) = (text(&self.method), text(&self.target));
-        let (site, id, address) = (&self.site, ShownRequestId(self.id), &self.server.address);
-        write!(f, "\"{site}\" request {id}: {method} {target} ({address})")
-    }
-}
-
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Self {
-        Failure::Refused(refused)
     }
 }

@@ -1,4 +1,4 @@
-//! A site of a FastCGI server, compiled from the configuration.
+//! A site that FastCGI servers run, compiled from the configuration.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,50 +6,50 @@ use std::sync::Arc;
 use howdah_config::{self as config, Template, Timeouts};
 use howdah_php_pool::target::{Script, Targets};
 
-use crate::connections::backlog::Gate;
+use super::connection_limit::ConnectionLimit;
 use crate::log_limit::LogLimit;
 use crate::servers::upstream::Upstream;
 
-/// A site that a FastCGI server runs.
+/// An application of type `fastcgi`.
 #[derive(Debug)]
 pub struct Site {
     /// Its part of the configuration.
     config: config::FastCgi,
-    /// The servers that run it.
+    /// Servers that run it.
     pub upstream: Arc<Upstream>,
-    /// Its scripts.
+    /// Its targets, which find the script of a request.
     pub targets: Targets,
-    /// Parameters beside the usual ones or in their place.
+    /// Parameters that are added, or replace usual ones of the same name.
     pub params: Vec<(String, Template)>,
-    /// How many requests may be at the servers, and how many may wait.
-    pub gate: Arc<Gate>,
-    /// What its servers may bring into the log, and what is said of them there.
+    /// Limit on its connections, of all threads together.
+    pub connection_limit: Arc<ConnectionLimit>,
+    /// Limit on its log messages, and those of its servers.
     pub log_limit: Arc<LogLimit>,
-    /// Idle connections that are kept to each server.
+    /// Maximum number of idle connections to each server.
     pub keepalive: usize,
-    /// How long to wait for a server.
+    /// Timeouts of its servers.
     pub timeouts: Timeouts,
-    /// Whether answers are taken as fast as they come.
+    /// Responses are read as fast as they come.
     pub buffering: bool,
-    /// Whether a server hears of a request only when all of its body is there.
+    /// The body of a request is read in full before a server gets it.
     pub request_buffering: bool,
 }
 
 impl Site {
-    /// Compiles an application that this upstream runs.
+    /// Compiles an application whose servers are those of this upstream.
     pub fn new(config: &config::FastCgi, upstream: Arc<Upstream>) -> Self {
-        // A process that waits on a kept connection takes no other: more connections than are kept
-        // might wait in the backlog for ever.
+        // A process that waits on an idle connection accepts no other one: connections beyond the
+        // idle ones might wait in the backlog for ever.
         let all = config.keepalive.saturating_mul(upstream.servers.len());
-        let most = { config.limits.connections }
-            .map(|most| usize::try_from(most).unwrap_or(usize::MAX))
+        let max = { config.limits.connections }
+            .map(|max| usize::try_from(max).unwrap_or(usize::MAX))
             .or((all > 0).then_some(all));
         Site {
             config: config.clone(),
             upstream,
             targets: Targets::new(&config.targets),
             params: config.params.clone(),
-            gate: Arc::new(Gate::new(&config.limits, most)),
+            connection_limit: Arc::new(ConnectionLimit::new(&config.limits, max)),
             log_limit: Arc::default(),
             keepalive: config.keepalive,
             timeouts: config.timeouts.clone(),
@@ -58,26 +58,26 @@ impl Site {
         }
     }
 
-    /// The one before, if that is the same; otherwise this one, in which the requests of the one
-    /// before count if the bounds are the same.
+    /// Returns the site `before` a change of the configuration if it is the same; otherwise this
+    /// one, which shares the connection limit if its settings are the same.
     pub fn following(mut self, before: Option<&Arc<Site>>) -> Arc<Site> {
         let Some(before) = before else { return Arc::new(self) };
         if before.config == self.config && Arc::ptr_eq(&before.upstream, &self.upstream) {
             return Arc::clone(before);
         }
-        if before.gate.is_like(&self.gate) {
-            self.gate = Arc::clone(&before.gate);
+        if before.connection_limit.has_settings_of(&self.connection_limit) {
+            self.connection_limit = Arc::clone(&before.connection_limit);
         }
         self.log_limit = Arc::clone(&before.log_limit);
         Arc::new(self)
     }
 
-    /// Its name in `applications`.
+    /// Returns its name in `applications`.
     pub fn name(&self) -> &str {
         &self.config.name
     }
 
-    /// Whether a script is one that a target runs for every path.
+    /// Returns true if a target runs the script for every path.
     pub fn is_fixed(&self, script: &Script) -> bool {
         self.targets.is_fixed(&script.file)
     }

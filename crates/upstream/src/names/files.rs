@@ -1,8 +1,8 @@
-//! The machine's files about names: `/etc/hosts` and `/etc/resolv.conf`.
+//! The machine's files for names: `/etc/hosts` and `/etc/resolv.conf`.
 //!
-//! They may change at any time, so each look-up asks for them. In its sandbox the router can open the
-//! files that were there when it started, but not others that have taken their names, as editors and
-//! DHCP clients put them there. Those the supervisor opens, on request.
+//! They may change at any time, so each look-up checks them. In its sandbox the router can open the
+//! files that were there when it started, but no new files of the same name, as editors and DHCP
+//! clients make them. The supervisor opens those on request.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -19,13 +19,13 @@ use tokio::time::timeout;
 /// The machine's files, of which there is one of each for the whole process.
 pub static FILES: NameFiles<'static> = NameFiles::new(["/etc/hosts", "/etc/resolv.conf"]);
 
-/// How long the supervisor may take.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Maximum wait for the supervisor.
+const SUPERVISOR_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A longer file is cut.
+/// Maximum number of bytes of a file; a longer one is cut.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Either of the files, in the order in which the supervisor passes them.
+/// One of the files, in the order in which the supervisor passes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Name {
     /// `/etc/hosts`.
@@ -34,22 +34,23 @@ pub enum Name {
     Resolver,
 }
 
-/// See the module.
+/// Contents of the files, as far as they are known.
 #[derive(Debug)]
 pub struct NameFiles<'p> {
     paths: [&'p str; 2],
-    known: Mutex<[Option<Known>; 2]>,
+    known: Mutex<[Option<Content>; 2]>,
     wanted: Notify,
     taken: Notify,
 }
 
-/// What a file has said, and by what a change is recognised.
+/// Content of a file, and the stamp by which a change is recognised.
 #[derive(Debug)]
-struct Known {
+struct Content {
     stamp: Stamp,
     text: Arc<str>,
 }
 
+/// Device, inode, size, and time of the last change.
 type Stamp = (u64, u64, u64, i64, i64);
 
 impl<'p> NameFiles<'p> {
@@ -59,8 +60,8 @@ impl<'p> NameFiles<'p> {
         NameFiles { paths, known, wanted, taken }
     }
 
-    /// The text of a file as it is now; empty if there is none. If the supervisor must be asked and
-    /// gives no answer, the file as it was.
+    /// Returns the text of a file as it is now; empty if there is none. If the supervisor must open it
+    /// and does not answer in time, returns the last known text.
     pub async fn text(&self, name: Name) -> Arc<str> {
         match self.look(name) {
             Ok(text) => text,
@@ -68,13 +69,13 @@ impl<'p> NameFiles<'p> {
                 let mut taken = pin!(self.taken.notified());
                 taken.as_mut().enable();
                 self.wanted.notify_one();
-                let _ = timeout(PATIENCE, taken).await;
+                let _ = timeout(SUPERVISOR_TIMEOUT, taken).await;
                 self.look(name).unwrap_or_else(|known| known)
             }
         }
     }
 
-    /// The text of a file; `Err` has what was known of it if it cannot be opened here.
+    /// Returns the text of a file; as an error the last known text if the router cannot open it.
     fn look(&self, name: Name) -> Result<Arc<str>, Arc<str>> {
         let path = self.paths[name as usize];
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,7 +85,7 @@ impl<'p> NameFiles<'p> {
         {
             return Ok(Arc::clone(&known.text));
         }
-        let text = |known: &Option<Known>| {
+        let text = |known: &Option<Content>| {
             known.as_ref().map_or_else(|| "".into(), |known| Arc::clone(&known.text))
         };
         match regular_file::open(path.as_ref()).and_then(|(file, _)| read(file)) {
@@ -97,7 +98,7 @@ impl<'p> NameFiles<'p> {
         Ok(text(known))
     }
 
-    /// Returns when the supervisor must be asked.
+    /// Waits until the supervisor must open the files.
     pub async fn wanted(&self) {
         self.wanted.notified().await;
     }
@@ -114,11 +115,11 @@ impl<'p> NameFiles<'p> {
     }
 }
 
-fn read(file: File) -> io::Result<Known> {
+fn read(file: File) -> io::Result<Content> {
     let stamp = stamp(&file.metadata()?);
     let mut text = Vec::new();
     file.take(MAX_BYTES).read_to_end(&mut text)?;
-    Ok(Known { stamp, text: String::from_utf8_lossy(&text).into() })
+    Ok(Content { stamp, text: String::from_utf8_lossy(&text).into() })
 }
 
 fn stamp(file: &Metadata) -> Stamp {

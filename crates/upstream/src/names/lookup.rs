@@ -1,7 +1,7 @@
-//! Looking one name up: the hosts file, then DNS.
+//! The look-up of one name: in the hosts file, then by DNS.
 //!
-//! Each question has a socket of its own, connected to the server, so that an answer must guess
-//! number and port and come from the server's address. What is no answer to it is passed over.
+//! Each question has a random number and a socket of its own, connected to the server. A forged answer must guess
+//! number and port and come from the server's address. Messages that do not answer the question are ignored.
 
 use std::fmt;
 use std::io;
@@ -17,24 +17,24 @@ use tokio::time::timeout;
 use super::files::{FILES, Name};
 use super::system::{System, hosts};
 
-/// How long what the hosts file says holds.
-const HOSTS_TIME: Duration = Duration::from_secs(30);
+/// Time for which an entry of the hosts file is valid.
+const HOSTS_TIME_TO_LIVE: Duration = Duration::from_secs(30);
 
-/// Addresses of a name, and for how long they hold.
+/// Addresses of a name, and the time for which they are valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     pub addresses: Vec<IpAddr>,
-    pub time: Duration,
+    pub time_to_live: Duration,
 }
 
-/// Why a name has no addresses.
+/// Reason why a name has no addresses.
 #[derive(Debug)]
 pub enum Problem {
-    /// The servers know no address of it.
+    /// The servers know no address.
     Unknown,
-    /// A server cannot be asked, or gives no answer; the last one's reason.
-    Silent(SocketAddr, io::Error),
-    /// A server has failed, with this code.
+    /// A server cannot be reached or gives no answer; the error of the last one.
+    Unreachable(SocketAddr, io::Error),
+    /// A server has answered with this error code.
     Failed(SocketAddr, u8),
 }
 
@@ -42,18 +42,18 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Problem::Unknown => f.write_str("no address is known for it"),
-            Problem::Silent(server, error) => write!(f, "DNS server {server}: {error}"),
+            Problem::Unreachable(server, error) => write!(f, "DNS server {server}: {error}"),
             Problem::Failed(server, code) => write!(f, "DNS server {server}: code {code}"),
         }
     }
 }
 
-/// Looks a name up, now; the machine's files are read each time, as they may change. `servers` are
-/// asked instead of the machine's, if there are any.
+/// Looks a name up. The machine's files are read each time, as they may change. `servers` replace the
+/// DNS servers of the machine, if there are any.
 pub async fn look_up(name: &str, servers: &[SocketAddr]) -> Result<Found, Problem> {
     let known = hosts(&FILES.text(Name::Hosts).await, name);
     if !known.is_empty() {
-        return Ok(Found { addresses: reachable(known), time: HOSTS_TIME });
+        return Ok(Found { addresses: reachable(known), time_to_live: HOSTS_TIME_TO_LIVE });
     }
     let mut system = System::read(&FILES.text(Name::Resolver).await);
     if !servers.is_empty() {
@@ -62,15 +62,16 @@ pub async fn look_up(name: &str, servers: &[SocketAddr]) -> Result<Found, Proble
     let mut problem = Problem::Unknown;
     for candidate in system.candidates(name) {
         let (v4, v6) = tokio::join!(
-            ask_all(&system, &candidate, Kind::A),
-            ask_all(&system, &candidate, Kind::Aaaa),
+            query_servers(&system, &candidate, Kind::A),
+            query_servers(&system, &candidate, Kind::Aaaa),
         );
-        let mut found = Found { addresses: Vec::new(), time: Duration::MAX };
+        let mut found = Found { addresses: Vec::new(), time_to_live: Duration::MAX };
         for answer in [v4, v6] {
             match answer {
                 Ok(answer) if answer.addresses.is_empty() => {}
                 Ok(answer) => {
-                    found.time = found.time.min(Duration::from_secs(u64::from(answer.ttl)));
+                    let time_to_live = Duration::from_secs(u64::from(answer.ttl));
+                    found.time_to_live = found.time_to_live.min(time_to_live);
                     found.addresses.extend(answer.addresses);
                 }
                 Err(error) => problem = error,
@@ -84,31 +85,32 @@ pub async fn look_up(name: &str, servers: &[SocketAddr]) -> Result<Found, Proble
     Err(problem)
 }
 
-/// Asks one server after the other.
-async fn ask_all(system: &System, name: &str, kind: Kind) -> Result<Answer, Problem> {
+/// Queries one server after the other until one answers.
+async fn query_servers(system: &System, name: &str, kind: Kind) -> Result<Answer, Problem> {
     let mut problem = Problem::Unknown;
     for _ in 0..system.attempts {
         for server in &system.servers {
-            let asked = timeout(system.timeout, ask(*server, name, kind)).await;
-            match asked.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-                // There are addresses, or there is no such name.
+            let answer = timeout(system.timeout, query(*server, name, kind)).await;
+            match answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+                // No error (0), or no such name (3).
                 Ok(answer) if matches!(answer.code, 0 | 3) => return Ok(answer),
                 Ok(answer) => problem = Problem::Failed(*server, answer.code),
-                Err(error) => problem = Problem::Silent(*server, error),
+                Err(error) => problem = Problem::Unreachable(*server, error),
             }
         }
     }
     Err(problem)
 }
 
-async fn ask(server: SocketAddr, name: &str, kind: Kind) -> io::Result<Answer> {
-    /// More than a server may send unasked (RFC 1035, 4.2.1).
+/// Queries a server over UDP; over TCP if the answer is truncated.
+async fn query(server: SocketAddr, name: &str, kind: Kind) -> io::Result<Answer> {
+    /// Bytes of the buffer; a server sends at most 512 (RFC 1035, 4.2.1).
     const DATAGRAM: usize = 4096;
     let mut number = [0; 2];
     rand::fill(&mut number).map_err(io::Error::other)?;
     let number = u16::from_be_bytes(number);
     let Some(question) = dns::question(number, name, kind) else {
-        return Ok(Answer { code: 3, ..Answer::default() }); // nothing can be called so
+        return Ok(Answer { code: 3, ..Answer::default() }); // no name can be so
     };
     let any: SocketAddr = match server {
         SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
@@ -126,13 +128,13 @@ async fn ask(server: SocketAddr, name: &str, kind: Kind) -> io::Result<Answer> {
         }
     };
     match answer.is_cut {
-        true => ask_for_all(server, &question, number, name, kind).await,
+        true => query_over_tcp(server, &question, number, name, kind).await,
         false => Ok(answer),
     }
 }
 
-/// Asks over TCP, where answers may be longer.
-async fn ask_for_all(
+/// Queries a server over TCP, where answers may be longer.
+async fn query_over_tcp(
     server: SocketAddr,
     question: &[u8],
     number: u16,
@@ -148,14 +150,14 @@ async fn ask_for_all(
         .map_err(|_| io::Error::other("it answers another question"))
 }
 
-/// The addresses that this machine has a way to, or all if it has to none. Many names have
-/// addresses of IPv6, and many machines have no way to those.
+/// Returns the addresses to which this machine has a route, or all if there is none. Many names have
+/// IPv6 addresses, and many machines have no route to those.
 fn reachable(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
-    let has_way = |ip: &IpAddr| {
+    let has_route = |ip: &IpAddr| {
         let any: IpAddr = if ip.is_ipv4() { [0, 0, 0, 0].into() } else { [0u16; 8].into() };
-        // Nothing is sent.
+        // Connecting a UDP socket sends nothing.
         Probe::bind((any, 0)).and_then(|probe| probe.connect((*ip, 9))).is_ok()
     };
-    let near: Vec<_> = addresses.iter().copied().filter(has_way).collect();
-    if near.is_empty() { addresses } else { near }
+    let reachable: Vec<_> = addresses.iter().copied().filter(has_route).collect();
+    if reachable.is_empty() { addresses } else { reachable }
 }

@@ -1,9 +1,9 @@
-//! The addresses of servers that the document names.
+//! Addresses of servers that the configuration names.
 //!
-//! Names are looked up before a configuration becomes the running one, and again when what was
-//! found has had its time; what a name has from then on is compiled into the configuration. A name
-//! that cannot be looked up keeps the addresses that it had, and one that never had any fails its
-//! own requests only. No part of a request is ever looked up.
+//! Names are looked up before a configuration becomes the running one, and again when the time to
+//! live of the answer is over. New addresses are compiled into the configuration. A name that cannot
+//! be looked up keeps the addresses that it had; one that never had any fails only the requests to
+//! its own server. No part of a request is ever looked up.
 
 pub mod files;
 mod lookup;
@@ -20,30 +20,33 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, timeout_at};
 
 use self::lookup::{Found, Problem, look_up};
-use crate::servers::resolved::NameTable;
 
-/// How long a configuration waits for names that nobody has looked up yet.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Addresses by name. A name without an address is missing.
+pub type NameTable = HashMap<String, Arc<[IpAddr]>>;
 
-/// When a name that could not be looked up is tried again.
-const RETRY: Duration = Duration::from_secs(5);
+/// Maximum wait of a configuration for names that were never looked up.
+const FIRST_LOOK_UP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Bounds of the time that an answer holds.
-const SHORTEST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(3600);
+/// Time after which a failed look-up is repeated.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// Minimum time for which an answer is valid.
+const MIN_TIME_TO_LIVE: Duration = Duration::from_secs(1);
+/// Maximum time for which an answer is valid.
+const MAX_TIME_TO_LIVE: Duration = Duration::from_secs(3600);
+
+/// Names of the running configuration, with their addresses.
 pub struct Names {
     entries: HashMap<String, Entry>,
-    /// Whom to ask; the machine's servers if there are none.
+    /// DNS servers; those of the machine if there are none.
     servers: Vec<SocketAddr>,
-    answers: UnboundedReceiver<Looked>,
-    answer: UnboundedSender<Looked>,
+    results: UnboundedReceiver<LookUpResult>,
+    result: UnboundedSender<LookUpResult>,
     log: Arc<Log>,
 }
 
-/// The addresses of a host that the document names for something else than a server behind the proxy,
-/// or of one that an authority names: a number, or a name to look up, now.
+/// Returns the addresses of a host that is not a server of the configuration, such as one of a
+/// certificate authority: the address itself, or the result of a look-up.
 pub async fn addresses(host: &str) -> Result<Vec<IpAddr>, String> {
     match host.parse() {
         Ok(address) => Ok(vec![address]),
@@ -54,7 +57,7 @@ pub async fn addresses(host: &str) -> Result<Vec<IpAddr>, String> {
     }
 }
 
-/// Sleeps until a time; for ever without one.
+/// Sleeps until a time; for ever if there is none.
 async fn sleep_until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
@@ -62,41 +65,42 @@ async fn sleep_until(due: Option<Instant>) {
     }
 }
 
-type Looked = (String, Result<Found, Problem>);
+/// A name, and the result of its look-up.
+type LookUpResult = (String, Result<Found, Problem>);
 
 #[derive(Default)]
 struct Entry {
     addresses: Arc<[IpAddr]>,
-    /// When to look it up again; `None` while that goes on.
+    /// Time of the next look-up; `None` during a look-up.
     due: Option<Instant>,
-    /// It was looked up, whatever came of that.
-    is_known: bool,
-    /// The problem was reported.
-    is_reported: bool,
+    /// A look-up has ended, with or without success.
+    has_result: bool,
+    /// The problem was logged.
+    is_logged: bool,
 }
 
 impl Names {
-    /// Knows none.
+    /// Starts without a name.
     pub fn new(log: Arc<Log>) -> Self {
-        let (answer, answers) = unbounded_channel();
-        Names { entries: HashMap::new(), servers: Vec::new(), answers, answer, log }
+        let (result, results) = unbounded_channel();
+        Names { entries: HashMap::new(), servers: Vec::new(), results, result, log }
     }
 
-    /// Sees that the names of a configuration are known, as far as they can be in a short time, and
-    /// gives all addresses.
+    /// Looks the new names of a configuration up, waits for a limited time, and returns all
+    /// addresses.
     pub async fn prepare(&mut self, config: &Config) -> NameTable {
         self.servers.clone_from(&config.settings.resolver);
         for name in config.server_names() {
             if !self.entries.contains_key(&name) {
-                self.ask(&name);
+                self.start_look_up(&name);
                 self.entries.insert(name, Entry::default());
             }
         }
-        let end = Instant::now() + PATIENCE;
-        while self.entries.values().any(|entry| !entry.is_known)
-            && let Ok(Some(looked)) = timeout_at(end, self.answers.recv()).await
+        let end = Instant::now() + FIRST_LOOK_UP_TIMEOUT;
+        while self.entries.values().any(|entry| !entry.has_result)
+            && let Ok(Some(result)) = timeout_at(end, self.results.recv()).await
         {
-            self.take(looked);
+            self.take(result);
         }
         self.table()
     }
@@ -107,28 +111,28 @@ impl Names {
         self.entries.retain(|name, _| names.contains(name));
     }
 
-    /// Looks names up again when it is time to. Ends when some have other addresses.
+    /// Repeats look-ups when they are due. Returns when a name has other addresses.
     pub async fn changed(&mut self) {
         loop {
             let due = self.entries.values().filter_map(|entry| entry.due).min();
             tokio::select! {
-                Some(looked) = self.answers.recv() => {
-                    if self.take(looked) {
+                Some(result) = self.results.recv() => {
+                    if self.take(result) {
                         return;
                     }
                 }
-                () = sleep_until(due) => self.ask_again(),
+                () = sleep_until(due) => self.repeat_due(),
             }
         }
     }
 
-    /// All addresses.
+    /// Returns the addresses of all names.
     pub fn table(&self) -> NameTable {
         let known = self.entries.iter().filter(|(_, entry)| !entry.addresses.is_empty());
         known.map(|(name, entry)| (name.clone(), Arc::clone(&entry.addresses))).collect()
     }
 
-    fn ask_again(&mut self) {
+    fn repeat_due(&mut self) {
         let now = Instant::now();
         let mut due = Vec::new();
         for (name, entry) in &mut self.entries {
@@ -137,26 +141,27 @@ impl Names {
                 due.push(name.clone());
             }
         }
-        due.iter().for_each(|name| self.ask(name));
+        due.iter().for_each(|name| self.start_look_up(name));
     }
 
-    fn ask(&self, name: &str) {
-        let (name, servers, answer) = (name.to_owned(), self.servers.clone(), self.answer.clone());
+    fn start_look_up(&self, name: &str) {
+        let (name, servers, result) = (name.to_owned(), self.servers.clone(), self.result.clone());
         tokio::spawn(async move {
             let found = look_up(&name, &servers).await;
-            let _ = answer.send((name, found));
+            let _ = result.send((name, found));
         });
     }
 
-    /// Takes what came of a look-up. Whether the name has other addresses now.
-    fn take(&mut self, (name, found): Looked) -> bool {
+    /// Takes the result of a look-up. Returns true if the name has other addresses now.
+    fn take(&mut self, (name, found): LookUpResult) -> bool {
         let Some(entry) = self.entries.get_mut(&name) else { return false };
-        entry.is_known = true;
+        entry.has_result = true;
         match found {
-            Ok(Found { mut addresses, time }) => {
-                entry.due = Some(Instant::now() + time.clamp(SHORTEST, LONGEST));
-                entry.is_reported = false;
-                // Servers answer in another order each time.
+            Ok(Found { mut addresses, time_to_live }) => {
+                entry.due =
+                    Some(Instant::now() + time_to_live.clamp(MIN_TIME_TO_LIVE, MAX_TIME_TO_LIVE));
+                entry.is_logged = false;
+                // DNS servers change the order with each answer.
                 addresses.sort_unstable();
                 addresses.dedup();
                 let has_changed = *entry.addresses != *addresses;
@@ -164,8 +169,8 @@ impl Names {
                 has_changed
             }
             Err(problem) => {
-                entry.due = Some(Instant::now() + RETRY);
-                if !std::mem::replace(&mut entry.is_reported, true) {
+                entry.due = Some(Instant::now() + RETRY_INTERVAL);
+                if !std::mem::replace(&mut entry.is_logged, true) {
                     let stays = match entry.addresses.is_empty() {
                         true => "",
                         false => "; the addresses that it had stay",

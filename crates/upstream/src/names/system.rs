@@ -1,29 +1,30 @@
-//! What the machine says about names: `/etc/resolv.conf` and `/etc/hosts`.
+//! Parsers of the machine's files for names: `/etc/resolv.conf` and `/etc/hosts`.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-/// Whom to ask, and how.
+/// Settings of the machine's resolver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct System {
-    /// Servers in the order in which they are asked.
+    /// DNS servers in the order in which they are queried.
     pub servers: Vec<SocketAddr>,
-    /// Domains in which short names are looked for.
+    /// Domains in which short names are searched.
     pub search: Vec<String>,
-    /// A name with so many dots is looked for as it is first.
+    /// Number of dots from which on a name is first looked up without a domain.
     pub dots: usize,
-    /// How long to wait for an answer.
+    /// Maximum wait for an answer.
     pub timeout: Duration,
-    /// How often all servers are asked.
+    /// Number of times that all servers are queried.
     pub attempts: usize,
 }
 
 impl System {
-    /// Reads resolv.conf, as resolv.conf(5) has it. What it cannot understand it leaves out.
+    /// Parses resolv.conf(5). Unknown lines and options are ignored.
     pub fn read(text: &str) -> System {
-        /// As many as other resolvers take.
-        const MOST_SERVERS: usize = 3;
-        const MOST_DOMAINS: usize = 6;
+        /// Maximum number of servers, as in glibc.
+        const MAX_SERVERS: usize = 3;
+        /// Maximum number of domains, as in glibc.
+        const MAX_DOMAINS: usize = 6;
         let mut system = System {
             servers: Vec::new(),
             search: Vec::new(),
@@ -46,8 +47,8 @@ impl System {
         if system.servers.is_empty() {
             system.servers.push(([127, 0, 0, 1], 53).into());
         }
-        system.servers.truncate(MOST_SERVERS);
-        system.search.truncate(MOST_DOMAINS);
+        system.servers.truncate(MAX_SERVERS);
+        system.search.truncate(MAX_DOMAINS);
         system
     }
 
@@ -62,7 +63,7 @@ impl System {
         }
     }
 
-    /// The names that a name may stand for, in the order in which they are tried.
+    /// Returns the names to look up for a name, in this order.
     pub fn candidates(&self, name: &str) -> Vec<String> {
         if name.ends_with('.') {
             return vec![name.to_owned()];
@@ -76,7 +77,7 @@ impl System {
     }
 }
 
-/// The addresses that hosts(5) has for a name, and those that `localhost` has without a word
+/// Returns the addresses of a name in hosts(5); those of `localhost` even without an entry
 /// (RFC 6761, 6.3).
 pub fn hosts(text: &str, name: &str) -> Vec<IpAddr> {
     let name = name.strip_suffix('.').unwrap_or(name);

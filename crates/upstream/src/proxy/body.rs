@@ -1,47 +1,52 @@
-//! The body of an upstream's response, out of its framing.
+//! The body of an HTTP server's response, decoded from its framing.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use howdah_http::body::{Body, BodyStream};
 use howdah_http::framing::{Chunked, Decoded};
+use howdah_http::input::Input;
 use howdah_http::message::Trailer;
 use howdah_http::spool::SMALL;
 
 use super::conversation::Conversation;
-use super::response::{Head, Length, Malformed};
-use super::{Attempt, Failure, hop};
-use crate::servers::upstream::Busy;
+use super::hop;
+use super::response::{Head, Length};
+use crate::failure::{Failure, Malformed};
+use crate::retry::Attempt;
+use crate::servers::selection::ActiveRequest;
+use crate::servers::upstream::Upstream;
 use crate::thread::ProxyThread;
-use crate::transfer::response_buffer::{Answer, Taking, Turn};
+use crate::transfer::response_buffer::{Abandon, ResponseBuffering, TurnLimit};
 
-/// What is needed to keep the connection when the body has ended.
-pub struct Home {
-    /// The thread's connections.
+/// Context of a body that is being read, for the log and for the connection at its end.
+pub struct BodyContext {
+    /// Thread that keeps the connection.
     pub thread: Rc<ProxyThread>,
-    /// Whose request it was; for the log.
-    pub attempt: Attempt,
-    /// Whether the connection may be used again.
-    pub keep: bool,
-    /// The server has the request until then.
-    pub _busy: Busy,
+    /// The request.
+    pub attempt: Attempt<Arc<Upstream>>,
+    /// The connection may be used again.
+    pub keep_alive: bool,
+    /// The request counts as active until the end.
+    pub _active: ActiveRequest,
 }
 
-/// The body that follows a head.
+/// Returns the body that follows a head.
 pub fn body(
     mut conversation: Conversation,
     head: &Head,
-    home: Home,
-    taking: Taking<'_>,
+    context: BodyContext,
+    buffering: ResponseBuffering<'_>,
     trailer: Option<&Trailer>,
 ) -> Result<Body, Malformed> {
     let framing = match head.length {
         Length::None(announced) => {
-            home.take_back(conversation);
+            context.reuse(conversation);
             return Ok(Body::unsent(announced));
         }
         Length::Known(len) => {
@@ -49,7 +54,7 @@ pub fn body(
                 && conversation.input().as_bytes().len() >= len
             {
                 let bytes = conversation.input().take(len);
-                home.take_back(conversation);
+                context.reuse(conversation);
                 return Ok(bytes.into());
             }
             Framing::Known(len)
@@ -58,10 +63,10 @@ pub fn body(
         Length::Chunked => Framing::Chunked(Chunked::new()),
         Length::Close => Framing::Close,
     };
-    let active = Some((conversation, home));
-    let (pieces, turn, trailer) = (VecDeque::new(), Turn::default(), trailer.cloned());
+    let active = Some((conversation, context));
+    let (pieces, turn, trailer) = (VecDeque::new(), TurnLimit::default(), trailer.cloned());
     let mut body = ResponseBody { active, framing, pieces, turn, trailer };
-    // Nonsense that came along with the head can still be answered with an error.
+    // The client can still get an error for malformed chunks that came with the head.
     if let Framing::Chunked(_) = body.framing
         && body.decode()?
     {
@@ -69,55 +74,55 @@ pub fn body(
             0 | 1 => body.pieces.pop_front().unwrap_or_default(),
             _ => body.pieces.iter().flatten().copied().collect(),
         };
-        body.take_back();
+        body.complete();
         return Ok(whole.into());
     }
-    Ok(taking.body(body, &head.fields))
+    Ok(buffering.body(body, &head.fields))
 }
 
-impl Home {
-    /// Keeps a connection on which nothing is left, or closes it.
-    fn take_back(&self, conversation: Conversation) {
+impl BodyContext {
+    /// Keeps the connection if it may be used again and no input is left; otherwise closes it.
+    fn reuse(&self, conversation: Conversation) {
         let (idle, timer) = conversation.into_idle();
         self.thread.return_timer(timer);
-        if self.keep
+        if self.keep_alive
             && let Some(stream) = idle
         {
-            let Attempt { upstream, server, .. } = &self.attempt;
+            let Attempt { owner: upstream, server, .. } = &self.attempt;
             let config = &upstream.config;
-            self.thread.keep(&server.place, stream, config.keepalive, config.timeouts.idle);
+            let (max, time) = (config.keepalive, config.timeouts.idle);
+            self.thread.put_idle(&server.pool_key, stream, max, time);
         }
     }
 }
 
 struct ResponseBody {
-    /// `None` after the end.
-    active: Option<(Conversation, Home)>,
+    /// `None` after the end of the body.
+    active: Option<(Conversation, BodyContext)>,
     framing: Framing,
-    /// Taken out of the chunks already.
+    /// Decoded parts that are not given out yet.
     pieces: VecDeque<Bytes>,
-    turn: Turn,
-    /// Where the trailer is wanted.
+    turn: TurnLimit,
+    /// Place for the trailer, if the client takes it.
     trailer: Option<Trailer>,
 }
 
 enum Framing {
-    /// So many bytes are left.
+    /// Number of bytes that are left.
     Known(u64),
     Chunked(Chunked),
     Close,
 }
 
 impl ResponseBody {
-    /// Takes bytes of the body out of what has come, until the turn is over. Whether that was the
-    /// end.
+    /// Decodes the input until the turn is over. Returns true at the end of the body.
     fn decode(&mut self) -> Result<bool, Malformed> {
         let Some((conversation, _)) = &mut self.active else { return Ok(true) };
         let input = conversation.input();
         match &mut self.framing {
             Framing::Known(left) => {
                 let bytes = input.take(usize::try_from(*left).unwrap_or(usize::MAX));
-                *left -= bytes.len() as u64; // no more than that was taken
+                *left -= bytes.len() as u64; // at most `left` were taken
                 self.pieces.extend((!bytes.is_empty()).then_some(bytes));
                 Ok(*left == 0)
             }
@@ -127,72 +132,83 @@ impl ResponseBody {
                 Ok(false)
             }
             Framing::Chunked(chunked) => {
-                let mut gathered = BytesMut::new();
-                let is_over = loop {
-                    if !self.turn.take() {
-                        break false;
-                    }
-                    match chunked.decode(input.as_bytes()) {
-                        Ok(Decoded::Data { skip, len }) => {
-                            input.skip(skip);
-                            // Of itself it would keep all that came with it.
-                            if len < SMALL {
-                                let bytes = input.as_bytes();
-                                gathered.extend_from_slice(bytes.get(..len).unwrap_or(bytes));
-                                input.skip(len);
-                                continue;
-                            }
-                            if !gathered.is_empty() {
-                                self.pieces.push_back(gathered.split().freeze());
-                            }
-                            self.pieces.push_back(input.take(len));
-                        }
-                        Ok(Decoded::NeedMore) => {
-                            input.clear();
-                            break false;
-                        }
-                        Ok(Decoded::End(len)) => {
-                            input.skip(len);
-                            if let Some(trailer) = &self.trailer {
-                                trailer.set(hop::trailer(chunked.trailer(), |_| false).into());
-                            }
-                            break true;
-                        }
-                        Err(_) => return Err(Malformed("the chunks of the body are no chunks")),
-                    }
-                };
-                if !gathered.is_empty() {
-                    self.pieces.push_back(gathered.freeze());
-                }
-                Ok(is_over)
+                let (pieces, turn) = (&mut self.pieces, &mut self.turn);
+                decode_chunks(chunked, input, pieces, turn, self.trailer.as_ref())
             }
         }
     }
 
-    /// The body has ended well.
-    fn take_back(&mut self) {
-        if let Some((conversation, home)) = self.active.take() {
-            home.take_back(conversation);
+    /// Ends a complete body.
+    fn complete(&mut self) {
+        if let Some((conversation, context)) = self.active.take() {
+            context.reuse(conversation);
         }
     }
 
-    /// The body has ended badly.
+    /// Ends an incomplete body.
     fn fail(&mut self, failure: Failure) -> io::Error {
-        match failure.is_clients() {
+        match failure.is_by_client() {
             true => self.active = None,
-            false => self.give_up(format_args!("{failure}")),
+            false => self.abandon(format_args!("{failure}")),
         }
         io::Error::other("the upstream's response was cut")
     }
 }
 
-impl Answer for ResponseBody {
-    /// The connection is closed, and the client's will be cut.
-    fn give_up(&mut self, problem: fmt::Arguments<'_>) {
-        if let Some((_, home)) = self.active.take() {
-            let attempt = &home.attempt;
-            let limit = &attempt.upstream.log_limit;
-            home.thread.complain(limit, format_args!("{attempt}: {problem}"));
+/// Decodes chunks of the input until the turn is over. Returns true at the end of the body.
+fn decode_chunks(
+    chunked: &mut Chunked,
+    input: &mut Input,
+    pieces: &mut VecDeque<Bytes>,
+    turn: &mut TurnLimit,
+    trailer: Option<&Trailer>,
+) -> Result<bool, Malformed> {
+    let mut gathered = BytesMut::new();
+    let is_over = loop {
+        if !turn.take() {
+            break false;
+        }
+        match chunked.decode(input.as_bytes()) {
+            Ok(Decoded::Data { skip, len }) => {
+                input.skip(skip);
+                // A slice would keep all bytes of one read in memory.
+                if len < SMALL {
+                    let bytes = input.as_bytes();
+                    gathered.extend_from_slice(bytes.get(..len).unwrap_or(bytes));
+                    input.skip(len);
+                    continue;
+                }
+                if !gathered.is_empty() {
+                    pieces.push_back(gathered.split().freeze());
+                }
+                pieces.push_back(input.take(len));
+            }
+            Ok(Decoded::NeedMore) => {
+                input.clear();
+                break false;
+            }
+            Ok(Decoded::End(len)) => {
+                input.skip(len);
+                if let Some(trailer) = trailer {
+                    trailer.set(hop::trailer(chunked.trailer(), |_| false).into());
+                }
+                break true;
+            }
+            Err(_) => return Err(Malformed("the chunks of the body are no chunks")),
+        }
+    };
+    if !gathered.is_empty() {
+        pieces.push_back(gathered.freeze());
+    }
+    Ok(is_over)
+}
+
+impl Abandon for ResponseBody {
+    fn abandon(&mut self, problem: fmt::Arguments<'_>) {
+        if let Some((_, context)) = self.active.take() {
+            let attempt = &context.attempt;
+            let limit = &attempt.owner.log_limit;
+            context.thread.log_error(limit, format_args!("{attempt}: {problem}"));
         }
     }
 }
@@ -206,11 +222,11 @@ impl BodyStream for ResponseBody {
             ready!(self.turn.poll(cx));
             match self.decode() {
                 Ok(true) if self.pieces.is_empty() => {
-                    self.take_back();
+                    self.complete();
                     return Poll::Ready(None);
                 }
                 Ok(true) => {
-                    self.take_back();
+                    self.complete();
                     continue;
                 }
                 Ok(false) if !self.pieces.is_empty() || self.turn.is_over() => continue,

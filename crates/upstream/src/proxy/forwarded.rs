@@ -1,21 +1,20 @@
-//! Fields that tell a server about the client: `X-Forwarded-…`, `X-Real-IP`, and `Forwarded`
+//! Fields that describe the client to a server: `X-Forwarded-…`, `X-Real-IP`, and `Forwarded`
 //! (RFC 7239).
 //!
-//! What the client itself sends under these names is believed, and gone on with, only if it came
-//! through a proxy that the listener trusts; otherwise it is replaced.
+//! Fields with these names in the request are continued only if it came through a proxy that the
+//! listener trusts; otherwise they are replaced.
 
 use howdah_config::ForwardedFields;
 use howdah_http::message::{Request, ShownAddress};
 
-use super::request::Changes;
-
-/// Adds the fields to what is changed in a head.
-pub fn add(fields: ForwardedFields, request: &Request, changes: &mut Changes) {
+/// Returns the fields for a request.
+pub fn fields(wanted: ForwardedFields, request: &Request) -> Vec<(String, Vec<u8>)> {
     let connection = &request.connection;
     let peer = connection.via.unwrap_or(ShownAddress(connection.peer.map(|peer| peer.ip())));
     let is_trusted = connection.via.is_some();
     let client = ShownAddress(connection.peer.map(|peer| peer.ip()));
-    let mut set = |name: &str, value: Vec<u8>| changes.set.push((name.to_owned(), value));
+    let mut fields = Vec::new();
+    let mut set = |name: &str, value: Vec<u8>| fields.push((name.to_owned(), value));
     let list = |name: &str, last: String| {
         let mut list = Vec::new();
         if is_trusted {
@@ -27,7 +26,7 @@ pub fn add(fields: ForwardedFields, request: &Request, changes: &mut Changes) {
         list.extend_from_slice(last.as_bytes());
         list
     };
-    if fields.x {
+    if wanted.x {
         set("X-Forwarded-For", list("x-forwarded-for", peer.to_string()));
         set("X-Forwarded-Proto", connection.scheme().into());
         if let Some(host) = request.fields.get("host") {
@@ -35,16 +34,17 @@ pub fn add(fields: ForwardedFields, request: &Request, changes: &mut Changes) {
         }
         set("X-Real-IP", client.to_string().into_bytes());
     }
-    if fields.standard {
+    if wanted.standard {
         let host = request.fields.get("host").map(|host| String::from_utf8_lossy(host));
         let host = host.filter(|host| !host.contains(['"', '\\']));
         let host = host.map_or(String::new(), |host| format!(";host=\"{host}\""));
         let scheme = connection.scheme();
         set("Forwarded", list("forwarded", format!("for={};proto={scheme}{host}", node(peer))));
     }
+    fields
 }
 
-/// A node of RFC 7239, section 6: IPv6 in brackets and quotes; what has no address is unknown.
+/// Returns a node of RFC 7239, section 6: IPv6 in brackets and quotes, `unknown` without address.
 fn node(address: ShownAddress) -> String {
     match address {
         ShownAddress(None) => "unknown".to_owned(),
@@ -66,10 +66,9 @@ mod tests {
     fn told(fields: &[(&str, &str)], connection: ConnectionInfo) -> Vec<(String, String)> {
         let mut request = request("/", fields);
         request.connection = Arc::new(connection);
-        let mut changes = Changes::default();
-        add(ForwardedFields { x: true, standard: true }, &request, &mut changes);
+        let told = super::fields(ForwardedFields { x: true, standard: true }, &request);
         let text = |value: Vec<u8>| String::from_utf8(value).unwrap();
-        changes.set.into_iter().map(|(name, value)| (name, text(value))).collect()
+        told.into_iter().map(|(name, value)| (name, text(value))).collect()
     }
 
     fn is(told: &[(String, String)], expected: &[(&str, &str)]) {

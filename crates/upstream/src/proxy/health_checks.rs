@@ -1,7 +1,8 @@
-//! Health checks: servers are asked again and again, whether requests come or not.
+//! Active health checks: an HTTP request to each server in regular intervals.
 //!
-//! A server counts as well until a check has failed as often as the document says. One task for
-//! each server asks; it ends when the configuration has the upstream no longer.
+//! A server is healthy until `fall` checks in a row have failed, and again after `rise` checks in a
+//! row have succeeded. Each server has a task, which ends when the configuration no longer has the
+//! upstream. For failures of requests see [`crate::servers::passive_health`].
 
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
@@ -11,29 +12,34 @@ use howdah_config::{Health, Timeouts};
 use howdah_http::timer::Timer;
 use tokio::time::{sleep, timeout};
 
-use crate::connections::connection::Connection;
 use crate::proxy::conversation::Conversation;
+use crate::proxy::framing::Framing;
 use crate::proxy::request;
-use crate::servers::upstream::{Server, Upstream};
+use crate::servers::server::Server;
+use crate::servers::upstream::Upstream;
 use crate::thread::ProxyThread;
 use crate::transfer::upload::Upload;
 
-/// Bytes of a body that are looked at.
-const MOST_BODY: usize = 64 * 1024;
+/// Maximum number of bytes of a body that are searched.
+const MAX_BODY: usize = 64 * 1024;
 
-/// Asks the servers of an upstream on this thread from now on.
+/// Starts the checks of an upstream on this thread, unless they run already.
 pub fn watch(thread: &Rc<ProxyThread>, upstream: &Arc<Upstream>) {
-    if upstream.config.health.is_none() || upstream.is_watched() {
+    if upstream.config.health.is_none() || !upstream.claim_health_checks() {
         return;
     }
     for index in 0..upstream.servers.len() {
-        tokio::task::spawn_local(ask_on(Rc::clone(thread), Arc::downgrade(upstream), index));
+        tokio::task::spawn_local(check_repeatedly(
+            Rc::clone(thread),
+            Arc::downgrade(upstream),
+            index,
+        ));
     }
 }
 
-/// Asks one server until its upstream is gone.
-async fn ask_on(thread: Rc<ProxyThread>, upstream: Weak<Upstream>, index: usize) {
-    let mut row = Row::default();
+/// Checks one server until its upstream is gone.
+async fn check_repeatedly(thread: Rc<ProxyThread>, upstream: Weak<Upstream>, index: usize) {
+    let mut streak = Streak::default();
     loop {
         let Some(upstream) = upstream.upgrade() else { return };
         let (Some(health), Some(server)) =
@@ -41,26 +47,23 @@ async fn ask_on(thread: Rc<ProxyThread>, upstream: Weak<Upstream>, index: usize)
         else {
             return;
         };
-        let problem = match timeout(health.timeout, ask(&upstream, server, health)).await {
+        let problem = match timeout(health.timeout, check(&upstream, server, health)).await {
             Ok(Ok(())) => None,
             Ok(Err(problem)) => Some(problem),
             Err(_) => Some("no answer came in time".to_owned()),
         };
-        if let Some(well) = row.count(problem.is_none(), health)
-            && upstream.checked(server, well)
+        if let Some(is_healthy) = streak.count(problem.is_none(), health)
+            && upstream.set_healthy(server, is_healthy)
         {
-            let address = &server.address;
+            let (address, limit) = (&server.address, &upstream.log_limit);
             match problem {
-                Some(problem) => {
-                    thread.note(
-                        &upstream.log_limit,
-                        format_args!("\"{upstream}\": {address} is unhealthy: {problem}"),
-                    );
-                }
-                None => thread.note(
-                    &upstream.log_limit,
-                    format_args!("\"{upstream}\": {address} is healthy"),
+                Some(problem) => thread.log_notice(
+                    limit,
+                    format_args!("\"{upstream}\": {address} is unhealthy: {problem}"),
                 ),
+                None => {
+                    thread.log_notice(limit, format_args!("\"{upstream}\": {address} is healthy"))
+                }
             }
         }
         let interval = health.interval;
@@ -69,49 +72,48 @@ async fn ask_on(thread: Rc<ProxyThread>, upstream: Weak<Upstream>, index: usize)
     }
 }
 
-/// Answers of one kind in a row.
+/// Checks with the same result in a row.
 #[derive(Debug, Default)]
-struct Row {
-    good: u32,
-    bad: u32,
+struct Streak {
+    successes: u32,
+    failures: u32,
 }
 
-impl Row {
-    /// Counts an answer. What the server is from now on, if there were enough.
-    fn count(&mut self, good: bool, health: &Health) -> Option<bool> {
-        if good {
-            (self.good, self.bad) = (self.good.saturating_add(1), 0);
+impl Streak {
+    /// Counts a check. Returns true (healthy) or false (unhealthy) after enough of them.
+    fn count(&mut self, has_succeeded: bool, health: &Health) -> Option<bool> {
+        if has_succeeded {
+            (self.successes, self.failures) = (self.successes.saturating_add(1), 0);
+            (self.successes >= health.rise).then_some(true)
         } else {
-            (self.good, self.bad) = (0, self.bad.saturating_add(1));
-        }
-        match good {
-            true => (self.good >= health.rise).then_some(true),
-            false => (self.bad >= health.fall).then_some(false),
+            (self.successes, self.failures) = (0, self.failures.saturating_add(1));
+            (self.failures >= health.fall).then_some(false)
         }
     }
 }
 
-/// Asks once. `Err` says what is wrong.
-async fn ask(upstream: &Upstream, server: &Server, health: &Health) -> Result<(), String> {
-    let connection = Connection::open(upstream, server, None).await;
+/// Timeout that never ends a check; the caller limits its time.
+const NO_LIMIT: Duration = Duration::from_secs(3600);
+
+/// Checks a server once. An error describes the problem.
+async fn check(upstream: &Upstream, server: &Server, health: &Health) -> Result<(), String> {
+    let connection = upstream.connect(server, None).await;
     let stream = connection.map_err(|failure| failure.to_string())?;
     let host = health.host.clone().unwrap_or_else(|| request::host(&server.origin));
-    // HTTP/1.0, so that the body comes as it is.
-    let question =
-        format!("GET {} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n\r\n", health.uri);
-    let patient = Duration::from_secs(3600); // the caller limits the time
+    // HTTP/1.0, so that the body comes without chunks.
+    let head = format!("GET {} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n\r\n", health.uri);
     let timeouts = Timeouts {
-        connect: patient,
-        send: patient,
-        first_byte: patient,
-        read: patient,
-        idle: patient,
-        tunnel: patient,
+        connect: NO_LIMIT,
+        send: NO_LIMIT,
+        first_byte: NO_LIMIT,
+        read: NO_LIMIT,
+        idle: NO_LIMIT,
+        tunnel: NO_LIMIT,
     };
-    let question = Upload::head(question.into_bytes());
-    let mut asked = Conversation::new(stream, question, false, &timeouts, Timer::default());
+    let upload = Upload::without_body(head.into_bytes(), Framing::Length);
+    let mut conversation = Conversation::new(stream, upload, false, &timeouts, Timer::default());
     let head = loop {
-        let head = std::future::poll_fn(|cx| asked.poll_head(cx)).await;
+        let head = std::future::poll_fn(|cx| conversation.poll_head(cx)).await;
         let head = head.map_err(|failure| failure.to_string())?;
         if head.status >= 200 {
             break head;
@@ -123,14 +125,14 @@ async fn ask(upstream: &Upstream, server: &Server, health: &Health) -> Result<()
     }
     let Some(wanted) = &health.body else { return Ok(()) };
     loop {
-        let come = asked.input().as_bytes();
-        if memchr::memmem::find(come, wanted.as_bytes()).is_some() {
+        let input = conversation.input().as_bytes();
+        if memchr::memmem::find(input, wanted.as_bytes()).is_some() {
             return Ok(());
         }
-        if come.len() >= MOST_BODY {
+        if input.len() >= MAX_BODY {
             break;
         }
-        match std::future::poll_fn(|cx| asked.poll_more(cx)).await {
+        match std::future::poll_fn(|cx| conversation.poll_more(cx)).await {
             Ok(true) => {}
             Ok(false) => break,
             Err(failure) => return Err(failure.to_string()),
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_answers_in_a_row_decide() {
+    fn rise_and_fall_count_checks_in_a_row() {
         let health = Health {
             uri: "/".to_owned(),
             host: None,
@@ -155,10 +157,10 @@ mod tests {
             rise: 2,
             fall: 3,
         };
-        let mut row = Row::default();
-        let answers = [false, false, true, false, false, false, true, true];
-        let decided: Vec<_> = answers.iter().map(|good| row.count(*good, &health)).collect();
-        let (ill, well) = (Some(false), Some(true));
-        assert_eq!(decided, [None, None, None, None, None, ill, None, well]);
+        let mut streak = Streak::default();
+        let checks = [false, false, true, false, false, false, true, true];
+        let decided: Vec<_> = checks.iter().map(|check| streak.count(*check, &health)).collect();
+        let (unhealthy, healthy) = (Some(false), Some(true));
+        assert_eq!(decided, [None, None, None, None, None, unhealthy, None, healthy]);
     }
 }

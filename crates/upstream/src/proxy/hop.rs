@@ -1,6 +1,6 @@
-//! Fields that end at a connection (RFC 9110, 7.6.1).
+//! Hop-by-hop fields, which end at a connection (RFC 9110, 7.6.1).
 
-/// Always of the connection, whether `Connection` names them or not.
+/// Fields that are hop-by-hop even if `Connection` does not name them.
 const HOP_BY_HOP: [&[u8]; 8] = [
     b"connection",
     b"keep-alive",
@@ -12,8 +12,8 @@ const HOP_BY_HOP: [&[u8]; 8] = [
     b"http2-settings",
 ];
 
-/// Never of the connection, though a sender may claim so: whoever can write `Connection` must not
-/// be able to take away who asks, from where, and for what.
+/// Fields that are never hop-by-hop, even if `Connection` names them: otherwise a client could
+/// remove what the server decides by.
 const END_TO_END: [&[u8]; 16] = [
     b"authorization",
     b"cache-control",
@@ -33,7 +33,7 @@ const END_TO_END: [&[u8]; 16] = [
     b"www-authenticate",
 ];
 
-/// The names in a message's `Connection` fields: mostly one, or none.
+/// Options in the `Connection` fields of a message: mostly one, or none.
 #[derive(Default)]
 pub struct Nominated<'a> {
     first: Option<&'a [u8]>,
@@ -41,19 +41,19 @@ pub struct Nominated<'a> {
 }
 
 impl<'a> Nominated<'a> {
-    /// From the values of these fields.
+    /// Parses the values of these fields.
     pub fn of(values: impl Iterator<Item = &'a [u8]>) -> Self {
         let names = values.flat_map(|value| value.split(|byte| *byte == b','));
         let mut names = names.map(<[u8]>::trim_ascii).filter(|name| !name.is_empty());
         Nominated { first: names.next(), others: names.collect() }
     }
 
-    /// Whether an option is among them.
+    /// Returns true if an option is among them.
     pub fn has(&self, option: &[u8]) -> bool {
         self.first.iter().chain(&self.others).any(|name| name.eq_ignore_ascii_case(option))
     }
 
-    /// Whether a field is not to be passed on.
+    /// Returns true if a field is not passed on.
     pub fn is_hop_by_hop(&self, name: &[u8]) -> bool {
         let is = |other: &&[u8]| name.eq_ignore_ascii_case(other);
         if HOP_BY_HOP.iter().any(is) {
@@ -66,7 +66,7 @@ impl<'a> Nominated<'a> {
     }
 }
 
-/// Fields that must be known before the body, or say who asks: a trailer never has them
+/// Fields that must be known before the body, or that identify the client: not allowed in a trailer
 /// (RFC 9110, 6.5.1).
 const NOT_IN_TRAILERS: [&[u8]; 12] = [
     b"accept-encoding",
@@ -83,7 +83,7 @@ const NOT_IN_TRAILERS: [&[u8]; 12] = [
     b"vary",
 ];
 
-/// The lines of a trailer that are passed on, but for those that `leaves_out` names.
+/// Returns the lines of a trailer that are passed on, except fields that `leaves_out` accepts.
 pub fn trailer(lines: &[u8], leaves_out: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let nothing = Nominated::default();
     let mut out = Vec::new();

@@ -1,84 +1,38 @@
-//! The head that an upstream gets: written anew from what was understood, never copied, so that
-//! the upstream cannot read another request than we have decided about.
+//! The head of a request as an upstream gets it.
 //!
-//! As in Unit the target is the one that was sent, unless a route has changed the path; only bytes
-//! that no URI may have, and that some servers take for separators, are percent-encoded. `Host` is
-//! the client's, and nothing is added about the client, unless the upstream says so. Fields that
-//! belong to the connection (RFC 9110, 7.6.1) and those that frame the body stay here; we write our
-//! own.
+//! The head is written anew from the parsed request and never copied, so that the upstream reads
+//! the request that the routes decided about.
+//!
+//! As in Unit the target is the client's, unless a route has changed the path; only bytes that no
+//! URI may have, and that some servers take for separators, are percent-encoded. `Host` is the
+//! client's, and nothing is added about the client, unless the configuration of the upstream says
+//! so. Fields of the connection (RFC 9110, 7.6.1) and of the framing are not passed on; the router
+//! writes its own.
 
-use bytes::Bytes;
-use howdah_config::{self as config, Address};
+use howdah_config::Address;
 use howdah_http::message::{Request, Version, is_internal_field};
 use howdah_http::target::Target;
-use howdah_http::variables::Source;
 
-use super::forwarded;
+use super::changes::HeadChanges;
+use super::field_value::percent_encode;
 use super::hop::{self, Nominated};
 
-/// Fields of a request that are not passed on, beside those of the connection.
+/// Fields that are not passed on, in addition to those of the connection.
 const NOT_PASSED: [&[u8]; 2] = [b"content-length", b"expect"];
 
-/// What an upstream changes in a head.
-#[derive(Debug, Clone, Default)]
-pub struct Changes {
-    /// The value of `Host`.
-    pub host: Option<Vec<u8>>,
-    /// Fields that take the place of the client's of the same name.
-    pub set: Vec<(String, Vec<u8>)>,
-    /// Fields of the client that are left out.
-    pub removed: Vec<String>,
-}
-
-impl Changes {
-    /// Those of an upstream for a request.
-    pub fn new(config: &config::Upstream, request: &Request, source: &Source<'_>) -> Self {
-        let mut changes = Changes::default();
-        changes.host = config.host.as_ref().map(|host| plain(&source.expand(host)));
-        changes.host = changes.host.filter(|host| !host.is_empty());
-        forwarded::add(config.forwarded, request, &mut changes);
-        for (name, value) in &config.headers {
-            changes.set.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
-            match value.as_ref().map(|value| plain(&source.expand(value))) {
-                Some(value) if !value.is_empty() => changes.set.push((name.clone(), value)),
-                _ => changes.removed.push(name.clone()),
-            }
-        }
-        changes
-    }
-
-    /// Whether a field of the client is left out.
-    fn replace(&self, name: &[u8]) -> bool {
-        let is = |other: &String| other.as_bytes().eq_ignore_ascii_case(name);
-        self.removed.iter().any(is) || self.set.iter().any(|(other, _)| is(other))
-    }
-}
-
-/// A value that cannot end its field, whatever a client has put into a variable.
-pub(super) fn plain(value: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(value.len());
-    for &byte in value.trim_ascii() {
-        match byte {
-            b'\t' | b' '..=b'~' | 0x80.. => out.push(byte),
-            _ => encode(byte, &mut out),
-        }
-    }
-    out
-}
-
-/// What the upstream is to do with the connection after its response.
+/// Option in the field `Connection`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Then<'p> {
-    /// Close it.
+pub enum ConnectionOption<'p> {
+    /// `close`: the server closes the connection after its response.
     Close,
-    /// Leave it open.
-    Keep,
-    /// Speak one of these protocols on it, if it will.
+    /// `keep-alive`: the server leaves the connection open.
+    KeepAlive,
+    /// `upgrade`: the server may switch to one of these protocols.
     Upgrade(&'p [u8]),
 }
 
-/// The protocols that a client would rather speak. Those that are HTTP, or carry it, stay out:
-/// requests in a tunnel would pass by all that the configuration says of them.
+/// Returns the protocols that a client offers to switch to. HTTP and protocols that carry it are
+/// left out: requests in a tunnel would bypass the configuration.
 pub fn upgrade(request: &Request) -> Option<Vec<u8>> {
     let is_http = |name: &[u8]| {
         let starts = |start: &[u8]| {
@@ -86,8 +40,8 @@ pub fn upgrade(request: &Request) -> Option<Vec<u8>> {
         };
         starts(b"h2") || starts(b"h3") || starts(b"http") || starts(b"tls")
     };
-    let asks = Nominated::of(request.fields.get_all("connection")).has(b"upgrade");
-    if !asks || request.version < Version::Http11 {
+    let is_wanted = Nominated::of(request.fields.get_all("connection")).has(b"upgrade");
+    if !is_wanted || request.version < Version::Http11 {
         return None;
     }
     let names = request.fields.get_all("upgrade").flat_map(|value| value.split(|b| *b == b','));
@@ -96,13 +50,13 @@ pub fn upgrade(request: &Request) -> Option<Vec<u8>> {
     (!names.is_empty()).then_some(names)
 }
 
-/// Whether a protocol is among those that were asked for.
+/// Returns true if a protocol is among the `offered` ones.
 pub fn is_offered(protocol: &[u8], offered: &[u8]) -> bool {
     let mut offered = offered.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     offered.any(|name| name.eq_ignore_ascii_case(protocol))
 }
 
-/// Whether the client takes trailers (RFC 9110, 10.1.4).
+/// Returns true if the client takes trailers (RFC 9110, 10.1.4).
 pub fn takes_trailers(request: &Request) -> bool {
     let codings = request.fields.get_all("te").flat_map(|value| value.split(|b| *b == b','));
     let mut names = codings.filter_map(|coding| coding.split(|b| *b == b';').next());
@@ -110,19 +64,19 @@ pub fn takes_trailers(request: &Request) -> bool {
         && names.any(|name| name.trim_ascii().eq_ignore_ascii_case(b"trailers"))
 }
 
-/// The lines of a request's trailer that an upstream gets.
-pub fn trailer(lines: &[u8], changes: &Changes) -> Vec<u8> {
-    hop::trailer(lines, |name| changes.replace(name))
+/// Returns the lines of a request's trailer that an upstream gets.
+pub fn trailer(lines: &[u8], changes: &HeadChanges) -> Vec<u8> {
+    hop::trailer(lines, |name| changes.leaves_out(name))
 }
 
-/// Writes a head for a body of this length, or in chunks. `None` if a route has rewritten the path to nothing,
-/// which no target can say.
+/// Writes the head of a request with a body of `length` bytes; without a length the body comes in
+/// chunks. Returns `None` if a route has made the path empty, which no target can express.
 pub fn head(
     request: &Request,
     address: &Address,
-    changes: &Changes,
-    body: Option<u64>,
-    then: Then<'_>,
+    changes: &HeadChanges,
+    length: Option<u64>,
+    option: ConnectionOption<'_>,
 ) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(512 + request.target.len());
     out.extend_from_slice(&request.method);
@@ -131,38 +85,26 @@ pub fn head(
     out.extend_from_slice(b" HTTP/1.1\r\n");
     match &changes.host {
         Some(host) => field(&mut out, b"Host", host),
-        // HTTP/1.1 demands one, whatever we let the client leave out.
+        // HTTP/1.1 demands one, even where the client may leave it out.
         None if request.fields.get("host").is_none() => {
             field(&mut out, b"Host", host(address).as_bytes());
         }
         None => {}
     }
-    match then {
-        Then::Close => field(&mut out, b"Connection", b"close"),
-        Then::Keep => field(&mut out, b"Connection", b"keep-alive"),
-        Then::Upgrade(protocols) => {
+    match option {
+        ConnectionOption::Close => field(&mut out, b"Connection", b"close"),
+        ConnectionOption::KeepAlive => field(&mut out, b"Connection", b"keep-alive"),
+        ConnectionOption::Upgrade(protocols) => {
             field(&mut out, b"Connection", b"upgrade");
             field(&mut out, b"Upgrade", protocols);
         }
     }
-    let nominated = Nominated::of(request.fields.get_all("connection"));
-    let mut framed = body != Some(0);
-    for (name, value) in request.fields.iter() {
-        let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
-        framed |= is(b"content-length") || is(b"transfer-encoding");
-        let ours = NOT_PASSED.iter().any(|other| is(other))
-            || is_internal_field(name)
-            || (changes.host.is_some() && is(b"host"))
-            || changes.replace(name);
-        if !ours && !nominated.is_hop_by_hop(name) {
-            field(&mut out, name, value);
-        }
-    }
+    let is_framed = client_fields(request, changes, &mut out) || length != Some(0);
     for (name, value) in &changes.set {
         field(&mut out, name.as_bytes(), value);
     }
-    if framed {
-        match body {
+    if is_framed {
+        match length {
             Some(length) => field(&mut out, b"Content-Length", length.to_string().as_bytes()),
             None => field(&mut out, b"Transfer-Encoding", b"chunked"),
         }
@@ -171,7 +113,26 @@ pub fn head(
     Some(out)
 }
 
-/// What stands for a server in `Host`.
+/// Appends the fields of the client that are passed on. Returns true if the client frames a body,
+/// even an empty one.
+fn client_fields(request: &Request, changes: &HeadChanges, out: &mut Vec<u8>) -> bool {
+    let nominated = Nominated::of(request.fields.get_all("connection"));
+    let mut is_framed = false;
+    for (name, value) in request.fields.iter() {
+        let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+        is_framed |= is(b"content-length") || is(b"transfer-encoding");
+        let is_left_out = NOT_PASSED.iter().any(|other| is(other))
+            || is_internal_field(name)
+            || (changes.host.is_some() && is(b"host"))
+            || changes.leaves_out(name);
+        if !is_left_out && !nominated.is_hop_by_hop(name) {
+            field(out, name, value);
+        }
+    }
+    is_framed
+}
+
+/// Returns the value of `Host` for a server.
 pub fn host(address: &Address) -> String {
     match address {
         Address::Inet(inet) => inet.to_string(),
@@ -180,25 +141,14 @@ pub fn host(address: &Address) -> String {
     }
 }
 
-/// Whether a second try cannot do what the first one has done already (RFC 9110, 9.2.2).
-pub fn is_idempotent(method: &Bytes) -> bool {
-    matches!(method.as_ref(), b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE" | b"PUT" | b"DELETE")
-}
-
-/// Name and value were checked by the protocol that read them, or are our own.
+/// Appends a field. Name and value were checked when they were parsed, or are the router's own.
 fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     for part in [name, b": ", value, b"\r\n"] {
         out.extend_from_slice(part);
     }
 }
 
-fn encode(byte: u8, out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    // Four bits are always an index of the sixteen digits.
-    let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
-    out.extend_from_slice(&[b'%', high, low]);
-}
-
+/// Appends the target. Returns `None` if the path is empty.
 fn target(request: &Request, out: &mut Vec<u8>) -> Option<()> {
     let sent = Target::parse(&request.target).ok();
     let is_sent = |sent: Target| {
@@ -213,11 +163,11 @@ fn target(request: &Request, out: &mut Vec<u8>) -> Option<()> {
         return None;
     }
     for &byte in &request.path {
-        // What a path may hold as it is (RFC 3986, 3.3).
+        // Allowed in a path as it is (RFC 3986, 3.3).
         if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&byte) {
             out.push(byte);
         } else {
-            encode(byte, out);
+            percent_encode(byte, out);
         }
     }
     if !request.query.is_empty() {
@@ -227,17 +177,17 @@ fn target(request: &Request, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Writes a target or a query as it was sent, with what another server could take for a separator
-/// percent-encoded: a backslash (a slash for IIS and for the URL parsers of browsers and Node.js) and
-/// bytes from 0x80 up (spaces among them for programs that read the line as Latin-1 or Unicode).
-/// Routes were chosen with such a byte as one of a name, and that is what it is once encoded.
+/// Appends a target or a query as the client sent it, with possible separators percent-encoded: a
+/// backslash (a slash for IIS and for the URL parsers of browsers and Node.js) and bytes from 0x80
+/// up (some are spaces for programs that read the line as Latin-1 or Unicode). For the routes such
+/// a byte is part of a name, and so it is for the server once it is encoded.
 fn as_sent(text: &[u8], out: &mut Vec<u8>) {
     let is_odd = |byte: &u8| matches!(byte, b'\\' | 0x80..);
     if !text.iter().any(is_odd) {
         return out.extend_from_slice(text);
     }
     for &byte in text {
-        if is_odd(&byte) { encode(byte, out) } else { out.push(byte) }
+        if is_odd(&byte) { percent_encode(byte, out) } else { out.push(byte) }
     }
 }
 

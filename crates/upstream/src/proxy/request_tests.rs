@@ -1,15 +1,23 @@
+use bytes::Bytes;
+use howdah_config as config;
 use howdah_http::fixture::request;
 use howdah_http::message::Version;
+use howdah_http::variables::Source;
 
 use super::*;
 
 fn written(request: &Request, body: u64, keep: bool) -> String {
-    written_for(request, body, if keep { Then::Keep } else { Then::Close })
+    written_for(
+        request,
+        body,
+        if keep { ConnectionOption::KeepAlive } else { ConnectionOption::Close },
+    )
 }
 
-fn written_for(request: &Request, body: u64, then: Then<'_>) -> String {
+fn written_for(request: &Request, body: u64, option: ConnectionOption<'_>) -> String {
     let address = Address::Inet(([127, 0, 0, 1], 8080).into());
-    let head = head(request, &address, &Changes::default(), Some(body), then).expect("a target");
+    let head =
+        head(request, &address, &HeadChanges::default(), Some(body), option).expect("a target");
     String::from_utf8(head).expect("a head in ASCII")
 }
 
@@ -120,7 +128,10 @@ fn hardening_22_what_others_take_for_a_separator_is_passed_on_as_part_of_a_name(
 fn a_path_of_nothing_is_no_target() {
     let request = Request { path: Bytes::new(), ..with(&[]) };
     let address = Address::Abstract("a".to_owned());
-    assert_eq!(head(&request, &address, &Changes::default(), Some(0), Then::Close), None);
+    assert_eq!(
+        head(&request, &address, &HeadChanges::default(), Some(0), ConnectionOption::Close),
+        None
+    );
 }
 
 #[test]
@@ -138,9 +149,9 @@ fn an_upstream_changes_host_and_fields() {
         ..config::Upstream::new("u", Vec::new())
     };
     let source = Source::of(&request, std::time::Instant::now());
-    let changes = Changes::new(&upstream, &request, &source);
+    let changes = HeadChanges::new(&upstream, &request, &source);
     let address = Address::Inet(([127, 0, 0, 1], 8080).into());
-    let head = head(&request, &address, &changes, Some(0), Then::Close).unwrap();
+    let head = head(&request, &address, &changes, Some(0), ConnectionOption::Close).unwrap();
     let expected = "GET /a%0d%0aEvil:%201 HTTP/1.1\r\nHost: backend\r\nConnection: close\r\n\
         x-set: /a%0D%0AEvil: 1\r\n\r\n";
     assert_eq!(String::from_utf8(head).unwrap(), expected);
@@ -148,19 +159,22 @@ fn an_upstream_changes_host_and_fields() {
 
 #[test]
 fn another_protocol_is_asked_for_as_the_client_does() {
-    let asks = |connection, protocols: &str| {
+    let offered = |connection, protocols: &str| {
         let request = with(&[("Host", "a"), ("Connection", connection), ("Upgrade", protocols)]);
         upgrade(&request).map(|names| {
-            let head = written_for(&request, 0, Then::Upgrade(&names));
+            let head = written_for(&request, 0, ConnectionOption::Upgrade(&names));
             assert!(head.contains("\r\nConnection: upgrade\r\nUpgrade: "), "{head}");
             assert_eq!(head.matches("pgrade: ").count(), 1, "{head}");
             String::from_utf8(names).unwrap()
         })
     };
-    assert_eq!(asks("Upgrade", "websocket").as_deref(), Some("websocket"));
-    assert_eq!(asks("keep-alive, UPGRADE", "WebSocket ,,x/1").as_deref(), Some("WebSocket, x/1"));
-    assert_eq!(asks("keep-alive", "websocket"), None);
-    assert_eq!(asks("upgrade", " , "), None);
+    assert_eq!(offered("Upgrade", "websocket").as_deref(), Some("websocket"));
+    assert_eq!(
+        offered("keep-alive, UPGRADE", "WebSocket ,,x/1").as_deref(),
+        Some("WebSocket, x/1")
+    );
+    assert_eq!(offered("keep-alive", "websocket"), None);
+    assert_eq!(offered("upgrade", " , "), None);
     let old = with(&[("Connection", "upgrade"), ("Upgrade", "websocket")]);
     assert_eq!(upgrade(&Request { version: Version::Http10, ..old }), None);
 }

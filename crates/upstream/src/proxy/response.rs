@@ -1,9 +1,8 @@
-//! The head that an upstream sends: read strictly, as if from a client.
+//! The head of an upstream's response, parsed as strictly as that of a client's request.
 //!
-//! Whatever would let an upstream, or who speaks through it, add a field to a response or make
-//! two readers disagree about where it ends is refused as a whole: a lenient proxy is how one
-//! client's answer reaches another. A line may end in LF alone unless the body is chunked, as in
-//! requests.
+//! A response is refused if two parsers could disagree about its fields or its end: otherwise one
+//! client's response could reach another client. As in requests, a line may end in LF alone unless
+//! the body is chunked.
 
 use bytes::Bytes;
 use howdah_http::framing::{content_length, is_token};
@@ -11,24 +10,25 @@ use howdah_http::message::FieldBlock;
 use memchr::{memchr, memchr_iter};
 
 use super::hop::Nominated;
+use crate::failure::Malformed;
 
-/// Bytes of a head.
-pub const MOST_BYTES: usize = 64 * 1024;
-/// Fields of a head.
-const MOST_FIELDS: usize = 500;
-/// Fields that most heads do not exceed.
+/// Maximum number of bytes of a head.
+pub const MAX_HEAD_BYTES: usize = 64 * 1024;
+/// Maximum number of fields of a head.
+const MAX_FIELDS: usize = 500;
+/// Number of fields that most heads do not exceed.
 const USUAL_FIELDS: usize = 16;
 
-/// Where a response's body ends (RFC 9112, 6.3).
+/// Length of a response's body (RFC 9112, 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
-    /// There is no body, though `Content-Length` may say what it would be.
+    /// No body; `Content-Length` may give the length that it would have.
     None(Option<u64>),
-    /// After so many bytes.
+    /// Number of bytes.
     Known(u64),
-    /// Its last chunk tells.
+    /// The body comes in chunks.
     Chunked,
-    /// With the connection.
+    /// The body ends with the connection.
     Close,
 }
 
@@ -39,32 +39,28 @@ pub struct Head {
     pub status: u16,
     /// Reason phrase, if it is not the registered one.
     pub reason: Option<Bytes>,
-    /// Fields for the client: without those of the connection, `Content-Length` and `Server`.
+    /// Fields for the client, without those of the connection, `Content-Length` and `Server`.
     pub fields: FieldBlock,
     /// `Date` is among them.
     pub dated: bool,
-    /// The protocol that follows a 101, if it is one.
+    /// Protocol that follows a 101.
     pub upgrade: Option<Bytes>,
-    /// The body that follows.
+    /// Length of the body that follows.
     pub length: Length,
     /// The connection may be used for another request after this response.
     pub keep_alive: bool,
 }
 
-/// What is wrong with a head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Malformed(pub &'static str);
-
-/// Looks for the end of a head in bytes that come little by little.
+/// Finds the end of a head in bytes that come in parts.
 #[derive(Debug, Default)]
 pub struct Scan {
-    /// Bytes that need not be looked at again.
+    /// Number of bytes that were scanned.
     at: usize,
 }
 
 impl Scan {
-    /// Number of bytes of the head at the start of `input`, once it has come in full; `input` is
-    /// all that came.
+    /// Returns the length of the head at the start of `input`, once it is complete. `input` has all
+    /// bytes since the start.
     pub fn advance(&mut self, input: &[u8]) -> Result<Option<usize>, Malformed> {
         const START: &[u8] = b"HTTP/1.";
         let common = input.len().min(START.len());
@@ -80,58 +76,30 @@ impl Scan {
                 _ => None,
             });
         match found {
-            Some(Ok(end)) if end <= MOST_BYTES => return Ok(Some(end)),
+            Some(Ok(end)) if end <= MAX_HEAD_BYTES => return Ok(Some(end)),
             Some(Err(feed)) => self.at = feed,
             _ => self.at = input.len(),
         }
-        if input.len() > MOST_BYTES {
+        if input.len() > MAX_HEAD_BYTES {
             return Err(Malformed("the head of the response is longer than 64 KiB"));
         }
         Ok(None)
     }
 }
 
-/// Reads a complete head, with the empty line at its end. `to_head`: the request was HEAD.
-pub fn parse(head: &[u8], to_head: bool) -> Result<Head, Malformed> {
+/// Parses a complete head with the empty line at its end. `is_head`: the method was HEAD.
+pub fn parse(head: &[u8], is_head: bool) -> Result<Head, Malformed> {
     let mut lines = Lines { rest: head, bare: false };
     let line = lines.next().unwrap_or_default();
-    let (old, status, reason) = status_line(line)?;
-    let mut fields: Vec<(&[u8], &[u8])> = Vec::with_capacity(USUAL_FIELDS);
-    loop {
-        match lines.next() {
-            Some(b"") => break,
-            Some(_) if fields.len() == MOST_FIELDS => {
-                return Err(Malformed("the response has too many fields"));
-            }
-            Some(line) => fields.push(field(line)?),
-            None => return Err(Malformed("the head of the response has no end")),
-        }
-    }
-    let all = |wanted: &'static [u8]| {
-        fields.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(wanted)).map(|(_, value)| *value)
-    };
-    let announced = one(all(b"content-length"), "two fields Content-Length")?
-        .map(|value| content_length(value).ok_or(Malformed("Content-Length is no number")))
-        .transpose()?;
-    let coding = one(all(b"transfer-encoding"), "two fields Transfer-Encoding")?;
-    let length = match (coding, announced) {
-        (Some(_), Some(_)) => return Err(Malformed("both Content-Length and Transfer-Encoding")),
-        (Some(_), None) if old => return Err(Malformed("Transfer-Encoding in HTTP/1.0")),
-        (Some(coding), None) if !coding.eq_ignore_ascii_case(b"chunked") => {
-            return Err(Malformed("a Transfer-Encoding other than chunked"));
-        }
-        (Some(_), None) if lines.bare => {
-            return Err(Malformed("a line of a chunked response ends in LF alone"));
-        }
-        (Some(_), None) => Length::Chunked,
-        (None, Some(length)) => Length::Known(length),
-        (None, None) => Length::Close,
-    };
-    let without_body = to_head || matches!(status, ..200 | 204 | 304);
-    // A body that must not be there might come all the same.
-    let quiet = to_head || status == 304 || matches!(length, Length::Known(0) | Length::Close);
+    let (is_http10, status, reason) = status_line(line)?;
+    let fields = all_fields(&mut lines)?;
+    let all = |wanted: &'static [u8]| values(&fields, wanted);
+    let length = framing(&fields, is_http10, lines.bare)?;
+    let without_body = is_head || matches!(status, ..200 | 204 | 304);
+    // A server may send a body where none is allowed.
+    let quiet = is_head || status == 304 || matches!(length, Length::Known(0) | Length::Close);
     let nominated = Nominated::of(all(b"connection"));
-    let persistent = match old {
+    let persistent = match is_http10 {
         true => nominated.has(b"keep-alive") && !nominated.has(b"close"),
         false => !nominated.has(b"close"),
     };
@@ -159,8 +127,56 @@ pub fn parse(head: &[u8], to_head: bool) -> Result<Head, Malformed> {
     })
 }
 
-/// The fields that are passed on. `Server` is ours to say, as in Unit.
-fn block(mut fields: Vec<(&[u8], &[u8])>, nominated: &Nominated<'_>) -> FieldBlock {
+/// Name and value of a field.
+type Field<'a> = (&'a [u8], &'a [u8]);
+
+/// Parses the field lines, up to the empty line.
+fn all_fields<'a>(lines: &mut Lines<'a>) -> Result<Vec<Field<'a>>, Malformed> {
+    let mut fields = Vec::with_capacity(USUAL_FIELDS);
+    loop {
+        match lines.next() {
+            Some(b"") => return Ok(fields),
+            Some(_) if fields.len() == MAX_FIELDS => {
+                return Err(Malformed("the response has too many fields"));
+            }
+            Some(line) => fields.push(field(line)?),
+            None => return Err(Malformed("the head of the response has no end")),
+        }
+    }
+}
+
+/// Returns the values of all fields with a name.
+fn values<'f, 'a: 'f>(
+    fields: &'f [Field<'a>],
+    wanted: &'static [u8],
+) -> impl Iterator<Item = &'a [u8]> + 'f {
+    let found = fields.iter().filter(move |(name, _)| name.eq_ignore_ascii_case(wanted));
+    found.map(|(_, value)| *value)
+}
+
+/// Returns the length that the fields give, whether or not the response may have a body.
+fn framing(fields: &[Field<'_>], is_http10: bool, has_bare_lf: bool) -> Result<Length, Malformed> {
+    let announced = one(values(fields, b"content-length"), "two fields Content-Length")?
+        .map(|value| content_length(value).ok_or(Malformed("Content-Length is no number")))
+        .transpose()?;
+    let coding = one(values(fields, b"transfer-encoding"), "two fields Transfer-Encoding")?;
+    match (coding, announced) {
+        (Some(_), Some(_)) => Err(Malformed("both Content-Length and Transfer-Encoding")),
+        (Some(_), None) if is_http10 => Err(Malformed("Transfer-Encoding in HTTP/1.0")),
+        (Some(coding), None) if !coding.eq_ignore_ascii_case(b"chunked") => {
+            Err(Malformed("a Transfer-Encoding other than chunked"))
+        }
+        (Some(_), None) if has_bare_lf => {
+            Err(Malformed("a line of a chunked response ends in LF alone"))
+        }
+        (Some(_), None) => Ok(Length::Chunked),
+        (None, Some(length)) => Ok(Length::Known(length)),
+        (None, None) => Ok(Length::Close),
+    }
+}
+
+/// Returns the fields for the client. As in Unit, `Server` is the router's own.
+fn block(mut fields: Vec<Field<'_>>, nominated: &Nominated<'_>) -> FieldBlock {
     const NOT_PASSED: [&[u8]; 2] = [b"content-length", b"server"];
     fields.retain(|(name, _)| {
         let own = NOT_PASSED.iter().any(|other| name.eq_ignore_ascii_case(other));
@@ -176,7 +192,7 @@ fn block(mut fields: Vec<(&[u8], &[u8])>, nominated: &Nominated<'_>) -> FieldBlo
     FieldBlock::from_lines(lines.into())
 }
 
-/// The only value, if there is one.
+/// Returns the only value, if there is one; an error if there are two.
 fn one<'a>(
     mut values: impl Iterator<Item = &'a [u8]>,
     two: &'static str,
@@ -188,7 +204,7 @@ fn one<'a>(
     }
 }
 
-/// Whether it is HTTP/1.0, the status, and the reason phrase.
+/// Parses the status line: true for HTTP/1.0, the status, and the reason phrase.
 fn status_line(line: &[u8]) -> Result<(bool, u16, &[u8]), Malformed> {
     let (old, rest) = match line {
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0', b' ', rest @ ..] => (true, rest),
@@ -210,8 +226,8 @@ fn status_line(line: &[u8]) -> Result<(bool, u16, &[u8]), Malformed> {
     Ok((old, status, reason))
 }
 
-/// Name and value of a field line.
-fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
+/// Parses a field line into name and value.
+fn field(line: &[u8]) -> Result<Field<'_>, Malformed> {
     const NO_FIELD: Malformed = Malformed("a line of the head is no field");
     let end = line.iter().position(|byte| !is_token(*byte)).ok_or(NO_FIELD)?;
     let (name, value) = line.split_at_checked(end).ok_or(NO_FIELD)?;
@@ -229,10 +245,10 @@ fn is_text(byte: &u8) -> bool {
     matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
 }
 
-/// Lines without their ends.
+/// Splits a head into lines without their ends.
 struct Lines<'a> {
     rest: &'a [u8],
-    /// Some line ended in LF alone.
+    /// A line ended in LF alone.
     bare: bool,
 }
 

@@ -4,8 +4,8 @@ fn read(text: &str) -> Result<Head, Malformed> {
     parse(text.as_bytes(), false)
 }
 
-fn length(text: &str, to_head: bool) -> Length {
-    parse(text.as_bytes(), to_head).expect(text).length
+fn length(text: &str, is_head: bool) -> Length {
+    parse(text.as_bytes(), is_head).expect(text).length
 }
 
 #[test]
@@ -59,10 +59,10 @@ fn what_is_not_http_is_refused_at_once() {
 
 #[test]
 fn a_head_without_end_is_refused() {
-    let long = format!("HTTP/1.1 200 OK\r\nA: {}", "x".repeat(MOST_BYTES));
+    let long = format!("HTTP/1.1 200 OK\r\nA: {}", "x".repeat(MAX_HEAD_BYTES));
     assert!(Scan::default().advance(long.as_bytes()).is_err());
     assert!(Scan::default().advance(format!("{long}\r\n\r\n").as_bytes()).is_err());
-    let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(MOST_FIELDS + 1));
+    let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(MAX_FIELDS + 1));
     assert!(read(&many).is_err());
     assert!(read("HTTP/1.1 200 OK\r\nA: b\r\n").is_err());
 }

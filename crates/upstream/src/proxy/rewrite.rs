@@ -1,16 +1,16 @@
-//! What is changed in the head of a response: addresses that only the server knows, and the domains
+//! Changes to the head of a response: locations that name the server's address, and the domains
 //! and paths of cookies.
 //!
 //! A location that names the server's own address becomes one without a host, so that the client
-//! stays with us. It can never become one that names another host.
+//! stays with the router. It can never become one that names another host.
 
 use howdah_config::{self as config, Address, Replacement};
 use howdah_http::message::{FieldBlock, Response};
 use howdah_http::variables::Source;
 
-use super::request::plain;
+use super::field_value::plain;
 
-/// Changes the fields of a response of the server at this address.
+/// Changes the fields of a response from the server at this address.
 pub fn apply(
     upstream: &config::Upstream,
     address: &Address,
@@ -40,7 +40,7 @@ pub fn apply(
     response.fields = FieldBlock::from_lines(lines.into());
 }
 
-/// What a field has that may be changed.
+/// Kind of value in a field that may be changed.
 #[derive(Clone, Copy)]
 enum Kind {
     Location,
@@ -61,11 +61,11 @@ impl Kind {
     }
 }
 
-/// The names by which a server knows itself.
+/// Host names of a server in its own locations.
 struct Hosts(Vec<Vec<u8>>);
 
 impl Hosts {
-    /// `host` is what it got as `Host`, if that is not the client's.
+    /// `host` is the `Host` that the server got, if it is not the client's.
     fn new(address: &Address, host: Option<Vec<u8>>) -> Hosts {
         let mut hosts = Vec::new();
         if !matches!(address, Address::Unix(_) | Address::Abstract(_)) {
@@ -78,7 +78,7 @@ impl Hosts {
         Hosts(hosts)
     }
 
-    /// What a location has after one of the hosts.
+    /// Returns the part of a location behind one of the hosts.
     fn strip<'v>(&self, value: &'v [u8]) -> Option<&'v [u8]> {
         let rest = [&b"http://"[..], b"https://"].iter().find_map(|scheme| {
             let (start, rest) = value.split_at_checked(scheme.len())?;
@@ -92,7 +92,7 @@ impl Hosts {
     }
 }
 
-/// A location as the client should see it, if it is another one.
+/// Returns the location for the client; `None` if it does not change.
 fn location(
     value: &[u8],
     replacements: &[Replacement],
@@ -107,8 +107,8 @@ fn location(
         }
     }
     let rest = hosts.strip(value)?;
-    // What begins with two slashes would be another host (RFC 3986, 4.2); browsers take a
-    // backslash for one.
+    // Two slashes at the start would begin another host (RFC 3986, 4.2); browsers read a backslash
+    // as a slash.
     let start: &[u8] = match rest {
         [b'/', b'/' | b'\\', ..] => b"/.",
         [b'/', ..] => b"",
@@ -117,7 +117,7 @@ fn location(
     Some([start, rest].concat())
 }
 
-/// As [`location`], for the one after `url=`.
+/// Returns the value of `Refresh` for the client, with the location behind `url=` changed.
 fn refresh(
     value: &[u8],
     replacements: &[Replacement],
@@ -129,7 +129,7 @@ fn refresh(
     Some([before, &location(url, replacements, hosts, source)?].concat())
 }
 
-/// A cookie with its domain and path as the client should see them.
+/// Returns the value of `Set-Cookie` for the client.
 fn cookie(value: &[u8], upstream: &config::Upstream, source: &Source<'_>) -> Vec<u8> {
     let mut parts = value.split(|byte| *byte == b';');
     let mut out = parts.next().unwrap_or_default().to_vec();
@@ -160,7 +160,7 @@ fn cookie(value: &[u8], upstream: &config::Upstream, source: &Source<'_>) -> Vec
     out
 }
 
-/// What takes the place of a domain: nothing if it is to be left out.
+/// Returns the replacement of a domain; empty to leave it out, `None` to keep it.
 fn domain(value: &[u8], replacements: &[Replacement], source: &Source<'_>) -> Option<Vec<u8>> {
     let bare = |domain: &[u8]| domain.strip_prefix(b".").unwrap_or(domain).to_ascii_lowercase();
     let is_meant = |r: &&Replacement| bare(r.from.as_bytes()) == bare(value);
@@ -168,7 +168,8 @@ fn domain(value: &[u8], replacements: &[Replacement], source: &Source<'_>) -> Op
     Some(found.to.as_ref().map(|to| attribute(&source.expand(to))).unwrap_or_default())
 }
 
-/// What takes the place of a path of which the beginning is replaced.
+/// Returns the replacement of a path whose prefix is configured; empty to leave it out, `None` to
+/// keep it.
 fn path(value: &[u8], replacements: &[Replacement], source: &Source<'_>) -> Option<Vec<u8>> {
     let found = |r: &Replacement| Some((r.to.clone(), value.strip_prefix(r.from.as_bytes())?));
     let (to, rest) = replacements.iter().find_map(found)?;
@@ -178,7 +179,7 @@ fn path(value: &[u8], replacements: &[Replacement], source: &Source<'_>) -> Opti
     Some(changed)
 }
 
-/// A value that cannot end its attribute, whatever a client has put into a variable.
+/// Returns a value that cannot end its attribute, whatever a client has put into a variable.
 fn attribute(value: &[u8]) -> Vec<u8> {
     let mut value = plain(value);
     value.retain(|byte| *byte != b';');
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_location_at_the_server_becomes_one_with_us() {
+    fn a_location_at_the_server_becomes_a_local_one() {
         for (sent, seen) in [
             ("http://10.0.0.5:80/a?b#c", "/a?b#c"),
             ("http://10.0.0.5/a", "/a"),
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_38_a_location_with_us_cannot_lead_to_another_host() {
+    fn hardening_38_a_local_location_cannot_lead_to_another_host() {
         for (sent, seen) in [
             ("http://10.0.0.5//evil.example", "/.//evil.example"),
             ("http://10.0.0.5/\\evil.example", "/./\\evil.example"),

@@ -5,8 +5,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use howdah_config::{Address, Timeouts};
-use howdah_http::body::Body;
+use howdah_config::{self as config, Address, Buffering, Timeouts};
 use howdah_http::drain::Drain;
 use howdah_http::exchange::{Finished, Handler};
 use howdah_http::h1;
@@ -28,7 +27,8 @@ mod streaming;
 mod trailers;
 mod upgrades;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of waits that end sooner in a test that succeeds.
+const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a server does with one request.
 #[derive(Clone)]
@@ -129,7 +129,7 @@ impl Backend {
                 if answer.early {
                     // Closing with unread bytes would reset the connection.
                     let _ = stream.shutdown().await;
-                    let _ = timeout(PATIENCE, stream.read_to_end(&mut received)).await;
+                    let _ = timeout(TEST_TIMEOUT, stream.read_to_end(&mut received)).await;
                 }
                 return;
             }
@@ -182,12 +182,12 @@ impl Handler for Front {
 /// Timeouts that do not matter, however busy the machine is.
 fn timeouts() -> Timeouts {
     Timeouts {
-        connect: PATIENCE,
-        send: PATIENCE,
-        first_byte: PATIENCE,
-        read: PATIENCE,
+        connect: TEST_TIMEOUT,
+        send: TEST_TIMEOUT,
+        first_byte: TEST_TIMEOUT,
+        read: TEST_TIMEOUT,
         idle: Duration::from_secs(60),
-        tunnel: PATIENCE * 6,
+        tunnel: TEST_TIMEOUT * 6,
     }
 }
 
@@ -241,7 +241,7 @@ impl Proxy {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(bytes.as_ref()).await.unwrap();
         let mut received = Vec::new();
-        let read = timeout(PATIENCE, stream.read_to_end(&mut received)).await;
+        let read = timeout(TEST_TIMEOUT, stream.read_to_end(&mut received)).await;
         let _ = read.expect("the proxy says nothing");
         String::from_utf8_lossy(&received).into_owned()
     }

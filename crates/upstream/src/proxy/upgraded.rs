@@ -1,4 +1,4 @@
-//! A connection on which a server speaks another protocol from now on.
+//! A connection whose server has switched to another protocol.
 
 use std::io;
 use std::pin::Pin;
@@ -8,21 +8,21 @@ use howdah_http::input::Input;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connections::connection::Connection;
-use crate::servers::upstream::Busy;
+use crate::servers::selection::ActiveRequest;
 
-/// See the module.
+/// Reads from and writes to the connection behind the response 101.
 pub struct Upgraded {
     stream: Connection,
-    /// What came together with the head; nearly always nothing.
+    /// Bytes that came with the head; nearly always none.
     early: Input,
-    /// The server has the client until the end.
-    _busy: Busy,
+    /// The request counts as active until the end.
+    _active: ActiveRequest,
 }
 
 impl Upgraded {
-    /// Begins behind the head.
-    pub fn new((stream, early): (Connection, Input), busy: Busy) -> Self {
-        Upgraded { stream, early, _busy: busy }
+    /// Takes the connection and the input behind the head.
+    pub fn new((stream, early): (Connection, Input), active: ActiveRequest) -> Self {
+        Upgraded { stream, early, _active: active }
     }
 }
 

@@ -1,66 +1,74 @@
-//! Which server gets a request. Knows nothing of sockets and clocks.
+//! The choice between the servers of an upstream, without I/O and clock.
 //!
-//! Those that are well come first, then the backups that are, and if none is, all: a request is
-//! better tried in vain than refused. Among the ones that have room the upstream's method decides.
+//! Healthy servers come first, then healthy backups. If no server is healthy, all of them are
+//! tried rather than the request refused. The upstream's method decides between those with room.
 
-use crate::servers::round_robin::Balance;
+use crate::servers::round_robin::RoundRobin;
 
-/// What is known of a server.
+/// State of a server at the moment of the choice.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate {
-    /// Its share; none if 0.
+    /// Share of the requests; a server of weight 0 gets none.
     pub weight: f64,
-    /// Requests that it has.
+    /// Number of active requests.
     pub active: u32,
-    /// Requests that it may have.
-    pub most: Option<u32>,
-    /// It comes after the others.
-    pub backup: bool,
-    /// It is neither marked nor known to be unhealthy.
-    pub well: bool,
-    /// It may be chosen at all: not tried yet, not drained, not in the way of a slow start.
-    pub open: bool,
-    /// Decides in [`Method::Hash`].
+    /// Maximum number of active requests; `None` for no limit.
+    pub max_active: Option<u32>,
+    /// The server is used if no other is healthy.
+    pub is_backup: bool,
+    /// Neither health checks nor requests have failed.
+    pub is_healthy: bool,
+    /// The server may be chosen: it was not tried for this request, is not drained, and its slow
+    /// start does not leave the request to others.
+    pub is_eligible: bool,
+    /// Hash of request and server, for [`Method::Hash`].
     pub hash: u64,
 }
 
-/// How one of several is chosen.
+impl Candidate {
+    /// Returns true if the server may have one more request.
+    pub fn has_room(&self) -> bool {
+        self.max_active.is_none_or(|max| self.active < max)
+    }
+}
+
+/// Method of the choice.
 pub enum Method<'m> {
-    /// Whose turn it is.
-    RoundRobin(&'m mut Balance),
-    /// The fewest requests for its weight; of several whose turn it is.
-    LeastConnections(&'m mut Balance),
-    /// The better of two, taken with these random numbers.
+    /// Servers in turn, by weight.
+    RoundRobin(&'m mut RoundRobin),
+    /// The server with the fewest active requests for its weight; several of them in turn.
+    LeastConnections(&'m mut RoundRobin),
+    /// The less busy of two servers, which these random numbers pick by weight.
     TwoChoices(u64, u64),
-    /// The one with the highest score of its hash and weight (rendezvous hashing): without a server
-    /// only that server's values go elsewhere.
+    /// The server with the highest score of hash and weight (rendezvous hashing): if a server is
+    /// gone, only its requests go to other servers.
     Hash,
 }
 
-/// What a choice comes to.
+/// Result of the choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
-    /// This one.
+    /// Index of the chosen server.
     Server(usize),
-    /// All that could be asked have as many requests as they may have.
+    /// All eligible servers have their maximum number of requests.
     Full,
-    /// There is none.
+    /// No server is eligible.
     None,
 }
 
-/// Chooses one.
+/// Chooses one of the candidates.
 pub fn choose(candidates: &[Candidate], method: Method<'_>) -> Choice {
     let tiers: [fn(&Candidate) -> bool; 3] = [
-        |candidate| candidate.well && !candidate.backup,
-        |candidate| candidate.well && candidate.backup,
-        |candidate| !candidate.well,
+        |candidate| candidate.is_healthy && !candidate.is_backup,
+        |candidate| candidate.is_healthy && candidate.is_backup,
+        |candidate| !candidate.is_healthy,
     ];
     for tier in tiers {
-        let of_tier = |c: &Candidate| c.open && c.weight > 0.0 && tier(c);
+        let of_tier = |c: &Candidate| c.is_eligible && c.weight > 0.0 && tier(c);
         if !candidates.iter().any(of_tier) {
             continue;
         }
-        let has_room = |c: &Candidate| of_tier(c) && c.most.is_none_or(|most| c.active < most);
+        let has_room = |c: &Candidate| of_tier(c) && c.has_room();
         if !candidates.iter().any(has_room) {
             return Choice::Full;
         }
@@ -72,19 +80,22 @@ pub fn choose(candidates: &[Candidate], method: Method<'_>) -> Choice {
 fn pick(
     candidates: &[Candidate],
     method: Method<'_>,
-    may: impl Fn(&Candidate) -> bool,
+    is_allowed: impl Fn(&Candidate) -> bool,
 ) -> Option<usize> {
-    let those = || candidates.iter().enumerate().filter(|(_, candidate)| may(candidate));
+    let allowed = || candidates.iter().enumerate().filter(|(_, candidate)| is_allowed(candidate));
     let load = |candidate: &Candidate| f64::from(candidate.active) / candidate.weight;
     match method {
-        Method::RoundRobin(turns) => turns.next(|index| candidates.get(index).is_some_and(&may)),
+        Method::RoundRobin(turns) => {
+            turns.next(|index| candidates.get(index).is_some_and(&is_allowed))
+        }
         Method::LeastConnections(turns) => {
-            let least = those().map(|(_, candidate)| load(candidate)).min_by(f64::total_cmp)?;
-            let has_least = |candidate: &Candidate| may(candidate) && load(candidate) <= least;
+            let least = allowed().map(|(_, candidate)| load(candidate)).min_by(f64::total_cmp)?;
+            let has_least =
+                |candidate: &Candidate| is_allowed(candidate) && load(candidate) <= least;
             turns.next(|index| candidates.get(index).is_some_and(has_least))
         }
         Method::TwoChoices(one, two) => {
-            let [one, two] = [one, two].map(|random| by_weight(those(), random));
+            let [one, two] = [one, two].map(|random| by_weight(allowed(), random));
             let (one, two) = (one?, two?);
             let load = |index: usize| candidates.get(index).map_or(f64::MAX, load);
             Some(if load(two) < load(one) { two } else { one })
@@ -95,20 +106,20 @@ fn pick(
                 let unit = (candidate.hash >> 11) as f64 / (1u64 << 53) as f64;
                 -candidate.weight / unit.max(f64::MIN_POSITIVE).ln()
             };
-            those().max_by(|(_, a), (_, b)| score(a).total_cmp(&score(b))).map(|(index, _)| index)
+            allowed().max_by(|(_, a), (_, b)| score(a).total_cmp(&score(b))).map(|(index, _)| index)
         }
     }
 }
 
-/// One of them, each as likely as it is heavy.
+/// Picks a candidate, with a probability in proportion to its weight.
 fn by_weight<'c>(
-    those: impl Iterator<Item = (usize, &'c Candidate)> + Clone,
+    candidates: impl Iterator<Item = (usize, &'c Candidate)> + Clone,
     random: u64,
 ) -> Option<usize> {
-    let total: f64 = those.clone().map(|(_, candidate)| candidate.weight).sum();
+    let total: f64 = candidates.clone().map(|(_, candidate)| candidate.weight).sum();
     let mut left = (random >> 11) as f64 / (1u64 << 53) as f64 * total;
     let mut last = None;
-    for (index, candidate) in those {
+    for (index, candidate) in candidates {
         last = Some(index);
         left -= candidate.weight;
         if left < 0.0 {
@@ -118,8 +129,8 @@ fn by_weight<'c>(
     last
 }
 
-/// Mixes a key and a server into a number in which every bit depends on all of both (FNV-1a, then
-/// the finaliser of SplitMix64); the same on every machine, so that several agree.
+/// Hashes a key together with a server (FNV-1a, then the finaliser of SplitMix64). The result is
+/// the same on every machine, so that several routers choose alike.
 pub fn hash(key: &[u8], server: &[u8]) -> u64 {
     let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = key.iter().fold(0xcbf2_9ce4_8422_2325, fnv);

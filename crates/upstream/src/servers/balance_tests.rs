@@ -2,51 +2,60 @@ use proptest::prelude::*;
 
 use super::*;
 
-const WELL: Candidate = Candidate {
+const HEALTHY: Candidate = Candidate {
     weight: 1.0,
     active: 0,
-    most: None,
-    backup: false,
-    well: true,
-    open: true,
+    max_active: None,
+    is_backup: false,
+    is_healthy: true,
+    is_eligible: true,
     hash: 0,
 };
 
 fn least(candidates: &[Candidate]) -> Choice {
-    let mut turns = Balance::new(candidates.iter().map(|candidate| candidate.weight));
+    let mut turns = RoundRobin::new(candidates.iter().map(|candidate| candidate.weight));
     choose(candidates, Method::LeastConnections(&mut turns))
 }
 
 #[test]
-fn backups_are_asked_when_no_other_is_well() {
-    let (ill, backup) = (Candidate { well: false, ..WELL }, Candidate { backup: true, ..WELL });
-    assert_eq!(least(&[backup, WELL]), Choice::Server(1));
-    assert_eq!(least(&[ill, backup]), Choice::Server(1));
-    assert_eq!(least(&[ill, Candidate { well: false, ..backup }]), Choice::Server(0), "in vain");
-    assert_eq!(least(&[Candidate { open: false, ..WELL }]), Choice::None);
-    assert_eq!(least(&[Candidate { weight: 0.0, ..WELL }]), Choice::None);
+fn backups_are_used_when_no_other_server_is_healthy() {
+    let (unhealthy, backup) =
+        (Candidate { is_healthy: false, ..HEALTHY }, Candidate { is_backup: true, ..HEALTHY });
+    assert_eq!(least(&[backup, HEALTHY]), Choice::Server(1));
+    assert_eq!(least(&[unhealthy, backup]), Choice::Server(1));
+    assert_eq!(
+        least(&[unhealthy, Candidate { is_healthy: false, ..backup }]),
+        Choice::Server(0),
+        "in vain"
+    );
+    assert_eq!(least(&[Candidate { is_eligible: false, ..HEALTHY }]), Choice::None);
+    assert_eq!(least(&[Candidate { weight: 0.0, ..HEALTHY }]), Choice::None);
 }
 
 #[test]
 fn a_server_gets_no_more_than_it_may_have() {
-    let full = Candidate { active: 2, most: Some(2), ..WELL };
-    assert_eq!(least(&[full, Candidate { active: 9, ..WELL }]), Choice::Server(1));
-    let backup = Candidate { backup: true, ..WELL };
-    assert_eq!(least(&[full, backup]), Choice::Full, "a backup is for the ill, not for the busy");
+    let full = Candidate { active: 2, max_active: Some(2), ..HEALTHY };
+    assert_eq!(least(&[full, Candidate { active: 9, ..HEALTHY }]), Choice::Server(1));
+    let backup = Candidate { is_backup: true, ..HEALTHY };
+    assert_eq!(
+        least(&[full, backup]),
+        Choice::Full,
+        "a backup stands in for unhealthy servers, not for busy ones"
+    );
 }
 
 #[test]
 fn the_least_busy_for_its_weight_is_chosen() {
-    let busy = |active, weight| Candidate { active, weight, ..WELL };
+    let busy = |active, weight| Candidate { active, weight, ..HEALTHY };
     assert_eq!(least(&[busy(4, 1.0), busy(6, 2.0), busy(4, 1.0)]), Choice::Server(1));
 }
 
 /// On a quiet site no server has a request when the next one comes.
 #[test]
-fn those_that_are_equally_busy_take_turns_by_weight() {
-    let light = Candidate { weight: 0.5, ..WELL };
-    let candidates = [WELL, light, Candidate { active: 1, ..WELL }];
-    let mut turns = Balance::new(candidates.iter().map(|candidate| candidate.weight));
+fn equally_busy_servers_take_turns_by_weight() {
+    let light = Candidate { weight: 0.5, ..HEALTHY };
+    let candidates = [HEALTHY, light, Candidate { active: 1, ..HEALTHY }];
+    let mut turns = RoundRobin::new(candidates.iter().map(|candidate| candidate.weight));
     let mut requests = [0; 3];
     for _ in 0..30 {
         match choose(&candidates, Method::LeastConnections(&mut turns)) {
@@ -59,8 +68,8 @@ fn those_that_are_equally_busy_take_turns_by_weight() {
 
 #[test]
 fn the_better_of_two_is_chosen() {
-    let busy = Candidate { active: 9, ..WELL };
-    let two = |one, two| choose(&[busy, WELL, busy], Method::TwoChoices(one, two));
+    let busy = Candidate { active: 9, ..HEALTHY };
+    let two = |one, two| choose(&[busy, HEALTHY, busy], Method::TwoChoices(one, two));
     assert_eq!(two(0, u64::MAX / 2), Choice::Server(1));
     assert_eq!(two(u64::MAX / 2, 0), Choice::Server(1));
     assert_eq!(two(u64::MAX, u64::MAX), Choice::Server(2));
@@ -71,9 +80,9 @@ fn by_hash(weights: &[f64], key: u32, without: Option<usize>) -> usize {
     let candidates: Vec<_> = { weights.iter().enumerate() }
         .map(|(index, weight)| Candidate {
             weight: *weight,
-            open: Some(index) != without,
+            is_eligible: Some(index) != without,
             hash: hash(&key.to_be_bytes(), &[index as u8]),
-            ..WELL
+            ..HEALTHY
         })
         .collect();
     match choose(&candidates, Method::Hash) {

@@ -1,7 +1,7 @@
-//! Servers that an action or an application names itself, with their address.
+//! Servers that an action or an application names directly, by their address.
 //!
-//! Each is an upstream of its own, with one server for each address that its name has. Who names the
-//! same server shares it: one that fails does so for all.
+//! Each is an upstream of its own, with one server for each address of its name. Actions that name
+//! the same server share its upstream, and so its state.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use howdah_config::{self as config, Address};
 use crate::servers::resolved::Known;
 use crate::servers::upstream::Upstream;
 
-/// Upstreams by their name for the log and the number of what they are known by over TLS.
+/// Upstreams by their name for the log and the number of their TLS settings.
 pub type SingleTable = HashMap<(Box<str>, u64), Arc<Upstream>>;
 
-/// Finds the servers of a configuration that is being compiled.
+/// Compiles the directly named servers of a configuration.
 #[derive(Debug)]
 pub struct Singles<'c> {
     known: &'c Known,
@@ -23,23 +23,23 @@ pub struct Singles<'c> {
 }
 
 impl<'c> Singles<'c> {
-    /// None yet; `before` are those of the configuration before.
+    /// Starts with none. `before` are those of the configuration before.
     pub fn new(known: &'c Known, before: Option<&'c SingleTable>) -> Self {
         Singles { known, before, found: SingleTable::new() }
     }
 
-    /// The server of a `proxy`.
+    /// Returns the upstream of a `proxy`.
     pub fn proxy(&mut self, proxy: &config::Proxy) -> Arc<Upstream> {
         let tls = self.known.client(proxy.tls.as_ref());
         self.share(Upstream::proxy(proxy, &self.known.addresses(&proxy.address), tls))
     }
 
-    /// The server of an application of type `fastcgi`.
+    /// Returns the upstream of an application of type `fastcgi`.
     pub fn fastcgi(&mut self, address: &Address) -> Arc<Upstream> {
         self.share(Upstream::fastcgi(address, &self.known.addresses(address)))
     }
 
-    /// All that were found.
+    /// Returns all upstreams.
     pub fn into_table(self) -> SingleTable {
         self.found
     }
@@ -56,7 +56,7 @@ impl<'c> Singles<'c> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::servers::upstream::Wish;
+    use crate::servers::selection::Affinity;
     use crate::thread::ProxyThread;
 
     /// The servers of a proxy and of an application at these addresses.
@@ -78,7 +78,7 @@ mod tests {
         let thread = ProxyThread::new(Arc::new(howdah_sys::log::Log::new(log.into())));
         let (before, table) = compile(&[1, 2], None);
         for upstream in &before {
-            let failing = upstream.server(&thread, &[0], &Wish::default()).await;
+            let failing = upstream.acquire(thread.selector(), &[0], &Affinity::default()).await;
             assert!(failing.unwrap().unwrap().failed().is_some());
         }
         let (same, table) = compile(&[1, 2], Some(&table));
@@ -89,7 +89,10 @@ mod tests {
             let known: Vec<_> =
                 report.iter().map(|s| (s.address.as_str(), s.state, s.failures)).collect();
             assert_eq!(known, [("127.0.0.2:80", "failing", 1), ("127.0.0.3:80", "up", 0)]);
-            assert!(Arc::ptr_eq(before.servers[1].kept(), after.servers[0].kept()));
+            assert!(Arc::ptr_eq(
+                before.servers[1].fastcgi_connections(),
+                after.servers[0].fastcgi_connections()
+            ));
         }
     }
 }

@@ -1,37 +1,39 @@
-//! When a server that fails is left alone. The time is the caller's: since some moment, the same for
-//! all calls.
+//! Passive health: a server that fails requests is not used for a while.
+//!
+//! The caller passes the time, which counts from any fixed moment.
 
 use std::time::Duration;
 
 use howdah_config::Failures;
 
-/// A server that fails again at once is left alone for up to so many times as long.
-const MOST_BACK_OFF: u32 = 16;
+/// Maximum factor by which the pause of a server grows that fails again at once.
+const MAX_BACK_OFF: u32 = 16;
 
-/// What a server's failures come to.
+/// Failures of a server, and the pause that they lead to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Marks {
+pub struct PassiveHealth {
     /// Failures since `since`.
     failures: u32,
     since: Duration,
-    /// It is left alone until then.
+    /// End of the pause.
     until: Duration,
-    /// It was left alone so often in a row.
-    times: u32,
+    /// Number of pauses without an answer between them.
+    pauses: u32,
 }
 
-impl Marks {
-    /// Whether it is left alone.
-    pub fn is_marked(&self, now: Duration) -> bool {
+impl PassiveHealth {
+    /// Returns true during a pause.
+    pub fn is_failing(&self, now: Duration) -> bool {
         now < self.until
     }
 
-    /// For how long it is left alone yet.
-    pub fn left(&self, now: Duration) -> Duration {
+    /// Returns the rest of the pause.
+    pub fn remaining(&self, now: Duration) -> Duration {
         self.until.saturating_sub(now)
     }
 
-    /// It has failed.
+    /// Counts a failure. A pause begins after `max` of them within `time`, or after the first one
+    /// behind a pause.
     pub fn failed(&mut self, now: Duration, policy: &Failures) {
         if policy.max == 0 {
             return;
@@ -43,19 +45,19 @@ impl Marks {
             self.since = now;
         }
         self.failures = self.failures.saturating_add(1);
-        if self.failures >= policy.max || self.times > 0 {
-            let factor = 1u32.checked_shl(self.times).unwrap_or(MOST_BACK_OFF).min(MOST_BACK_OFF);
+        if self.failures >= policy.max || self.pauses > 0 {
+            let factor = 1u32.checked_shl(self.pauses).unwrap_or(MAX_BACK_OFF).min(MAX_BACK_OFF);
             self.until = now + policy.time * factor;
-            self.times = self.times.saturating_add(1);
+            self.pauses = self.pauses.saturating_add(1);
             self.failures = 0;
         }
     }
 
-    /// It has answered. Whether it was left alone before.
+    /// Forgets all failures, as the server has answered. Returns true if there was a pause.
     pub fn answered(&mut self) -> bool {
-        let was_marked = self.times > 0;
-        *self = Marks::default();
-        was_marked
+        let had_pause = self.pauses > 0;
+        *self = PassiveHealth::default();
+        had_pause
     }
 }
 
@@ -70,40 +72,40 @@ mod tests {
     }
 
     #[test]
-    fn so_many_failures_within_the_time_mark_a_server() {
-        let mut marks = Marks::default();
-        marks.failed(at(0), &POLICY);
-        assert!(!marks.is_marked(at(0)));
-        marks.failed(at(11), &POLICY);
-        assert!(!marks.is_marked(at(11)), "the first is forgotten");
-        marks.failed(at(12), &POLICY);
-        assert!(marks.is_marked(at(21)) && !marks.is_marked(at(22)));
+    fn max_failures_within_the_time_begin_a_pause() {
+        let mut health = PassiveHealth::default();
+        health.failed(at(0), &POLICY);
+        assert!(!health.is_failing(at(0)));
+        health.failed(at(11), &POLICY);
+        assert!(!health.is_failing(at(11)), "the first is forgotten");
+        health.failed(at(12), &POLICY);
+        assert!(health.is_failing(at(21)) && !health.is_failing(at(22)));
     }
 
     #[test]
-    fn one_that_fails_again_at_once_is_left_alone_for_longer() {
-        let mut marks = Marks::default();
+    fn a_server_that_fails_again_at_once_has_a_longer_pause() {
+        let mut health = PassiveHealth::default();
         let mut now = 0;
         for expected in [10, 20, 40, 80, 160, 160] {
-            marks.failed(at(now), &POLICY);
+            health.failed(at(now), &POLICY);
             if now == 0 {
-                marks.failed(at(now), &POLICY);
+                health.failed(at(now), &POLICY);
             }
             assert!(
-                marks.is_marked(at(now + expected - 1)) && !marks.is_marked(at(now + expected))
+                health.is_failing(at(now + expected - 1)) && !health.is_failing(at(now + expected))
             );
             now += expected;
         }
-        assert!(marks.answered() && !marks.answered());
-        marks.failed(at(now), &POLICY);
-        assert!(!marks.is_marked(at(now)), "an answer forgives all");
+        assert!(health.answered() && !health.answered());
+        health.failed(at(now), &POLICY);
+        assert!(!health.is_failing(at(now)), "an answer forgives all");
     }
 
     #[test]
     fn zero_is_never() {
-        let mut marks = Marks::default();
+        let mut health = PassiveHealth::default();
         let policy = Failures { max: 0, ..POLICY };
-        (0..9).for_each(|_| marks.failed(at(0), &policy));
-        assert_eq!(marks, Marks::default());
+        (0..9).for_each(|_| health.failed(at(0), &policy));
+        assert_eq!(health, PassiveHealth::default());
     }
 }

@@ -1,33 +1,31 @@
-//! What is known of other servers before a configuration is compiled: the addresses of those that
-//! it names, and how TLS is spoken with them.
+//! What a configuration needs to know of other servers before it is compiled: their addresses and
+//! their TLS settings.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use howdah_config::{self as config, Address, UpstreamTls};
 use howdah_tls::{TlsClient, TlsClients};
 
-/// Addresses by name; a name that none are known of is not there.
-pub type NameTable = HashMap<String, Arc<[IpAddr]>>;
+use crate::names::NameTable;
 
-/// See the module.
+/// Addresses and TLS settings of the servers that a configuration names.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
-    /// How TLS is spoken, by its settings.
+    /// TLS by its settings in the configuration.
     pub clients: TlsClients,
-    /// Addresses of names.
+    /// Addresses by name.
     pub names: NameTable,
 }
 
 impl Known {
-    /// What is ready for these settings. They are made so before a configuration is compiled.
+    /// Returns the TLS for these settings, which was prepared before.
     pub fn client(&self, settings: Option<&UpstreamTls>) -> Option<Arc<TlsClient>> {
         settings.and_then(|settings| self.clients.get(settings)).map(Arc::clone)
     }
 
-    /// An upstream with the servers that its names stand for now. One that stands for none stays,
-    /// so that requests to it fail.
+    /// Replaces names in an upstream by their addresses. A name without an address stays, so that
+    /// requests to it fail.
     pub fn resolved(&self, upstream: &config::Upstream) -> config::Upstream {
         let servers = upstream.servers.iter().flat_map(|server| {
             let addresses = self.addresses(&server.address);
@@ -40,7 +38,7 @@ impl Known {
         config::Upstream { servers: servers.collect(), ..upstream.clone() }
     }
 
-    /// The addresses that an address stands for.
+    /// Returns the addresses of a name, or the address itself.
     pub fn addresses(&self, address: &Address) -> Vec<Address> {
         let Address::Name(name, port) = address else { return vec![address.clone()] };
         match self.names.get(name) {

@@ -1,36 +1,36 @@
-//! How many requests may be sent a second time: a fifth of all, so that an upstream in trouble does
-//! not get several times the requests that it had.
+//! RetryBudget of requests that are sent again: a fifth of all requests, so that retries do not multiply
+//! the load of an upstream in trouble.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// What one retry costs.
-const RETRY: u32 = 5;
-/// What is saved at most: a hundred retries beyond the fifth.
-const MOST: u32 = 100 * RETRY;
+/// Price of a retry, in requests.
+const RETRY_COST: u32 = 5;
+/// Maximum balance: a hundred retries.
+const MAX_BALANCE: u32 = 100 * RETRY_COST;
 
-/// Each request saves one, each retry costs five.
+/// Balance to which each request adds 1, and from which each retry takes [`RETRY_COST`].
 #[derive(Debug)]
-pub struct Budget(AtomicU32);
+pub struct RetryBudget(AtomicU32);
 
-impl Default for Budget {
-    /// Full.
+impl Default for RetryBudget {
+    /// Starts with the maximum balance.
     fn default() -> Self {
-        Budget(AtomicU32::new(MOST))
+        RetryBudget(AtomicU32::new(MAX_BALANCE))
     }
 }
 
-impl Budget {
-    /// A request came.
-    pub fn save(&self) {
-        let saved = self.0.load(Relaxed);
-        if saved < MOST {
-            self.0.store(saved + 1, Relaxed); // a lost update of another thread does not matter
+impl RetryBudget {
+    /// Adds a request.
+    pub fn deposit(&self) {
+        let balance = self.0.load(Relaxed);
+        if balance < MAX_BALANCE {
+            self.0.store(balance + 1, Relaxed); // a lost update of another thread does not matter
         }
     }
 
-    /// Whether a request may be sent again.
-    pub fn spend(&self) -> bool {
-        self.0.fetch_update(Relaxed, Relaxed, |saved| saved.checked_sub(RETRY)).is_ok()
+    /// Takes the price of a retry. Returns false if the balance is too low.
+    pub fn withdraw(&self) -> bool {
+        self.0.fetch_update(Relaxed, Relaxed, |balance| balance.checked_sub(RETRY_COST)).is_ok()
     }
 }
 
@@ -40,13 +40,13 @@ mod tests {
 
     #[test]
     fn a_fifth_of_all_requests_may_be_sent_again() {
-        let budget = Budget::default();
-        let reserve = (0..1000).filter(|_| budget.spend()).count();
+        let budget = RetryBudget::default();
+        let reserve = (0..1000).filter(|_| budget.withdraw()).count();
         assert_eq!(reserve, 100);
         let mut again = 0;
         for _ in 0..1000 {
-            budget.save();
-            again += usize::from(budget.spend());
+            budget.deposit();
+            again += usize::from(budget.withdraw());
         }
         assert_eq!(again, 200);
     }

@@ -1,12 +1,12 @@
-//! Smooth weighted round robin: who has the next turn. Knows nothing of sockets and clocks.
+//! Smooth weighted round robin, without I/O and clock.
 //!
-//! Each turn every server gains its weight, and the one that has most pays the sum of all weights.
-//! So a server with three times the weight has three turns for one of the other's, spread evenly.
-//! Fractions become whole numbers in the way of Unit, so that turns come in the same order.
+//! In each turn every server gains its weight, and the server with the highest sum pays the sum of
+//! all weights. A server with three times the weight has three turns for one of another server,
+//! spread evenly. Fractions become whole numbers as in Unit, so that the order is the same.
 
-/// The turns of some servers.
+/// Turns of a list of servers.
 #[derive(Debug)]
-pub struct Balance {
+pub struct RoundRobin {
     servers: Box<[Server]>,
 }
 
@@ -16,33 +16,34 @@ struct Server {
     gained: i64,
 }
 
-impl Balance {
-    /// Servers with these weights, none of which is negative; a server without weight has no turn.
+impl RoundRobin {
+    /// Creates the turns of servers with these weights, none of which is negative. A server of
+    /// weight 0 has no turn.
     pub fn new(weights: impl Iterator<Item = f64> + Clone) -> Self {
-        /// What all weights come to together.
+        /// Sum of all weights as whole numbers.
         const SUM: f64 = (i32::MAX / 2) as f64;
         let total: f64 = weights.clone().sum();
-        // Weights too small to divide by count alike.
+        // Weights too small to divide by are equal.
         let unit = Some(SUM / total).filter(|unit| unit.is_finite()).unwrap_or(1.0);
         let whole = |weight: f64| match unit * weight {
             none if none <= 0.0 => 0,
             scaled => scaled.max(1.0).round() as i64, // at most the sum, or it is one
         };
         let servers = weights.map(|weight| Server { weight: whole(weight), gained: 0 });
-        Balance { servers: servers.collect() }
+        RoundRobin { servers: servers.collect() }
     }
 
-    /// The server that has its turn, of those that `may` have it; `None` if there is none.
-    pub fn next(&mut self, may: impl Fn(usize) -> bool) -> Option<usize> {
+    /// Returns the next server of those that `is_allowed` accepts; `None` if there is none.
+    pub fn next(&mut self, is_allowed: impl Fn(usize) -> bool) -> Option<usize> {
         let mut total = 0i64;
         let mut best: Option<(usize, i64)> = None;
         for (index, server) in self.servers.iter_mut().enumerate() {
-            if server.weight == 0 || !may(index) {
+            if server.weight == 0 || !is_allowed(index) {
                 continue;
             }
             server.gained = server.gained.saturating_add(server.weight);
             total = total.saturating_add(server.weight);
-            if best.is_none_or(|(_, most)| server.gained > most) {
+            if best.is_none_or(|(_, highest)| server.gained > highest) {
                 best = Some((index, server.gained));
             }
         }
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     fn turns(weights: &[f64], count: usize) -> Vec<usize> {
-        let mut balance = Balance::new(weights.iter().copied());
+        let mut balance = RoundRobin::new(weights.iter().copied());
         let mut turns = vec![0; weights.len()];
         for _ in 0..count {
             turns[balance.next(|_| true).expect("a server")] += 1;
@@ -86,7 +87,7 @@ mod tests {
 
     #[test]
     fn turns_of_a_heavy_server_are_spread() {
-        let mut balance = Balance::new([2.0, 1.0, 1.0].into_iter());
+        let mut balance = RoundRobin::new([2.0, 1.0, 1.0].into_iter());
         let order: Vec<_> = (0..8).filter_map(|_| balance.next(|_| true)).collect();
         assert_eq!(order, [0, 1, 2, 0, 0, 1, 2, 0]);
     }
@@ -94,13 +95,13 @@ mod tests {
     #[test]
     fn without_a_server_with_weight_there_is_no_turn() {
         for weights in [&[][..], &[0.0], &[0.0, 0.0]] {
-            assert_eq!(Balance::new(weights.iter().copied()).next(|_| true), None);
+            assert_eq!(RoundRobin::new(weights.iter().copied()).next(|_| true), None);
         }
     }
 
     #[test]
     fn servers_that_were_tried_are_passed_over() {
-        let mut balance = Balance::new([1.0, 0.0, 2.0].into_iter());
+        let mut balance = RoundRobin::new([1.0, 0.0, 2.0].into_iter());
         assert_eq!(balance.next(|index| index != 2), Some(0));
         assert_eq!(balance.next(|index| index != 0), Some(2));
         assert_eq!(balance.next(|index| index == 1), None);

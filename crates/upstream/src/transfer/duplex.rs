@@ -1,8 +1,8 @@
-//! What a request and its answer are to a connection, whatever they mean: bytes that go and bytes
-//! that come, and how long to wait for either.
+//! Both directions of a connection: a request that is sent, and the bytes of its response, each
+//! with its timeout.
 //!
-//! Both directions move at the same time: a server may answer before it has read all of the
-//! request, and some only read on when their answer is taken.
+//! Both directions move at the same time. A server may answer before it has read the whole
+//! request, and some servers read on only when their response is taken.
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -13,52 +13,52 @@ use howdah_http::timer::Timer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
-use crate::proxy::Failure;
-use crate::transfer::upload::{State, Upload};
+use crate::failure::Failure;
+use crate::transfer::upload::{BodyFraming, State, Upload};
 
-/// See the module.
-pub struct Talk<S> {
+/// One request and its response on a connection of type `S`, with the body framed by `F`.
+pub struct Duplex<S, F> {
     stream: S,
-    /// What has come and is not used yet.
+    /// Bytes that have come and are not used yet.
     pub input: Input,
-    upload: Upload,
+    upload: Upload<F>,
     timeouts: Timeouts,
     timer: Timer,
-    /// When the wait that is going on ends.
+    /// End of the present wait.
     deadline: Option<Instant>,
-    /// Some byte of an answer has come.
-    answered: bool,
-    /// The head of the answer has come.
+    /// A byte of the response has come.
+    has_input: bool,
+    /// The head of the response has come.
     has_head: bool,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin, F: BodyFraming> Duplex<S, F> {
     /// Begins; nothing is sent before the first poll.
-    pub fn new(stream: S, upload: Upload, timeouts: &Timeouts, timer: Timer) -> Self {
-        Talk {
+    pub fn new(stream: S, upload: Upload<F>, timeouts: &Timeouts, timer: Timer) -> Self {
+        Duplex {
             stream,
             input: Input::default(),
             upload,
             timeouts: timeouts.clone(),
             timer,
             deadline: None,
-            answered: false,
+            has_input: false,
             has_head: false,
         }
     }
 
-    /// The head has come: from now on a pause is one within the body.
-    pub fn has_head(&mut self) {
+    /// Ends the wait for the head; from now on the read timeout counts.
+    pub fn set_has_head(&mut self) {
         self.has_head = true;
         self.deadline = None;
     }
 
-    /// Whether any byte of an answer has come.
-    pub fn answered(&self) -> bool {
-        self.answered
+    /// Returns true if any byte of the response has come.
+    pub fn has_input(&self) -> bool {
+        self.has_input
     }
 
-    /// Reads more of the answer. `false` at the end of the connection.
+    /// Reads more of the response. Returns false at the end of the connection.
     pub fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Failure>> {
         if self.upload.poll_send(&mut self.stream, cx) {
             self.deadline = None;
@@ -69,8 +69,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
         match self.input.poll_read(&mut self.stream, cx) {
             Poll::Ready(Ok(0)) => return Poll::Ready(Ok(false)),
             Poll::Ready(Ok(_)) => {
-                self.answered = true;
-                // A head must be there in time, however it comes.
+                self.has_input = true;
+                // The time of the head is limited as a whole, not that of its parts.
                 if self.has_head {
                     self.deadline = None;
                 }
@@ -79,9 +79,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(Failure::Read(error))),
             Poll::Pending => {}
         }
-        let (patience, timeout) = match self.upload.state() {
-            State::Going => (self.timeouts.send, Failure::SendTimeout),
-            // It is the client's turn, whose time is limited by who speaks with it.
+        let (limit, timeout) = match self.upload.state() {
+            State::Sending => (self.timeouts.send, Failure::SendTimeout),
+            // The client's connection limits the time of the client.
             State::Starved => {
                 self.deadline = None;
                 return Poll::Pending;
@@ -89,36 +89,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
             _ if self.has_head => (self.timeouts.read, Failure::ReadTimeout),
             _ => (self.timeouts.first_byte, Failure::HeadTimeout),
         };
-        ready!(self.poll_deadline(cx, patience));
+        ready!(self.poll_deadline(cx, limit));
         Poll::Ready(Err(timeout))
     }
 
-    /// The timer, for a wait of another kind between two polls.
+    /// Returns the timer, for another wait between two polls.
     pub fn timer(&mut self) -> &mut Timer {
         &mut self.timer
     }
 
-    /// Ready when `patience` has passed without progress.
-    fn poll_deadline(&mut self, cx: &mut Context<'_>, patience: Duration) -> Poll<()> {
-        let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + patience);
+    /// Returns ready when `limit` has passed without progress.
+    fn poll_deadline(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<()> {
+        let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + limit);
         self.timer.poll(cx, deadline)
     }
 
-    /// Why there is no more. A server that takes no more of a request may still have answered, so
-    /// that counts only now.
+    /// Returns the failure of a connection that ended early. A server that takes no more of a
+    /// request may still answer, so a failed upload counts only now.
     pub fn ended(&mut self) -> Failure {
         self.upload.take_failure().unwrap_or(Failure::Closed)
     }
 
-    /// The connection, if the request was sent in full and nothing is left on it; and the timer.
+    /// Returns the connection if the request was sent in full and no input is left, and the timer.
     pub fn into_idle(self) -> (Option<S>, Timer) {
-        let sent = matches!(self.upload.state(), State::Sent);
-        ((sent && self.input.is_empty()).then_some(self.stream), self.timer)
+        let is_sent = matches!(self.upload.state(), State::Done);
+        ((is_sent && self.input.is_empty()).then_some(self.stream), self.timer)
     }
 
-    /// The connection, and what has come on it, if the request was sent in full.
+    /// Returns the connection and the input that is left, if the request was sent in full.
     pub fn into_parts(self) -> Option<(S, Input)> {
-        let sent = matches!(self.upload.state(), State::Sent);
-        sent.then_some((self.stream, self.input))
+        let is_sent = matches!(self.upload.state(), State::Done);
+        is_sent.then_some((self.stream, self.input))
     }
 }

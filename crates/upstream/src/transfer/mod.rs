@@ -1,5 +1,42 @@
-//! Bytes of requests and responses on their way through a connection.
+//! Requests and responses on their way through a connection, whatever the protocol.
+//!
+//! - [`content`]: the body of a request as the client sends it; [`upload`]: the request as a server
+//!   gets it.
+//! - [`duplex`]: both directions of one connection, with their timeouts.
+//! - [`response_buffer`]: the body of a response, sent at the client's pace.
 
+pub mod content;
 pub mod duplex;
 pub mod response_buffer;
 pub mod upload;
+
+use std::path::Path;
+
+use howdah_config::Buffering;
+
+use self::response_buffer::ResponseBuffering;
+
+/// Buffering of the bodies of requests and responses.
+#[derive(Debug)]
+pub struct Buffer<'a> {
+    /// Maximum number of bytes of a request's body in memory; a longer one goes to a file.
+    pub memory: u64,
+    /// Directory for these files and those of responses.
+    pub directory: &'a Path,
+    /// Settings of the action.
+    pub wanted: Buffering,
+}
+
+impl<'a> Buffer<'a> {
+    /// Returns true if the server gets the body of a request as it comes. `buffers` is the setting
+    /// of the server, true if the body is to be complete first.
+    pub fn streams_request(&self, buffers: bool) -> bool {
+        !self.wanted.requests.unwrap_or(buffers)
+    }
+
+    /// Returns the buffering of a response. `buffers` is the setting of the server.
+    pub fn of_response(&self, buffers: bool) -> ResponseBuffering<'a> {
+        let is_on = self.wanted.responses.unwrap_or(buffers);
+        ResponseBuffering { is_on, directory: self.directory }
+    }
+}

@@ -1,7 +1,9 @@
-//! The body of another server's answer: taken as fast as the server writes it, sent at the
-//! client's pace. What the client has not taken yet waits in bounded memory and then in an unlinked
-//! file, so that a slow client holds no connection to a server. Nothing is held back: what has come
-//! is the client's at once.
+//! The body of a server's response: read as fast as the server writes it, sent at the client's
+//! pace.
+//!
+//! What the client has not taken yet waits in bounded memory and then in an unlinked file, so that a
+//! slow client holds no connection to a server. Nothing is held back: the client gets what has come
+//! at once.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -17,32 +19,33 @@ use howdah_http::spool::Spool;
 use howdah_php_pool::pending::MAX_WAITING;
 use tokio::task::{AbortHandle, spawn_local};
 
-/// Pieces that are taken out of one answer before other connections have their turn.
-pub const PIECES: usize = 64;
-/// Bytes likewise.
-const BYTES: usize = 1 << 20;
+/// Maximum number of pieces of one response that are decoded before other connections have their
+/// turn.
+pub const MAX_TURN_PIECES: usize = 64;
+/// Maximum number of bytes of one response that are read before other connections have their turn.
+const MAX_TURN_BYTES: usize = 1 << 20;
 
-/// How much of an answer is taken apart at once. Whoever writes very short pieces must not keep the
-/// thread from everybody else, even if all of them are there already.
+/// Limits the pieces of a response that are decoded at once. A server that writes very short pieces
+/// must not keep the thread from other connections.
 #[derive(Debug, Default)]
-pub struct Turn {
+pub struct TurnLimit {
     taken: usize,
 }
 
-impl Turn {
-    /// Counts a piece. `false`: it is the turn of others first ([`Turn::poll`]).
+impl TurnLimit {
+    /// Counts a piece. Returns false if other connections have their turn first ([`TurnLimit::poll`]).
     pub fn take(&mut self) -> bool {
         let may = !self.is_over();
         self.taken += usize::from(may);
         may
     }
 
-    /// Whether it is the turn of others.
+    /// Returns true if other connections have their turn.
     pub fn is_over(&self) -> bool {
-        self.taken >= PIECES
+        self.taken >= MAX_TURN_PIECES
     }
 
-    /// Pending if the turn is over: the task is woken at once, and a new turn begins then.
+    /// Returns pending if the turn is over; the task is woken at once, and a new turn begins.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.is_over() {
             return Poll::Ready(());
@@ -52,35 +55,36 @@ impl Turn {
         Poll::Pending
     }
 
-    /// There was nothing to take, so others have had theirs.
+    /// Begins a new turn, as other connections have theirs while this one waits.
     pub fn begin(&mut self) {
         self.taken = 0;
     }
 }
 
-/// The body of an answer as its server writes it; it reports by itself why it cannot go on.
-pub trait Answer: BodyStream + 'static {
-    /// It is not wanted any more, because of a problem on our side.
-    fn give_up(&mut self, problem: fmt::Arguments<'_>);
+/// The body of a response as its server writes it. It logs its own failures.
+pub trait Abandon: BodyStream + 'static {
+    /// Ends the body early and closes the connection, because of a problem in the router, which is
+    /// logged.
+    fn abandon(&mut self, problem: fmt::Arguments<'_>);
 }
 
-/// How the bodies of answers are taken.
+/// Buffering of responses.
 #[derive(Debug, Clone, Copy)]
-pub struct Taking<'a> {
-    /// As fast as they come, if the configuration says so.
-    pub buffering: bool,
-    /// The directory for what the client does not take.
+pub struct ResponseBuffering<'a> {
+    /// Bodies are read as fast as they come; otherwise at the client's pace.
+    pub is_on: bool,
+    /// Directory for what the client has not taken yet.
     pub directory: &'a Path,
 }
 
-impl Taking<'_> {
-    /// The body that the client gets. As in nginx the answer itself may say how it is taken, with
-    /// `X-Accel-Buffering`.
-    pub fn body(&self, answer: impl Answer, fields: &FieldBlock) -> Body {
+impl ResponseBuffering<'_> {
+    /// Returns the body for the client. As in nginx the field `X-Accel-Buffering` of the response
+    /// overrides the setting.
+    pub fn body(&self, answer: impl Abandon, fields: &FieldBlock) -> Body {
         let is_buffered = match fields.get("x-accel-buffering") {
             Some(says) if says.eq_ignore_ascii_case(b"no") => false,
             Some(says) if says.eq_ignore_ascii_case(b"yes") => true,
-            _ => self.buffering,
+            _ => self.is_on,
         };
         match is_buffered {
             true => buffer(answer, self.directory),
@@ -89,9 +93,10 @@ impl Taking<'_> {
     }
 }
 
-fn buffer(mut answer: impl Answer, directory: &Path) -> Body {
+/// Reads a body as fast as it comes, and returns the one for the client.
+fn buffer(mut answer: impl Abandon, directory: &Path) -> Body {
     let remaining = answer.len();
-    // Most answers are there with their head, and in one piece.
+    // Most bodies come with the head and in one piece.
     let mut cx = Context::from_waker(Waker::noop());
     let first = answer.poll_next(&mut cx);
     let second = match &first {
@@ -124,8 +129,8 @@ fn buffer(mut answer: impl Answer, directory: &Path) -> Body {
     };
     match whole {
         Some(bytes) if remaining.is_none_or(|length| length == bytes.len() as u64) => bytes.into(),
-        // Another length than was announced: what is too much is cut, and if it is too little the
-        // connection ends, so that nobody takes a part for the whole.
+        // The length differs from the announced one: surplus bytes are cut, and a body that is too
+        // short ends the connection, so that no client takes a part for the whole.
         whole => {
             if let Some(bytes) = whole {
                 let _ = store.borrow_mut().spool.push(bytes); // one piece stays in memory
@@ -135,13 +140,13 @@ fn buffer(mut answer: impl Answer, directory: &Path) -> Body {
     }
 }
 
-/// What has come and is not sent yet.
+/// Bytes that have come and are not sent yet.
 struct Store {
     spool: Spool,
     end: Option<Result<(), io::ErrorKind>>,
-    /// Who waits for more.
+    /// Task that waits for more.
     client: Option<Waker>,
-    /// Who waits for room.
+    /// Task that waits for room.
     reader: Option<Waker>,
 }
 
@@ -158,17 +163,17 @@ impl Store {
     }
 }
 
-/// Takes an answer from its server.
+/// Reads a body from its server.
 struct Reader<A> {
     answer: A,
     store: Rc<RefCell<Store>>,
 }
 
-impl<A: Answer> Reader<A> {
-    /// Ready when the answer is over.
+impl<A: Abandon> Reader<A> {
+    /// Reads for one turn. Returns ready at the end of the body.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut bytes = 0;
-        for _ in 0..PIECES {
+        for _ in 0..MAX_TURN_PIECES {
             {
                 let mut store = self.store.borrow_mut();
                 if store.spool.len() >= MAX_WAITING {
@@ -181,7 +186,7 @@ impl<A: Answer> Reader<A> {
             if self.take(part) {
                 return Poll::Ready(());
             }
-            if bytes >= BYTES {
+            if bytes >= MAX_TURN_BYTES {
                 break;
             }
         }
@@ -189,7 +194,7 @@ impl<A: Answer> Reader<A> {
         Poll::Pending
     }
 
-    /// Takes a part. Whether the answer is over.
+    /// Stores a part. Returns true at the end of the body.
     fn take(&mut self, part: Option<io::Result<Bytes>>) -> bool {
         let mut store = self.store.borrow_mut();
         let end = match part {
@@ -199,7 +204,7 @@ impl<A: Answer> Reader<A> {
                     return false;
                 }
                 Err(error) => {
-                    self.answer.give_up(format_args!("the answer cannot be kept: {error}"));
+                    self.answer.abandon(format_args!("the answer cannot be kept: {error}"));
                     Err(error.kind())
                 }
             },
@@ -211,7 +216,7 @@ impl<A: Answer> Reader<A> {
     }
 }
 
-/// What the client is sent.
+/// The body for the client.
 struct Buffered {
     store: Rc<RefCell<Store>>,
     remaining: Option<u64>,
@@ -250,7 +255,7 @@ impl BodyStream for Buffered {
 }
 
 impl Drop for Buffered {
-    /// The client has left: the server is told by the end of the connection.
+    /// Stops reading, as the client has left; the connection to the server is closed.
     fn drop(&mut self) {
         if let Some(task) = &self.task {
             task.abort();

@@ -47,8 +47,8 @@ impl BodyStream for Parts {
     }
 }
 
-impl Answer for Parts {
-    fn give_up(&mut self, problem: fmt::Arguments<'_>) {
+impl Abandon for Parts {
+    fn abandon(&mut self, problem: fmt::Arguments<'_>) {
         *self.problem.borrow_mut() = problem.to_string();
     }
 }
@@ -163,7 +163,7 @@ fn an_answer_may_say_how_it_is_taken() {
             if !says.is_empty() {
                 fields.push("X-Accel-Buffering", says);
             }
-            let taking = Taking { buffering: setting, directory: directory.path() };
+            let taking = ResponseBuffering { is_on: setting, directory: directory.path() };
             let body = taking.body(Parts::new([vec![1]], None), &fields);
             assert_eq!(matches!(body, Body::Bytes(_)), buffered, "{setting} {says}");
         }
@@ -173,7 +173,7 @@ fn an_answer_may_say_how_it_is_taken() {
 #[test]
 fn hardening_13_of_short_pieces_few_are_taken_at_once_and_they_leave_together() {
     with(|directory| async move {
-        let pieces = 100 * PIECES;
+        let pieces = 100 * MAX_TURN_PIECES;
         let answer = Parts::new((0..pieces).map(|n| vec![n as u8]), None);
         let taken = Rc::clone(&answer.taken);
         let spool = Spool::new(directory.path().into());
@@ -183,7 +183,7 @@ fn hardening_13_of_short_pieces_few_are_taken_at_once_and_they_leave_together() 
         let (mut before, mut cx) = (0, Context::from_waker(Waker::noop()));
         while reader.poll(&mut cx).is_pending() {
             let now = *taken.borrow();
-            assert!(now - before <= PIECES, "{before} {now}");
+            assert!(now - before <= MAX_TURN_PIECES, "{before} {now}");
             before = now;
         }
         let mut stream = Buffered { store, remaining: None, task: None };

@@ -1,6 +1,7 @@
 //! Servers that fail, that are full, and that clients belong to.
 
 use super::*;
+use crate::servers::selection::Affinity;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -23,12 +24,12 @@ async fn nowhere() -> Backend {
 #[test]
 fn a_server_that_fails_is_left_alone() {
     with(|| async {
-        let (gone, well) = (nowhere().await, Backend::new([close(OK)]).await);
-        let proxy = Proxy::new(upstream(&[&gone, &well], |_| {}), timeouts()).await;
+        let (gone, healthy) = (nowhere().await, Backend::new([close(OK)]).await);
+        let proxy = Proxy::new(upstream(&[&gone, &healthy], |_| {}), timeouts()).await;
         for _ in 0..6 {
             assert_eq!(status(&proxy.get().await), 200);
         }
-        assert_eq!(well.requests(), 6);
+        assert_eq!(healthy.requests(), 6);
         let log = proxy.log();
         assert_eq!(log.matches("cannot connect").count(), 1, "{log}");
         assert_eq!(log.matches("is left alone for").count(), 1, "{log}");
@@ -143,7 +144,7 @@ fn a_drained_server_gets_nothing_new() {
 }
 
 #[test]
-fn servers_that_stay_keep_what_is_known_of_them() {
+fn servers_that_stay_keep_their_state() {
     with(|| async {
         let upstream = |ports: &[u16]| {
             let servers = ports.iter().map(|port| config::UpstreamServer {
@@ -155,12 +156,12 @@ fn servers_that_stay_keep_what_is_known_of_them() {
         };
         let log = tempfile::tempfile().unwrap();
         let thread = ProxyThread::new(Arc::new(howdah_sys::log::Log::new(log.into())));
-        let wish = Wish::default();
+        let affinity = Affinity::default();
         let before = Arc::new(upstream(&[1, 2]));
-        let failing = before.server(&thread, &[1], &wish).await.unwrap().unwrap();
+        let failing = before.acquire(thread.selector(), &[1], &affinity).await.unwrap().unwrap();
         assert!(failing.failed().is_some());
         drop(failing);
-        let busy = before.server(&thread, &[0], &wish).await.unwrap().unwrap();
+        let active = before.acquire(thread.selector(), &[0], &affinity).await.unwrap().unwrap();
         // A name has other addresses now, of which two have stayed.
         let after = upstream(&[3, 2, 1]).following(Some(&before));
         let states: Vec<_> =
@@ -168,26 +169,26 @@ fn servers_that_stay_keep_what_is_known_of_them() {
         assert_eq!(states, [("up", 0, 0, 0), ("up", 1, 1, 0), ("failing", 0, 1, 1)]);
         // What the one before has at a server counts, and who waits hears of its end.
         let waiting = spawn_local(async move {
-            let chosen = after.server(&thread, &[0, 2], &Wish::default()).await;
+            let chosen = after.acquire(thread.selector(), &[0, 2], &Affinity::default()).await;
             chosen.unwrap().unwrap().index()
         });
         sleep(Duration::from_millis(20)).await;
         assert!(!waiting.is_finished());
-        drop(busy);
-        assert_eq!(timeout(PATIENCE, waiting).await.expect("nobody tells it").unwrap(), 1);
+        drop(active);
+        assert_eq!(timeout(TEST_TIMEOUT, waiting).await.expect("it is not woken").unwrap(), 1);
     });
 }
 
 #[test]
-fn a_server_is_ill_for_the_same_checks_only() {
+fn a_server_stays_unhealthy_for_the_same_checks_only() {
     let server = config::UpstreamServer::new(Address::Inet(([127, 0, 0, 1], 1).into()), 1.0);
     let plain = config::Upstream::new("u", vec![server]);
     let checked = |uri: &str| {
         let health = config::Health {
             uri: uri.to_owned(),
             host: None,
-            interval: PATIENCE,
-            timeout: PATIENCE,
+            interval: TEST_TIMEOUT,
+            timeout: TEST_TIMEOUT,
             status: (200, 399),
             body: None,
             rise: 1,
@@ -196,9 +197,13 @@ fn a_server_is_ill_for_the_same_checks_only() {
         Upstream::new(&config::Upstream { health: Some(health), ..plain.clone() }, None)
     };
     let before = Arc::new(checked("/a"));
-    before.checked(&before.servers[0], false);
+    before.set_healthy(&before.servers[0], false);
     let state = |upstream: Upstream| upstream.following(Some(&before)).report()[0].state;
     assert_eq!(state(checked("/a")), "unhealthy");
     assert_eq!(state(checked("/b")), "up");
-    assert_eq!(state(Upstream::new(&plain, None)), "up", "nobody would find it well again");
+    assert_eq!(
+        state(Upstream::new(&plain, None)),
+        "up",
+        "without checks it would never be healthy again"
+    );
 }

@@ -103,6 +103,6 @@ fn idle_connections_are_closed_after_their_time() {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        timeout(PATIENCE, gone).await.expect("the connection stays");
+        timeout(TEST_TIMEOUT, gone).await.expect("the connection stays");
     });
 }

@@ -15,7 +15,7 @@ pub async fn listening(timeouts: Timeouts) -> (TcpListener, Proxy) {
 pub async fn head(stream: &mut BufReader<TcpStream>) -> String {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
-        let read = timeout(PATIENCE, stream.read_line(&mut head)).await.expect("a head comes");
+        let read = timeout(TEST_TIMEOUT, stream.read_line(&mut head)).await.expect("a head comes");
         assert_ne!(read.unwrap(), 0, "the connection ends within a head: {head}");
     }
     head
@@ -24,7 +24,7 @@ pub async fn head(stream: &mut BufReader<TcpStream>) -> String {
 /// These bytes and no others.
 pub async fn exactly(stream: &mut BufReader<TcpStream>, expected: &str) {
     let mut bytes = vec![0; expected.len()];
-    let read = timeout(PATIENCE, stream.read_exact(&mut bytes)).await.expect("bytes come");
+    let read = timeout(TEST_TIMEOUT, stream.read_exact(&mut bytes)).await.expect("bytes come");
     read.unwrap();
     assert_eq!(String::from_utf8_lossy(&bytes), expected);
 }
@@ -32,7 +32,7 @@ pub async fn exactly(stream: &mut BufReader<TcpStream>, expected: &str) {
 /// A line with its end.
 async fn line(stream: &mut BufReader<TcpStream>) -> String {
     let mut line = String::new();
-    let read = timeout(PATIENCE, stream.read_line(&mut line)).await.expect("a line comes");
+    let read = timeout(TEST_TIMEOUT, stream.read_line(&mut line)).await.expect("a line comes");
     assert_ne!(read.unwrap(), 0, "the connection ends before a line");
     line
 }
@@ -46,7 +46,8 @@ pub async fn chunks(stream: &mut BufReader<TcpStream>) -> (String, String) {
             break;
         }
         let mut chunk = vec![0; size];
-        let read = timeout(PATIENCE, stream.read_exact(&mut chunk)).await.expect("a chunk comes");
+        let read =
+            timeout(TEST_TIMEOUT, stream.read_exact(&mut chunk)).await.expect("a chunk comes");
         read.unwrap();
         body.push_str(std::str::from_utf8(&chunk).unwrap());
         exactly(stream, "\r\n").await;
@@ -61,7 +62,7 @@ pub async fn chunks(stream: &mut BufReader<TcpStream>) -> (String, String) {
 
 /// The connection has ended.
 pub async fn end(stream: &mut BufReader<TcpStream>) {
-    let read = timeout(PATIENCE, stream.read_u8()).await.expect("the connection ends");
+    let read = timeout(TEST_TIMEOUT, stream.read_u8()).await.expect("the connection ends");
     assert!(read.is_err(), "{read:?}");
 }
 
@@ -74,6 +75,6 @@ pub async fn client(proxy: &Proxy, bytes: &str) -> BufReader<TcpStream> {
 
 /// The connection that the proxy makes.
 pub async fn server(listener: &TcpListener) -> BufReader<TcpStream> {
-    let accepted = timeout(PATIENCE, listener.accept()).await.expect("the proxy connects");
+    let accepted = timeout(TEST_TIMEOUT, listener.accept()).await.expect("the proxy connects");
     BufReader::new(accepted.unwrap().0)
 }

@@ -214,7 +214,7 @@ fn the_connection_ends_when_the_client_leaves() {
                     sleep(Duration::from_millis(5)).await;
                 }
             };
-            timeout(PATIENCE, gone).await.expect("the connection stays");
+            timeout(TEST_TIMEOUT, gone).await.expect("the connection stays");
             assert_eq!(proxy.log(), "");
         }
     });

@@ -187,7 +187,7 @@ fn a_server_that_takes_no_more_of_a_body_is_answered_for_with_504() {
             }
         };
         // It ends when the answer has had its time.
-        let kind = timeout(PATIENCE * 3, sending).await.expect("the connection ends");
+        let kind = timeout(TEST_TIMEOUT * 3, sending).await.expect("the connection ends");
         assert!(matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{kind}");
         assert_eq!(*proxy.statuses.borrow(), [504]);
         assert!(proxy.log().contains("the request was not taken in time"), "{}", proxy.log());

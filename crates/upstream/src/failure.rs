@@ -1,0 +1,124 @@
+//! Failures of requests that are passed to another server, and the responses for them.
+
+use std::fmt;
+use std::io;
+
+use howdah_http::exchange::BodyError;
+use howdah_http::message::Response;
+use howdah_http::respond;
+
+use crate::queue::QueueError;
+
+/// Status of a request whose client left before the response; as in nginx, for the log only.
+pub const CLIENT_GONE: u16 = 499;
+
+/// Describes what is wrong with a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed(pub &'static str);
+
+/// Reason why a server gave no response.
+#[derive(Debug)]
+pub enum Failure {
+    /// The request could not wait for room at the server.
+    Queue(QueueError),
+    /// No connection could be made.
+    Connect(io::Error),
+    /// No connection was made within the connect timeout.
+    ConnectTimeout,
+    /// The TLS handshake failed.
+    Tls(String),
+    /// The request could not be sent.
+    Send(io::Error),
+    /// The server did not take the request within the send timeout.
+    SendTimeout,
+    /// The head of the response did not arrive within the first-byte timeout.
+    HeadTimeout,
+    /// The response could not be read.
+    Read(io::Error),
+    /// The body of the response did not arrive within the read timeout.
+    ReadTimeout,
+    /// The server closed the connection before the response was complete.
+    Closed,
+    /// The response breaks the rules of its protocol, or the request cannot be written in it.
+    Malformed(Malformed),
+    /// The server switched to a protocol that the request does not offer.
+    UnexpectedUpgrade,
+    /// The client's body could not be read.
+    Client(BodyError),
+    /// The client closed its connection.
+    ClientGone,
+}
+
+impl Failure {
+    /// Returns true if the client caused the failure.
+    pub fn is_by_client(&self) -> bool {
+        matches!(self, Failure::Client(_) | Failure::ClientGone)
+    }
+
+    /// Returns true if the failure counts against the server.
+    pub fn is_by_server(&self) -> bool {
+        !self.is_by_client() && !matches!(self, Failure::Queue(_))
+    }
+
+    /// Returns true if the connection ended, as an idle one does when the server has closed it.
+    pub fn is_closed_connection(&self) -> bool {
+        matches!(self, Failure::Closed | Failure::Read(_) | Failure::Send(_))
+    }
+
+    /// Returns the status that the client gets.
+    pub fn status(&self) -> u16 {
+        match self {
+            Failure::Queue(_) => 503,
+            Failure::ConnectTimeout
+            | Failure::SendTimeout
+            | Failure::HeadTimeout
+            | Failure::ReadTimeout => 504,
+            Failure::Client(error) => error.status(),
+            Failure::ClientGone => CLIENT_GONE,
+            _ => 502,
+        }
+    }
+}
+
+/// Returns the router's own response to a request that no server has answered.
+pub fn refuse(status: u16) -> Response {
+    let mut response = respond::error(status);
+    // The rest of a body that was not read cannot be told from the next request.
+    response.close = matches!(status, 400 | 408 | 413 | CLIENT_GONE);
+    response
+}
+
+impl From<Malformed> for Failure {
+    fn from(malformed: Malformed) -> Self {
+        Failure::Malformed(malformed)
+    }
+}
+
+impl From<QueueError> for Failure {
+    fn from(error: QueueError) -> Self {
+        Failure::Queue(error)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Queue(error) => error.fmt(f),
+            Failure::Connect(error) => write!(f, "cannot connect: {error}"),
+            Failure::Tls(problem) => f.write_str(problem),
+            Failure::ConnectTimeout => f.write_str("the connection was not accepted in time"),
+            Failure::Send(error) => write!(f, "the request was not taken: {error}"),
+            Failure::SendTimeout => f.write_str("the request was not taken in time"),
+            Failure::HeadTimeout => f.write_str("no response came in time"),
+            Failure::Read(error) => write!(f, "the response cannot be read: {error}"),
+            Failure::ReadTimeout => f.write_str("the rest of the response did not come in time"),
+            Failure::Closed => f.write_str("the connection was closed before the response ended"),
+            Failure::Malformed(Malformed(problem)) => f.write_str(problem),
+            Failure::UnexpectedUpgrade => {
+                f.write_str("it switched to a protocol that nobody asked for")
+            }
+            Failure::Client(error) => error.fmt(f),
+            Failure::ClientGone => f.write_str("the client has left"),
+        }
+    }
+}

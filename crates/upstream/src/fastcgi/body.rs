@@ -1,0 +1,110 @@
+//! The body of a FastCGI server's response, decoded from its records.
+
+use std::fmt;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use howdah_http::body::BodyStream;
+
+use super::connection_limit::ConnectionPermit;
+use super::conversation::{Conversation, Part};
+use super::site::Site;
+use crate::retry::Attempt;
+use crate::servers::selection::ActiveRequest;
+use crate::thread::ProxyThread;
+use crate::transfer::response_buffer::Abandon;
+
+/// Context of a body that is being read, for the log and for the connection at its end.
+pub struct BodyContext {
+    /// Thread that reads it.
+    pub thread: Rc<ProxyThread>,
+    /// The request.
+    pub attempt: Attempt<Arc<Site>>,
+    /// Permission for the connection.
+    pub _permit: Option<ConnectionPermit>,
+    /// The request counts as active until the end.
+    pub _active: ActiveRequest,
+}
+
+/// Body of a response whose head has come.
+pub struct ResponseBody {
+    /// `None` after the end of the body.
+    active: Option<(Conversation<Attempt<Arc<Site>>>, BodyContext)>,
+    /// Bytes that came with the head.
+    first: Bytes,
+    /// Bytes that are left of the length that the script has announced.
+    remaining: Option<u64>,
+}
+
+impl ResponseBody {
+    /// Creates the body that begins with `first` and has the announced `length`.
+    pub fn new(
+        conversation: Conversation<Attempt<Arc<Site>>>,
+        first: Bytes,
+        length: Option<u64>,
+        context: BodyContext,
+    ) -> Self {
+        ResponseBody { active: Some((conversation, context)), first, remaining: length }
+    }
+
+    /// Ends a complete body: the connection may be used again.
+    fn complete(&mut self) {
+        let Some((conversation, context)) = self.active.take() else { return };
+        let Attempt { owner: site, server, .. } = &context.attempt;
+        let (idle, timer) = conversation.into_idle();
+        context.thread.return_timer(timer);
+        if let Some(stream) = idle {
+            server.fastcgi_connections().put(stream, site.keepalive, site.timeouts.idle);
+        }
+    }
+
+    fn give(&mut self, bytes: Bytes) -> Poll<Option<io::Result<Bytes>>> {
+        if let Some(remaining) = &mut self.remaining {
+            *remaining = remaining.saturating_sub(bytes.len() as u64);
+        }
+        Poll::Ready(Some(Ok(bytes)))
+    }
+}
+
+impl BodyStream for ResponseBody {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if !self.first.is_empty() {
+            let first = std::mem::take(&mut self.first);
+            return self.give(first);
+        }
+        let Some((conversation, _)) = &mut self.active else { return Poll::Ready(None) };
+        match conversation.poll_part(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(Part::Output(bytes))) => self.give(bytes),
+            Poll::Ready(Ok(Part::End)) => {
+                self.complete();
+                Poll::Ready(None)
+            }
+            Poll::Ready(Err(failure)) => {
+                match failure.is_by_client() {
+                    true => self.active = None,
+                    false => self.abandon(format_args!("{failure}")),
+                }
+                let error = io::Error::other("the answer of the FastCGI server was cut");
+                Poll::Ready(Some(Err(error)))
+            }
+        }
+    }
+
+    fn len(&self) -> Option<u64> {
+        self.remaining
+    }
+}
+
+impl Abandon for ResponseBody {
+    fn abandon(&mut self, problem: fmt::Arguments<'_>) {
+        if let Some((_, context)) = self.active.take() {
+            let attempt = &context.attempt;
+            let limit = &attempt.owner.log_limit;
+            context.thread.log_error(limit, format_args!("{attempt}: {problem}"));
+        }
+    }
+}

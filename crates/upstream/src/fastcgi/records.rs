@@ -1,0 +1,25 @@
+//! Framing of the body that a FastCGI server gets: records of its standard input.
+
+use howdah_wire::fastcgi::{Kind, MOST_CONTENT, header, put_end_of_stream};
+
+use crate::transfer::upload::BodyFraming;
+
+/// Number of the request on its connection, which has one at a time.
+pub const REQUEST_ID: u16 = 1;
+
+/// Frames a body as records of the type STDIN.
+#[derive(Debug)]
+pub struct StdinRecords;
+
+impl BodyFraming for StdinRecords {
+    const MAX_PIECE: usize = MOST_CONTENT;
+
+    fn frame(&self, len: usize, trailer: Option<&[u8]>, before: &mut Vec<u8>, after: &mut Vec<u8>) {
+        if let (1.., Ok(len)) = (len, u16::try_from(len)) {
+            before.extend_from_slice(&header(Kind::Stdin, REQUEST_ID, len));
+        }
+        if trailer.is_some() {
+            put_end_of_stream(Kind::Stdin, REQUEST_ID, after);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Changes that an upstream makes to the head of a request.
+
+use howdah_config as config;
+use howdah_http::message::Request;
+use howdah_http::variables::Source;
+
+use crate::proxy::field_value::plain;
+use crate::proxy::forwarded;
+
+/// Fields that an upstream sets or removes.
+#[derive(Debug, Clone, Default)]
+pub struct HeadChanges {
+    /// Value of `Host`; `None` for that of the client.
+    pub host: Option<Vec<u8>>,
+    /// Fields that replace those of the client with the same name.
+    pub set: Vec<(String, Vec<u8>)>,
+    /// Names of the client's fields that are left out.
+    pub removed: Vec<String>,
+}
+
+impl HeadChanges {
+    /// Returns the changes that an upstream makes to a request.
+    pub fn new(config: &config::Upstream, request: &Request, source: &Source<'_>) -> Self {
+        let host = config.host.as_ref().map(|host| plain(&source.expand(host)));
+        let mut changes = HeadChanges {
+            host: host.filter(|host| !host.is_empty()),
+            set: forwarded::fields(config.forwarded, request),
+            removed: Vec::new(),
+        };
+        for (name, value) in &config.headers {
+            changes.set.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
+            match value.as_ref().map(|value| plain(&source.expand(value))) {
+                Some(value) if !value.is_empty() => changes.set.push((name.clone(), value)),
+                _ => changes.removed.push(name.clone()),
+            }
+        }
+        changes
+    }
+
+    /// Returns true if a field of the client is left out.
+    pub fn leaves_out(&self, name: &[u8]) -> bool {
+        let is = |other: &String| other.as_bytes().eq_ignore_ascii_case(name);
+        self.removed.iter().any(is) || self.set.iter().any(|(other, _)| is(other))
+    }
+}

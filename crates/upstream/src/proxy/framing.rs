@@ -1,0 +1,43 @@
+//! Framing of the body that an HTTP server gets: by length or in chunks (RFC 9112, 6).
+
+use crate::proxy::changes::HeadChanges;
+use crate::proxy::request;
+use crate::transfer::upload::BodyFraming;
+
+/// Framing of a body.
+#[derive(Debug)]
+pub enum Framing {
+    /// `Content-Length` is in the head.
+    Length,
+    /// Chunks, with a trailer behind them.
+    Chunks(TrailerSource),
+}
+
+/// Field lines behind a body in chunks.
+#[derive(Debug)]
+pub enum TrailerSource {
+    /// These lines; perhaps none.
+    Lines(Vec<u8>),
+    /// The trailer that comes behind the client's body, with these changes.
+    Client(HeadChanges),
+}
+
+impl BodyFraming for Framing {
+    const MAX_PIECE: usize = usize::MAX;
+
+    fn frame(&self, len: usize, trailer: Option<&[u8]>, before: &mut Vec<u8>, after: &mut Vec<u8>) {
+        let Framing::Chunks(source) = self else { return };
+        if len > 0 {
+            before.extend_from_slice(format!("{len:x}\r\n").as_bytes());
+            after.extend_from_slice(b"\r\n");
+        }
+        if let Some(lines) = trailer {
+            after.extend_from_slice(b"0\r\n");
+            match source {
+                TrailerSource::Lines(lines) => after.extend_from_slice(lines),
+                TrailerSource::Client(changes) => after.extend(request::trailer(lines, changes)),
+            }
+            after.extend_from_slice(b"\r\n");
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! The way of a request to a server, and to another one if that one fails.
+//!
+//! 1. A server is chosen ([`crate::servers::selection`]).
+//! 2. The request goes over an idle connection if it may be repeated, otherwise over a new one. If
+//!    the idle connection turns out to be closed, a new one to the same server follows.
+//! 3. The response is there as soon as its head is. A failure counts against the server, which may
+//!    then not be used for a while, and is logged.
+//! 4. Within the retry budget and the upstream's number of tries, another server follows if nothing
+//!    can happen twice: the connection was never made, or the method is idempotent, there is no
+//!    body, and no byte of a response has come.
+//!
+//! So a request that must not be repeated never goes over an idle connection, which the server may
+//! close at the same moment.
+
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use howdah_http::exchange::Exchange;
+use howdah_http::message::Response;
+use howdah_http::request_body::CollectError;
+use howdah_http::variables::{ShownRequestId, Source};
+
+use crate::failure::{CLIENT_GONE, Failure, refuse};
+use crate::log_limit::LogLimit;
+use crate::servers::selection::{ActiveRequest, Affinity};
+use crate::servers::server::Server;
+use crate::servers::upstream::Upstream;
+use crate::thread::ProxyThread;
+use crate::transfer::Buffer;
+use crate::transfer::content::Content;
+
+/// A request of a client, with its body, on the thread that serves it.
+#[derive(Clone, Copy)]
+pub struct RequestContext<'a, 'c> {
+    /// State of the thread.
+    pub thread: &'a Rc<ProxyThread>,
+    /// The request.
+    pub exchange: &'a Exchange<'c>,
+    /// Its body.
+    pub content: &'a Content,
+}
+
+/// A request in the protocol of its servers.
+pub trait Protocol {
+    /// Upstream or site that the request is for; named in the log.
+    type Owner: Clone + fmt::Display;
+    /// A connection to a server.
+    type Connection;
+    /// A request as a server gets it.
+    type Encoded;
+    /// A response whose head has come, with its connection.
+    type Answer;
+
+    /// Returns the request of the client.
+    fn context(&self) -> &RequestContext<'_, '_>;
+
+    /// Returns the owner of the request.
+    fn owner(&self) -> &Self::Owner;
+
+    /// Returns the limit on the owner's log messages.
+    fn log_limit(&self) -> &LogLimit;
+
+    /// Returns the servers that may answer.
+    fn upstream(&self) -> &Arc<Upstream>;
+
+    /// Writes the request for a server. An error is nobody's failure and ends the request.
+    fn encode(&self, server: &Server) -> Result<Self::Encoded, Failure>;
+
+    /// Takes an idle connection to a server. Returns `None` unless the request `is_repeatable`.
+    fn take_idle(&self, server: &Server, is_repeatable: bool) -> Option<Self::Connection>;
+
+    /// Makes a connection to a server, within the connect timeout.
+    fn connect(&self, server: &Server) -> impl Future<Output = Result<Self::Connection, Failure>>;
+
+    /// Sends the request and waits for the head of the response.
+    fn send(
+        &self,
+        attempt: &Attempt<Self::Owner>,
+        connection: Self::Connection,
+        request: Self::Encoded,
+    ) -> impl Future<Output = Result<Self::Answer, SendError>>;
+
+    /// Returns true if another server may get the request after this failure, where it is
+    /// repeatable and no byte of a response has come.
+    fn is_retryable(failure: &Failure) -> bool;
+
+    /// Makes the response for the client. An error ends the request.
+    fn respond(
+        &self,
+        attempt: &Attempt<Self::Owner>,
+        answer: Self::Answer,
+        active: ActiveRequest,
+    ) -> Result<Response, Failure>;
+}
+
+/// Failure of a request that was sent.
+#[derive(Debug)]
+pub struct SendError {
+    /// The reason.
+    pub failure: Failure,
+    /// A byte of a response has come.
+    pub has_input: bool,
+}
+
+/// A request on its way to one server; shown in the log.
+#[derive(Debug, Clone)]
+pub struct Attempt<O> {
+    /// Upstream or site that the request is for.
+    pub owner: O,
+    /// The server.
+    pub server: Arc<Server>,
+    id: u64,
+    method: Bytes,
+    target: Bytes,
+}
+
+/// Failure of an attempt.
+struct AttemptError {
+    failure: Failure,
+    /// Another server may get the request.
+    may_retry: bool,
+}
+
+impl AttemptError {
+    fn last(failure: Failure) -> Self {
+        AttemptError { failure, may_retry: false }
+    }
+}
+
+/// Reads the body of a request: in full, unless it `is_streamed`. An error is the status of the
+/// response.
+pub async fn read_content(
+    thread: &ProxyThread,
+    (owner, log_limit): (&impl fmt::Display, &LogLimit),
+    buffer: &Buffer<'_>,
+    is_streamed: bool,
+    exchange: &mut Exchange<'_>,
+) -> Result<Content, u16> {
+    Content::read(exchange, buffer, is_streamed).await.map_err(|error| match error {
+        CollectError::Client(error) => error.status(),
+        CollectError::Disk(error) => {
+            let problem = format_args!("the body cannot be kept: {error}");
+            log_request(thread, (owner, log_limit), exchange, problem);
+            507
+        }
+    })
+}
+
+/// Logs why a request was not passed to a server.
+pub fn log_request(
+    thread: &ProxyThread,
+    (owner, log_limit): (&impl fmt::Display, &LogLimit),
+    exchange: &Exchange<'_>,
+    problem: fmt::Arguments<'_>,
+) {
+    let id = ShownRequestId(exchange.request.id);
+    thread.log_error(log_limit, format_args!("\"{owner}\" request {id}: {problem}"));
+}
+
+/// Passes a request to one server after another until one answers.
+pub async fn run<P: Protocol>(protocol: &P) -> Response {
+    let (upstream, exchange) = (protocol.upstream(), protocol.context().exchange);
+    upstream.retry_budget.deposit();
+    let affinity = Affinity::of(upstream, &Source::of(&exchange.request, exchange.begun));
+    let (mut tried, mut status) = (Vec::new(), 502);
+    while tried.len() < upstream.tries {
+        let active = match choose_server(protocol, &tried, &affinity).await {
+            Ok(Some(active)) => active,
+            Ok(None) => break,
+            Err(status) => return refuse(status),
+        };
+        tried.push(active.index());
+        let Some(server) = active.server() else { break };
+        let attempt = Attempt::new(protocol.owner(), server, exchange);
+        match attempt.run(protocol, active).await {
+            Ok(response) => {
+                return match affinity.sticky_cookie(upstream, &attempt.server) {
+                    Some(cookie) => response.with("Set-Cookie", cookie),
+                    None => response,
+                };
+            }
+            Err(AttemptError { failure, may_retry }) => {
+                attempt.log(protocol, &failure);
+                status = failure.status();
+                let is_last = !may_retry || tried.len() >= upstream.tries;
+                if is_last || !upstream.retry_budget.withdraw() {
+                    break;
+                }
+            }
+        }
+    }
+    if tried.is_empty() {
+        let owner = (protocol.owner(), protocol.log_limit());
+        let problem = format_args!("no server has a weight");
+        log_request(protocol.context().thread, owner, exchange, problem);
+    }
+    refuse(status)
+}
+
+/// Chooses a server, except those in `tried`; waits until one has room. Returns `None` if there is
+/// none. An error is the status of the response.
+async fn choose_server<P: Protocol>(
+    protocol: &P,
+    tried: &[usize],
+    affinity: &Affinity,
+) -> Result<Option<ActiveRequest>, u16> {
+    let RequestContext { thread, exchange, .. } = *protocol.context();
+    let chosen = tokio::select! {
+        biased;
+        chosen = protocol.upstream().acquire(thread.selector(), tried, affinity) => chosen,
+        _ = exchange.client_gone() => return Err(CLIENT_GONE),
+    };
+    chosen.map_err(|error| {
+        let owner = (protocol.owner(), protocol.log_limit());
+        log_request(thread, owner, exchange, format_args!("{error}"));
+        503
+    })
+}
+
+impl<O: Clone + fmt::Display> Attempt<O> {
+    fn new(owner: &O, server: &Arc<Server>, exchange: &Exchange<'_>) -> Self {
+        Attempt {
+            owner: owner.clone(),
+            server: Arc::clone(server),
+            id: exchange.request.id,
+            method: exchange.request.method.clone(),
+            target: exchange.request.target.clone(),
+        }
+    }
+
+    /// Returns the method of the request.
+    pub fn method(&self) -> &[u8] {
+        &self.method
+    }
+
+    /// Passes the request to the server, over an idle connection if that is allowed.
+    async fn run<P: Protocol<Owner = O>>(
+        &self,
+        protocol: &P,
+        active: ActiveRequest,
+    ) -> Result<Response, AttemptError> {
+        let server = &*self.server;
+        let is_repeatable = protocol.context().content.is_empty() && is_idempotent(&self.method);
+        let mut request = protocol.encode(server).map_err(AttemptError::last)?;
+        if let Some(connection) = protocol.take_idle(server, is_repeatable) {
+            match protocol.send(self, connection, request).await {
+                Ok(answer) => return self.respond(protocol, answer, active),
+                // The server has closed the connection just when it was used.
+                Err(error) if !error.has_input && error.failure.is_closed_connection() => {
+                    request = protocol.encode(server).map_err(AttemptError::last)?;
+                }
+                Err(error) => return Err(self.failed(protocol, error, is_repeatable, &active)),
+            }
+        }
+        let connected = tokio::select! {
+            biased;
+            connected = protocol.connect(server) => connected,
+            _ = protocol.context().exchange.client_gone() => Err(Failure::ClientGone),
+        };
+        let connection = connected.map_err(|failure| {
+            self.count_failure(protocol, &failure, &active);
+            AttemptError { may_retry: failure.is_by_server(), failure }
+        })?;
+        match protocol.send(self, connection, request).await {
+            Ok(answer) => self.respond(protocol, answer, active),
+            Err(error) => Err(self.failed(protocol, error, is_repeatable, &active)),
+        }
+    }
+
+    /// Makes the response for the client.
+    fn respond<P: Protocol<Owner = O>>(
+        &self,
+        protocol: &P,
+        answer: P::Answer,
+        active: ActiveRequest,
+    ) -> Result<Response, AttemptError> {
+        if active.answered() {
+            let message = format_args!("\"{}\": {} is back", self.owner, self.server.address);
+            protocol.context().thread.log_notice(protocol.log_limit(), message);
+        }
+        protocol.respond(self, answer, active).map_err(AttemptError::last)
+    }
+
+    /// Counts the failure of a request that was sent, and decides about another try.
+    fn failed<P: Protocol<Owner = O>>(
+        &self,
+        protocol: &P,
+        SendError { failure, has_input }: SendError,
+        is_repeatable: bool,
+        active: &ActiveRequest,
+    ) -> AttemptError {
+        self.count_failure(protocol, &failure, active);
+        let may_retry = is_repeatable && !has_input && P::is_retryable(&failure);
+        AttemptError { failure, may_retry }
+    }
+
+    /// Counts a failure against the server, unless another party caused it.
+    fn count_failure<P: Protocol<Owner = O>>(
+        &self,
+        protocol: &P,
+        failure: &Failure,
+        active: &ActiveRequest,
+    ) {
+        if !failure.is_by_server() {
+            return;
+        }
+        if let Some(time) = active.failed() {
+            let (owner, address, seconds) = (&self.owner, &self.server.address, time.as_secs());
+            let message = format_args!("\"{owner}\": {address} is left alone for {seconds} s");
+            protocol.context().thread.log_notice(protocol.log_limit(), message);
+        }
+    }
+
+    /// Logs a failure, unless the client caused it.
+    fn log<P: Protocol<Owner = O>>(&self, protocol: &P, failure: &Failure) {
+        if !failure.is_by_client() {
+            let message = format_args!("{self}: {failure}");
+            protocol.context().thread.log_error(protocol.log_limit(), message);
+        }
+    }
+}
+
+impl<O: fmt::Display> fmt::Display for Attempt<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = String::from_utf8_lossy;
+        let (method, target) = (text(&self.method), text(&self.target));
+        let (owner, id, address) = (&self.owner, ShownRequestId(self.id), &self.server.address);
+        write!(f, "\"{owner}\" request {id}: {method} {target} ({address})")
+    }
+}
+
+/// Returns true if a second request with this method has no further effect (RFC 9110, 9.2.2).
+fn is_idempotent(method: &[u8]) -> bool {
+    matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE" | b"PUT" | b"DELETE")
+}

@@ -1,0 +1,193 @@
+//! The server for a request: by the sticky cookie, otherwise by the upstream's method; if all are
+//! full, the request waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use howdah_config::{self as config, Variable};
+use howdah_http::variables::Source;
+
+use crate::queue::QueueError;
+use crate::servers::balance::{self, Choice, Method};
+use crate::servers::selector::Selector;
+use crate::servers::server::Server;
+use crate::servers::upstream::Upstream;
+
+/// Smallest part of its share that a server gets in its slow start.
+const MIN_SLOW_START_SHARE: f64 = 0.05;
+
+/// Properties of a request that decide between servers.
+#[derive(Debug, Default)]
+pub struct Affinity {
+    /// Value that is hashed; empty if nothing is.
+    pub hash_key: Vec<u8>,
+    /// Value of the sticky cookie; empty if there is none.
+    pub sticky: Vec<u8>,
+}
+
+impl Affinity {
+    /// Reads what the upstream's settings need of a request.
+    pub fn of(upstream: &Upstream, source: &Source<'_>) -> Self {
+        let mut affinity = Affinity::default();
+        if let config::Balance::Hash(template) = &upstream.config.balance {
+            affinity.hash_key = source.expand(template);
+        }
+        if let Some(cookie) = &upstream.config.sticky {
+            source.write(&Variable::Cookie(cookie.clone()), &mut affinity.sticky);
+        }
+        affinity
+    }
+
+    /// Returns the value of `Set-Cookie` that leads the client back to a server, unless the client
+    /// has it already or the upstream sets none.
+    pub fn sticky_cookie(&self, upstream: &Upstream, server: &Server) -> Option<String> {
+        let name = upstream.config.sticky.as_ref()?;
+        (self.sticky != server.sticky.as_bytes())
+            .then(|| format!("{name}={}; Path=/; HttpOnly; SameSite=Lax", server.sticky))
+    }
+}
+
+/// A request that a server is working on, counted there until it is dropped.
+#[derive(Debug)]
+pub struct ActiveRequest {
+    upstream: Arc<Upstream>,
+    index: usize,
+}
+
+impl ActiveRequest {
+    fn new(upstream: &Arc<Upstream>, index: usize) -> Self {
+        let active = ActiveRequest { upstream: Arc::clone(upstream), index };
+        if let Some(server) = active.server() {
+            server.begin_request();
+        }
+        active
+    }
+
+    /// Returns the index of the server in its upstream.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Returns the server.
+    pub fn server(&self) -> Option<&Arc<Server>> {
+        self.upstream.servers.get(self.index)
+    }
+
+    /// Counts a failure of the server. Returns for how long it is not used from now on, if that
+    /// begins now.
+    pub fn failed(&self) -> Option<Duration> {
+        self.server()?.failed(self.upstream.now(), &self.upstream.config.failures)
+    }
+
+    /// Forgets the failures of the server, as it has answered. Returns true if it was not used for
+    /// a while before.
+    pub fn answered(&self) -> bool {
+        let Some(server) = self.server() else { return false };
+        let has_recovered = server.answered();
+        if has_recovered {
+            self.upstream.recovered(server);
+        }
+        has_recovered
+    }
+}
+
+impl Drop for ActiveRequest {
+    fn drop(&mut self) {
+        if let Some(server) = self.server() {
+            server.end_request();
+        }
+        if self.upstream.may_have_waiting() {
+            self.upstream.wake_waiting();
+        }
+    }
+}
+
+impl Upstream {
+    /// Chooses a server for a request, except those with an index in `tried`; waits until one has
+    /// room. Returns `None` if there is none.
+    pub async fn acquire(
+        self: &Arc<Self>,
+        selector: &Selector<Upstream>,
+        tried: &[usize],
+        affinity: &Affinity,
+    ) -> Result<Option<ActiveRequest>, QueueError> {
+        if self.queue.waiting() == 0 {
+            match self.choose(selector, tried, affinity) {
+                Choice::Server(index) => return Ok(Some(ActiveRequest::new(self, index))),
+                Choice::None => return Ok(None),
+                Choice::Full => {}
+            }
+        }
+        self.queue.wait(self.wait_for_room(selector, tried, affinity)).await
+    }
+
+    async fn wait_for_room(
+        self: &Arc<Self>,
+        selector: &Selector<Upstream>,
+        tried: &[usize],
+        affinity: &Affinity,
+    ) -> Option<ActiveRequest> {
+        loop {
+            let mut room = std::pin::pin!(self.room.notified());
+            room.as_mut().enable(); // before the choice, so that no notification is missed
+            match self.choose(selector, tried, affinity) {
+                Choice::Server(index) => return Some(ActiveRequest::new(self, index)),
+                Choice::None => return None,
+                Choice::Full => room.await,
+            }
+        }
+    }
+
+    fn choose(
+        self: &Arc<Self>,
+        selector: &Selector<Upstream>,
+        tried: &[usize],
+        affinity: &Affinity,
+    ) -> Choice {
+        let now = self.now();
+        if let Some(index) = self.sticky_server(tried, affinity, now) {
+            return Choice::Server(index);
+        }
+        if let [server] = &*self.servers {
+            let mut only = server.candidate(now, &affinity.hash_key);
+            only.is_eligible &= tried.is_empty();
+            return balance::choose(&[only], Method::Hash); // all methods agree
+        }
+        let mut is_starting = false;
+        let mut candidates: Vec<_> = { self.servers.iter().enumerate() }
+            .map(|(index, server)| {
+                let mut candidate = server.candidate(now, &affinity.hash_key);
+                candidate.is_eligible &= !tried.contains(&index);
+                if candidate.is_eligible && self.skips_slow_start(server, now, selector) {
+                    (candidate.is_eligible, is_starting) = (false, true);
+                }
+                candidate
+            })
+            .collect();
+        let choice = selector.choose(self, &self.config.balance, &candidates);
+        if choice != Choice::None || !is_starting {
+            return choice;
+        }
+        // All other servers were tried: those in their slow start get the request after all.
+        for (index, candidate) in candidates.iter_mut().enumerate() {
+            candidate.is_eligible = !tried.contains(&index) && candidate.weight > 0.0;
+        }
+        selector.choose(self, &self.config.balance, &candidates)
+    }
+
+    /// Returns the server that the sticky cookie names, if it is healthy and has room.
+    fn sticky_server(&self, tried: &[usize], affinity: &Affinity, now: Duration) -> Option<usize> {
+        self.config.sticky.as_ref().filter(|_| !affinity.sticky.is_empty())?;
+        let index = self.servers.iter().position(|s| s.sticky.as_bytes() == affinity.sticky)?;
+        let candidate = self.servers.get(index)?.candidate(now, &affinity.hash_key);
+        (candidate.is_healthy && candidate.has_room() && !tried.contains(&index)).then_some(index)
+    }
+
+    /// Returns true if a server in its slow start leaves this request to others.
+    fn skips_slow_start(&self, server: &Server, now: Duration, selector: &Selector<Self>) -> bool {
+        let Some(length) = self.config.slow_start else { return false };
+        let Some(share) = server.slow_start(length, now) else { return false };
+        let chance = (selector.random() >> 11) as f64 / (1u64 << 53) as f64;
+        chance >= share.max(MIN_SLOW_START_SHARE)
+    }
+}
