@@ -110,7 +110,7 @@ impl Sizing {
         self.requested_at = Some(now);
     }
 
-    /// Returns true if the first workers are about to start and the last measurement is too old.
+    /// Returns true if the last measurement is too old to size the first workers by.
     pub(super) fn is_stale(&self, now: Instant) -> bool {
         let last = self.meter.last();
         self.is_automatic()
