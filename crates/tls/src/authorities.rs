@@ -1,4 +1,4 @@
-//! Who may issue certificates: those whom the system trusts, or those of a file of the user's.
+//! Trusted authorities: those of the system, or those of a file of the user's.
 
 use std::path::Path;
 
@@ -6,46 +6,47 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// Where distributions keep the certificates that all programs trust.
-const SYSTEM: [&str; 4] = [
+/// Files of the system's trusted authorities, by distribution.
+const SYSTEM_FILES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 ];
 
-/// The system's file; where there is none, the name that it would have on Debian.
+/// Path of the system's file; without any, Debian's path.
 pub fn system_file() -> &'static Path {
-    let mut there = SYSTEM.into_iter().map(Path::new).filter(|path| path.exists());
-    there.next().unwrap_or(Path::new(SYSTEM[0]))
+    let mut existing = SYSTEM_FILES.into_iter().map(Path::new).filter(|path| path.exists());
+    existing.next().unwrap_or(Path::new(SYSTEM_FILES[0]))
 }
 
-/// Why a file with certificates or keys is not read, and what helps if it is the system's.
+/// The message for a file of certificates or keys that cannot be read; for the system's file, with the
+/// package to install.
 pub fn unreadable(path: &str, error: &str) -> String {
-    let advice = if SYSTEM.contains(&path) { "; install ca-certificates" } else { "" };
+    let advice = if SYSTEM_FILES.contains(&path) { "; install ca-certificates" } else { "" };
     format!("{path} cannot be read: {error}{advice}")
 }
 
-/// Those of the system's file, which may have some that no library reads.
+/// Parses the system's file. Certificates that the library cannot read are skipped.
 pub fn system(text: &[u8]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     let certificates = CertificateDer::pem_slice_iter(text).filter_map(Result::ok);
     match roots.add_parsable_certificates(certificates) {
-        (0, _) => Err(NONE.to_owned()),
+        (0, _) => Err(NO_CERTIFICATE.to_owned()),
         _ => Ok(roots),
     }
 }
 
-/// The certificates in a user's file, which has at least one.
+/// Parses a user's file of certificates. Error: broken PEM, or no certificate.
 pub fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let all = CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>();
     match all.map_err(|_| "there is broken PEM in it".to_owned())? {
-        none if none.is_empty() => Err(NONE.to_owned()),
+        none if none.is_empty() => Err(NO_CERTIFICATE.to_owned()),
         all => Ok(all),
     }
 }
 
-/// Those of a user's file: each of the certificates must be one of an authority.
+/// The trusted authorities of a user's file. Error: a certificate that is not an authority's.
 pub fn users(certificates: Vec<CertificateDer<'_>>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for (index, certificate) in certificates.into_iter().enumerate() {
@@ -55,7 +56,7 @@ pub fn users(certificates: Vec<CertificateDer<'_>>) -> Result<RootCertStore, Str
     Ok(roots)
 }
 
-const NONE: &str = "there is no certificate in PEM form in it";
+const NO_CERTIFICATE: &str = "there is no certificate in PEM form in it";
 
 #[cfg(test)]
 mod tests {

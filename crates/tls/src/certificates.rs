@@ -1,5 +1,5 @@
-//! A listener's certificates, and which of them a client gets: the one whose names have the name
-//! that it asks for, or the first.
+//! A listener's certificates, and the choice of one for a client: the certificate for the requested
+//! name, or the first.
 //!
 //! Names are the DNS names of the certificate, or, if it has none, its common name. A leading `*`
 //! stands for one label. Several certificates for a name are for different kinds of keys; where
@@ -19,24 +19,24 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::FromDer;
 
-use super::{Material, Source};
+use super::material::{Material, Source};
 
-/// Certificates that can be exchanged.
+/// Certificates that can be replaced while the listener runs.
 #[derive(Debug)]
 pub(super) struct Certificates {
     configured: ArcSwap<Table>,
-    /// Those that were made on demand, by name; renewed ones take the place of the old.
+    /// Certificates on demand, by name.
     on_demand: RwLock<HashMap<String, Arc<CertifiedKey>>>,
 }
 
-/// A certificate that is in use.
+/// A certificate in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InUse {
-    /// The name that it is stored under, or its file.
+    /// Name in the certificate store, or path of the file.
     pub name: String,
-    /// Its names, those with `*` included.
+    /// DNS names, wildcards included.
     pub names: Vec<String>,
-    /// When it runs out, in seconds since 1970.
+    /// End of validity, in seconds since 1970.
     pub expires: u64,
 }
 
@@ -44,7 +44,7 @@ pub struct InUse {
 #[derive(Debug)]
 struct Table {
     all: Vec<Arc<CertifiedKey>>,
-    shown: Vec<InUse>,
+    in_use: Vec<InUse>,
     /// Indexes by name, in lower case; wildcards without their asterisk.
     names: HashMap<String, Vec<usize>>,
 }
@@ -55,7 +55,7 @@ impl Certificates {
         Ok(Certificates { configured, on_demand: RwLock::default() })
     }
 
-    /// Takes what has changed; returns whether anything has.
+    /// Replaces the configured certificates. Returns true if any has changed.
     pub fn renew(&self, settings: &config::Tls, material: &Material) -> Result<bool, String> {
         let table = Table::new(settings, material)?;
         let is_same =
@@ -68,13 +68,12 @@ impl Certificates {
         Ok(true)
     }
 
-    /// Takes a certificate that was made on demand, if there are fewer than that or it has been
-    /// there before.
-    pub fn add(&self, key: CertifiedKey, most: usize) -> Result<(), String> {
+    /// Adds or replaces a certificate on demand. Error: there are `max` names already.
+    pub fn add(&self, key: CertifiedKey, max: usize) -> Result<(), String> {
         let key = Arc::new(key);
         let mut all = self.on_demand.write().unwrap_or_else(PoisonError::into_inner);
         for name in { key.cert.first() }.map(|leaf| names(leaf)).unwrap_or_default() {
-            if all.len() >= most && !all.contains_key(&name) {
+            if all.len() >= max && !all.contains_key(&name) {
                 return Err("there are too many certificates on demand".to_owned());
             }
             all.insert(name, Arc::clone(&key));
@@ -82,23 +81,23 @@ impl Certificates {
         Ok(())
     }
 
-    /// Those that are configured.
+    /// The configured certificates.
     pub fn in_use(&self) -> Vec<InUse> {
-        self.configured.load().shown.clone()
+        self.configured.load().in_use.clone()
     }
 
-    /// Whether there is none at all.
+    /// Returns true if there is no certificate.
     pub fn is_empty(&self) -> bool {
         let all = || self.on_demand.read().unwrap_or_else(PoisonError::into_inner);
         self.configured.load().all.is_empty() && all().is_empty()
     }
 
-    /// Whether there is one for a name, in lower case.
+    /// Returns true if there is a certificate for a lower-case name.
     pub fn has(&self, name: &str) -> bool {
-        !self.configured.load().named(name).is_empty() || self.made(name).is_some()
+        !self.configured.load().named(name).is_empty() || self.on_demand(name).is_some()
     }
 
-    fn made(&self, name: &str) -> Option<Arc<CertifiedKey>> {
+    fn on_demand(&self, name: &str) -> Option<Arc<CertifiedKey>> {
         let all = self.on_demand.read().unwrap_or_else(PoisonError::into_inner);
         all.get(name).cloned()
     }
@@ -112,10 +111,10 @@ impl ResolvesServerCert for Certificates {
         let named = hello.server_name().map(|name| table.named(name)).unwrap_or_default();
         let mut named = named.iter().filter_map(|index| table.all.get(*index)).peekable();
         let for_name = named.peek().copied();
-        // Of the others, the first, if need be one with another kind of key.
+        // A certificate for the name with an unsuitable key is still better than one for another name.
         let found = { named }.find(suits).or(for_name);
         if let (None, Some(name)) = (found, hello.server_name())
-            && let Some(made) = self.made(&name.to_ascii_lowercase())
+            && let Some(made) = self.on_demand(&name.to_ascii_lowercase())
         {
             return Some(made);
         }
@@ -126,16 +125,16 @@ impl ResolvesServerCert for Certificates {
 
 impl Table {
     fn new(settings: &config::Tls, material: &Material) -> Result<Self, String> {
-        let mut table = Table { all: Vec::new(), shown: Vec::new(), names: HashMap::new() };
+        let mut table = Table { all: Vec::new(), in_use: Vec::new(), names: HashMap::new() };
         for certificate in &settings.certificates {
             if let Certificate::Managed(name) = certificate
                 && material.find(&Source::Stored(name.clone())).is_none()
             {
-                continue; // it is not there yet
+                continue; // not issued yet
             }
             let key = load(certificate, material)?;
             let leaf = key.cert.first();
-            table.shown.extend(leaf.map(|leaf| InUse::of(certificate, leaf)));
+            table.in_use.extend(leaf.map(|leaf| InUse::of(certificate, leaf)));
             for name in leaf.map(|leaf| names(leaf)).unwrap_or_default() {
                 table.names.entry(name).or_default().push(table.all.len());
             }
@@ -168,7 +167,7 @@ impl InUse {
 }
 
 pub(super) fn load(certificate: &Certificate, material: &Material) -> Result<CertifiedKey, String> {
-    let (chain, key, ocsp, shown) = match certificate {
+    let (chain, key, ocsp, label) = match certificate {
         Certificate::Stored(name) | Certificate::Managed(name) => {
             let text = material.get(&Source::Stored(name.clone()))?;
             (text, text, None, format!("certificate \"{name}\""))
@@ -179,13 +178,13 @@ pub(super) fn load(certificate: &Certificate, material: &Material) -> Result<Cer
             (get(chain)?, get(key)?, ocsp, format!("certificate {}", chain.display()))
         }
     };
-    let refuse = |problem: String| format!("{shown}: {problem}");
+    let refuse = |problem: String| format!("{label}: {problem}");
     let mut made = certified_of(chain, key).map_err(refuse)?;
     made.ocsp = ocsp.filter(|ocsp| !ocsp.is_empty()).map(<[u8]>::to_vec);
     Ok(made)
 }
 
-/// A certificate chain and its key, from one text (PEM).
+/// Parses a certificate chain and its key in one text (PEM).
 pub fn certified(pem: &[u8]) -> Result<CertifiedKey, String> {
     certified_of(pem, pem)
 }
@@ -211,7 +210,7 @@ fn certified_of(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, String> {
     Ok(made)
 }
 
-/// The names that a certificate is for, in lower case; wildcards without their asterisk.
+/// The DNS names of a certificate, in lower case; wildcards without their asterisk.
 pub fn names(leaf: &CertificateDer<'_>) -> Vec<String> {
     let Ok((_, leaf)) = X509Certificate::from_der(leaf) else { return Vec::new() };
     let alternatives = leaf.extensions().iter().find_map(|one| match one.parsed_extension() {
@@ -234,7 +233,7 @@ pub fn names(leaf: &CertificateDer<'_>) -> Vec<String> {
         let name = name.to_ascii_lowercase();
         match name.strip_prefix('*') {
             None => Some(name),
-            // Elsewhere than in front of a label an asterisk means nothing.
+            // RFC 6125, 6.4.3: a wildcard is the whole leftmost label.
             Some(rest) => (rest.len() > 1 && rest.starts_with('.')).then(|| rest.to_owned()),
         }
     };

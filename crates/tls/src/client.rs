@@ -25,7 +25,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::{Material, Source, authorities, certificates};
+use super::material::{Material, Source};
+use super::{authorities, certificates};
 
 /// The clients of a configuration, by their settings.
 pub type TlsClients = HashMap<UpstreamTls, Arc<TlsClient>>;

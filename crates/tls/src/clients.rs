@@ -1,4 +1,4 @@
-//! Rules about the certificates of clients.
+//! Rules about client certificates (`client_certificates`).
 
 use std::sync::Arc;
 
@@ -7,21 +7,24 @@ use howdah_config::ClientCertificates;
 use rustls::ServerConfig;
 use rustls::server::WebPkiClientVerifier;
 
-use super::{Verifier, authorities};
+use super::authorities;
 
-/// A rule, ready for handshakes.
+/// Verifies the certificates of clients.
+pub(super) type Verifier = Arc<dyn rustls::server::danger::ClientCertVerifier>;
+
+/// A compiled rule.
 #[derive(Debug)]
 pub(super) struct Rule {
     names: Vec<String>,
-    /// The file with those who may issue certificates.
+    /// Text of the file of trusted authorities (PEM).
     authorities: Vec<u8>,
     pub config: Arc<ServerConfig>,
 }
 
 impl Rule {
-    /// `text` is that of the file; a rule without a certificate that can be read is
-    /// refused, as it would let in nobody or everybody. `config` gets the verifier, and bytes
-    /// that stand for the rule.
+    /// Compiles a rule; `text` is that of its file of authorities. A rule without any readable
+    /// certificate is an error, as it would admit no client or every client. `config` gets the
+    /// verifier and a digest of the rule.
     pub fn new(
         rule: &ClientCertificates,
         text: &[u8],
@@ -41,12 +44,12 @@ impl Rule {
         Ok(Rule { names: rule.names.clone(), authorities: text.to_vec(), config })
     }
 
-    /// Whether it was made of this file.
+    /// Returns true if the rule was compiled with this text of authorities.
     pub fn is_of(&self, authorities: &[u8]) -> bool {
         self.authorities == authorities
     }
 
-    /// Whether it is for a name, in lower case.
+    /// Returns true if the rule is for a lower-case name.
     pub fn is_for(&self, name: &str) -> bool {
         let is_for = |own: &String| match own.strip_prefix('*') {
             Some(parent) => name.find('.').is_some_and(|dot| dot > 0 && &name[dot..] == parent),

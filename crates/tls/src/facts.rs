@@ -9,7 +9,8 @@ use rustls::{HandshakeKind, ProtocolVersion, ServerConnection};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
-use super::{TlsListener, parameters};
+use super::listener::TlsListener;
+use super::parameters;
 
 /// Facts about a connection whose handshake is complete. `rule` is the listener's rule about client
 /// certificates that counts for the name of the handshake.

@@ -1,12 +1,12 @@
-//! A client's hello, the choice of what counts for it, and the rest of the handshake.
+//! Handshakes with clients.
 //!
-//! 1. Read what comes first. If that is no TLS, it is most likely plain HTTP: the caller answers.
-//! 2. With the hello complete, choose the configuration by the name in it. Authorities that want a
-//!    name proved get the proof and nothing else.
-//! 3. Complete the handshake.
+//! 1. Read the first bytes. If they are not TLS, they are most likely plain HTTP: the caller answers.
+//! 2. Read the whole hello. A hello for the protocol `acme-tls/1` gets the proof of its name.
+//! 3. If the name has no certificate, wait for one on demand.
+//! 4. Choose the configuration by the name, and complete the handshake.
 //!
-//! All of it must happen within the time that the head of a request may take. A connection that
-//! has sent nothing when its listener goes is closed.
+//! All steps share the timeout of a request's head. A connection that has sent nothing when its
+//! listener is removed is closed.
 
 use std::future::poll_fn;
 use std::io;
@@ -23,39 +23,39 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::server::StartHandshake;
 
-use super::TlsListener;
 use super::facts::facts;
+use super::listener::TlsListener;
 use super::stream::Secured;
 use crate::challenges::ChallengeStore;
 use crate::proof;
 
-/// What came of a handshake.
+/// Result of a handshake.
 pub enum Shaken<S> {
-    /// A connection, and what the handshake has shown.
+    /// The encrypted connection, and the facts about it.
     Done(Box<Secured<S>>, Handshake),
-    /// The client does not speak TLS; this is what it has sent.
+    /// The client does not speak TLS; the bytes are what it has sent.
     Plain(S, Vec<u8>),
-    /// An authority has seen the proof of a name; that was all.
+    /// The client got the proof of a name (TLS-ALPN-01); the connection is closed.
     Proved,
-    /// Nothing that can be gone on with. The client was told, if it was still there.
+    /// The handshake failed. The client got an alert if possible.
     Failed(io::Error),
 }
 
-/// The first byte of a handshake record (RFC 8446, 5.1).
-const HANDSHAKE: u8 = 22;
+/// Type of a handshake record, its first byte (RFC 8446, 5.1).
+const HANDSHAKE_RECORD: u8 = 22;
 
-/// Shakes hands. `time` is what all of it may take.
+/// Performs a handshake within `timeout`.
 pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     listener: &Arc<TlsListener>,
     mut stream: S,
     drain: &Draining,
-    time: Duration,
+    timeout: Duration,
     challenges: &ChallengeStore,
 ) -> Shaken<S> {
-    let begun = Instant::now();
-    let deadline = begun.checked_add(time).unwrap_or(begun + Duration::from_secs(86400));
-    let hello = timeout_at(deadline, hello(&mut stream, drain)).await;
-    let accepted = match hello.unwrap_or_else(|_| Err(late())) {
+    let started = Instant::now();
+    let deadline = started.checked_add(timeout).unwrap_or(started + Duration::from_secs(86400));
+    let hello = timeout_at(deadline, read_hello(&mut stream, drain)).await;
+    let accepted = match hello.unwrap_or_else(|_| Err(timed_out())) {
         Ok(Hello::Tls(accepted)) => accepted,
         Ok(Hello::Plain(bytes)) => return Shaken::Plain(stream, bytes),
         Err(error) => return Shaken::Failed(error),
@@ -63,23 +63,23 @@ pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     let name = accepted.client_hello().server_name().unwrap_or_default().to_ascii_lowercase();
     let protocols = accepted.client_hello().alpn().map(|offered| offered.collect::<Vec<_>>());
     if protocols.is_some_and(|offered| offered == [proof::PROTOCOL]) {
-        return prove(*accepted, stream, challenges.tls_alpn_config(&name), deadline).await;
+        return answer_challenge(*accepted, stream, challenges.tls_alpn_config(&name), deadline)
+            .await;
     }
-    if let Some(acme) = listener.wants(&name) {
+    if let Some(acme) = listener.on_demand_settings(&name) {
         let _ = timeout_at(deadline, challenges.request_certificate(acme, &name)).await;
     }
     if !listener.has_certificates() {
-        let untold = io::Error::other("there is no certificate yet");
-        // As other servers do, and not with a certificate that nobody vouches for.
-        let shaking = StartHandshake::from_parts(*accepted, stream);
-        let shaking = shaking.into_stream(Arc::clone(listener.config(None)));
-        let _ = timeout_at(deadline, shaking).await;
-        return Shaken::Failed(untold);
+        // rustls sends the alert; a self-signed certificate would make browsers show a warning.
+        let remaining = StartHandshake::from_parts(*accepted, stream);
+        let remaining = remaining.into_stream(Arc::clone(listener.config(None)));
+        let _ = timeout_at(deadline, remaining).await;
+        return Shaken::Failed(io::Error::other("there is no certificate yet"));
     }
     let rule = listener.rule(&name);
-    let rest = StartHandshake::from_parts(*accepted, stream);
-    let rest = rest.into_stream(Arc::clone(listener.config(rule)));
-    match timeout_at(deadline, rest).await.unwrap_or_else(|_| Err(late())) {
+    let remaining = StartHandshake::from_parts(*accepted, stream);
+    let remaining = remaining.into_stream(Arc::clone(listener.config(rule)));
+    match timeout_at(deadline, remaining).await.unwrap_or_else(|_| Err(timed_out())) {
         Ok(stream) => {
             let facts = facts(stream.get_ref().1, Arc::clone(listener), rule);
             Shaken::Done(Box::new(Secured::new(stream)), facts)
@@ -88,8 +88,8 @@ pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// Shows an authority the proof of a name (RFC 8737, 3), if there is one.
-async fn prove<S: AsyncRead + AsyncWrite + Unpin>(
+/// Completes a handshake with the proof of a name (RFC 8737, 3), if there is one.
+async fn answer_challenge<S: AsyncRead + AsyncWrite + Unpin>(
     accepted: Accepted,
     stream: S,
     proof: Option<Arc<ServerConfig>>,
@@ -98,8 +98,8 @@ async fn prove<S: AsyncRead + AsyncWrite + Unpin>(
     let Some(proof) = proof else {
         return Shaken::Failed(io::Error::other("a proof is asked for that is not there"));
     };
-    let shaking = StartHandshake::from_parts(accepted, stream).into_stream(proof);
-    match timeout_at(deadline, shaking).await.unwrap_or_else(|_| Err(late())) {
+    let remaining = StartHandshake::from_parts(accepted, stream).into_stream(proof);
+    match timeout_at(deadline, remaining).await.unwrap_or_else(|_| Err(timed_out())) {
         Ok(mut stream) => {
             let _ = timeout_at(deadline, stream.shutdown()).await;
             Shaken::Proved
@@ -113,7 +113,8 @@ enum Hello {
     Plain(Vec<u8>),
 }
 
-async fn hello<S: AsyncRead + AsyncWrite + Unpin>(
+/// Reads the client's hello.
+async fn read_hello<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     drain: &Draining,
 ) -> io::Result<Hello> {
@@ -123,13 +124,13 @@ async fn hello<S: AsyncRead + AsyncWrite + Unpin>(
     loop {
         buffer.clear();
         let count = match first {
-            true => first_read(stream, &mut buffer, drain).await?,
+            true => read_first(stream, &mut buffer, drain).await?,
             false => stream.read_buf(&mut buffer).await?,
         };
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        if std::mem::take(&mut first) && buffer.first() != Some(&HANDSHAKE) {
+        if std::mem::take(&mut first) && buffer.first() != Some(&HANDSHAKE_RECORD) {
             return Ok(Hello::Plain(buffer));
         }
         let mut rest = buffer.as_slice();
@@ -145,7 +146,7 @@ async fn hello<S: AsyncRead + AsyncWrite + Unpin>(
                 Ok(Some(_)) => return Err(io::ErrorKind::InvalidData.into()),
                 Ok(None) => {}
                 Err((error, alert)) => {
-                    tell(stream, alert).await;
+                    send_alert(stream, alert).await;
                     return Err(io::Error::new(io::ErrorKind::InvalidData, error));
                 }
             }
@@ -153,9 +154,8 @@ async fn hello<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// Reads the first bytes, unless they have not come and the listener goes. The kernel has waited for
-/// them long enough.
-async fn first_read<S: AsyncRead + Unpin>(
+/// Reads the first bytes; returns 0 if there are none when the listener is removed.
+async fn read_first<S: AsyncRead + Unpin>(
     stream: &mut S,
     buffer: &mut Vec<u8>,
     drain: &Draining,
@@ -173,14 +173,14 @@ async fn first_read<S: AsyncRead + Unpin>(
     .await
 }
 
-/// Tells the client what was wrong with its hello, if it takes that at once.
-async fn tell<S: AsyncWrite + Unpin>(stream: &mut S, mut alert: AcceptedAlert) {
+/// Sends the alert for a refused hello.
+async fn send_alert<S: AsyncWrite + Unpin>(stream: &mut S, mut alert: AcceptedAlert) {
     let mut bytes = Vec::new();
     if alert.write_all(&mut bytes).is_ok() && stream.write_all(&bytes).await.is_ok() {
         let _ = poll_fn(|cx| Pin::new(&mut *stream).poll_flush(cx)).await;
     }
 }
 
-fn late() -> io::Error {
+fn timed_out() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the handshake took too long")
 }

@@ -1,4 +1,4 @@
-//! `session.cache_size` and `session.timeout`: sessions that the server remembers.
+//! The session cache (`session.cache_size`, `session.timeout`).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,36 +7,37 @@ use std::time::{Duration, Instant};
 use howdah_config::TlsSession;
 use rustls::server::StoresServerSessions;
 
-/// Sessions of all threads. When it is full the oldest go.
+/// The session cache of all threads. A full cache drops the oldest sessions.
 pub(super) struct Sessions {
     size: usize,
     timeout: Duration,
-    kept: Mutex<Kept>,
+    cache: Mutex<Cache>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct Cache {
     sessions: HashMap<Vec<u8>, (Instant, Vec<u8>)>,
-    /// Keys by age, and those of sessions that were taken out.
+    /// Keys by age, keys of removed sessions included.
     ages: VecDeque<Vec<u8>>,
 }
 
 impl Sessions {
     pub fn new(settings: &TlsSession) -> Self {
         let (size, timeout) = (settings.cache_size, settings.timeout);
-        Sessions { size, timeout, kept: Mutex::default() }
+        Sessions { size, timeout, cache: Mutex::default() }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn fresh(&self, (stored, value): (Instant, Vec<u8>)) -> Option<Vec<u8>> {
+    /// The session, unless it is older than the timeout.
+    fn if_fresh(&self, (stored, value): (Instant, Vec<u8>)) -> Option<Vec<u8>> {
         (stored.elapsed() < self.timeout).then_some(value)
     }
 }
 
-/// Sessions are secrets.
+/// Without the sessions, which are secret.
 impl std::fmt::Debug for Sessions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Sessions").field("size", &self.size).finish_non_exhaustive()
@@ -48,23 +49,23 @@ impl StoresServerSessions for Sessions {
         if self.size == 0 {
             return false;
         }
-        let mut kept = self.kept();
-        while kept.ages.len() >= self.size {
-            let oldest = kept.ages.pop_front().unwrap_or_default();
-            kept.sessions.remove(&oldest);
+        let mut cache = self.lock();
+        while cache.ages.len() >= self.size {
+            let oldest = cache.ages.pop_front().unwrap_or_default();
+            cache.sessions.remove(&oldest);
         }
-        if kept.sessions.insert(key.clone(), (Instant::now(), value)).is_none() {
-            kept.ages.push_back(key);
+        if cache.sessions.insert(key.clone(), (Instant::now(), value)).is_none() {
+            cache.ages.push_back(key);
         }
         true
     }
 
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.fresh(self.kept().sessions.get(key).cloned()?)
+        self.if_fresh(self.lock().sessions.get(key).cloned()?)
     }
 
     fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.fresh(self.kept().sessions.remove(key)?)
+        self.if_fresh(self.lock().sessions.remove(key)?)
     }
 
     fn can_cache(&self) -> bool {
@@ -94,7 +95,7 @@ mod tests {
             sessions.put(number.to_be_bytes().to_vec(), Vec::new());
             sessions.take(&number.to_be_bytes());
         }
-        assert!(sessions.kept().ages.len() <= 2);
+        assert!(sessions.lock().ages.len() <= 2);
     }
 
     #[test]

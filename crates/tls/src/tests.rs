@@ -1,5 +1,6 @@
 //! Handshakes over memory, with certificates made for the test.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use howdah_config::Tls;
@@ -492,13 +493,16 @@ async fn certificates_on_demand_are_for_their_names_and_have_a_limit() {
     let own = authority.issue(&["a.example"]);
     let listener = listener(tls, &[("a", &own)]);
     let client = client(&authority, None);
-    assert!(listener.wants("a.example").is_none() && listener.wants("").is_none());
+    assert!(
+        listener.on_demand_settings("a.example").is_none()
+            && listener.on_demand_settings("").is_none()
+    );
     for name in ["b.example", "c.example", "b.example"] {
         listener.add(authority.issue(&[name]).as_bytes()).unwrap();
-        assert!(listener.wants(name).is_none());
+        assert!(listener.on_demand_settings(name).is_none());
         assert_eq!(shown(&listener, &client, name).await, name);
     }
-    assert!(listener.wants("d.example").is_some());
+    assert!(listener.on_demand_settings("d.example").is_some());
     assert!(listener.add(authority.issue(&["d.example"]).as_bytes()).is_err());
     assert_eq!(shown(&listener, &client, "a.example").await, "a.example");
 }

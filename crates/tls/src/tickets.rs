@@ -1,4 +1,4 @@
-//! `session.tickets`: sessions that clients remember, sealed.
+//! Session tickets (`session.tickets`): sealed sessions that clients keep.
 //!
 //! A ticket is the name of its key, a salt, and the session with the time it was made, sealed
 //! with AES-256-GCM under a key that is derived from the ticket key and the salt. So a ticket key
@@ -11,16 +11,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::{hkdf, rand};
-use howdah_config::{TicketKey, Tickets as Configured, TlsSession};
+use howdah_config::{TicketKey, Tickets as TicketSetting, TlsSession};
 use rustls::server::ProducesTickets;
 
-const NAME: usize = TicketKey::NAME;
-const SALT: usize = 32;
-const TIME: usize = 8;
+const NAME_BYTES: usize = TicketKey::NAME;
+const SALT_BYTES: usize = 32;
+const TIME_BYTES: usize = 8;
 
-/// Keys of the server's own are changed this often, or with the sessions' timeout if that is
-/// longer.
-const ROTATE: Duration = Duration::from_secs(3600);
+/// Shortest interval after which a generated key is replaced; with a longer session timeout it is that.
+const ROTATION_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Seals and opens tickets.
 pub(super) struct Tickets {
@@ -30,13 +29,13 @@ pub(super) struct Tickets {
 }
 
 enum Keys {
-    /// The last one seals.
-    Given(Vec<Key>),
-    /// Made here.
-    Own(Mutex<Own>),
+    /// Configured keys; the last one seals.
+    Configured(Vec<Key>),
+    /// Keys of the server's own.
+    Generated(Mutex<GeneratedKeys>),
 }
 
-struct Own {
+struct GeneratedKeys {
     current: Key,
     since: Instant,
     previous: Option<Key>,
@@ -44,7 +43,7 @@ struct Own {
 
 #[derive(Clone)]
 struct Key {
-    name: [u8; NAME],
+    name: [u8; NAME_BYTES],
     secret: Vec<u8>,
 }
 
@@ -52,17 +51,21 @@ impl Tickets {
     /// `None` if clients get no tickets.
     pub fn new(settings: &TlsSession, binding: &[u8]) -> Result<Option<Self>, String> {
         let keys = match &settings.tickets {
-            Configured::Off => return Ok(None),
-            Configured::Keys(keys) => {
+            TicketSetting::Off => return Ok(None),
+            TicketSetting::Keys(keys) => {
                 let key = |key: &TicketKey| {
                     let (name, secret) = key.as_bytes().split_first_chunk()?;
                     Some(Key { name: *name, secret: secret.to_vec() })
                 };
-                Keys::Given(keys.iter().filter_map(key).collect())
+                Keys::Configured(keys.iter().filter_map(key).collect())
             }
-            Configured::OwnKeys => {
+            TicketSetting::OwnKeys => {
                 let current = Key::random().ok_or("there are no random numbers for ticket keys")?;
-                Keys::Own(Mutex::new(Own { current, since: Instant::now(), previous: None }))
+                Keys::Generated(Mutex::new(GeneratedKeys {
+                    current,
+                    since: Instant::now(),
+                    previous: None,
+                }))
             }
         };
         Ok(Some(Tickets { keys, timeout: settings.timeout, binding: binding.to_vec() }))
@@ -71,10 +74,10 @@ impl Tickets {
     /// The key that seals.
     fn current(&self) -> Option<Key> {
         match &self.keys {
-            Keys::Given(keys) => keys.last().cloned(),
-            Keys::Own(own) => {
+            Keys::Configured(keys) => keys.last().cloned(),
+            Keys::Generated(own) => {
                 let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
-                if own.since.elapsed() > self.timeout.max(ROTATE) {
+                if own.since.elapsed() > self.timeout.max(ROTATION_INTERVAL) {
                     let old = std::mem::replace(&mut own.current, Key::random()?);
                     own.previous = Some(old);
                     own.since = Instant::now();
@@ -85,10 +88,10 @@ impl Tickets {
     }
 
     /// The key of a name.
-    fn named(&self, name: &[u8; NAME]) -> Option<Key> {
+    fn named(&self, name: &[u8; NAME_BYTES]) -> Option<Key> {
         match &self.keys {
-            Keys::Given(keys) => keys.iter().rev().find(|key| key.name == *name).cloned(),
-            Keys::Own(own) => {
+            Keys::Configured(keys) => keys.iter().rev().find(|key| key.name == *name).cloned(),
+            Keys::Generated(own) => {
                 let own = own.lock().unwrap_or_else(PoisonError::into_inner);
                 let mut keys = std::iter::once(&own.current).chain(&own.previous);
                 keys.find(|key| key.name == *name).cloned()
@@ -98,7 +101,7 @@ impl Tickets {
 
     fn seal(&self, plain: &[u8], now: u64) -> Option<Vec<u8>> {
         let key = self.current()?;
-        let mut salt = [0; SALT];
+        let mut salt = [0; SALT_BYTES];
         rand::fill(&mut salt).ok()?;
         let mut text = [&now.to_be_bytes(), plain].concat();
         let nonce = Nonce::assume_unique_for_key([0; NONCE_LEN]);
@@ -108,14 +111,14 @@ impl Tickets {
     }
 
     fn open(&self, ticket: &[u8], now: u64) -> Option<Vec<u8>> {
-        let (name, rest) = ticket.split_first_chunk::<NAME>()?;
-        let (salt, sealed) = rest.split_first_chunk::<SALT>()?;
+        let (name, rest) = ticket.split_first_chunk::<NAME_BYTES>()?;
+        let (salt, sealed) = rest.split_first_chunk::<SALT_BYTES>()?;
         let key = self.named(name)?;
         let mut text = sealed.to_vec();
         let nonce = Nonce::assume_unique_for_key([0; NONCE_LEN]);
         let opening = key.derive(salt, &self.binding)?;
         let text = opening.open_in_place(nonce, Aad::empty(), &mut text).ok()?;
-        let (made, plain) = text.split_first_chunk::<TIME>()?;
+        let (made, plain) = text.split_first_chunk::<TIME_BYTES>()?;
         let age = now.saturating_sub(u64::from_be_bytes(*made));
         (age < self.timeout.as_secs()).then(|| plain.to_vec())
     }
@@ -123,14 +126,14 @@ impl Tickets {
 
 impl Key {
     fn random() -> Option<Key> {
-        let (mut name, mut secret) = ([0; NAME], vec![0; 64]);
+        let (mut name, mut secret) = ([0; NAME_BYTES], vec![0; 64]);
         rand::fill(&mut name).ok()?;
         rand::fill(&mut secret).ok()?;
         Some(Key { name, secret })
     }
 
     /// The key of one ticket.
-    fn derive(&self, salt: &[u8; SALT], binding: &[u8]) -> Option<LessSafeKey> {
+    fn derive(&self, salt: &[u8; SALT_BYTES], binding: &[u8]) -> Option<LessSafeKey> {
         let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, salt).extract(&self.secret);
         let info = [&b"howdah session ticket"[..], binding];
         let key = prk.expand(&info, &AES_256_GCM).ok()?;
@@ -171,14 +174,14 @@ impl ProducesTickets for Tickets {
 mod tests {
     use super::*;
 
-    fn tickets(tickets: Configured, binding: &[u8]) -> Tickets {
+    fn tickets(tickets: TicketSetting, binding: &[u8]) -> Tickets {
         let settings = TlsSession { tickets, ..TlsSession::default() };
         Tickets::new(&settings, binding).unwrap().unwrap()
     }
 
     #[test]
     fn hardening_46_a_ticket_is_opened_only_with_its_key_in_its_time() {
-        let own = tickets(Configured::OwnKeys, b"");
+        let own = tickets(TicketSetting::OwnKeys, b"");
         let ticket = own.seal(b"session", 1000).unwrap();
         assert_eq!(own.open(&ticket, 1299).as_deref(), Some(&b"session"[..]));
         assert_eq!(own.open(&ticket, 1300), None);
@@ -188,21 +191,21 @@ mod tests {
             assert_eq!(own.open(&changed, 1000), None, "byte {at}");
             assert_eq!(own.open(&ticket[..at], 1000), None, "cut at {at}");
         }
-        assert_eq!(tickets(Configured::OwnKeys, b"").open(&ticket, 1000), None);
+        assert_eq!(tickets(TicketSetting::OwnKeys, b"").open(&ticket, 1000), None);
     }
 
     #[test]
     fn hardening_46_keys_of_our_own_are_changed_and_old_ones_open_what_they_sealed() {
-        let own = tickets(Configured::OwnKeys, b"");
+        let own = tickets(TicketSetting::OwnKeys, b"");
         let age = |own: &Tickets| {
-            let Keys::Own(keys) = &own.keys else { unreachable!() };
+            let Keys::Generated(keys) = &own.keys else { unreachable!() };
             let mut keys = keys.lock().unwrap();
-            keys.since = Instant::now().checked_sub(2 * ROTATE).unwrap();
+            keys.since = Instant::now().checked_sub(2 * ROTATION_INTERVAL).unwrap();
         };
         let first = own.seal(b"1", 0).unwrap();
         age(&own);
         let second = own.seal(b"2", 0).unwrap();
-        assert_ne!(first[..NAME], second[..NAME]);
+        assert_ne!(first[..NAME_BYTES], second[..NAME_BYTES]);
         assert!(own.open(&first, 0).is_some() && own.open(&second, 0).is_some());
         age(&own);
         own.seal(b"3", 0).unwrap();

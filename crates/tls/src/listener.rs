@@ -1,0 +1,168 @@
+//! TLS of a listener.
+//!
+//! There is one rustls configuration for each rule about client certificates, and one for names
+//! without a rule, so that no session of one can be resumed under another.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use howdah_config::{self as config, Certificate};
+use rustls::ServerConfig;
+use rustls::server::WebPkiClientVerifier;
+
+use super::certificates::{Certificates, InUse, certified};
+use super::clients::{Rule, Verifier};
+use super::material::{Material, Source};
+use super::parameters;
+use super::sessions::Sessions;
+use super::tickets::Tickets;
+
+/// TLS of one listener.
+#[derive(Debug)]
+pub struct TlsListener {
+    settings: config::Tls,
+    certificates: Arc<Certificates>,
+    rules: Vec<Rule>,
+    /// For names without a rule.
+    without_rule: Arc<ServerConfig>,
+    counters: Arc<Counters>,
+}
+
+/// Counters of a listener's handshakes; they go on when its settings change.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Completed handshakes, resumed sessions included.
+    pub handshakes: AtomicU64,
+    /// Completed handshakes with a resumed session.
+    pub resumed: AtomicU64,
+    /// Failed handshakes.
+    pub failed: AtomicU64,
+}
+
+/// The sources of all texts that a listener's settings name.
+pub fn sources(settings: &config::Tls) -> Vec<Source> {
+    let mut sources = Vec::new();
+    for certificate in &settings.certificates {
+        match certificate {
+            Certificate::Stored(name) | Certificate::Managed(name) => {
+                sources.push(Source::Stored(name.clone()));
+            }
+            Certificate::Files { chain, key, ocsp } => {
+                sources.extend([chain, key].into_iter().chain(ocsp).cloned().map(Source::File));
+            }
+        }
+    }
+    let authorities = settings.client_certificates.iter().map(|rule| rule.authorities.clone());
+    sources.extend(authorities.map(Source::File));
+    sources
+}
+
+impl TlsListener {
+    /// TLS with these settings. Error: which certificate cannot be used, and why.
+    pub fn new(settings: &config::Tls, material: &Material) -> Result<Self, String> {
+        let certificates = Arc::new(Certificates::new(settings, material)?);
+        let rules = settings.client_certificates.iter().map(|rule| {
+            let authorities = material.get(&Source::File(rule.authorities.clone()))?;
+            Rule::new(rule, authorities, |verifier, binding| {
+                server_config(settings, &certificates, Some(verifier), binding)
+            })
+        });
+        let rules = rules.collect::<Result<Vec<_>, String>>()?;
+        let without_rule = server_config(settings, &certificates, None, b"")?;
+        let (settings, counters) = (settings.clone(), Arc::default());
+        Ok(TlsListener { settings, certificates, rules, without_rule, counters })
+    }
+
+    /// Takes over the counters of the listener that this one replaces.
+    pub fn in_place_of(self, other: Option<&Arc<TlsListener>>) -> Self {
+        let counters = other.map(|other| Arc::clone(&other.counters));
+        TlsListener { counters: counters.unwrap_or_default(), ..self }
+    }
+
+    /// Returns true if there is any certificate.
+    pub(super) fn has_certificates(&self) -> bool {
+        !self.certificates.is_empty()
+    }
+
+    /// Counters of the handshakes.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The configured certificates in use.
+    pub fn in_use(&self) -> Vec<InUse> {
+        self.certificates.in_use()
+    }
+
+    /// Returns true if the listener has these settings and these authorities for clients: only its
+    /// certificates may differ.
+    pub fn is_of(&self, settings: &config::Tls, material: &Material) -> bool {
+        let mut rules = settings.client_certificates.iter().zip(&self.rules);
+        self.settings == *settings
+            && rules.all(|(settings, rule)| {
+                let authorities = material.get(&Source::File(settings.authorities.clone()));
+                authorities.is_ok_and(|authorities| rule.is_of(authorities))
+            })
+    }
+
+    /// Replaces certificates that have changed. Returns true if any has. Sessions go on.
+    pub fn renew(&self, material: &Material) -> Result<bool, String> {
+        self.certificates.renew(&self.settings, material)
+    }
+
+    /// Adds or replaces a certificate on demand.
+    pub fn add(&self, pem: &[u8]) -> Result<(), String> {
+        self.certificates.add(certified(pem)?, self.max_on_demand())
+    }
+
+    /// The settings for a certificate on demand, if there are any and the name has no certificate.
+    pub(super) fn on_demand_settings(&self, name: &str) -> Option<&config::Acme> {
+        let mut all = self.settings.acme.iter();
+        let acme = all.find(|acme| acme.on_demand.is_some())?;
+        (!name.is_empty() && !self.certificates.has(name)).then_some(acme)
+    }
+
+    fn max_on_demand(&self) -> usize {
+        let all = self.settings.acme.iter().filter_map(|acme| acme.on_demand.as_ref());
+        all.map(|on_demand| on_demand.max as usize).sum()
+    }
+
+    /// Index of the rule about client certificates for a lower-case name.
+    pub fn rule(&self, name: &str) -> Option<usize> {
+        self.rules.iter().position(|rule| rule.is_for(name))
+    }
+
+    /// The configuration for a rule, or for names without one.
+    pub(super) fn config(&self, rule: Option<usize>) -> &Arc<ServerConfig> {
+        rule.and_then(|rule| self.rules.get(rule)).map_or(&self.without_rule, |rule| &rule.config)
+    }
+}
+
+/// The configuration for one rule about client certificates. Session tickets are bound to `binding`.
+fn server_config(
+    settings: &config::Tls,
+    certificates: &Arc<Certificates>,
+    verifier: Option<Verifier>,
+    binding: &[u8],
+) -> Result<Arc<ServerConfig>, String> {
+    let parameters = &settings.parameters;
+    let versions = parameters::versions(parameters);
+    let mut made = ServerConfig::builder_with_provider(parameters::provider(parameters))
+        .with_protocol_versions(&versions)
+        .map_err(|error| format!("the TLS library refuses the settings: {error}"))?
+        .with_client_cert_verifier(verifier.unwrap_or_else(WebPkiClientVerifier::no_client_auth))
+        .with_cert_resolver(Arc::clone(certificates) as _);
+    made.ignore_client_order = parameters.server_preference;
+    made.alpn_protocols = match settings.http2 {
+        true => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        false => vec![b"http/1.1".to_vec()],
+    };
+    made.session_storage = Arc::new(Sessions::new(&settings.session));
+    let tickets = Tickets::new(&settings.session, binding)?;
+    let resumable = settings.session.cache_size > 0 || tickets.is_some();
+    made.send_tls13_tickets = if resumable { parameters.ticket_count } else { 0 };
+    if let Some(tickets) = tickets {
+        made.ticketer = Arc::new(tickets);
+    }
+    Ok(Arc::new(made))
+}
