@@ -3,15 +3,14 @@
 //! In the order of [`Files::serve_at`]:
 //!
 //! 1. A method other than GET and HEAD ends here, unless the share has scripts.
-//! 2. What is known about the place from less than [`RECHECK`] ago is used as it is: no system
-//!    call (`cache`).
-//! 3. Otherwise the place is looked up (`look`): a script (byte-exact `.php`, also in front of
+//! 2. A cached finding younger than [`RECHECK`] is used without a system call (`cache`).
+//! 3. Otherwise the place is classified (`classify`): a script (byte-exact `.php`, also in front of
 //!    more path segments), then the media type allowed (`mime`), then names that are never sent
 //!    (`hidden`), then the file or the directory's index (`resolve`, and `links` where symbolic links
 //!    are on the way).
-//! 4. A regular file becomes a resource with its precompressed siblings, their heads and small
-//!    bodies (`load`, `precompressed`); what the last look found is reused if it is unchanged.
-//! 5. Conditions, then ranges decide what of it is sent (`conditional`, `range`, `reply`).
+//! 4. A regular file becomes a resource with its precompressed siblings, their response fields and
+//!    small bodies (`load`); unchanged parts of the last load are reused.
+//! 5. Conditions, then ranges decide which part is sent (`conditional`, `range`, `reply`).
 //!
 //! Nothing here blocks on the network or writes to the disk, but for a line in the log about a link
 //! that is not followed. No file is sent whose name says PHP source or starts with a dot, whatever
@@ -19,11 +18,11 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod classify;
 pub mod conditional;
 pub mod hidden;
 mod links;
 mod load;
-mod look;
 pub mod mime;
 mod outcome;
 pub mod range;
@@ -45,21 +44,21 @@ use howdah_sys::log::{Level, Log};
 use rustix::io::Errno;
 
 use self::cache::{Cache, Key};
+use self::classify::{Classifier, Target};
 use self::conditional::Conditions;
-use self::load::{Load, Resource};
-use self::look::{Look, Target};
+use self::load::{Loader, Resource};
 
 pub use self::links::{RefusedLink, refused_link};
 pub use self::outcome::{Outcome, Reason, ScriptPath};
-pub use self::reply::directory as redirect_to_directory;
+pub use self::reply::redirect_to_directory;
 pub use self::resolve::Opener;
 pub use self::share::{Options, Place, Share};
 pub use self::socket::FoundSocket;
 
-/// How long a finding is used without looking at the disk again.
+/// Time for which a cached finding is used without a system call.
 pub const RECHECK: Duration = Duration::from_secs(1);
 
-/// A thread tells the log of a link that is not followed at most this often.
+/// Shortest time between two log lines of a thread about links that are not followed.
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Serves files on one thread.
@@ -72,11 +71,11 @@ pub struct Files {
     resources: RefCell<Cache<Recent<Rc<Resource>>>>,
     findings: RefCell<Cache<Recent<Finding>>>,
     log: Option<Arc<Log>>,
-    /// When the log was told of a link.
-    logged: Cell<Option<Instant>>,
+    /// Time of the last log line about a link.
+    last_logged: Cell<Option<Instant>>,
 }
 
-/// What a thread may keep.
+/// Limits of a thread's cache.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Bytes of everything kept, an eighth of it for findings that are no file.
@@ -111,14 +110,14 @@ pub struct Now {
     pub wall: SystemTime,
 }
 
-/// A finding and when it was made.
+/// A cached value and its time.
 #[derive(Debug, Clone)]
 struct Recent<T> {
     at: Instant,
-    what: T,
+    value: T,
 }
 
-/// What is in a place, other than a file that can be sent.
+/// Class of a place without a file that can be sent.
 #[derive(Debug, Clone)]
 enum Finding {
     Directory,
@@ -126,14 +125,14 @@ enum Finding {
     Missing(Reason),
 }
 
-/// What a lookup found.
+/// Result of a lookup.
 enum Found {
     File(Rc<Resource>),
     Other(Finding),
 }
 
 impl Files {
-    /// Nothing is cached yet.
+    /// A server with an empty cache.
     pub fn new(limits: Limits) -> Self {
         Files {
             opener: Opener::new(),
@@ -143,11 +142,11 @@ impl Files {
             resources: RefCell::new(Cache::new(limits.resource_bytes(), limits.entries)),
             findings: RefCell::new(Cache::new(limits.bytes / 8, limits.entries)),
             log: None,
-            logged: Cell::default(),
+            last_logged: Cell::default(),
         }
     }
 
-    /// Tells the log of links that are not followed because of their owner.
+    /// Logs links that are not followed because of their owner.
     pub fn with_log(self, log: Arc<Log>) -> Self {
         Files { log: Some(log), ..self }
     }
@@ -165,7 +164,7 @@ impl Files {
         request: &Request,
         now: Now,
     ) -> Outcome {
-        self.serve_or(share, place, request, now, redirect_to_directory)
+        self.respond(share, place, request, now, redirect_to_directory)
     }
 
     /// As [`Files::serve_at`], but a directory is found only by a path with a slash at its end.
@@ -176,11 +175,11 @@ impl Files {
         request: &Request,
         now: Now,
     ) -> Outcome {
-        self.serve_or(share, place, request, now, |_| None)
+        self.respond(share, place, request, now, |_| None)
     }
 
-    /// `redirect` answers for a directory that lacks its slash.
-    fn serve_or(
+    /// `redirect` makes the response for a directory whose path does not end in a slash.
+    fn respond(
         &self,
         share: &Share,
         place: Place<'_>,
@@ -188,24 +187,24 @@ impl Files {
         now: Now,
         redirect: fn(&Request) -> Option<Response>,
     ) -> Outcome {
-        let reads = matches!(&*request.method, b"GET" | b"HEAD");
-        if !reads && !share.options().scripts {
+        let is_read = matches!(&*request.method, b"GET" | b"HEAD");
+        if !is_read && !share.options().scripts {
             return Outcome::Missing(Reason::MethodNotAllowed);
         }
-        match self.find(share, &place, request, now) {
+        match self.look_up(share, &place, request, now) {
             Found::Other(Finding::Missing(reason)) => Outcome::Missing(reason),
             Found::Other(Finding::Script(script)) => Outcome::Script(script),
-            Found::File(_) | Found::Other(Finding::Directory) if !reads => {
+            Found::File(_) | Found::Other(Finding::Directory) if !is_read => {
                 Outcome::Missing(Reason::MethodNotAllowed)
             }
-            Found::File(resource) => self.answer(&resource, request, now),
+            Found::File(resource) => self.respond_with_file(&resource, request, now),
             Found::Other(Finding::Directory) => {
                 redirect(request).map_or(Outcome::Missing(Reason::NotFound), Outcome::Response)
             }
         }
     }
 
-    fn answer(&self, resource: &Resource, request: &Request, now: Now) -> Outcome {
+    fn respond_with_file(&self, resource: &Resource, request: &Request, now: Now) -> Outcome {
         let variant = resource.choose(|| AcceptEncoding::of(&request.fields));
         let Some(variant) = variant.filter(|variant| variant.has_content()) else {
             return Outcome::Missing(Reason::Failed(Errno::IO));
@@ -215,56 +214,56 @@ impl Files {
             self.boundaries.set(self.boundaries.get().wrapping_add(1));
             reply::boundary(&self.hasher, self.boundaries.get())
         };
-        Outcome::Response(reply::file(variant, request, &conditions, now.wall, boundary))
+        Outcome::Response(reply::file_response(variant, request, &conditions, now.wall, boundary))
     }
 
-    /// Uses what is known, or looks and remembers.
-    fn find(&self, share: &Share, place: &Place<'_>, request: &Request, now: Now) -> Found {
+    /// Returns a fresh cached finding, or inspects the disk and caches the result.
+    fn look_up(&self, share: &Share, place: &Place<'_>, request: &Request, now: Now) -> Found {
         let key = Key::new(share.id(), *place, &self.hasher);
         let is_fresh = |at: Instant| now.monotonic.saturating_duration_since(at) < RECHECK;
         let accept = || AcceptEncoding::of(&request.fields);
         let mut previous = None;
         if let Some(recent) = self.resources.borrow_mut().get(&key) {
-            let has_content = recent.what.choose(accept).is_some_and(|v| v.has_content());
+            let has_content = recent.value.choose(accept).is_some_and(|v| v.has_content());
             if is_fresh(recent.at) && has_content {
-                return Found::File(Rc::clone(&recent.what));
+                return Found::File(Rc::clone(&recent.value));
             }
-            previous = Some(Rc::clone(&recent.what));
+            previous = Some(Rc::clone(&recent.value));
         } else if let Some(recent) = self.findings.borrow_mut().get(&key)
             && is_fresh(recent.at)
         {
-            return Found::Other(recent.what.clone());
+            return Found::Other(recent.value.clone());
         }
-        let found = self.look(share, place, accept(), previous.as_deref(), now.wall);
-        self.remember(&key, &found, now.monotonic);
-        self.report(now.monotonic);
+        let found = self.inspect(share, place, accept(), previous.as_deref(), now.wall);
+        self.cache_result(&key, &found, now.monotonic);
+        self.log_refused_link(now.monotonic);
         found
     }
 
-    /// Logs a link that the last look has not followed.
-    fn report(&self, now: Instant) {
+    /// Logs a link that the last inspection has not followed.
+    fn log_refused_link(&self, now: Instant) {
         let Some(link) = self.opener.take_refused() else { return };
         let is_recent = |at: Instant| now.saturating_duration_since(at) < REFUSAL_INTERVAL;
         if let Some(log) = &self.log
-            && !self.logged.get().is_some_and(is_recent)
+            && !self.last_logged.get().is_some_and(is_recent)
         {
-            self.logged.set(Some(now));
+            self.last_logged.set(Some(now));
             log.write(Level::Warn, link.with_advice());
         }
     }
 
-    fn remember(&self, key: &Key<'_>, found: &Found, at: Instant) {
+    fn cache_result(&self, key: &Key<'_>, found: &Found, at: Instant) {
         let mut resources = self.resources.borrow_mut();
         let mut findings = self.findings.borrow_mut();
         match found {
-            Found::File(resource) if resource.settled => {
+            Found::File(resource) if resource.is_settled => {
                 findings.remove(key);
                 // An open file takes its share of the cache, so the limit in bytes bounds open files.
                 let open = self.limits.resource_bytes().div_ceil(self.limits.open.max(1));
                 let weight = resource.weight(if self.limits.open > 0 { open } else { usize::MAX });
-                resources.insert(key, Recent { at, what: Rc::clone(resource) }, weight);
+                resources.insert(key, Recent { at, value: Rc::clone(resource) }, weight);
             }
-            // A file that has just been written is looked at each time until it has settled.
+            // A file that was just written is inspected for each request until it has settled.
             Found::File(_) | Found::Other(Finding::Missing(Reason::Failed(_))) => {
                 findings.remove(key);
                 resources.remove(key);
@@ -275,13 +274,13 @@ impl Files {
                     Finding::Script(_) => 3 * key.place.path.len() + key.place.root.len(),
                     Finding::Directory | Finding::Missing(_) => 0,
                 };
-                findings.insert(key, Recent { at, what: finding.clone() }, weight);
+                findings.insert(key, Recent { at, value: finding.clone() }, weight);
             }
         }
     }
 
-    /// Looks at the disk.
-    fn look(
+    /// Classifies the place and loads its file.
+    fn inspect(
         &self,
         share: &Share,
         place: &Place<'_>,
@@ -290,15 +289,15 @@ impl Files {
         wall: SystemTime,
     ) -> Found {
         let opener = &self.opener;
-        let (index, opened) = match (Look { opener, share, place }).run() {
+        let (index, opened) = match (Classifier { opener, share, place }).classify() {
             Ok(Target::File { index, opened }) => (index, opened),
             Ok(Target::Directory) => return Found::Other(Finding::Directory),
             Ok(Target::Script(script)) => return Found::Other(Finding::Script(script)),
             Err(reason) => return Found::Other(Finding::Missing(reason)),
         };
         let max_body = self.limits.body;
-        let load = Load { opener, share, place, index, accept, previous, max_body, wall };
-        Found::File(Rc::new(load.run(opened)))
+        let loader = Loader { opener, share, place, index, accept, previous, max_body, wall };
+        Found::File(Rc::new(loader.load(opened)))
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) struct Route<'a> {
     /// The directory that stands for `/` and cannot be left; otherwise the root directory or the
     /// working directory, as the path is absolute or not.
     pub chroot: Option<&'a File>,
-    /// Whether the path is absolute.
+    /// The path is absolute.
     pub is_absolute: bool,
     /// The path of the document root. May be empty.
     pub root: &'a [u8],
@@ -174,7 +174,7 @@ pub(super) fn walk(route: &Route<'_>) -> Result<Resolved, Stop> {
     walk.push_steps(route.path);
     walk.steps.push(Step::Root);
     walk.push_steps(route.root);
-    walk.run()
+    walk.finish()
 }
 
 /// Maximum number of symbolic links in a path (Linux: 40).
@@ -249,7 +249,8 @@ struct OwnerLimit {
 }
 
 impl Walk {
-    fn run(mut self) -> Result<Resolved, Stop> {
+    /// Takes all steps.
+    fn finish(mut self) -> Result<Resolved, Stop> {
         while let Some(step) = self.steps.pop() {
             self.names += usize::from(matches!(step, Step::Name(_) | Step::Up));
             if self.names > MAX_NAMES {
@@ -274,7 +275,7 @@ impl Walk {
     }
 
     /// The current position.
-    fn here(&self) -> &Node {
+    fn current(&self) -> &Node {
         self.nodes.last().unwrap_or(&self.start)
     }
 
@@ -315,7 +316,7 @@ impl Walk {
     }
 
     fn open_node(&self, name: Vec<u8>) -> Result<Node, Errno> {
-        let directory = &self.here().file;
+        let directory = &self.current().file;
         let is_on_the_way = self.steps.iter().any(|step| matches!(step, Step::Name(_) | Step::Up));
         // Only what is opened as a directory is mounted on demand (autofs).
         let file = match is_on_the_way {
@@ -330,7 +331,7 @@ impl Walk {
 
     /// Returns to the directory that the walk has come from.
     fn go_up(&mut self) -> Result<(), Stop> {
-        if self.here().mode & S_IFMT != S_IFDIR {
+        if self.current().mode & S_IFMT != S_IFDIR {
             return Err(self.conceal(Reason::NotFound));
         }
         if let Some(limit) = &mut self.limit
@@ -392,7 +393,7 @@ impl Walk {
             }
             return self.check_limit();
         }
-        let target = self.here();
+        let target = self.current();
         let is_others = self.limit.as_ref().is_some_and(|limit| limit.link.owner != link.owner);
         if link.owner == OVERFLOW_UID
             || is_others
@@ -416,7 +417,7 @@ impl Walk {
     /// Fails if there is a limit and the current position is beyond it.
     fn check_limit(&self) -> Result<(), Stop> {
         let Some(OwnerLimit { link, .. }) = &self.limit else { return Ok(()) };
-        let node = self.here();
+        let node = self.current();
         match node.owner == link.owner || node.is_open_to_all() {
             true => Ok(()),
             false => Err(link.refuse(node.owner)),

@@ -1,8 +1,8 @@
-//! An opened file as something to send: its stored codings, their heads, and the bodies that are
-//! small enough to keep.
+//! Loads an opened file: its stored codings, their response fields, and the bodies that are small
+//! enough to keep in memory.
 //!
-//! Loading happens on a miss and when a cached resource is due for another look; parts that have
-//! not changed are taken over. A body is kept only if the file's state is the same before and
+//! Files are loaded on a cache miss and when a cached resource must be checked again; unchanged parts
+//! are taken over. A body is kept only if the file's state is the same before and
 //! after reading it and old enough for any later change to show
 //! ([`Meta::is_settled`](super::resolve::Meta::is_settled)), so a cache never holds a torn file.
 
@@ -24,8 +24,8 @@ use super::share::{Place, Share};
 pub(super) struct Resource {
     variants: [Option<Variant>; Coding::COUNT],
     has_siblings: bool,
-    /// Whether it may be kept.
-    pub settled: bool,
+    /// The files have not changed recently, so the resource may be cached.
+    pub is_settled: bool,
 }
 
 /// One stored coding of a file.
@@ -39,27 +39,27 @@ pub(super) struct Variant {
     pub content: Content,
 }
 
-/// Where a variant's bytes are.
+/// The bytes of a variant.
 #[derive(Debug, Clone)]
 pub(super) enum Content {
-    /// Read already.
+    /// In memory.
     Memory(Bytes),
-    /// To be read while it is sent.
+    /// In an open file, read while it is sent.
     File(Arc<File>),
-    /// Nobody has asked for it yet.
+    /// Not opened yet: no request has chosen this variant.
     Unread,
 }
 
-/// What a loader is asked for.
-pub(super) struct Load<'a> {
+/// Loads one opened file.
+pub(super) struct Loader<'a> {
     pub opener: &'a Opener,
     pub share: &'a Share,
     pub place: &'a Place<'a>,
     /// The index name that was found in a directory; otherwise empty.
     pub index: &'a [u8],
-    /// What the request accepts: that variant will have content.
+    /// Codings that the request accepts; the chosen variant gets content.
     pub accept: AcceptEncoding,
-    /// What an earlier load found.
+    /// Result of an earlier load.
     pub previous: Option<&'a Resource>,
     /// Files up to this size are read into memory.
     pub max_body: u64,
@@ -67,7 +67,7 @@ pub(super) struct Load<'a> {
 }
 
 impl Resource {
-    /// The variant to send, and whether it has content.
+    /// The variant to send.
     pub fn choose(&self, accept: impl FnOnce() -> AcceptEncoding) -> Option<&Variant> {
         if !self.has_siblings {
             return self.variant(Coding::Identity);
@@ -75,7 +75,7 @@ impl Resource {
         self.variant(accept().choose(|coding| self.variant(coding).is_some()))
     }
 
-    /// Bytes that it takes; an open file counts as `open`.
+    /// Size in bytes for the cache; an open file counts as `open`.
     pub fn weight(&self, open: usize) -> usize {
         self.variants.iter().flatten().fold(0, |weight: usize, variant| {
             let content = match &variant.content {
@@ -93,7 +93,7 @@ impl Resource {
 }
 
 impl Variant {
-    /// What requests compare it by.
+    /// Validators for conditional requests.
     pub fn validators(&self) -> Validators<'_> {
         Validators { etag: &self.etag, modified: self.modified }
     }
@@ -106,64 +106,71 @@ impl Variant {
         }
     }
 
-    /// Whether it can be sent.
+    /// Returns true if the variant can be sent.
     pub fn has_content(&self) -> bool {
         !matches!(self.content, Content::Unread)
     }
 }
 
-impl Load<'_> {
-    /// Makes a resource of an opened regular file.
-    pub fn run(self, original: Opened) -> Resource {
+impl Loader<'_> {
+    /// Loads an opened regular file and its precompressed siblings.
+    pub fn load(self, original: Opened) -> Resource {
         let mut opened = [const { None }; Coding::COUNT];
         if self.share.options().precompressed {
             for coding in Coding::SIBLINGS {
-                opened[coding.index()] = self.sibling(coding, &original.meta);
+                opened[coding.index()] = self.open_sibling(coding, &original.meta);
             }
         }
         opened[Coding::Identity.index()] = Some(original);
         let has_siblings = opened.iter().flatten().count() > 1;
         let chosen = self.accept.choose(|coding| opened[coding.index()].is_some());
-        let mut settled = true;
+        let mut is_settled = true;
         let mut variants = [const { None }; Coding::COUNT];
         for coding in [Coding::Identity].into_iter().chain(Coding::SIBLINGS) {
             let Some(opened) = opened[coding.index()].take() else { continue };
             let meta = opened.meta;
-            settled &= meta.is_settled(self.wall);
-            let content = match self.kept(coding, &meta) {
+            is_settled &= meta.is_settled(self.wall);
+            let content = match self.unchanged_content(coding, &meta) {
                 Some(Content::Unread) | None if coding == chosen => {
-                    let (content, steady) = read(opened, self.max_body);
-                    settled &= steady;
+                    let (content, is_steady) = read_or_keep_open(opened, self.max_body);
+                    is_settled &= is_steady;
                     content
                 }
                 Some(content) => content,
                 None => Content::Unread,
             };
-            variants[coding.index()] = Some(self.variant(coding, meta, content, has_siblings));
+            variants[coding.index()] =
+                Some(self.build_variant(coding, meta, content, has_siblings));
         }
-        Resource { variants, has_siblings, settled }
+        Resource { variants, has_siblings, is_settled }
     }
 
-    /// A sibling counts if it is a regular file that can be read and is not older than the file.
-    fn sibling(&self, coding: Coding, original: &Meta) -> Option<Opened> {
+    /// Opens a sibling, if it is a readable regular file and not older than the original.
+    fn open_sibling(&self, coding: Coding, original: &Meta) -> Option<Opened> {
         let suffix = [self.index, coding.suffix().as_bytes()];
         let opened = self.opener.open(self.share, self.place, &suffix, Access::Read).ok()?;
         let time = |meta: &Meta| (meta.modified, meta.modified_nanos);
         (opened.kind == Kind::Regular && time(&opened.meta) >= time(original)).then_some(opened)
     }
 
-    /// The content that an earlier load had, if the file is still in the same state.
-    fn kept(&self, coding: Coding, meta: &Meta) -> Option<Content> {
+    /// The content of the earlier load, if the file is unchanged.
+    fn unchanged_content(&self, coding: Coding, meta: &Meta) -> Option<Content> {
         let variant = self.previous?.variant(coding)?;
         (variant.meta == *meta).then(|| variant.content.clone())
     }
 
-    fn variant(&self, coding: Coding, meta: Meta, content: Content, has_siblings: bool) -> Variant {
+    fn build_variant(
+        &self,
+        coding: Coding,
+        meta: Meta,
+        content: Content,
+        has_siblings: bool,
+    ) -> Variant {
         let etag = etag(&meta, coding);
         let modified = last_modified(&meta, self.wall);
         let name = if self.index.is_empty() { self.place.path } else { self.index };
         let media_type = self.share.options().mime.of(name);
-        let mut lines = Lines(BytesMut::with_capacity(256));
+        let mut lines = FieldLines(BytesMut::with_capacity(256));
         if !media_type.is_empty() {
             lines.push("Content-Type", &media_type);
         }
@@ -182,17 +189,17 @@ impl Load<'_> {
     }
 }
 
-/// Reads a file that is small enough, otherwise leaves it open. Says also whether the file stood
-/// still meanwhile; if it did not, the sender reads it and finds out how long it is by then.
-fn read(opened: Opened, max_body: u64) -> (Content, bool) {
+/// Reads a file of at most `max_body` bytes; keeps a larger one open. Also returns false if the file
+/// changed meanwhile: then it stays open, and is read when it is sent.
+fn read_or_keep_open(opened: Opened, max_body: u64) -> (Content, bool) {
     let Opened { file, meta, .. } = opened;
     match usize::try_from(meta.size) {
         Ok(0) => (Content::Memory(Bytes::new()), true),
         Ok(size) if meta.size <= max_body => {
             let mut body = vec![0; size];
-            let whole = file.read_exact_at(&mut body, 0).is_ok();
-            let steady = file.metadata().is_ok_and(|metadata| Meta::of(&metadata) == meta);
-            match whole && steady {
+            let is_whole = file.read_exact_at(&mut body, 0).is_ok();
+            let is_steady = file.metadata().is_ok_and(|metadata| Meta::of(&metadata) == meta);
+            match is_whole && is_steady {
                 true => (Content::Memory(body.into()), true),
                 false => (Content::File(Arc::new(file)), false),
             }
@@ -215,9 +222,9 @@ fn last_modified(meta: &Meta, wall: SystemTime) -> Option<u64> {
 
 /// Collects field lines. The values are our own or were checked with the configuration, but a
 /// media type from there must not add a line.
-struct Lines(BytesMut);
+struct FieldLines(BytesMut);
 
-impl Lines {
+impl FieldLines {
     fn push(&mut self, name: &str, value: &[u8]) {
         self.0.put_slice(name.as_bytes());
         self.0.put_slice(b": ");

@@ -16,7 +16,7 @@ use super::resolve::wall_seconds;
 
 /// The answer to a GET or HEAD. For HEAD it is that to GET without its ranges; the protocol
 /// layer keeps the body to itself and sends its length.
-pub(super) fn file(
+pub(super) fn file_response(
     variant: &Variant,
     request: &Request,
     conditions: &Conditions<'_>,
@@ -49,7 +49,7 @@ pub(super) fn file(
 /// The redirect that gives a directory its slash. The location starts with the one slash that
 /// the request's path starts with, so it never names another host (of `/` it makes `//`, which names
 /// none); `None` if the path does not have that form.
-pub fn directory(request: &Request) -> Option<Response> {
+pub fn redirect_to_directory(request: &Request) -> Option<Response> {
     if !request.path.starts_with(b"/") || request.path.starts_with(b"//") {
         return None;
     }

@@ -1,4 +1,4 @@
-//! From a place to an open file, without leaving where the share allows it to go.
+//! Opens the file of a place under the share's rules for links and mounts.
 //!
 //! The path holds no `..`, so by its text it cannot leave the root. What a symbolic link may do
 //! depends on the share:
@@ -52,17 +52,17 @@ pub struct Opener {
     refused: RefCell<Option<RefusedLink>>,
 }
 
-/// What an opened file is to be used for.
+/// Use of an opened file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     /// To read from it.
     Read,
-    /// To learn what it is; needs no right to read it. Scripts often give that right only to
-    /// their application's user.
+    /// To learn its kind; needs no right to read it. Scripts are often readable by their application's
+    /// user alone.
     Inspect,
 }
 
-/// An open file and what it is.
+/// An open file, its kind and its state.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub file: File,
@@ -70,7 +70,7 @@ pub(super) struct Opened {
     pub meta: Meta,
 }
 
-/// Kinds of files that matter here.
+/// Kinds of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Regular,
@@ -78,7 +78,7 @@ pub(super) enum Kind {
     Other,
 }
 
-/// What tells one state of a file from another.
+/// State of a file; it differs after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Meta {
     pub device: u64,
@@ -91,7 +91,7 @@ pub(super) struct Meta {
 }
 
 impl Opener {
-    /// Asks the kernel once whether it can restrict a lookup.
+    /// Checks once whether the kernel can restrict a lookup.
     pub fn new() -> Self {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let probe =
@@ -107,7 +107,7 @@ impl Opener {
         Opener { openat2: false, refused: RefCell::default() }
     }
 
-    /// Whether shares can restrict links and mounts or have a chroot on this kernel.
+    /// Returns true if shares can restrict links and mounts or have a chroot on this kernel.
     pub fn can_restrict(&self) -> bool {
         self.openat2
     }
@@ -117,7 +117,7 @@ impl Opener {
         self.refused.take()
     }
 
-    /// Opens the place with `suffix` appended to its path, and looks at what it is.
+    /// Opens the place with `suffix` appended to its path.
     pub(super) fn open(
         &self,
         share: &Share,
@@ -145,7 +145,7 @@ impl Opener {
             access,
         };
         if place.chroot.is_empty() {
-            return self.look_up(&lookup);
+            return self.open_lookup(&lookup);
         }
         let (within, root_len) = within(place.chroot, &name, root_len).ok_or(Reason::Forbidden)?;
         let chroot = self.open_chroot(place.chroot, options.symlinks)?;
@@ -154,7 +154,7 @@ impl Opener {
             Symlinks::OwnerMatch | Symlinks::All => Symlinks::All,
         };
         let lookup = Lookup { chroot: Some(&chroot), name: &within, root_len, symlinks, ..lookup };
-        self.look_up(&Lookup { resolve: resolve | ResolveFlags::IN_ROOT, ..lookup })
+        self.open_lookup(&Lookup { resolve: resolve | ResolveFlags::IN_ROOT, ..lookup })
     }
 
     fn open_chroot(&self, name: &[u8], symlinks: Symlinks) -> Result<File, Reason> {
@@ -162,13 +162,13 @@ impl Opener {
             let (root_len, resolve) = (name.len(), ResolveFlags::NO_MAGICLINKS);
             let access = Access::Inspect;
             let lookup = Lookup { chroot: None, name, root_len, symlinks, resolve, access };
-            return self.look_up(&lookup).map(|opened| opened.file);
+            return self.open_lookup(&lookup).map(|opened| opened.file);
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(CWD, name, flags, Mode::empty())?.into())
     }
 
-    fn look_up(&self, lookup: &Lookup<'_>) -> Result<Opened, Reason> {
+    fn open_lookup(&self, lookup: &Lookup<'_>) -> Result<Opened, Reason> {
         if self.openat2 {
             let without_links = lookup.resolve | ResolveFlags::NO_SYMLINKS;
             match open_resolved(lookup.directory(), lookup.name, lookup.flags(), without_links) {
@@ -176,7 +176,7 @@ impl Opener {
                 file => return Opened::new(file?),
             }
         }
-        for _ in 0..WALK_ATTEMPTS {
+        for _ in 0..MAX_WALK_ATTEMPTS {
             let resolved = links::walk(&lookup.route()).map_err(|stop| match stop {
                 Stop::Reason(reason) => reason,
                 Stop::Link(link) => {
@@ -184,8 +184,8 @@ impl Opener {
                     Reason::Forbidden
                 }
             })?;
-            let is_sent = lookup.access == Access::Read && resolved.is_regular;
-            if resolved.is_hidden || is_sent && hidden::is_php_source(&resolved.name) {
+            let is_read = lookup.access == Access::Read && resolved.is_regular;
+            if resolved.is_hidden || is_read && hidden::is_php_source(&resolved.name) {
                 return Err(Reason::NotFound);
             }
             let (directory, name, flags) = (lookup.directory(), lookup.name, lookup.flags());
@@ -204,13 +204,13 @@ impl Opener {
 
 /// A name to look up.
 struct Lookup<'a> {
-    /// What the name is relative to, and what it stays in.
+    /// Directory that the name is relative to and cannot leave.
     chroot: Option<&'a File>,
     name: &'a [u8],
-    /// So many bytes of the name are the path of the document root.
+    /// Length in bytes of the document root's path at the start of the name.
     root_len: usize,
     symlinks: Symlinks,
-    /// What the kernel refuses besides.
+    /// Further restrictions, which the kernel enforces.
     resolve: ResolveFlags,
     access: Access,
 }
@@ -268,11 +268,11 @@ impl Meta {
         }
     }
 
-    /// Whether a change that follows this state would show in it. Time stamps have the grain of
+    /// Returns true if a later change would show in the state. Time stamps have the grain of
     /// the kernel's tick (of a second on some file systems), so a state that is younger than
     /// that may hide a write. The change time counts, since no program can set it.
     pub fn is_settled(&self, wall: SystemTime) -> bool {
-        wall_seconds(wall).saturating_sub(self.changed).unsigned_abs() > SETTLED_SECONDS
+        wall_seconds(wall).saturating_sub(self.changed).unsigned_abs() > SETTLING_SECONDS
     }
 }
 
@@ -282,15 +282,16 @@ pub(super) fn wall_seconds(wall: SystemTime) -> i64 {
     i64::try_from(age.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// The kernel gives up with EAGAIN when names change during a lookup that must not escape;
-/// someone who renames in a loop gets this many attempts and then an error.
-const ATTEMPTS: usize = 64;
+/// Maximum number of `openat2` calls for a lookup. The kernel returns EAGAIN if names change during a
+/// restricted lookup.
+const MAX_OPEN_ATTEMPTS: usize = 64;
 
-/// Likewise if a walk and the kernel arrive at different files, because links were changed in between.
-const WALK_ATTEMPTS: usize = 16;
+/// Maximum number of walks for a lookup. A walk is repeated if the kernel then opens another file,
+/// because links were changed in between.
+const MAX_WALK_ATTEMPTS: usize = 16;
 
-/// A file that changed within this time may change again without it showing.
-const SETTLED_SECONDS: u64 = 2;
+/// Time in seconds after a change within which another change may not show in the file's state.
+const SETTLING_SECONDS: u64 = 2;
 
 /// Opens a name as the kernel resolves it under restrictions.
 pub(super) fn open_resolved(
@@ -304,7 +305,7 @@ pub(super) fn open_resolved(
         attempt += 1;
         match rustix::fs::openat2(directory, name, flags, Mode::empty(), resolve) {
             Ok(file) => return Ok(File::from(file)),
-            Err(Errno::AGAIN | Errno::INTR) if attempt < ATTEMPTS => {}
+            Err(Errno::AGAIN | Errno::INTR) if attempt < MAX_OPEN_ATTEMPTS => {}
             Err(error) => return Err(error),
         }
     }

@@ -24,19 +24,19 @@ use super::resolve::open_resolved;
 pub struct FoundSocket(File);
 
 impl FoundSocket {
-    /// Looks a path up. A link that is not followed is [`io::ErrorKind::PermissionDenied`], and the
-    /// message tells it.
+    /// Finds the socket of a path. A link that is not followed is
+    /// [`io::ErrorKind::PermissionDenied`]; the message names it.
     pub fn find(path: &Path) -> io::Result<FoundSocket> {
         let name = path.as_os_str().as_bytes();
         let (flags, resolve) = (OFlags::PATH | OFlags::CLOEXEC, ResolveFlags::NO_SYMLINKS);
         match open_resolved(CWD, name, flags, resolve) {
             // There is a link in the path, or the kernel has no such call.
-            Err(Errno::LOOP | Errno::NOSYS | Errno::PERM) => FoundSocket::walk(name),
+            Err(Errno::LOOP | Errno::NOSYS | Errno::PERM) => FoundSocket::find_through_links(name),
             file => Ok(FoundSocket(file?)),
         }
     }
 
-    fn walk(name: &[u8]) -> io::Result<FoundSocket> {
+    fn find_through_links(name: &[u8]) -> io::Result<FoundSocket> {
         let (rule, is_absolute) = (Symlinks::OwnerMatch, name.starts_with(b"/"));
         // No link leads to the inside of the socket, so all are judged by their owners.
         let route = Route { rule, chroot: None, is_absolute, root: name, path: b"" };

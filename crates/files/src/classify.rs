@@ -1,8 +1,9 @@
-//! What a place is: a script, a directory, a file, or nothing that may be sent.
+//! Classifies a place: a script, a directory, a file, or nothing that may be sent.
 //!
-//! The order matters. A script comes first, by its exact name; then the media type, which needs
-//! no look at the disk and says nothing about what is there; then the names that are never sent;
-//! then the file, or the first index that the directory has.
+//! 1. A script, by its exact name.
+//! 2. The allowed media types, which need no system call and tell nothing about the disk.
+//! 3. Names that are never sent.
+//! 4. The file, or the first index of the directory.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -15,40 +16,40 @@ use super::outcome::{Reason, ScriptPath};
 use super::resolve::{Access, Kind, Opened, Opener};
 use super::share::{Place, Share};
 
-/// A look at the disk.
-pub(super) struct Look<'s, 'p> {
+/// Classifies one place with system calls.
+pub(super) struct Classifier<'s, 'p> {
     pub opener: &'p Opener,
     pub share: &'s Share,
     pub place: &'p Place<'p>,
 }
 
-/// What a place is.
+/// The class of a place.
 pub(super) enum Target<'s> {
-    /// A directory that the path names without a slash at its end.
+    /// A directory; the path does not end in a slash.
     Directory,
-    /// A script that exists.
+    /// An existing script.
     Script(ScriptPath),
     /// A regular file; `index` is its name if it stands in for its directory.
     File { index: &'s [u8], opened: Opened },
 }
 
-impl<'s> Look<'s, '_> {
-    /// Looks.
-    pub fn run(&self) -> Result<Target<'s>, Reason> {
+impl<'s> Classifier<'s, '_> {
+    /// Classifies the place. Error: the reason why nothing may be sent.
+    pub fn classify(&self) -> Result<Target<'s>, Reason> {
         if !self.place.is_sound() {
             return Err(Reason::NotFound);
         }
         if self.share.options().scripts
-            && let Some(script) = self.script()?
+            && let Some(script) = self.find_script()?
         {
             return Ok(Target::Script(script));
         }
-        self.open()
+        self.classify_file()
     }
 
     /// The first prefix of the path that ends in `.php` and is a regular file, as Apache takes
     /// it: directories may have such names too, and anything else on the way ends the search.
-    fn script(&self) -> Result<Option<ScriptPath>, Reason> {
+    fn find_script(&self) -> Result<Option<ScriptPath>, Reason> {
         let path = self.place.path;
         let inner = memchr::memmem::find_iter(path, b".php/").map(|dot| dot + b".php".len());
         let whole = hidden::is_script_name(path).then_some(path.len());
@@ -67,7 +68,7 @@ impl<'s> Look<'s, '_> {
         Ok(None)
     }
 
-    fn open(&self) -> Result<Target<'s>, Reason> {
+    fn classify_file(&self) -> Result<Target<'s>, Reason> {
         let options = self.share.options();
         let path = self.place.path;
         let types = options.types.as_ref().filter(|_| !path.ends_with(b"/"));
@@ -78,14 +79,14 @@ impl<'s> Look<'s, '_> {
             return Err(Reason::NotFound);
         }
         if path.ends_with(b"/") {
-            return self.open_index();
+            return self.find_index();
         }
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         if hidden::is_php_source(name) {
-            return self.open_directory(Reason::NotFound);
+            return self.classify_directory(Reason::NotFound);
         }
         let opened = match self.opener.open(self.share, self.place, &[], Access::Read) {
-            Err(Reason::Forbidden) => return self.open_directory(Reason::Forbidden),
+            Err(Reason::Forbidden) => return self.classify_directory(Reason::Forbidden),
             opened => opened?,
         };
         match opened.kind {
@@ -95,17 +96,17 @@ impl<'s> Look<'s, '_> {
         }
     }
 
-    /// What cannot or must not be read as a file may still be a directory: it need not be
-    /// readable to be entered, and its name says nothing about what is in it.
-    fn open_directory(&self, otherwise: Reason) -> Result<Target<'s>, Reason> {
+    /// Classifies a place that cannot or must not be read as a file. It may still be a directory, which
+    /// need not be readable to be entered and may have any name.
+    fn classify_directory(&self, otherwise: Reason) -> Result<Target<'s>, Reason> {
         match self.opener.open(self.share, self.place, &[], Access::Inspect)?.kind {
             Kind::Directory => Ok(Target::Directory),
             _ => Err(otherwise),
         }
     }
 
-    /// The first index name that is there.
-    fn open_index(&self) -> Result<Target<'s>, Reason> {
+    /// The first index of the directory that exists.
+    fn find_index(&self) -> Result<Target<'s>, Reason> {
         for name in self.share.options().index.iter().map(|name| name.as_bytes()) {
             let script = self.share.options().scripts && hidden::is_script_name(name);
             let access = if script { Access::Inspect } else { Access::Read };
@@ -124,7 +125,7 @@ impl<'s> Look<'s, '_> {
     }
 }
 
-/// The URL's path is looked at by itself, because `.well-known` is allowed at its start.
+/// The URL's path is checked by itself, because `.well-known` is allowed at its start.
 fn has_dot_segment(place: &Place<'_>) -> bool {
     let before = place.path.get(..place.base).unwrap_or_default();
     hidden::has_dot_segment(before) || hidden::has_dot_segment(place.url())
