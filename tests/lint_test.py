@@ -157,7 +157,7 @@ class UnsafeBudget(RuleTest):
 
 
 class Zend(RuleTest):
-    SHIM = "crates/php/shim/a.c"
+    SHIM = "crates/php-worker/shim/a.c"
 
     def test_c_in_the_shim_may_include_zend(self):
         self.assert_accepts(lint.zend_in_c_only, {self.SHIM: '#include "Zend/zend.h"\n', "b.c": "#include <stdio.h>\n"})

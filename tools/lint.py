@@ -268,7 +268,7 @@ ZEND_FUNCTION = re.compile(r"\bfn\s+_?(?:zend|php|sapi|tsrm|virtual|emalloc|efre
 
 def zend_in_c_only(tree):
     """A longjmp out of PHP must find no Rust frame: Rust never calls Zend."""
-    shim = "crates/php/shim/"
+    shim = "crates/php-worker/shim/"
     for name in tree.of_kind("c"):
         if not name.startswith(shim):
             for found in ZEND_HEADER.finditer(tree.texts[name]):
