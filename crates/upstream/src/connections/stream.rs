@@ -102,7 +102,7 @@ impl Parked {
         })
     }
 
-    /// As [`Stream::is_quiet`].
+    /// Returns true under the conditions of [`Stream::is_quiet`].
     pub fn is_quiet(&self) -> bool {
         let mut byte = [0];
         let read = match &self.0 {

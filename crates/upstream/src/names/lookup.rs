@@ -1,7 +1,8 @@
 //! The look-up of one name: in the hosts file, then by DNS.
 //!
-//! Each question has a random number and a socket of its own, connected to the server. A forged answer must guess
-//! number and port and come from the server's address. Messages that do not answer the question are ignored.
+//! Each question has a random number and a socket of its own, connected to the server. A forged
+//! answer must guess number and port and come from the server's address. Messages that do not answer
+//! the question are ignored.
 
 use std::fmt;
 use std::io;

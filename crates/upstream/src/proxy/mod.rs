@@ -261,14 +261,14 @@ impl HttpRequest<'_, '_> {
             _active: active,
         };
         let body = body::body(conversation, &head, context, self.buffering, trailer.as_ref())?;
-        let Head { status, reason, fields, dated, .. } = head;
+        let Head { status, reason, fields, has_date, .. } = head;
         // A trailer that is there already is sent behind chunks.
         let chunked = trailer.as_ref().is_some_and(|trailer| !trailer.lines().is_empty());
         let response = Response::new(status, body);
         let feed = content.rest();
         let after = (trailer.is_some() || feed.is_some())
             .then(|| Box::new(After { trailer, feed, ..After::default() }));
-        Ok(Response { reason, fields, adds_date: !dated, chunked, after, ..response })
+        Ok(Response { reason, fields, adds_date: !has_date, chunked, after, ..response })
     }
 
     /// Makes the response after which client and server speak another protocol.
@@ -283,11 +283,11 @@ impl HttpRequest<'_, '_> {
         let parts = conversation.into_parts().ok_or(Failure::UnexpectedUpgrade)?;
         let far = Box::new(Upgraded::new(parts, active));
         let patience = self.upstream.config.timeouts.tunnel;
-        let Head { reason, fields, dated, .. } = head;
+        let Head { reason, fields, has_date, .. } = head;
         let response = Response {
             reason,
             fields,
-            adds_date: !dated,
+            adds_date: !has_date,
             after: Some(Box::new(After {
                 tunnel: Some(Tunnel { far, patience }),
                 ..After::default()

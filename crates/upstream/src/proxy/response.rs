@@ -42,7 +42,7 @@ pub struct Head {
     /// Fields for the client, without those of the connection, `Content-Length` and `Server`.
     pub fields: FieldBlock,
     /// `Date` is among them.
-    pub dated: bool,
+    pub has_date: bool,
     /// Protocol that follows a 101.
     pub upgrade: Option<Bytes>,
     /// Length of the body that follows.
@@ -89,15 +89,15 @@ impl Scan {
 
 /// Parses a complete head with the empty line at its end. `is_head`: the method was HEAD.
 pub fn parse(head: &[u8], is_head: bool) -> Result<Head, Malformed> {
-    let mut lines = Lines { rest: head, bare: false };
+    let mut lines = Lines { rest: head, has_bare_lf: false };
     let line = lines.next().unwrap_or_default();
     let (is_http10, status, reason) = status_line(line)?;
     let fields = all_fields(&mut lines)?;
     let all = |wanted: &'static [u8]| values(&fields, wanted);
-    let length = framing(&fields, is_http10, lines.bare)?;
+    let length = framing(&fields, is_http10, lines.has_bare_lf)?;
     let without_body = is_head || matches!(status, ..200 | 204 | 304);
-    // A server may send a body where none is allowed.
-    let quiet = is_head || status == 304 || matches!(length, Length::Known(0) | Length::Close);
+    // Where none is allowed, a server may send the announced body all the same.
+    let sends_none = is_head || status == 304 || matches!(length, Length::Known(0) | Length::Close);
     let nominated = Nominated::of(all(b"connection"));
     let persistent = match is_http10 {
         true => nominated.has(b"keep-alive") && !nominated.has(b"close"),
@@ -108,7 +108,7 @@ pub fn parse(head: &[u8], is_head: bool) -> Result<Head, Malformed> {
         (true, Length::Known(length)) => Length::None(Some(length)),
         (true, _) => Length::None(None),
     };
-    let dated = all(b"date").next().is_some();
+    let has_date = all(b"date").next().is_some();
     let upgrade = match status {
         101 if nominated.has(b"upgrade") => {
             one(all(b"upgrade"), "two fields Upgrade")?.map(Bytes::copy_from_slice)
@@ -119,10 +119,10 @@ pub fn parse(head: &[u8], is_head: bool) -> Result<Head, Malformed> {
         status,
         reason: (!reason.is_empty() && reason != howdah_http::reason::phrase(status).as_bytes())
             .then(|| Bytes::copy_from_slice(reason)),
-        dated,
+        has_date,
         upgrade,
         fields: block(fields, &nominated),
-        keep_alive: persistent && length != Length::Close && (!without_body || quiet),
+        keep_alive: persistent && length != Length::Close && (!without_body || sends_none),
         length,
     })
 }
@@ -249,7 +249,7 @@ fn is_text(byte: &u8) -> bool {
 struct Lines<'a> {
     rest: &'a [u8],
     /// A line ended in LF alone.
-    bare: bool,
+    has_bare_lf: bool,
 }
 
 impl<'a> Lines<'a> {
@@ -258,7 +258,7 @@ impl<'a> Lines<'a> {
         let (line, rest) = self.rest.split_at_checked(feed)?;
         self.rest = rest.get(1..).unwrap_or_default();
         let stripped = line.strip_suffix(b"\r");
-        self.bare |= stripped.is_none();
+        self.has_bare_lf |= stripped.is_none();
         Some(stripped.unwrap_or(line))
     }
 }

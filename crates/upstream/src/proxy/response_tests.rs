@@ -21,7 +21,7 @@ fn a_head_is_read() {
             status: 404,
             reason: Some(Bytes::from_static(b"Gone fishing")),
             fields: FieldBlock::from_lines(Bytes::from_static(fields)),
-            dated: true,
+            has_date: true,
             upgrade: None,
             length: Length::Known(3),
             keep_alive: true,

@@ -1,4 +1,4 @@
-//! RetryBudget of requests that are sent again: a fifth of all requests, so that retries do not multiply
+//! Budget of requests that are sent again: a fifth of all requests, so that retries do not multiply
 //! the load of an upstream in trouble.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

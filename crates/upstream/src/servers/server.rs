@@ -30,7 +30,8 @@ pub struct Server {
     state: Arc<State>,
 }
 
-/// State of a server, kept when the configuration changes. Times count from the start of the upstream.
+/// State of a server, kept when the configuration changes. Times count from the start of the
+/// upstream.
 #[derive(Debug, Default)]
 struct State {
     active: AtomicU32,

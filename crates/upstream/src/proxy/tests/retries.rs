@@ -69,6 +69,20 @@ fn a_request_that_may_have_been_acted_upon_is_not_sent_again() {
 }
 
 #[test]
+fn after_the_first_byte_timeout_only_an_idempotent_request_goes_to_another_server() {
+    with(|| async {
+        let silent = Backend::new([Answer { parts: Vec::new(), ..keep("") }]).await;
+        let two = Backend::new([close(OK)]).await;
+        let proxy = Proxy::new(several(&[&silent, &two], 2, 0), impatient()).await;
+        assert_eq!(status(&proxy.talk(POST).await), 504);
+        assert_eq!((silent.requests(), two.requests()), (1, 0));
+        assert_eq!(status(&proxy.talk(POST).await), 200);
+        assert_eq!(status(&proxy.get().await), 200);
+        assert_eq!((silent.requests(), two.requests()), (2, 2));
+    });
+}
+
+#[test]
 fn an_answer_that_has_begun_is_not_asked_for_again() {
     with(|| async {
         let one = Backend::new([close("HTTP/1.1 200")]).await;
