@@ -22,11 +22,13 @@ pub struct Application {
 }
 
 impl Application {
-    /// Whether more workers would have something to do, or spare ones are missing, as far as a
-    /// router thread can tell; the pool decides.
+    /// Returns true if more workers seem to be needed for this many requests, or spare ones are missing.
+    /// The pool decides.
     pub fn wants_workers(&self, requests: u32, workers: u32) -> bool {
         match self.config.processes {
-            config::Processes::Automatic => workers < self.queue.most() && requests > workers,
+            config::Processes::Automatic => {
+                workers < self.queue.max_workers() && requests > workers
+            }
             config::Processes::Dynamic(dynamic) => {
                 workers < dynamic.max && requests + dynamic.spare > workers
             }

@@ -15,15 +15,15 @@ use tokio::time::Instant;
 
 use super::params;
 use super::pending::{Failure, Next, Pending};
+use super::request::RequestContext;
 use super::response;
 use super::target::Script;
-use super::thread::linger;
-use super::thread::{Ask, Handle, PhpThread, RequestContext};
+use super::thread::{Ask, Handle, PhpThread, is_server_idle};
 use crate::application::Application;
 use crate::queue::Refused;
 
-/// Bytes of an encoded request that a slot holds (`Geometry::for_pool`).
-const SLOT: usize = 32 * 1024;
+/// Size of a slot for an encoded request (`Geometry::for_pool`).
+const SLOT_BYTES: usize = 32 * 1024;
 
 /// Status of a request whose client left before its answer; nginx's number, for the log only.
 const CLIENT_GONE: u16 = 499;
@@ -37,7 +37,7 @@ pub struct BodyBuffer {
     pub directory: Arc<Path>,
 }
 
-/// Runs a script and returns its response as soon as its head is there.
+/// Runs a script; returns its response when its head has come.
 pub async fn run(
     thread: &Rc<PhpThread>,
     buffer: BodyBuffer,
@@ -80,7 +80,7 @@ pub async fn run(
         thread.register(pending, context, application.timeout())
     };
     handle.queue = Some(Arc::clone(&application.queue));
-    let warm = match application.queue.submit(handle.key(), request, Arc::clone(&context)) {
+    let has_workers = match application.queue.submit(handle.key(), request, Arc::clone(&context)) {
         Ok((requests, workers)) => {
             if application.wants_workers(requests, workers) && application.queue.may_ask() {
                 thread.ask(Ask::Crowded);
@@ -88,29 +88,29 @@ pub async fn run(
             workers > 0
         }
         Err(refused) => {
-            handle.never_queued();
+            handle.mark_unqueued();
             return refuse_queue(thread, &context, refused);
         }
     };
     thread.drain();
-    wait(thread, application, &context, handle, exchange, warm).await
+    wait(thread, application, &context, handle, exchange, has_workers).await
 }
 
-/// Waits for the head of the answer. A request that came before there was any worker (not `warm`)
-/// is kept although its client leaves: it is what the application is being started for.
+/// Waits for the head of the answer. Without `has_workers` the request stays although its client
+/// leaves: the application is being started for it.
 async fn wait(
     thread: &Rc<PhpThread>,
     application: &Application,
     context: &RequestContext,
     mut handle: Handle,
     exchange: &mut Exchange<'_>,
-    warm: bool,
+    has_workers: bool,
 ) -> Response {
     let started = Instant::now();
     let is_head = exchange.request.method.as_ref() == b"HEAD";
     let queue_deadline = application.config.limits.queue_timeout.map(|limit| started + limit);
     loop {
-        let overdue = async {
+        let queue_timeout = async {
             match queue_deadline {
                 Some(deadline) if deadline > Instant::now() => {
                     tokio::time::sleep_until(deadline).await;
@@ -136,13 +136,13 @@ async fn wait(
                 }
                 Next::Failed(Failure::Stopped(_)) => return refuse(503),
                 Next::Failed(Failure::TimedOut) => return refuse(504),
-                Next::Failed(Failure::Unkept) => return refuse(507),
+                Next::Failed(Failure::SpoolFailed) => return refuse(507),
                 Next::Failed(_) => return refuse(502),
             },
-            _ = exchange.client_gone(), if warm => {
-                return response::given_up(handle, refuse(CLIENT_GONE));
+            _ = exchange.client_gone(), if has_workers => {
+                return response::for_gone_client(handle, refuse(CLIENT_GONE));
             }
-            () = overdue => {
+            () = queue_timeout => {
                 if application.queue.times(handle.key()).is_none() {
                     return refuse_queue(thread, context, Refused::WaitedTooLong);
                 }
@@ -153,7 +153,7 @@ async fn wait(
 
 fn refuse(status: u16) -> Response {
     let mut response = respond::error(status);
-    // What the client still sends of a body that was not taken cannot be told from a request.
+    // The rest of a body that was not read cannot be told from the next request.
     response.close = matches!(status, 400 | 408 | 413 | CLIENT_GONE);
     response
 }
@@ -168,7 +168,7 @@ fn refuse_queue(thread: &PhpThread, context: &RequestContext, refused: Refused) 
     refuse(503)
 }
 
-/// The request as a worker gets it, and the descriptors that go with it.
+/// Encodes a request for a worker; returns it and the descriptors that go with it.
 fn encode(
     exchange: &Exchange<'_>,
     application: &Application,
@@ -181,13 +181,13 @@ fn encode(
     let software = application.config.server_software.as_deref();
     params::write(&mut params, &exchange.request, script, software, length);
     let mut descriptors = Vec::new();
-    let mut flags = if linger::is_quiet() { flags::ALONE } else { 0 };
-    let room = SLOT.checked_sub(FIXED + params.as_bytes().len());
+    let mut flags = if is_server_idle() { flags::ALONE } else { 0 };
+    let room = SLOT_BYTES.checked_sub(FIXED + params.as_bytes().len());
     if room.is_none() {
         flags |= flags::PARAMS_FILE;
         descriptors.push(spool::sealed(params.as_bytes())?);
     }
-    let room = room.unwrap_or(SLOT - FIXED) as u64;
+    let room = room.unwrap_or(SLOT_BYTES - FIXED) as u64;
     let inline = match body {
         RequestBody::Memory(bytes) if bytes.len() as u64 <= room => Some(bytes),
         RequestBody::Memory(bytes) => {
@@ -201,7 +201,7 @@ fn encode(
             None
         }
     };
-    let mut request = Vec::with_capacity(SLOT.min(FIXED + params.as_bytes().len() + 64));
+    let mut request = Vec::with_capacity(SLOT_BYTES.min(FIXED + params.as_bytes().len() + 64));
     Fixed::new(&params, flags, exchange.request.id, length, 0).put(&mut request);
     if flags & flags::PARAMS_FILE == 0 {
         request.extend_from_slice(params.as_bytes());

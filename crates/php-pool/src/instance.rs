@@ -12,30 +12,9 @@ use howdah_wire::messages::ToWorker;
 use howdah_wire::queue::{Claim, Owner};
 use howdah_wire::region::{Geometry, Region};
 
-use super::output::Output;
-use super::status::Last;
-
-/// Which request of which thread: thread, generation and index of its state, never 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Key(pub(super) u64);
-
-impl Key {
-    /// For a state of thread `thread` (below 64) at `index`, the `generation`th there.
-    pub fn new(thread: u32, generation: u32, index: u32) -> Self {
-        let generation = u64::from(generation & 0x00ff_ffff);
-        Key(u64::from(thread + 1) << 56 | generation << 32 | u64::from(index))
-    }
-
-    /// The thread.
-    pub fn thread(self) -> u32 {
-        ((self.0 >> 56) as u32).wrapping_sub(1)
-    }
-
-    /// Index of the state.
-    pub fn index(self) -> usize {
-        self.0 as u32 as usize
-    }
-}
+use super::request::Key;
+use super::status::LastRequest;
+use super::worker_output::Output;
 
 /// A running application's region and workers.
 #[derive(Debug)]
@@ -48,33 +27,33 @@ pub struct Instance {
     eventfds: Vec<OwnedFd>,
     workers: Mutex<HashMap<Owner, Worker>>,
     worker_count: AtomicU32,
-    /// All workers were asked to leave.
+    /// All workers were told to exit.
     pub(super) closed: AtomicBool,
 }
 
-/// A worker that runs.
+/// A running worker.
 #[derive(Debug)]
 pub struct Worker {
     /// Process id.
     pub pid: u32,
     /// The router's end of its socket.
     pub socket: Arc<OwnedFd>,
-    /// When it started, in seconds of the wall clock.
+    /// Time of its start, in seconds since 1970.
     pub since: u64,
-    /// What it has done.
-    pub last: Last,
-    /// What it writes to its standard output and error, unless both are files.
+    /// Its number of requests, and the last one.
+    pub last: LastRequest,
+    /// Its standard output and error; `None` if both are files.
     pub output: Option<Arc<Output>>,
 }
 
 impl Worker {
-    /// A worker that has just started.
+    /// A worker that starts now.
     pub fn new(pid: u32, socket: OwnedFd, output: Option<Arc<Output>>) -> Self {
         Worker {
             pid,
             socket: Arc::new(socket),
             since: clock::wall_seconds(),
-            last: Last::default(),
+            last: LastRequest::default(),
             output,
         }
     }
@@ -127,14 +106,14 @@ impl Instance {
         self.workers.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// A worker has started.
+    /// Adds a worker that has started.
     pub fn add_worker(&self, owner: Owner, worker: Worker) {
         let mut workers = self.workers();
         workers.insert(owner, worker);
         self.worker_count.store(workers.len() as u32, Relaxed);
     }
 
-    /// A worker has ended.
+    /// Removes a worker that has ended, and logs the rest of its output.
     pub fn remove_worker(&self, owner: Owner) {
         let mut workers = self.workers();
         let worker = workers.remove(&owner);
@@ -145,13 +124,13 @@ impl Instance {
         }
     }
 
-    /// All workers have ended.
+    /// Removes all workers.
     pub fn remove_workers(&self) {
         let workers: Vec<_> = self.workers().keys().copied().collect();
         workers.into_iter().for_each(|worker| self.remove_worker(worker));
     }
 
-    /// What a worker writes; `Err` if there is no such worker, or its start has not been reported.
+    /// A worker's output. Error: there is no such worker, or its start has not been reported.
     pub(super) fn output(&self, owner: Owner) -> Result<Option<Arc<Output>>, NotSent> {
         self.workers().get(&owner).map(|worker| worker.output.clone()).ok_or(NotSent::Unknown)
     }
@@ -161,12 +140,12 @@ impl Instance {
         self.worker_count.load(Relaxed)
     }
 
-    /// Process id of a worker that runs.
+    /// Process id of a running worker.
     pub fn pid(&self, owner: Owner) -> Option<u32> {
         self.workers().get(&owner).map(|worker| worker.pid)
     }
 
-    /// Whether some request is in this worker's hands.
+    /// Returns true if this worker has a request.
     pub fn has_request(&self, worker: Owner) -> bool {
         let taken = |slot| match self.region.claim_of(slot) {
             Claim::Taken(_, owner) => owner == worker,
@@ -181,12 +160,12 @@ impl Instance {
         self.workers().get(&worker).is_some_and(ended_one) || self.has_request(worker)
     }
 
-    /// Whether some request is in its slots.
+    /// Returns true if a slot has a request.
     pub fn has_requests(&self) -> bool {
         self.keys.iter().any(|key| key.load(Acquire) != 0)
     }
 
-    /// Whether this worker runs.
+    /// Returns true if this worker runs.
     pub fn has_worker(&self, owner: Owner) -> bool {
         self.workers().contains_key(&owner)
     }
@@ -199,19 +178,19 @@ impl Instance {
         message: &ToWorker,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(), NotSent> {
-        // The lock is not held while the kernel has its say: others wait for it.
+        // The lock is not held during the system call.
         let socket = self.workers().get(&owner).map(|worker| Arc::clone(&worker.socket));
         packet::send(socket.ok_or(NotSent::Unknown)?, &message.encode(), descriptors)
             .map_err(|error| NotSent::Failed(error.to_string()))
     }
 
-    /// Asks `count` workers to leave when they are idle.
+    /// Tells `count` workers to exit when they are idle.
     pub fn retire(&self, count: u32) {
         self.region.retire(u64::from(count));
         futex::wake(self.region.wake_word(), u32::MAX >> 1);
     }
 
-    /// Has `count` workers leave before their next request, even if requests wait.
+    /// Tells `count` workers to exit before their next request, even if requests wait.
     pub fn shed(&self, count: u32) {
         self.region.shed(u64::from(count));
         if count > 0 {
@@ -219,7 +198,7 @@ impl Instance {
         }
     }
 
-    /// Asks all workers to leave when nothing is queued.
+    /// Tells all workers to exit when nothing is queued.
     pub fn close(&self) {
         self.closed.store(true, Release);
         self.region.close();
@@ -227,13 +206,13 @@ impl Instance {
     }
 }
 
-/// Why descriptors were not sent to a worker.
+/// The reason why a message was not sent to a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotSent {
-    /// There is no such worker, or its start has not been reported yet: a worker takes requests
-    /// from the moment of its fork.
+    /// There is no such worker, or its start has not been reported yet: a worker takes requests as
+    /// soon as it is forked.
     Unknown,
-    /// It does not take them.
+    /// The worker does not read its messages, or the socket is broken.
     Failed(String),
 }
 

@@ -1,18 +1,20 @@
-//! PHP: from a request to a script's answer.
+//! PHP on the router's side: from a request to a script's response.
 //!
 //! 1. [`target`] decides which script a request runs.
-//! 2. [`request_body`](howdah_http::request_body) takes the request's body: memory, then an unlinked file.
+//! 2. [`dispatch`] collects the request's body, in memory and then in an unlinked file, and takes the
+//!    request through the following steps.
 //! 3. [`params`] writes the CGI parameters that become `$_SERVER`.
-//! 4. [`queue`] queues the request; an idle worker pulls it from shared memory.
-//! 5. [`thread`] takes the frames of the answer as fast as the worker writes them; what the client
-//!    does not take at once waits in a [`spool`](howdah_http::spool).
+//! 4. [`queue`] queues the request; an idle worker of the application's [`instance`] pulls it from
+//!    shared memory.
+//! 5. [`thread`] takes the frames of the answer as fast as the worker writes them; [`pending`] keeps
+//!    what the client has not taken yet in a [`spool`](howdah_http::spool).
 //! 6. [`response`] turns the script's head into a response; the connection sends the body at the
 //!    client's pace.
 //!
-//! What scripts write to standard output and error goes to the log through [`output`], and no
-//! faster than its [`LogRate`](howdah_sys::log_rate::LogRate) lets it.
+//! [`output`] logs the standard output and error of workers, within the application's
+//! [`LogRate`](howdah_sys::log_rate::LogRate).
 //!
-//! [`pool`] decides how many workers there are; [`status`] is what is counted on the way.
+//! [`pool`] decides the number of workers; [`status`] has the counters, [`status_page`] shows them.
 
 #![forbid(unsafe_code)]
 
@@ -24,9 +26,11 @@ pub mod params;
 pub mod pending;
 pub mod pool;
 pub mod queue;
+pub mod request;
 pub mod response;
 pub mod sizing;
 pub mod status;
 pub mod status_page;
 pub mod target;
 pub mod thread;
+mod worker_output;

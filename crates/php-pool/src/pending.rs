@@ -11,13 +11,12 @@ use bytes::Bytes;
 use howdah_http::spool::Spool;
 use howdah_wire::frame::{Done, Head, Kind, Log};
 
-/// Bytes that one response may have waiting, memory and file; above it the worker waits for the
-/// client (nginx's `fastcgi_max_temp_file_size`).
+/// Maximum number of bytes of a response that wait for the client, in memory and file; above it the
+/// worker waits (nginx's `fastcgi_max_temp_file_size`).
 pub const MAX_WAITING: u64 = 1 << 30;
-/// Bytes of a worker's log message that are kept together; what is longer goes on in another
-/// record.
-const MAX_LOG: usize = 1 << 20;
-/// Interim responses that wait for the client.
+/// Maximum size of a log record in bytes; a longer message continues in another record.
+const MAX_LOG_BYTES: usize = 1 << 20;
+/// Maximum number of interim responses that wait for the client; further ones are dropped.
 const MAX_INTERIM: usize = 16;
 
 /// Status and header lines of a script's answer, not checked yet.
@@ -31,22 +30,22 @@ pub struct ScriptHead {
     pub lines: Vec<Bytes>,
 }
 
-/// Why there is no (complete) answer.
+/// The reason why there is no complete answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// The worker has died; how, for the log.
+    /// The worker has died; the reason is for the log.
     Died(String),
-    /// The worker wrote something that is no answer.
+    /// The worker wrote an invalid answer.
     Broken(String),
-    /// What the client has not taken yet could not be kept.
-    Unkept,
+    /// The part of the answer that waits for the client could not be stored.
+    SpoolFailed,
     /// The application has ended or cannot start.
     Stopped(String),
-    /// The script took longer than it may.
+    /// The script exceeded its time limit.
     TimedOut,
 }
 
-/// What a frame asks the thread to do.
+/// What a frame asks the router thread to do.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     /// Nothing.
@@ -55,12 +54,12 @@ pub enum Event {
     Log(u8, Vec<u8>),
     /// Send the announced descriptors to the worker.
     SendDescriptors,
-    /// Send the worker what is known of its application.
+    /// Send the worker the status of its application.
     SendStatus,
-    /// Take what the request has left in the worker's output.
+    /// Read what the request has left in the worker's output.
     TakeOutput,
-    /// Tell why the answer cannot be kept. It has failed; the worker has done nothing wrong.
-    Unkept(String),
+    /// Log the reason why the answer could not be stored. It has failed; the worker is not to blame.
+    SpoolFailed(String),
     /// The worker is free.
     Done(Done),
 }
@@ -76,13 +75,13 @@ pub struct Pending {
     failure: Option<Failure>,
     log: Vec<u8>,
     waker: Option<Waker>,
-    /// Nobody waits for the answer any more.
-    abandoned: bool,
+    /// The client has gone: frames are discarded.
+    is_abandoned: bool,
     /// Descriptors that the worker will ask for.
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// What the one who waits gets next.
+/// The next part of an answer before its body.
 #[derive(Debug)]
 pub enum Next {
     /// An interim response.
@@ -105,14 +104,14 @@ impl Pending {
             failure: None,
             log: Vec::new(),
             waker: None,
-            abandoned: false,
+            is_abandoned: false,
             descriptors,
         }
     }
 
-    /// Whether frames may be taken: not when too much waits for the client.
+    /// Returns true if frames may be taken: not while too much waits for the client.
     pub fn has_room(&self) -> bool {
-        self.abandoned || self.body.len() < MAX_WAITING
+        self.is_abandoned || self.body.len() < MAX_WAITING
     }
 
     /// Takes one frame. An error means that the worker cannot be trusted any further.
@@ -172,7 +171,7 @@ impl Pending {
         if self.ended || !(self.head.is_some() || self.head_taken) {
             return Err("a body without a head".to_owned());
         }
-        if self.abandoned {
+        if self.is_abandoned {
             take(&mut Vec::with_capacity(len)); // to get past it
             return Ok(Event::None);
         }
@@ -191,22 +190,22 @@ impl Pending {
             self.wake();
             return Ok(Event::None);
         };
-        // What it goes on to write is thrown away, and nothing of it is taken for the whole.
+        // The rest is discarded, and the stored part is not taken for the whole answer.
         (self.head, self.head_taken) = (None, true);
-        self.fail(Failure::Unkept);
+        self.fail(Failure::SpoolFailed);
         self.abandon();
-        Ok(Event::Unkept(problem.to_string()))
+        Ok(Event::SpoolFailed(problem.to_string()))
     }
 
     fn log_frame(&mut self, log: &Log<'_>) -> Result<Event, String> {
         self.log.extend_from_slice(log.message);
-        Ok(match log.more && self.log.len() < MAX_LOG {
+        Ok(match log.more && self.log.len() < MAX_LOG_BYTES {
             true => Event::None,
             false => Event::Log(log.severity, std::mem::take(&mut self.log)),
         })
     }
 
-    /// Whether the whole response has come.
+    /// Returns true if the whole response has come.
     pub fn is_complete(&self) -> bool {
         self.ended
     }
@@ -219,9 +218,9 @@ impl Pending {
         self.wake();
     }
 
-    /// Nobody waits any more: what comes is thrown away.
+    /// Discards the answer: the client has gone.
     pub fn abandon(&mut self) {
-        self.abandoned = true;
+        self.is_abandoned = true;
         self.waker = None;
         self.body.clear();
     }
@@ -262,13 +261,13 @@ impl Pending {
         self.wait(cx)
     }
 
-    /// Is woken with the next thing that happens.
+    /// Registers the task to wake at the next change.
     pub fn wait<T>(&mut self, cx: &mut Context<'_>) -> Poll<T> {
         self.waker = Some(cx.waker().clone());
         Poll::Pending
     }
 
-    /// Wakes who waits.
+    /// Wakes the waiting task.
     pub fn wake(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -336,7 +335,7 @@ mod tests {
                 assert!(matches!(pending.poll_head(&mut cx), Poll::Ready(Next::Head(_))));
             }
             assert_eq!(pending.frame(Kind::Body as u8, &part), Ok(Event::None));
-            let Ok(Event::Unkept(problem)) = pending.frame(Kind::Body as u8, &part) else {
+            let Ok(Event::SpoolFailed(problem)) = pending.frame(Kind::Body as u8, &part) else {
                 panic!("it cannot be kept")
             };
             assert!(problem.contains("in /nonexistent") && problem.contains("--tmp"), "{problem}");
@@ -345,10 +344,13 @@ mod tests {
             assert_eq!(pending.frame(Kind::Done as u8, &done), Ok(Event::Done(Done::default())));
             assert_eq!(pending.whole_body(), None);
             let body = pending.poll_body(&mut cx);
-            assert!(matches!(body, Poll::Ready(Some(Err(Failure::Unkept)))), "{body:?}");
+            assert!(matches!(body, Poll::Ready(Some(Err(Failure::SpoolFailed)))), "{body:?}");
             if !begun {
                 let next = pending.poll_head(&mut cx);
-                assert!(matches!(next, Poll::Ready(Next::Failed(Failure::Unkept))), "{next:?}");
+                assert!(
+                    matches!(next, Poll::Ready(Next::Failed(Failure::SpoolFailed))),
+                    "{next:?}"
+                );
             }
         }
     }
@@ -378,6 +380,6 @@ mod tests {
             }
         }
         assert_eq!(records.iter().sum::<usize>(), 50 * part.len());
-        assert!(records.iter().all(|record| *record <= MAX_LOG + part.len()), "{records:?}");
+        assert!(records.iter().all(|record| *record <= MAX_LOG_BYTES + part.len()), "{records:?}");
     }
 }

@@ -15,48 +15,49 @@ use howdah_sys::{clock, futex};
 use howdah_wire::frame::Done;
 use howdah_wire::queue::{Call, Claim, Owner, Producer};
 
-pub use super::instance::{Instance, Key, NotSent, Worker};
-use super::output::Output;
-use super::status::{About, Counts, PoolStatus, ProcessStatus, Slow, Times};
-use super::thread::RequestContext;
+pub use super::instance::{Instance, NotSent, Worker};
+pub use super::request::Key;
+use super::request::RequestContext;
+use super::status::{Counters, PoolStatus, ProcessStatus, RequestInfo, Slow, Times};
+use super::worker_output::Output;
 
-/// Requests that lie in slots however few workers there are.
-const ALWAYS_IN_SLOTS: u32 = 16;
+/// Number of requests that may lie in slots with few or no workers.
+const MIN_IN_SLOTS: u32 = 16;
 
-/// Why a request was not queued.
+/// The reason why a request was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
     /// The queue is at its limit.
     QueueFull,
     /// No worker was free for as long as a request may wait.
     WaitedTooLong,
-    /// The application cannot run; why.
+    /// The application cannot run, for this reason.
     Stopped(String),
 }
 
-/// Where a request was when it was withdrawn.
+/// State of a request when it was withdrawn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Withdrawn {
+pub enum Withdrawal {
     /// No worker had it, and none will.
-    Unstarted,
-    /// A worker has it: which, and in which instance.
+    NotStarted,
+    /// This worker of this instance has it.
     Running(Arc<Instance>, Owner),
-    /// It was over already.
-    Over,
+    /// It had ended.
+    Ended,
 }
 
-/// What the pool is decided from.
+/// Load of an application, from which the number of workers is decided.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Requests in slots: waiting right behind the workers or running.
+    /// Requests in slots: next in turn or running.
     pub in_slots: u32,
     /// Requests in the queue.
     pub waiting: u32,
-    /// Most requests that were in slots at the same time since this was last looked at.
+    /// Maximum of `in_slots` since the last call of [`Queue::take_load`].
     pub peak: u32,
-    /// When a request was last there.
+    /// End of the last request.
     pub last_request: Option<Instant>,
-    /// Requests that were in slots since the start and are over.
+    /// Requests that have ended since the start.
     pub served: u64,
 }
 
@@ -64,9 +65,10 @@ pub struct Load {
 #[derive(Debug)]
 pub struct Queue {
     limit: usize,
-    asked: AtomicBool,
-    most: AtomicU32,
-    /// What its workers write to the log.
+    /// A thread has asked for more workers since the last decision.
+    has_asked: AtomicBool,
+    max_workers: AtomicU32,
+    /// Limit of the application's log records.
     pub log_rate: LogRate,
     inner: Mutex<Inner>,
 }
@@ -75,19 +77,19 @@ pub struct Queue {
 struct Inner {
     waiting: VecDeque<Waiting>,
     serving: Option<Serving>,
-    /// Served before, and have requests in hand that are not over.
+    /// Former instances whose workers still have requests.
     retired: Vec<Serving>,
     stopped: Option<String>,
     peak: u32,
     last_request: Option<Instant>,
     served: u64,
-    counts: Counts,
-    /// A worker of this instance must be woken.
+    counters: Counters,
+    /// Worker to wake when the lock is released.
     wake: Option<(Arc<Instance>, Call)>,
 }
 
-/// The inner queue for as long as this thread has it. Whoever is to be woken is woken afterwards:
-/// nobody waits for that system call.
+/// The locked queue. Workers are woken after the lock is released, so that no thread waits for that
+/// system call.
 struct Locked<'a>(Option<MutexGuard<'a, Inner>>);
 
 impl Deref for Locked<'_> {
@@ -119,32 +121,36 @@ struct Serving {
     instance: Arc<Instance>,
     producer: Producer,
     in_slots: u32,
-    /// What is known of the request in each slot.
-    abouts: Vec<Option<About>>,
+    /// The request in each slot.
+    infos: Vec<Option<RequestInfo>>,
 }
 
 #[derive(Debug)]
 struct Waiting {
     key: Key,
     request: Vec<u8>,
-    about: About,
+    info: RequestInfo,
 }
 
 impl Queue {
     /// A queue that holds at most `limit` waiting requests; no instance yet.
     pub fn new(limit: usize) -> Self {
-        let counts = Counts::new(clock::wall_seconds());
-        let inner = Inner { counts, ..Inner::default() };
-        let (asked, most) = (AtomicBool::new(false), AtomicU32::new(u32::MAX));
-        Queue { limit, asked, most, log_rate: LogRate::default(), inner: Mutex::new(inner) }
+        let counters = Counters::new(clock::wall_seconds());
+        let inner = Inner { counters, ..Inner::default() };
+        Queue {
+            limit,
+            has_asked: AtomicBool::new(false),
+            max_workers: AtomicU32::new(u32::MAX),
+            log_rate: LogRate::default(),
+            inner: Mutex::new(inner),
+        }
     }
 
     fn lock(&self) -> Locked<'_> {
         Locked(Some(self.inner.lock().unwrap_or_else(|e| e.into_inner())))
     }
 
-    /// Queues an encoded request behind all others. Returns how many there are then, and how many
-    /// workers.
+    /// Queues an encoded request. Returns the numbers of requests and of workers afterwards.
     pub fn submit(
         &self,
         key: Key,
@@ -160,81 +166,80 @@ impl Queue {
         if !direct && inner.waiting.len() >= self.limit {
             return Err(Refused::QueueFull);
         }
-        let about = About { context, queued: clock::monotonic_us(), told: false };
-        inner.waiting.push_back(Waiting { key, request, about });
+        let info = RequestInfo { context, queued: clock::monotonic_us(), is_reported_slow: false };
+        inner.waiting.push_back(Waiting { key, request, info });
         inner.feed();
         let workers = inner.serving.as_ref().map_or(0, |serving| serving.instance.worker_count());
         let requests = inner.in_slots() + inner.waiting.len() as u32;
-        inner.counts.submitted(requests, workers);
+        inner.counters.submitted(requests, workers);
         Ok((requests, workers))
     }
 
-    /// A worker has ended a slot's request: the next ones move up. Returns the worker's output if
-    /// something of it has not been logged.
+    /// Frees the slot of a request that a worker has ended, and moves the next ones up. Returns the
+    /// worker's output if some of it is not logged.
     pub fn finish(&self, instance: &Arc<Instance>, slot: u32, done: Done) -> Option<Arc<Output>> {
         let mut output = None;
         let claim = instance.region.claim_of(slot);
         let started = instance.region.slot(slot).map_or(0, |words| words.started.load(Acquire));
         let mut inner = self.lock();
-        if let Some(about) = inner.release(instance, slot)
+        if let Some(info) = inner.release(instance, slot)
             && let Claim::Taken(_, owner) = claim
         {
-            let times = about.times(started, clock::monotonic_us());
-            inner.counts.finished(times, done);
+            let times = info.times(started, clock::monotonic_us());
+            inner.counters.finished(times, done);
             if let Some(worker) = instance.workers().get_mut(&owner) {
-                worker.last.set(&about.context, times, done);
-                output = worker.output.as_ref().filter(|output| output.is_unlogged()).cloned();
+                worker.last.set(&info.context, times, done);
+                output = worker.output.as_ref().filter(|output| output.has_unlogged()).cloned();
             }
         }
         inner.feed();
         output
     }
 
-    /// A slot's request is over without an end: the next ones move up.
+    /// Frees the slot of a request that failed, and moves the next ones up.
     pub fn release(&self, instance: &Arc<Instance>, slot: u32) {
         let mut inner = self.lock();
         inner.release(instance, slot);
         inner.feed();
     }
 
-    /// Takes back a request that nobody waits for any more.
-    pub fn withdraw(&self, key: Key) -> Withdrawn {
+    /// Withdraws a request whose client has gone.
+    pub fn withdraw(&self, key: Key) -> Withdrawal {
         let mut inner = self.lock();
         let before = inner.waiting.len();
         inner.waiting.retain(|waiting| waiting.key != key);
         if inner.waiting.len() < before {
-            return Withdrawn::Unstarted;
+            return Withdrawal::NotStarted;
         }
-        let Some((serving, slot)) = inner.find(key) else { return Withdrawn::Over };
+        let Some((serving, slot)) = inner.find(key) else { return Withdrawal::Ended };
         let instance = Arc::clone(&serving.instance);
         match instance.region.claim_of(slot) {
             Claim::Queued(ticket) if instance.region.cancel(slot, ticket) => {
                 inner.release(&instance, slot);
                 inner.feed();
-                Withdrawn::Unstarted
+                Withdrawal::NotStarted
             }
-            // It was taken between the two looks, or the region says nonsense; the worker's end
-            // settles either.
+            // It was taken meanwhile, or the region is corrupt; the worker's end settles either.
             _ => match instance.region.claim_of(slot) {
                 Claim::Taken(_, owner) => {
                     if let Some(words) = instance.region.slot(slot) {
                         words.aborted.store(1, Release);
                     }
-                    Withdrawn::Running(instance, owner)
+                    Withdrawal::Running(instance, owner)
                 }
-                _ => Withdrawn::Over,
+                _ => Withdrawal::Ended,
             },
         }
     }
 
-    /// How long this request has waited and run; `None` if no worker has it.
+    /// Waiting and run time of a request; `None` if no worker has it.
     pub fn times(&self, key: Key) -> Option<Times> {
         let inner = self.lock();
         let (serving, slot) = inner.find(key)?;
         serving.running(slot, clock::monotonic_us()).map(|(_, _, times)| times)
     }
 
-    /// The request that a worker has; if another one has not been settled yet, the later one.
+    /// The request that a worker has. If an earlier one is not settled yet, the later one.
     pub(super) fn request_of(
         &self,
         instance: &Arc<Instance>,
@@ -243,66 +248,66 @@ impl Queue {
         let inner = self.lock();
         let mut all = inner.serving.iter().chain(&inner.retired);
         let serving = all.find(|serving| Arc::ptr_eq(&serving.instance, instance))?;
-        let mut latest: Option<(u32, Key, &About)> = None;
-        for (slot, about) in (0..).zip(&serving.abouts) {
-            if let (Some(about), Some(key), Claim::Taken(ticket, owner)) =
-                (about, instance.key(slot), instance.region.claim_of(slot))
+        let mut latest: Option<(u32, Key, &RequestInfo)> = None;
+        for (slot, info) in (0..).zip(&serving.infos) {
+            if let (Some(info), Some(key), Claim::Taken(ticket, owner)) =
+                (info, instance.key(slot), instance.region.claim_of(slot))
                 && owner == worker
                 // Tickets wrap; what is in one ring lies within half of their range.
                 && latest.is_none_or(|(known, ..)| ticket.wrapping_sub(known) as i32 > 0)
             {
-                latest = Some((ticket, key, about));
+                latest = Some((ticket, key, info));
             }
         }
-        latest.map(|(_, key, about)| (key, Arc::clone(&about.context)))
+        latest.map(|(_, key, info)| (key, Arc::clone(&info.context)))
     }
 
-    /// How many requests have run for at least this.
+    /// Number of requests that have run for at least this time.
     pub fn longer_than(&self, least: Duration) -> u32 {
         let (inner, now) = (self.lock(), clock::monotonic_us());
         let Some(serving) = &inner.serving else { return 0 };
-        let running = (0..).zip(&serving.abouts).filter_map(|(slot, _)| serving.running(slot, now));
+        let running = (0..).zip(&serving.infos).filter_map(|(slot, _)| serving.running(slot, now));
         running.filter(|(_, _, times)| u128::from(times.ran) >= least.as_micros()).count() as u32
     }
 
-    /// Requests that have run for longer than this, in microseconds, and were not told before.
+    /// Requests that have run for longer than `limit` microseconds, each reported once.
     pub fn slow(&self, limit: u64) -> Vec<Slow> {
         let mut inner = self.lock();
         let (now, mut found) = (clock::monotonic_us(), Vec::new());
-        let Inner { serving, retired, counts, .. } = &mut *inner;
+        let Inner { serving, retired, counters, .. } = &mut *inner;
         for serving in serving.iter_mut().chain(retired) {
-            for slot in 0..serving.abouts.len() as u32 {
-                let Some((worker, about, times)) = serving.running(slot, now) else { continue };
-                if about.told || times.ran < limit {
+            for slot in 0..serving.infos.len() as u32 {
+                let Some((worker, info, times)) = serving.running(slot, now) else { continue };
+                if info.is_reported_slow || times.ran < limit {
                     continue;
                 }
-                let (instance, context) = (serving.instance.number, Arc::clone(&about.context));
+                let (instance, context) = (serving.instance.number, Arc::clone(&info.context));
                 let pid = serving.instance.pid(worker).unwrap_or(0);
                 found.push(Slow { instance, worker, pid, context, times });
-                counts.slow += 1;
-                if let Some(about) = &mut serving.abouts[slot as usize] {
-                    about.told = true;
+                counters.slow += 1;
+                if let Some(info) = &mut serving.infos[slot as usize] {
+                    info.is_reported_slow = true;
                 }
             }
         }
         found
     }
 
-    /// A thread's requests in the slots of an instance, and who has each. All as of one moment:
-    /// none is on its way from the queue into a slot.
+    /// A thread's requests in the slots of an instance, with their claims. A snapshot: no request
+    /// moves into a slot meanwhile.
     pub fn claims_of(&self, instance: &Instance, thread: u32) -> Vec<(u32, Key, Claim)> {
-        let _still = self.lock();
+        let _snapshot = self.lock();
         let claim = |(slot, key)| (slot, key, instance.region.claim_of(slot));
         instance.slots_of(thread).map(claim).collect()
     }
 
-    /// Exchanges the instance that takes from the queue; returns the old one, which finishes what
-    /// its workers have. What they have not taken yet goes to the new one, in order.
+    /// Replaces the instance that takes from the queue; returns the old one, whose workers finish the
+    /// requests that they have. Requests that no worker has taken go to the new one, in order.
     pub fn serve_from(&self, instance: Option<Arc<Instance>>) -> Option<Arc<Instance>> {
         let mut inner = self.lock();
         let new = instance.map(|instance| Serving {
             producer: Producer::new(&instance.region),
-            abouts: instance.keys.iter().map(|_| None).collect(),
+            infos: instance.keys.iter().map(|_| None).collect(),
             instance,
             in_slots: 0,
         });
@@ -319,15 +324,15 @@ impl Queue {
         instance
     }
 
-    /// The application cannot run: waiting requests, whose keys are returned, have failed, and
-    /// new ones are refused until there is an instance again.
+    /// Refuses requests until there is an instance again, as the application cannot run. Returns the
+    /// keys of the waiting requests, which have failed.
     pub fn stop(&self, reason: &str) -> Vec<Key> {
         let mut inner = self.lock();
         inner.stopped = Some(reason.to_owned());
         inner.waiting.drain(..).map(|waiting| waiting.key).collect()
     }
 
-    /// Requests may wait again for an application that could not run.
+    /// Accepts requests again for an application that could not run.
     pub fn resume(&self) {
         self.lock().stopped = None;
     }
@@ -337,22 +342,22 @@ impl Queue {
         self.lock().serving.as_ref().map(|serving| Arc::clone(&serving.instance))
     }
 
-    /// How much there is to do.
+    /// Current load.
     pub fn load(&self) -> Load {
         self.lock().load()
     }
 
-    /// As [`Queue::load`], for whoever decides the number of workers: the peak is counted anew,
-    /// and threads may ask for more workers again.
+    /// Current load, for a decision about the number of workers. Resets the peak, and lets threads ask
+    /// for more workers again.
     pub fn take_load(&self) -> Load {
-        self.asked.store(false, SeqCst);
+        self.has_asked.store(false, SeqCst);
         let mut inner = self.lock();
         let load = inner.load();
         inner.peak = 0;
         load
     }
 
-    /// What workers have damaged in the memory that they share; `None` if nothing.
+    /// The part of the shared memory that workers have damaged; `None` if there is none.
     pub fn damage(&self) -> Option<&'static str> {
         let inner = self.lock();
         let serving = inner.serving.as_ref()?;
@@ -363,39 +368,39 @@ impl Queue {
         producer.damage(&instance.region)
     }
 
-    /// At most so many workers are going to serve, and what decides their number.
-    pub fn set_most(&self, most: u32, manager: &'static str) {
-        self.most.store(most, Relaxed);
-        let counts = &mut self.lock().counts;
-        (counts.most, counts.manager) = (most, manager);
+    /// Sets the maximum number of workers, and what decides their number.
+    pub fn set_most(&self, max_workers: u32, manager: &'static str) {
+        self.max_workers.store(max_workers, Relaxed);
+        let counters = &mut self.lock().counters;
+        (counters.max_workers, counters.manager) = (max_workers, manager);
     }
 
-    /// Whether requests are taken: not while the application cannot run.
+    /// Returns true if requests are accepted: not while the application cannot run.
     pub fn takes_requests(&self) -> bool {
         self.lock().stopped.is_none()
     }
 
-    /// What the application does at this moment; with its processes if `full`.
+    /// Current status; with all workers if `full`.
     pub fn status(&self, full: bool) -> PoolStatus {
         let inner = self.lock();
         let now = clock::monotonic_us();
-        let mut status = inner.counts.status(self.limit);
+        let mut status = inner.counters.status(self.limit);
         status.queued = inner.waiting.len() as u32;
-        let mut oldest = inner.waiting.front().map_or(now, |waiting| waiting.about.queued);
+        let mut oldest = inner.waiting.front().map_or(now, |waiting| waiting.info.queued);
         let Some(serving) = &inner.serving else {
             status.waiting_time = now.saturating_sub(oldest);
             return status;
         };
         let instance = &serving.instance;
         let mut running = HashMap::new();
-        for slot in 0..serving.abouts.len() as u32 {
-            if let Some((owner, about, times)) = serving.running(slot, now) {
-                running.insert(owner, (about, times));
-            } else if let (Some(about), Claim::Queued(_)) =
-                (&serving.abouts[slot as usize], instance.region.claim_of(slot))
+        for slot in 0..serving.infos.len() as u32 {
+            if let Some((owner, info, times)) = serving.running(slot, now) {
+                running.insert(owner, (info, times));
+            } else if let (Some(info), Claim::Queued(_)) =
+                (&serving.infos[slot as usize], instance.region.claim_of(slot))
             {
                 status.queued += 1;
-                oldest = oldest.min(about.queued);
+                oldest = oldest.min(info.queued);
             }
         }
         status.waiting_time = now.saturating_sub(oldest);
@@ -404,31 +409,34 @@ impl Queue {
         status.idle = (workers.len() as u32).saturating_sub(status.active);
         if full {
             let process = |(owner, worker): (&Owner, &Worker)| match running.get(owner) {
-                Some((about, times)) => ProcessStatus::running(worker, &about.context, *times),
-                None => ProcessStatus::idle(worker),
+                Some((info, times)) => {
+                    let (pid, since, last) = (worker.pid, worker.since, &worker.last);
+                    ProcessStatus::running(pid, since, last, &info.context, *times)
+                }
+                None => ProcessStatus::idle(worker.pid, worker.since, &worker.last),
             };
             status.processes = workers.iter().map(process).collect();
         }
         drop((running, workers));
-        drop(inner); // requests need not wait for the kernel
+        drop(inner); // not held while memory is measured
         status.processes.iter_mut().for_each(ProcessStatus::measure);
         status.processes.sort_by_key(|process| process.pid);
         status
     }
 
-    /// The most workers that there may be at this moment.
-    pub fn most(&self) -> u32 {
-        self.most.load(Relaxed)
+    /// Current maximum number of workers.
+    pub fn max_workers(&self) -> u32 {
+        self.max_workers.load(Relaxed)
     }
 
-    /// Workers have started: what waits may move up.
+    /// Moves waiting requests up after workers have started.
     pub fn feed(&self) {
         self.lock().feed();
     }
 
-    /// Whether nobody has asked for more workers since the last decision; then the caller does.
+    /// Returns true for the first caller since the last decision: it asks for more workers.
     pub fn may_ask(&self) -> bool {
-        !self.asked.swap(true, SeqCst)
+        !self.has_asked.swap(true, SeqCst)
     }
 }
 
@@ -471,12 +479,12 @@ impl Inner {
             serving.in_slots += 1;
             self.peak = self.peak.max(serving.in_slots);
             let taken = self.waiting.pop_front();
-            serving.abouts[slot as usize] = taken.map(|waiting| waiting.about);
+            serving.infos[slot as usize] = taken.map(|waiting| waiting.info);
         }
     }
 
-    /// Frees a slot; returns what was known of its request.
-    fn release(&mut self, instance: &Arc<Instance>, slot: u32) -> Option<About> {
+    /// Frees a slot; returns its request.
+    fn release(&mut self, instance: &Arc<Instance>, slot: u32) -> Option<RequestInfo> {
         let key = instance.keys.get(slot as usize)?;
         if key.swap(0, AcqRel) == 0 {
             return None;
@@ -485,14 +493,14 @@ impl Inner {
         let serving = all.find(|serving| Arc::ptr_eq(&serving.instance, instance))?;
         serving.producer.release(&instance.region, slot);
         serving.in_slots -= 1;
-        let about = serving.abouts[slot as usize].take();
+        let info = serving.infos[slot as usize].take();
         self.last_request = Some(Instant::now());
         self.served += 1;
         self.retired.retain(|retired| retired.in_slots > 0);
-        about
+        info
     }
 
-    /// Where a request is that is in a slot.
+    /// The slot of a request.
     fn find(&self, key: Key) -> Option<(&Serving, u32)> {
         self.serving.iter().chain(&self.retired).find_map(|serving| {
             let mut slots = serving.instance.slots_of(key.thread());
@@ -502,26 +510,26 @@ impl Inner {
 }
 
 impl Serving {
-    /// Whether another request may move into a slot: one lies ready for each worker. More would
-    /// only take memory for requests that wait as well where they are.
+    /// Returns true if another request may move into a slot. One lies ready for each worker; more
+    /// would only occupy shared memory.
     fn has_room(&self) -> bool {
-        let enough = (2 * self.instance.worker_count()).max(ALWAYS_IN_SLOTS);
-        self.in_slots < enough && self.producer.has_slot()
+        let limit = (2 * self.instance.worker_count()).max(MIN_IN_SLOTS);
+        self.in_slots < limit && self.producer.has_slot()
     }
 
-    /// Who has the request of a slot, what is known of it, and how long it has waited and run.
-    fn running(&self, slot: u32, now: u64) -> Option<(Owner, &About, Times)> {
-        let about = self.abouts.get(slot as usize)?.as_ref()?;
+    /// Worker, request and times of a slot that a worker has taken.
+    fn running(&self, slot: u32, now: u64) -> Option<(Owner, &RequestInfo, Times)> {
+        let info = self.infos.get(slot as usize)?.as_ref()?;
         let Claim::Taken(_, worker) = self.instance.region.claim_of(slot) else { return None };
         let started = self.instance.region.slot(slot)?.started.load(Acquire);
-        Some((worker, about, about.times(started, now)))
+        Some((worker, info, info.times(started, now)))
     }
 
-    /// Takes back all requests that no worker has taken yet, the youngest first.
+    /// Takes back the requests that no worker has taken, the youngest first.
     fn take_back(&mut self) -> Vec<Waiting> {
         let instance = &self.instance;
         let mut found: Vec<(u32, Waiting)> = Vec::new();
-        for (slot, about) in self.abouts.iter_mut().enumerate() {
+        for (slot, info) in self.infos.iter_mut().enumerate() {
             let number = slot as u32;
             let (Some(key), Claim::Queued(ticket)) =
                 (instance.key(number), instance.region.claim_of(number))
@@ -529,13 +537,13 @@ impl Serving {
                 continue;
             };
             if instance.region.cancel(number, ticket)
-                && let Some(about) = about.take()
+                && let Some(info) = info.take()
             {
                 let mut request = Vec::new();
                 instance.region.request(number, &mut request);
                 instance.keys[slot].store(0, Release);
                 self.in_slots -= 1;
-                found.push((ticket, Waiting { key, request, about }));
+                found.push((ticket, Waiting { key, request, info }));
             }
         }
         // Tickets wrap; what is in one ring lies within half of their range.

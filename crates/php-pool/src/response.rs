@@ -15,9 +15,9 @@ use howdah_http::message::{FieldBlock, Response};
 use super::pending::{Failure, ScriptHead};
 use super::thread::Handle;
 
-/// Fields that are not taken from scripts: hop-by-hop (RFC 9110, 7.6.1), what the connection
+/// Fields of scripts that are dropped: hop-by-hop (RFC 9110, 7.6.1), what the connection
 /// writes itself, and CGI's `Status`.
-const NOT_TAKEN: [&str; 10] = [
+const DROPPED_FIELDS: [&str; 10] = [
     "connection",
     "content-length",
     "date",
@@ -44,7 +44,7 @@ pub struct CheckedHead {
     pub length: Option<u64>,
 }
 
-/// Checks a head. `Err` says what is wrong with it, for the log.
+/// Checks a head. Error: what is wrong with it, for the log.
 pub fn check(head: &ScriptHead) -> Result<CheckedHead, &'static str> {
     // As nginx, which passes on what RFC 9110 gives no meaning, too.
     if !(200..=999).contains(&head.status) {
@@ -72,7 +72,8 @@ fn check_lines(lines: &[Bytes]) -> (FieldBlock, Option<u64>) {
             lengths.push(content_length(value));
         }
         let nothing = value.is_empty() && name.eq_ignore_ascii_case(b"content-type");
-        if nothing || NOT_TAKEN.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())) {
+        if nothing || DROPPED_FIELDS.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
+        {
             continue;
         }
         block.extend_from_slice(name);
@@ -107,7 +108,7 @@ pub fn respond(head: CheckedHead, handle: Handle, to_head: bool) -> Response {
         // The script announced another length than it wrote: what is too much is cut, and if it
         // is too little the connection ends, so that nobody takes a part for the whole.
         (Some(bytes), Some(length)) => {
-            Body::Stream(Box::new(Announced { rest: Some(bytes), length }))
+            Body::Stream(Box::new(MislabeledBody { rest: Some(bytes), length }))
         }
         (None, length) => Body::Stream(Box::new(ScriptBody { handle, remaining: length })),
     };
@@ -116,12 +117,12 @@ pub fn respond(head: CheckedHead, handle: Handle, to_head: bool) -> Response {
 }
 
 /// A complete body whose announced length is wrong.
-struct Announced {
+struct MislabeledBody {
     rest: Option<Bytes>,
     length: u64,
 }
 
-impl BodyStream for Announced {
+impl BodyStream for MislabeledBody {
     fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         Poll::Ready(self.rest.take().filter(|bytes| !bytes.is_empty()).map(Ok))
     }
@@ -131,9 +132,8 @@ impl BodyStream for Announced {
     }
 }
 
-/// The response to a client that has given its request up. What sends it can wait until the script
-/// has ended.
-pub fn given_up(handle: Handle, response: Response) -> Response {
+/// The response for a client that has gone. Its body lets the connection wait for the script's end.
+pub fn for_gone_client(handle: Handle, response: Response) -> Response {
     let body = Body::Stream(Box::new(ScriptBody { handle, remaining: Some(0) }));
     Response { body, ..response }
 }
@@ -155,7 +155,7 @@ impl BodyStream for ScriptBody {
                 Failure::Died(how) | Failure::Broken(how) | Failure::Stopped(how) => {
                     io::Error::other(how)
                 }
-                Failure::Unkept => io::ErrorKind::StorageFull.into(),
+                Failure::SpoolFailed => io::ErrorKind::StorageFull.into(),
                 Failure::TimedOut => io::ErrorKind::TimedOut.into(),
             }))
         })

@@ -1,5 +1,5 @@
-//! What an application does and has done, with the meanings of PHP-FPM's status: counted where
-//! requests come and go, read by whoever asks.
+//! The status of an application and its workers, with the meanings of PHP-FPM's status. The queue
+//! counts; the status page, the control API and scripts read.
 
 use std::sync::Arc;
 
@@ -9,8 +9,7 @@ use howdah_sys::clock;
 use howdah_wire::frame::Done;
 use howdah_wire::queue::Owner;
 
-use super::instance::Worker;
-use super::thread::RequestContext;
+use super::request::RequestContext;
 
 /// An application at one moment. Times are in microseconds unless they say otherwise.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -90,14 +89,14 @@ pub struct RequestStatus {
     pub memory: u64,
 }
 
-/// A request on its way: which one, and since when it waits.
+/// A queued or running request.
 #[derive(Debug)]
-pub(super) struct About {
+pub(super) struct RequestInfo {
     pub(super) context: Arc<RequestContext>,
-    /// On the monotonic clock.
+    /// Time of its submission, in microseconds of the monotonic clock.
     pub(super) queued: u64,
-    /// That it is slow has been told.
-    pub(super) told: bool,
+    /// The request was reported as slow.
+    pub(super) is_reported_slow: bool,
 }
 
 /// A request that takes long.
@@ -124,58 +123,58 @@ pub struct Times {
     pub ran: u64,
 }
 
-impl About {
-    /// `started` is what the worker says, and believed only as far as it can be true.
+impl RequestInfo {
+    /// The times at `now`. `started` is the worker's start mark; it is clamped to the possible range.
     pub(super) fn times(&self, started: u64, now: u64) -> Times {
         let started = if started == 0 { now } else { started.clamp(self.queued, now) };
         Times { waited: started - self.queued, ran: now - started }
     }
 }
 
-/// What is counted in an application's queue.
+/// Counters of an application's queue.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct Counters {
     start_time: u64,
     accepted: u64,
     max_queued: u32,
     max_active: u32,
-    at_most: bool,
+    is_at_max: bool,
     max_children_reached: u64,
     memory_peak: u64,
     max_waiting_time: u64,
     /// Requests that were slow.
     pub(super) slow: u64,
-    /// The most workers that there may be.
-    pub(super) most: u32,
-    /// What decides how many there are.
+    /// Maximum number of workers.
+    pub(super) max_workers: u32,
+    /// What decides the number of workers, as in [`PoolStatus::manager`].
     pub(super) manager: &'static str,
 }
 
-impl Counts {
-    /// Counts from `now` on, in seconds of the wall clock.
+impl Counters {
+    /// Counters from `now` on, in seconds of the wall clock.
     pub(super) fn new(now: u64) -> Self {
-        Counts { start_time: now, ..Counts::default() }
+        Counters { start_time: now, ..Counters::default() }
     }
 
-    /// A request has come, and now there are so many of them and of workers.
+    /// Counts a new request; `requests` and `workers` are the numbers of both afterwards.
     pub(super) fn submitted(&mut self, requests: u32, workers: u32) {
         self.accepted += 1;
         self.max_active = self.max_active.max(requests.min(workers));
         self.max_queued = self.max_queued.max(requests.saturating_sub(workers));
-        let at_most = requests > workers && workers >= self.most;
-        if at_most && !self.at_most && self.manager != "static" {
+        let is_at_max = requests > workers && workers >= self.max_workers;
+        if is_at_max && !self.is_at_max && self.manager != "static" {
             self.max_children_reached += 1;
         }
-        self.at_most = at_most;
+        self.is_at_max = is_at_max;
     }
 
-    /// A request is over.
+    /// Counts the end of a request.
     pub(super) fn finished(&mut self, times: Times, done: Done) {
         self.max_waiting_time = self.max_waiting_time.max(times.waited);
         self.memory_peak = self.memory_peak.max(done.peak_memory);
     }
 
-    /// All that is counted; the rest is left to the caller.
+    /// A status with the counters; the caller adds the present state.
     pub(super) fn status(&self, queue_limit: usize) -> PoolStatus {
         PoolStatus {
             manager: self.manager,
@@ -187,16 +186,17 @@ impl Counts {
             max_children_reached: self.max_children_reached,
             slow: self.slow,
             memory_peak: self.memory_peak,
-            max_processes: self.most,
+            max_processes: self.max_workers,
             max_waiting_time: self.max_waiting_time,
             ..PoolStatus::default()
         }
     }
 }
 
-/// What a worker has done: a copy, as what a request itself refers to is the connection's memory.
+/// The number of a worker's requests, and a copy of the last one: the request's own context refers to
+/// the connection's memory.
 #[derive(Debug, Default)]
-pub struct Last {
+pub struct LastRequest {
     requests: u64,
     id: Option<u64>,
     method: Vec<u8>,
@@ -208,13 +208,13 @@ pub struct Last {
     done: Done,
 }
 
-impl Last {
+impl LastRequest {
     /// Number of requests that the worker has ended.
     pub(super) fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// The worker has ended a request.
+    /// Notes a request that the worker has ended.
     pub(super) fn set(&mut self, context: &RequestContext, times: Times, done: Done) {
         let copy = |to: &mut Vec<u8>, from: &[u8]| {
             to.clear();
@@ -233,23 +233,17 @@ impl Last {
 }
 
 impl ProcessStatus {
-    fn of(worker: &Worker) -> Self {
-        ProcessStatus {
-            pid: worker.pid,
-            start_time: worker.since,
-            requests: worker.last.requests,
-            ..ProcessStatus::default()
-        }
+    fn new(pid: u32, start_time: u64, last: &LastRequest) -> Self {
+        ProcessStatus { pid, start_time, requests: last.requests, ..ProcessStatus::default() }
     }
 
-    /// Looks how much memory it has.
+    /// Measures the worker's memory.
     pub(super) fn measure(&mut self) {
         self.memory = private_memory(self.pid);
     }
 
-    /// A worker that waits for a request.
-    pub(super) fn idle(worker: &Worker) -> Self {
-        let last = &worker.last;
+    /// The status of a worker without a request, started at `start_time`.
+    pub(super) fn idle(pid: u32, start_time: u64, last: &LastRequest) -> Self {
         let request = RequestStatus {
             id: last.id,
             method: text(&last.method),
@@ -261,11 +255,17 @@ impl ProcessStatus {
             cpu: last.done.cpu_us,
             memory: last.done.peak_memory,
         };
-        ProcessStatus { request, ..ProcessStatus::of(worker) }
+        ProcessStatus { request, ..ProcessStatus::new(pid, start_time, last) }
     }
 
-    /// A worker with a request.
-    pub(super) fn running(worker: &Worker, context: &RequestContext, times: Times) -> Self {
+    /// The status of a worker with a request, started at `start_time`.
+    pub(super) fn running(
+        pid: u32,
+        start_time: u64,
+        last: &LastRequest,
+        context: &RequestContext,
+        times: Times,
+    ) -> Self {
         let request = RequestStatus {
             id: Some(context.id),
             method: text(&context.method),
@@ -276,7 +276,7 @@ impl ProcessStatus {
             duration: times.ran,
             ..RequestStatus::default()
         };
-        let process = ProcessStatus::of(worker);
+        let process = ProcessStatus::new(pid, start_time, last);
         ProcessStatus { running: true, requests: process.requests + 1, request, ..process }
     }
 
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn the_limit_of_workers_is_reached_once_for_each_time_that_requests_wait() {
-        let mut counts = Counts { most: 2, manager: "dynamic", ..Counts::new(0) };
+        let mut counts = Counters { max_workers: 2, manager: "dynamic", ..Counters::new(0) };
         for requests in [1, 2, 3, 4, 3] {
             counts.submitted(requests, 2);
         }
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_fixed_number_of_workers_is_not_reached() {
-        let mut counts = Counts { most: 1, manager: "static", ..Counts::new(0) };
+        let mut counts = Counters { max_workers: 1, manager: "static", ..Counters::new(0) };
         counts.submitted(2, 1);
         assert_eq!(counts.max_children_reached, 0);
     }
@@ -358,11 +358,11 @@ mod tests {
             user: None,
             length: 0,
         };
-        let about = About { context: Arc::new(context), queued: 100, told: false };
-        assert_eq!(about.times(130, 150), Times { waited: 30, ran: 20 });
-        assert_eq!(about.times(1, 150), Times { waited: 0, ran: 50 });
-        assert_eq!(about.times(u64::MAX, 150), Times { waited: 50, ran: 0 });
-        assert_eq!(about.times(0, 150), Times { waited: 50, ran: 0 });
+        let info = RequestInfo { context: Arc::new(context), queued: 100, is_reported_slow: false };
+        assert_eq!(info.times(130, 150), Times { waited: 30, ran: 20 });
+        assert_eq!(info.times(1, 150), Times { waited: 0, ran: 50 });
+        assert_eq!(info.times(u64::MAX, 150), Times { waited: 50, ran: 0 });
+        assert_eq!(info.times(0, 150), Times { waited: 50, ran: 0 });
     }
 
     #[test]

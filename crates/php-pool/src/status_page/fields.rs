@@ -6,7 +6,7 @@ use howdah_http::variables::ShownRequestId;
 use howdah_sys::clock;
 use serde_json::Value as Json;
 
-use super::Pool;
+use super::pool::Pool;
 use crate::status::ProcessStatus;
 
 /// A name and a value.

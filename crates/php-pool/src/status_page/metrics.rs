@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::Pool;
+use super::pool::Pool;
 
 /// Writes the metrics of an application.
 pub(super) fn write(pool: &Pool) -> String {

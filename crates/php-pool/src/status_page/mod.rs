@@ -1,10 +1,11 @@
-//! What an application does, as pages that monitoring made for PHP-FPM reads: text, HTML, XML,
-//! JSON and OpenMetrics, with PHP-FPM's fields in its order, then our own.
+//! Status pages in the formats of PHP-FPM, for its monitoring tools: text, HTML, XML, JSON and
+//! OpenMetrics, with PHP-FPM's fields in its order, then our own.
 //!
-//! The router answers from what it counts itself, so a page comes also when every worker is busy.
+//! The router answers from its own counters, also when every worker is busy.
 
 mod fields;
 mod metrics;
+mod pool;
 #[cfg(test)]
 mod tests;
 
@@ -17,9 +18,11 @@ use serde_json::{Map, Value as Json};
 
 use self::fields::{Field, Value};
 use crate::application::Application;
-use crate::status::{PoolStatus, ProcessStatus};
+use crate::status::ProcessStatus;
 
-/// What a page is written as.
+pub use self::pool::Pool;
+
+/// Format of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Html,
@@ -29,22 +32,8 @@ enum Format {
     Text,
 }
 
-/// An application, named as PHP-FPM names its pools.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Pool {
-    /// Its name.
-    pub name: String,
-    /// What it does.
-    pub status: PoolStatus,
-}
-
 impl Pool {
-    /// Looks at an application; at its workers too if `full`.
-    pub fn of(application: &Application, full: bool) -> Self {
-        Pool { name: application.name.to_string(), status: application.queue.status(full) }
-    }
-
-    /// The tree that `fpm_get_status()` of PHP gives, and more.
+    /// The value of PHP's `fpm_get_status()`, with our own fields.
     pub fn to_value(&self) -> Json {
         let mut pool = members(fields::of_pool(self));
         let processes = self.status.processes.iter();
@@ -69,15 +58,15 @@ pub fn page(application: &Application, query: &[u8]) -> Response {
     ];
     let format = formats.into_iter().find(|(name, _)| asks(name)).map_or(Format::Text, |(_, f)| f);
     let pool = Pool::of(application, asks("full"));
-    answer(format.media_type(), format.write(&pool, asks("full")))
+    uncached(format.media_type(), format.write(&pool, asks("full")))
 }
 
-/// The answer of an application that takes requests.
+/// The ping page of an application that accepts requests.
 pub fn pong(text: &str) -> Response {
-    answer(Format::Text.media_type(), text.to_owned())
+    uncached(Format::Text.media_type(), text.to_owned())
 }
 
-fn answer(media_type: &str, text: String) -> Response {
+fn uncached(media_type: &str, text: String) -> Response {
     Response::new(200, Body::from(Bytes::from(text)))
         .with("Content-Type", media_type)
         .with("Cache-Control", "no-cache, no-store, must-revalidate, max-age=0")

@@ -1,5 +1,5 @@
 use super::*;
-use crate::status::RequestStatus;
+use crate::status::{PoolStatus, RequestStatus};
 
 fn pool() -> Pool {
     let request = RequestStatus {

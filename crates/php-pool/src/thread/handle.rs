@@ -1,53 +1,69 @@
-//! A request in the hands of whoever waits for its answer.
+//! Registers requests. The connection that waits for an answer holds a handle.
 
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{LogLimit, PhpThread};
-use crate::pending::{Failure, Next};
-use crate::queue::{Key, Queue, Withdrawn};
+use super::answers::FullLog;
+use super::php_thread::PhpThread;
+use super::requests::Entry;
+use crate::pending::{Failure, Next, Pending};
+use crate::queue::{Queue, Withdrawal};
+use crate::request::{Key, RequestContext};
 
-/// A request that somebody waits for. Dropping it gives the request up: a worker that has it is
-/// told that the client has gone.
+/// A registered request. Dropping the handle abandons the request: a worker that has it learns that
+/// the client has gone.
 #[derive(Debug)]
 pub struct Handle {
     thread: Rc<PhpThread>,
     key: Key,
-    /// The queue that it was submitted to.
+    /// The queue that the request was submitted to.
     pub queue: Option<Arc<Queue>>,
-    given_up: bool,
+    is_abandoned: bool,
+}
+
+impl PhpThread {
+    /// Registers a request that is about to be queued. `timeout` limits the run time of its script;
+    /// the time in the queue does not count.
+    pub fn register(
+        self: &Rc<Self>,
+        pending: Pending,
+        context: Arc<RequestContext>,
+        timeout: Option<Duration>,
+    ) -> Handle {
+        self.limited.add(timeout);
+        self.spin.begin_request();
+        let entry = Entry::new(pending, context, timeout);
+        let key = self.requests.borrow_mut().insert(self.number, entry);
+        Handle { thread: Rc::clone(self), key, queue: None, is_abandoned: false }
+    }
 }
 
 impl Handle {
-    /// For a registered request that is about to be queued.
-    pub(super) fn new(thread: Rc<PhpThread>, key: Key) -> Self {
-        Handle { thread, key, queue: None, given_up: false }
-    }
-
-    /// The key to submit under.
+    /// The key to submit the request under.
     pub fn key(&self) -> Key {
         self.key
     }
 
-    /// The request was refused by the queue.
-    pub fn never_queued(&self) {
-        self.thread.with_entry(self.key, |entry| entry.settled = true);
+    /// Notes that no worker will have the request: the queue has refused or returned it.
+    pub fn mark_unqueued(&self) {
+        self.thread.with_entry(self.key, |entry| entry.is_settled = true);
     }
 
-    /// The next part before the body. Safe to cancel.
+    /// Waits for the next part before the body. Safe to cancel.
     pub async fn next(&mut self) -> Next {
         poll_fn(|cx| {
             let polled = self.thread.with_entry(self.key, |entry| entry.pending.poll_head(cx));
-            polled.unwrap_or_else(|| Poll::Ready(Next::Failed(lost())))
+            polled.unwrap_or_else(|| Poll::Ready(Next::Failed(unknown_request())))
         })
         .await
     }
 
-    /// The whole body, if it is complete and in memory.
+    /// Takes the body if it is complete and in memory.
     pub fn whole_body(&self) -> Option<Bytes> {
         self.thread.with_entry(self.key, |entry| entry.pending.whole_body()).flatten()
     }
@@ -59,11 +75,13 @@ impl Handle {
             let resume = if entry.pending.has_room() { entry.stalled.take() } else { None };
             (polled, resume)
         });
-        let Some((polled, resume)) = polled else { return Poll::Ready(Some(Err(lost()))) };
+        let Some((polled, resume)) = polled else {
+            return Poll::Ready(Some(Err(unknown_request())));
+        };
         if let Some((instance, slot)) = resume {
             let attached = self.thread.attached.borrow().get(&instance.number).cloned();
             if let Some(attached) = attached
-                && self.thread.drain_slot(&attached, slot, LogLimit::Wait)
+                && self.thread.drain_slot(&attached, slot, FullLog::Wait)
             {
                 self.thread.dirty.borrow_mut().push((attached, slot));
                 self.thread.wake_drainer();
@@ -72,44 +90,44 @@ impl Handle {
         polled
     }
 
-    /// Gives the request up, and waits until no worker has it.
+    /// Abandons the request, and waits until no worker has it.
     pub fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if !std::mem::replace(&mut self.given_up, true) {
-            self.give_up();
+        if !std::mem::replace(&mut self.is_abandoned, true) {
+            self.abandon();
         }
-        let settled = self.thread.with_entry(self.key, |entry| match entry.settled {
+        let settled = self.thread.with_entry(self.key, |entry| match entry.is_settled {
             true => Poll::Ready(()),
             false => entry.pending.wait(cx),
         });
         settled.unwrap_or(Poll::Ready(()))
     }
 
-    /// A request that waits is taken back; a worker that has it is told.
-    fn give_up(&self) {
-        let settled = self.thread.with_entry(self.key, |entry| {
+    /// Withdraws the request from the queue, or marks it as aborted for the worker that has it.
+    fn abandon(&self) {
+        let is_settled = self.thread.with_entry(self.key, |entry| {
             entry.pending.abandon();
-            entry.settled
+            entry.is_settled
         });
-        if settled == Some(false) {
-            let withdrawn = match &self.queue {
+        if is_settled == Some(false) {
+            let withdrawal = match &self.queue {
                 Some(queue) => queue.withdraw(self.key),
-                None => Withdrawn::Unstarted,
+                None => Withdrawal::NotStarted,
             };
-            if withdrawn == Withdrawn::Unstarted {
-                self.never_queued();
+            if withdrawal == Withdrawal::NotStarted {
+                self.mark_unqueued();
             }
         }
     }
 }
 
-fn lost() -> Failure {
+fn unknown_request() -> Failure {
     Failure::Broken("the request is not known any more".to_owned())
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.thread.with_entry(self.key, |entry| entry.held = false);
-        self.give_up();
-        self.thread.forget_if_over(self.key);
+        self.thread.with_entry(self.key, |entry| entry.has_handle = false);
+        self.abandon();
+        self.thread.remove_if_finished(self.key);
     }
 }

@@ -1,4 +1,4 @@
-//! What the frames of an answer ask the thread to do beside passing the answer on.
+//! What frames ask for beside passing the answer on: log records, descriptors, status, the end.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -8,14 +8,23 @@ use howdah_sys::log::Level;
 use howdah_wire::messages::ToWorker;
 use howdah_wire::queue::Claim;
 
-use super::{Ask, Attached, PhpThread};
+use super::attached::AttachedInstance;
+use super::control::Ask;
+use super::php_thread::PhpThread;
+use crate::instance::NotSent;
 use crate::pending::{Event, Failure};
-use crate::queue::{Key, NotSent};
+use crate::request::Key;
 use crate::status_page::Pool;
 
 impl PhpThread {
-    /// `true` if the slot is no longer this request's.
-    pub(super) fn on_event(&self, attached: &Attached, slot: u32, key: Key, event: Event) -> bool {
+    /// Handles an event. Returns true if the slot no longer belongs to the request.
+    pub(super) fn on_event(
+        &self,
+        attached: &AttachedInstance,
+        slot: u32,
+        key: Key,
+        event: Event,
+    ) -> bool {
         match event {
             Event::None => {}
             Event::Log(severity, message) => {
@@ -35,7 +44,7 @@ impl PhpThread {
             Event::SendDescriptors => self.send_descriptors(attached, slot, key),
             Event::SendStatus => self.send_status(attached, slot, key),
             Event::TakeOutput => self.take_output(attached, slot, key),
-            Event::Unkept(problem) => {
+            Event::SpoolFailed(problem) => {
                 if let Some(context) = self.with_entry(key, |entry| entry.context.clone()) {
                     let problem = format_args!("{context}: the answer cannot be kept: {problem}");
                     self.log.write(Level::Error, problem);
@@ -43,11 +52,11 @@ impl PhpThread {
             }
             Event::Done(done) => {
                 self.with_entry(key, |entry| {
-                    entry.settled = true;
+                    entry.is_settled = true;
                     entry.pending.wake();
                 });
                 if let Some(output) = attached.queue.finish(&attached.instance, slot, done) {
-                    output.over(key);
+                    output.finish(key);
                 }
                 return true;
             }
@@ -55,7 +64,7 @@ impl PhpThread {
         false
     }
 
-    fn send_descriptors(&self, attached: &Attached, slot: u32, key: Key) {
+    fn send_descriptors(&self, attached: &AttachedInstance, slot: u32, key: Key) {
         let Claim::Taken(ticket, owner) = attached.instance.region.claim_of(slot) else { return };
         let descriptors =
             self.with_entry(key, |entry| std::mem::take(&mut entry.pending.descriptors));
@@ -66,17 +75,22 @@ impl PhpThread {
             Err(NotSent::Unknown) => {
                 self.with_entry(key, |entry| {
                     entry.pending.descriptors = descriptors;
-                    entry.asks = Some(Event::SendDescriptors);
+                    entry.deferred = Some(Event::SendDescriptors);
                 });
             }
             Err(NotSent::Failed(error)) => {
-                self.distrust(attached, slot, key, format!("that it takes no files ({error})"));
+                self.reject_worker(
+                    attached,
+                    slot,
+                    key,
+                    format!("that it takes no files ({error})"),
+                );
             }
         }
     }
 
-    /// Answers a script that asks what its application does.
-    fn send_status(&self, attached: &Attached, slot: u32, key: Key) {
+    /// Sends a script the status of its application (`fpm_get_status`).
+    fn send_status(&self, attached: &AttachedInstance, slot: u32, key: Key) {
         let Claim::Taken(ticket, owner) = attached.instance.region.claim_of(slot) else { return };
         let Some(name) = self.with_entry(key, |entry| Arc::clone(&entry.context.application))
         else {
@@ -88,11 +102,11 @@ impl PhpThread {
         let sent = file.map_err(|error| NotSent::Failed(error.to_string())).and_then(|file| {
             attached.instance.send(owner, &ToWorker::Status { ticket }, &[file.as_fd()])
         });
-        self.answered(attached, slot, key, Event::SendStatus, sent);
+        self.note_sent(attached, slot, key, Event::SendStatus, sent);
     }
 
-    /// A script is over: what it has left in the worker's output is its own.
-    fn take_output(&self, attached: &Attached, slot: u32, key: Key) {
+    /// Reads what an ended script has left in the worker's output, which belongs to its request.
+    fn take_output(&self, attached: &AttachedInstance, slot: u32, key: Key) {
         let Claim::Taken(ticket, owner) = attached.instance.region.claim_of(slot) else { return };
         let Some(context) = self.with_entry(key, |entry| Arc::clone(&entry.context)) else {
             return;
@@ -103,40 +117,51 @@ impl PhpThread {
             }
             attached.instance.send(owner, &ToWorker::OutputTaken { ticket }, &[])
         });
-        self.answered(attached, slot, key, Event::TakeOutput, sent);
+        self.note_sent(attached, slot, key, Event::TakeOutput, sent);
     }
 
-    /// A worker that asks and does not get, or does not take, the answer waits for ever otherwise.
-    fn answered(
+    /// Handles the result of an answer to a worker: the worker would wait forever for a lost answer.
+    fn note_sent(
         &self,
-        attached: &Attached,
+        attached: &AttachedInstance,
         slot: u32,
         key: Key,
-        asked: Event,
+        event: Event,
         sent: Result<(), NotSent>,
     ) {
         match sent {
             Ok(()) => {}
             Err(NotSent::Unknown) => {
-                self.with_entry(key, |entry| entry.asks = Some(asked));
+                self.with_entry(key, |entry| entry.deferred = Some(event));
             }
             Err(NotSent::Failed(error)) => {
-                self.distrust(attached, slot, key, format!("that it takes no answer ({error})"));
+                self.reject_worker(
+                    attached,
+                    slot,
+                    key,
+                    format!("that it takes no answer ({error})"),
+                );
             }
         }
     }
 
-    /// A worker has written what no worker writes: its request fails and it is killed.
-    pub(super) fn distrust(&self, attached: &Attached, slot: u32, key: Key, nonsense: String) {
+    /// Fails the request of a worker that wrote what no worker writes, and has the worker killed.
+    pub(super) fn reject_worker(
+        &self,
+        attached: &AttachedInstance,
+        slot: u32,
+        key: Key,
+        problem: String,
+    ) {
         let context = self.with_entry(key, |entry| {
-            entry.distrusted = true;
-            entry.pending.fail(Failure::Broken(nonsense.clone()));
+            entry.is_rejected = true;
+            entry.pending.fail(Failure::Broken(problem.clone()));
             entry.context.clone()
         });
         if let Some(context) = context {
             self.log.write(
                 Level::Error,
-                format_args!("{context}: the worker wrote {nonsense}; it is ended"),
+                format_args!("{context}: the worker wrote {problem}; it is ended"),
             );
         }
         if let Claim::Taken(_, worker) = attached.instance.region.claim_of(slot) {

@@ -1,0 +1,63 @@
+//! The names of a request: its key between threads and workers, and its description in the log.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use howdah_http::variables::ShownRequestId;
+
+/// Identifies a request: router thread, generation and index of its entry there. Never 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key(pub(super) u64);
+
+impl Key {
+    /// The key of entry `index` of thread `thread` (below 64) in its `generation`th use.
+    pub fn new(thread: u32, generation: u32, index: u32) -> Self {
+        let generation = u64::from(generation & 0x00ff_ffff);
+        Key(u64::from(thread + 1) << 56 | generation << 32 | u64::from(index))
+    }
+
+    /// Number of the router thread.
+    pub fn thread(self) -> u32 {
+        ((self.0 >> 56) as u32).wrapping_sub(1)
+    }
+
+    /// Index of the entry.
+    pub fn index(self) -> usize {
+        self.0 as u32 as usize
+    }
+}
+
+/// Description of a request for the log and the status page.
+#[derive(Debug, Clone)]
+pub struct RequestContext {
+    /// Application.
+    pub application: Arc<str>,
+    /// Request id.
+    pub id: u64,
+    /// Method.
+    pub method: Bytes,
+    /// Request target.
+    pub target: Bytes,
+    /// File of the script.
+    pub script: Arc<Path>,
+    /// Authenticated user.
+    pub user: Option<Bytes>,
+    /// Length of the body in bytes.
+    pub length: u64,
+}
+
+impl fmt::Display for RequestContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "\"{}\" request {}: {} {} ({})",
+            self.application,
+            ShownRequestId(self.id),
+            String::from_utf8_lossy(&self.method),
+            String::from_utf8_lossy(&self.target),
+            self.script.display()
+        )
+    }
+}

@@ -1,0 +1,21 @@
+//! Messages to the control thread.
+
+use howdah_wire::queue::Owner;
+
+use crate::status::Slow;
+
+/// A message from a router thread to the control thread.
+#[derive(Debug)]
+pub enum Ask {
+    /// A script has exceeded its time limit: kill the worker.
+    Overdue(Slow),
+    /// A worker has written frames that no worker writes: kill it.
+    Kill {
+        /// Number of the instance.
+        instance: u32,
+        /// Name of the worker in the region.
+        worker: Owner,
+    },
+    /// An application has more requests than workers.
+    Crowded,
+}

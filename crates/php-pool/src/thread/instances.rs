@@ -1,0 +1,124 @@
+//! Instances and workers that come and go.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use howdah_sys::log::Level;
+use howdah_sys::reactor;
+use howdah_wire::queue::{Claim, Owner};
+
+use super::answers::FullLog;
+use super::attached::AttachedInstance;
+use super::php_thread::PhpThread;
+use crate::instance::Instance;
+use crate::pending::Failure;
+use crate::queue::Queue;
+use crate::request::Key;
+
+/// Time within which the start of a worker is reported, usually milliseconds. A worker's name in a
+/// claim that is unknown for longer was made up.
+const START_REPORT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Turns of taking the frames that a dead worker left: enough for a ring full of the smallest.
+const MAX_LEFTOVER_TURNS: usize = 256;
+
+impl PhpThread {
+    /// Lets an instance answer requests of this thread.
+    pub fn attach(&self, instance: Arc<Instance>, queue: Arc<Queue>) -> std::io::Result<()> {
+        let eventfd = instance.eventfds()[self.number as usize].try_clone()?;
+        let event = reactor::readable(eventfd)?;
+        let attached = Rc::new(AttachedInstance { instance, queue, event });
+        self.attached.borrow_mut().insert(attached.instance.number, Rc::clone(&attached));
+        self.wake_drainer();
+        Ok(())
+    }
+
+    /// Detaches an instance that has ended with all its workers; fails the requests they had.
+    pub fn detach(&self, number: u32, reason: &str) {
+        let Some(attached) = self.attached.borrow_mut().remove(&number) else { return };
+        self.settle(&attached, &Failure::Died(reason.to_owned()), |_, _| true);
+    }
+
+    /// Handles the report of a worker's start. The worker may have taken a request before.
+    pub fn worker_started(&self, number: u32, worker: Owner) {
+        let attached = self.attached.borrow().get(&number).cloned();
+        let Some(attached) = attached else { return };
+        for (slot, key, claim) in attached.queue.claims_of(&attached.instance, self.number) {
+            if matches!(claim, Claim::Taken(_, owner) if owner == worker)
+                && let Some(Some(event)) = self.with_entry(key, |entry| entry.deferred.take())
+            {
+                self.on_event(&attached, slot, key, event);
+            }
+        }
+    }
+
+    /// Handles the report of a worker's death. Its request has failed unless the answer was complete.
+    pub fn worker_died(self: &Rc<Self>, number: u32, worker: Owner, reason: &str) {
+        let attached = self.attached.borrow().get(&number).cloned();
+        let Some(attached) = attached else { return };
+        let failure = Failure::Died(reason.to_owned());
+        self.settle(&attached, &failure, |_, claim| match claim {
+            Claim::Taken(_, owner) => owner == worker,
+            Claim::Queued(_) => false,
+            // No honest worker leaves a slot in such a state while its request waits.
+            Claim::Free | Claim::Cancelled(_) => true,
+        });
+        // A claim with an unknown name is that of a worker that was just forked in the place of the
+        // dead one, or was written by the dead one.
+        let is_unknown = |attached: &AttachedInstance, claim| match claim {
+            Claim::Taken(_, owner) => !attached.instance.has_worker(owner),
+            _ => false,
+        };
+        let claims = attached.queue.claims_of(&attached.instance, self.number);
+        let unknown = claims.iter().filter(|(_, _, claim)| is_unknown(&attached, *claim));
+        let unknown: Vec<_> = unknown.map(|(_, key, _)| *key).collect();
+        if unknown.is_empty() {
+            return;
+        }
+        let thread = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(START_REPORT_TIMEOUT).await;
+            thread.settle(&attached, &failure, |key, claim| {
+                unknown.contains(&key) && is_unknown(&attached, claim)
+            });
+        });
+    }
+
+    /// Takes what dead workers left in the slots that `is_dead` selects, and fails their requests.
+    fn settle(
+        &self,
+        attached: &Rc<AttachedInstance>,
+        failure: &Failure,
+        is_dead: impl Fn(Key, Claim) -> bool,
+    ) {
+        for (slot, key, claim) in attached.queue.claims_of(&attached.instance, self.number) {
+            if !is_dead(key, claim) {
+                continue;
+            }
+            // The turns are limited because a living worker may still write to the slot.
+            let _ = (0..MAX_LEFTOVER_TURNS)
+                .all(|_| self.drain_slot(attached, slot, FullLog::DropRecord));
+            if attached.instance.key(slot) != Some(key) {
+                continue; // the last frames were the end of the answer
+            }
+            attached.queue.release(&attached.instance, slot);
+            let context = self.with_entry(key, |entry| {
+                entry.is_settled = true;
+                entry.pending.fail(failure.clone());
+                (!entry.is_rejected).then(|| Arc::clone(&entry.context))
+            });
+            let lost =
+                self.with_entry(key, |entry| (entry.lost_records, Arc::clone(&entry.context)));
+            if let Some((records @ 1.., context)) = lost {
+                let what = "parts of messages that its worker left are not logged: too many came";
+                self.log.write(Level::Error, format_args!("{context}: {records} {what}"));
+            }
+            // The reason was logged already if the worker was rejected.
+            if let (Some(Some(context)), Failure::Died(reason)) = (context, failure) {
+                self.log.write(Level::Error, format_args!("{context}: {reason}"));
+            }
+            self.remove_if_finished(key);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The state of PHP on one router thread. The other files of this folder add what it does.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+
+use howdah_sys::log::Log;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::answer_spin::AnswerSpin;
+use super::attached::AttachedInstance;
+use super::control::Ask;
+use super::log_backlog::LogBacklog;
+use super::requests::{Entry, RequestTable};
+use super::time_limit::LimitedRequests;
+use crate::pending::Failure;
+use crate::request::Key;
+
+/// PHP on one router thread.
+#[derive(Debug)]
+pub struct PhpThread {
+    pub(super) number: u32,
+    pub(super) log: Arc<Log>,
+    control: UnboundedSender<Ask>,
+    pub(super) requests: RefCell<RequestTable>,
+    pub(super) attached: RefCell<HashMap<u32, Rc<AttachedInstance>>>,
+    /// Payload of the current frame; empty between uses, keeps its memory.
+    pub(super) buffer: RefCell<Vec<u8>>,
+    /// Dirty slots whose frames were not all taken in their last turn.
+    pub(super) dirty: RefCell<Vec<(Rc<AttachedInstance>, u32)>>,
+    pub(super) drainer: RefCell<Option<Waker>>,
+    pub(super) limited: LimitedRequests,
+    pub(super) log_backlog: LogBacklog,
+    pub(super) spin: AnswerSpin,
+}
+
+impl PhpThread {
+    /// State of router thread `number`. Messages to the control thread go to `control`.
+    pub fn new(number: u32, log: Arc<Log>, control: UnboundedSender<Ask>) -> Rc<Self> {
+        Rc::new(PhpThread {
+            number,
+            log,
+            control,
+            requests: RefCell::default(),
+            attached: RefCell::default(),
+            buffer: RefCell::default(),
+            dirty: RefCell::default(),
+            drainer: RefCell::default(),
+            limited: LimitedRequests::default(),
+            log_backlog: LogBacklog::default(),
+            spin: AnswerSpin::default(),
+        })
+    }
+
+    /// Number of this thread.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Sends a message to the control thread.
+    pub fn ask(&self, message: Ask) {
+        let _ = self.control.send(message);
+    }
+
+    /// Fails a queued request whose application cannot run.
+    pub fn fail(&self, key: Key, failure: Failure) {
+        self.with_entry(key, |entry| {
+            entry.is_settled = true;
+            entry.pending.fail(failure);
+        });
+        self.remove_if_finished(key);
+    }
+
+    /// The result of `f` for the entry of a request of this thread; `None` if there is none.
+    pub(super) fn with_entry<T>(&self, key: Key, f: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        if key.thread() != self.number {
+            return None;
+        }
+        self.requests.borrow_mut().get_mut(key).map(f)
+    }
+
+    /// Removes a request whose worker is free and whose handle was dropped.
+    pub(super) fn remove_if_finished(&self, key: Key) {
+        if self.with_entry(key, |entry| entry.is_settled && !entry.has_handle) == Some(true) {
+            let entry = self.requests.borrow_mut().remove(key);
+            self.limited.remove(entry.as_ref().and_then(|entry| entry.limit.timeout));
+            self.spin.end_request();
+            drop(entry);
+        }
+    }
+
+    pub(super) fn wake_drainer(&self) {
+        if let Some(waker) = self.drainer.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+}

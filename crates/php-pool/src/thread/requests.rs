@@ -1,0 +1,92 @@
+//! The requests of a router thread: a table of entries with reusable indexes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use howdah_wire::stream::Reader;
+
+use super::time_limit::TimeLimit;
+use crate::instance::Instance;
+use crate::pending::{Event, Pending};
+use crate::request::{Key, RequestContext};
+
+/// Entries by index. A key's generation tells the present request of an index from earlier ones.
+#[derive(Debug, Default)]
+pub(super) struct RequestTable {
+    slots: Vec<TableSlot>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct TableSlot {
+    generation: u32,
+    entry: Option<Entry>,
+}
+
+/// A request, from its registration until its worker is free and its handle is dropped.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub pending: Pending,
+    pub reader: Reader,
+    pub context: Arc<RequestContext>,
+    pub limit: TimeLimit,
+    /// The worker is free again, or there never was one.
+    pub is_settled: bool,
+    /// A connection waits for the answer.
+    pub has_handle: bool,
+    /// The worker wrote invalid frames or ran too long: no more frames are taken from it.
+    pub is_rejected: bool,
+    /// Event that waits for the report of the worker's start.
+    pub deferred: Option<Event>,
+    /// Number of log records that were lost.
+    pub lost_records: u32,
+    /// Slot whose frames were left in the ring because the client is too slow.
+    pub stalled: Option<(Arc<Instance>, u32)>,
+}
+
+impl Entry {
+    pub fn new(pending: Pending, context: Arc<RequestContext>, timeout: Option<Duration>) -> Self {
+        Entry {
+            pending,
+            reader: Reader::default(),
+            context,
+            limit: TimeLimit::new(timeout),
+            is_settled: false,
+            has_handle: true,
+            is_rejected: false,
+            deferred: None,
+            lost_records: 0,
+            stalled: None,
+        }
+    }
+}
+
+impl RequestTable {
+    /// Adds an entry of router thread `thread`.
+    pub fn insert(&mut self, thread: u32, entry: Entry) -> Key {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(TableSlot::default());
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.entry = Some(entry);
+        Key::new(thread, slot.generation, index)
+    }
+
+    /// The entry of this key; `None` if it was removed.
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut Entry> {
+        let slot = self.slots.get_mut(key.index())?;
+        if Key::new(key.thread(), slot.generation, key.index() as u32) != key {
+            return None;
+        }
+        slot.entry.as_mut()
+    }
+
+    /// Removes the entry of this key.
+    pub fn remove(&mut self, key: Key) -> Option<Entry> {
+        self.get_mut(key)?;
+        self.free.push(key.index() as u32);
+        self.slots[key.index()].entry.take()
+    }
+}

@@ -1,0 +1,67 @@
+//! Ends scripts that exceed their time limit. The limit holds until the answer is complete, also after
+//! the client has left; a script's work after `fastcgi_finish_request` has no limit, as under PHP-FPM.
+//!
+//! A periodic check finds them, so that other requests, and applications without a limit, pay nothing.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use howdah_sys::clock;
+use howdah_wire::queue::Claim;
+
+use super::attached::AttachedInstance;
+use super::control::Ask;
+use super::php_thread::PhpThread;
+use super::requests::Entry;
+use crate::pending::Failure;
+use crate::request::Key;
+use crate::status::{Slow, Times};
+
+/// Interval between two checks: how late the end of a script may be.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+impl PhpThread {
+    /// Ends scripts that exceed their limit, for as long as the thread runs.
+    pub async fn run_limits(self: Rc<Self>) {
+        loop {
+            while self.limited.count.get() == 0 {
+                self.limited.added.notified().await;
+            }
+            tokio::time::sleep(CHECK_INTERVAL).await;
+            let attached: Vec<_> = self.attached.borrow().values().cloned().collect();
+            attached.iter().for_each(|attached| self.end_overdue(attached));
+        }
+    }
+
+    fn end_overdue(&self, attached: &AttachedInstance) {
+        let now = clock::monotonic_us();
+        for (slot, key) in attached.instance.slots_of(self.number) {
+            let Claim::Taken(_, worker) = attached.instance.region.claim_of(slot) else { continue };
+            let times = || attached.queue.times(key).unwrap_or_default();
+            let context_if_exceeded = |entry: &mut Entry| {
+                let is_exceeded = !entry.is_rejected
+                    && !entry.pending.is_complete()
+                    && entry.limit.is_exceeded(now, || times().ran);
+                is_exceeded.then(|| Arc::clone(&entry.context))
+            };
+            let Some(Some(context)) = self.with_entry(key, context_if_exceeded) else { continue };
+            let Times { waited, ran } = times();
+            let ran = ran.max(self.observed_run_time(key, now));
+            let (pid, instance) =
+                (attached.instance.pid(worker).unwrap_or(0), attached.instance.number);
+            let times = Times { waited, ran };
+            self.ask(Ask::Overdue(Slow { instance, worker, pid, context, times }));
+            self.with_entry(key, |entry| {
+                entry.is_rejected = true;
+                entry.pending.fail(Failure::TimedOut);
+            });
+        }
+    }
+
+    /// Time since the script was first seen to run, in microseconds.
+    fn observed_run_time(&self, key: Key, now: u64) -> u64 {
+        let started = self.with_entry(key, |entry| entry.limit.started).flatten();
+        started.map_or(0, |started| now.saturating_sub(started))
+    }
+}

@@ -1,0 +1,235 @@
+//! Standard output and error of a worker, and of the programs that its scripts start: a pipe whose
+//! reading end the router has. The output of a request is one record in the log.
+//!
+//! 1. The control thread reads whenever there is output ([`Output::watch`]), so that no writer waits
+//!    for long unless its application exceeds its log rate. A piece belongs to the request that the
+//!    worker had when the piece was already in the pipe.
+//! 2. When a script ends and the pipe is not empty, the worker waits until the request's own router
+//!    thread has read it ([`Output::take`]). So the pipe never holds output older than the worker's
+//!    present request.
+//! 3. When the request ends, its output is logged ([`Output::finish`]). Output while the worker has no
+//!    request is from a background program, and is logged line by line.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use howdah_sys::reactor;
+use tokio::io::unix::AsyncFd;
+
+use super::request::{Key, RequestContext};
+
+/// Maximum size of a record in bytes; longer output continues in another record.
+const MAX_RECORD_BYTES: usize = 1 << 20;
+
+/// Maximum length in bytes of a line without a known request.
+const MAX_LINE_BYTES: usize = 64 << 10;
+
+/// Bytes of one read: the capacity of a pipe.
+const READ_BYTES: usize = 64 << 10;
+
+/// The requests of the worker that an output belongs to, and their log.
+pub(super) trait RequestSource: fmt::Debug + Send + Sync {
+    /// Name of the application.
+    fn application(&self) -> &str;
+    /// The request that the worker has, or had last.
+    fn current_request(&self) -> Option<(Key, Arc<RequestContext>)>;
+    /// Writes a record to the log, within the application's log rate.
+    fn log(&self, message: fmt::Arguments<'_>);
+    /// Time until the application may log again.
+    fn log_pause(&self) -> Duration;
+}
+
+/// The output of one worker.
+#[derive(Debug)]
+pub struct Output {
+    pipe: AsyncFd<OwnedFd>,
+    source: Box<dyn RequestSource>,
+    /// Output that was read, or is being read, is not logged yet.
+    has_unlogged: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Output that is not logged yet.
+    read: Vec<u8>,
+    /// The request that wrote it.
+    request: Option<(Key, Arc<RequestContext>)>,
+    /// Number of records of this request so far.
+    parts: u32,
+    /// The worker has ended: further output is from other processes.
+    has_ended: bool,
+}
+
+impl Output {
+    /// Reads the pipe until all its writing ends are closed.
+    pub(super) fn watch(
+        pipe: OwnedFd,
+        source: Box<dyn RequestSource>,
+    ) -> std::io::Result<Arc<Self>> {
+        let output = Arc::new(Output {
+            pipe: reactor::readable(pipe)?,
+            source,
+            has_unlogged: AtomicBool::new(false),
+            state: Mutex::default(),
+        });
+        tokio::spawn(Arc::clone(&output).read_to_end());
+        Ok(output)
+    }
+
+    async fn read_to_end(self: Arc<Self>) {
+        loop {
+            let Ok(mut ready) = self.pipe.readable().await else { return };
+            if self.read_available() {
+                // A script that writes without end must not keep the thread from its work.
+                match self.source.log_pause() {
+                    Duration::ZERO => tokio::task::yield_now().await,
+                    wait => tokio::time::sleep(wait).await,
+                }
+            } else if ready.ready().is_read_closed() {
+                self.end();
+                return;
+            } else {
+                ready.clear_ready();
+            }
+        }
+    }
+
+    /// Reads the pipe's content. Returns false if the pipe is empty.
+    fn read_available(&self) -> bool {
+        let mut state = self.lock();
+        self.has_unlogged.store(true, SeqCst);
+        let available = self.available();
+        if available > 0 {
+            // In this order: what is in the pipe now was not written by a later request.
+            let request = if state.has_ended { None } else { self.source.current_request() };
+            state.attribute_to(request, &*self.source);
+            self.read(&mut state, available);
+        }
+        let request = if state.has_ended { None } else { self.source.current_request() };
+        if state.request.is_none() {
+            state.log_lines(&*self.source);
+        } else if state.key() != request.map(|(key, _)| key) {
+            state.log(&*self.source, true); // the request has ended without this output
+        }
+        self.has_unlogged.store(!state.read.is_empty(), SeqCst);
+        available > 0
+    }
+
+    /// Reads what the ended script of a request has left.
+    pub(super) fn take(&self, key: Key, context: Arc<RequestContext>) {
+        let mut state = self.lock();
+        self.has_unlogged.store(true, SeqCst);
+        state.attribute_to(Some((key, context)), &*self.source);
+        let available = self.available();
+        self.read(&mut state, available);
+    }
+
+    /// Returns true if output may have to be logged when a request ends.
+    pub(super) fn has_unlogged(&self) -> bool {
+        self.has_unlogged.load(SeqCst)
+    }
+
+    /// Logs the output of a request that has ended.
+    pub(super) fn finish(&self, key: Key) {
+        let mut state = self.lock();
+        if state.key() == Some(key) {
+            state.log(&*self.source, true);
+            self.has_unlogged.store(false, SeqCst);
+        }
+    }
+
+    /// Logs the rest of the output of a worker that has ended.
+    pub fn end(&self) {
+        self.read_available();
+        let mut state = self.lock();
+        state.has_ended = true;
+        state.log(&*self.source, true);
+        self.has_unlogged.store(false, SeqCst);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Number of bytes in the pipe.
+    fn available(&self) -> usize {
+        rustix::io::ioctl_fionread(self.pipe.get_ref()).map_or(0, |n| n as usize)
+    }
+
+    /// Reads this many bytes.
+    fn read(&self, state: &mut State, mut left: usize) {
+        while left > 0 {
+            let start = state.read.len();
+            state.read.resize(start + left.min(READ_BYTES), 0);
+            let piece = &mut state.read[start..];
+            let read =
+                rustix::io::retry_on_intr(|| rustix::io::read(self.pipe.get_ref(), &mut *piece));
+            let read = read.unwrap_or(0);
+            state.read.truncate(start + read);
+            if state.read.len() >= MAX_RECORD_BYTES {
+                state.log(&*self.source, false);
+            }
+            left = if read == 0 { 0 } else { left - read };
+        }
+    }
+}
+
+impl State {
+    fn key(&self) -> Option<Key> {
+        self.request.as_ref().map(|(key, _)| *key)
+    }
+
+    /// Attributes the output that is read from now on to this request.
+    fn attribute_to(
+        &mut self,
+        request: Option<(Key, Arc<RequestContext>)>,
+        source: &dyn RequestSource,
+    ) {
+        if self.key() != request.as_ref().map(|(key, _)| *key) {
+            self.log(source, true);
+            self.request = request;
+        }
+    }
+
+    /// Logs the output as a record: all of it if it is the last record of its request, otherwise its
+    /// whole lines.
+    fn log(&mut self, source: &dyn RequestSource, last: bool) {
+        let lines = self.read.iter().rposition(|byte| *byte == b'\n').filter(|_| !last);
+        let rest = lines.map(|end| self.read.split_off(end + 1)).unwrap_or_default();
+        let text = String::from_utf8_lossy(self.read.trim_ascii_end());
+        let part = self.parts + 1;
+        let part = match (self.parts, last) {
+            (0, true) => String::new(),
+            (_, true) => format!(", part {part}, the last"),
+            (_, false) => format!(", part {part}"),
+        };
+        let write = |message: fmt::Arguments<'_>| source.log(message);
+        match &self.request {
+            _ if text.is_empty() => {}
+            Some((_, context)) => write(format_args!("{context}: output{part}: {text}")),
+            None => write(format_args!("\"{}\" application output: {text}", source.application())),
+        }
+        self.read = rest;
+        self.parts += 1;
+        if last {
+            self.parts = 0;
+            self.request = None;
+        }
+    }
+
+    /// Logs the whole lines of output without a request.
+    fn log_lines(&mut self, source: &dyn RequestSource) {
+        let end = match self.read.iter().rposition(|byte| *byte == b'\n') {
+            Some(last) => last + 1,
+            None if self.read.len() >= MAX_LINE_BYTES => self.read.len(),
+            None => return,
+        };
+        let rest = self.read.split_off(end);
+        self.log(source, true);
+        self.read = rest;
+    }
+}
