@@ -201,7 +201,7 @@ impl Renewal {
     /// The types of challenges for an attempt: all of them at first, then one at a time, as authorities
     /// limit the number of failed validations.
     fn challenges(&self, failures: u32) -> Vec<AcmeChallenge> {
-        // RFC 8555, 7.1.3 leaves it to authorities; all of them take DNS alone for wildcards.
+        // Authorities accept DNS alone for wildcards.
         let has_wildcard = self.domains.iter().any(|name| name.starts_with('*'));
         let fits = |one: &&AcmeChallenge| !has_wildcard || **one == AcmeChallenge::Dns;
         let mut challenges: Vec<_> = self.acme.challenges.iter().filter(fits).copied().collect();

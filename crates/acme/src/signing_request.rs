@@ -12,7 +12,7 @@ pub(super) struct SigningRequest {
 }
 
 impl SigningRequest {
-    /// Generates a key. RSA takes up to a second, so this runs on a thread for blocking work.
+    /// Generates a key. This blocks (RSA for long), so it belongs on a thread for blocking work.
     pub fn generate(kind: AcmeKey, domains: Vec<String>) -> Result<SigningRequest, String> {
         let generate = || -> Result<_, rcgen::Error> {
             let key = match kind {
