@@ -21,14 +21,3 @@ pub mod script_cache;
 pub mod servers;
 pub mod thread;
 pub mod transfer;
-
-// Paths that crates/server uses; the modules themselves are in `servers` and `proxy`.
-pub use self::proxy::health_checks as health;
-pub use self::servers::direct as single;
-pub use self::servers::resolved as known;
-
-/// Upstreams with their status.
-pub mod upstream {
-    pub use crate::servers::server::ServerReport;
-    pub use crate::servers::upstream::Upstream;
-}

@@ -26,7 +26,7 @@ pub async fn answer<'s>(
     let usual = context.routing.snapshot.config.settings.http.max_body_size;
     match exchange.limit_body(routed.effects.max_body_size.unwrap_or(usual)) {
         Ok(()) => carry_out(context, decision, routed.effects.buffering, exchange).await,
-        Err(error) => (proxy::refuse(error.status()), None),
+        Err(error) => (howdah_upstream::failure::refuse(error.status()), None),
     }
 }
 
@@ -39,7 +39,7 @@ pub async fn carry_out<'s>(
 ) -> (Response, Option<Instruction<'s>>) {
     let thread = context.thread;
     let http = &context.routing.snapshot.config.settings.http;
-    let buffer = proxy::Buffer {
+    let buffer = howdah_upstream::transfer::Buffer {
         memory: http.body_buffer_size,
         directory: http.body_temp_path.as_deref().unwrap_or(&thread.shared.tmp),
         wanted: buffering,

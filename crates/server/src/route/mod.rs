@@ -33,7 +33,7 @@ use howdah_php_pool::status_page;
 use howdah_php_pool::target::{Script, Targets};
 use howdah_sys::log::{Level, Log};
 use howdah_upstream::fastcgi::site::Site;
-use howdah_upstream::upstream::Upstream;
+use howdah_upstream::servers::upstream::Upstream;
 
 use crate::auth::BasicAuth;
 use crate::filters::cors;

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use howdah_config::Config;
 use howdah_sys::log::Level;
-use howdah_upstream::known::Known;
+use howdah_upstream::servers::resolved::Known;
 use howdah_wire::messages::{Outcome, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};

@@ -41,7 +41,7 @@ pub use self::command::{Commands, Queries};
 pub use self::report::{ApplicationReport, Report, TlsReport, Tuning};
 pub use self::sandbox::{Protected, Protection};
 pub use self::spec::{spec, tls_sources};
-pub use howdah_upstream::upstream::ServerReport;
+pub use howdah_upstream::servers::server::ServerReport;
 
 /// Runs the router on the supervisor's socket. `answer_queries` spawns a task on the runtime of the
 /// control thread that answers the control processes. Returns the exit status.

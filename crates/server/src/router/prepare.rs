@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use howdah_config::Config;
 use howdah_http::spool;
-use howdah_upstream::known::Known;
+use howdah_upstream::servers::resolved::Known;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};

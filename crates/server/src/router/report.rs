@@ -4,7 +4,7 @@ use howdah_acme::AcmeReport;
 use howdah_config::Processes;
 use howdah_php_pool::sizing::{Decision, Measured};
 use howdah_tls::InUse;
-use howdah_upstream::upstream::ServerReport;
+use howdah_upstream::servers::server::ServerReport;
 
 use super::sandbox::{Protected, Protection};
 

@@ -13,8 +13,8 @@ use howdah_config::Config;
 use howdah_sys::log::{Level, Log};
 use howdah_sys::memory;
 use howdah_tls::challenges::{ChallengeStore, OnDemandRequest};
-use howdah_upstream::known::Known;
 use howdah_upstream::names::Names;
+use howdah_upstream::servers::resolved::Known;
 use howdah_wire::messages::ToSupervisor;
 use tokio::sync::mpsc::{Receiver, unbounded_channel};
 

@@ -8,7 +8,7 @@ use howdah_http::drain::Drain;
 use howdah_php_pool::pending::Failure;
 use howdah_php_pool::thread::{Ask, PhpThread};
 use howdah_sys::log::Level;
-use howdah_upstream::health;
+use howdah_upstream::proxy::health_checks;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
@@ -82,7 +82,7 @@ async fn carry_out_commands(thread: Rc<Shard>, mut commands: UnboundedReceiver<T
             ThreadCommand::RemoveListener { name, done } => remove_listener(&thread, name, done),
             ThreadCommand::Serve(accepted) => accept::serve(&thread, accepted),
             ThreadCommand::CheckHealth(upstreams) => {
-                upstreams.iter().for_each(|upstream| health::watch(&thread.proxy, upstream));
+                upstreams.iter().for_each(|upstream| health_checks::watch(&thread.proxy, upstream));
             }
             ThreadCommand::Attach { instance, queue } => {
                 if let Err(error) = thread.php.attach(instance, queue) {

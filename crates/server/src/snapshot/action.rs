@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use howdah_config::{self as config, ActionOptions, Template};
-use howdah_upstream::upstream::Upstream;
+use howdah_upstream::servers::upstream::Upstream;
 
 use crate::auth::BasicAuth;
 

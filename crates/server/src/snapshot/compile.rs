@@ -11,9 +11,9 @@ use howdah_php_pool::application::Application;
 use howdah_php_pool::queue::Queue;
 use howdah_php_pool::target::Targets;
 use howdah_upstream::fastcgi::site::Site;
-use howdah_upstream::known::Known;
-use howdah_upstream::single::Singles;
-use howdah_upstream::upstream::Upstream;
+use howdah_upstream::servers::direct::Singles;
+use howdah_upstream::servers::resolved::Known;
+use howdah_upstream::servers::upstream::Upstream;
 
 use super::action::{
     Action, ActionKind, CompiledPass, ErrorPage, Location, NameTemplate, PageSource, Return, Share,

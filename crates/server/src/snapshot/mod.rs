@@ -19,8 +19,8 @@ use howdah_http::limits::Limits;
 use howdah_php_pool::application::Application;
 use howdah_tls::{TlsClients, TlsListener};
 use howdah_upstream::fastcgi::site::Site;
-use howdah_upstream::single::SingleTable;
-use howdah_upstream::upstream::Upstream;
+use howdah_upstream::servers::direct::SingleTable;
+use howdah_upstream::servers::upstream::Upstream;
 
 use self::action::{Action, CompiledPass};
 use self::delegations::Delegations;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use howdah_php_pool::queue::{Instance, Key, Queue};
-use howdah_upstream::upstream::Upstream;
+use howdah_upstream::servers::upstream::Upstream;
 use howdah_wire::queue::Owner;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;

@@ -62,8 +62,8 @@ use crate::transfer::content::Content;
 use crate::transfer::response_buffer::ResponseBuffering;
 use crate::transfer::upload::Upload;
 
-pub use crate::failure::refuse;
-pub use crate::transfer::Buffer;
+use crate::failure::refuse;
+use crate::transfer::Buffer;
 
 /// Passes a request to a server of an upstream. Returns as soon as the head of the response has
 /// come.
