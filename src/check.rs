@@ -17,10 +17,10 @@ use std::time::SystemTime;
 use howdah_config::{Advice, Application, Config, Defaults, Served, Symlinks};
 use howdah_http::spool;
 use howdah_server::check as tls;
-use howdah_server::check::{Stored, Texts};
+use howdah_server::check::{CertificateSources, Stored};
 use howdah_server::router::{Protection, spec};
 use howdah_supervisor::{Options, check};
-use howdah_sys::credentials::{self, Credentials, ask_as};
+use howdah_sys::credentials::{self, Credentials, run_as};
 use howdah_wire::messages::Problem;
 use howdah_wire::region::Geometry;
 use rustix::fs::OFlags;
@@ -101,7 +101,7 @@ impl Findings {
             self.must("/access_log", opened(&log.path));
         }
         let served = config.served();
-        let found = ask_as(user.as_ref(), || served.iter().filter_map(not_served).collect());
+        let found = run_as(user.as_ref(), || served.iter().filter_map(not_served).collect());
         match found {
             Ok(lines) => lines.lines().for_each(|line| self.warn_once(line)),
             Err(error) => self.errors.push(error.to_string()),
@@ -151,7 +151,7 @@ impl Findings {
         if let Some(directory) = own {
             let problem = |error| spool::trouble(directory, &error).to_string();
             let ask = || spool::usable(directory).map_err(problem).err().unwrap_or_default();
-            let answer = ask_as(user, ask).unwrap_or_else(|error| error.to_string());
+            let answer = run_as(user, ask).unwrap_or_else(|error| error.to_string());
             let problem = Some(answer).filter(|answer| !answer.is_empty());
             self.must("/settings/http/body_temp_path", problem.map_or(Ok(()), Err));
         }
@@ -174,7 +174,8 @@ impl Findings {
         let state = options.state.clone().unwrap_or_default();
         let stored = |name: &str| check::stored(&state, name);
         let stored: &Stored<'_> = &stored;
-        let texts = Texts { read: &read, stored: options.state.is_some().then_some(stored) };
+        let texts =
+            CertificateSources { read: &read, stored: options.state.is_some().then_some(stored) };
         for (path, problem) in tls::tls(config, &texts) {
             self.fail(format_args!("{path}: {problem}"));
         }

@@ -125,7 +125,7 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
                 }
                 (ToControl::Reopened {}, descriptors) => {
                     if let Some(file) = descriptors.into_iter().next() {
-                        process::output_streams(file.as_fd(), file.as_fd())?;
+                        process::set_output_streams(file.as_fd(), file.as_fd())?;
                         log.reopen(file);
                     }
                 }

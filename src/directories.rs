@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use howdah_config::Config;
 use howdah_http::spool;
-use howdah_sys::credentials::{self, Credentials, ask_as};
+use howdah_sys::credentials::{self, Credentials, run_as};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 /// The default state directory of root.
@@ -36,7 +36,7 @@ impl Temporary {
         }
         let path = std::path::absolute(directory).map_err(|error| error.to_string())?;
         let ask = || spool::usable(&path).err().map_or_else(String::new, |e| e.to_string());
-        let problem = match ask_as(user, ask) {
+        let problem = match run_as(user, ask) {
             Ok(answer) if answer.is_empty() => return Ok(Temporary { path, warning: None }),
             Ok(answer) => answer,
             Err(error) => error.to_string(),

@@ -58,7 +58,7 @@ fn main() -> ExitCode {
 
 /// Runs a process of the supervisor on the socket that it has passed.
 fn internal(run: impl FnOnce(OwnedFd) -> u8) -> ExitCode {
-    if let Err(error) = howdah_supervisor::give_up_rights() {
+    if let Err(error) = howdah_supervisor::assume_role() {
         eprintln!(
             "howdah: cannot give up root's rights: {error}; as root the server needs the \
              capabilities SETUID and SETGID, and user ids of its own; without them, start it as \

@@ -64,11 +64,11 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
             user.name
         ));
     }
-    let mut own_controls = Vec::new();
+    let mut default_controls = Vec::new();
     if arguments.control.is_none() && !arguments.no_control {
         match control_socket::prepare() {
             Ok((addresses, token)) => {
-                own_controls = addresses;
+                default_controls = addresses;
                 control_token = token.map(|token| Secret::new(token.expose().to_owned()));
             }
             Err(problem) => warnings.push(problem),
@@ -84,7 +84,7 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
         grants: Some(Box::new(grants::derive)),
         document: if config.is_some() { plan.document } else { b"{}".to_vec() },
         origin: plan.origin,
-        read_again: plan::read_again(&arguments)?,
+        reload_document: plan::reload_document(&arguments)?,
         state: absolute(&arguments.common.state)?.filter(|_| plan::keeps_document(&arguments)),
         certificates,
         upkeep: upkeep(plan.local),
@@ -92,7 +92,7 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
         log: absolute(&arguments.common.log)?,
         tmp: tmp.path,
         control: arguments.control.clone(),
-        own_controls,
+        default_controls,
         unit_defaults: arguments.unit,
         control_token,
         sandbox: !arguments.no_sandbox,

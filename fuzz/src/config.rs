@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use howdah_config::{
-    Address, AddressPattern, Captures, ErrorKind, Group, Groups, Landmarks, Part, Pattern,
-    Patterns, SslVariable, Subject, Target, Template, Variable, parse,
+    Address, AddressPattern, Captures, ErrorKind, Group, Groups, Part, Pattern, Patterns,
+    RequiredTexts, SslVariable, Subject, Target, Template, Variable, parse,
 };
 use serde_json::Value;
 
@@ -125,9 +125,9 @@ pub fn pattern(input: &[u8]) {
     patterns.push(pattern.clone());
     if let (true, Some(landmarks)) = (patterns.matches(bytes), patterns.landmarks()) {
         let has = |text: &[u8]| match &landmarks {
-            Landmarks::Whole(_) => bytes == text,
-            Landmarks::Start(_) => bytes.starts_with(text),
-            Landmarks::End(_) => bytes.ends_with(text),
+            RequiredTexts::Whole(_) => bytes == text,
+            RequiredTexts::Start(_) => bytes.starts_with(text),
+            RequiredTexts::End(_) => bytes.ends_with(text),
         };
         assert!(landmarks.texts().any(has), "{landmarks:?}");
     }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use howdah_supervisor::model::Model;
 use howdah_wire::messages::{Outcome, ToSupervisor};
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 use howdah_wire::region::Geometry;
 
 /// Sends the supervisor packets of a router. Each line is a keyword for a message and a name in it
@@ -36,7 +36,7 @@ fn message(line: &[u8], model: &Model) -> Option<ToSupervisor> {
         Some(name) => model.path(name),
         None => name.to_owned(),
     };
-    let worker = Owner { index: 0, incarnation: 1 };
+    let worker = WorkerId { index: 0, incarnation: 1 };
     let number = name.len() as u32;
     Some(match word {
         "bind" => ToSupervisor::Bind { address: format!("unix:{name}"), backlog: number },

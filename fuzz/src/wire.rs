@@ -9,7 +9,7 @@ use howdah_wire::fastcgi::{Answer, Answers, Pairs, Part, Records, put_pair};
 use howdah_wire::frame::{Done, Head, Log};
 use howdah_wire::messages::{FromPrototype, FromSupervisor, ToPrototype, ToSupervisor, ToWorker};
 use howdah_wire::proxy_protocol::{Header, LONGEST, Version};
-use howdah_wire::queue::{Claim, Owner, Producer, Work};
+use howdah_wire::queue::{Claim, Producer, Work, WorkerId};
 use howdah_wire::region::{Geometry, Region};
 use howdah_wire::request::{FIXED, Fixed, Params, decode_params};
 use howdah_wire::stream::{Reader, Writer};
@@ -234,7 +234,7 @@ pub fn queue(input: &[u8]) {
     let region = region(geometry);
     let mut producer = Producer::new(&region);
     let mut input = Bytes(input);
-    let me = Owner { index: 3, incarnation: 1 };
+    let me = WorkerId { index: 3, incarnation: 1 };
     let mut queued: VecDeque<(u32, u32, Vec<u8>)> = VecDeque::new();
     let mut running: Vec<(u32, u32)> = Vec::new();
     let mut staged = 0u64;
@@ -305,7 +305,7 @@ pub fn hostile(input: &[u8]) {
     let mut producer = Producer::new(&region);
     let mut input = Bytes(input);
     let (mut writer, mut reader) = (Writer::new(1, 0), Reader::default());
-    let me = Owner { index: 0, incarnation: 0 };
+    let me = WorkerId { index: 0, incarnation: 0 };
     let mut slots = Vec::new();
     let mut out = Vec::new();
     while let Some(op) = input.byte() {

@@ -7,7 +7,7 @@ use howdah_control::{
     ApplicationStatus, CertificateStatus, Connections, ListenerStatus, Module, ProcessProtection,
     Processes, ProtectionStatus, Renewal, ServerStatus, Status, UpstreamStatus,
 };
-use howdah_server::router::{Protected, Report, ServerReport, TlsReport};
+use howdah_server::router::{ProcessProtection as Protected, Report, ServerReport, TlsReport};
 
 /// Converts the report of the router.
 pub(crate) fn of(report: Report) -> Status {

@@ -25,5 +25,5 @@ pub fn detach() -> std::io::Result<OwnedFd> {
 /// Replaces standard input, output and error, which may be a terminal, with `/dev/null`.
 pub fn leave_terminal() -> std::io::Result<()> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
-    process::standard_streams(null.as_fd(), null.as_fd())
+    process::set_standard_streams(null.as_fd(), null.as_fd())
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use howdah_config::{Address, Config, Defaults, detect};
-use howdah_supervisor::{self as supervisor, ReadAgain};
+use howdah_supervisor::{self as supervisor, ReloadDocument};
 use howdah_sys::credentials;
 
 use super::local_tls::LocalCertificate;
@@ -127,7 +127,7 @@ pub(super) fn keeps_document(arguments: &Serve) -> bool {
 }
 
 /// Returns the function that reads the document again; `None` if the control API is its only source.
-pub(super) fn read_again(arguments: &Serve) -> Result<Option<ReadAgain>, String> {
+pub(super) fn reload_document(arguments: &Serve) -> Result<Option<ReloadDocument>, String> {
     let only_control = arguments.control.is_some() && arguments.common.state.is_none();
     if only_control && arguments.dir.is_none() && arguments.config.is_none() {
         return Ok(None); // the document is only in memory

@@ -193,7 +193,7 @@ fn is_hidden(path: &Path) -> bool {
 
 fn is_in_system(path: &Path) -> bool {
     let top = path.components().nth(1).and_then(|part| part.as_os_str().to_str());
-    top.is_none_or(paths::is_systems) && !path.starts_with(SITES)
+    top.is_none_or(paths::is_system_directory) && !path.starts_with(SITES)
 }
 
 /// Returns true if this process runs in a container.
@@ -205,7 +205,8 @@ fn is_container() -> bool {
 /// Returns the mount points of a container: volumes, in general.
 fn container_volumes() -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir("/") else { return Vec::new() };
-    let wanted = |name: &str| !paths::is_systems(name) && !SHARED_DIRECTORIES.contains(&name);
+    let wanted =
+        |name: &str| !paths::is_system_directory(name) && !SHARED_DIRECTORIES.contains(&name);
     let mut found: Vec<_> = { entries.flatten() }
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .filter(|entry| entry.file_name().to_str().is_some_and(wanted))

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn hardening_47_an_answer_without_end_is_given_up() {
+    async fn an_answer_without_end_is_given_up() {
         let (status, seen) = status_of(b"HTTP/1.1 204 x\r\n\r\n".to_vec()).await;
         assert_eq!(status, Ok(204));
         assert!(seen.starts_with("GET /ask?a=b HTTP/1.1\r\n"), "{seen}");

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use super::certificate::IssuedCertificate;
 use super::commands::{Commands, Run};
 use super::on_demand::OnDemandPolicy;
-use super::status::Board;
+use super::status::AcmeReports;
 
 /// Maximum number of simultaneous orders.
 const MAX_CONCURRENT_ORDERS: usize = 4;
@@ -28,7 +28,7 @@ const MAX_CONCURRENT_ORDERS: usize = 4;
 pub(super) struct RenewalContext {
     pub challenges: Arc<ChallengeStore>,
     pub commands: Commands,
-    pub reports: Board,
+    pub reports: AcmeReports,
     pub on_demand: OnDemandPolicy,
     pub order_permits: Semaphore,
     /// The managed certificates by their names in the store.
@@ -54,7 +54,7 @@ impl RenewalContext {
         challenges: Arc<ChallengeStore>,
         commands: Commands,
         log: Arc<Log>,
-        reports: Board,
+        reports: AcmeReports,
         store: Certificates,
     ) -> Self {
         RenewalContext {

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hardening_47_what_an_authority_says_is_one_short_line() {
+    fn what_an_authority_says_is_one_short_line() {
         let failure = Failure::other(format!("a\r\nb\u{1b}[31m{}", "x".repeat(10_000)));
         assert!(failure.message.starts_with("a  b [31mx") && failure.message.len() < 700);
     }

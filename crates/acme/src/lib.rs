@@ -35,8 +35,8 @@ mod signing_request;
 mod status;
 
 pub use commands::{Command, Commands, Run, Secret};
-pub use renewer::Keeper;
-pub use status::{AcmeReport, Board};
+pub use renewer::Renewer;
+pub use status::{AcmeReport, AcmeReports};
 
 /// Prefix of the names that accounts are stored under.
 pub const ACCOUNT_PREFIX: &str = "acme-account:";

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hardening_47_nobody_is_asked_about_what_is_no_name() {
+    fn nobody_is_asked_about_what_is_no_name() {
         for name in ["a.org", "x-1.a.org", "xn--bcher-kva.example"] {
             assert!(is_public_name(name), "{name}");
         }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_47_strangers_do_not_fill_the_log_with_names() {
+    fn strangers_do_not_fill_the_log_with_names() {
         let (policy, now) = (OnDemandPolicy::new(), Instant::now());
         let logged = (0..600u32)
             .filter(|second| policy.may_log(now + Duration::from_secs(u64::from(*second))));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_47_refusals_are_remembered_for_a_while_and_not_without_bound() {
+    fn refusals_are_remembered_for_a_while_and_not_without_bound() {
         let (policy, now) = (OnDemandPolicy::new(), Instant::now());
         policy.refuse("a.org", REFUSAL_TTL, now);
         assert!(policy.is_refused("a.org", now) && !policy.is_refused("b.org", now));

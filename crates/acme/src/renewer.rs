@@ -18,13 +18,13 @@ use super::commands::Commands;
 use super::context::{ManagedCertificate, RenewalContext};
 use super::on_demand::is_public_name;
 use super::renewal::Renewal;
-use super::status::Board;
+use super::status::AcmeReports;
 
 /// Time for which a name is refused if `on_demand.ask` cannot be asked or `on_demand.max` is reached.
 const UNDECIDED_BACKOFF: Duration = Duration::from_secs(5);
 
 /// Starts and stops renewal tasks.
-pub struct Keeper {
+pub struct Renewer {
     tasks: Tasks,
 }
 
@@ -34,13 +34,13 @@ struct Tasks {
     accounts: Rc<Accounts>,
 }
 
-impl Keeper {
+impl Renewer {
     /// `requests` are the names that connections ask for and that have no certificate.
     pub fn new(
         challenges: Arc<ChallengeStore>,
         commands: Commands,
         log: Arc<Log>,
-        reports: Board,
+        reports: AcmeReports,
         certificates: Certificates,
         mut requests: Receiver<OnDemandRequest>,
     ) -> Self {
@@ -53,7 +53,7 @@ impl Keeper {
                 tokio::task::spawn_local(async move { tasks.issue_on_demand(request).await });
             }
         });
-        Keeper { tasks }
+        Renewer { tasks }
     }
 
     /// Keeps the certificates of a new configuration. An unchanged configuration makes all tasks try

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_47_failures_come_at_growing_intervals_however_many_they_are() {
+    fn failures_come_at_growing_intervals_however_many_they_are() {
         let now = at(0);
         let plain = |failures| pause(failures, None, None, now, 0.5);
         let seconds: Vec<_> = [1, 2, 3, 4, 5].map(|n| plain(n).as_secs()).to_vec();

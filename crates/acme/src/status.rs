@@ -23,9 +23,9 @@ pub struct AcmeReport {
 
 /// The reports of all managed certificates. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct Board(Arc<Mutex<BTreeMap<String, AcmeReport>>>);
+pub struct AcmeReports(Arc<Mutex<BTreeMap<String, AcmeReport>>>);
 
-impl Board {
+impl AcmeReports {
     /// Adds or replaces the report of a certificate.
     pub fn put(&self, report: AcmeReport) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -125,9 +125,11 @@ impl Action {
 
 impl Action {
     /// Returns the largest `max_body_size` of the action and its fallbacks in bytes; 0 if none has one.
-    pub fn most_body(&self) -> u64 {
+    pub fn largest_max_body_size(&self) -> u64 {
         let fallback = match &self.kind {
-            ActionKind::Share(share) => share.fallback.as_ref().map_or(0, Action::most_body),
+            ActionKind::Share(share) => {
+                share.fallback.as_ref().map_or(0, Action::largest_max_body_size)
+            }
             _ => 0,
         };
         self.options.max_body_size.unwrap_or(0).max(fallback)

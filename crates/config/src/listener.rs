@@ -22,7 +22,7 @@ pub struct Listener {
     /// TLS settings; `None` for plain HTTP.
     pub tls: Option<Tls>,
     /// Support of HTTP/2 without TLS.
-    pub http2: PlainHttp2,
+    pub http2: CleartextHttp2,
     /// The https port that requests without TLS are redirected to; `None` serves them.
     pub redirect_to_https: Option<u16>,
     /// Trusted proxies for the client's address and scheme.
@@ -35,7 +35,7 @@ pub struct Listener {
 
 /// Support of HTTP/2 without TLS.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum PlainHttp2 {
+pub enum CleartextHttp2 {
     /// HTTP/1.1 only.
     #[default]
     Never,
@@ -78,8 +78,8 @@ impl Listener {
         let http2 = object.read("http2", read_http2)?;
         let redirect_to_https = object.read("redirect_to_https", read_redirect)?.flatten();
         if let Some(tls) = &mut tls {
-            tls.http2 = http2 != Some(PlainHttp2::Never);
-            if let (Some(PlainHttp2::Only), Some(node)) = (http2, object.optional("http2")) {
+            tls.http2 = http2 != Some(CleartextHttp2::Never);
+            if let (Some(CleartextHttp2::Only), Some(node)) = (http2, object.optional("http2")) {
                 return Err(node.invalid("must be true or false with \"tls\""));
             }
         }
@@ -117,11 +117,11 @@ impl Listener {
 }
 
 /// Reads true, false or `only`.
-fn read_http2(node: &Node<'_>) -> Result<PlainHttp2, Error> {
+fn read_http2(node: &Node<'_>) -> Result<CleartextHttp2, Error> {
     match (node.value.as_bool(), node.value.as_str()) {
-        (Some(false), _) => Ok(PlainHttp2::Never),
-        (Some(true), _) => Ok(PlainHttp2::Offered),
-        (_, Some("only")) => Ok(PlainHttp2::Only),
+        (Some(false), _) => Ok(CleartextHttp2::Never),
+        (Some(true), _) => Ok(CleartextHttp2::Offered),
+        (_, Some("only")) => Ok(CleartextHttp2::Only),
         (_, Some(_)) => Err(node.invalid("must be true, false or \"only\"")),
         _ => Err(node.wrong_type("true, false or \"only\"")),
     }

@@ -55,7 +55,7 @@ pub struct Patterns {
 
 /// Texts of which accepted bytes must have one: for an index of many lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Landmarks<'p> {
+pub enum RequiredTexts<'p> {
     /// The bytes equal one of the texts.
     Whole(Vec<&'p [u8]>),
     /// The bytes start with one of the texts.
@@ -64,10 +64,11 @@ pub enum Landmarks<'p> {
     End(Vec<&'p [u8]>),
 }
 
-impl<'p> Landmarks<'p> {
+impl<'p> RequiredTexts<'p> {
     /// Returns the texts.
     pub fn texts(&self) -> impl Iterator<Item = &'p [u8]> + '_ {
-        let (Landmarks::Whole(texts) | Landmarks::Start(texts) | Landmarks::End(texts)) = self;
+        let (RequiredTexts::Whole(texts) | RequiredTexts::Start(texts) | RequiredTexts::End(texts)) =
+            self;
         texts.iter().copied()
     }
 }
@@ -168,7 +169,7 @@ impl Patterns {
 
     /// Returns texts of which accepted bytes must have one: for an index that finds the lists which can
     /// accept given bytes. `None` if there are no such texts or case is ignored.
-    pub fn landmarks(&self) -> Option<Landmarks<'_>> {
+    pub fn landmarks(&self) -> Option<RequiredTexts<'_>> {
         let collect = |texts: fn(&Test) -> Vec<&[u8]>| {
             let mut all = Vec::new();
             for pattern in &self.including {
@@ -181,9 +182,9 @@ impl Patterns {
             (!all.is_empty()).then_some(all)
         };
         collect(Test::whole)
-            .map(Landmarks::Whole)
-            .or_else(|| collect(Test::start).map(Landmarks::Start))
-            .or_else(|| collect(Test::end).map(Landmarks::End))
+            .map(RequiredTexts::Whole)
+            .or_else(|| collect(Test::start).map(RequiredTexts::Start))
+            .or_else(|| collect(Test::end).map(RequiredTexts::End))
     }
 
     /// Reads a pattern or an array of patterns.

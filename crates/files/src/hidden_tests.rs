@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 /// Attack class 21: no dot file is sent, in any place of the path.
 #[test]
-fn hardening_21_dot_names_are_hidden_except_well_known() {
+fn dot_names_are_hidden_except_well_known() {
     for path in [
         "/.htaccess",
         "/.htpasswd",
@@ -33,7 +33,7 @@ fn hardening_21_dot_names_are_hidden_except_well_known() {
 
 /// Attack class 58: what editors and hands leave next to a script is not sent as text.
 #[test]
-fn hardening_58_copies_of_scripts_are_hidden() {
+fn copies_of_scripts_are_hidden() {
     for name in [
         "x.php",
         "x.PHP",
@@ -76,7 +76,7 @@ fn hardening_58_copies_of_scripts_are_hidden() {
 
 /// Attack class 4: look-alikes of `.php` neither run nor are sent.
 #[test]
-fn hardening_04_look_alikes_never_run_and_are_hidden() {
+fn look_alikes_never_run_and_are_hidden() {
     for name in [
         "x.ｐｈｐ",
         "x﹒php",

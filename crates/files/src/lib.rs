@@ -168,7 +168,7 @@ impl Files {
     }
 
     /// As [`Files::serve_at`], but a directory is found only by a path with a slash at its end.
-    pub fn serve_file_at(
+    pub fn serve_place_without_redirect(
         &self,
         share: &Share,
         place: Place<'_>,
@@ -302,7 +302,7 @@ impl Files {
 }
 
 #[cfg(test)]
-mod hardening_tests;
+mod attack_tests;
 #[cfg(test)]
 mod links_tests;
 #[cfg(test)]

@@ -636,7 +636,7 @@ fn exchange(one: &Path, other: &Path) {
 }
 
 #[test]
-fn hardening_20_a_directory_that_becomes_a_link_to_another_users_never_shows_it() {
+fn a_directory_that_becomes_a_link_to_another_users_never_shows_it() {
     let site = Site::plain();
     site.write("d/passwd", "inside");
     link(&site, "/etc", "www/link", ALICE);
@@ -645,7 +645,7 @@ fn hardening_20_a_directory_that_becomes_a_link_to_another_users_never_shows_it(
 }
 
 #[test]
-fn hardening_20_a_link_that_changes_its_target_never_shows_a_source() {
+fn a_link_that_changes_its_target_never_shows_a_source() {
     let site = Site::plain();
     site.write("f.txt", "inside");
     site.write("f.php", SECRET);
@@ -659,7 +659,7 @@ fn hardening_20_a_link_that_changes_its_target_never_shows_a_source() {
 }
 
 #[test]
-fn hardening_20_a_target_that_becomes_anothers_is_never_shown() {
+fn a_target_that_becomes_anothers_is_never_shown() {
     if !is_root() {
         return;
     }
@@ -675,7 +675,7 @@ fn hardening_20_a_target_that_becomes_anothers_is_never_shown() {
 }
 
 #[test]
-fn hardening_20_a_chain_whose_middle_is_swapped_never_leads_to_anothers_file() {
+fn a_chain_whose_middle_is_swapped_never_leads_to_anothers_file() {
     if !is_root() {
         return;
     }
@@ -697,7 +697,7 @@ fn hardening_20_a_chain_whose_middle_is_swapped_never_leads_to_anothers_file() {
 
 /// The root itself, and a directory of it that is moved out while it is looked through.
 #[test]
-fn hardening_20_a_root_that_is_swapped_never_becomes_anothers_directory() {
+fn a_root_that_is_swapped_never_becomes_anothers_directory() {
     if !is_root() {
         return;
     }

@@ -67,7 +67,7 @@ fn ranges_past_the_end_are_unsatisfiable() {
 
 /// Attack class 28: no arithmetic wraps, and many overlapping ranges cost nothing.
 #[test]
-fn hardening_28_huge_and_many_ranges_are_harmless() {
+fn huge_and_many_ranges_are_harmless() {
     let huge = "9".repeat(40);
     assert_eq!(parse_range(format!("bytes=0-{huge}").as_bytes(), 10), parts(&[0..10]));
     assert_eq!(parse_range(format!("bytes=-{huge}").as_bytes(), 10), parts(&[0..10]));

@@ -83,7 +83,7 @@ pub async fn run(
     let has_workers = match application.queue.submit(handle.key(), request, Arc::clone(&context)) {
         Ok((requests, workers)) => {
             if application.wants_workers(requests, workers) && application.queue.may_ask() {
-                thread.ask(Ask::Crowded);
+                thread.ask(Ask::AddWorkers);
             }
             workers > 0
         }

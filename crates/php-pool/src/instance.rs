@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use howdah_sys::shm::{self, Mapping};
 use howdah_sys::{clock, futex, packet};
 use howdah_wire::messages::ToWorker;
-use howdah_wire::queue::{Claim, Owner};
+use howdah_wire::queue::{Claim, WorkerId};
 use howdah_wire::region::{Geometry, Region};
 
 use super::request::Key;
@@ -25,7 +25,7 @@ pub struct Instance {
     pub region: Region<Mapping>,
     pub(super) keys: Vec<AtomicU64>,
     eventfds: Vec<OwnedFd>,
-    workers: Mutex<HashMap<Owner, Worker>>,
+    workers: Mutex<HashMap<WorkerId, Worker>>,
     worker_count: AtomicU32,
     /// All workers were told to exit.
     pub(super) closed: AtomicBool,
@@ -102,19 +102,19 @@ impl Instance {
             .filter(move |(_, key)| key.thread() == thread)
     }
 
-    pub(super) fn workers(&self) -> MutexGuard<'_, HashMap<Owner, Worker>> {
+    pub(super) fn workers(&self) -> MutexGuard<'_, HashMap<WorkerId, Worker>> {
         self.workers.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Adds a worker that has started.
-    pub fn add_worker(&self, owner: Owner, worker: Worker) {
+    pub fn add_worker(&self, owner: WorkerId, worker: Worker) {
         let mut workers = self.workers();
         workers.insert(owner, worker);
         self.worker_count.store(workers.len() as u32, Relaxed);
     }
 
     /// Removes a worker that has ended, and logs the rest of its output.
-    pub fn remove_worker(&self, owner: Owner) {
+    pub fn remove_worker(&self, owner: WorkerId) {
         let mut workers = self.workers();
         let worker = workers.remove(&owner);
         self.worker_count.store(workers.len() as u32, Relaxed);
@@ -131,7 +131,7 @@ impl Instance {
     }
 
     /// A worker's output. Error: there is no such worker, or its start has not been reported.
-    pub(super) fn output(&self, owner: Owner) -> Result<Option<Arc<Output>>, NotSent> {
+    pub(super) fn output(&self, owner: WorkerId) -> Result<Option<Arc<Output>>, NotSent> {
         self.workers().get(&owner).map(|worker| worker.output.clone()).ok_or(NotSent::Unknown)
     }
 
@@ -141,12 +141,12 @@ impl Instance {
     }
 
     /// Process id of a running worker.
-    pub fn pid(&self, owner: Owner) -> Option<u32> {
+    pub fn pid(&self, owner: WorkerId) -> Option<u32> {
         self.workers().get(&owner).map(|worker| worker.pid)
     }
 
     /// Returns true if this worker has a request.
-    pub fn has_request(&self, worker: Owner) -> bool {
+    pub fn has_request(&self, worker: WorkerId) -> bool {
         let taken = |slot| match self.region.claim_of(slot) {
             Claim::Taken(_, owner) => owner == worker,
             _ => false,
@@ -155,7 +155,7 @@ impl Instance {
     }
 
     /// Returns true if this worker has a request or had one.
-    pub fn has_served(&self, worker: Owner) -> bool {
+    pub fn has_served(&self, worker: WorkerId) -> bool {
         let ended_one = |worker: &Worker| worker.last.requests() > 0;
         self.workers().get(&worker).is_some_and(ended_one) || self.has_request(worker)
     }
@@ -166,7 +166,7 @@ impl Instance {
     }
 
     /// Returns true if this worker runs.
-    pub fn has_worker(&self, owner: Owner) -> bool {
+    pub fn has_worker(&self, owner: WorkerId) -> bool {
         self.workers().contains_key(&owner)
     }
 
@@ -174,7 +174,7 @@ impl Instance {
     /// unread until its socket is full does not get them.
     pub fn send(
         &self,
-        owner: Owner,
+        owner: WorkerId,
         message: &ToWorker,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(), NotSent> {
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn a_worker_that_reads_nothing_keeps_nobody_waiting_though_its_socket_blocks() {
         let (instance, _memory) = Instance::create(1, Geometry::for_pool(1, 1)).unwrap();
-        let owner = Owner { index: 0, incarnation: 1 };
+        let owner = WorkerId { index: 0, incarnation: 1 };
         let (ours, _theirs) = packet::pair().unwrap();
         rustix::fs::fcntl_setfl(&ours, rustix::fs::OFlags::empty()).unwrap();
         instance.add_worker(owner, Worker::new(7, ours, None));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use howdah_sys::log::{Level, Log};
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 
 use super::instance::Instance;
 use super::queue::Queue;
@@ -23,7 +23,7 @@ pub struct Whose {
     /// Process id of the worker.
     pub pid: u32,
     /// Name of the worker in the region.
-    pub worker: Owner,
+    pub worker: WorkerId,
     /// Queue of the application.
     pub queue: Arc<Queue>,
     /// Instance of the worker.

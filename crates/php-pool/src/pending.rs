@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_13_frames_out_of_order_are_refused() {
+    fn frames_out_of_order_are_refused() {
         assert!(pending().frame(Kind::Body as u8, b"x").is_err());
         assert!(pending().frame(Kind::End as u8, b"").is_err());
         assert!(pending().frame(0, b"").is_err());

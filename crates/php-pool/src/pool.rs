@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_16_workers_that_die_at_start_are_not_started_in_a_flood() {
+    fn workers_that_die_at_start_are_not_started_in_a_flood() {
         let (mut pool, mut now) = (Pool::default(), Instant::now());
         let end = now + Duration::from_secs(60);
         let mut starts = 0;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use howdah_sys::log_rate::LogRate;
 use howdah_sys::{clock, futex};
 use howdah_wire::frame::Done;
-use howdah_wire::queue::{Call, Claim, Owner, Producer};
+use howdah_wire::queue::{Call, Claim, Producer, WorkerId};
 
 pub use super::instance::{Instance, NotSent, Worker};
 pub use super::request::Key;
@@ -41,7 +41,7 @@ pub enum Withdrawal {
     /// No worker had it, and none will.
     NotStarted,
     /// This worker of this instance has it.
-    Running(Arc<Instance>, Owner),
+    Running(Arc<Instance>, WorkerId),
     /// It had ended.
     Ended,
 }
@@ -243,7 +243,7 @@ impl Queue {
     pub(super) fn request_of(
         &self,
         instance: &Arc<Instance>,
-        worker: Owner,
+        worker: WorkerId,
     ) -> Option<(Key, Arc<RequestContext>)> {
         let inner = self.lock();
         let mut all = inner.serving.iter().chain(&inner.retired);
@@ -263,7 +263,7 @@ impl Queue {
     }
 
     /// Number of requests that have run for at least this time.
-    pub fn longer_than(&self, least: Duration) -> u32 {
+    pub fn count_running_longer_than(&self, least: Duration) -> u32 {
         let (inner, now) = (self.lock(), clock::monotonic_us());
         let Some(serving) = &inner.serving else { return 0 };
         let running = (0..).zip(&serving.infos).filter_map(|(slot, _)| serving.running(slot, now));
@@ -303,7 +303,7 @@ impl Queue {
 
     /// Replaces the instance that takes from the queue; returns the old one, whose workers finish the
     /// requests that they have. Requests that no worker has taken go to the new one, in order.
-    pub fn serve_from(&self, instance: Option<Arc<Instance>>) -> Option<Arc<Instance>> {
+    pub fn set_instance(&self, instance: Option<Arc<Instance>>) -> Option<Arc<Instance>> {
         let mut inner = self.lock();
         let new = instance.map(|instance| Serving {
             producer: Producer::new(&instance.region),
@@ -369,7 +369,7 @@ impl Queue {
     }
 
     /// Sets the maximum number of workers, and what decides their number.
-    pub fn set_most(&self, max_workers: u32, manager: &'static str) {
+    pub fn set_max_workers(&self, max_workers: u32, manager: &'static str) {
         self.max_workers.store(max_workers, Relaxed);
         let counters = &mut self.lock().counters;
         (counters.max_workers, counters.manager) = (max_workers, manager);
@@ -408,7 +408,7 @@ impl Queue {
         status.active = running.len() as u32;
         status.idle = (workers.len() as u32).saturating_sub(status.active);
         if full {
-            let process = |(owner, worker): (&Owner, &Worker)| match running.get(owner) {
+            let process = |(owner, worker): (&WorkerId, &Worker)| match running.get(owner) {
                 Some((info, times)) => {
                     let (pid, since, last) = (worker.pid, worker.since, &worker.last);
                     ProcessStatus::running(pid, since, last, &info.context, *times)
@@ -518,7 +518,7 @@ impl Serving {
     }
 
     /// Worker, request and times of a slot that a worker has taken.
-    fn running(&self, slot: u32, now: u64) -> Option<(Owner, &RequestInfo, Times)> {
+    fn running(&self, slot: u32, now: u64) -> Option<(WorkerId, &RequestInfo, Times)> {
         let info = self.infos.get(slot as usize)?.as_ref()?;
         let Claim::Taken(_, worker) = self.instance.region.claim_of(slot) else { return None };
         let started = self.instance.region.slot(slot)?.started.load(Acquire);

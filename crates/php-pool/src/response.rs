@@ -165,8 +165,8 @@ impl BodyStream for ScriptBody {
         self.remaining
     }
 
-    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.handle.poll_over(cx)
+    fn poll_finished(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.handle.poll_finished(cx)
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_30_a_line_cannot_add_a_field_or_frame_the_message() {
+    fn a_line_cannot_add_a_field_or_frame_the_message() {
         let lines = [
             "A: b\r\nEvil: 1",
             "B: c\nEvil: 1",

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use howdah_config::{Dynamic, Processes};
 use howdah_sys::clock;
 use howdah_wire::frame::Done;
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 
 use super::request::RequestContext;
 
@@ -105,7 +105,7 @@ pub struct Slow {
     /// Number of the instance that runs it.
     pub instance: u32,
     /// The worker.
-    pub worker: Owner,
+    pub worker: WorkerId,
     /// The worker's process id; 0 if its start has not been reported yet.
     pub pid: u32,
     /// Which request it is.

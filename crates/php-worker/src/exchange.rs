@@ -277,7 +277,7 @@ impl<'a> Exchange<'a> {
     /// writes to it.
     fn drain_output(&mut self, output: BorrowedFd<'_>) {
         let left = rustix::io::ioctl_fionread(output);
-        if left.is_ok_and(|left| left > 0) && !self.router_gone && !process::is_copy() {
+        if left.is_ok_and(|left| left > 0) && !self.router_gone && !process::is_forked_copy() {
             let _ =
                 self.request_from_router(Kind::Output, |ticket| ToWorker::OutputTaken { ticket });
         }
@@ -341,7 +341,7 @@ impl<'a> Exchange<'a> {
     /// Writes one frame, waiting for room if there is none. Body frames are dropped when the client
     /// has closed its connection; the router needs all others to free the slot.
     fn put(&mut self, kind: Kind, payload: &[u8]) -> Result<(), Disconnected> {
-        if process::is_copy() {
+        if process::is_forked_copy() {
             return Ok(()); // a script has forked: the response is its own, not that of the copy
         }
         while !self.writer.put(self.region, kind as u8, payload) {
@@ -367,7 +367,9 @@ impl<'a> Exchange<'a> {
     }
 
     fn publish(&mut self) {
-        if self.writer.unpublished() == 0 || process::is_copy() || !self.writer.publish(self.region)
+        if self.writer.unpublished() == 0
+            || process::is_forked_copy()
+            || !self.writer.publish(self.region)
         {
             return;
         }

@@ -20,15 +20,15 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use howdah_sys::look::Looks;
 use howdah_sys::packet::{self, Received};
 use howdah_sys::process::{self, Forked};
 use howdah_sys::shm::Mapping;
+use howdah_sys::spin::SpinPolicy;
 use howdah_sys::{family, futex, handlers, memory, peek, signals, title};
 use howdah_wire::messages::{
     ApplicationSpec, Exit, FromPrototype, MAX_MESSAGE, MAX_REPORT, Problem, ToPrototype,
 };
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 use howdah_wire::region::Region;
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -66,7 +66,7 @@ struct Prototype {
     region: Region<Mapping>,
     events: Vec<OwnedFd>,
     php: Php,
-    workers: Vec<(Owner, u32)>,
+    workers: Vec<(WorkerId, u32)>,
     upload_directory: PathBuf,
 }
 
@@ -75,7 +75,7 @@ enum LoopEnd {
     /// The supervisor has ended, or has closed its end of the socket.
     Orphaned,
     /// This process is a new worker, with its end of its socket and the pipe of its output.
-    Worker(Owner, OwnedFd, Option<OwnedFd>),
+    Worker(WorkerId, OwnedFd, Option<OwnedFd>),
 }
 
 /// Runs the prototype to its end.
@@ -88,7 +88,7 @@ pub fn run() -> ExitCode {
     let supervisor = Supervisor { commands, reports };
     // There is no parent in a process namespace of its own.
     let parent = rustix::process::getppid();
-    process::die_with(parent.map(|parent| parent.as_raw_nonzero().get() as u32));
+    process::die_with_parent(parent.map(|parent| parent.as_raw_nonzero().get() as u32));
     process::close_on_exec_from(3);
     signals::reset();
     handlers::disarm(&IGNORED_SIGNALS);
@@ -118,7 +118,7 @@ pub fn run() -> ExitCode {
             let workers = Vec::new();
             let upload_directory = php.upload_directory();
             uploads::remove_abandoned(&upload_directory);
-            memory::forget_start();
+            memory::release_start_memory();
             Prototype {
                 supervisor,
                 child_ended,
@@ -247,7 +247,7 @@ impl Prototype {
         }
     }
 
-    fn spawn(&mut self, worker: Owner, descriptors: Vec<OwnedFd>) -> Result<(), LoopEnd> {
+    fn spawn(&mut self, worker: WorkerId, descriptors: Vec<OwnedFd>) -> Result<(), LoopEnd> {
         let mut descriptors = descriptors.into_iter();
         let forked = match descriptors.next() {
             Some(socket) => fork().map(|side| (side, socket)),
@@ -264,16 +264,16 @@ impl Prototype {
     }
 
     /// Reports memory and processor time of some workers.
-    fn measure(&mut self, requested: &[Owner]) -> Result<(), LoopEnd> {
-        let known = |worker: &Owner| self.workers.iter().find(|(owner, _)| owner == worker);
-        let usage = |(worker, pid): &(Owner, u32)| usage::of(*worker, *pid);
+    fn measure(&mut self, requested: &[WorkerId]) -> Result<(), LoopEnd> {
+        let known = |worker: &WorkerId| self.workers.iter().find(|(owner, _)| owner == worker);
+        let usage = |(worker, pid): &(WorkerId, u32)| usage::of(*worker, *pid);
         let workers = requested.iter().filter_map(known).filter_map(usage).collect();
         let (base, memory_limit) = (usage::of_self(), self.php.memory_limit());
         self.report(&FromPrototype::Measured { base, memory_limit, workers })
     }
 
     /// Goes on as a worker. Closes the descriptors of the prototype first.
-    fn become_worker(self, owner: Owner, socket: OwnedFd, output: Option<OwnedFd>) -> ! {
+    fn become_worker(self, owner: WorkerId, socket: OwnedFd, output: Option<OwnedFd>) -> ! {
         let Prototype {
             supervisor,
             child_ended,
@@ -291,7 +291,7 @@ impl Prototype {
         let output = output.and_then(|pipe| redirect_output(&spec, &pipe));
         php.after_fork();
         // Otherwise a script that forks would mix its response with that of the copy.
-        let _ = process::notice_copies();
+        let _ = process::track_forks();
         let limit = spec.requests;
         // Opened in the worker: /proc/self/statm is that of the process that opens it.
         let memory = MemoryLimit::new(spec.memory);
@@ -309,7 +309,7 @@ impl Prototype {
             uploads: OnceCell::new(),
             output,
             was_only_request: Cell::new(false),
-            looks: Looks::default(),
+            looks: SpinPolicy::default(),
         }
         .run();
         process::exit_now(0)
@@ -370,7 +370,7 @@ fn fork() -> Result<Forked, String> {
     let prototype = std::process::id();
     let side = process::fork().map_err(|error| format!("a worker could not be forked: {error}"))?;
     if side == Forked::Child {
-        process::die_with(Some(prototype));
+        process::die_with_parent(Some(prototype));
         signals::reset();
         handlers::disarm(&IGNORED_SIGNALS);
     }

@@ -7,15 +7,15 @@ use std::fs;
 
 use howdah_sys::process;
 use howdah_wire::messages::Usage;
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 
 /// Value for `clear_refs` that resets the peak of the resident memory (`proc(5)`).
 const RESET_PEAK: &str = "5";
 
 /// Usage of a worker; `None` if it has ended or the kernel does not say. The peak is the one since
 /// the last call.
-pub fn of(worker: Owner, pid: u32) -> Option<Usage> {
-    let read = |file| process::read_facts(pid, file);
+pub fn of(worker: WorkerId, pid: u32) -> Option<Usage> {
+    let read = |file| process::read_proc_file(pid, file);
     let status = read("status").ok()?;
     let usage = parse(worker, &read("smaps_rollup").ok()?, &status)?;
     let (cpu_us, delay_us) = read("schedstat").ok().and_then(|text| times(&text)).unwrap_or((0, 0));
@@ -30,7 +30,7 @@ pub fn of_self() -> u64 {
     bytes(&rollup, "Pss:").unwrap_or(0)
 }
 
-fn parse(worker: Owner, rollup: &str, status: &str) -> Option<Usage> {
+fn parse(worker: WorkerId, rollup: &str, status: &str) -> Option<Usage> {
     let resident = bytes(rollup, "Rss:")?;
     let pss = bytes(rollup, "Pss:")?;
     // Linux before 5.9 has no figures by kind.
@@ -58,7 +58,7 @@ fn times(schedstat: &str) -> Option<(u64, u64)> {
 mod tests {
     use super::*;
 
-    const WORKER: Owner = Owner { index: 3, incarnation: 1 };
+    const WORKER: WorkerId = WorkerId { index: 3, incarnation: 1 };
 
     #[test]
     fn memory_that_was_given_back_counts_for_the_peak() {

@@ -7,13 +7,13 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use howdah_sys::look::Looks;
 use howdah_sys::packet::Received;
 use howdah_sys::shm::Mapping;
+use howdah_sys::spin::SpinPolicy;
 use howdah_sys::{clock, futex, process};
 use howdah_wire::frame::Done;
 use howdah_wire::messages::ToWorker;
-use howdah_wire::queue::{Owner, Work};
+use howdah_wire::queue::{Work, WorkerId};
 use howdah_wire::region::Region;
 use howdah_wire::request::{Fixed, flags};
 use rustix::time::{ClockId, clock_gettime};
@@ -40,7 +40,7 @@ const MAX_KEPT_PARAMS_BYTES: usize = 64 << 10;
 /// A worker, with what it has from its prototype.
 pub struct Worker<'a> {
     /// This worker's index and incarnation.
-    pub owner: Owner,
+    pub owner: WorkerId,
     /// The router's messages: descriptors of requests.
     pub socket: OwnedFd,
     /// The queue and the slots.
@@ -66,7 +66,7 @@ pub struct Worker<'a> {
     /// The last request was the only one in the server.
     pub was_only_request: Cell<bool>,
     /// Decides whether to spin for the next request in that case.
-    pub looks: Looks,
+    pub looks: SpinPolicy,
 }
 
 /// Buffers that are reused for the next request.
@@ -116,7 +116,7 @@ impl Worker<'_> {
         if work != Work::Idle {
             return Some(work);
         }
-        if self.was_only_request.take() && self.looks.are_due() && self.region.stay_awake() {
+        if self.was_only_request.take() && self.looks.are_due() && self.region.begin_spin() {
             self.looks.until(|| self.region.has_entries());
             *cpu = cpu_time_us();
             let work = self.region.take(self.owner);
@@ -168,7 +168,7 @@ impl Worker<'_> {
             || broken
             || exchange.router_gone()
             || self.memory.is_exceeded()
-            || process::is_copy();
+            || process::is_forked_copy();
         let cpu_us = cpu.saturating_sub(before);
         buffers.output = exchange.done(Done { peak_memory, cpu_us, leaving }, self.output);
         if buffers.params.capacity() > MAX_KEPT_PARAMS_BYTES {

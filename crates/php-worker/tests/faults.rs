@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use harness::Application;
 use howdah_sys::signals;
 use howdah_wire::messages::Exit;
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 
 #[test]
 fn a_fatal_error_is_a_logged_500() {
@@ -88,7 +88,7 @@ fn a_long_log_message_is_not_cut() {
 #[test]
 fn a_killed_worker_leaves_its_request_marked_and_is_reported() {
     let mut application = Application::start(1);
-    let owner = Owner { index: 0, incarnation: 0 };
+    let owner = WorkerId { index: 0, incarnation: 0 };
     let request = application.script("echo 'x'; ob_flush(); flush(); sleep(30);");
     let mut pending = application.send(&request);
     pending.until(&mut application, |answer| !answer.body.is_empty());
@@ -98,14 +98,14 @@ fn a_killed_worker_leaves_its_request_marked_and_is_reported() {
     assert!(!application.last_was_idle);
     assert_eq!(application.owner(&pending), Some(owner), "the router can tell whose it was");
     // Its successor serves.
-    application.spawn(Owner { index: 0, incarnation: 1 });
+    application.spawn(WorkerId { index: 0, incarnation: 1 });
     assert_eq!(application.run("echo 'next';").text(), "next");
 }
 
 #[test]
 fn a_worker_that_is_killed_while_it_waits_is_reported_as_idle() {
     let mut application = Application::start(1);
-    let owner = Owner { index: 0, incarnation: 0 };
+    let owner = WorkerId { index: 0, incarnation: 0 };
     let begun = Instant::now();
     while !application.region.is_asleep(owner) {
         assert!(begun.elapsed() < Duration::from_secs(30), "it never waits");
@@ -124,7 +124,7 @@ fn a_script_that_crashes_takes_only_its_worker() {
     let _pending = application.send(&request);
     let (_, _, exit) = application.death();
     assert_eq!(exit, Exit::Signal(11));
-    application.spawn(Owner { index: 0, incarnation: 1 });
+    application.spawn(WorkerId { index: 0, incarnation: 1 });
     assert_eq!(application.run("echo 'next';").text(), "next");
 }
 
@@ -156,7 +156,7 @@ fn a_script_that_forks_gives_one_answer_and_leaves_one_worker() {
 fn signals_to_the_process_group_do_not_hurt() {
     let mut application = Application::start(1);
     let request = application.script("usleep(500000); echo 'whole';");
-    let pid = application.workers[&Owner { index: 0, incarnation: 0 }].pid;
+    let pid = application.workers[&WorkerId { index: 0, incarnation: 0 }].pid;
     let pending = application.send(&request);
     std::thread::sleep(Duration::from_millis(100));
     for signal in [
@@ -172,7 +172,7 @@ fn signals_to_the_process_group_do_not_hurt() {
         signals::send(application.prototype(), signal).unwrap();
     }
     assert_eq!(pending.wait(&mut application).text(), "whole");
-    application.spawn(Owner { index: 1, incarnation: 0 });
+    application.spawn(WorkerId { index: 1, incarnation: 0 });
 }
 
 #[test]

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use harness::{Application, start_failing};
 use howdah_sys::futex;
 use howdah_wire::messages::Exit;
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 
-const FIRST: Owner = Owner { index: 0, incarnation: 0 };
+const FIRST: WorkerId = WorkerId { index: 0, incarnation: 0 };
 
 fn command_line(pid: u32) -> String {
     let raw = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

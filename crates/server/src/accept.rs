@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use crate::connection;
 use crate::listener::{Accepted, AcceptedStream, ListeningSocket};
 use crate::room;
-use crate::thread::{Shard, ThreadCommand};
+use crate::thread::{RouterThread, ThreadCommand};
 
 /// Maximum number of connections that a thread takes from the backlog after it was told to stop.
 const MAX_LAST_CONNECTIONS: usize = 4096;
@@ -33,7 +33,12 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
 const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 
 /// Accepts connections until `stop` is notified. Connections in the backlog are served, too.
-pub async fn run(thread: Rc<Shard>, name: Arc<str>, socket: ListeningSocket, stop: Rc<Notify>) {
+pub async fn run(
+    thread: Rc<RouterThread>,
+    name: Arc<str>,
+    socket: ListeningSocket,
+    stop: Rc<Notify>,
+) {
     let result = accept_until(&thread, &name, socket, &stop).await;
     if let Err(error) = result {
         thread.shared.log.write(Level::Alert, format_args!("listener {name}: {error}"));
@@ -41,7 +46,7 @@ pub async fn run(thread: Rc<Shard>, name: Arc<str>, socket: ListeningSocket, sto
 }
 
 /// Serves a connection on this thread. The caller has counted it as accepted.
-pub fn serve(thread: &Rc<Shard>, accepted: Accepted) {
+pub fn serve(thread: &Rc<RouterThread>, accepted: Accepted) {
     let draining = thread.listeners.connection(&accepted.listener);
     draining.accepted_from(Client::of(accepted.info.peer));
     connection::serve(thread, accepted, draining);
@@ -50,7 +55,7 @@ pub fn serve(thread: &Rc<Shard>, accepted: Accepted) {
 /// Accepts without registering the new connection with this thread's reactor, since another
 /// thread may get it.
 async fn accept_until(
-    thread: &Rc<Shard>,
+    thread: &Rc<RouterThread>,
     name: &Arc<str>,
     socket: ListeningSocket,
     stop: &Notify,
@@ -96,7 +101,7 @@ async fn accept_until(
 
 /// Waits after a failure to accept. Without descriptors or memory the connection stays in the
 /// backlog, and the next try would fail like this one.
-async fn pause_after(thread: &Rc<Shard>, name: &Arc<str>, error: &io::Error) {
+async fn pause_after(thread: &Rc<RouterThread>, name: &Arc<str>, error: &io::Error) {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     if matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
         || thread.shortage.note_failure(error)
@@ -119,7 +124,7 @@ async fn pause_after(thread: &Rc<Shard>, name: &Arc<str>, error: &io::Error) {
 /// Serves a connection on this thread, unless another one has clearly fewer: to hand it over costs
 /// a system call and wakes the other thread.
 fn serve_or_hand_over(
-    thread: &Rc<Shard>,
+    thread: &Rc<RouterThread>,
     name: &Arc<str>,
     stream: AcceptedStream,
     info: ConnectionInfo,
@@ -138,7 +143,7 @@ fn serve_or_hand_over(
     }
 }
 
-fn count_and_serve(thread: &Rc<Shard>, accepted: Accepted) {
+fn count_and_serve(thread: &Rc<RouterThread>, accepted: Accepted) {
     thread.counters.accepted.fetch_add(1, Relaxed);
     serve(thread, accepted);
 }

@@ -7,7 +7,7 @@ use howdah_config::{Certificate, Config, Listener, Tls};
 use howdah_tls::{Material, Source, TlsClient, TlsListener};
 
 /// Sources of certificates and keys.
-pub struct Texts<'a> {
+pub struct CertificateSources<'a> {
     /// Reads a file. The error says why it cannot be read.
     pub read: &'a dyn Fn(&Path) -> Result<Vec<u8>, String>,
     /// Reads a bundle from the certificate store. Without a store, listeners and upstreams that name
@@ -19,7 +19,7 @@ pub struct Texts<'a> {
 pub type Stored<'a> = dyn Fn(&str) -> Option<Vec<u8>> + 'a;
 
 /// Checks the TLS of a document. Returns the place in the document and the description of each problem.
-pub fn tls(config: &Config, texts: &Texts<'_>) -> Vec<(String, String)> {
+pub fn tls(config: &Config, texts: &CertificateSources<'_>) -> Vec<(String, String)> {
     let mut problems = Vec::new();
     let known = |certificate: &Certificate| {
         texts.stored.is_some() || !matches!(certificate, Certificate::Stored(_))
@@ -69,7 +69,7 @@ pub(crate) fn authorities(settings: &Tls) -> impl Iterator<Item = &PathBuf> {
     settings.acme.iter().flat_map(|acme| &acme.servers).filter_map(|server| server.ca.as_ref())
 }
 
-impl Texts<'_> {
+impl CertificateSources<'_> {
     fn file(&self, path: &Path) -> Result<Vec<u8>, String> {
         let name = path.to_string_lossy();
         (self.read)(path).map_err(|error| howdah_tls::authorities::unreadable(&name, &error))

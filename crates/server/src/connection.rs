@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 
-use howdah_config::PlainHttp2;
+use howdah_config::CleartextHttp2;
 use howdah_http::drain::{Draining, Phase, Signal};
 use howdah_http::exchange::Handler;
 use howdah_http::h1::{self, Refusal};
 use howdah_http::message::ConnectionInfo;
 use howdah_http::{h2, respond};
-use howdah_tls::{Shaken, TlsListener};
+use howdah_tls::{HandshakeOutcome, TlsListener};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
@@ -22,13 +22,13 @@ use crate::listener::Accepted;
 use crate::pipeline::RequestHandler;
 use crate::snapshot::Listener;
 use crate::stream::Stream;
-use crate::thread::Shard;
+use crate::thread::RouterThread;
 
 /// Maximum number of bytes that are read and dropped of a client that speaks another protocol.
 const MAX_DISCARDED_BYTES: u64 = 64 * 1024;
 
 /// Serves a connection to its end, as a task of this thread; then it is counted as closed.
-pub fn serve(thread: &Rc<Shard>, accepted: Accepted, drain: Draining) {
+pub fn serve(thread: &Rc<RouterThread>, accepted: Accepted, drain: Draining) {
     let Accepted { stream, info, listener } = accepted;
     let (protocol, has_proxy_header) =
         match thread.snapshot_for(&listener).listeners.get(&*listener) {
@@ -37,7 +37,7 @@ pub fn serve(thread: &Rc<Shard>, accepted: Accepted, drain: Draining) {
                 let is_balancer = balancers.is_some_and(|balancers| balancers.matches(info.peer));
                 (Protocol::of(listener), is_balancer)
             }
-            None => (Protocol::Plain(PlainHttp2::Never), false),
+            None => (Protocol::Plain(CleartextHttp2::Never), false),
         };
     let handler = RequestHandler::new(thread, &listener);
     let stream = Stream::new(stream);
@@ -47,11 +47,13 @@ pub fn serve(thread: &Rc<Shard>, accepted: Accepted, drain: Draining) {
             spawn_local(serve_proxied(handler, protocol, stream, info, drain))
         }
         Protocol::Tls(tls) => spawn_local(serve_tls(handler, tls, stream, info, drain)),
-        Protocol::Plain(PlainHttp2::Never) => spawn_local(h1::serve(stream, info, handler, drain)),
-        Protocol::Plain(PlainHttp2::Offered) => {
+        Protocol::Plain(CleartextHttp2::Never) => {
+            spawn_local(h1::serve(stream, info, handler, drain))
+        }
+        Protocol::Plain(CleartextHttp2::Offered) => {
             spawn_local(serve_either_version(handler, stream, info, drain))
         }
-        Protocol::Plain(PlainHttp2::Only) => {
+        Protocol::Plain(CleartextHttp2::Only) => {
             spawn_local(serve_http2_only(handler, stream, info, drain))
         }
     });
@@ -60,7 +62,7 @@ pub fn serve(thread: &Rc<Shard>, accepted: Accepted, drain: Draining) {
 /// The protocol of a listener's connections.
 enum Protocol {
     Tls(Arc<TlsListener>),
-    Plain(PlainHttp2),
+    Plain(CleartextHttp2),
 }
 
 impl Protocol {
@@ -94,11 +96,13 @@ async fn serve_proxied(
     }
     match protocol {
         Protocol::Tls(tls) => serve_tls(handler, tls, stream, info, drain).await,
-        Protocol::Plain(PlainHttp2::Never) => h1::serve(stream, info, handler, drain).await,
-        Protocol::Plain(PlainHttp2::Offered) => {
+        Protocol::Plain(CleartextHttp2::Never) => h1::serve(stream, info, handler, drain).await,
+        Protocol::Plain(CleartextHttp2::Offered) => {
             serve_either_version(handler, stream, info, drain).await;
         }
-        Protocol::Plain(PlainHttp2::Only) => serve_http2_only(handler, stream, info, drain).await,
+        Protocol::Plain(CleartextHttp2::Only) => {
+            serve_http2_only(handler, stream, info, drain).await
+        }
     }
 }
 
@@ -169,7 +173,7 @@ async fn serve_tls(
     let Some(shaken) = drain.unless_evicted(handshake.as_mut()).await else { return };
     drop(handshake);
     match shaken {
-        Shaken::Done(stream, facts) => {
+        HandshakeOutcome::Done(stream, facts) => {
             stream.transport().acknowledge();
             tls.counters().handshakes.fetch_add(1, Relaxed);
             tls.counters().resumed.fetch_add(u64::from(facts.reused), Relaxed);
@@ -181,14 +185,14 @@ async fn serve_tls(
                 h1::serve(*stream, info, &handler, drain).await;
             }
         }
-        Shaken::Plain(stream, bytes) => {
+        HandshakeOutcome::Plain(stream, bytes) => {
             let response = respond::explained(400, "TLS is spoken here: ask for https, not http");
             let refusal = Refusal::PlainOnTls;
             let refused = h1::refuse(stream, info, &handler, drain, &bytes, refusal, response);
             Box::pin(refused).await;
         }
-        Shaken::Proved => {}
-        Shaken::Failed(error) => {
+        HandshakeOutcome::Proved => {}
+        HandshakeOutcome::Failed(error) => {
             tls.counters().failed.fetch_add(1, Relaxed);
             handler.log_client_error(&info, format_args!("TLS handshake: {error}"));
         }

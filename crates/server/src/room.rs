@@ -22,7 +22,7 @@ use howdah_sys::log::Level;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::task::{spawn_local, yield_now};
 
-use crate::thread::Shard;
+use crate::thread::RouterThread;
 
 /// Interval between two checks for room while no connection can be closed.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -33,11 +33,11 @@ const BATCH_DIVISOR: usize = 64;
 const MAX_BATCH: usize = 1024;
 
 /// Returns true if there is no room for another connection from this listening socket.
-pub fn is_full(thread: &Shard, socket: &OwnedFd) -> bool {
+pub fn is_full(thread: &RouterThread, socket: &OwnedFd) -> bool {
     thread.shortage.is_full(open_connections(thread), socket)
 }
 
-fn open_connections(thread: &Shard) -> u64 {
+fn open_connections(thread: &RouterThread) -> u64 {
     thread.handles.iter().map(|handle| handle.counters().open()).sum()
 }
 
@@ -49,7 +49,7 @@ pub fn is_wanted(socket: &OwnedFd) -> bool {
 
 /// Waits until there is room or no client waits in the backlog any more. Closes connections that wait
 /// for their clients, if there are any.
-pub async fn make(thread: &Rc<Shard>, listener: &str, socket: &OwnedFd) {
+pub async fn make(thread: &Rc<RouterThread>, listener: &str, socket: &OwnedFd) {
     // At first only of clients with more than one: another thread may have a heavier client.
     let mut least = 2;
     let mut is_logged = false;
@@ -67,7 +67,7 @@ pub async fn make(thread: &Rc<Shard>, listener: &str, socket: &OwnedFd) {
 
 /// Closes connections that wait for their clients, of clients with at least `least` such connections.
 /// Returns true if there were any.
-pub async fn evict(thread: &Rc<Shard>, listener: &str, least: usize) -> bool {
+pub async fn evict(thread: &Rc<RouterThread>, listener: &str, least: usize) -> bool {
     // Connections whose requests have come meanwhile take them first.
     settle().await;
     let drains = thread.listeners.drains();
@@ -96,7 +96,7 @@ async fn settle() {
 
 /// Logs that there is no room, how many connections were closed, and which client had most of them.
 /// [`crate::descriptors::Shortage`] limits the number of lines.
-fn log(thread: &Shard, listener: &str, closed: Option<(usize, Client)>) {
+fn log(thread: &RouterThread, listener: &str, closed: Option<(usize, Client)>) {
     let count = closed.map_or(0, |(count, _)| count);
     let Some(all) = thread.shortage.count_closed(count, Instant::now()) else { return };
     let (open, limit) = (open_connections(thread), thread.shortage.limit().get());

@@ -243,7 +243,7 @@ mod tests {
     /// A connection that was never found without data was not watched, and its thread did nothing else
     /// while it was flooded.
     #[tokio::test]
-    async fn hardening_40_a_client_that_never_pauses_lets_others_have_their_turn() {
+    async fn a_client_that_never_pauses_lets_others_have_their_turn() {
         let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
         theirs.write_all(&[b'x'; 10_000]).unwrap();

@@ -40,7 +40,7 @@ pub(crate) fn start(
     let hello = ToControl::Hello {
         address: options.control.clone().unwrap_or_default(),
         origin: options.origin.clone(),
-        is_undone_by_reload: options.read_again.is_some() && options.state.is_none(),
+        is_undone_by_reload: options.reload_document.is_some() && options.state.is_none(),
         unit_defaults: options.unit_defaults,
         token: options.control_token.clone(),
         sandbox: options.sandbox,

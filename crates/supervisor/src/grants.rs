@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use howdah_wire::messages::ApplicationSpec;
 
 /// Derives the grants of a document. The error says why it is no configuration.
-pub type Derive = Box<dyn Fn(&[u8]) -> Result<Grants, String>>;
+pub type DeriveGrants = Box<dyn Fn(&[u8]) -> Result<Grants, String>>;
 
 /// The resources that a configuration names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

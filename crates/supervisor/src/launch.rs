@@ -156,7 +156,8 @@ impl Launch<'_> {
         let isolation = &self.spec.isolation;
         signals::reset();
         process::close_on_exec_from(3);
-        process::standard_streams(self.output.as_fd(), self.output.as_fd()).map_err(unstartable)?;
+        process::set_standard_streams(self.output.as_fd(), self.output.as_fd())
+            .map_err(unstartable)?;
         // No terminal, and a share of its own where the kernel schedules by session.
         rustix::process::setsid().map_err(unstartable)?;
         if isolation.cgroup_namespace {
@@ -180,7 +181,7 @@ impl Launch<'_> {
             set_limit(name, *limit)
                 .map_err(|error| Problem::at(format!("limits/rlimits/{name}"), error))?;
         }
-        self.give_up_rights(parent).map_err(unstartable)?;
+        self.assume_role(parent).map_err(unstartable)?;
         // The root directory was not entered, in which these paths mean other files.
         if self.is_dry_run && isolation.rootfs.is_some() {
             return Ok(());
@@ -204,11 +205,11 @@ impl Launch<'_> {
         process::drop_capabilities().map_err(unstartable)
     }
 
-    fn give_up_rights(&self, parent: u32) -> std::io::Result<()> {
+    fn assume_role(&self, parent: u32) -> std::io::Result<()> {
         let isolation = &self.spec.isolation;
         match isolation.new_privileges {
             true => process::keep_right_to_restrict_itself()?,
-            false => process::bound_capabilities(),
+            false => process::drop_bounding_set(),
         }
         self.assume_identity()?;
         match isolation.new_privileges {
@@ -218,7 +219,7 @@ impl Launch<'_> {
         if !isolation.new_privileges {
             process::no_new_privileges()?;
         }
-        process::die_with((!isolation.pid_namespace).then_some(parent));
+        process::die_with_parent((!isolation.pid_namespace).then_some(parent));
         Ok(())
     }
 

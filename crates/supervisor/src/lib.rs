@@ -50,10 +50,10 @@ mod tree;
 mod unprivileged;
 mod usage;
 
-pub use grants::{Derive, Grants, Names};
-pub use options::{Options, PhpProgram, ReadAgain};
+pub use grants::{DeriveGrants, Grants, Names};
+pub use options::{Options, PhpProgram, ReloadDocument};
 pub use store::{load_document, open_log};
 #[cfg(any(test, feature = "model"))]
 pub use tree::model;
 pub use tree::{Ending, run};
-pub use unprivileged::{CONTROL_TITLE, NAMESPACE_TITLE, ROUTER_TITLE, give_up_rights};
+pub use unprivileged::{CONTROL_TITLE, NAMESPACE_TITLE, ROUTER_TITLE, assume_role};

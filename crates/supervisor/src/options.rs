@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use howdah_sys::credentials::Credentials;
 use howdah_wire::messages::Secret;
 
-use crate::grants::Derive;
+use crate::grants::DeriveGrants;
 
 /// Reads a document again. The error says why it cannot be read.
-pub type ReadAgain = Box<dyn Fn() -> Result<Vec<u8>, String>>;
+pub type ReloadDocument = Box<dyn Fn() -> Result<Vec<u8>, String>>;
 
 /// The settings of the command line.
 #[derive(Default)]
@@ -23,11 +23,11 @@ pub struct Options {
     /// The configuration document that the router begins with.
     pub document: Vec<u8>,
     /// Derives the grants of a document; `None`: the router is granted nothing.
-    pub grants: Option<Derive>,
+    pub grants: Option<DeriveGrants>,
     /// Name of the document in error messages.
     pub origin: String,
     /// Reads the document again from its source; `None` if it has none.
-    pub read_again: Option<ReadAgain>,
+    pub reload_document: Option<ReloadDocument>,
     /// Directory in which the configuration is stored; `None`: changes are lost at the end.
     pub state: Option<PathBuf>,
     /// Directory in which certificates are stored; `None`: they are lost at the end.
@@ -45,7 +45,7 @@ pub struct Options {
     pub control: Option<String>,
     /// Addresses for the control API if there is no `control`: the first free one is used. Paths
     /// are absolute, in a directory of this user alone. If none is free, there is no control API.
-    pub own_controls: Vec<String>,
+    pub default_controls: Vec<String>,
     /// Documents have NGINX Unit's defaults.
     pub unit_defaults: bool,
     /// Token that requests to the control API must carry; `None`: the permissions of its socket

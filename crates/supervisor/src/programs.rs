@@ -70,7 +70,7 @@ impl Programs {
             process::Forked::Child => {
                 signals::reset();
                 process::close_on_exec_from(3);
-                let error = process::standard_streams(output.as_fd(), output.as_fd())
+                let error = process::set_standard_streams(output.as_fd(), output.as_fd())
                     .and_then(|()| Ok(open_files::restore()?))
                     .and_then(|()| Ok(rustix::process::setsid()?))
                     .err();

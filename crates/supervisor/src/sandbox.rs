@@ -98,7 +98,7 @@ pub(crate) fn enter(spec: &ApplicationSpec, executable: &File) -> Result<(), Pro
         };
     }
     if seccomp::is_available()
-        && let Err(error) = seccomp::keep_limits_of_others()
+        && let Err(error) = seccomp::deny_limits_of_others()
     {
         eprintln!(
             "the application can set resource limits of other processes of its user: {error}"

@@ -1,7 +1,7 @@
 //! Starts the unprivileged processes of this program: the router and the control process.
 //!
 //! Each is the same program, executed again under a title of its own. It gives up its rights itself
-//! ([`give_up_rights`]), as the first step after the exec: an exec makes a process dumpable, and if
+//! ([`assume_role`]), as the first step after the exec: an exec makes a process dumpable, and if
 //! it already had the sites' user, a script could trace it for a moment. Until then it is root,
 //! which no script can trace, and afterwards it is not dumpable.
 //!
@@ -99,7 +99,7 @@ fn execute(kind: Kind, role: &Role, socket: &OwnedFd, log: BorrowedFd<'_>) -> io
     let prepare = || -> io::Result<()> {
         signals::reset();
         process::close_on_exec_from(3);
-        process::standard_streams(log, log)?;
+        process::set_standard_streams(log, log)?;
         process::place(socket, 3)?;
         rustix::process::setpgid(None, None)?;
         Ok(())
@@ -118,10 +118,10 @@ fn execute(kind: Kind, role: &Role, socket: &OwnedFd, log: BorrowedFd<'_>) -> io
 /// Takes on the role that the supervisor has given this process: another user, no capabilities and
 /// none to be gained, not dumpable, killed when the supervisor ends. To be called first in `main`.
 /// An error if the process was not started by a supervisor.
-pub fn give_up_rights() -> io::Result<()> {
+pub fn assume_role() -> io::Result<()> {
     let role = std::env::var(VARIABLE).ok().and_then(|text| Role::from_text(&text));
     let role = role.ok_or_else(|| io::Error::other("it is started by the server itself"))?;
-    process::bound_capabilities();
+    process::drop_bounding_set();
     if let Some(Ids { uid, files, gid, groups }) = role.user {
         let (name, home) = (String::new(), String::new());
         Credentials { uid: files, gid, groups, name, home }.assume_for_files(uid)?;
@@ -129,7 +129,7 @@ pub fn give_up_rights() -> io::Result<()> {
     process::drop_capabilities()?;
     process::no_new_privileges()?;
     process::deny_tracing()?;
-    process::die_with(Some(role.parent));
+    process::die_with_parent(Some(role.parent));
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use std::fs;
 
 use howdah_sys::process;
 use howdah_wire::messages::Usage;
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 
 /// Tolerance of the kernel's figures, in bytes: it adds its counters of each processor only now and
 /// then.
@@ -34,7 +34,7 @@ pub(crate) struct MemoryUsage {
 impl MemoryUsage {
     /// Reads the usage of a process; `None` if there is none, or the kernel does not say.
     pub(crate) fn of(pid: u32) -> Option<Self> {
-        MemoryUsage::parse(&process::read_facts(pid, "status").ok()?)
+        MemoryUsage::parse(&process::read_proc_file(pid, "status").ok()?)
     }
 
     fn parse(status: &str) -> Option<Self> {
@@ -65,7 +65,7 @@ fn times(pid: u32) -> (u64, u64) {
 /// Usage of a worker: the figures of its prototype, limited by those of the kernel. `before` is the
 /// usage when the measurement was requested, which resets the peak.
 pub(crate) fn of_worker(
-    worker: Owner,
+    worker: WorkerId,
     pid: u32,
     reported: Option<&Usage>,
     before: Option<MemoryUsage>,
@@ -75,7 +75,7 @@ pub(crate) fn of_worker(
 }
 
 fn bounded(
-    worker: Owner,
+    worker: WorkerId,
     reported: Option<&Usage>,
     before: Option<MemoryUsage>,
     now: Option<MemoryUsage>,
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
-    const WORKER: Owner = Owner { index: 3, incarnation: 1 };
+    const WORKER: WorkerId = WorkerId { index: 3, incarnation: 1 };
 
     fn figures(resident: u64, anonymous: u64, peak: u64) -> MemoryUsage {
         MemoryUsage { resident: resident * MIB, anonymous: anonymous * MIB, peak: peak * MIB }

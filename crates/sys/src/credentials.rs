@@ -136,7 +136,7 @@ const LAST_UNNAMED: u32 = 65_533;
 /// Runs `ask` in a process of this user, or in this process if `user` is `None`, and returns its
 /// answer. Only the kernel knows all permissions of a user (access control lists, read-only file
 /// systems). The caller must have one thread and no other children.
-pub fn ask_as(user: Option<&Credentials>, ask: impl FnOnce() -> String) -> io::Result<String> {
+pub fn run_as(user: Option<&Credentials>, ask: impl FnOnce() -> String) -> io::Result<String> {
     let Some(user) = user else { return Ok(ask()) };
     let (answer, question) = pipe_with(PipeFlags::CLOEXEC)?;
     if let Forked::Child = process::fork()? {

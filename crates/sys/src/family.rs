@@ -147,7 +147,7 @@ pub fn child_known_as(parent: u32, inner: u32) -> Option<u32> {
 
 /// The id of a process in its own process namespace.
 pub fn id_within(pid: u32) -> Option<u32> {
-    let status = process::read_facts(pid, "status").ok()?;
+    let status = process::read_proc_file(pid, "status").ok()?;
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     ids.split_ascii_whitespace().next_back()?.parse().ok()
 }
@@ -155,12 +155,12 @@ pub fn id_within(pid: u32) -> Option<u32> {
 /// The parent of a process, also of one that has ended and is not reaped. `None` if there is no
 /// such process, or the kernel does not say.
 pub fn parent_of(pid: u32) -> Option<u32> {
-    Some(parse_stat(&process::read_facts(pid, "stat").ok()?)?.1)
+    Some(parse_stat(&process::read_proc_file(pid, "stat").ok()?)?.1)
 }
 
 /// The state of a process, as a letter of `proc(5)`; `None` if the kernel does not say.
 pub fn state_of(pid: u32) -> Option<u8> {
-    Some(parse_stat(&process::read_facts(pid, "stat").ok()?)?.0)
+    Some(parse_stat(&process::read_proc_file(pid, "stat").ok()?)?.0)
 }
 
 /// A process in a list, with its parent and state.
@@ -231,7 +231,7 @@ fn all_ids() -> impl Iterator<Item = u32> {
 
 /// Reads a process; `None` if it has ended or is not visible.
 fn read_process(pid: u32) -> Option<Process> {
-    let (state, parent) = parse_stat(&process::read_facts(pid, "stat").ok()?)?;
+    let (state, parent) = parse_stat(&process::read_proc_file(pid, "stat").ok()?)?;
     let is_stopped = matches!(state, b'T' | b't' | b'D');
     (!matches!(state, b'Z' | b'X')).then_some(Process { pid, parent, is_stopped })
 }

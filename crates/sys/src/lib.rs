@@ -19,7 +19,7 @@
 //!   application may write to it.
 //! - `reactor`: descriptors in tokio's reactor, for the router alone (a feature, so that the
 //!   other processes do not carry tokio).
-//! - [`look`]: spinning for a moment before sleeping.
+//! - [`spin`]: spinning for a moment before sleeping.
 //! - [`memory`]: giving back memory that only the start needed.
 //! - [`title`]: the title of a process in `ps`.
 #![deny(unsafe_code)]
@@ -34,7 +34,6 @@ pub mod futex;
 pub mod handlers;
 pub mod log;
 pub mod log_rate;
-pub mod look;
 #[allow(unsafe_code)]
 pub mod memory;
 #[allow(unsafe_code)]
@@ -56,6 +55,7 @@ pub mod shm;
 pub mod signals;
 #[allow(unsafe_code)]
 pub mod sockets;
+pub mod spin;
 #[allow(unsafe_code)]
 pub mod title;
 #[allow(unsafe_code)]

@@ -9,7 +9,7 @@ use rustix::mm::{Advice, madvise};
 /// needed do not count any more.
 ///
 /// No other thread may be loading a library meanwhile.
-pub fn forget_start() {
+pub fn release_start_memory() {
     let Ok(mappings) = std::fs::read_to_string("/proc/self/smaps") else { return };
     for (start, end) in unchanged(&mappings) {
         // SAFETY: the mapping is private, of a file, and cannot be written; no page of it is a copy
@@ -86,7 +86,7 @@ Anonymous:             0 kB
 
     #[test]
     fn the_process_goes_on_as_before() {
-        forget_start();
+        release_start_memory();
         let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         assert!(!unchanged(&smaps).is_empty(), "there was something to give back:\n{smaps}");
     }

@@ -111,7 +111,7 @@ pub fn make_user_namespace(
             process::close_on_exec_from(3);
             let nowhere = File::options().write(true).open("/dev/null");
             let started = nowhere
-                .and_then(|file| process::standard_streams(file.as_fd(), file.as_fd()))
+                .and_then(|file| process::set_standard_streams(file.as_fd(), file.as_fd()))
                 .and_then(|()| process::place(&wait, 0));
             let error = match started {
                 Ok(()) => process::exec_file(becomes, arguments, &[]),

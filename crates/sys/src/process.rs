@@ -42,8 +42,8 @@ extern "C" fn become_copy() {
     COPY.store(true, Ordering::Relaxed);
 }
 
-/// Has [`is_copy`] return true in processes that are forked from this one.
-pub fn notice_copies() -> io::Result<()> {
+/// Has [`is_forked_copy`] return true in processes that are forked from this one.
+pub fn track_forks() -> io::Result<()> {
     // SAFETY: the handler has the signature that is asked for, lives as long as the program, and
     // only stores to an atomic, which is allowed in a process that has just been forked.
     match unsafe { libc::pthread_atfork(None, None, Some(become_copy)) } {
@@ -53,14 +53,14 @@ pub fn notice_copies() -> io::Result<()> {
 }
 
 /// Returns true if this process was forked, by any code, from one that has called
-/// [`notice_copies`].
-pub fn is_copy() -> bool {
+/// [`track_forks`].
+pub fn is_forked_copy() -> bool {
     COPY.load(Ordering::Relaxed)
 }
 
 /// Reads a file of a process in /proc. Bytes that are not UTF-8, as in the name of a process, are
 /// replaced.
-pub fn read_facts(pid: u32, file: &str) -> io::Result<String> {
+pub fn read_proc_file(pid: u32, file: &str) -> io::Result<String> {
     let bytes = fs::read(format!("/proc/{pid}/{file}"))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -146,7 +146,7 @@ pub fn exit_now(status: i32) -> ! {
 
 /// Has the kernel kill this process when its parent ends. If the parent is not `parent` any more,
 /// this process ends now. `None` for a parent in another process namespace, which has no id here.
-pub fn die_with(parent: Option<u32>) {
+pub fn die_with_parent(parent: Option<u32>) {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let now = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
     if now != parent {
@@ -155,8 +155,8 @@ pub fn die_with(parent: Option<u32>) {
 }
 
 /// Returns true if the process runs as root; false if it is not visible.
-pub fn is_roots(pid: u32) -> bool {
-    let status = read_facts(pid, "status").unwrap_or_default();
+pub fn runs_as_root(pid: u32) -> bool {
+    let status = read_proc_file(pid, "status").unwrap_or_default();
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
     users.is_some_and(|users| users.split_whitespace().nth(1) == Some("0"))
 }
@@ -184,13 +184,13 @@ pub fn allow_tracing() -> io::Result<()> {
 
 /// Returns true if a process can gain no privileges, or is not visible.
 pub fn has_no_new_privileges(pid: u32) -> bool {
-    let status = read_facts(pid, "status").unwrap_or_default();
+    let status = read_proc_file(pid, "status").unwrap_or_default();
     !status.lines().any(|line| line.starts_with("NoNewPrivs:") && line.ends_with('0'))
 }
 
 /// Empties the bounding set of capabilities of this process. To be called before root becomes
 /// another user, which may not do so.
-pub fn bound_capabilities() {
+pub fn drop_bounding_set() {
     for capability in 0..64 {
         // SAFETY: takes integers only; unknown capabilities are refused with EINVAL, and without
         // CAP_SETPCAP with EPERM.
@@ -261,15 +261,15 @@ pub fn place(fd: impl AsFd, target: i32) -> io::Result<()> {
 }
 
 /// Sets the standard streams: input from /dev/null, output and errors as given.
-pub fn standard_streams(stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::Result<()> {
+pub fn set_standard_streams(stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::Result<()> {
     let null = fs::File::open("/dev/null")?;
     place(&null, 0)?;
-    output_streams(stdout, stderr)
+    set_output_streams(stdout, stderr)
 }
 
 /// Sets standard output and error. Opens no file, so that a process without access to files can do
 /// it.
-pub fn output_streams(stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::Result<()> {
+pub fn set_output_streams(stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::Result<()> {
     place(stdout, 1)?;
     place(stderr, 2)
 }

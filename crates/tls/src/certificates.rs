@@ -31,7 +31,7 @@ pub(super) struct Certificates {
 
 /// A certificate in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InUse {
+pub struct CertificateInUse {
     /// Name in the certificate store, or path of the file.
     pub name: String,
     /// DNS names, wildcards included.
@@ -44,7 +44,7 @@ pub struct InUse {
 #[derive(Debug)]
 struct Table {
     all: Vec<Arc<CertifiedKey>>,
-    in_use: Vec<InUse>,
+    in_use: Vec<CertificateInUse>,
     /// Indexes by name, in lower case; wildcards without their asterisk.
     names: HashMap<String, Vec<usize>>,
 }
@@ -82,7 +82,7 @@ impl Certificates {
     }
 
     /// The configured certificates.
-    pub fn in_use(&self) -> Vec<InUse> {
+    pub fn in_use(&self) -> Vec<CertificateInUse> {
         self.configured.load().in_use.clone()
     }
 
@@ -134,7 +134,7 @@ impl Table {
             }
             let key = load(certificate, material)?;
             let leaf = key.cert.first();
-            table.in_use.extend(leaf.map(|leaf| InUse::of(certificate, leaf)));
+            table.in_use.extend(leaf.map(|leaf| CertificateInUse::of(certificate, leaf)));
             for name in leaf.map(|leaf| names(leaf)).unwrap_or_default() {
                 table.names.entry(name).or_default().push(table.all.len());
             }
@@ -152,8 +152,8 @@ impl Table {
     }
 }
 
-impl InUse {
-    fn of(certificate: &Certificate, leaf: &CertificateDer<'_>) -> InUse {
+impl CertificateInUse {
+    fn of(certificate: &Certificate, leaf: &CertificateDer<'_>) -> CertificateInUse {
         let name = match certificate {
             Certificate::Stored(name) | Certificate::Managed(name) => name.clone(),
             Certificate::Files { chain, .. } => chain.display().to_string(),
@@ -162,7 +162,7 @@ impl InUse {
         let parsed = X509Certificate::from_der(leaf);
         let until = parsed.map_or(0, |(_, leaf)| leaf.validity().not_after.timestamp());
         let expires = u64::try_from(until).unwrap_or(0);
-        InUse { name, names: names(leaf).into_iter().map(wild).collect(), expires }
+        CertificateInUse { name, names: names(leaf).into_iter().map(wild).collect(), expires }
     }
 }
 

@@ -30,7 +30,7 @@ use crate::challenges::ChallengeStore;
 use crate::proof;
 
 /// Result of a handshake.
-pub enum Shaken<S> {
+pub enum HandshakeOutcome<S> {
     /// The encrypted connection, and the facts about it.
     Done(Box<Secured<S>>, Handshake),
     /// The client does not speak TLS; the bytes are what it has sent.
@@ -51,14 +51,14 @@ pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     drain: &Draining,
     timeout: Duration,
     challenges: &ChallengeStore,
-) -> Shaken<S> {
+) -> HandshakeOutcome<S> {
     let started = Instant::now();
     let deadline = started.checked_add(timeout).unwrap_or(started + Duration::from_secs(86400));
     let hello = timeout_at(deadline, read_hello(&mut stream, drain)).await;
     let accepted = match hello.unwrap_or_else(|_| Err(timed_out())) {
         Ok(Hello::Tls(accepted)) => accepted,
-        Ok(Hello::Plain(bytes)) => return Shaken::Plain(stream, bytes),
-        Err(error) => return Shaken::Failed(error),
+        Ok(Hello::Plain(bytes)) => return HandshakeOutcome::Plain(stream, bytes),
+        Err(error) => return HandshakeOutcome::Failed(error),
     };
     let name = accepted.client_hello().server_name().unwrap_or_default().to_ascii_lowercase();
     let protocols = accepted.client_hello().alpn().map(|offered| offered.collect::<Vec<_>>());
@@ -74,7 +74,7 @@ pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
         let remaining = StartHandshake::from_parts(*accepted, stream);
         let remaining = remaining.into_stream(Arc::clone(listener.config(None)));
         let _ = timeout_at(deadline, remaining).await;
-        return Shaken::Failed(io::Error::other("there is no certificate yet"));
+        return HandshakeOutcome::Failed(io::Error::other("there is no certificate yet"));
     }
     let rule = listener.rule(&name);
     let remaining = StartHandshake::from_parts(*accepted, stream);
@@ -82,9 +82,9 @@ pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     match timeout_at(deadline, remaining).await.unwrap_or_else(|_| Err(timed_out())) {
         Ok(stream) => {
             let facts = facts(stream.get_ref().1, Arc::clone(listener), rule);
-            Shaken::Done(Box::new(Secured::new(stream)), facts)
+            HandshakeOutcome::Done(Box::new(Secured::new(stream)), facts)
         }
-        Err(error) => Shaken::Failed(error),
+        Err(error) => HandshakeOutcome::Failed(error),
     }
 }
 
@@ -94,17 +94,19 @@ async fn answer_challenge<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     proof: Option<Arc<ServerConfig>>,
     deadline: Instant,
-) -> Shaken<S> {
+) -> HandshakeOutcome<S> {
     let Some(proof) = proof else {
-        return Shaken::Failed(io::Error::other("a proof is asked for that is not there"));
+        return HandshakeOutcome::Failed(io::Error::other(
+            "a proof is asked for that is not there",
+        ));
     };
     let remaining = StartHandshake::from_parts(accepted, stream).into_stream(proof);
     match timeout_at(deadline, remaining).await.unwrap_or_else(|_| Err(timed_out())) {
         Ok(mut stream) => {
             let _ = timeout_at(deadline, stream.shutdown()).await;
-            Shaken::Proved
+            HandshakeOutcome::Proved
         }
-        Err(error) => Shaken::Failed(error),
+        Err(error) => HandshakeOutcome::Failed(error),
     }
 }
 

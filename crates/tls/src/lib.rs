@@ -28,9 +28,9 @@ pub mod stored;
 mod stream;
 mod tickets;
 
-pub use certificates::{InUse, certified, names};
+pub use certificates::{CertificateInUse, certified, names};
 pub use client::{TlsClient, TlsClients, client_sources};
-pub use handshake::{Shaken, handshake};
+pub use handshake::{HandshakeOutcome, handshake};
 pub use listener::{Counters, TlsListener, sources};
 pub use material::{Material, Source};
 pub use stream::Secured;

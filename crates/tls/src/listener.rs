@@ -10,7 +10,7 @@ use howdah_config::{self as config, Certificate};
 use rustls::ServerConfig;
 use rustls::server::WebPkiClientVerifier;
 
-use super::certificates::{Certificates, InUse, certified};
+use super::certificates::{CertificateInUse, Certificates, certified};
 use super::clients::{Rule, Verifier};
 use super::material::{Material, Source};
 use super::parameters;
@@ -90,7 +90,7 @@ impl TlsListener {
     }
 
     /// The configured certificates in use.
-    pub fn in_use(&self) -> Vec<InUse> {
+    pub fn in_use(&self) -> Vec<CertificateInUse> {
         self.certificates.in_use()
     }
 

@@ -120,14 +120,14 @@ async fn shake_at(
     let accepting = async {
         let draining = drain.connection();
         match handshake(listener, ours, &draining, Duration::from_secs(5), challenges).await {
-            Shaken::Done(mut stream, facts) => {
+            HandshakeOutcome::Done(mut stream, facts) => {
                 let _ = stream.read_u8().await;
                 let _ = stream.shutdown().await;
                 Ok(facts)
             }
-            Shaken::Plain(..) => Err("plain".to_owned()),
-            Shaken::Proved => Err("proved".to_owned()),
-            Shaken::Failed(error) => Err(error.to_string()),
+            HandshakeOutcome::Plain(..) => Err("plain".to_owned()),
+            HandshakeOutcome::Proved => Err("proved".to_owned()),
+            HandshakeOutcome::Failed(error) => Err(error.to_string()),
         }
     };
     let (connected, accepted) = tokio::join!(connecting, accepting);
@@ -249,7 +249,7 @@ fn certificate_of(bundle: &str) -> String {
 }
 
 #[test]
-fn hardening_45_authorities_that_cannot_be_read_refuse_the_configuration() {
+fn authorities_that_cannot_be_read_refuse_the_configuration() {
     let server = Authority::new().issue(&["a"]);
     for optional in [true, false] {
         let rule = json!({"authorities": "/ca", "optional": optional});
@@ -289,7 +289,7 @@ async fn sessions_are_taken_up_again_only_if_that_is_wanted() {
 }
 
 #[tokio::test]
-async fn hardening_44_no_session_is_taken_up_under_another_rule_about_clients() {
+async fn no_session_is_taken_up_under_another_rule_about_clients() {
     let authority = Authority::new();
     let server = authority.issue(&["a.example", "b.example"]);
     let bundle = authority.issue(&["user"]);
@@ -316,7 +316,7 @@ async fn hardening_44_no_session_is_taken_up_under_another_rule_about_clients() 
 }
 
 #[tokio::test]
-async fn hardening_46_old_versions_and_foreign_protocols_are_turned_away() {
+async fn old_versions_and_foreign_protocols_are_turned_away() {
     let authority = Authority::new();
     let server = authority.issue(&["a.example"]);
     let listener = listener(json!({"certificate": "a"}), &[("a", &server)]);
@@ -327,11 +327,11 @@ async fn hardening_46_old_versions_and_foreign_protocols_are_turned_away() {
     // A hello of TLS 1.0, as `openssl s_client -tls1` sends it, without extensions.
     let hello =
         [&[22, 3, 1, 0, 45, 1, 0, 0, 41, 3, 1][..], &[7; 32], &[0, 0, 2, 0, 47, 1, 0]].concat();
-    assert!(matches!(sent(&listener, &hello).await, Shaken::Failed(_)));
+    assert!(matches!(sent(&listener, &hello).await, HandshakeOutcome::Failed(_)));
 }
 
 /// What comes of a client that sends these bytes and nothing else.
-async fn sent(listener: &Arc<TlsListener>, bytes: &[u8]) -> Shaken<DuplexStream> {
+async fn sent(listener: &Arc<TlsListener>, bytes: &[u8]) -> HandshakeOutcome<DuplexStream> {
     let (ours, mut theirs) = duplex(1 << 16);
     theirs.write_all(bytes).await.unwrap();
     let drain = Drain::new();
@@ -344,17 +344,19 @@ async fn plain_http_is_handed_back() {
     let authority = Authority::new();
     let server = authority.issue(&["a.example"]);
     let listener = listener(json!({"certificate": "a"}), &[("a", &server)]);
-    let Shaken::Plain(_, bytes) = sent(&listener, b"GET / HTTP/1.1\r\n").await else { panic!() };
+    let HandshakeOutcome::Plain(_, bytes) = sent(&listener, b"GET / HTTP/1.1\r\n").await else {
+        panic!()
+    };
     assert_eq!(bytes, b"GET / HTTP/1.1\r\n");
 }
 
 #[tokio::test]
-async fn hardening_35_a_handshake_that_goes_nowhere_ends_in_time() {
+async fn a_handshake_that_goes_nowhere_ends_in_time() {
     let authority = Authority::new();
     let server = authority.issue(&["a.example"]);
     let listener = listener(json!({"certificate": "a"}), &[("a", &server)]);
     for bytes in [&b""[..], &[22], &[22, 3, 1, 0, 200, 1, 0, 0, 196]] {
-        let Shaken::Failed(error) = sent(&listener, bytes).await else { panic!() };
+        let HandshakeOutcome::Failed(error) = sent(&listener, bytes).await else { panic!() };
         assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
     }
 }
@@ -432,12 +434,12 @@ async fn proof_of(
     };
     let accepting = handshake(listener, ours, &draining, Duration::from_secs(10), challenges);
     let (seen, shaken) = tokio::join!(connecting, accepting);
-    assert_eq!(seen.is_some(), matches!(shaken, Shaken::Proved));
+    assert_eq!(seen.is_some(), matches!(shaken, HandshakeOutcome::Proved));
     seen
 }
 
 #[tokio::test]
-async fn hardening_47_a_name_is_proved_to_who_asks_for_the_proof_and_only_while_it_is_needed() {
+async fn a_name_is_proved_to_who_asks_for_the_proof_and_only_while_it_is_needed() {
     let authority = Authority::new();
     let server = authority.issue(&["a.example"]);
     let acme = json!({"certificate": "a", "acme": {"domains": "b.example"}});
@@ -508,7 +510,7 @@ async fn certificates_on_demand_are_for_their_names_and_have_a_limit() {
 }
 
 #[tokio::test]
-async fn hardening_46_nothing_is_read_before_the_handshake_is_over() {
+async fn nothing_is_read_before_the_handshake_is_over() {
     let authority = Authority::new();
     let server = authority.issue(&["a.example"]);
     let session = json!({"tickets": true});

@@ -27,7 +27,7 @@ use crate::log_limit::LogLimit;
 use crate::servers::selection::{ActiveRequest, Affinity};
 use crate::servers::server::Server;
 use crate::servers::upstream::Upstream;
-use crate::thread::ProxyThread;
+use crate::thread::UpstreamThread;
 use crate::transfer::Buffer;
 use crate::transfer::content::Content;
 
@@ -35,7 +35,7 @@ use crate::transfer::content::Content;
 #[derive(Clone, Copy)]
 pub struct RequestContext<'a, 'c> {
     /// State of the thread.
-    pub thread: &'a Rc<ProxyThread>,
+    pub thread: &'a Rc<UpstreamThread>,
     /// The request.
     pub exchange: &'a Exchange<'c>,
     /// Its body.
@@ -132,7 +132,7 @@ impl AttemptError {
 /// Reads the body of a request: in full, unless it `is_streamed`. An error is the status of the
 /// response.
 pub async fn read_content(
-    thread: &ProxyThread,
+    thread: &UpstreamThread,
     (owner, log_limit): (&impl fmt::Display, &LogLimit),
     buffer: &Buffer<'_>,
     is_streamed: bool,
@@ -150,7 +150,7 @@ pub async fn read_content(
 
 /// Logs why a request was not passed to a server.
 pub fn log_request(
-    thread: &ProxyThread,
+    thread: &UpstreamThread,
     (owner, log_limit): (&impl fmt::Display, &LogLimit),
     exchange: &Exchange<'_>,
     problem: fmt::Arguments<'_>,

@@ -25,7 +25,7 @@ const MAX_TIMERS: usize = 64;
 
 /// Log, choice of servers, idle connections, timers and caches of one thread.
 #[derive(Debug)]
-pub struct ProxyThread {
+pub struct UpstreamThread {
     log: Arc<Log>,
     selector: Selector<Upstream>,
     idle: IdlePool,
@@ -35,16 +35,16 @@ pub struct ProxyThread {
     scripts: ScriptCache,
     /// A task closes unusable idle connections.
     is_sweeping: Cell<bool>,
-    /// [`ProxyThread::keep_awake`] was called since that task last ran.
+    /// [`UpstreamThread::keep_awake`] was called since that task last ran.
     is_active: Cell<bool>,
 }
 
-impl ProxyThread {
+impl UpstreamThread {
     /// Creates the state of a thread that writes to this log.
     pub fn new(log: Arc<Log>) -> Rc<Self> {
         // Threads that start at the same moment have different addresses of their stacks.
         let seed = std::ptr::from_ref(&log) as u64 ^ u64::from(std::process::id()) << 32;
-        Rc::new(ProxyThread {
+        Rc::new(UpstreamThread {
             log,
             selector: Selector::new(seed),
             idle: IdlePool::default(),
@@ -137,7 +137,7 @@ impl ProxyThread {
 }
 
 /// Closes unusable idle connections while there are any.
-async fn sweep(thread: Weak<ProxyThread>) {
+async fn sweep(thread: Weak<UpstreamThread>) {
     loop {
         tokio::time::sleep(SWEEP_INTERVAL).await;
         let Some(thread) = thread.upgrade() else { return };

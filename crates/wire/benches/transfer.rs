@@ -6,11 +6,11 @@ use std::sync::atomic::AtomicU64;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use howdah_wire::frame::{Done, Head, Kind};
-use howdah_wire::queue::{Owner, Producer, Work};
+use howdah_wire::queue::{Producer, Work, WorkerId};
 use howdah_wire::region::{Geometry, Region};
 use howdah_wire::stream::{Reader, Writer};
 
-const WORKER: Owner = Owner { index: 0, incarnation: 1 };
+const WORKER: WorkerId = WorkerId { index: 0, incarnation: 1 };
 
 fn region() -> Region<Vec<AtomicU64>> {
     let geometry = Geometry::for_pool(8, 2);

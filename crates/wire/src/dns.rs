@@ -34,14 +34,14 @@ pub struct Answer {
     /// Time to live in seconds.
     pub ttl: u32,
     /// The response was truncated to fit a datagram.
-    pub is_cut: bool,
+    pub is_truncated: bool,
     /// Response code: 0, or 3 if there is no such name; others are failures of the server.
     pub code: u8,
 }
 
 /// The message is not a response to the query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotOurs;
+pub struct NotAResponse;
 
 impl Kind {
     fn number(self) -> u16 {
@@ -64,23 +64,23 @@ pub fn question(number: u16, name: &str, kind: Kind) -> Option<Vec<u8>> {
 }
 
 /// Decodes the response to a query.
-pub fn answer(message: &[u8], number: u16, name: &str, kind: Kind) -> Result<Answer, NotOurs> {
+pub fn answer(message: &[u8], number: u16, name: &str, kind: Kind) -> Result<Answer, NotAResponse> {
     let mut reader = Reader { message, at: 0 };
-    let wanted = encoded(name).ok_or(NotOurs)?;
+    let wanted = encoded(name).ok_or(NotAResponse)?;
     let (id, flags, questions) = (reader.u16()?, reader.u16()?, reader.u16()?);
     let answers = reader.u16()?;
     reader.skip(4)?;
     let is_answer = flags & 0x8000 != 0 && flags & 0x7800 == 0;
     if id != number || !is_answer || questions != 1 {
-        return Err(NotOurs);
+        return Err(NotAResponse);
     }
     let asked = (reader.name()?, reader.u16()?, reader.u16()?);
     if asked != (wanted.clone(), kind.number(), INTERNET) {
-        return Err(NotOurs);
+        return Err(NotAResponse);
     }
     let mut found = Answer {
         code: (flags & 15) as u8,
-        is_cut: flags & 0x0200 != 0,
+        is_truncated: flags & 0x0200 != 0,
         ttl: u32::MAX,
         ..Answer::default()
     };
@@ -89,8 +89,8 @@ pub fn answer(message: &[u8], number: u16, name: &str, kind: Kind) -> Result<Ans
         match reader.record() {
             Ok(record) => records.push(record),
             // The query is repeated over TCP.
-            Err(NotOurs) if found.is_cut => break,
-            Err(NotOurs) => return Err(NotOurs),
+            Err(NotAResponse) if found.is_truncated => break,
+            Err(NotAResponse) => return Err(NotAResponse),
         }
     }
     let mut name = wanted;
@@ -148,32 +148,32 @@ struct Reader<'m> {
 }
 
 impl<'m> Reader<'m> {
-    fn take(&mut self, count: usize) -> Result<&'m [u8], NotOurs> {
-        let end = self.at.checked_add(count).ok_or(NotOurs)?;
-        let taken = self.message.get(self.at..end).ok_or(NotOurs)?;
+    fn take(&mut self, count: usize) -> Result<&'m [u8], NotAResponse> {
+        let end = self.at.checked_add(count).ok_or(NotAResponse)?;
+        let taken = self.message.get(self.at..end).ok_or(NotAResponse)?;
         self.at = end;
         Ok(taken)
     }
 
-    fn skip(&mut self, count: usize) -> Result<(), NotOurs> {
+    fn skip(&mut self, count: usize) -> Result<(), NotAResponse> {
         self.take(count).map(|_| ())
     }
 
-    fn u16(&mut self) -> Result<u16, NotOurs> {
-        self.take(2)?.try_into().map(u16::from_be_bytes).map_err(|_| NotOurs)
+    fn u16(&mut self) -> Result<u16, NotAResponse> {
+        self.take(2)?.try_into().map(u16::from_be_bytes).map_err(|_| NotAResponse)
     }
 
-    fn u32(&mut self) -> Result<u32, NotOurs> {
-        self.take(4)?.try_into().map(u32::from_be_bytes).map_err(|_| NotOurs)
+    fn u32(&mut self) -> Result<u32, NotAResponse> {
+        self.take(4)?.try_into().map(u32::from_be_bytes).map_err(|_| NotAResponse)
     }
 
-    fn u8(&mut self) -> Result<u8, NotOurs> {
-        self.take(1)?.first().copied().ok_or(NotOurs)
+    fn u8(&mut self) -> Result<u8, NotAResponse> {
+        self.take(1)?.first().copied().ok_or(NotAResponse)
     }
 
     /// Reads a name, decompressed and in lower case. Each pointer must lead further back than the
     /// one before, so that there are no loops.
-    fn name(&mut self) -> Result<Vec<u8>, NotOurs> {
+    fn name(&mut self) -> Result<Vec<u8>, NotAResponse> {
         let mut name = Vec::new();
         let mut after = None;
         let mut first = self.at;
@@ -190,14 +190,14 @@ impl<'m> Reader<'m> {
                     let to = usize::from(length & 63) << 8 | usize::from(self.u8()?);
                     after.get_or_insert(self.at);
                     if to >= first {
-                        return Err(NotOurs);
+                        return Err(NotAResponse);
                     }
                     (self.at, first) = (to, to);
                 }
-                _ => return Err(NotOurs),
+                _ => return Err(NotAResponse),
             }
             if name.len() >= MAX_NAME_BYTES {
-                return Err(NotOurs);
+                return Err(NotAResponse);
             }
         }
         name.push(0);
@@ -205,7 +205,7 @@ impl<'m> Reader<'m> {
         Ok(name)
     }
 
-    fn record(&mut self) -> Result<Record<'m>, NotOurs> {
+    fn record(&mut self) -> Result<Record<'m>, NotAResponse> {
         let owner = self.name()?;
         let (kind, class, ttl) = (self.u16()?, self.u16()?, self.u32()?);
         let length = usize::from(self.u16()?);
@@ -249,7 +249,7 @@ mod tests {
     /// A reference to the question's name.
     const ASKED: &[u8] = &[0xc0, 12];
 
-    fn read(message: &[u8]) -> Result<Answer, NotOurs> {
+    fn read(message: &[u8]) -> Result<Answer, NotAResponse> {
         answer(message, 7, NAME, Kind::A)
     }
 
@@ -262,7 +262,7 @@ mod tests {
         ];
         let found = read(&reply(0x8180, 3, &direct.concat())).unwrap();
         assert_eq!(found.addresses, [IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2])]);
-        assert_eq!((found.ttl, found.code, found.is_cut), (30, 0, false));
+        assert_eq!((found.ttl, found.code, found.is_truncated), (30, 0, false));
         let (real, other) = (b"\x04real\x00", b"\x05other\x00");
         let aliased = [
             record(real, 1, 60, &[10, 0, 0, 3]),
@@ -279,12 +279,12 @@ mod tests {
     fn what_does_not_repeat_number_and_question_is_nobodys() {
         let good = reply(0x8180, 1, &record(ASKED, 1, 60, &[10, 0, 0, 1]));
         assert!(read(&good).is_ok());
-        assert_eq!(answer(&good, 8, NAME, Kind::A), Err(NotOurs));
-        assert_eq!(answer(&good, 7, "other.example", Kind::A), Err(NotOurs));
-        assert_eq!(answer(&good, 7, NAME, Kind::Aaaa), Err(NotOurs));
-        assert_eq!(read(&reply(0x0100, 0, &[])), Err(NotOurs), "a question");
-        assert_eq!(read(&good[..good.len() - 1]), Err(NotOurs));
-        assert_eq!(read(&question(7, NAME, Kind::A).unwrap()[..12]), Err(NotOurs));
+        assert_eq!(answer(&good, 8, NAME, Kind::A), Err(NotAResponse));
+        assert_eq!(answer(&good, 7, "other.example", Kind::A), Err(NotAResponse));
+        assert_eq!(answer(&good, 7, NAME, Kind::Aaaa), Err(NotAResponse));
+        assert_eq!(read(&reply(0x0100, 0, &[])), Err(NotAResponse), "a question");
+        assert_eq!(read(&good[..good.len() - 1]), Err(NotAResponse));
+        assert_eq!(read(&question(7, NAME, Kind::A).unwrap()[..12]), Err(NotAResponse));
     }
 
     #[test]
@@ -292,14 +292,14 @@ mod tests {
         let owner = question(7, NAME, Kind::A).unwrap().len() as u8;
         for reference in [[0xc0, owner], [0xc0, owner + 1], [0xff, 0xff]] {
             let records = record(&reference, 1, 60, &[10, 0, 0, 1]);
-            assert_eq!(read(&reply(0x8180, 1, &records)), Err(NotOurs));
+            assert_eq!(read(&reply(0x8180, 1, &records)), Err(NotAResponse));
         }
     }
 
     #[test]
     fn a_cut_answer_and_failures_are_told() {
         let cut = reply(0x8380, 9, &record(ASKED, 1, 60, &[10, 0, 0, 1]));
-        assert!(read(&cut).unwrap().is_cut);
+        assert!(read(&cut).unwrap().is_truncated);
         assert_eq!(read(&reply(0x8183, 0, &[])).unwrap().code, 3);
         assert_eq!(read(&reply(0x8182, 0, &[])).unwrap().code, 2);
     }
@@ -324,17 +324,17 @@ mod tests {
     }
 
     #[test]
-    fn hardening_38_each_part_of_the_header_must_be_that_of_an_answer() {
+    fn each_part_of_the_header_must_be_that_of_an_answer() {
         let good = record(ASKED, 1, 60, &[10, 0, 0, 1]);
         for flags in [0x0180, 0x8980, 0x9180, 0xc180] {
-            assert_eq!(read(&reply(flags, 1, &good)), Err(NotOurs), "{flags:#x}");
+            assert_eq!(read(&reply(flags, 1, &good)), Err(NotAResponse), "{flags:#x}");
         }
         let mut two = reply(0x8180, 1, &good);
         two[5] = 2;
-        assert_eq!(read(&two), Err(NotOurs), "two questions");
+        assert_eq!(read(&two), Err(NotAResponse), "two questions");
         let mut class = reply(0x8180, 0, &[]);
         *class.last_mut().unwrap() = 3;
-        assert_eq!(read(&class), Err(NotOurs), "another class");
+        assert_eq!(read(&class), Err(NotAResponse), "another class");
     }
 
     #[test]

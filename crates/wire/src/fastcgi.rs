@@ -18,6 +18,6 @@ mod tests;
 pub use self::answers::{Answer, Answers};
 pub use self::pairs::{Pairs, put_pair, put_params};
 pub use self::records::{
-    End, HEADER, Kind, MOST_CONTENT, Part, Protocol, Records, Role, header, put_begin,
+    End, HEADER, Kind, MAX_CONTENT_BYTES, Part, Protocol, Records, Role, header, put_begin,
     put_end_of_stream, put_stream,
 };

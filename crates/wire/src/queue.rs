@@ -21,14 +21,14 @@ use crate::region::{Region, load_bytes, store_bytes};
 
 /// Identity of a worker: its index in the pool, and its incarnation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Owner {
-    /// Index of the worker, below [`Owner::LIMIT`].
+pub struct WorkerId {
+    /// Index of the worker, below [`WorkerId::LIMIT`].
     pub index: u16,
     /// Number of the process among those that had this index.
     pub incarnation: u16,
 }
 
-impl Owner {
+impl WorkerId {
     /// Upper limit of indexes; numbers from here on mark states of a slot.
     pub const LIMIT: u16 = 0xfff0;
 
@@ -67,7 +67,7 @@ pub enum Claim {
     /// Withdrawn by the router before a worker took it.
     Cancelled(u32),
     /// Taken by a worker.
-    Taken(u32, Owner),
+    Taken(u32, WorkerId),
 }
 
 const FREE: u16 = 0xffff;
@@ -92,8 +92,8 @@ impl Claim {
         match word as u16 {
             QUEUED => Claim::Queued(ticket),
             CANCELLED => Claim::Cancelled(ticket),
-            index if index < Owner::LIMIT => {
-                Claim::Taken(ticket, Owner { index, incarnation: (word >> 16) as u16 })
+            index if index < WorkerId::LIMIT => {
+                Claim::Taken(ticket, WorkerId { index, incarnation: (word >> 16) as u16 })
             }
             _ => Claim::Free,
         }
@@ -186,7 +186,7 @@ impl Producer {
         if region.tail().load(Relaxed) != self.tail || ahead > region.entries() {
             return Some("the ends of the queue");
         }
-        let limit = u64::from(Owner::LIMIT);
+        let limit = u64::from(WorkerId::LIMIT);
         if region.retire_word().load(Relaxed) > limit || region.shed_word().load(Relaxed) > limit {
             return Some("the number of workers that shall leave");
         }
@@ -276,13 +276,13 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
 
     /// A worker has ended, perhaps while it slept. To be called before another process gets its
     /// index. Returns the worker that must be woken in its place.
-    pub fn ended(&self, worker: Owner) -> Option<Call> {
+    pub fn ended(&self, worker: WorkerId) -> Option<Call> {
         self.awake(worker)
     }
 
     /// Returns true if a worker waits for a request, or did so when it ended and
     /// [`Region::ended`] has not been called yet.
-    pub fn is_asleep(&self, worker: Owner) -> bool {
+    pub fn is_asleep(&self, worker: WorkerId) -> bool {
         self.sleeper(worker).is_some_and(|(sleepers, bit)| sleepers.load(SeqCst) & bit != 0)
     }
 
@@ -340,7 +340,7 @@ pub enum Work {
 
 impl<M: AsRef<[AtomicU64]>> Region<M> {
     /// Worker side: takes the oldest request, if there is one.
-    pub fn take(&self, me: Owner) -> Work {
+    pub fn take(&self, me: WorkerId) -> Work {
         let leave = |count: u64| count.checked_sub(1);
         if self.shed_word().load(Relaxed) > 0
             && self.shed_word().fetch_update(AcqRel, Acquire, leave).is_ok()
@@ -377,7 +377,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
     /// Worker side: announces that this worker spins for the next request, so that no other needs
     /// to be woken for it; [`Region::awake`] ends that. Returns false if another worker is waking
     /// already.
-    pub fn stay_awake(&self) -> bool {
+    pub fn begin_spin(&self) -> bool {
         self.calling().swap(1, SeqCst) == 0
     }
 
@@ -387,9 +387,9 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
     }
 
     /// Worker side: announces that this worker is going to wait on [`Region::wake_word`] for a
-    /// value other than the one returned, with its [`Owner::wait_set`]. The caller must try to take
+    /// value other than the one returned, with its [`WorkerId::wait_set`]. The caller must try to take
     /// a request once more before waiting and once after it, and then call [`Region::awake`].
-    pub fn going_to_sleep(&self, me: Owner) -> u32 {
+    pub fn going_to_sleep(&self, me: WorkerId) -> u32 {
         let sequence = self.wake_word().load(SeqCst) as u32;
         if let Some((sleepers, bit)) = self.sleeper(me) {
             sleepers.fetch_or(bit, SeqCst);
@@ -397,9 +397,9 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         sequence
     }
 
-    /// Worker side: ends [`Region::going_to_sleep`] or [`Region::stay_awake`]. Returns another
+    /// Worker side: ends [`Region::going_to_sleep`] or [`Region::begin_spin`]. Returns another
     /// worker that must be woken, because more requests wait.
-    pub fn awake(&self, me: Owner) -> Option<Call> {
+    pub fn awake(&self, me: WorkerId) -> Option<Call> {
         if let Some((sleepers, bit)) = self.sleeper(me) {
             sleepers.fetch_and(!bit, SeqCst);
         }
@@ -412,7 +412,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         self.call_worker()
     }
 
-    fn sleeper(&self, worker: Owner) -> Option<(&AtomicU64, u64)> {
+    fn sleeper(&self, worker: WorkerId) -> Option<(&AtomicU64, u64)> {
         let word = self.sleepers().get(usize::from(worker.index / 64))?;
         Some((word, 1 << (worker.index % 64)))
     }

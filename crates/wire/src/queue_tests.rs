@@ -1,7 +1,7 @@
 use super::*;
 use crate::region::Geometry;
 
-const ME: Owner = Owner { index: 0, incarnation: 1 };
+const ME: WorkerId = WorkerId { index: 0, incarnation: 1 };
 
 fn region(workers: u32) -> Region<Vec<AtomicU64>> {
     let geometry = Geometry { response_bytes: 8192, ..Geometry::for_pool(workers, 1) };
@@ -115,7 +115,7 @@ fn requests_that_wait_are_not_passed_with_the_cancelled_ones() {
 #[test]
 fn a_worker_that_dies_asleep_is_called_no_more() {
     let region = region(100);
-    let (mut producer, last) = (Producer::new(&region), Owner { index: 99, incarnation: 1 });
+    let (mut producer, last) = (Producer::new(&region), WorkerId { index: 99, incarnation: 1 });
     let mut is_called = || {
         let slot = producer.take_slot().unwrap();
         assert!(region.stage(slot, 0, b"request"));
@@ -139,11 +139,11 @@ fn sleeping_workers_are_called_one_after_the_other() {
         assert!(region.stage(slot, 0, b"request"));
         producer.publish(&region, slot).unwrap().1
     };
-    let workers = [3, 70, 99].map(|index| Owner { index, incarnation: 1 });
+    let workers = [3, 70, 99].map(|index| WorkerId { index, incarnation: 1 });
     for worker in workers.into_iter().rev() {
         region.going_to_sleep(worker);
     }
-    let call = |worker: Owner| Some(Call(worker.wait_set()));
+    let call = |worker: WorkerId| Some(Call(worker.wait_set()));
     assert_eq!(called(), call(workers[0]), "the first one");
     assert_eq!((called(), called()), (None, None), "one is on its way");
     let come = |worker| {
@@ -195,10 +195,10 @@ fn nonsense_in_the_tail_makes_no_endless_loop() {
 fn nobody_is_called_for_what_a_worker_looks_for_that_stays_awake() {
     let region = region(4);
     let mut producer = Producer::new(&region);
-    let asleep = Owner { index: 1, incarnation: 1 };
+    let asleep = WorkerId { index: 1, incarnation: 1 };
     region.going_to_sleep(asleep);
-    assert!(region.stay_awake());
-    assert!(!region.stay_awake(), "one is enough");
+    assert!(region.begin_spin());
+    assert!(!region.begin_spin(), "one is enough");
     assert!(!region.has_entries());
     for _ in 0..2 {
         let slot = producer.take_slot().unwrap();
@@ -212,7 +212,7 @@ fn nobody_is_called_for_what_a_worker_looks_for_that_stays_awake() {
     // It ends while it looks.
     assert!(matches!(region.take(asleep), Work::Request { .. }));
     assert_eq!(region.awake(asleep), None);
-    assert!(region.stay_awake());
+    assert!(region.begin_spin());
     region.going_to_sleep(asleep);
     assert_eq!(region.ended(ME), None);
     let slot = producer.take_slot().unwrap();
@@ -222,17 +222,17 @@ fn nobody_is_called_for_what_a_worker_looks_for_that_stays_awake() {
 
 #[test]
 fn every_state_of_a_slot_is_read_back_and_any_word_is_some_state() {
-    let owner = Owner { index: Owner::LIMIT - 1, incarnation: 0xabcd };
+    let owner = WorkerId { index: WorkerId::LIMIT - 1, incarnation: 0xabcd };
     for claim in [
         Claim::Free,
         Claim::Queued(0x0123_4567),
         Claim::Cancelled(u32::MAX),
         Claim::Taken(0x89ab_cdef, owner),
-        Claim::Taken(0, Owner { index: 0, incarnation: 0 }),
+        Claim::Taken(0, WorkerId { index: 0, incarnation: 0 }),
     ] {
         assert_eq!(Claim::decode(claim.encode()), claim);
     }
-    for word in [u64::from(Owner::LIMIT), 0xfffc, u64::from(FREE), 7 << 32 | 0xfff7] {
+    for word in [u64::from(WorkerId::LIMIT), 0xfffc, u64::from(FREE), 7 << 32 | 0xfff7] {
         assert_eq!(Claim::decode(word), Claim::Free, "{word:#x}");
     }
 }
@@ -292,7 +292,7 @@ fn workers_that_are_to_end_do_so_in_the_number_that_was_asked_for() {
 #[test]
 fn a_sleeping_worker_is_known_until_it_wakes_or_has_ended() {
     let region = region(100);
-    let (one, other) = (Owner { index: 64, ..ME }, Owner { index: 65, ..ME });
+    let (one, other) = (WorkerId { index: 64, ..ME }, WorkerId { index: 65, ..ME });
     let sequence = region.going_to_sleep(one);
     assert_eq!(sequence, region.wake_word().load(SeqCst) as u32);
     region.going_to_sleep(other);
@@ -301,7 +301,7 @@ fn a_sleeping_worker_is_known_until_it_wakes_or_has_ended() {
     assert!(!region.is_asleep(one) && region.is_asleep(other));
     assert_eq!(region.ended(other), None);
     assert!(!region.is_asleep(other));
-    let nobody = Owner { index: Owner::LIMIT - 1, ..ME };
+    let nobody = WorkerId { index: WorkerId::LIMIT - 1, ..ME };
     region.going_to_sleep(nobody);
     assert!(!region.is_asleep(nobody), "there is no room for so many");
 }
@@ -317,7 +317,7 @@ fn the_word_that_workers_wait_on_changes_with_every_call() {
 
 #[test]
 fn each_worker_waits_for_its_bit() {
-    let set = |index| Owner { index, incarnation: 1 }.wait_set().get();
+    let set = |index| WorkerId { index, incarnation: 1 }.wait_set().get();
     assert_eq!([0, 1, 31, 32, 33].map(set), [1, 2, 1 << 31, 1, 2]);
 }
 
@@ -361,7 +361,7 @@ fn a_full_ring_takes_no_more_until_a_worker_passes_an_entry() {
 }
 
 #[test]
-fn hardening_13_a_queue_at_its_limits_is_sound_and_one_beyond_them_is_not() {
+fn a_queue_at_its_limits_is_sound_and_one_beyond_them_is_not() {
     let region = region(1);
     let mut producer = Producer::new(&region);
     let (kept, ticket) = publish(&region, &mut producer).unwrap();
@@ -370,8 +370,8 @@ fn hardening_13_a_queue_at_its_limits_is_sound_and_one_beyond_them_is_not() {
         producer.release(&region, slot);
     }
     assert_eq!(producer.damage(&region), None, "the ring is full");
-    region.retire(u64::from(Owner::LIMIT));
-    region.shed(u64::from(Owner::LIMIT));
+    region.retire(u64::from(WorkerId::LIMIT));
+    region.shed(u64::from(WorkerId::LIMIT));
     assert_eq!(producer.damage(&region), None);
     region.slot(kept).unwrap().claim.store(Claim::Cancelled(ticket).encode(), SeqCst);
     assert_eq!(producer.damage(&region), None);

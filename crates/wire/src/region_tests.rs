@@ -100,7 +100,7 @@ fn a_pool_has_a_second_slot_for_each_worker() {
 }
 
 #[test]
-fn hardening_13_a_geometry_beyond_its_limits_is_refused() {
+fn a_geometry_beyond_its_limits_is_refused() {
     let is_good = |change: &dyn Fn(&mut Geometry)| {
         let mut geometry = SMALL;
         change(&mut geometry);

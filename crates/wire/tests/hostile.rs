@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use howdah_wire::queue::{Owner, Producer, Work};
+use howdah_wire::queue::{Producer, Work, WorkerId};
 use howdah_wire::region::{Geometry, Region};
 use howdah_wire::stream::{Reader, Writer};
 use proptest::prelude::*;
 
 const GEOMETRY: Geometry =
     Geometry { slots: 8, threads: 2, request_bytes: 4096, response_bytes: 8192 };
-const ME: Owner = Owner { index: 1, incarnation: 1 };
+const ME: WorkerId = WorkerId { index: 1, incarnation: 1 };
 
 /// Memory with a second handle, which is the hostile worker's.
 #[derive(Clone)]

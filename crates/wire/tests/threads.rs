@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use howdah_sys::futex;
 use howdah_sys::shm::{self, Mapping};
-use howdah_wire::queue::{Claim, Full, Owner, Producer, Work};
+use howdah_wire::queue::{Claim, Full, Producer, Work, WorkerId};
 use howdah_wire::region::{Geometry, Region};
 use howdah_wire::stream::{Reader, Writer};
 
@@ -28,7 +28,7 @@ fn small(slots: u32) -> Geometry {
 }
 
 /// Waits for work as a worker does; `None` when it is time to leave.
-fn next_request(region: &Region<Mapping>, me: Owner) -> Option<(u32, u32)> {
+fn next_request(region: &Region<Mapping>, me: WorkerId) -> Option<(u32, u32)> {
     loop {
         let mut work = region.take(me);
         if work == Work::Idle {
@@ -106,7 +106,7 @@ fn run(count: u64, pause: bool, cancels: fn(u64) -> bool) -> Vec<(u64, bool)> {
     let mut cancelled = vec![false; count as usize];
 
     let serve = |index: u16| {
-        let me = Owner { index, incarnation: 1 };
+        let me = WorkerId { index, incarnation: 1 };
         let mut last = None;
         let mut request = Vec::new();
         while let Some((slot, ticket)) = next_request(&workers, me) {
@@ -174,7 +174,7 @@ fn workers_that_are_asked_to_leave_do_so_and_no_others() {
     let workers = Arc::new(workers);
     let spawn = |index| {
         let workers = Arc::clone(&workers);
-        thread::spawn(move || next_request(&workers, Owner { index, incarnation: 0 }))
+        thread::spawn(move || next_request(&workers, WorkerId { index, incarnation: 0 }))
     };
     let mut threads: Vec<_> = (0..4).map(spawn).collect();
     region.retire(3);

@@ -169,9 +169,9 @@ proptest! {
 fn landmarks_are_what_every_accepted_text_has() {
     let landmarks = |list: &[&str]| match patterns(list).landmarks() {
         None => "none".to_owned(),
-        Some(Landmarks::Whole(texts)) => format!("whole {}", shown(&texts)),
-        Some(Landmarks::Start(texts)) => format!("start {}", shown(&texts)),
-        Some(Landmarks::End(texts)) => format!("end {}", shown(&texts)),
+        Some(RequiredTexts::Whole(texts)) => format!("whole {}", shown(&texts)),
+        Some(RequiredTexts::Start(texts)) => format!("start {}", shown(&texts)),
+        Some(RequiredTexts::End(texts)) => format!("end {}", shown(&texts)),
     };
     fn shown(texts: &[&[u8]]) -> String {
         texts.iter().map(|text| String::from_utf8_lossy(text)).collect::<Vec<_>>().join(" ")
@@ -195,7 +195,7 @@ fn anchored_expressions_demand_a_start_or_an_end() {
         patterns.push(Pattern::parse(text, Subject::Uri).expect(text));
         patterns.landmarks().map(|landmarks| {
             let texts: Vec<_> = { landmarks.texts() }.map(String::from_utf8_lossy).collect();
-            let start = matches!(landmarks, Landmarks::Start(_));
+            let start = matches!(landmarks, RequiredTexts::Start(_));
             format!("{}{}", if start { '^' } else { '$' }, texts.join("|"))
         })
     };
@@ -234,9 +234,9 @@ proptest! {
         patterns.push(pattern);
         if patterns.matches(text.as_bytes()) && let Some(landmarks) = patterns.landmarks() {
             let has = |landmark: &[u8]| match &landmarks {
-                Landmarks::Whole(_) => text.as_bytes() == landmark,
-                Landmarks::Start(_) => text.as_bytes().starts_with(landmark),
-                Landmarks::End(_) => text.as_bytes().ends_with(landmark),
+                RequiredTexts::Whole(_) => text.as_bytes() == landmark,
+                RequiredTexts::Start(_) => text.as_bytes().starts_with(landmark),
+                RequiredTexts::End(_) => text.as_bytes().ends_with(landmark),
             };
             prop_assert!(landmarks.texts().any(has), "{} {} {:?}", expression, text, landmarks);
         }

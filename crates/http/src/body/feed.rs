@@ -2,7 +2,7 @@
 //!
 //! The task that serves the client fills the feed ([`Feed::poll_fill`]), first while it waits for the
 //! response, then while it sends the response. The task that serves the upstream connection reads
-//! from it ([`Taker`]). A feed holds the bytes of one read, so that the client cannot send faster
+//! from it ([`FeedReader`]). A feed holds the bytes of one read, so that the client cannot send faster
 //! than the upstream server reads.
 
 use std::cell::RefCell;
@@ -138,9 +138,9 @@ impl State {
 
 /// The reading end of a feed. Once it is dropped, nothing more is read from the client.
 #[derive(Debug)]
-pub struct Taker(pub Rc<Feed>);
+pub struct FeedReader(pub Rc<Feed>);
 
-impl Taker {
+impl FeedReader {
     /// Returns the next bytes, at most `max`; empty at the end of the body.
     pub fn poll_next(
         &mut self,
@@ -178,7 +178,7 @@ impl Taker {
     }
 }
 
-impl Drop for Taker {
+impl Drop for FeedReader {
     fn drop(&mut self) {
         let state = &mut *self.0.0.borrow_mut();
         state.is_unwanted = true;
@@ -224,7 +224,7 @@ mod tests {
         let waker = Waker::from(Arc::clone(&woken));
         let cx = &mut Context::from_waker(&waker);
         let feed = Feed::new(None);
-        let mut taker = Taker(Rc::clone(&feed));
+        let mut taker = FeedReader(Rc::clone(&feed));
         assert!(feed.poll_fill(&Client(Cell::new(Some("abc".into()))), cx).is_pending());
         assert!(!feed.is_waiting());
         assert_eq!(taker.poll_next(2, cx), Poll::Ready(Ok("ab".into())));

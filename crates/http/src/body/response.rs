@@ -65,7 +65,7 @@ pub trait BodyStream {
 
     /// Discards the rest of the body, and is ready when its producer has stopped. Callers that need
     /// not know when that is drop the stream instead.
-    fn poll_over(&mut self, _: &mut Context<'_>) -> Poll<()> {
+    fn poll_finished(&mut self, _: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
     }
 }

@@ -122,9 +122,9 @@ impl BodyStream for Compressed {
         None
     }
 
-    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_finished(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.source {
-            Source::Stream(stream) => stream.poll_over(cx),
+            Source::Stream(stream) => stream.poll_finished(cx),
             Source::Pieces(..) => Poll::Ready(()),
         }
     }

@@ -140,7 +140,7 @@ fn fields_describe_the_compressed_content() {
 }
 
 #[test]
-fn hardening_36_marked_responses_are_not_compressed() {
+fn marked_responses_are_not_compressed() {
     for (name, value) in [
         ("Content-Encoding", "gzip"),
         ("Content-Encoding", "identity"),

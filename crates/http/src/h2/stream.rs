@@ -264,7 +264,7 @@ impl<H: Handler> Answer<H> {
         // A stream counts until its producer has stopped, so that a client which resets its streams
         // cannot occupy more producers than one that waits.
         if let (StreamEnd::Abandoned, Body::Stream(stream)) = (end, &mut response.body) {
-            poll_fn(|cx| stream.poll_over(cx)).await;
+            poll_fn(|cx| stream.poll_finished(cx)).await;
         }
         end
     }

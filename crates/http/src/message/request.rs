@@ -40,14 +40,14 @@ pub struct Request {
     /// Number, unique within the instance; shown in the log and in PHP error records.
     pub id: u64,
     /// The error for whose page this is the internal request.
-    pub error: Option<OnError>,
+    pub error: Option<ErrorOrigin>,
     /// Groups captured by regular expressions, of the last route step whose action uses them.
     pub captures: Captures,
 }
 
 /// The error that an internal request for an error page is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OnError {
+pub struct ErrorOrigin {
     /// Status of the error.
     pub status: u16,
     /// Path of the request that had the error.

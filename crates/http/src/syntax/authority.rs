@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_33_what_only_a_lenient_reading_takes_is_passed_on_as_the_host_that_was_read() {
+    fn what_only_a_lenient_reading_takes_is_passed_on_as_the_host_that_was_read() {
         for (authority, expected) in [
             ("secret.test:x@evil", "secret.test"),
             ("Secret.test.:80:81", "Secret.test"),

@@ -45,7 +45,7 @@ fn a_path_is_decoded_once_and_normalised() {
 }
 
 #[test]
-fn hardening_19_no_path_leads_above_the_root() {
+fn no_path_leads_above_the_root() {
     for target in
         ["/..", "/../", "/a/../..", "/%2e%2e", "/.%2e/a", "/a/b/../../../c", "//..", "/./.."]
     {

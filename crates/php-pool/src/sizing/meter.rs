@@ -11,7 +11,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use howdah_wire::messages::Usage;
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 
 use super::{Measured, Share};
 
@@ -64,7 +64,7 @@ pub struct Meter {
     cost: Option<Cost>,
     /// Of the last samples: room for workers, and requests that had run for long.
     lately: VecDeque<(u64, u32)>,
-    last: HashMap<Owner, Usage>,
+    last: HashMap<WorkerId, Usage>,
     last_at: Option<Instant>,
     load: Option<Load>,
     known: u32,
@@ -284,7 +284,7 @@ mod tests {
     }
 
     fn usage(index: u16, private: u64, peak: u64, cpu_us: u64, delay_us: u64) -> Usage {
-        let worker = Owner { index, incarnation: 1 };
+        let worker = WorkerId { index, incarnation: 1 };
         Usage { worker, pss: private, private, peak, cpu_us, delay_us }
     }
 

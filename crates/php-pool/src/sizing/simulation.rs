@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use howdah_config::Processes;
 use howdah_wire::messages::Usage;
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 
 use super::meter::{Activity, Meter, Surroundings};
 use super::recorded::{Day, HUNDRED_MIB, WORDPRESS_SITE};
@@ -245,7 +245,7 @@ fn usages(workers: &mut [Worker]) -> Vec<Usage> {
         let private = worker.memory() as u64;
         let peak = std::mem::take(&mut worker.peak).max(worker.memory()) as u64;
         let (cpu_us, delay_us) = ((worker.cpu * 1000.0) as u64, (worker.delay * 1000.0) as u64);
-        let owner = Owner { index: worker.owner, incarnation: 0 };
+        let owner = WorkerId { index: worker.owner, incarnation: 0 };
         Usage { worker: owner, pss: private, private, peak, cpu_us, delay_us }
     };
     workers.iter_mut().map(usage).collect()

@@ -115,7 +115,7 @@ fn xml_has_an_element_for_each_field() {
 }
 
 #[test]
-fn hardening_15_what_visitors_send_is_no_markup_of_the_status_page() {
+fn what_visitors_send_is_no_markup_of_the_status_page() {
     for format in [Format::Html, Format::Xml] {
         let page = format.write(&pool(), true);
         assert!(page.contains("x=&lt;b&gt;&amp;y=&#39;&quot;\u{fffd}"), "{page}");

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use howdah_sys::look::{Looks, has_room};
+use howdah_sys::spin::{SpinPolicy, has_room};
 
 /// Number of requests in the whole server.
 static REQUESTS: AtomicU32 = AtomicU32::new(0);
@@ -22,7 +22,7 @@ pub(super) struct AnswerSpin {
     requests: Cell<u32>,
     /// There was no busy wait since the last request began.
     is_new: Cell<bool>,
-    looks: Looks,
+    looks: SpinPolicy,
 }
 
 impl AnswerSpin {

@@ -44,7 +44,7 @@ impl PhpThread {
     }
 
     /// Resumes the slots whose applications may log again, for as long as the thread runs.
-    pub async fn run_held_back(self: Rc<Self>) {
+    pub async fn run_log_backlog(self: Rc<Self>) {
         loop {
             self.log_backlog.added.notified().await;
             tokio::time::sleep(LOG_RATE_CHECK_INTERVAL).await;

@@ -1,6 +1,6 @@
 //! Messages to the control thread.
 
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 
 use crate::status::Slow;
 
@@ -14,8 +14,8 @@ pub enum Ask {
         /// Number of the instance.
         instance: u32,
         /// Name of the worker in the region.
-        worker: Owner,
+        worker: WorkerId,
     },
     /// An application has more requests than workers.
-    Crowded,
+    AddWorkers,
 }

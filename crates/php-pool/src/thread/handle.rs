@@ -91,7 +91,7 @@ impl Handle {
     }
 
     /// Abandons the request, and waits until no worker has it.
-    pub fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_finished(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !std::mem::replace(&mut self.is_abandoned, true) {
             self.abandon();
         }

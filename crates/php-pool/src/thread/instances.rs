@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use howdah_sys::log::Level;
 use howdah_sys::reactor;
-use howdah_wire::queue::{Claim, Owner};
+use howdah_wire::queue::{Claim, WorkerId};
 
 use super::answers::FullLog;
 use super::attached::AttachedInstance;
@@ -41,7 +41,7 @@ impl PhpThread {
     }
 
     /// Handles the report of a worker's start. The worker may have taken a request before.
-    pub fn worker_started(&self, number: u32, worker: Owner) {
+    pub fn worker_started(&self, number: u32, worker: WorkerId) {
         let attached = self.attached.borrow().get(&number).cloned();
         let Some(attached) = attached else { return };
         for (slot, key, claim) in attached.queue.claims_of(&attached.instance, self.number) {
@@ -54,7 +54,7 @@ impl PhpThread {
     }
 
     /// Handles the report of a worker's death. Its request has failed unless the answer was complete.
-    pub fn worker_died(self: &Rc<Self>, number: u32, worker: Owner, reason: &str) {
+    pub fn worker_died(self: &Rc<Self>, number: u32, worker: WorkerId, reason: &str) {
         let attached = self.attached.borrow().get(&number).cloned();
         let Some(attached) = attached else { return };
         let failure = Failure::Died(reason.to_owned());

@@ -23,7 +23,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 impl PhpThread {
     /// Ends scripts that exceed their limit, for as long as the thread runs.
-    pub async fn run_limits(self: Rc<Self>) {
+    pub async fn run_time_limits(self: Rc<Self>) {
         loop {
             while self.limited.count.get() == 0 {
                 self.limited.added.notified().await;

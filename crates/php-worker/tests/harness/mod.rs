@@ -20,7 +20,7 @@ use howdah_wire::messages::{
     ApplicationSpec, Exit, FromPrototype, Isolation, MAX_REPORT, Stack, ToPrototype, ToWorker,
     Usage,
 };
-use howdah_wire::queue::{Claim, Owner, Producer};
+use howdah_wire::queue::{Claim, Producer, WorkerId};
 use howdah_wire::region::{Geometry, Region};
 use howdah_wire::request::{Fixed, Params, flags};
 use howdah_wire::stream::Reader;
@@ -38,8 +38,8 @@ pub struct Application {
     pub region: Region<Mapping>,
     producer: Producer,
     event: OwnedFd,
-    pub workers: HashMap<Owner, Worker>,
-    deaths: Vec<(Owner, u32, Exit)>,
+    pub workers: HashMap<WorkerId, Worker>,
+    deaths: Vec<(WorkerId, u32, Exit)>,
     /// The last worker that has died waited for a request.
     pub last_was_idle: bool,
     pub version: String,
@@ -100,7 +100,7 @@ impl Application {
     pub fn start_with(workers: u16, adapt: Adapt<'_>) -> Self {
         let mut application = Self::try_start(adapt).expect("PHP starts");
         for index in 0..workers {
-            application.spawn(Owner { index, incarnation: 0 });
+            application.spawn(WorkerId { index, incarnation: 0 });
         }
         application
     }
@@ -182,7 +182,7 @@ impl Application {
     }
 
     /// Forks a worker and waits until it runs.
-    pub fn spawn(&mut self, owner: Owner) -> u32 {
+    pub fn spawn(&mut self, owner: WorkerId) -> u32 {
         let (socket, theirs) = packet::one_way().unwrap();
         let spawn = ToPrototype::Spawn { worker: owner }.encode();
         packet::send(&self.commands, &spawn, &[theirs.as_fd()]).unwrap();
@@ -206,7 +206,7 @@ impl Application {
     }
 
     /// Waits until some worker has ended.
-    pub fn death(&mut self) -> (Owner, u32, Exit) {
+    pub fn death(&mut self) -> (WorkerId, u32, Exit) {
         if let Some(death) = self.deaths.pop() {
             return death;
         }
@@ -230,7 +230,7 @@ impl Application {
     }
 
     /// Where the script of a worker is.
-    pub fn trace(&mut self, worker: Owner) -> Stack {
+    pub fn trace(&mut self, worker: WorkerId) -> Stack {
         self.tell(&ToPrototype::Trace { worker, number: 7 });
         match self.receive() {
             FromPrototype::Traced { number: 7, stack } => stack,
@@ -278,7 +278,7 @@ impl Application {
     }
 
     /// Who has taken a request.
-    pub fn owner(&self, pending: &Pending) -> Option<Owner> {
+    pub fn owner(&self, pending: &Pending) -> Option<WorkerId> {
         match self.region.claim_of(pending.slot) {
             Claim::Taken(_, owner) => Some(owner),
             _ => None,
@@ -292,7 +292,7 @@ impl Application {
         let _ = self.child.wait();
     }
 
-    pub fn kill(&self, owner: Owner, signal: i32) {
+    pub fn kill(&self, owner: WorkerId, signal: i32) {
         self.tell(&ToPrototype::Kill { worker: owner, signal: signal as u8 });
     }
 }

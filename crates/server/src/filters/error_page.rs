@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 use howdah_files::{Files, Now, Outcome};
-use howdah_http::message::{FieldBlock, Fields, OnError, Request, Response};
+use howdah_http::message::{ErrorOrigin, FieldBlock, Fields, Request, Response};
 
 use crate::snapshot::action::ErrorPage;
 
@@ -58,7 +58,7 @@ pub fn request(request: &Request, status: u16) -> Request {
         asked.method = Bytes::from_static(b"GET");
     }
     asked.fields.retain(|name| !ELSEWHERE.iter().any(|other| name.eq_ignore_ascii_case(other)));
-    asked.error = Some(OnError { status, path: request.path.clone() });
+    asked.error = Some(ErrorOrigin { status, path: request.path.clone() });
     asked
 }
 
@@ -110,7 +110,7 @@ mod tests {
         let asked = request(&sent, 413);
         let names: Vec<_> = asked.fields.iter().map(|(name, _)| name).collect();
         assert_eq!((&*asked.method, names), (&b"GET"[..], vec![&b"cookie"[..], b"Accept"]));
-        assert_eq!(asked.error, Some(OnError { status: 413, path: "/a b".into() }));
+        assert_eq!(asked.error, Some(ErrorOrigin { status: 413, path: "/a b".into() }));
         sent.method = Bytes::from_static(b"HEAD");
         assert_eq!(request(&sent, 404).method, "HEAD");
     }

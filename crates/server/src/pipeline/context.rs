@@ -8,12 +8,12 @@ use howdah_http::variables::ShownRequestId;
 use howdah_sys::log::Level;
 
 use crate::route::Routing;
-use crate::thread::Shard;
+use crate::thread::RouterThread;
 
 /// The thread that handles a request, and the routes of the request's snapshot.
 pub struct Context<'s> {
     /// The thread.
-    pub thread: &'s Rc<Shard>,
+    pub thread: &'s Rc<RouterThread>,
     /// The routes.
     pub routing: Routing<'s>,
 }

@@ -19,7 +19,7 @@ fn lines(response: &Response) -> String {
 }
 
 #[test]
-fn hardening_26_no_client_sees_what_is_meant_for_the_server() {
+fn no_client_sees_what_is_meant_for_the_server() {
     let mut answer = response(
         200,
         &[
@@ -38,7 +38,7 @@ fn hardening_26_no_client_sees_what_is_meant_for_the_server() {
 }
 
 #[test]
-fn hardening_26_a_wish_counts_only_where_the_configuration_grants_it() {
+fn a_wish_counts_only_where_the_configuration_grants_it() {
     let document = serde_json::json!({
         "routes": {"files": []},
         "applications": {
@@ -80,7 +80,7 @@ fn hardening_26_a_wish_counts_only_where_the_configuration_grants_it() {
 }
 
 #[test]
-fn hardening_26_a_path_is_taken_apart_like_that_of_a_client() {
+fn a_path_is_taken_apart_like_that_of_a_client() {
     let mut asked = fixture::request("/x?y=z", &[("Content-Length", "3"), ("Range", "bytes=0-")]);
     asked.method = Bytes::from_static(b"POST");
     for (uri, path, query) in [
@@ -118,7 +118,7 @@ fn hardening_26_a_path_is_taken_apart_like_that_of_a_client() {
 }
 
 #[test]
-fn hardening_26_a_file_lies_below_a_directory_of_the_configuration() {
+fn a_file_lies_below_a_directory_of_the_configuration() {
     let root = tempfile::tempdir().unwrap();
     let path = |name: &str| root.path().join(name);
     for directory in ["files", "files/sub", "filesystem"] {

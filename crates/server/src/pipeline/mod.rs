@@ -30,11 +30,11 @@ use self::context::Context;
 use crate::filters::{cors, header_changes, security_headers};
 use crate::route::Routing;
 use crate::snapshot::Snapshot;
-use crate::thread::Shard;
+use crate::thread::RouterThread;
 
 /// Handles the requests of a connection or, with HTTP/2, of one of its streams.
 pub struct RequestHandler {
-    thread: Rc<Shard>,
+    thread: Rc<RouterThread>,
     listener: Arc<str>,
     /// A request is being handled.
     active: Cell<bool>,
@@ -102,7 +102,7 @@ impl Handler for RequestHandler {
 
 impl RequestHandler {
     /// For a connection of a listener.
-    pub fn new(thread: &Rc<Shard>, listener: &Arc<str>) -> Self {
+    pub fn new(thread: &Rc<RouterThread>, listener: &Arc<str>) -> Self {
         RequestHandler::with(thread, listener, true)
     }
 
@@ -111,19 +111,19 @@ impl RequestHandler {
         RequestHandler::with(&self.thread, &self.listener, false)
     }
 
-    fn with(thread: &Rc<Shard>, listener: &Arc<str>, is_connection: bool) -> Self {
+    fn with(thread: &Rc<RouterThread>, listener: &Arc<str>, is_connection: bool) -> Self {
         let (thread, listener) = (Rc::clone(thread), Arc::clone(listener));
         RequestHandler { thread, listener, active: Cell::new(false), is_connection }
     }
 
     /// The thread of the connection.
-    pub fn thread(&self) -> &Rc<Shard> {
+    pub fn thread(&self) -> &Rc<RouterThread> {
         &self.thread
     }
 
     /// Logs an error of a connection's client, unless there are too many.
     pub fn log_client_error(&self, connection: &ConnectionInfo, problem: fmt::Arguments<'_>) {
-        let Some(left_out) = self.thread.blames.next(Instant::now()) else { return };
+        let Some(left_out) = self.thread.client_errors.next(Instant::now()) else { return };
         let peer = ShownAddress(connection.peer.map(|peer| peer.ip()));
         let (log, line) =
             (&self.thread.shared.log, format_args!("{}: {peer}: {problem}", self.listener));
@@ -174,7 +174,7 @@ impl Drop for RequestHandler {
     }
 }
 
-fn routing<'s>(thread: &'s Shard, snapshot: &'s Snapshot, begun: Instant) -> Routing<'s> {
+fn routing<'s>(thread: &'s RouterThread, snapshot: &'s Snapshot, begun: Instant) -> Routing<'s> {
     Routing {
         snapshot,
         files: &thread.files,

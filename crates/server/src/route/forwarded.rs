@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_32_only_listed_proxies_are_believed() {
+    fn only_listed_proxies_are_believed() {
         let both = [("X-Forwarded-For", "1.1.1.1"), ("X-Forwarded-Proto", "https")];
         for source in [&["123.123.123.123"][..], &["!127.0.0.1"], &["unix"], &[]] {
             assert_eq!(seen(proxy(source, false), &both), ("127.0.0.1".to_owned(), "http"));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_32_with_several_proxies_the_last_that_is_none_counts() {
+    fn with_several_proxies_the_last_that_is_none_counts() {
         let address =
             |lists: &[&str]| address(proxy(&["127.0.0.1", "10.50.0.17", "10.5.2.1"], true), lists);
         assert_eq!(address(&["1.1.1.1"]), "1.1.1.1");

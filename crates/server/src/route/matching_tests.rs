@@ -93,7 +93,7 @@ fn a_template_must_come_to_something() {
 }
 
 #[test]
-fn hardening_27_a_long_list_of_hosts_decides_like_a_short_one() {
+fn a_long_list_of_hosts_decides_like_a_short_one() {
     let mut hosts: Vec<String> = (0..500).map(|n| format!("\"host{n}.example.org\"")).collect();
     hosts.push("\"Example.org\"".to_owned());
     let list = format!(r#"{{"host": [{}]}}"#, hosts.join(","));
@@ -103,7 +103,7 @@ fn hardening_27_a_long_list_of_hosts_decides_like_a_short_one() {
 }
 
 #[test]
-fn hardening_27_a_pattern_is_compared_with_the_path_that_is_served() {
+fn a_pattern_is_compared_with_the_path_that_is_served() {
     for target in ["/admin/x", "/%61dmin/x", "//admin//x", "/b/../admin/x", "/admin%2Fx"] {
         assert!(holds_target(r#"{"uri": "/admin/*"}"#, target), "{target}");
         assert!(holds_target(r#"{"uri": "/%61dmin/*"}"#, target), "{target}");

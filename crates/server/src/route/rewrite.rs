@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_22_a_value_is_not_decoded_twice() {
+    fn a_value_is_not_decoded_twice() {
         assert_eq!(rewritten("/x$uri.html", "/a%3Fb").as_deref(), Ok("/x/a?b.html"));
         assert_eq!(rewritten("/x$uri", "/%252e%252e/a").as_deref(), Ok("/x/%2e%2e/a"));
         assert_eq!(rewritten("/x/$arg_p", "/?p=a%2523b").as_deref(), Ok("/x/a%23b"));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_24_a_path_does_not_grow_without_bound() {
+    fn a_path_does_not_grow_without_bound() {
         let template = Template::parse("$uri$uri").unwrap();
         let mut request = request("/x", &[]);
         let error = loop {

@@ -55,7 +55,7 @@ impl Routing<'_> {
         }
         let lacks_slash = path.strip_suffix(b"/").is_some_and(|path| path.ends_with(asked));
         let asked = std::mem::replace(&mut request.path, path);
-        let found = self.find(share, request, Files::serve_file_at)?;
+        let found = self.find(share, request, Files::serve_place_without_redirect)?;
         if !lacks_slash {
             return Ok(found);
         }

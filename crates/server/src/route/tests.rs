@@ -370,7 +370,7 @@ fn a_browser_may_ask_for_its_rights_without_a_password() {
 }
 
 #[test]
-fn hardening_38_no_part_of_a_request_makes_an_address() {
+fn no_part_of_a_request_makes_an_address() {
     let routes = Routes::new(
         r#"[{"match": {"uri": "/fixed"}, "action": {"proxy": "http://unix:/run/x"}},
             {"action": {"pass": "$arg_to"}}]"#,

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use howdah_acme::{self as acme, Board};
+use howdah_acme::{self as acme, AcmeReports};
 use howdah_php_pool::status_page::Pool;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -33,7 +33,7 @@ pub struct Commands {
     threads: Threads,
     sandbox: Arc<RouterSandbox>,
     php: Arc<[(String, String)]>,
-    certificates: Board,
+    certificates: AcmeReports,
 }
 
 /// A command and the channel for its result.
@@ -57,7 +57,7 @@ impl Commands {
     pub(super) fn new(
         control: &ControlThread,
         php: Vec<(String, String)>,
-        certificates: Board,
+        certificates: AcmeReports,
     ) -> (Self, UnboundedReceiver<Command>) {
         let (sender, receiver) = unbounded_channel();
         let commands = Commands {

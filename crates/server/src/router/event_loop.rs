@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use howdah_acme::{Board, Keeper};
+use howdah_acme::{AcmeReports, Renewer};
 use howdah_tls::challenges::OnDemandRequest;
 use howdah_upstream::names;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
@@ -22,7 +22,7 @@ pub(super) struct EventLoop {
     /// Takes the sockets of new control processes.
     control_processes: UnboundedSender<OwnedFd>,
     certificate_watch: CertificateWatch,
-    renewer: Keeper,
+    renewer: Renewer,
     /// Snapshot whose certificates the renewer keeps.
     renewed: Arc<Snapshot>,
 }
@@ -35,9 +35,9 @@ impl EventLoop {
         php: Vec<(String, String)>,
         on_demand: Receiver<OnDemandRequest>,
     ) -> (Self, Queries) {
-        let board = Board::default();
+        let board = AcmeReports::default();
         let (handle, commands) = Commands::new(&control, php, board.clone());
-        let mut renewer = Keeper::new(
+        let mut renewer = Renewer::new(
             Arc::clone(&control.shared.challenges),
             handle.for_renewal(),
             Arc::clone(&control.shared.log),

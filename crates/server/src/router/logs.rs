@@ -46,7 +46,7 @@ impl ControlThread {
 
 /// Replaces the error log, and standard output and error, which would hold the old one for ever.
 fn reopen_error_log(log: &Log, file: OwnedFd) {
-    if let Err(error) = process::standard_streams(file.as_fd(), file.as_fd()) {
+    if let Err(error) = process::set_standard_streams(file.as_fd(), file.as_fd()) {
         log.write(Level::Error, format_args!("standard error stays with the old log: {error}"));
     }
     log.reopen(file);

@@ -39,7 +39,7 @@ use std::os::fd::OwnedFd;
 
 pub use self::command::{Commands, Queries};
 pub use self::report::{ApplicationReport, Report, TlsReport, Tuning};
-pub use self::sandbox::{Protected, Protection};
+pub use self::sandbox::{ProcessProtection, Protection};
 pub use self::spec::{spec, tls_sources};
 pub use howdah_upstream::servers::server::ServerReport;
 

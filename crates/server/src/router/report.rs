@@ -3,10 +3,10 @@
 use howdah_acme::AcmeReport;
 use howdah_config::Processes;
 use howdah_php_pool::sizing::{Decision, Measured};
-use howdah_tls::InUse;
+use howdah_tls::CertificateInUse;
 use howdah_upstream::servers::server::ServerReport;
 
-use super::sandbox::{Protected, Protection};
+use super::sandbox::{ProcessProtection, Protection};
 
 /// State of the server at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Report {
     /// Isolation of the server's processes from each other.
     pub protection: Protection,
     /// Names of applications, each with its isolation.
-    pub protected: Vec<(String, Protected)>,
+    pub protected: Vec<(String, ProcessProtection)>,
 }
 
 /// TLS of a listener.
@@ -49,7 +49,7 @@ pub struct TlsReport {
     /// Handshakes that have failed.
     pub failed: u64,
     /// Configured certificates.
-    pub certificates: Vec<InUse>,
+    pub certificates: Vec<CertificateInUse>,
 }
 
 /// State of an application at one moment.

@@ -20,7 +20,7 @@ use howdah_sys::sandbox::router_calls::ROUTER;
 use howdah_sys::sandbox::seccomp;
 
 use self::allowed_files::AllowedFiles;
-pub use self::protection::{Protected, Protection, Restriction};
+pub use self::protection::{ProcessProtection, Protection, Restriction};
 
 /// The restrictions of the router.
 #[derive(Debug)]

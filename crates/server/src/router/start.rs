@@ -61,7 +61,7 @@ pub(super) async fn serve(socket: OwnedFd, answer_queries: impl FnOnce(Queries))
     control.sandbox.log_missing(&control.shared.log);
     let (event_loop, queries) = EventLoop::new(control, php, on_demand);
     answer_queries(queries);
-    memory::forget_start();
+    memory::release_start_memory();
     event_loop.run().await
 }
 

@@ -16,7 +16,7 @@ use tokio::task::spawn_local;
 
 use crate::accept;
 use crate::listener::ListeningSocket;
-use crate::thread::{Accepting, Handle, Shard, Shared, ThreadCommand};
+use crate::thread::{Accepting, Handle, RouterThread, Shared, ThreadCommand};
 
 /// Maximum number of threads that read files and look up names for a router thread.
 const MAX_BLOCKING_THREADS: usize = 4;
@@ -50,7 +50,7 @@ pub(super) fn run(
     };
     let php = PhpThread::new(number, Arc::clone(&shared.log), requests);
     PHP.set(Some(Rc::clone(&php)));
-    let thread = Shard::new(number, shared, handles, php);
+    let thread = RouterThread::new(number, shared, handles, php);
     runtime.block_on(carry_out_commands(thread, commands));
     PHP.set(None);
 }
@@ -64,10 +64,13 @@ fn with_php(f: impl Fn(&PhpThread)) {
 }
 
 /// Returns when the thread must end at once.
-async fn carry_out_commands(thread: Rc<Shard>, mut commands: UnboundedReceiver<ThreadCommand>) {
+async fn carry_out_commands(
+    thread: Rc<RouterThread>,
+    mut commands: UnboundedReceiver<ThreadCommand>,
+) {
     spawn_local(Rc::clone(&thread.php).run_drainer());
-    spawn_local(Rc::clone(&thread.php).run_limits());
-    spawn_local(Rc::clone(&thread.php).run_held_back());
+    spawn_local(Rc::clone(&thread.php).run_time_limits());
+    spawn_local(Rc::clone(&thread.php).run_log_backlog());
     while let Some(command) = commands.recv().await {
         match command {
             ThreadCommand::Listen { name, socket } => listen(&thread, name, socket),
@@ -120,7 +123,7 @@ async fn carry_out_commands(thread: Rc<Shard>, mut commands: UnboundedReceiver<T
     }
 }
 
-fn listen(thread: &Rc<Shard>, name: Arc<str>, socket: ListeningSocket) {
+fn listen(thread: &Rc<RouterThread>, name: Arc<str>, socket: ListeningSocket) {
     thread.listeners.listen(Arc::clone(&name), |stop| {
         spawn_local(accept::run(Rc::clone(thread), name, socket, stop))
     });
@@ -128,7 +131,7 @@ fn listen(thread: &Rc<Shard>, name: Arc<str>, socket: ListeningSocket) {
 
 /// Closes the connections of a listener as they become idle. Those that are idle are closed before
 /// `done` is sent: they take no request that is sent later.
-fn remove_listener(thread: &Rc<Shard>, name: Arc<str>, done: oneshot::Sender<()>) {
+fn remove_listener(thread: &Rc<RouterThread>, name: Arc<str>, done: oneshot::Sender<()>) {
     let drain = thread.listeners.remove(&name);
     let thread = Rc::clone(thread);
     spawn_local(async move {
@@ -141,7 +144,7 @@ fn remove_listener(thread: &Rc<Shard>, name: Arc<str>, done: oneshot::Sender<()>
 
 /// Waits until all connections are closed, then writes the access log.
 async fn finish(
-    thread: Rc<Shard>,
+    thread: Rc<RouterThread>,
     drains: Vec<Drain>,
     accepting: Vec<Accepting>,
     finished: oneshot::Sender<()>,

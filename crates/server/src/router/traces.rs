@@ -16,7 +16,7 @@ use howdah_php_pool::queue::Queue;
 use howdah_php_pool::status::Slow;
 use howdah_sys::log::{Level, Log};
 use howdah_wire::messages::{Stack, ToSupervisor};
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 
 use super::link::Link;
 
@@ -136,7 +136,7 @@ impl Traces {
     }
 
     /// Writes the records of a worker that has died, or of all workers of an instance, without stacks.
-    pub(super) fn on_gone(&mut self, instance: u32, worker: Option<Owner>) {
+    pub(super) fn on_gone(&mut self, instance: u32, worker: Option<WorkerId>) {
         let is_gone = |_: &u32, trace: &mut Trace| {
             trace.slow.instance == instance && worker.is_none_or(|w| w == trace.slow.worker)
         };

@@ -11,7 +11,7 @@ use howdah_php_pool::application::Application;
 use howdah_php_pool::queue::Queue;
 use howdah_php_pool::target::Targets;
 use howdah_upstream::fastcgi::site::Site;
-use howdah_upstream::servers::direct::Singles;
+use howdah_upstream::servers::direct::DirectUpstreams;
 use howdah_upstream::servers::resolved::Known;
 use howdah_upstream::servers::upstream::Upstream;
 
@@ -38,7 +38,8 @@ impl Snapshot {
         mut queue: impl FnMut(&config::Application) -> Arc<Queue>,
     ) -> Self {
         let mime = Arc::new(mime_types(&config));
-        let mut singles = Singles::new(known, previous.map(|previous| &previous.singles));
+        let mut direct_upstreams =
+            DirectUpstreams::new(known, previous.map(|previous| &previous.direct_upstreams));
         let listeners = config
             .listeners
             .iter()
@@ -50,7 +51,7 @@ impl Snapshot {
             .map(|route| {
                 let steps = route.steps.iter().map(|step| Step {
                     conditions: step.conditions.clone(),
-                    action: compile_action(&step.action, &mime, &mut singles),
+                    action: compile_action(&step.action, &mime, &mut direct_upstreams),
                     captures: step.captures,
                 });
                 let index = Index::if_worthwhile(route.steps.iter().map(|step| &step.conditions));
@@ -84,7 +85,7 @@ impl Snapshot {
         let fastcgi = { config.fastcgi.iter() }
             .filter_map(|site| {
                 let upstream = match &site.servers {
-                    config::Servers::One(address) => singles.fastcgi(address),
+                    config::Servers::One(address) => direct_upstreams.fastcgi(address),
                     config::Servers::Upstream(name) => Arc::clone(upstreams.get(name)?),
                 };
                 let running = previous.and_then(|previous| previous.fastcgi.get(&site.name));
@@ -102,7 +103,7 @@ impl Snapshot {
             applications,
             fastcgi,
             upstreams,
-            singles: singles.into_table(),
+            direct_upstreams: direct_upstreams.into_table(),
             tls_clients: known.clients.clone(),
             delegations,
             access_log,
@@ -134,12 +135,12 @@ fn compile_pass(pass: &Pass) -> CompiledPass {
 fn compile_action(
     action: &config::Action,
     mime: &Arc<MimeTypes>,
-    singles: &mut Singles<'_>,
+    direct_upstreams: &mut DirectUpstreams<'_>,
 ) -> Action {
     let kind = match &action.kind {
         config::ActionKind::Pass(pass) => ActionKind::Pass(compile_pass(pass)),
         config::ActionKind::Return(answer) => ActionKind::Return(compile_return(answer)),
-        config::ActionKind::Proxy(proxy) => ActionKind::Proxy(singles.proxy(proxy)),
+        config::ActionKind::Proxy(proxy) => ActionKind::Proxy(direct_upstreams.proxy(proxy)),
         config::ActionKind::Status(application) => ActionKind::Status(application.clone()),
         config::ActionKind::Ping(ping) => ActionKind::Ping(ping.clone()),
         config::ActionKind::Share(share) => ActionKind::Share(Box::new(Share {
@@ -147,7 +148,10 @@ fn compile_action(
             candidates: share.candidates.clone(),
             chroot: share.chroot.clone(),
             scripts: share.scripts.clone(),
-            fallback: share.fallback.as_ref().map(|action| compile_action(action, mime, singles)),
+            fallback: share
+                .fallback
+                .as_ref()
+                .map(|action| compile_action(action, mime, direct_upstreams)),
         })),
     };
     Action {
@@ -158,7 +162,7 @@ fn compile_action(
         auth: action.access.basic_auth.as_ref().map(|auth| Arc::new(BasicAuth::new(auth))),
         options: action.options.clone(),
         error_pages: { action.error_pages.iter() }
-            .map(|page| compile_page(page, mime, singles))
+            .map(|page| compile_page(page, mime, direct_upstreams))
             .collect(),
     }
 }
@@ -174,7 +178,7 @@ fn compile_return(answer: &config::Return) -> Return {
 fn compile_page(
     page: &config::ErrorPage,
     mime: &Arc<MimeTypes>,
-    singles: &mut Singles<'_>,
+    direct_upstreams: &mut DirectUpstreams<'_>,
 ) -> ErrorPage {
     let source = match &page.source {
         config::PageSource::File(file) => {
@@ -191,7 +195,7 @@ fn compile_page(
             PageSource::File { files, path: [b"/", name].concat().into() }
         }
         config::PageSource::Action { action, keep_status } => PageSource::Action {
-            action: Box::new(compile_action(action, mime, singles)),
+            action: Box::new(compile_action(action, mime, direct_upstreams)),
             keep_status: *keep_status,
         },
     };

@@ -128,7 +128,7 @@ impl Delegation {
         let Some((directory, path)) = found else { return respond::error(404) };
         let chroot = if directory.path.is_empty() { b"/" } else { directory.path.as_slice() };
         let place = Place { root: &directory.path, path, base: 0, chroot };
-        match cache.serve_file_at(&directory.files, place, request, now) {
+        match cache.serve_place_without_redirect(&directory.files, place, request, now) {
             Outcome::Response(response) => response,
             Outcome::Missing(reason) => respond::error(reason.status()),
             Outcome::Script(_) => respond::error(Reason::NotFound.status()),

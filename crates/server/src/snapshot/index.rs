@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::marker::PhantomData;
 
-use howdah_config::{Landmarks, Match};
+use howdah_config::{Match, RequiredTexts};
 use howdah_http::message::Request;
 
 /// Below so many steps that can be looked up comparing each is as fast. Of 12 of one kind, of which
@@ -196,8 +196,8 @@ impl<D: Direction> Affixes<D> {
 
 /// Landmarks of one step.
 struct Demands<'m> {
-    path: Option<Landmarks<'m>>,
-    host: Option<Landmarks<'m>>,
+    path: Option<RequiredTexts<'m>>,
+    host: Option<RequiredTexts<'m>>,
 }
 
 /// Key under which a step is found.
@@ -225,11 +225,11 @@ enum Kind {
 type Crowds<'d> = HashMap<(Demand, &'d [u8]), usize>;
 
 impl Demand {
-    fn of(subject: Subject, landmarks: &Landmarks<'_>) -> Self {
+    fn of(subject: Subject, landmarks: &RequiredTexts<'_>) -> Self {
         let kind = match landmarks {
-            Landmarks::Whole(_) => Kind::Whole,
-            Landmarks::Start(_) => Kind::Start,
-            Landmarks::End(_) => Kind::End,
+            RequiredTexts::Whole(_) => Kind::Whole,
+            RequiredTexts::Start(_) => Kind::Start,
+            RequiredTexts::End(_) => Kind::End,
         };
         Demand { subject, kind }
     }
@@ -243,7 +243,7 @@ impl<'m> Demands<'m> {
         }
     }
 
-    fn each(&self) -> impl Iterator<Item = (Subject, &Landmarks<'m>)> {
+    fn each(&self) -> impl Iterator<Item = (Subject, &RequiredTexts<'m>)> {
         let path = self.path.as_ref().map(|path| (Subject::Path, path));
         path.into_iter().chain(self.host.as_ref().map(|host| (Subject::Host, host)))
     }
@@ -255,7 +255,7 @@ impl<'m> Demands<'m> {
     }
 
     /// Of path and host what fewer steps share; among equals what is more exact.
-    fn best(&self, crowds: &Crowds<'_>) -> Option<(Subject, &Landmarks<'m>)> {
+    fn best(&self, crowds: &Crowds<'_>) -> Option<(Subject, &RequiredTexts<'m>)> {
         self.each().min_by_key(|(subject, landmarks)| {
             let demand = Demand::of(*subject, landmarks);
             let crowd = landmarks.texts().filter_map(|text| crowds.get(&(demand, text)));

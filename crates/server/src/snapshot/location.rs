@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_22_what_was_captured_keeps_its_meaning() {
+    fn what_was_captured_keeps_its_meaning() {
         let around = |before: &str, captured: &str, after: &str| {
             let text = [before, captured, after].concat();
             let range = before.len()..before.len() + captured.len();

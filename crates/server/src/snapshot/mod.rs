@@ -19,7 +19,7 @@ use howdah_http::limits::Limits;
 use howdah_php_pool::application::Application;
 use howdah_tls::{TlsClients, TlsListener};
 use howdah_upstream::fastcgi::site::Site;
-use howdah_upstream::servers::direct::SingleTable;
+use howdah_upstream::servers::direct::DirectUpstreamTable;
 use howdah_upstream::servers::upstream::Upstream;
 
 use self::action::{Action, CompiledPass};
@@ -46,7 +46,7 @@ pub struct Snapshot {
     /// Upstreams by name.
     pub upstreams: HashMap<String, Arc<Upstream>>,
     /// Servers that actions and applications name themselves.
-    pub singles: SingleTable,
+    pub direct_upstreams: DirectUpstreamTable,
     /// Internal redirects that applications and upstreams may use.
     pub delegations: Delegations,
     /// TLS settings for upstreams.
@@ -65,7 +65,7 @@ pub struct Listener {
     /// Port of the https redirect for requests without TLS.
     pub redirect_to_https: Option<u16>,
     /// HTTP/2 on connections without TLS.
-    pub http2: config::PlainHttp2,
+    pub http2: config::CleartextHttp2,
     /// Addresses whose connections begin with the PROXY protocol.
     pub balancers: Option<config::AddressPatterns>,
     /// Trusted proxies, in the order in which their fields are read.
@@ -106,7 +106,8 @@ impl Snapshot {
         let http = &self.config.settings.http;
         // A request is held to what its own action says when that is known.
         let steps = self.config.routes.iter().flat_map(|route| &route.steps);
-        let most_body = steps.map(|step| step.action.most_body()).max().unwrap_or(0);
+        let largest_max_body_size =
+            steps.map(|step| step.action.largest_max_body_size()).max().unwrap_or(0);
         let bytes = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
         Limits {
             header_timeout: http.header_read_timeout,
@@ -116,7 +117,7 @@ impl Snapshot {
             max_head: bytes(http.max_head_size()),
             max_line: bytes(http.large_header_buffer_size),
             max_fields: bytes(http.max_header_fields),
-            max_body: http.max_body_size.max(most_body),
+            max_body: http.max_body_size.max(largest_max_body_size),
             min_rate: http.min_rate,
             grace: http.min_rate_grace,
             chunked_bodies: http.chunked_transform,

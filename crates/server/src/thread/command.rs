@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use howdah_php_pool::queue::{Instance, Key, Queue};
 use howdah_upstream::servers::upstream::Upstream;
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
@@ -69,14 +69,14 @@ pub enum ThreadCommand {
         /// Number of its instance.
         instance: u32,
         /// The worker.
-        worker: Owner,
+        worker: WorkerId,
     },
     /// A worker has died.
     WorkerDied {
         /// Number of its instance.
         instance: u32,
         /// The worker.
-        worker: Owner,
+        worker: WorkerId,
         /// Its exit status or signal, for the log.
         how: Arc<str>,
     },

@@ -18,7 +18,7 @@ use howdah_files::Files;
 use howdah_http::exchange::Finished;
 use howdah_http::limits::Limits;
 use howdah_php_pool::thread::PhpThread;
-use howdah_upstream::thread::ProxyThread;
+use howdah_upstream::thread::UpstreamThread;
 use tokio::task::spawn_local;
 
 pub use self::client_errors::ClientErrorLimiter;
@@ -31,7 +31,7 @@ use crate::route::Scratch;
 use crate::snapshot::Snapshot;
 
 /// A router thread's own state.
-pub struct Shard {
+pub struct RouterThread {
     /// State that all threads share.
     pub shared: Arc<Shared>,
     /// Cache of files.
@@ -39,13 +39,13 @@ pub struct Shard {
     /// Reusable memory for routing a request.
     pub scratch: RefCell<Scratch>,
     /// Limits the lines in the log about errors of clients.
-    pub blames: ClientErrorLimiter,
+    pub client_errors: ClientErrorLimiter,
     /// Requests to PHP.
     pub php: Rc<PhpThread>,
     /// Connections to HTTP servers.
-    pub proxy: Rc<ProxyThread>,
+    pub proxy: Rc<UpstreamThread>,
     /// Connections to FastCGI servers.
-    pub fastcgi: Rc<ProxyThread>,
+    pub fastcgi: Rc<UpstreamThread>,
     /// Shortage of descriptors.
     pub shortage: Shortage,
     /// All threads.
@@ -63,7 +63,7 @@ pub struct Shard {
     next_request_id: Cell<u64>,
 }
 
-impl Shard {
+impl RouterThread {
     /// Creates the state of thread `number`, which takes responses of PHP through `php`.
     pub fn new(
         number: u32,
@@ -75,13 +75,13 @@ impl Shard {
         let open = limits.open.min(shared.descriptors.cached_files(handles.len() as u64));
         let files =
             Files::new(howdah_files::Limits { open, ..limits }).with_log(Arc::clone(&shared.log));
-        Rc::new(Shard {
+        Rc::new(RouterThread {
             files,
             scratch: RefCell::default(),
-            blames: ClientErrorLimiter::default(),
+            client_errors: ClientErrorLimiter::default(),
             php,
-            proxy: ProxyThread::new(Arc::clone(&shared.log)),
-            fastcgi: ProxyThread::new(Arc::clone(&shared.log)),
+            proxy: UpstreamThread::new(Arc::clone(&shared.log)),
+            fastcgi: UpstreamThread::new(Arc::clone(&shared.log)),
             shortage: Shortage::new(shared.descriptors),
             counters: Arc::clone(handles[number as usize].counters()),
             handles,

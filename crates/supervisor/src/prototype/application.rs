@@ -8,7 +8,7 @@ use std::time::Instant;
 use howdah_sys::family::Endings;
 use howdah_sys::{packet, pipe};
 use howdah_wire::messages::{ApplicationSpec, MAX_REPORT, Problem, ToPrototype};
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 use rustix::io::Errno;
 
 use super::pending::PendingRequests;
@@ -41,7 +41,7 @@ pub(crate) struct Application {
     pub(crate) failure: Option<Problem>,
     pub(super) workers: Workers,
     /// Workers that have not been requested of the prototype yet, the oldest first.
-    pub(super) to_spawn: VecDeque<Owner>,
+    pub(super) to_spawn: VecDeque<WorkerId>,
     pub(super) pending: PendingRequests,
     /// Index of the worker that was measured last.
     pub(super) last_measured: u16,
@@ -153,7 +153,7 @@ impl Application {
     }
 
     /// Descriptors that become readable when workers end, to poll.
-    pub(crate) fn worker_ends(&self) -> impl Iterator<Item = (Owner, BorrowedFd<'_>)> {
+    pub(crate) fn worker_ends(&self) -> impl Iterator<Item = (WorkerId, BorrowedFd<'_>)> {
         let running = self.workers.processes().filter(|(_, process)| !process.has_ended);
         running.filter_map(|(owner, process)| Some((owner, process.handle.as_ref()?.as_fd())))
     }

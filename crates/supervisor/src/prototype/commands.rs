@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use howdah_sys::{packet, pipe, signals};
 use howdah_wire::messages::{FromSupervisor, ToPrototype};
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 use rustix::fs::{Gid, Uid};
 use rustix::io::Errno;
 
@@ -56,7 +56,7 @@ impl Application {
         failures
     }
 
-    fn request_worker(&mut self, worker: Owner) -> std::io::Result<()> {
+    fn request_worker(&mut self, worker: WorkerId) -> std::io::Result<()> {
         let (socket, theirs) = packet::one_way()?;
         let mut descriptors = vec![theirs];
         let mut output = None;
@@ -81,7 +81,7 @@ impl Application {
     /// Sends a signal to a worker, if this incarnation still runs. SIGKILL also ends the processes
     /// that the worker has started; a worker that is being traced is stopped, and killed
     /// afterwards.
-    pub(crate) fn kill(&mut self, worker: Owner, signal: i32, now: Instant) {
+    pub(crate) fn kill(&mut self, worker: WorkerId, signal: i32, now: Instant) {
         let is_trace =
             |request: &Request| matches!(request, Request::Trace(other, _) if *other == worker);
         let is_traced = self.pending.count(is_trace) > 0;
@@ -125,7 +125,7 @@ impl Application {
     }
 
     /// The kernel reports that a worker has ended; its prototype is to report how.
-    pub(crate) fn worker_ended(&mut self, worker: Owner, now: Instant) {
+    pub(crate) fn worker_ended(&mut self, worker: WorkerId, now: Instant) {
         if let Some(process) = self.workers.process(worker) {
             process.has_ended = true;
             self.pending.add(Request::ExitStatus(worker), now);
@@ -146,7 +146,12 @@ impl Application {
     }
 
     /// Requests the stack of a worker's script. The error says why that cannot be done.
-    pub(crate) fn trace(&mut self, worker: Owner, number: u32, now: Instant) -> Result<(), String> {
+    pub(crate) fn trace(
+        &mut self,
+        worker: WorkerId,
+        number: u32,
+        now: Instant,
+    ) -> Result<(), String> {
         let is_trace = |request: &Request| matches!(request, Request::Trace(..));
         if self.workers.process(worker).is_none_or(|process| process.has_ended) {
             return Err("its worker has ended".to_owned());
@@ -162,7 +167,7 @@ impl Application {
 
     /// Chooses the workers that are measured next, at most [`MAX_MEASURED`] in turn, and reads
     /// their memory usage.
-    pub(super) fn choose_measured(&mut self) -> Vec<(Owner, Option<MemoryUsage>)> {
+    pub(super) fn choose_measured(&mut self) -> Vec<(WorkerId, Option<MemoryUsage>)> {
         let running = |process: &Process| !process.has_ended;
         let all: Vec<_> = self.workers.processes().filter(|(_, p)| running(p)).collect();
         let after = all.partition_point(|(owner, _)| owner.index <= self.last_measured);

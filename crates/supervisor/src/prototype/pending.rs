@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 
 use crate::usage::MemoryUsage;
 
@@ -26,13 +26,13 @@ pub(crate) const MAX_TRACES: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Start a worker.
-    Spawn(Owner),
+    Spawn(WorkerId),
     /// Report the stack of this worker's script; with the router's number for the request.
-    Trace(Owner, u32),
+    Trace(WorkerId, u32),
     /// Measure these workers; with the memory usage of each when the request was sent.
-    Measure(Vec<(Owner, Option<MemoryUsage>)>),
+    Measure(Vec<(WorkerId, Option<MemoryUsage>)>),
     /// Report how this worker ended.
-    ExitStatus(Owner),
+    ExitStatus(WorkerId),
 }
 
 /// Pending requests, the oldest first.
@@ -66,7 +66,7 @@ impl PendingRequests {
 mod tests {
     use super::*;
 
-    const WORKER: Owner = Owner { index: 3, incarnation: 1 };
+    const WORKER: WorkerId = WorkerId { index: 3, incarnation: 1 };
 
     #[test]
     fn each_request_is_answered_once() {

@@ -12,7 +12,7 @@ use std::time::Instant;
 use howdah_sys::pipe::Received;
 use howdah_sys::signals;
 use howdah_wire::messages::{FromPrototype, FromSupervisor, Problem, Stack, Usage};
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 
 use super::application::{Application, Stage};
 use super::pending::{ANSWER_TIMEOUT, Request};
@@ -123,7 +123,7 @@ impl Application {
     /// A worker has been forked. Returns its process id and adds the router's descriptors of it.
     fn on_started(
         &mut self,
-        owner: Owner,
+        owner: WorkerId,
         named: u32,
         descriptors: &mut Vec<OwnedFd>,
         now: Instant,
@@ -159,7 +159,7 @@ impl Application {
     }
 
     /// A worker has been reaped. Returns its process id.
-    fn on_died(&mut self, owner: Owner) -> Result<u32, Violation> {
+    fn on_died(&mut self, owner: WorkerId) -> Result<u32, Violation> {
         let process = self.workers.process(owner);
         let process = process.ok_or(Violation("the death of a worker that does not run"))?;
         if process.handle.as_ref().is_some_and(|handle| !handle.has_ended()) {
@@ -195,7 +195,7 @@ impl Application {
             return Err(Violation("figures that it was not asked for"));
         };
         let count = reported.len();
-        let reported: HashMap<Owner, Usage> =
+        let reported: HashMap<WorkerId, Usage> =
             reported.into_iter().map(|usage| (usage.worker, usage)).collect();
         let are_requested =
             reported.keys().all(|owner| requested.iter().any(|(requested, _)| requested == owner));

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use howdah_sys::{family, packet, pipe, signals};
 use howdah_wire::messages::{FromSupervisor, MAX_REPORT, Problem, ToPrototype};
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 use rustix::io::Errno;
 
 use super::lifecycle::CHECK_INTERVAL;
@@ -96,7 +96,7 @@ impl Fake {
     }
 
     /// Asks for a worker. Returns which, and what the prototype gets for it.
-    fn spawn(&mut self) -> (Owner, Vec<OwnedFd>) {
+    fn spawn(&mut self) -> (WorkerId, Vec<OwnedFd>) {
         self.application.spawn().unwrap();
         match self.asked().pop() {
             Some((ToPrototype::Spawn { worker }, descriptors)) => (worker, descriptors),
@@ -105,7 +105,7 @@ impl Fake {
     }
 
     /// A worker that runs as one of the children.
-    fn started(&mut self, child: usize) -> Owner {
+    fn started(&mut self, child: usize) -> WorkerId {
         let (worker, _) = self.spawn();
         let pid = self.children[child];
         let told = self.judged(&FromPrototype::Started { worker, pid });
@@ -123,7 +123,7 @@ impl Fake {
     }
 
     /// Steps on, in real time, until a worker's process has ended.
-    fn wait_for_end(&mut self, worker: Owner) {
+    fn wait_for_end(&mut self, worker: WorkerId) {
         let begun = Instant::now();
         while !self
             .application
@@ -156,7 +156,7 @@ impl Drop for Fake {
     }
 }
 
-fn died(worker: Owner) -> FromPrototype {
+fn died(worker: WorkerId) -> FromPrototype {
     FromPrototype::Died { worker, pid: 1, status: Exit::Signal(9), was_idle: false }
 }
 
@@ -168,11 +168,11 @@ fn failed() -> FromPrototype {
     FromPrototype::Failed { problem: Problem::of("x".repeat(30_000)) }
 }
 
-fn not_started(worker: Owner) -> FromPrototype {
+fn not_started(worker: WorkerId) -> FromPrototype {
     FromPrototype::NotStarted { worker, message: "x".repeat(30_000) }
 }
 
-const STRANGER: Owner = Owner { index: 7, incarnation: 7 };
+const STRANGER: WorkerId = WorkerId { index: 7, incarnation: 7 };
 
 #[test]
 fn a_prototype_is_ready_or_has_failed_once() {
@@ -216,7 +216,7 @@ fn only_a_worker_that_was_asked_for_starts_and_only_once() {
     // One that was wanted, and was not asked for yet.
     let mut fake = Fake::loading();
     fake.application.spawn().unwrap();
-    let worker = Owner { index: 0, incarnation: 1 };
+    let worker = WorkerId { index: 0, incarnation: 1 };
     assert_eq!(fake.asked().len(), 0);
     fake.is_violation(&FromPrototype::Started { worker, pid });
 }
@@ -318,7 +318,7 @@ fn only_what_was_asked_is_answered_and_once() {
 }
 
 /// What a worker of 2^50 bytes would cost.
-fn usage_of(worker: Owner) -> Usage {
+fn usage_of(worker: WorkerId) -> Usage {
     let most = 1 << 50;
     Usage { worker, pss: most, private: most, peak: most, cpu_us: most, delay_us: most }
 }
@@ -438,7 +438,7 @@ fn a_worker_is_killed_with_what_it_has_started_though_all_are_stopped() {
     }
     fake.application.kill(worker, signals::SIGKILL, fake.now);
     fake.wait_for_end(worker);
-    while process::read_facts(below, "stat").is_ok_and(|stat| !stat.contains(") Z ")) {
+    while process::read_proc_file(below, "stat").is_ok_and(|stat| !stat.contains(") Z ")) {
         assert!(begun.elapsed() < Duration::from_secs(20));
     }
     // Its prototype is to say how it ended, and cannot.
@@ -528,7 +528,7 @@ fn random_messages_of_a_prototype_are_answers_or_its_end() {
         (fake.commands, fake.reports) = (commands, reports);
         let mut asked = 1;
         for number in 0..12 {
-            let owner = Owner { index: below(4) as u16, incarnation: below(3) as u16 };
+            let owner = WorkerId { index: below(4) as u16, incarnation: below(3) as u16 };
             let pid = *[1, fake.children[0], fake.children[1], i32::MAX as u32]
                 .get(below(4) as usize)
                 .unwrap();

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use howdah_sys::family;
 use howdah_sys::pidfd::PidFd;
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 use rustix::io::Errno;
 
 /// Workers by index.
@@ -20,7 +20,7 @@ pub(crate) struct Workers {
 /// A worker, from the router's request until its process is reaped.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    pub(crate) owner: Owner,
+    pub(crate) owner: WorkerId,
     pub(crate) state: State,
     /// The worker is killed as soon as its process is known.
     pub(crate) kill_on_start: bool,
@@ -64,22 +64,22 @@ pub(crate) struct Process {
 
 impl Workers {
     /// Adds a worker with the lowest free index; `None` if there are too many workers.
-    pub(crate) fn reserve(&mut self) -> Option<Owner> {
-        let index = (0..Owner::LIMIT).find(|index| !self.all.contains_key(index))?;
+    pub(crate) fn reserve(&mut self) -> Option<WorkerId> {
+        let index = (0..WorkerId::LIMIT).find(|index| !self.all.contains_key(index))?;
         let incarnation = self.incarnations.entry(index).or_default();
         *incarnation = incarnation.wrapping_add(1);
-        let owner = Owner { index, incarnation: *incarnation };
+        let owner = WorkerId { index, incarnation: *incarnation };
         self.all.insert(index, Worker { owner, state: State::Queued, kill_on_start: false });
         Some(owner)
     }
 
     /// The worker, if this incarnation has the index.
-    pub(crate) fn get(&mut self, owner: Owner) -> Option<&mut Worker> {
+    pub(crate) fn get(&mut self, owner: WorkerId) -> Option<&mut Worker> {
         self.all.get_mut(&owner.index).filter(|worker| worker.owner == owner)
     }
 
     /// The process of a worker that has started.
-    pub(crate) fn process(&mut self, owner: Owner) -> Option<&mut Process> {
+    pub(crate) fn process(&mut self, owner: WorkerId) -> Option<&mut Process> {
         match &mut self.get(owner)?.state {
             State::Running(process) => Some(process),
             _ => None,
@@ -87,14 +87,14 @@ impl Workers {
     }
 
     /// Removes a worker and frees its index.
-    pub(crate) fn release(&mut self, owner: Owner) {
+    pub(crate) fn release(&mut self, owner: WorkerId) {
         if self.get(owner).is_some() {
             self.all.remove(&owner.index);
         }
     }
 
     /// Workers whose processes are known.
-    pub(crate) fn processes(&self) -> impl Iterator<Item = (Owner, &Process)> {
+    pub(crate) fn processes(&self) -> impl Iterator<Item = (WorkerId, &Process)> {
         self.all.values().filter_map(|worker| match &worker.state {
             State::Running(process) => Some((worker.owner, process)),
             _ => None,
@@ -102,7 +102,7 @@ impl Workers {
     }
 
     /// Workers whose processes are known, to be changed.
-    pub(crate) fn processes_mut(&mut self) -> impl Iterator<Item = (Owner, &mut Process)> {
+    pub(crate) fn processes_mut(&mut self) -> impl Iterator<Item = (WorkerId, &mut Process)> {
         self.all.values_mut().filter_map(|worker| match &mut worker.state {
             State::Running(process) => Some((worker.owner, process)),
             _ => None,

@@ -10,7 +10,7 @@ use howdah_sys::log::Level;
 use howdah_sys::pidfd::PidFd;
 use howdah_sys::{family, process, signals};
 use howdah_wire::messages::{ApplicationSpec, Exit, FromSupervisor};
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 use howdah_wire::region::Geometry;
 
 use super::state::{Id, Tree};
@@ -77,13 +77,13 @@ impl Tree {
         }
     }
 
-    pub(super) fn kill_worker(&mut self, application: u32, worker: Owner, signal: u8) {
+    pub(super) fn kill_worker(&mut self, application: u32, worker: WorkerId, signal: u8) {
         if let Some(found) = self.applications.get_mut(&self.id(application)) {
             found.kill(worker, signal.into(), Instant::now());
         }
     }
 
-    pub(super) fn trace_worker(&mut self, application: u32, worker: Owner, number: u32) {
+    pub(super) fn trace_worker(&mut self, application: u32, worker: WorkerId, number: u32) {
         let requested = match self.applications.get_mut(&self.id(application)) {
             Some(found) => found.trace(worker, number, Instant::now()),
             None => Err(NOT_RUNNING.to_owned()),
@@ -169,7 +169,7 @@ impl Tree {
     }
 
     /// A worker's descriptor says that its process has ended.
-    pub(super) fn on_worker_end(&mut self, id: Id, worker: Owner) {
+    pub(super) fn on_worker_end(&mut self, id: Id, worker: WorkerId) {
         if let Some(application) = self.applications.get_mut(&id) {
             application.worker_ended(worker, Instant::now());
         }

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use howdah_sys::log::Level;
-use howdah_sys::memory::forget_start;
+use howdah_sys::memory::release_start_memory;
 use howdah_wire::messages::{FromSupervisor, Outcome, ToControl};
 
 use super::state::{FAST_SHUTDOWN_TIMEOUT, Shutdown, Tree};
@@ -92,7 +92,7 @@ impl Tree {
             self.log.write(Level::Notice, format_args!("{line}"));
         }
         self.has_served = true;
-        forget_start();
+        release_start_memory();
         if let Some(on_serving) = self.options.on_serving.take() {
             on_serving();
         }

@@ -152,7 +152,7 @@ impl Tree {
     }
 
     fn send_document(&self) {
-        let read = match &self.options.read_again {
+        let read = match &self.options.reload_document {
             Some(read) => read(),
             None => Ok(self.changes.current.document.clone()),
         };

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use howdah_wire::messages::{FromSupervisor, Outcome, ToSupervisor};
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 use howdah_wire::region::Geometry;
 use proptest::prelude::*;
 
@@ -31,7 +31,7 @@ fn message() -> impl Strategy<Value = (bool, ToSupervisor)> {
     let numbers = (0u32..4, 0u16..4, any::<u16>(), any::<u8>(), any::<u64>());
     let message = (0u8..18, name(), numbers).prop_map(|(kind, name, numbers)| {
         let (application, index, incarnation, signal, number) = numbers;
-        let worker = Owner { index, incarnation };
+        let worker = WorkerId { index, incarnation };
         let short = number as u32 % 4;
         match kind {
             0 => ToSupervisor::Bind { address: name, backlog: number as u32 },

@@ -45,7 +45,7 @@ pub(super) fn start(mut options: Options) -> Result<(Tree, OwnedFd), String> {
     }
     let must_start = options.control.is_none();
     if must_start {
-        match sockets.bind_first(&options.own_controls, CONTROL_BACKLOG, CONTROL_MODE) {
+        match sockets.bind_first(&options.default_controls, CONTROL_BACKLOG, CONTROL_MODE) {
             Ok(bound) => options.control = bound,
             Err(problem) => options.warnings.push(format!("there is no control socket: {problem}")),
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use howdah_sys::family::Endings;
 use howdah_sys::log::Log;
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 
 use super::control_state::ControlState;
 use super::refusals::Refusals;
@@ -88,7 +88,7 @@ pub(super) enum Source {
     ControlListener,
     Prototype(Id),
     Output(Id),
-    WorkerEnd(Id, Owner),
+    WorkerEnd(Id, WorkerId),
 }
 
 /// An application's number and the router that assigned it. Each router assigns its own, and a new

@@ -69,14 +69,14 @@ pub fn is_shared(directory: &Path) -> bool {
     });
     match (names.next(), names.next(), names.next()) {
         (None, ..) => true,
-        (Some(top), None, _) => top.to_str().is_some_and(is_systems),
+        (Some(top), None, _) => top.to_str().is_some_and(is_system_directory),
         (Some(top), Some(_), None) => top == OsStr::new("var") || top == OsStr::new("usr"),
         _ => false,
     }
 }
 
 /// Returns true if a directory in the root directory belongs to the system.
-pub fn is_systems(name: &str) -> bool {
+pub fn is_system_directory(name: &str) -> bool {
     SYSTEM.contains(&name) || name.starts_with("lib")
 }
 

@@ -114,11 +114,11 @@ pub fn is_available() -> bool {
 /// Keeps the calling thread, and all that it starts, from setting resource limits of other
 /// processes. Otherwise a process could end any other process of its user with a limit of processor
 /// time, which neither Landlock nor a lack of privileges prevents. It can set its own limits.
-pub fn keep_limits_of_others() -> io::Result<()> {
+pub fn deny_limits_of_others() -> io::Result<()> {
     install(&limits_of_others())
 }
 
-/// The filter of [`keep_limits_of_others`]. It covers the other architectures whose programs the
+/// The filter of [`deny_limits_of_others`]. It covers the other architectures whose programs the
 /// kernel runs (32 bits on x86), if their numbers are known.
 fn limits_of_others() -> Vec<sock_filter> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;

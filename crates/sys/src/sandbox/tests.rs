@@ -304,7 +304,7 @@ fn limits_of_other_processes_stay_what_they_are() {
         let outside = rustix::process::getppid();
         let set = |pid| rustix::process::prlimit(pid, process::Resource::Core, NO_CORE);
         process::no_new_privileges().unwrap();
-        seccomp::keep_limits_of_others().unwrap();
+        seccomp::deny_limits_of_others().unwrap();
         assert_eq!(set(outside), Err(rustix::io::Errno::PERM));
         set(None).unwrap();
         let pid = outside.unwrap().as_raw_nonzero().get() as usize;

@@ -14,13 +14,13 @@ use super::conversation::{Conversation, Part};
 use super::site::Site;
 use crate::retry::Attempt;
 use crate::servers::selection::ActiveRequest;
-use crate::thread::ProxyThread;
+use crate::thread::UpstreamThread;
 use crate::transfer::response_buffer::Abandon;
 
 /// Context of a body that is being read, for the log and for the connection at its end.
 pub struct BodyContext {
     /// Thread that reads it.
-    pub thread: Rc<ProxyThread>,
+    pub thread: Rc<UpstreamThread>,
     /// The request.
     pub attempt: Attempt<Arc<Site>>,
     /// Permission for the connection.

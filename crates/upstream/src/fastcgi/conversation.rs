@@ -182,7 +182,7 @@ impl<P: Display> Conversation<P> {
         let mut rest = self.duplex.input.as_bytes();
         let is_over = matches!(self.answers.next(&mut rest), Ok(None))
             && rest.is_empty()
-            && self.answers.is_between();
+            && self.answers.is_record_complete();
         // The rest after the end of the response is padding.
         self.duplex.input.clear();
         let (idle, timer) = self.duplex.into_idle();

@@ -77,7 +77,7 @@ impl Wake for Woken {
 }
 
 #[test]
-fn hardening_13_of_short_and_empty_records_few_are_taken_at_once() {
+fn of_short_and_empty_records_few_are_taken_at_once() {
     for (kind, content, given) in [(6, &b"x"[..], 5000), (6, b"", 0), (7, b"y", 0)] {
         run(async {
             let mut both = Both::new(&Arc::default());
@@ -137,7 +137,7 @@ fn what_came_before_nonsense_is_given() {
 }
 
 #[test]
-fn hardening_14_short_records_for_the_log_are_one_record_there() {
+fn short_records_for_the_log_are_one_record_there() {
     run(async {
         let mut both = Both::new(&Arc::default());
         let text = "one message of a script that is sent byte by byte";
@@ -170,7 +170,7 @@ fn a_line_is_in_the_log_before_the_answer_ends_and_the_rest_when_it_is_cut() {
 }
 
 #[test]
-fn hardening_14_a_server_without_room_in_the_log_waits_and_nothing_is_lost() {
+fn a_server_without_room_in_the_log_waits_and_nothing_is_lost() {
     run(async {
         let limit: Arc<LogLimit> = Arc::default();
         let elsewhere = Log::new(tempfile::tempfile().unwrap().into());

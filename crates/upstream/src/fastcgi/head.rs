@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn hardening_30_malformed_heads_are_refused() {
+    fn malformed_heads_are_refused() {
         for lines in ["Status: 99\n\n", "Status: 2000\n\n", "Status: x\n\n", "Status: +20\n\n"] {
             assert!(found(&[lines]).is_err(), "{lines}");
         }

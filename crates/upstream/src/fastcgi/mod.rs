@@ -52,7 +52,7 @@ use crate::retry::{self, Attempt, Protocol, RequestContext, SendError};
 use crate::servers::selection::ActiveRequest;
 use crate::servers::server::Server;
 use crate::servers::upstream::Upstream;
-use crate::thread::ProxyThread;
+use crate::thread::UpstreamThread;
 use crate::transfer::Buffer;
 use crate::transfer::response_buffer::ResponseBuffering;
 use crate::transfer::upload::Upload;
@@ -62,7 +62,7 @@ const USUAL_PARAMS: usize = 2048;
 
 /// Has a server run a script. Returns as soon as the head of the response has come.
 pub async fn run(
-    thread: &Rc<ProxyThread>,
+    thread: &Rc<UpstreamThread>,
     site: &Arc<Site>,
     script: &Script,
     buffer: &Buffer<'_>,
@@ -106,7 +106,7 @@ pub async fn run(
 /// `.php`: php-cgi would run any file. Where the server's files are the router's too, the script
 /// must be a file, because PHP may otherwise take a part of the path for it (`cgi.fix_pathinfo`:
 /// `/picture.jpg/x.php` runs the picture).
-fn missing_script(thread: &ProxyThread, site: &Site, script: &Script) -> Option<u16> {
+fn missing_script(thread: &UpstreamThread, site: &Site, script: &Script) -> Option<u16> {
     let name = script.file.as_os_str().as_bytes();
     if site.is_fixed(script) {
         return None;

@@ -1,6 +1,6 @@
 //! Framing of the body that a FastCGI server gets: records of its standard input.
 
-use howdah_wire::fastcgi::{Kind, MOST_CONTENT, header, put_end_of_stream};
+use howdah_wire::fastcgi::{Kind, MAX_CONTENT_BYTES, header, put_end_of_stream};
 
 use crate::transfer::upload::BodyFraming;
 
@@ -12,7 +12,7 @@ pub const REQUEST_ID: u16 = 1;
 pub struct StdinRecords;
 
 impl BodyFraming for StdinRecords {
-    const MAX_PIECE: usize = MOST_CONTENT;
+    const MAX_PIECE: usize = MAX_CONTENT_BYTES;
 
     fn frame(&self, len: usize, trailer: Option<&[u8]>, before: &mut Vec<u8>, after: &mut Vec<u8>) {
         if let (1.., Ok(len)) = (len, u16::try_from(len)) {

@@ -128,7 +128,7 @@ async fn query(server: SocketAddr, name: &str, kind: Kind) -> io::Result<Answer>
             break answer;
         }
     };
-    match answer.is_cut {
+    match answer.is_truncated {
         true => query_over_tcp(server, &question, number, name, kind).await,
         false => Ok(answer),
     }

@@ -21,13 +21,13 @@ use crate::failure::{Failure, Malformed};
 use crate::retry::Attempt;
 use crate::servers::selection::ActiveRequest;
 use crate::servers::upstream::Upstream;
-use crate::thread::ProxyThread;
+use crate::thread::UpstreamThread;
 use crate::transfer::response_buffer::{Abandon, ResponseBuffering, TurnLimit};
 
 /// Context of a body that is being read, for the log and for the connection at its end.
 pub struct BodyContext {
     /// Thread that keeps the connection.
-    pub thread: Rc<ProxyThread>,
+    pub thread: Rc<UpstreamThread>,
     /// The request.
     pub attempt: Attempt<Arc<Upstream>>,
     /// The connection may be used again.

@@ -17,14 +17,14 @@ use crate::proxy::framing::Framing;
 use crate::proxy::request;
 use crate::servers::server::Server;
 use crate::servers::upstream::Upstream;
-use crate::thread::ProxyThread;
+use crate::thread::UpstreamThread;
 use crate::transfer::upload::Upload;
 
 /// Maximum number of bytes of a body that are searched.
 const MAX_BODY: usize = 64 * 1024;
 
 /// Starts the checks of an upstream on this thread, unless they run already.
-pub fn watch(thread: &Rc<ProxyThread>, upstream: &Arc<Upstream>) {
+pub fn watch(thread: &Rc<UpstreamThread>, upstream: &Arc<Upstream>) {
     if upstream.config.health.is_none() || !upstream.claim_health_checks() {
         return;
     }
@@ -38,7 +38,7 @@ pub fn watch(thread: &Rc<ProxyThread>, upstream: &Arc<Upstream>) {
 }
 
 /// Checks one server until its upstream is gone.
-async fn check_repeatedly(thread: Rc<ProxyThread>, upstream: Weak<Upstream>, index: usize) {
+async fn check_repeatedly(thread: Rc<UpstreamThread>, upstream: Weak<Upstream>, index: usize) {
     let mut streak = Streak::default();
     loop {
         let Some(upstream) = upstream.upgrade() else { return };

@@ -57,7 +57,7 @@ use crate::retry::{self, Attempt, Protocol, RequestContext, SendError};
 use crate::servers::selection::ActiveRequest;
 use crate::servers::server::Server;
 use crate::servers::upstream::Upstream;
-use crate::thread::ProxyThread;
+use crate::thread::UpstreamThread;
 use crate::transfer::content::Content;
 use crate::transfer::response_buffer::ResponseBuffering;
 use crate::transfer::upload::Upload;
@@ -68,7 +68,7 @@ use crate::transfer::Buffer;
 /// Passes a request to a server of an upstream. Returns as soon as the head of the response has
 /// come.
 pub async fn run(
-    thread: &Rc<ProxyThread>,
+    thread: &Rc<UpstreamThread>,
     upstream: &Arc<Upstream>,
     buffer: &Buffer<'_>,
     exchange: &mut Exchange<'_>,

@@ -44,7 +44,7 @@ fn a_request_without_host_gets_one() {
 }
 
 #[test]
-fn hardening_29_the_body_is_framed_by_us_alone() {
+fn the_body_is_framed_by_us_alone() {
     for fields in [
         &[("Transfer-Encoding", "chunked")][..],
         &[("Content-Length", "5")],
@@ -62,7 +62,7 @@ fn hardening_29_the_body_is_framed_by_us_alone() {
 }
 
 #[test]
-fn hardening_31_only_fields_of_the_connection_end_with_it() {
+fn only_fields_of_the_connection_end_with_it() {
     let written = written(
         &with(&[
             ("Connection", "close, X-Forwarded-For, Authorization, x-hop"),
@@ -105,7 +105,7 @@ fn a_rewritten_path_is_encoded_and_keeps_the_query() {
 }
 
 #[test]
-fn hardening_22_what_others_take_for_a_separator_is_passed_on_as_part_of_a_name() {
+fn what_others_take_for_a_separator_is_passed_on_as_part_of_a_name() {
     let line = |target: &[u8]| {
         let text = std::str::from_utf8(target).expect("UTF-8");
         let mut request = Request { target: Bytes::copy_from_slice(target), ..request(text, &[]) };
@@ -180,7 +180,7 @@ fn another_protocol_is_asked_for_as_the_client_does() {
 }
 
 #[test]
-fn hardening_29_no_tunnel_carries_http() {
+fn no_tunnel_carries_http() {
     for name in ["h2c", "H2C", "h2", "h3", "HTTP/2.0", "http/1.1", "TLS/1.0", "h2c, TLS/1.2"] {
         let request = with(&[("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", name)]);
         assert_eq!(upgrade(&request), None, "{name}");

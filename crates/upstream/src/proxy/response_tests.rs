@@ -104,7 +104,7 @@ fn a_connection_is_kept_only_if_nothing_speaks_against_it() {
 }
 
 #[test]
-fn hardening_30_a_head_that_could_be_read_in_two_ways_is_refused() {
+fn a_head_that_could_be_read_in_two_ways_is_refused() {
     for lines in [
         "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
         "Content-Length: 3\r\nContent-Length: 3\r\n",

@@ -149,7 +149,7 @@ struct Proxy {
 }
 
 struct Front {
-    thread: Rc<ProxyThread>,
+    thread: Rc<UpstreamThread>,
     upstream: Arc<Upstream>,
     directory: tempfile::TempDir,
     statuses: Rc<RefCell<Vec<u16>>>,
@@ -205,7 +205,7 @@ impl Proxy {
         let statuses: Rc<RefCell<Vec<u16>>> = Rc::default();
         upstream.config.timeouts = timeouts;
         let front = Rc::new(Front {
-            thread: ProxyThread::new(errors),
+            thread: UpstreamThread::new(errors),
             upstream: Arc::new(upstream),
             directory: tempfile::tempdir().unwrap(),
             statuses: Rc::clone(&statuses),

@@ -12,20 +12,20 @@ use crate::servers::resolved::Known;
 use crate::servers::upstream::Upstream;
 
 /// Upstreams by their name for the log and the number of their TLS settings.
-pub type SingleTable = HashMap<(Box<str>, u64), Arc<Upstream>>;
+pub type DirectUpstreamTable = HashMap<(Box<str>, u64), Arc<Upstream>>;
 
 /// Compiles the directly named servers of a configuration.
 #[derive(Debug)]
-pub struct Singles<'c> {
+pub struct DirectUpstreams<'c> {
     known: &'c Known,
-    before: Option<&'c SingleTable>,
-    found: SingleTable,
+    before: Option<&'c DirectUpstreamTable>,
+    found: DirectUpstreamTable,
 }
 
-impl<'c> Singles<'c> {
+impl<'c> DirectUpstreams<'c> {
     /// Starts with none. `before` are those of the configuration before.
-    pub fn new(known: &'c Known, before: Option<&'c SingleTable>) -> Self {
-        Singles { known, before, found: SingleTable::new() }
+    pub fn new(known: &'c Known, before: Option<&'c DirectUpstreamTable>) -> Self {
+        DirectUpstreams { known, before, found: DirectUpstreamTable::new() }
     }
 
     /// Returns the upstream of a `proxy`.
@@ -40,7 +40,7 @@ impl<'c> Singles<'c> {
     }
 
     /// Returns all upstreams.
-    pub fn into_table(self) -> SingleTable {
+    pub fn into_table(self) -> DirectUpstreamTable {
         self.found
     }
 
@@ -57,25 +57,29 @@ impl<'c> Singles<'c> {
 mod tests {
     use super::*;
     use crate::servers::selection::Affinity;
-    use crate::thread::ProxyThread;
+    use crate::thread::UpstreamThread;
 
     /// The servers of a proxy and of an application at these addresses.
-    fn compile(ends: &[u8], before: Option<&SingleTable>) -> ([Arc<Upstream>; 2], SingleTable) {
+    fn compile(
+        ends: &[u8],
+        before: Option<&DirectUpstreamTable>,
+    ) -> ([Arc<Upstream>; 2], DirectUpstreamTable) {
         let addresses = ends.iter().map(|end| [127, 0, 0, *end].into()).collect();
         let known =
             Known { names: [("app.test".to_owned(), addresses)].into(), ..Known::default() };
         let address = Address::Name("app.test".to_owned(), 80);
-        let mut singles = Singles::new(&known, before);
-        let [one, two] =
-            [0; 2].map(|_| singles.proxy(&config::Proxy { address: address.clone(), tls: None }));
+        let mut direct_upstreams = DirectUpstreams::new(&known, before);
+        let [one, two] = [0; 2].map(|_| {
+            direct_upstreams.proxy(&config::Proxy { address: address.clone(), tls: None })
+        });
         assert!(Arc::ptr_eq(&one, &two), "who names the same server shares it");
-        ([one, singles.fastcgi(&address)], singles.into_table())
+        ([one, direct_upstreams.fastcgi(&address)], direct_upstreams.into_table())
     }
 
     #[tokio::test]
     async fn addresses_that_a_name_keeps_keep_what_is_known_of_them() {
         let log = tempfile::tempfile().unwrap();
-        let thread = ProxyThread::new(Arc::new(howdah_sys::log::Log::new(log.into())));
+        let thread = UpstreamThread::new(Arc::new(howdah_sys::log::Log::new(log.into())));
         let (before, table) = compile(&[1, 2], None);
         for upstream in &before {
             let failing = upstream.acquire(thread.selector(), &[0], &Affinity::default()).await;

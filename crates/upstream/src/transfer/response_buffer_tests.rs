@@ -171,7 +171,7 @@ fn an_answer_may_say_how_it_is_taken() {
 }
 
 #[test]
-fn hardening_13_of_short_pieces_few_are_taken_at_once_and_they_leave_together() {
+fn of_short_pieces_few_are_taken_at_once_and_they_leave_together() {
     with(|directory| async move {
         let pieces = 100 * MAX_TURN_PIECES;
         let answer = Parts::new((0..pieces).map(|n| vec![n as u8]), None);

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use howdah_http::exchange::Exchange;
-use howdah_http::feed::Taker;
+use howdah_http::feed::FeedReader;
 use tokio::io::AsyncWrite;
 
 use crate::connections::stream::Stream;
@@ -52,7 +52,7 @@ pub struct Upload<F> {
 enum Source {
     Memory(Bytes),
     File { file: Rc<File>, at: u64, len: u64 },
-    Feed(Taker),
+    Feed(FeedReader),
 }
 
 /// Progress of an upload.
@@ -76,7 +76,7 @@ impl<F: BodyFraming> Upload<F> {
             Content::File(file, len) => Source::File { file: Rc::clone(file), at: 0, len: *len },
             Content::Feed(feed) => {
                 let _ = exchange.poll_fill(feed, &mut Context::from_waker(Waker::noop()));
-                Source::Feed(Taker(Rc::clone(feed)))
+                Source::Feed(FeedReader(Rc::clone(feed)))
             }
         };
         Upload::from_source(head, source, framing)

@@ -65,7 +65,7 @@ impl Answers {
     }
 
     /// Returns true between two records: the last one is complete, with its padding.
-    pub fn is_between(&self) -> bool {
-        self.records.is_between()
+    pub fn is_record_complete(&self) -> bool {
+        self.records.is_record_complete()
     }
 }

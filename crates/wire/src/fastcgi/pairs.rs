@@ -1,6 +1,6 @@
 //! Names and values: the content of the stream of parameters (FastCGI Specification, 3.4).
 
-use super::records::{HEADER, Kind, MOST_CONTENT, header, put_end_of_stream, put_stream};
+use super::records::{HEADER, Kind, MAX_CONTENT_BYTES, header, put_end_of_stream, put_stream};
 use crate::bytes::{Malformed, Take};
 
 /// Appends a name and its value, each of less than 2 GiB.
@@ -32,11 +32,11 @@ pub fn put_params<'a>(
         }
         let before = out.len();
         put_pair(name, value, out);
-        if out.len() - start > HEADER + MOST_CONTENT {
+        if out.len() - start > HEADER + MAX_CONTENT_BYTES {
             let pair = out.split_off(before);
             end_record(start, out);
             start = out.len();
-            if pair.len() >= MOST_CONTENT {
+            if pair.len() >= MAX_CONTENT_BYTES {
                 put_stream(Kind::Params, id, &pair, out);
                 start = out.len();
             } else {
@@ -49,7 +49,7 @@ pub fn put_params<'a>(
     put_end_of_stream(Kind::Params, id, out);
 }
 
-/// Writes the length of the record that begins at `start` and has at most [`MOST_CONTENT`] bytes of
+/// Writes the length of the record that begins at `start` and has at most [`MAX_CONTENT_BYTES`] bytes of
 /// content. A record without content is removed: it would end the stream.
 fn end_record(start: usize, out: &mut Vec<u8>) {
     match u16::try_from(out.len().saturating_sub(start + HEADER)) {

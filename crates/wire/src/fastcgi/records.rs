@@ -3,7 +3,7 @@
 use crate::bytes::Malformed;
 
 /// Maximum length of a record's content, in bytes.
-pub const MOST_CONTENT: usize = u16::MAX as usize;
+pub const MAX_CONTENT_BYTES: usize = u16::MAX as usize;
 
 /// Length of a record's header, in bytes.
 pub const HEADER: usize = 8;
@@ -121,7 +121,7 @@ pub fn put_begin(role: Role, keep: bool, id: u16, out: &mut Vec<u8>) {
 /// Appends a part of a stream, in as many records as it needs: none for an empty part, because an
 /// empty record is the end ([`put_end_of_stream`]).
 pub fn put_stream(kind: Kind, id: u16, bytes: &[u8], out: &mut Vec<u8>) {
-    for content in bytes.chunks(MOST_CONTENT) {
+    for content in bytes.chunks(MAX_CONTENT_BYTES) {
         put_record(kind, id, content, out);
     }
 }
@@ -137,7 +137,7 @@ pub fn header(kind: Kind, id: u16, content: u16) -> [u8; HEADER] {
     [1, kind as u8, id_high, id_low, high, low, 0, 0]
 }
 
-/// Appends a record. `content` has at most [`MOST_CONTENT`] bytes; further bytes are not written.
+/// Appends a record. `content` has at most [`MAX_CONTENT_BYTES`] bytes; further bytes are not written.
 fn put_record(kind: Kind, id: u16, content: &[u8], out: &mut Vec<u8>) {
     let len = u16::try_from(content.len()).unwrap_or(u16::MAX);
     out.extend_from_slice(&header(kind, id, len));
@@ -230,7 +230,7 @@ impl Records {
     }
 
     /// Returns true between two records: the last one is complete, with its padding.
-    pub fn is_between(&self) -> bool {
+    pub fn is_record_complete(&self) -> bool {
         matches!(self.state, State::Header(0) | State::Padding(0))
     }
 }

@@ -108,7 +108,11 @@ fn a_record_is_complete_with_the_last_byte_of_its_padding() {
             input = &record[..cut];
             while reader.next(&mut input).unwrap().is_some() {}
             let is_whole = cut == 0 || cut == record.len();
-            assert_eq!((records.is_between(), reader.is_between()), (is_whole, is_whole), "{cut}");
+            assert_eq!(
+                (records.is_record_complete(), reader.is_record_complete()),
+                (is_whole, is_whole),
+                "{cut}"
+            );
         }
     }
 }
@@ -131,13 +135,13 @@ fn pairs_share_records_as_far_as_they_fit() {
         let records = records(&out, 4096).unwrap();
         records.iter().map(|(_, _, content)| content.len()).collect::<Vec<_>>()
     };
-    let fits = MOST_CONTENT - 6;
-    assert_eq!(lengths(&[fits]), [MOST_CONTENT, 0]);
-    assert_eq!(lengths(&[fits + 1]), [MOST_CONTENT, 1, 0]);
-    assert_eq!(lengths(&[1, fits, 1]), [4, MOST_CONTENT, 4, 0]);
-    assert_eq!(lengths(&[fits - 4, 1]), [MOST_CONTENT, 0]);
-    assert_eq!(lengths(&[fits - 3, 1, 40_000]), [MOST_CONTENT - 3, 40_010, 0]);
-    assert_eq!(lengths(&[fits + 1, 1, 1]), [MOST_CONTENT, 1, 8, 0]);
+    let fits = MAX_CONTENT_BYTES - 6;
+    assert_eq!(lengths(&[fits]), [MAX_CONTENT_BYTES, 0]);
+    assert_eq!(lengths(&[fits + 1]), [MAX_CONTENT_BYTES, 1, 0]);
+    assert_eq!(lengths(&[1, fits, 1]), [4, MAX_CONTENT_BYTES, 4, 0]);
+    assert_eq!(lengths(&[fits - 4, 1]), [MAX_CONTENT_BYTES, 0]);
+    assert_eq!(lengths(&[fits - 3, 1, 40_000]), [MAX_CONTENT_BYTES - 3, 40_010, 0]);
+    assert_eq!(lengths(&[fits + 1, 1, 1]), [MAX_CONTENT_BYTES, 1, 8, 0]);
 }
 
 #[test]
@@ -177,7 +181,7 @@ fn records_of_parameters_have_whole_pairs_that_fit_into_one() {
         let read: Result<Vec<_>, _> = Pairs::new(&whole).collect();
         assert_eq!(read, Ok(pairs().collect()));
         let cut = parts.iter().filter(|(_, _, part)| Pairs::new(part).any(|pair| pair.is_err()));
-        let long = values[..count].iter().filter(|value| value.len() > MOST_CONTENT - 6);
+        let long = values[..count].iter().filter(|value| value.len() > MAX_CONTENT_BYTES - 6);
         assert!(long.count() > 0 || cut.count() == 0);
     }
 }

@@ -1,7 +1,7 @@
 //! The binary encoding of the values in messages.
 
 use crate::bytes::{Malformed, Put, Take};
-use crate::queue::Owner;
+use crate::queue::WorkerId;
 use crate::region::Geometry;
 
 /// A value with a binary encoding.
@@ -104,14 +104,14 @@ impl Field for Geometry {
     }
 }
 
-impl Field for Owner {
+impl Field for WorkerId {
     fn put(&self, out: &mut Vec<u8>) {
         out.put_u16(self.index);
         out.put_u16(self.incarnation);
     }
     fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
-        let owner = Owner { index: from.u16()?, incarnation: from.u16()? };
-        if owner.index < Owner::LIMIT { Ok(owner) } else { Err(Malformed) }
+        let owner = WorkerId { index: from.u16()?, incarnation: from.u16()? };
+        if owner.index < WorkerId::LIMIT { Ok(owner) } else { Err(Malformed) }
     }
 }
 

@@ -5,7 +5,7 @@ use super::field::Field;
 use super::spec::{ApplicationSpec, Problem};
 use super::usage::Usage;
 use crate::bytes::{Malformed, Put, Take};
-use crate::queue::Owner;
+use crate::queue::WorkerId;
 
 messages! {
     /// From the supervisor to a prototype.
@@ -28,7 +28,7 @@ messages! {
         /// Requests the stack of a worker's script; answered with `Traced`.
         20 Trace {
             /// The worker.
-            worker: Owner,
+            worker: WorkerId,
             /// Number of the request, repeated in the answer.
             number: u32,
         }
@@ -36,20 +36,20 @@ messages! {
         /// error unless both are files. Answered with `Started` or `NotStarted`.
         2 Spawn {
             /// The worker.
-            worker: Owner,
+            worker: WorkerId,
         }
         /// Sends a signal to a worker, if this incarnation still runs: for systems that do not let
         /// the supervisor do it.
         3 Kill {
             /// The worker.
-            worker: Owner,
+            worker: WorkerId,
             /// Signal number.
             signal: u8,
         }
         /// Measures workers; answered with `Measured`.
         4 Measure {
             /// The workers.
-            workers: Vec<Owner>,
+            workers: Vec<WorkerId>,
         }
     }
 }
@@ -80,14 +80,14 @@ messages! {
         /// A worker runs.
         3 Started {
             /// The worker.
-            worker: Owner,
+            worker: WorkerId,
             /// Process id, as the prototype knows it.
             pid: u32,
         }
         /// A worker could not be forked.
         4 NotStarted {
             /// The worker.
-            worker: Owner,
+            worker: WorkerId,
             /// Why.
             message: String,
         }
@@ -101,7 +101,7 @@ messages! {
         /// A worker has ended.
         5 Died {
             /// The worker.
-            worker: Owner,
+            worker: WorkerId,
             /// Process id.
             pid: u32,
             /// Exit status.

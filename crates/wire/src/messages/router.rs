@@ -6,7 +6,7 @@ use super::outcome::Outcome;
 use super::prototype::Stack;
 use super::usage::Usage;
 use crate::bytes::{Malformed, Put, Take};
-use crate::queue::Owner;
+use crate::queue::WorkerId;
 use crate::region::Geometry;
 
 messages! {
@@ -48,7 +48,7 @@ messages! {
             /// The application.
             application: u32,
             /// The worker.
-            worker: Owner,
+            worker: WorkerId,
             /// Signal number.
             signal: u8,
         }
@@ -58,7 +58,7 @@ messages! {
             /// The application.
             application: u32,
             /// The worker.
-            worker: Owner,
+            worker: WorkerId,
             /// The router's number for the request.
             number: u32,
         }
@@ -188,7 +188,7 @@ messages! {
             /// The application.
             application: u32,
             /// The worker.
-            worker: Owner,
+            worker: WorkerId,
             /// Process id.
             pid: u32,
         }
@@ -204,7 +204,7 @@ messages! {
             /// The application.
             application: u32,
             /// The worker.
-            worker: Owner,
+            worker: WorkerId,
             /// Process id.
             pid: u32,
             /// Exit status.

@@ -1,9 +1,9 @@
 use super::*;
 use crate::bytes::{Malformed, Put, Take};
-use crate::queue::Owner;
+use crate::queue::WorkerId;
 use crate::region::Geometry;
 
-const WORKER: Owner = Owner { index: 3, incarnation: 0x1234 };
+const WORKER: WorkerId = WorkerId { index: 3, incarnation: 0x1234 };
 
 fn text(text: &str) -> String {
     text.to_owned()
@@ -64,7 +64,7 @@ fn every_message_is_read_back_whole() {
     let usage = Usage { worker: WORKER, pss: 1, private: 2, peak: 3, cpu_us: 4, delay_us: 1 << 50 };
     assert_read_back!(ToPrototype:
         ToPrototype::Hello { spec: spec(), tmp: text("/tmp") },
-        ToPrototype::Measure { workers: vec![WORKER, Owner { index: 0, incarnation: 0 }] },
+        ToPrototype::Measure { workers: vec![WORKER, WorkerId { index: 0, incarnation: 0 }] },
     );
     assert_read_back!(FromPrototype:
         FromPrototype::Noticed { problem: Problem::at("key", "text"), is_note: true },
@@ -112,9 +112,9 @@ fn values_that_a_field_cannot_have_are_refused() {
     assert_eq!(bool::take(&mut Take(&[2])), Err(Malformed));
     assert_eq!(Outcome::take(&mut Take(&[4])), Err(Malformed));
     assert_eq!(String::take(&mut Take(&[1, 0, 0, 0, 0xff])), Err(Malformed));
-    let owner = |index: u16| Owner::take(&mut Take(&[index.to_le_bytes(), [7, 0]].concat()));
-    assert_eq!(owner(Owner::LIMIT - 1).map(|owner| owner.incarnation), Ok(7));
-    assert_eq!(owner(Owner::LIMIT), Err(Malformed));
+    let owner = |index: u16| WorkerId::take(&mut Take(&[index.to_le_bytes(), [7, 0]].concat()));
+    assert_eq!(owner(WorkerId::LIMIT - 1).map(|owner| owner.incarnation), Ok(7));
+    assert_eq!(owner(WorkerId::LIMIT), Err(Malformed));
     let mut many = Vec::new();
     many.put_u32(5);
     many.extend_from_slice(&[1; 5]);

@@ -2,13 +2,13 @@
 
 use super::field::Field;
 use crate::bytes::{Malformed, Take};
-use crate::queue::Owner;
+use crate::queue::WorkerId;
 
 record! {
     /// Memory and processor time of a worker.
     Usage {
         /// The worker.
-        worker: Owner,
+        worker: WorkerId,
         /// Bytes of memory, shared pages in proportion.
         pss: u64,
         /// Part of `pss` without files and shared memory: what another worker would add.

@@ -55,7 +55,7 @@ fn an_absolute_target_gives_the_host() {
 }
 
 #[test]
-fn hardening_33_a_host_that_can_be_read_in_two_ways_is_refused() {
+fn a_host_that_can_be_read_in_two_ways_is_refused() {
     with_default(|server| async move {
         for fields in [
             "",

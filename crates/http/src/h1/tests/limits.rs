@@ -15,7 +15,7 @@ fn impatient() -> Limits {
 }
 
 #[test]
-fn hardening_34_a_head_beyond_the_limits_is_refused() {
+fn a_head_beyond_the_limits_is_refused() {
     with_default(|server| async move {
         let long = "x".repeat(1024 * 1024);
         let many = |count| "A: b\r\n".repeat(count);
@@ -91,7 +91,7 @@ fn a_body_of_unknown_length_can_be_forbidden() {
 }
 
 #[test]
-fn hardening_35_a_head_that_does_not_come_in_time_is_answered_with_408() {
+fn a_head_that_does_not_come_in_time_is_answered_with_408() {
     with_server(impatient(), |server| async move {
         for start in ["G", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: a\r\nA: b\r\n"] {
             let answer = server.talk(start).await;
@@ -126,7 +126,7 @@ fn an_idle_connection_is_told_that_it_ends() {
 }
 
 #[test]
-fn hardening_35_a_body_that_stalls_is_answered_with_408() {
+fn a_body_that_stalls_is_answered_with_408() {
     with_server(impatient(), |server| async move {
         let answer =
             server.talk("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel").await;
@@ -143,7 +143,7 @@ fn hardening_35_a_body_that_stalls_is_answered_with_408() {
 }
 
 #[test]
-fn hardening_35_a_body_below_the_least_rate_is_cut() {
+fn a_body_below_the_least_rate_is_cut() {
     let limits = Limits { min_rate: 100, grace: MS(500), ..Limits::default() };
     with_server(limits, |server| async move {
         let mut client = server.client().await;
@@ -158,7 +158,7 @@ fn hardening_35_a_body_below_the_least_rate_is_cut() {
 }
 
 #[test]
-fn hardening_35_a_client_that_does_not_read_is_cut() {
+fn a_client_that_does_not_read_is_cut() {
     with_server(impatient(), |server| async move {
         server.answer(Body::Bytes(Bytes::from(vec![b'x'; 50_000_000])));
         let mut client = server.client().await;
@@ -174,7 +174,7 @@ fn hardening_35_a_client_that_does_not_read_is_cut() {
 }
 
 #[test]
-fn hardening_35_slow_clients_do_not_hold_up_others() {
+fn slow_clients_do_not_hold_up_others() {
     with_default(|server| async move {
         let mut slow = Vec::new();
         for number in 0..100 {

@@ -163,7 +163,7 @@ fn pieces_of_files_and_memory_arrive_in_order() {
 }
 
 #[test]
-fn hardening_53_a_file_that_shrinks_ends_the_connection() {
+fn a_file_that_shrinks_ends_the_connection() {
     with_default(|server| async move {
         for (len, left) in [(1000, 500), (200_000, 100_000), (3_000_000, 1_500_000), (70_000, 0)] {
             let (file, bytes) = file(len);
@@ -228,7 +228,7 @@ fn a_stream_to_http_1_0_ends_with_the_connection() {
 }
 
 #[test]
-fn hardening_52_a_body_longer_than_announced_is_cut() {
+fn a_body_longer_than_announced_is_cut() {
     with_default(|server| async move {
         let mut client = server.client().await;
         for items in [&["abcdef"][..], &["ab", "cdef"], &["abc", "def"]] {
@@ -242,7 +242,7 @@ fn hardening_52_a_body_longer_than_announced_is_cut() {
 }
 
 #[test]
-fn hardening_52_a_body_shorter_than_announced_ends_the_connection() {
+fn a_body_shorter_than_announced_ends_the_connection() {
     with_default(|server| async move {
         server.answer(Body::Stream(Box::new(Script::new(Some(30), ZERO, &["abc"]))));
         let answer = server.talk("GET /body HTTP/1.1\r\nHost: a\r\n\r\n").await;

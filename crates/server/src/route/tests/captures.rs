@@ -16,7 +16,7 @@ fn a_location_has_what_was_captured_encoded_as_a_path() {
 }
 
 #[test]
-fn hardening_23_what_was_captured_cannot_end_a_field() {
+fn what_was_captured_cannot_end_a_field() {
     let routes = Routes::new(
         r#"[{"match": {"uri": "~^/a/(.*)$"},
              "action": {"return": 301, "location": "https://x/$1", "response_headers": {"X-A": "$1"}}},
@@ -101,7 +101,7 @@ fn captures_are_those_of_the_step_that_names_them() {
 }
 
 #[test]
-fn hardening_24_captures_of_64_kib_and_captures_in_each_other_are_bounded() {
+fn captures_of_64_kib_and_captures_in_each_other_are_bounded() {
     let routes = Routes::with_log(
         r#"[{"match": {"uri": "~^/r/((.*)(.*))$"},
              "action": {"rewrite": "/$1$2$3$1", "return": 204}},

@@ -20,7 +20,7 @@ impl Pools {
                 self.applications.iter().position(|old| old.config.name == app.config.name);
             let old = same_name.map(|index| self.applications.swap_remove(index));
             if let (Some(_), Some(instance)) = (app.ready_since, &app.instance) {
-                app.queue.serve_from(Some(Arc::clone(instance)));
+                app.queue.set_instance(Some(Arc::clone(instance)));
             }
             match old {
                 Some(old) if Arc::ptr_eq(&old.queue, &app.queue) => {

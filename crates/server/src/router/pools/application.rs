@@ -7,7 +7,7 @@ use std::time::Instant;
 use ::howdah_config as config;
 use howdah_php_pool::pool::{Pool, Running};
 use howdah_php_pool::queue::{Instance, Load, Queue};
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 
 use super::restarts::{LONG_LIFE, Restarts};
 use crate::router::report::ApplicationReport;
@@ -37,7 +37,7 @@ pub(super) struct PooledApplication {
     /// The first workers have started; each later start is logged.
     pub(super) has_started: bool,
     /// Start times of the workers.
-    pub(super) started: HashMap<Owner, Instant>,
+    pub(super) started: HashMap<WorkerId, Instant>,
     /// Time of the next start after a failure.
     pub(super) restart_at: Option<Instant>,
     pub(super) restarts: Restarts,

@@ -47,7 +47,7 @@ impl Pools {
     }
 
     fn add(&mut self, mut app: PooledApplication) -> io::Result<()> {
-        app.queue.set_most(app.sizing.wanted().max, manager(&app.config.processes));
+        app.queue.set_max_workers(app.sizing.wanted().max, manager(&app.config.processes));
         if app.must_be_ready {
             self.start(&mut app)?;
         }

@@ -15,7 +15,7 @@ use howdah_php_pool::thread::Ask;
 use howdah_sys::log::Level;
 use howdah_sys::signals::SIGKILL;
 use howdah_wire::messages::{Exit, FromSupervisor, ToSupervisor};
-use howdah_wire::queue::Owner;
+use howdah_wire::queue::WorkerId;
 
 use super::Pools;
 use super::restarts::LONG_LIFE;
@@ -61,11 +61,11 @@ impl Pools {
                 self.traces.trace_overdue(slow)?;
                 self.kill(instance, worker)
             }
-            Ask::Crowded => Ok(()), // `tick`, which follows, looks at the load
+            Ask::AddWorkers => Ok(()), // `tick`, which follows, looks at the load
         }
     }
 
-    fn kill(&self, application: u32, worker: Owner) -> io::Result<()> {
+    fn kill(&self, application: u32, worker: WorkerId) -> io::Result<()> {
         self.link.send(&ToSupervisor::Kill { application, worker, signal: SIGKILL as u8 })
     }
 
@@ -78,7 +78,7 @@ impl Pools {
         app.sizing.requested(Instant::now());
         link.send(&ToSupervisor::Measure { application: number })?;
         if !is_preparing {
-            app.queue.serve_from(app.instance.clone());
+            app.queue.set_instance(app.instance.clone());
             return Ok(());
         }
         app.starting = app.initial();
@@ -97,7 +97,7 @@ impl Pools {
         // Before the threads settle the requests of the instance: a request that went to it after
         // that would never be heard of again.
         if let Some(app) = self.by_number(number).filter(|_| !is_preparing) {
-            app.queue.serve_from(None);
+            app.queue.set_instance(None);
         }
         self.threads
             .send(|| ThreadCommand::Detach { instance: number, reason: message.to_owned() });
@@ -127,7 +127,7 @@ impl Pools {
         }
     }
 
-    fn on_started(&mut self, number: u32, worker: Owner, pid: u32, descriptors: Vec<OwnedFd>) {
+    fn on_started(&mut self, number: u32, worker: WorkerId, pid: u32, descriptors: Vec<OwnedFd>) {
         let (log, threads) = (Arc::clone(&self.shared.log), self.threads.clone());
         let Some(app) = self.by_number(number) else { return };
         let mut descriptors = descriptors.into_iter();
@@ -174,7 +174,7 @@ impl Pools {
         }
     }
 
-    fn on_died(&mut self, number: u32, worker: Owner, pid: u32, status: Exit, was_idle: bool) {
+    fn on_died(&mut self, number: u32, worker: WorkerId, pid: u32, status: Exit, was_idle: bool) {
         let has_served = self.instance(number).is_some_and(|found| found.has_served(worker));
         self.traces.on_gone(number, Some(worker));
         self.remove_worker(number, worker, pid, status);
@@ -209,7 +209,7 @@ impl Pools {
         }
     }
 
-    fn remove_worker(&self, number: u32, worker: Owner, pid: u32, status: Exit) {
+    fn remove_worker(&self, number: u32, worker: WorkerId, pid: u32, status: Exit) {
         if let Some(instance) = self.instance(number) {
             instance.remove_worker(worker);
         }
@@ -226,7 +226,7 @@ impl Pools {
         let activity = Activity {
             workers: running.workers,
             saturated: running.waiting > 0,
-            long: app.queue.longer_than(sizing::LONG),
+            long: app.queue.count_running_longer_than(sizing::LONG),
             served: load.served,
         };
         app.sizing.on_measured(measurement, surroundings, activity, Instant::now());

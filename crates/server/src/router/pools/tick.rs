@@ -43,7 +43,7 @@ impl Pools {
         }
         for mut app in std::mem::take(&mut self.leaving) {
             if app.is_finished() {
-                app.queue.serve_from(None);
+                app.queue.set_instance(None);
                 if let Some(instance) = app.instance.take() {
                     self.retire(app.config.name, instance, REMOVAL_GRACE)?;
                     next = Some(now);
@@ -126,7 +126,7 @@ impl Pools {
             app.sizing.refresh(self.surroundings(instance.number, group));
         }
         let wanted = app.sizing.wanted();
-        app.queue.set_most(wanted.max, manager(&app.config.processes));
+        app.queue.set_max_workers(wanted.max, manager(&app.config.processes));
         let decision = app.pool.decide(wanted, running, now);
         for _ in 0..decision.spawn {
             self.link.send(&ToSupervisor::Spawn { application: instance.number })?;

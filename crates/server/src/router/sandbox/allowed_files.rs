@@ -168,7 +168,7 @@ fn directory_of(named: &Served) -> PathBuf {
 /// Returns the directories where sites usually are.
 fn usual_places() -> Vec<PathBuf> {
     let mut places = Vec::new();
-    for directory in directories(Path::new("/"), |name| !paths::is_systems(name)) {
+    for directory in directories(Path::new("/"), |name| !paths::is_system_directory(name)) {
         let homes = directories(&directory, |_| directory.ends_with("home"));
         // All of others' homes, as far as their owners permit, but of one's own nothing hidden.
         match homes.iter().any(|home| is_own(home)) {

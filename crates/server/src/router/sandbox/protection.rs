@@ -13,12 +13,12 @@ pub struct Protection {
     /// The server was started by root.
     pub by_root: bool,
     /// Isolation of the router.
-    pub router: Protected,
+    pub router: ProcessProtection,
 }
 
 /// Isolation of one process from the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Protected {
+pub struct ProcessProtection {
     /// User name; `None` for an application without a configured user.
     pub user: Option<String>,
     /// Restrictions in force.
@@ -76,13 +76,15 @@ impl Restriction {
 impl Protection {
     /// Reads the isolation of this router process before it restricts itself.
     pub(super) fn at_start() -> Protection {
-        let mut router =
-            Protected { user: Some(Credentials::current().name), ..Protected::default() };
+        let mut router = ProcessProtection {
+            user: Some(Credentials::current().name),
+            ..ProcessProtection::default()
+        };
         if process::has_no_new_privileges(std::process::id()) {
             router.restrictions.push(Restriction::NewPrivileges);
         }
         let supervisor = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
-        let by_root = supervisor.is_some_and(process::is_roots);
+        let by_root = supervisor.is_some_and(process::runs_as_root);
         Protection { landlock: landlock::version(), by_root, router }
     }
 
@@ -91,12 +93,12 @@ impl Protection {
         Protection {
             landlock: landlock::version(),
             by_root: credentials::is_root(),
-            router: Protected::default(),
+            router: ProcessProtection::default(),
         }
     }
 
     /// Returns the isolation of an application.
-    pub fn of(&self, application: &Application) -> Protected {
+    pub fn of(&self, application: &Application) -> ProcessProtection {
         let isolation = &application.isolation;
         let names = isolation.namespaces;
         let namespaces = [
@@ -119,7 +121,7 @@ impl Protection {
             (isolation.rootfs.is_some(), Restriction::Root),
             (!new_privileges, Restriction::NewPrivileges),
         ];
-        Protected {
+        ProcessProtection {
             user: application.user.clone(),
             restrictions: selected(restrictions),
             namespaces: selected(namespaces),
@@ -150,7 +152,7 @@ impl Protection {
     }
 }
 
-impl Protected {
+impl ProcessProtection {
     /// Explains the isolation in words that follow "it runs".
     fn explain(&self) -> String {
         let kept: Vec<_> = self.restrictions.iter().map(|one| one.explain()).collect();

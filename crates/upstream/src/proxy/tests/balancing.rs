@@ -155,7 +155,7 @@ fn servers_that_stay_keep_their_state() {
             Upstream::new(&config::Upstream { queue: 1, ..usual }, None)
         };
         let log = tempfile::tempfile().unwrap();
-        let thread = ProxyThread::new(Arc::new(howdah_sys::log::Log::new(log.into())));
+        let thread = UpstreamThread::new(Arc::new(howdah_sys::log::Log::new(log.into())));
         let affinity = Affinity::default();
         let before = Arc::new(upstream(&[1, 2]));
         let failing = before.acquire(thread.selector(), &[1], &affinity).await.unwrap().unwrap();

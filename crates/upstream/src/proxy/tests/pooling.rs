@@ -49,7 +49,7 @@ fn a_connection_is_not_used_again_if_anything_speaks_against_it() {
 }
 
 #[test]
-fn hardening_30_bytes_that_nobody_asked_for_are_nobodys_answer() {
+fn bytes_that_nobody_asked_for_are_nobodys_answer() {
     with(|| async {
         let late = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil".to_vec();
         let answer = Answer { parts: vec![OK.into(), late], ..keep("") };

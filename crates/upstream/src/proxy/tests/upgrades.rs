@@ -8,7 +8,7 @@ const AGREED: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\nX-A: b\r\n\r\n";
 
 #[test]
-fn hardening_29_no_byte_of_another_protocol_leaves_before_it_is_agreed_to() {
+fn no_byte_of_another_protocol_leaves_before_it_is_agreed_to() {
     with(|| async {
         let (listener, proxy) = listening(timeouts()).await;
         let mut client = client(&proxy, &format!("{ASK}early")).await;
@@ -50,7 +50,7 @@ fn hardening_29_no_byte_of_another_protocol_leaves_before_it_is_agreed_to() {
 }
 
 #[test]
-fn hardening_29_what_follows_a_refused_upgrade_is_a_request_like_any_other() {
+fn what_follows_a_refused_upgrade_is_a_request_like_any_other() {
     with(|| async {
         let (listener, proxy) = listening(timeouts()).await;
         let next = "GET /admin HTTP/1.1\r\nHost: b\r\nConnection: close\r\n\r\n";
@@ -73,7 +73,7 @@ fn hardening_29_what_follows_a_refused_upgrade_is_a_request_like_any_other() {
 }
 
 #[test]
-fn hardening_29_a_protocol_that_nobody_asked_for_is_502() {
+fn a_protocol_that_nobody_asked_for_is_502() {
     with(|| async {
         let plain = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         let h2c = ASK.replace("echo", "h2c");

@@ -27,14 +27,14 @@ pub fn has_room() -> bool {
 
 /// Decides when to spin, by the results so far.
 #[derive(Debug, Default)]
-pub struct Looks {
+pub struct SpinPolicy {
     /// Number of occasions still to be skipped.
     pause: Cell<u32>,
     /// Number of occasions to skip after the next spin in vain.
     next_pause: Cell<u32>,
 }
 
-impl Looks {
+impl SpinPolicy {
     /// Returns true if this occasion is one to spin. Otherwise it counts as skipped.
     pub fn are_due(&self) -> bool {
         let pause = self.pause.get();
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     /// Spins in vain if that is due. Returns true if it was.
-    fn looks_in_vain(looks: &Looks) -> bool {
+    fn looks_in_vain(looks: &SpinPolicy) -> bool {
         let due = looks.are_due();
         if due {
             let begun = Instant::now();
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_look_in_vain_is_repeated_less_and_less_often() {
-        let looks = Looks::default();
+        let looks = SpinPolicy::default();
         let pattern: Vec<bool> = (0..8).map(|_| looks_in_vain(&looks)).collect();
         assert_eq!(pattern, [true, true, false, true, false, false, true, false]);
         // What comes in time makes up for all of it.

@@ -16,7 +16,7 @@ const SECRET: &str = "<?php $password = 'hunter2';";
 
 /// Class 1: a path behind a file that is no script runs nothing.
 #[test]
-fn hardening_01_a_file_in_front_of_php_never_runs() {
+fn a_file_in_front_of_php_never_runs() {
     let site = Site::scripts();
     site.write("upload/a.jpg", SECRET);
     for path in [
@@ -31,7 +31,7 @@ fn hardening_01_a_file_in_front_of_php_never_runs() {
 
 /// Class 3: PATH_INFO is exactly what follows the script's name, line feeds and all.
 #[test]
-fn hardening_03_path_info_is_exact() {
+fn path_info_is_exact() {
     let site = Site::scripts();
     site.write("i.php", SECRET);
     for info in ["/\n", "/\n/x.php\n", "/%0a", "//", "/i.php/i.php"] {
@@ -46,7 +46,7 @@ fn hardening_03_path_info_is_exact() {
 /// Classes 4, 5 and 58: files under look-alike names and copies of scripts exist, and neither
 /// run nor are sent, by any method, range or coding.
 #[test]
-fn hardening_04_05_58_php_source_is_never_sent() {
+fn php_source_is_never_sent() {
     let names = [
         "x.PHP",
         "x.php.",
@@ -106,7 +106,7 @@ fn hardening_04_05_58_php_source_is_never_sent() {
 
 /// Class 5: a share whose index is a script, but which runs none, does not send it either.
 #[test]
-fn hardening_05_an_index_is_no_way_around_the_name() {
+fn an_index_is_no_way_around_the_name() {
     let site = Site::new(Options { index: vec!["index.php".to_owned()], ..Options::default() });
     site.write("index.php", SECRET);
     assert_eq!(site.missing("/"), Reason::NotFound);
@@ -114,7 +114,7 @@ fn hardening_05_an_index_is_no_way_around_the_name() {
 
 /// Class 19: whatever the layers above let through, the lookup stays under its root.
 #[test]
-fn hardening_19_traversal_is_refused_by_the_lookup_itself() {
+fn traversal_is_refused_by_the_lookup_itself() {
     let site = Site::scripts();
     fs::write(site.root.path().join("secret.txt"), SECRET).unwrap();
     fs::write(site.root.path().join("secret.php"), SECRET).unwrap();
@@ -163,14 +163,14 @@ fn hardening_19_traversal_is_refused_by_the_lookup_itself() {
 /// Class 20: while a directory and a link that leads outside change places without pause, no
 /// lookup of a share without links gets through the link.
 #[test]
-fn hardening_20_symlink_swap_never_escapes() {
+fn symlink_swap_never_escapes() {
     let site = Site::new(Options { symlinks: Symlinks::None, ..Options::default() });
     swap_while_asking(&site, b"");
 }
 
 /// Class 20: the same within a chroot, where links are followed but lead nowhere else.
 #[test]
-fn hardening_20_symlink_swap_never_leaves_a_chroot() {
+fn symlink_swap_never_leaves_a_chroot() {
     let site = Site::plain();
     let chroot = site.path("");
     swap_while_asking(&site, chroot.as_os_str().as_bytes());
@@ -219,7 +219,7 @@ fn swap_while_asking(site: &Site, chroot: &[u8]) {
 
 /// Class 20: what each policy does with links, spelled out.
 #[test]
-fn hardening_20_links_follow_the_policy_of_the_share() {
+fn links_follow_the_policy_of_the_share() {
     let site = Site::plain();
     let outside = site.root.path().join("outside.txt");
     fs::write(&outside, "outside").unwrap();
@@ -264,7 +264,7 @@ fn hardening_20_links_follow_the_policy_of_the_share() {
 /// Class 20: mounts are crossed only where the share allows it. Every process sees /proc as a
 /// mount of its own.
 #[test]
-fn hardening_20_mounts_follow_the_policy_of_the_share() {
+fn mounts_follow_the_policy_of_the_share() {
     let site = Site::plain();
     let status = |options: Options| {
         let share = Share::new("", options);
@@ -280,7 +280,7 @@ fn hardening_20_mounts_follow_the_policy_of_the_share() {
 
 /// Class 21: dot files exist and are not sent.
 #[test]
-fn hardening_21_dot_files_are_not_sent() {
+fn dot_files_are_not_sent() {
     for site in [Site::plain(), Site::scripts()] {
         for name in [
             ".htaccess",
@@ -309,7 +309,7 @@ fn hardening_21_dot_files_are_not_sent() {
 /// Class 28: a thousand overlapping ranges are answered with the file, and what is sent for the
 /// most ranges we take stays in proportion to it.
 #[test]
-fn hardening_28_many_ranges_do_not_multiply_a_file() {
+fn many_ranges_do_not_multiply_a_file() {
     let site = Site::plain();
     site.write("a.txt", vec![b'x'; 100_000]);
     let many = format!("bytes={}", vec!["0-"; 1000].join(","));
@@ -333,7 +333,7 @@ fn hardening_28_many_ranges_do_not_multiply_a_file() {
 /// Class 53: a response never promises more of a file than an open file of that length had, and
 /// the next look sees the new length.
 #[test]
-fn hardening_53_a_file_that_shrinks_is_seen_at_the_next_look() {
+fn a_file_that_shrinks_is_seen_at_the_next_look() {
     let mut site = Site::plain();
     site.write("large", vec![b'x'; 1 << 20]);
     let file = fs::File::options().write(true).open(site.path("large")).unwrap();
@@ -353,7 +353,7 @@ fn hardening_53_a_file_that_shrinks_is_seen_at_the_next_look() {
 /// Class 53: while a writer goes on rewriting a small file, every body that is kept is one that
 /// was written as a whole, and its tag never stands for another.
 #[test]
-fn hardening_53_a_file_that_is_being_written_is_never_kept_torn() {
+fn a_file_that_is_being_written_is_never_kept_torn() {
     let mut site = Site::plain();
     site.now.wall = SystemTime::now();
     site.write("a.txt", "0".repeat(10_000));
