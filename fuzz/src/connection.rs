@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use howdah_http::body::Body;
 use howdah_http::drain::Drain;
-use howdah_http::exchange::{Exchange, Finished, Handler};
+use howdah_http::exchange::{Exchange, RequestRecord, Handler};
 use howdah_http::h1::{Io, serve};
 use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, Response};
@@ -84,7 +84,7 @@ impl Handler for Recorder {
         Response::new(status, Body::Empty)
     }
 
-    fn finished(&self, _: &Finished<'_>) {}
+    fn finished(&self, _: &RequestRecord<'_>) {}
 }
 
 /// A pipe in memory as a connection.

@@ -17,7 +17,7 @@ use howdah_control::{
 };
 use howdah_http::body::Body;
 use howdah_http::drain::Drain;
-use howdah_http::exchange::{BodyError, Exchange, Finished, Handler};
+use howdah_http::exchange::{BodyError, Exchange, Handler, RequestRecord};
 use howdah_http::h1::{self, Io};
 use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, Response};
@@ -443,7 +443,7 @@ impl Handler for Client<'_> {
         response(&Refusal::Unreadable { status }.into())
     }
 
-    fn finished(&self, _record: &Finished<'_>) {}
+    fn finished(&self, _record: &RequestRecord<'_>) {}
 }
 
 fn response(reply: &Reply) -> Response {

@@ -41,7 +41,7 @@ pub trait Handler {
 
     /// Reports a response that is complete or was cut short. Called once per request or refused head,
     /// when the last byte was passed to the system, or to the buffer that pipelined responses share.
-    fn finished(&self, record: &Finished<'_>);
+    fn finished(&self, record: &RequestRecord<'_>);
 
     /// Reports a connection that is closed because the client misbehaves. Called at most once per
     /// connection.
@@ -65,7 +65,7 @@ impl<H: Handler> Handler for &H {
         (**self).error(status)
     }
 
-    fn finished(&self, record: &Finished<'_>) {
+    fn finished(&self, record: &RequestRecord<'_>) {
         (**self).finished(record);
     }
 
@@ -228,7 +228,7 @@ pub enum Disconnect {
 
 /// Record of a request and its response, for the access log.
 #[derive(Debug)]
-pub struct Finished<'a> {
+pub struct RequestRecord<'a> {
     /// Connection of the request.
     pub connection: &'a Arc<ConnectionInfo>,
     /// The request; `None` if its head was refused.
@@ -280,7 +280,7 @@ impl From<Result<(), SendError>> for Outcome {
 impl From<CloseReason> for Outcome {
     fn from(reason: CloseReason) -> Self {
         match reason {
-            CloseReason::Finished | CloseReason::IdleOrShutdown => Outcome::Complete,
+            CloseReason::RequestRecord | CloseReason::IdleOrShutdown => Outcome::Complete,
             CloseReason::Client => Outcome::ClientGone,
             CloseReason::Server => Outcome::BodyFailed,
         }

@@ -18,7 +18,7 @@ use super::pending::{Failure, Next, Pending};
 use super::request::RequestContext;
 use super::response;
 use super::target::Script;
-use super::thread::{Ask, Handle, PhpThread, is_server_idle};
+use super::thread::{ControlRequest, Handle, PhpThread, is_server_idle};
 use crate::application::Application;
 use crate::queue::Refused;
 
@@ -83,7 +83,7 @@ pub async fn run(
     let has_workers = match application.queue.submit(handle.key(), request, Arc::clone(&context)) {
         Ok((requests, workers)) => {
             if application.wants_workers(requests, workers) && application.queue.may_ask() {
-                thread.ask(Ask::AddWorkers);
+                thread.ask(ControlRequest::AddWorkers);
             }
             workers > 0
         }

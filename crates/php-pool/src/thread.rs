@@ -26,6 +26,6 @@ mod time_limit;
 mod time_limits;
 
 pub(super) use answer_spin::is_server_idle;
-pub use control::Ask;
+pub use control::ControlRequest;
 pub use handle::Handle;
 pub use php_thread::PhpThread;

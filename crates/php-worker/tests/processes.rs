@@ -24,11 +24,11 @@ fn exists(pid: u32) -> bool {
 }
 
 /// Less than scripts sleep here, and more than a busy machine needs.
-const PATIENCE: Duration = Duration::from_secs(40);
+const TEST_TIMEOUT: Duration = Duration::from_secs(40);
 
 fn soon(condition: impl Fn() -> bool) -> bool {
     let start = Instant::now();
-    while start.elapsed() < PATIENCE {
+    while start.elapsed() < TEST_TIMEOUT {
         if condition() {
             return true;
         }

@@ -15,7 +15,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use howdah_files::{Files, Now, Options, Outcome, Share};
 use howdah_http::body::Body;
 use howdah_http::drain::Drain;
-use howdah_http::exchange::{Exchange, Finished, Handler};
+use howdah_http::exchange::{Exchange, Handler, RequestRecord};
 use howdah_http::h1::head::{Parse, parse_head};
 use howdah_http::h1::{Io, serve};
 use howdah_http::limits::Limits;
@@ -131,7 +131,7 @@ impl Handler for Answers {
         Response::new(status, Body::Empty)
     }
 
-    fn finished(&self, _: &Finished<'_>) {}
+    fn finished(&self, _: &RequestRecord<'_>) {}
 }
 
 /// A pipe in memory as a connection.

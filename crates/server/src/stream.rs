@@ -61,10 +61,10 @@ impl Stream {
         let (header, length) = loop {
             match Header::read(&came) {
                 Ok(Some(found)) => break found,
-                Ok(None) if came.len() < proxy_protocol::LONGEST => {}
+                Ok(None) if came.len() < proxy_protocol::MAX_HEADER_BYTES => {}
                 _ => return None,
             }
-            let room = (proxy_protocol::LONGEST - came.len()) as u64;
+            let room = (proxy_protocol::MAX_HEADER_BYTES - came.len()) as u64;
             let read = pin!((&mut *self).take(room).read_buf(&mut came)).await;
             read.ok().filter(|count| *count > 0)?;
         };

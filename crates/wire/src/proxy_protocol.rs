@@ -15,7 +15,7 @@ const MAX_TEXT_BYTES: usize = 107;
 const MAX_BINARY_BYTES: usize = 4096;
 
 /// Maximum length of a header, in bytes.
-pub const LONGEST: usize = 16 + MAX_BINARY_BYTES;
+pub const MAX_HEADER_BYTES: usize = 16 + MAX_BINARY_BYTES;
 
 /// The contents of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -265,12 +265,12 @@ mod tests {
 
     #[test]
     fn a_header_has_a_length_up_to_its_limit() {
-        assert_eq!(LONGEST, 4112);
+        assert_eq!(MAX_HEADER_BYTES, 4112);
         let whole = |length: usize| {
             let [high, low] = (length as u16).to_be_bytes();
             Header::read(&[&SIGNATURE[..], &[0x20, 0, high, low], &vec![0; length]].concat())
         };
-        assert_eq!(whole(4096), Ok(Some((Header::default(), LONGEST))));
+        assert_eq!(whole(4096), Ok(Some((Header::default(), MAX_HEADER_BYTES))));
         assert_eq!(whole(4097), Err(Malformed));
         for (length, is_good) in [(MAX_TEXT_BYTES, true), (MAX_TEXT_BYTES + 1, false)] {
             let filler = "x".repeat(length - "PROXY UNKNOWN \r\n".len());
@@ -327,7 +327,7 @@ mod tests {
             let common = bytes.len().min(start.len());
             bytes[..common].copy_from_slice(&start[..common]);
             if let Ok(Some((_, length))) = Header::read(&bytes) {
-                prop_assert!(length <= bytes.len() && length <= LONGEST);
+                prop_assert!(length <= bytes.len() && length <= MAX_HEADER_BYTES);
                 prop_assert_eq!(Header::read(&bytes[..length]), Header::read(&bytes));
             }
         }

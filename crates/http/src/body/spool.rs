@@ -20,7 +20,7 @@ pub const MEMORY: usize = 128 * 1024;
 const PIECE_SIZE: usize = 64 * 1024;
 /// Length in bytes below which parts are copied together. A separate part costs an allocation in memory, and
 /// a system call in the file.
-pub const SMALL: usize = 4096;
+pub const SMALL_PART_BYTES: usize = 4096;
 /// Number of bytes of short parts that are copied together.
 const GATHER_SIZE: usize = 16 * 1024;
 /// Bytes that a part in memory takes in addition to its content: its handle and its allocation.
@@ -49,7 +49,7 @@ struct Spilled {
 
 impl Spilled {
     fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if bytes.len() < SMALL {
+        if bytes.len() < SMALL_PART_BYTES {
             self.tail.extend_from_slice(bytes);
             return if self.tail.len() < GATHER_SIZE { Ok(()) } else { self.write_tail() };
         }
@@ -102,7 +102,7 @@ impl Spool {
         }
         if self.fits(bytes.len()) {
             // The first part may be the only one.
-            if bytes.len() < SMALL && !self.is_empty() {
+            if bytes.len() < SMALL_PART_BYTES && !self.is_empty() {
                 self.gather(&bytes);
                 return Ok(());
             }
@@ -367,12 +367,12 @@ mod tests {
     #[test]
     fn long_parts_are_not_copied_and_their_number_is_bounded() {
         let mut spool = Spool::new(std::env::temp_dir().into());
-        let read = Bytes::from(vec![7; SMALL]);
+        let read = Bytes::from(vec![7; SMALL_PART_BYTES]);
         while spool.file.is_none() {
             spool.push(read.clone()).unwrap();
         }
         assert!(spool.memory.iter().all(|piece| piece.as_ptr() == read.as_ptr()));
-        assert_eq!(spool.memory.len(), MEMORY / (SMALL + PART_OVERHEAD));
+        assert_eq!(spool.memory.len(), MEMORY / (SMALL_PART_BYTES + PART_OVERHEAD));
     }
 
     #[test]

@@ -42,9 +42,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamIo for T {}
 /// The upstream end of a tunnel, before it is joined with the client.
 pub struct Tunnel {
     /// Connection to the upstream server, ready for the protocol of the tunnel.
-    pub far: Box<dyn UpstreamIo>,
+    pub upstream: Box<dyn UpstreamIo>,
     /// Idle timeout.
-    pub patience: Duration,
+    pub idle_timeout: Duration,
 }
 
 /// Result of a tunnel.
@@ -62,7 +62,7 @@ pub struct Carried {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
     /// Both ends have shut down.
-    Finished,
+    RequestRecord,
     /// The client's connection broke.
     Client,
     /// The upstream connection broke.
@@ -117,15 +117,15 @@ impl Tunnel {
         drain: &Draining,
         timeouts: Timeouts,
     ) -> Carried {
-        let Tunnel { mut far, patience: idle_timeout } = self;
+        let Tunnel { mut upstream, idle_timeout } = self;
         let mut up = Direction { input, ..Direction::default() };
         let mut down = Direction::default();
         let (mut timer, mut idle_since) = (Timer::default(), Instant::now());
         let (mut drain_end, mut was_half_closed) = (None, false);
         let reason = poll_fn(|cx| {
             let before = (up.moved, down.moved);
-            let up_end = up.poll(client, &mut far, cx);
-            let down_end = down.poll(&mut far, client, cx);
+            let up_end = up.poll(client, &mut upstream, cx);
+            let down_end = down.poll(&mut upstream, client, cx);
             if let Some(reason) = close_reason(&up_end, &down_end) {
                 return Poll::Ready(reason);
             }
@@ -163,7 +163,7 @@ fn close_reason(
         (Poll::Ready(Err(Broken::Receiver)), _) | (_, Poll::Ready(Err(Broken::Sender))) => {
             Some(CloseReason::Server)
         }
-        (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Some(CloseReason::Finished),
+        (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Some(CloseReason::RequestRecord),
         _ => None,
     }
 }
@@ -225,7 +225,7 @@ impl Direction {
 
 impl fmt::Debug for Tunnel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tunnel").field("idle_timeout", &self.patience).finish_non_exhaustive()
+        f.debug_struct("Tunnel").field("idle_timeout", &self.idle_timeout).finish_non_exhaustive()
     }
 }
 
@@ -249,9 +249,9 @@ mod tests {
         bounds: Timeouts,
     ) -> (DuplexStream, DuplexStream, JoinHandle<Carried>) {
         let (client, mut near) = duplex(1000);
-        let (server, far) = duplex(1000);
+        let (server, upstream) = duplex(1000);
         let draining = drain.connection();
-        let tunnel = Tunnel { far: Box::new(far), patience: idle_timeout };
+        let tunnel = Tunnel { upstream: Box::new(upstream), idle_timeout };
         let carried = spawn_local(async move {
             tunnel.run_with(&mut near, Input::default(), &draining, bounds).await
         });
@@ -285,7 +285,7 @@ mod tests {
             sending.await.unwrap().unwrap();
             assert_eq!(rest.len(), 5000);
             let expected =
-                Carried { from_client: 4, to_client: 5000, reason: CloseReason::Finished };
+                Carried { from_client: 4, to_client: 5000, reason: CloseReason::RequestRecord };
             assert_eq!(end(carried).await, expected);
         });
     }
@@ -339,7 +339,7 @@ mod tests {
             client.read_to_end(&mut rest).await.unwrap();
             assert_eq!(
                 (rest.as_slice(), end(carried).await.reason),
-                (&b"bye"[..], CloseReason::Finished)
+                (&b"bye"[..], CloseReason::RequestRecord)
             );
         });
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::exchange::{Finished, Outcome};
+use crate::exchange::{Outcome, RequestRecord};
 use crate::message::{Added, ConnectionInfo, FieldBlock};
 
 /// A response after sending.
@@ -25,8 +25,8 @@ impl SentResponse {
         added: Added<'a>,
         received: u64,
         elapsed: Duration,
-    ) -> Finished<'a> {
-        Finished {
+    ) -> RequestRecord<'a> {
+        RequestRecord {
             connection,
             request: None,
             refused_line: &[],

@@ -7,7 +7,7 @@ use super::head::Refusal;
 use super::record::SentResponse;
 use super::response_head::{Framing, added};
 use super::transport::Io;
-use crate::exchange::{Finished, Handler, Outcome};
+use crate::exchange::{Handler, Outcome, RequestRecord};
 use crate::message::{Added, FieldBlock, Response, Version};
 
 impl<I: Io, H: Handler> Connection<I, H> {
@@ -72,7 +72,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
         let line = memchr::memchr2(b'\r', b'\n', received).unwrap_or(received.len());
         let max_line = self.handler.limits().max_line;
         let elapsed = self.begun.take().map_or(Duration::ZERO, |begun| begun.elapsed());
-        self.handler.finished(&Finished {
+        self.handler.finished(&RequestRecord {
             refused_line: received.get(..line.min(max_line)).unwrap_or_default(),
             refusal: Some(refusal.reason()),
             ..sent.record(&self.info, added, received.len() as u64, elapsed)

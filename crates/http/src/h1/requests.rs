@@ -18,7 +18,7 @@ use super::transport::Io;
 use super::upgrade::Upgrade;
 use crate::body::{BodyError, BodySource};
 use crate::drain::Phase;
-use crate::exchange::{Carrier, Exchange, Finished, Handler, Outcome};
+use crate::exchange::{Carrier, Exchange, Handler, Outcome, RequestRecord};
 use crate::limits::Limits;
 use crate::message::Response;
 
@@ -109,7 +109,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
             }
         };
         let received = head_len + carrier.received();
-        self.handler.finished(&Finished {
+        self.handler.finished(&RequestRecord {
             request: Some(&request),
             ..sent.record(&self.info, added, received, begun.elapsed())
         });

@@ -12,7 +12,7 @@ use super::connection::{Connection, Next};
 use super::response_head::Framing;
 use super::transport::{Io, Transport};
 use super::upgrade::Upgrade;
-use crate::exchange::{Finished, Handler, Outcome};
+use crate::exchange::{Handler, Outcome, RequestRecord};
 use crate::message::Response;
 use crate::tunnel::CloseReason;
 
@@ -58,7 +58,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
     fn report_upgrade(&self, upgrade: &Upgrade) {
         let Some(sent) = &upgrade.sent else { return };
         let elapsed = upgrade.begun.elapsed();
-        self.handler.finished(&Finished {
+        self.handler.finished(&RequestRecord {
             request: Some(&upgrade.request),
             ..sent.record(&self.info, upgrade.added(), upgrade.received, elapsed)
         });

@@ -18,7 +18,7 @@ const LENGTHS: [u8; 256] = [
 ];
 
 /// Length of the longest code in bits.
-const LONGEST: usize = 30;
+const MAX_CODE_BITS: usize = 30;
 
 /// Codes of up to this many bits are found with one table look-up; nearly all text has only such
 /// codes.
@@ -27,9 +27,9 @@ const SHORT: u32 = 8;
 /// Decoding tables. `first`, `count` and `start` are indexed by the length of a code: the first code,
 /// the number of codes, and the position of their bytes in `bytes`.
 struct Codes {
-    first: [u32; LONGEST + 1],
-    count: [u32; LONGEST + 1],
-    start: [u32; LONGEST + 1],
+    first: [u32; MAX_CODE_BITS + 1],
+    count: [u32; MAX_CODE_BITS + 1],
+    start: [u32; MAX_CODE_BITS + 1],
     /// All bytes in the order of their codes.
     bytes: [u8; 256],
     /// Indexed by the next eight bits: the byte whose code they start with, and the length of that
@@ -39,14 +39,14 @@ struct Codes {
 
 static CODES: Codes = {
     let mut codes = Codes {
-        first: [0; LONGEST + 1],
-        count: [0; LONGEST + 1],
-        start: [0; LONGEST + 1],
+        first: [0; MAX_CODE_BITS + 1],
+        count: [0; MAX_CODE_BITS + 1],
+        start: [0; MAX_CODE_BITS + 1],
         bytes: [0; 256],
         short: [(0, 0); 256],
     };
     let (mut code, mut placed, mut length) = (0u32, 0usize, 1usize);
-    while length <= LONGEST {
+    while length <= MAX_CODE_BITS {
         code <<= 1;
         codes.first[length] = code;
         codes.start[length] = placed as u32;
@@ -117,7 +117,7 @@ impl Huffman {
 
     /// Decodes a code longer than [`SHORT`]. Returns false if it is incomplete.
     fn long(&mut self, take: &mut impl FnMut(u8)) -> bool {
-        for length in SHORT as usize + 1..=LONGEST.min(self.count as usize) {
+        for length in SHORT as usize + 1..=MAX_CODE_BITS.min(self.count as usize) {
             let code = (self.bits >> (self.count - length as u32)) as u32 & ((1 << length) - 1);
             let offset = code.wrapping_sub(CODES.first[length]);
             if offset < CODES.count[length] {
@@ -127,7 +127,7 @@ impl Huffman {
                 return true;
             }
         }
-        if self.count >= LONGEST as u32 {
+        if self.count >= MAX_CODE_BITS as u32 {
             self.count = 0; // the code of the end of a string, which must not be sent
         }
         false

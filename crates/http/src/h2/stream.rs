@@ -24,7 +24,7 @@ use super::tunnel::Channel;
 use super::turns::{Priority, Turn};
 use super::websocket::Handshake;
 use crate::body::Body;
-use crate::exchange::{Exchange, Finished, Handler, Outcome};
+use crate::exchange::{Exchange, Handler, Outcome, RequestRecord};
 use crate::framing::BodyLength;
 use crate::h1::Refusal;
 use crate::h1::head::Head;
@@ -287,7 +287,7 @@ impl<H: Handler> Answer<H> {
         body_sent: u64,
         outcome: Outcome,
     ) -> StreamEnd {
-        self.handler.finished(&Finished {
+        self.handler.finished(&RequestRecord {
             connection: &self.shared.info,
             request: facts.request,
             refused_line: facts.refused_line,

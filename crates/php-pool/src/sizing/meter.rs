@@ -23,8 +23,8 @@ const LATELY: usize = 5;
 const MEAN: f64 = 3.0;
 /// PHP's own `memory_limit` by default, for an application that has none.
 const USUAL_LIMIT: u64 = 128 << 20;
-/// What a worker takes beyond what `memory_limit` bounds.
-const BESIDES: u64 = 12 << 20;
+/// Memory of a worker in bytes beyond what `memory_limit` bounds.
+const OVERHEAD_BYTES: u64 = 12 << 20;
 
 /// What the machine looked like when a sample was taken.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -234,7 +234,7 @@ impl Meter {
             known: self.known,
             long: self.lately.iter().map(|(_, long)| *long).max().unwrap_or(0),
             cost: self.cost.map(|cost| cost.now.max(cost.before)),
-            worst: self.limit.saturating_add(BESIDES),
+            worst: self.limit.saturating_add(OVERHEAD_BYTES),
             share: self.load.map(Load::share),
             idle: self.load.and_then(Load::idle).or(self.surroundings.idle),
         }
@@ -245,7 +245,7 @@ impl Meter {
     /// an application's own word keeps no memory from the others.
     pub fn promised(&self, workers: u32) -> u64 {
         let measured = self.measured();
-        let each = measured.cost.unwrap_or(measured.worst.min(USUAL_LIMIT + BESIDES));
+        let each = measured.cost.unwrap_or(measured.worst.min(USUAL_LIMIT + OVERHEAD_BYTES));
         each.saturating_mul(u64::from(workers)).saturating_sub(self.private)
     }
 
@@ -323,8 +323,12 @@ mod tests {
             Instant::now(),
         );
         let measured = meter.measured();
-        assert_eq!((measured.cost, measured.worst), (None, 64 * MIB + BESIDES));
-        assert_eq!(meter.promised(1), 64 * MIB + BESIDES - MIB, "it may take its whole limit");
+        assert_eq!((measured.cost, measured.worst), (None, 64 * MIB + OVERHEAD_BYTES));
+        assert_eq!(
+            meter.promised(1),
+            64 * MIB + OVERHEAD_BYTES - MIB,
+            "it may take its whole limit"
+        );
     }
 
     #[test]
@@ -334,8 +338,8 @@ mod tests {
         let (usages, now) = ([usage(0, 0, 0, 10, 0)], Instant::now());
         for limit in [Some(1 << 50), Some(u64::MAX), None] {
             meter.sample(MIB, limit, &usages, surroundings(500 * MIB), activity, now);
-            assert_eq!(meter.promised(2), 2 * (USUAL_LIMIT + BESIDES), "{limit:?}");
-            assert!(meter.measured().worst <= 1024 * MIB + BESIDES);
+            assert_eq!(meter.promised(2), 2 * (USUAL_LIMIT + OVERHEAD_BYTES), "{limit:?}");
+            assert!(meter.measured().worst <= 1024 * MIB + OVERHEAD_BYTES);
         }
     }
 

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 pub mod meter;
 
-/// Most workers. Memory bounds the number earlier on all but large machines.
-pub const MOST: u32 = 128;
+/// Maximum number of workers. Memory bounds the number earlier on all but large machines.
+pub const MAX_WORKERS: u32 = 128;
 
 /// A request that has run for so long does not count for how many workers are enough.
 pub const LONG: Duration = Duration::from_millis(500);
@@ -34,8 +34,9 @@ const OVERLAP: f64 = 1.25;
 /// are busy.
 const TOO_LITTLE: f64 = 0.25;
 const TOO_LITTLE_IF_BUSY: f64 = 0.75;
-/// Workers that end are missed as soon as the measured share changes: this part of them may stay.
-const EASE: u32 = 4;
+/// Surplus workers end only beyond a quarter of the wanted number, as ended ones are missed when the
+/// measured share changes.
+const IDLE_SHARE_DIVISOR: u32 = 4;
 /// Processors that are idle for less of their time have nothing to give to more workers.
 const IDLE_ENOUGH: f64 = 0.05;
 
@@ -144,7 +145,7 @@ pub fn size(measured: &Measured) -> Decision {
         u32::MAX
     };
     let (workers, limit) = [
-        (MOST, Limit::Maximum),
+        (MAX_WORKERS, Limit::Maximum),
         (by_processors, Limit::Processors),
         (known, Limit::Measurement),
         (unpressed, Limit::Pressure),
@@ -154,17 +155,20 @@ pub fn size(measured: &Measured) -> Decision {
     .rev()
     .min_by_key(|(workers, _)| *workers)
     .unwrap_or((1, Limit::Memory));
-    let useful = measured.share.map_or(u32::MAX, |_| by_processors + by_processors / EASE);
+    let useful =
+        measured.share.map_or(u32::MAX, |_| by_processors + by_processors / IDLE_SHARE_DIVISOR);
     let tolerated = by_memory.min(unpressed).min(useful);
     Decision { workers, limit, tolerated, by_memory, by_processors, reserve, surprise }
 }
 
 /// Workers that keep the processors busy: one for each, and those that wait meanwhile.
 fn by_processors(measured: &Measured) -> u32 {
-    let processors = measured.processors.clamp(1, MOST);
+    let processors = measured.processors.clamp(1, MAX_WORKERS);
     let besides = |enough: u32| {
         let for_long = processors.saturating_mul(MOST_PER_PROCESSOR);
-        enough.max(enough.saturating_add(measured.long).min(for_long)).clamp(processors, MOST)
+        enough
+            .max(enough.saturating_add(measured.long).min(for_long))
+            .clamp(processors, MAX_WORKERS)
     };
     let Some(share) = measured.share else { return besides(processors) };
     let all = f64::from(processors);
@@ -195,7 +199,7 @@ impl Decision {
 }
 
 fn count(workers: u64) -> u32 {
-    u32::try_from(workers).unwrap_or(u32::MAX).min(MOST)
+    u32::try_from(workers).unwrap_or(u32::MAX).min(MAX_WORKERS)
 }
 
 #[cfg(test)]

@@ -144,7 +144,7 @@ fn the_number_has_an_end() {
         (m.processors, m.total, m.room, m.known) = (1 << 20, u64::MAX, u64::MAX, u32::MAX);
         (m.cost, m.share) = (Some(0), Some(Share { on: 0.0, wanted: 0.0 }));
     };
-    assert_eq!(sized(huge).0, MOST);
+    assert_eq!(sized(huge).0, MAX_WORKERS);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn nonsense_gives_at_least_one() {
             (m.cost, m.worst, m.share) = (Some(value), value, Some(share));
             (m.pressure, m.idle) = (Some(f64::NAN), Some(f64::NAN));
         });
-        assert!((1..=MOST).contains(&decision.0), "{decision:?}");
+        assert!((1..=MAX_WORKERS).contains(&decision.0), "{decision:?}");
     }
 }
 

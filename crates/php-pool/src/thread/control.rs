@@ -6,7 +6,7 @@ use crate::status::Slow;
 
 /// A message from a router thread to the control thread.
 #[derive(Debug)]
-pub enum Ask {
+pub enum ControlRequest {
     /// A script has exceeded its time limit: kill the worker.
     Overdue(Slow),
     /// A worker has written frames that no worker writes: kill it.

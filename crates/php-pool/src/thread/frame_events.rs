@@ -9,7 +9,7 @@ use howdah_wire::messages::ToWorker;
 use howdah_wire::queue::Claim;
 
 use super::attached::AttachedInstance;
-use super::control::Ask;
+use super::control::ControlRequest;
 use super::php_thread::PhpThread;
 use crate::instance::NotSent;
 use crate::pending::{Event, Failure};
@@ -165,7 +165,7 @@ impl PhpThread {
             );
         }
         if let Claim::Taken(_, worker) = attached.instance.region.claim_of(slot) {
-            self.ask(Ask::Kill { instance: attached.instance.number, worker });
+            self.ask(ControlRequest::Kill { instance: attached.instance.number, worker });
         }
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::answer_spin::AnswerSpin;
 use super::attached::AttachedInstance;
-use super::control::Ask;
+use super::control::ControlRequest;
 use super::log_backlog::LogBacklog;
 use super::requests::{Entry, RequestTable};
 use super::time_limit::LimitedRequests;
@@ -23,7 +23,7 @@ use crate::request::Key;
 pub struct PhpThread {
     pub(super) number: u32,
     pub(super) log: Arc<Log>,
-    control: UnboundedSender<Ask>,
+    control: UnboundedSender<ControlRequest>,
     pub(super) requests: RefCell<RequestTable>,
     pub(super) attached: RefCell<HashMap<u32, Rc<AttachedInstance>>>,
     /// Payload of the current frame; empty between uses, keeps its memory.
@@ -38,7 +38,7 @@ pub struct PhpThread {
 
 impl PhpThread {
     /// State of router thread `number`. Messages to the control thread go to `control`.
-    pub fn new(number: u32, log: Arc<Log>, control: UnboundedSender<Ask>) -> Rc<Self> {
+    pub fn new(number: u32, log: Arc<Log>, control: UnboundedSender<ControlRequest>) -> Rc<Self> {
         Rc::new(PhpThread {
             number,
             log,
@@ -65,7 +65,7 @@ impl PhpThread {
     }
 
     /// Sends a message to the control thread.
-    pub fn ask(&self, message: Ask) {
+    pub fn ask(&self, message: ControlRequest) {
         let _ = self.control.send(message);
     }
 

@@ -11,7 +11,7 @@ use howdah_sys::clock;
 use howdah_wire::queue::Claim;
 
 use super::attached::AttachedInstance;
-use super::control::Ask;
+use super::control::ControlRequest;
 use super::php_thread::PhpThread;
 use super::requests::Entry;
 use crate::pending::Failure;
@@ -51,7 +51,7 @@ impl PhpThread {
             let (pid, instance) =
                 (attached.instance.pid(worker).unwrap_or(0), attached.instance.number);
             let times = Times { waited, ran };
-            self.ask(Ask::Overdue(Slow { instance, worker, pid, context, times }));
+            self.ask(ControlRequest::Overdue(Slow { instance, worker, pid, context, times }));
             self.with_entry(key, |entry| {
                 entry.is_rejected = true;
                 entry.pending.fail(Failure::TimedOut);

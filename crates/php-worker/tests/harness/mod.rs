@@ -27,7 +27,7 @@ use howdah_wire::stream::Reader;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 /// How long anything may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One application.
 pub struct Application {
@@ -312,7 +312,7 @@ pub fn open_to_all(directory: &Path) {
 
 pub fn wait_readable(fd: impl AsFd) {
     let mut ready = [PollFd::new(&fd, PollFlags::IN)];
-    let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+    let patience = Timespec { tv_sec: TEST_TIMEOUT.as_secs() as i64, tv_nsec: 0 };
     assert_eq!(poll(&mut ready, Some(&patience)), Ok(1), "nothing came");
 }
 
@@ -560,7 +560,7 @@ impl Pending {
     pub fn until(&mut self, application: &mut Application, condition: impl Fn(&Answer) -> bool) {
         let start = Instant::now();
         while !condition(&self.answer) {
-            assert!(start.elapsed() < PATIENCE, "gave up; so far: {:?}", self.answer);
+            assert!(start.elapsed() < TEST_TIMEOUT, "gave up; so far: {:?}", self.answer);
             if self.poll(application) {
                 continue;
             }

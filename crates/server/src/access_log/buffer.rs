@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use howdah_http::exchange::Finished;
+use howdah_http::exchange::RequestRecord;
 use howdah_sys::log::Log;
 
 use super::compiled::AccessLog;
@@ -23,7 +23,7 @@ pub struct LineBuffer {
 impl LineBuffer {
     /// Adds the line of a request. Returns true if it is the first one that waits: the caller must
     /// call [`LineBuffer::flush`] within [`super::MAX_DELAY`]. Errors go to `errors`.
-    pub fn add(&mut self, log: &AccessLog, record: &Finished<'_>, errors: &Log) -> bool {
+    pub fn add(&mut self, log: &AccessLog, record: &RequestRecord<'_>, errors: &Log) -> bool {
         let source = AccessLog::source(record);
         if !log.is_wanted(&source, &mut self.scratch) {
             return false;

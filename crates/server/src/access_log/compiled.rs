@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use howdah_config::{self as config, Condition};
-use howdah_http::exchange::Finished;
+use howdah_http::exchange::RequestRecord;
 use howdah_http::message::ConnectionInfo;
 use howdah_http::variables::{Answer, Source};
 
@@ -32,7 +32,7 @@ impl AccessLog {
     }
 
     /// Returns the values of variables in the line of a request.
-    pub(super) fn source<'a>(record: &'a Finished<'a>) -> Source<'a> {
+    pub(super) fn source<'a>(record: &'a RequestRecord<'a>) -> Source<'a> {
         let connection: &ConnectionInfo = match record.request {
             // Its own addresses: a proxy may have sent those of the client.
             Some(request) => &request.connection,

@@ -2,7 +2,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use howdah_http::exchange::{Finished, Outcome};
+use howdah_http::exchange::{Outcome, RequestRecord};
 use howdah_http::fixture::request;
 use howdah_http::message::{Added, FieldBlock, Request};
 use howdah_sys::log::Log;
@@ -32,7 +32,7 @@ impl Logged {
         let mut fields = FieldBlock::default();
         fields.push("ETag", "\"1\"");
         let added = Added { server: b"Howdah", length: Some(5), ..Added::default() };
-        let record = Finished {
+        let record = RequestRecord {
             connection: &connection,
             request,
             refused_line: b"GET",

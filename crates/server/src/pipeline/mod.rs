@@ -18,7 +18,7 @@ use std::time::{Instant, SystemTime};
 use howdah_files::Now;
 use howdah_http::body::Body;
 use howdah_http::compress;
-use howdah_http::exchange::{Exchange, Finished, Handler};
+use howdah_http::exchange::{Exchange, Handler, RequestRecord};
 use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, Request, Response, ShownAddress};
 use howdah_http::respond;
@@ -87,7 +87,7 @@ impl Handler for RequestHandler {
         respond::error(status)
     }
 
-    fn finished(&self, record: &Finished<'_>) {
+    fn finished(&self, record: &RequestRecord<'_>) {
         self.count_end();
         if record.request.is_none() {
             self.thread.counters.requests.fetch_add(1, Relaxed); // its head was refused

@@ -13,7 +13,7 @@ use howdah_http::variables::Source;
 
 /// Maximum length of an expanded template in bytes. A request can be rewritten many times, and each
 /// time its path can grow.
-const LONGEST: usize = 64 << 10;
+const MAX_TARGET_BYTES: usize = 64 << 10;
 
 /// Reason why the expanded template is not a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub fn path(template: &Template, source: &Source<'_>) -> Result<Bytes, RewriteEr
     if target.is_empty() {
         return Ok(Bytes::new());
     }
-    if target.len() > LONGEST {
+    if target.len() > MAX_TARGET_BYTES {
         return Err(RewriteError::TooLong);
     }
     let parsed = Target::parse(&target).map_err(RewriteError::Target)?;
@@ -141,7 +141,7 @@ mod tests {
                 Err(error) => break error,
             }
         };
-        assert_eq!((error, request.path.len()), (RewriteError::TooLong, LONGEST));
+        assert_eq!((error, request.path.len()), (RewriteError::TooLong, MAX_TARGET_BYTES));
     }
 
     proptest! {

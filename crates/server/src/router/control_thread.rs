@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use howdah_config::Defaults;
-use howdah_php_pool::thread::Ask;
+use howdah_php_pool::thread::ControlRequest;
 use howdah_tls::stored::Certificates;
 use howdah_upstream::names::{self, Names};
 use howdah_wire::messages::FromSupervisor;
@@ -34,7 +34,7 @@ pub(super) struct ControlThread {
     /// Addresses of servers that are configured by name.
     pub(super) names: Names,
     /// Requests of the router threads.
-    pub(super) thread_requests: UnboundedReceiver<Ask>,
+    pub(super) thread_requests: UnboundedReceiver<ControlRequest>,
     /// Defaults of documents.
     pub(super) defaults: Defaults,
 }

@@ -66,7 +66,7 @@ impl Sizing {
 
     /// Returns the maximum number of workers that this application can ever have.
     pub(super) fn max_workers(&self) -> u32 {
-        Wanted::of(self.processes, sizing::MOST).max
+        Wanted::of(self.processes, sizing::MAX_WORKERS).max
     }
 
     fn is_automatic(&self) -> bool {

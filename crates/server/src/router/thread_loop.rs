@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use howdah_http::drain::Drain;
 use howdah_php_pool::pending::Failure;
-use howdah_php_pool::thread::{Ask, PhpThread};
+use howdah_php_pool::thread::{ControlRequest, PhpThread};
 use howdah_sys::log::Level;
 use howdah_upstream::proxy::health_checks;
 use tokio::runtime::{Builder, LocalOptions};
@@ -31,7 +31,7 @@ thread_local! {
 pub(super) fn run(
     number: u32,
     shared: Arc<Shared>,
-    requests: UnboundedSender<Ask>,
+    requests: UnboundedSender<ControlRequest>,
     handles: Arc<[Handle]>,
     commands: UnboundedReceiver<ThreadCommand>,
 ) {

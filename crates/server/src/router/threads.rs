@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use howdah_config::Config;
-use howdah_php_pool::thread::Ask;
+use howdah_php_pool::thread::ControlRequest;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
@@ -43,7 +43,7 @@ impl Threads {
     pub(super) fn start(
         count: usize,
         shared: &Arc<Shared>,
-        requests: &UnboundedSender<Ask>,
+        requests: &UnboundedSender<ControlRequest>,
     ) -> io::Result<Self> {
         let (handles, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| Handle::new()).unzip();
         let handles: Arc<[Handle]> = handles.into();

@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use howdah_files::Files;
-use howdah_http::exchange::Finished;
+use howdah_http::exchange::RequestRecord;
 use howdah_http::limits::Limits;
 use howdah_php_pool::thread::PhpThread;
 use howdah_upstream::thread::UpstreamThread;
@@ -124,7 +124,7 @@ impl RouterThread {
 
     /// Writes a line for a request to the access log, if one is configured: at once, or together
     /// with others at most [`access_log::MAX_DELAY`] after the last write.
-    pub fn log(self: &Rc<Self>, record: &Finished<'_>) {
+    pub fn log(self: &Rc<Self>, record: &RequestRecord<'_>) {
         let snapshot = self.shared.snapshot.load();
         let Some(log) = &snapshot.access_log else { return };
         if self.lines.borrow_mut().add(log, record, &self.shared.log) {

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use howdah_config::Timeouts;
-use howdah_http::spool::SMALL;
+use howdah_http::spool::SMALL_PART_BYTES;
 use howdah_http::timer::Timer;
 use howdah_wire::fastcgi::{Answer, Answers, Protocol};
 
@@ -114,7 +114,9 @@ impl<P: Display> Conversation<P> {
                 return Poll::Ready(Ok(Some(Part::End)));
             }
             ready!(self.messages.poll_full(self.duplex.timer(), cx));
-            if !self.output.is_empty() && (self.turn.is_over() || self.output.len() >= SMALL) {
+            if !self.output.is_empty()
+                && (self.turn.is_over() || self.output.len() >= SMALL_PART_BYTES)
+            {
                 return Poll::Ready(Ok(None));
             }
             ready!(self.turn.poll(cx));
@@ -152,7 +154,7 @@ impl<P: Display> Conversation<P> {
         let record = match answer {
             None => None,
             // The output is the end of what was decoded.
-            Some(Answer::Stdout(bytes)) if bytes.len() >= SMALL => {
+            Some(Answer::Stdout(bytes)) if bytes.len() >= SMALL_PART_BYTES => {
                 let len = bytes.len();
                 self.duplex.input.skip(decoded - len);
                 return Ok(Some(Record::Output(self.duplex.input.take(len))));

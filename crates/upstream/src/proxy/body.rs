@@ -12,7 +12,7 @@ use howdah_http::body::{Body, BodyStream};
 use howdah_http::framing::{Chunked, Decoded};
 use howdah_http::input::Input;
 use howdah_http::message::Trailer;
-use howdah_http::spool::SMALL;
+use howdah_http::spool::SMALL_PART_BYTES;
 
 use super::conversation::Conversation;
 use super::hop;
@@ -172,7 +172,7 @@ fn decode_chunks(
             Ok(Decoded::Data { skip, len }) => {
                 input.skip(skip);
                 // A slice would keep all bytes of one read in memory.
-                if len < SMALL {
+                if len < SMALL_PART_BYTES {
                     let bytes = input.as_bytes();
                     gathered.extend_from_slice(bytes.get(..len).unwrap_or(bytes));
                     input.skip(len);

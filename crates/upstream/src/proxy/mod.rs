@@ -281,15 +281,15 @@ impl HttpRequest<'_, '_> {
     ) -> Result<Response, Failure> {
         // A server that switches before it has the whole request has not understood it.
         let parts = conversation.into_parts().ok_or(Failure::UnexpectedUpgrade)?;
-        let far = Box::new(Upgraded::new(parts, active));
-        let patience = self.upstream.config.timeouts.tunnel;
+        let upstream = Box::new(Upgraded::new(parts, active));
+        let idle_timeout = self.upstream.config.timeouts.tunnel;
         let Head { reason, fields, has_date, .. } = head;
         let response = Response {
             reason,
             fields,
             adds_date: !has_date,
             after: Some(Box::new(After {
-                tunnel: Some(Tunnel { far, patience }),
+                tunnel: Some(Tunnel { upstream, idle_timeout }),
                 ..After::default()
             })),
             ..Response::new(101, Body::Empty)

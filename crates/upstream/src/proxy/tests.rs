@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use howdah_config::{self as config, Address, Buffering, Timeouts};
 use howdah_http::drain::Drain;
-use howdah_http::exchange::{Finished, Handler};
+use howdah_http::exchange::{Handler, RequestRecord};
 use howdah_http::h1;
 use howdah_http::limits::Limits;
 use howdah_http::message::ConnectionInfo;
@@ -174,7 +174,7 @@ impl Handler for Front {
         Response::new(status, Body::Empty)
     }
 
-    fn finished(&self, record: &Finished<'_>) {
+    fn finished(&self, record: &RequestRecord<'_>) {
         self.statuses.borrow_mut().push(record.status);
     }
 }

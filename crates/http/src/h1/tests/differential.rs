@@ -53,7 +53,7 @@ impl Handler for Recorder {
         Response::new(status, Body::Empty)
     }
 
-    fn finished(&self, _: &Finished<'_>) {}
+    fn finished(&self, _: &RequestRecord<'_>) {}
 }
 
 /// Sends all of `input` and ends the sending side; reads until the server ends.

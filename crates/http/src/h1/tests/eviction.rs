@@ -15,7 +15,7 @@ async fn oldest(server: &Server, count: usize) -> (usize, bool) {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(PATIENCE, waiting).await.expect("a connection waits")
+    timeout(TEST_TIMEOUT, waiting).await.expect("a connection waits")
 }
 
 #[test]

@@ -26,7 +26,7 @@ use tokio::time::{Sleep, sleep, timeout};
 use super::serve;
 use crate::body::{Body, BodyStream};
 use crate::drain::Drain;
-use crate::exchange::{Disconnect, Exchange, Finished, Handler, Outcome};
+use crate::exchange::{Disconnect, Exchange, Handler, Outcome, RequestRecord};
 use crate::limits::Limits;
 use crate::message::{ConnectionInfo, FieldBlock, Response};
 
@@ -106,7 +106,7 @@ impl Handler for Site {
         Response::new(status, Body::from("refused\n"))
     }
 
-    fn finished(&self, record: &Finished<'_>) {
+    fn finished(&self, record: &RequestRecord<'_>) {
         self.ended.borrow_mut().push((record.status, record.outcome, record.sent));
         self.elapsed.set(record.elapsed);
     }
@@ -156,7 +156,7 @@ impl Server {
                 sleep(Duration::from_millis(1)).await;
             }
         };
-        timeout(PATIENCE, come).await.expect("the request does not come");
+        timeout(TEST_TIMEOUT, come).await.expect("the request does not come");
     }
 
     fn ended(&self) -> Vec<(u16, Outcome)> {
@@ -201,17 +201,17 @@ impl Reply {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Client {
     /// Sends; a server that has stopped listening is no error here.
     async fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        let _ = timeout(PATIENCE, self.stream.write_all(bytes.as_ref())).await.unwrap();
+        let _ = timeout(TEST_TIMEOUT, self.stream.write_all(bytes.as_ref())).await.unwrap();
     }
 
     async fn read(&mut self) -> usize {
         let read = self.stream.read_buf(&mut self.received);
-        timeout(PATIENCE, read).await.expect("the server says nothing").unwrap_or(0)
+        timeout(TEST_TIMEOUT, read).await.expect("the server says nothing").unwrap_or(0)
     }
 
     /// The head of the next response.

@@ -304,7 +304,7 @@ fn a_stream_waits_for_its_client_with_bounded_memory() {
                 sleep(Duration::from_millis(300)).await;
             }
         };
-        let rests = timeout(PATIENCE, rest).await;
+        let rests = timeout(TEST_TIMEOUT, rest).await;
         rests.expect("more and more is taken from the stream while the client reads nothing");
         // Others are served meanwhile.
         let mut other = server.client().await;

@@ -11,7 +11,7 @@ use howdah_php_pool::pool::Progress;
 use howdah_php_pool::queue::Worker;
 use howdah_php_pool::sizing;
 use howdah_php_pool::sizing::meter::Activity;
-use howdah_php_pool::thread::Ask;
+use howdah_php_pool::thread::ControlRequest;
 use howdah_sys::log::Level;
 use howdah_sys::signals::SIGKILL;
 use howdah_wire::messages::{Exit, FromSupervisor, ToSupervisor};
@@ -53,15 +53,18 @@ impl Pools {
     }
 
     /// Handles a request of a router thread.
-    pub(in crate::router) fn on_thread_request(&mut self, request: Ask) -> io::Result<()> {
+    pub(in crate::router) fn on_thread_request(
+        &mut self,
+        request: ControlRequest,
+    ) -> io::Result<()> {
         match request {
-            Ask::Kill { instance, worker } => self.kill(instance, worker),
-            Ask::Overdue(slow) => {
+            ControlRequest::Kill { instance, worker } => self.kill(instance, worker),
+            ControlRequest::Overdue(slow) => {
                 let (instance, worker) = (slow.instance, slow.worker);
                 self.traces.trace_overdue(slow)?;
                 self.kill(instance, worker)
             }
-            Ask::AddWorkers => Ok(()), // `tick`, which follows, looks at the load
+            ControlRequest::AddWorkers => Ok(()), // `tick`, which follows, looks at the load
         }
     }
 
