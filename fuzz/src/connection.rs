@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use howdah_http::body::Body;
 use howdah_http::drain::Drain;
-use howdah_http::exchange::{Exchange, RequestRecord, Handler};
+use howdah_http::exchange::{Exchange, Handler, RequestRecord};
 use howdah_http::h1::{Io, serve};
 use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, Response};

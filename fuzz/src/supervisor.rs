@@ -57,7 +57,7 @@ fn message(line: &[u8], model: &Model) -> Option<ToSupervisor> {
         }
         "serving" => ToSupervisor::Serving {},
         "refuse" => ToSupervisor::Refuse { message: name },
-        "finished" => ToSupervisor::RequestRecord {},
+        "finished" => ToSupervisor::Finished {},
         "log" => ToSupervisor::OpenLog { path: name },
         "read" => ToSupervisor::ReadFile { path: name },
         "store" => ToSupervisor::StoreCertificate { name },

@@ -8,7 +8,7 @@ use howdah_wire::dns;
 use howdah_wire::fastcgi::{Answer, Answers, Pairs, Part, Records, put_pair};
 use howdah_wire::frame::{Done, Head, Log};
 use howdah_wire::messages::{FromPrototype, FromSupervisor, ToPrototype, ToSupervisor, ToWorker};
-use howdah_wire::proxy_protocol::{Header, LONGEST, Version};
+use howdah_wire::proxy_protocol::{Header, MAX_HEADER_BYTES, Version};
 use howdah_wire::queue::{Claim, Producer, Work, WorkerId};
 use howdah_wire::region::{Geometry, Region};
 use howdah_wire::request::{FIXED, Fixed, Params, decode_params};
@@ -50,7 +50,7 @@ pub fn dns(input: &[u8]) {
 /// of its own bytes, and must be read back when it is written.
 pub fn proxy_protocol(input: &[u8]) {
     let Ok(Some((header, length))) = Header::read(input) else { return };
-    assert!(length <= LONGEST && length <= input.len());
+    assert!(length <= MAX_HEADER_BYTES && length <= input.len());
     assert_eq!(Header::read(&input[..length]), Ok(Some((header, length))));
     assert_eq!(Header::read(&input[..length - 1]), Ok(None));
     for version in [Version::V1, Version::V2] {
