@@ -14,7 +14,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-use howdah_config::{Advice, Application, Config, Defaults, Served, Symlinks};
+use howdah_config::{Advice, Application, Config, Defaults, ServedPath, Symlinks};
 use howdah_http::spool;
 use howdah_server::check as tls;
 use howdah_server::check::{CertificateSources, Stored};
@@ -276,8 +276,8 @@ fn named(path: &Path, result: io::Result<()>) -> Result<(), String> {
 }
 
 /// Returns why a file or directory cannot be served, if so.
-fn not_served(served: &Served) -> Option<String> {
-    let Served { path, file, is_directory, symlinks } = served;
+fn not_served(served: &ServedPath) -> Option<String> {
+    let ServedPath { path, file, is_directory, symlinks } = served;
     let found = match is_directory {
         true => directory(file),
         false => {

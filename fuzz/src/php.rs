@@ -10,7 +10,7 @@ use howdah_http::h1::head::{Parse, parse_head};
 use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, FieldBlock, Fields, Request};
 use howdah_http::target::Target;
-use howdah_php_pool::params;
+use howdah_php_pool::cgi_params;
 use howdah_php_pool::pending::{Event, Next, Pending, ScriptHead};
 use howdah_php_pool::response::{check, interim_fields};
 use howdah_php_pool::target::{Script, Target as PhpSite};
@@ -91,7 +91,7 @@ pub fn params(input: &[u8]) {
 /// The names of a request's parameters, sorted.
 fn names(request: &Request, script: &Script) -> Vec<Vec<u8>> {
     let mut params = Params::default();
-    params::write(&mut params, request, script, None, 7);
+    cgi_params::write(&mut params, request, script, None, 7);
     let fixed = Fixed::new(&params, 0, 1, 7, 0);
     let mut names = Vec::new();
     let rest = decode_params(params.as_bytes(), fixed.params, |name, value| {

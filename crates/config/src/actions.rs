@@ -9,7 +9,7 @@ use crate::{Config, Route, Symlinks};
 
 /// A file or directory that the router reads for requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Served {
+pub struct ServedPath {
     /// The path of the key that names it.
     pub path: String,
     /// The file or directory, as far as it is known without a request.
@@ -33,11 +33,16 @@ impl Config {
     }
 
     /// Returns the files and directories of shares, error pages and passwords.
-    pub fn served(&self) -> Vec<Served> {
+    pub fn served(&self) -> Vec<ServedPath> {
         let mut all = Vec::new();
         for (place, action) in self.actions() {
             let mut name = |key: &str, (file, is_directory): (PathBuf, bool), symlinks| {
-                all.push(Served { path: format!("{place}/{key}"), file, is_directory, symlinks });
+                all.push(ServedPath {
+                    path: format!("{place}/{key}"),
+                    file,
+                    is_directory,
+                    symlinks,
+                });
             };
             if let Some(auth) = &action.access.basic_auth {
                 name("basic_auth/users_file", (auth.users_file.clone(), false), Symlinks::All);
@@ -100,7 +105,7 @@ mod tests {
     fn served(action: serde_json::Value) -> Vec<(String, String, bool)> {
         let document = json!({"routes": {"a/b": [{"action": action}]}});
         let served = Config::from_value(document).unwrap().served();
-        let plain = |s: Served| (s.path, s.file.display().to_string(), s.is_directory);
+        let plain = |s: ServedPath| (s.path, s.file.display().to_string(), s.is_directory);
         served.into_iter().map(plain).collect()
     }
 
@@ -140,7 +145,7 @@ mod tests {
         });
         let document = json!({"routes": [{"action": action}]});
         let served = Config::from_value(document).unwrap().served();
-        for Served { path, symlinks, .. } in served {
+        for ServedPath { path, symlinks, .. } in served {
             let is_owner_match = path.ends_with("fallback/share") || path.ends_with("404");
             assert_eq!(symlinks == Symlinks::OwnerMatch, is_owner_match, "{path}");
         }

@@ -8,12 +8,12 @@
 //! 5. Otherwise: static files.
 //!
 //! A project of Laravel or Composer without a public `index.php` is refused, as its sources, databases and
-//! packages would be served. [`Closed`] has the parts of a site that are not served.
+//! packages would be served. [`ClosedPaths`] has the parts of a site that are not served.
 //!
 //! Only file names, `composer.json` and WordPress's version file are read, and at most a fixed number of
 //! directory entries. [`Site::document`] makes the configuration document.
 
-mod closed;
+mod closed_paths;
 mod error;
 mod files;
 mod framework;
@@ -22,7 +22,7 @@ mod site;
 
 use std::path::Path;
 
-pub use closed::Closed;
+pub use closed_paths::ClosedPaths;
 pub use error::DetectError;
 pub use framework::{Evidence, Framework};
 pub use kind::Kind;
@@ -43,8 +43,8 @@ pub fn detect(directory: &Path) -> Result<Site, DetectError> {
         Kind::PublicFrontController { public, .. } => directory.join(public),
         _ => directory.clone(),
     };
-    closed::check_project(&directory, &kind)?;
-    let closed = Closed::find(&root, &kind)?;
+    closed_paths::check_project(&directory, &kind)?;
+    let closed = ClosedPaths::find(&root, &kind)?;
     Ok(Site { directory, root, kind, closed })
 }
 

@@ -20,6 +20,7 @@
 mod cache;
 mod classify;
 pub mod conditional;
+pub mod etag;
 pub mod hidden;
 mod links;
 mod load;

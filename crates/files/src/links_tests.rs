@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use howdah_config::Symlinks;
 use howdah_http::body::Body;
+use howdah_requirements::is_root;
 
 use super::tests::{Site, request};
 use super::*;
@@ -21,10 +22,6 @@ const BOB: u32 = 54_322;
 
 /// What must never appear in a response.
 const SECRET: &str = "SECRET-CONTENT";
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
 
 /// A path in the temporary directory that the document root `www` lies in.
 fn at(site: &Site, name: &str) -> PathBuf {
@@ -212,7 +209,7 @@ fn links_inside_the_root_are_followed_whoever_owns_them() {
 
 #[test]
 fn a_link_out_of_the_root_needs_the_owner_of_its_target() {
-    if !is_root() {
+    if !howdah_requirements::root() {
         return;
     }
     for (owner, target, expected) in [
@@ -246,7 +243,7 @@ fn a_link_out_of_the_root_needs_the_owner_of_its_target() {
 
 #[test]
 fn every_link_of_a_chain_is_judged() {
-    if !is_root() {
+    if !howdah_requirements::root() {
         return;
     }
     for (first, second, target, expected) in [
@@ -281,7 +278,7 @@ fn every_link_of_a_chain_is_judged() {
 /// What only the server may read beside its owner is not the link's owner's to show.
 #[test]
 fn below_a_linked_directory_others_files_must_be_open_to_all() {
-    if !is_root() {
+    if !howdah_requirements::root() {
         return;
     }
     for (owner, mode, directory_owner, directory_mode, expected) in [
@@ -325,7 +322,7 @@ fn below_a_linked_directory_others_files_must_be_open_to_all() {
 /// A project whose files belong to whoever deploys it, with a directory that the application writes.
 #[test]
 fn a_project_may_link_to_what_its_application_writes() {
-    if !is_root() {
+    if !howdah_requirements::root() {
         return;
     }
     const APPLICATION: u32 = BOB;
@@ -352,7 +349,7 @@ fn a_project_may_link_to_what_its_application_writes() {
 
 #[test]
 fn links_in_the_path_of_the_root_are_judged_too() {
-    if !is_root() {
+    if !howdah_requirements::root() {
         return;
     }
     for (owner, target, expected) in
@@ -660,7 +657,7 @@ fn a_link_that_changes_its_target_never_shows_a_source() {
 
 #[test]
 fn a_target_that_becomes_anothers_is_never_shown() {
-    if !is_root() {
+    if !howdah_requirements::root() {
         return;
     }
     let site = Site::plain();
@@ -676,7 +673,7 @@ fn a_target_that_becomes_anothers_is_never_shown() {
 
 #[test]
 fn a_chain_whose_middle_is_swapped_never_leads_to_anothers_file() {
-    if !is_root() {
+    if !howdah_requirements::root() {
         return;
     }
     let site = Site::plain();
@@ -698,7 +695,7 @@ fn a_chain_whose_middle_is_swapped_never_leads_to_anothers_file() {
 /// The root itself, and a directory of it that is moved out while it is looked through.
 #[test]
 fn a_root_that_is_swapped_never_becomes_anothers_directory() {
-    if !is_root() {
+    if !howdah_requirements::root() {
         return;
     }
     let mut site = Site::plain();

@@ -16,6 +16,7 @@ use howdah_http::encoding::{AcceptEncoding, Coding};
 use howdah_http::message::FieldBlock;
 
 use super::conditional::{self, Validators};
+use super::etag::etag;
 use super::resolve::{Access, Kind, Meta, Opened, Opener, wall_seconds};
 use super::share::{Place, Share};
 
@@ -206,12 +207,6 @@ fn read_or_keep_open(opened: Opened, max_body: u64) -> (Content, bool) {
         }
         _ => (Content::File(Arc::new(file)), true),
     }
-}
-
-fn etag(meta: &Meta, coding: Coding) -> Bytes {
-    let dash = if coding == Coding::Identity { "" } else { "-" };
-    let Meta { modified, modified_nanos, size, .. } = meta;
-    format!("\"{modified:x}.{modified_nanos:x}-{size:x}{dash}{}\"", coding.name()).into()
 }
 
 /// A time in the future is sent as the present (RFC 9110, 8.8.2.1); one before 1970 has no form

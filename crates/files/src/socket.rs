@@ -109,18 +109,13 @@ mod tests {
         assert_eq!(kind("missing"), io::ErrorKind::NotFound);
         assert_eq!(kind("file/below"), io::ErrorKind::NotADirectory);
         // Of what a link leads to, its owner does not learn whether it is there.
-        assert!(kind("link") == io::ErrorKind::PermissionDenied || is_root());
+        assert!(kind("link") == io::ErrorKind::PermissionDenied || howdah_requirements::is_root());
         assert_eq!(kind("loop"), io::ErrorKind::PermissionDenied);
-    }
-
-    fn is_root() -> bool {
-        rustix::process::geteuid().is_root()
     }
 
     #[test]
     fn a_link_to_the_socket_of_another_user_is_refused_wherever_it_is_in_the_path() {
-        if !is_root() {
-            println!("skipped: only root has files of several users");
+        if !howdah_requirements::root() {
             return;
         }
         let root = tempfile::tempdir().unwrap();

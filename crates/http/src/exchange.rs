@@ -17,7 +17,7 @@ use bytes::Bytes;
 use crate::body::{BodySource, SendError};
 use crate::feed::Feed;
 use crate::limits::Limits;
-use crate::message::{Added, ConnectionInfo, FieldBlock, Request, Response};
+use crate::message::{ConnectionFields, ConnectionInfo, FieldBlock, Request, Response};
 use crate::tunnel::CloseReason;
 
 pub use crate::body::BodyError;
@@ -79,14 +79,14 @@ pub struct Exchange<'c> {
     /// The request; a handler may rewrite it.
     pub request: Request,
     /// Arrival of the first byte of the request.
-    pub begun: Instant,
+    pub started_at: Instant,
     carrier: &'c dyn Carrier,
 }
 
 impl<'c> Exchange<'c> {
     /// Combines a request with the connection that it came on.
-    pub fn new(request: Request, begun: Instant, carrier: &'c dyn Carrier) -> Self {
-        Exchange { request, begun, carrier }
+    pub fn new(request: Request, started_at: Instant, carrier: &'c dyn Carrier) -> Self {
+        Exchange { request, started_at, carrier }
     }
 
     /// Length of the request body in bytes: `Some(0)` without a body, `None` for a chunked one.
@@ -243,7 +243,7 @@ pub struct RequestRecord<'a> {
     /// Header fields of the response.
     pub fields: &'a FieldBlock,
     /// Fields that the connection has added to the response.
-    pub added: Added<'a>,
+    pub added: ConnectionFields<'a>,
     /// Bytes of the request: head and body.
     pub received: u64,
     /// Bytes of the response, including head and framing.

@@ -12,7 +12,7 @@ use howdah_config::{SslVariable, Template, Variable};
 use howdah_sys::clock;
 
 use crate::handshake::{ClientCertificate, Handshake};
-use crate::message::{Added, ConnectionInfo, FieldBlock, Request, ShownAddress};
+use crate::message::{ConnectionFields, ConnectionInfo, FieldBlock, Request, ShownAddress};
 use crate::query;
 
 /// The request and response that variables take their values from.
@@ -25,7 +25,7 @@ pub struct Source<'a> {
     /// The response, once there is one.
     pub answer: Option<Answer<'a>>,
     /// When the request began to arrive.
-    pub begun: Instant,
+    pub started_at: Instant,
     /// The values are for a log, which shows the target with the fragment that was cut off.
     pub is_for_log: bool,
 }
@@ -38,16 +38,16 @@ pub struct Answer<'a> {
     /// Header fields, without those that the connection adds.
     pub fields: &'a FieldBlock,
     /// Fields that the connection adds.
-    pub added: Added<'a>,
+    pub added: ConnectionFields<'a>,
     /// Bytes of the body sent.
     pub body_sent: u64,
 }
 
 impl<'a> Source<'a> {
     /// Creates the source for a request without a response.
-    pub fn of(request: &'a Request, begun: Instant) -> Self {
+    pub fn of(request: &'a Request, started_at: Instant) -> Self {
         let connection = &request.connection;
-        Source { request: Some(request), connection, answer: None, begun, is_for_log: false }
+        Source { request: Some(request), connection, answer: None, started_at, is_for_log: false }
     }
 
     /// Evaluates a template.
@@ -68,7 +68,7 @@ impl<'a> Source<'a> {
             }
             Variable::RemoteAddress => put(out, format_args!("{}", self.remote())),
             Variable::RequestTime => {
-                let elapsed = self.begun.elapsed();
+                let elapsed = self.started_at.elapsed();
                 put(out, format_args!("{}.{:03}", elapsed.as_secs(), elapsed.subsec_millis()))
             }
             Variable::ResponseHeader(name) => self.response_field(name, out),

@@ -65,7 +65,7 @@ fn a_response_has_its_fields_and_those_of_the_connection() {
     fields.push("ETag", "\"x\"");
     fields.push("X_Under-Score", "u");
     fields.push("etag", "second");
-    let added = Added {
+    let added = ConnectionFields {
         server: b"Howdah",
         date: true,
         length: Some(5),

@@ -13,7 +13,7 @@ use howdah_sys::log::Level;
 use howdah_wire::request::{FIXED, Fixed, Params, flags};
 use tokio::time::Instant;
 
-use super::params;
+use super::cgi_params;
 use super::pending::{Failure, Next, Pending};
 use super::request::RequestContext;
 use super::response;
@@ -179,7 +179,7 @@ fn encode(
     let mut params = Params::default();
     let length = body.len();
     let software = application.config.server_software.as_deref();
-    params::write(&mut params, &exchange.request, script, software, length);
+    cgi_params::write(&mut params, &exchange.request, script, software, length);
     let mut descriptors = Vec::new();
     let mut flags = if is_server_idle() { flags::ALONE } else { 0 };
     let room = SLOT_BYTES.checked_sub(FIXED + params.as_bytes().len());

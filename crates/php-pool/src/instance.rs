@@ -12,7 +12,7 @@ use howdah_wire::messages::ToWorker;
 use howdah_wire::queue::{Claim, WorkerId};
 use howdah_wire::region::{Geometry, Region};
 
-use super::request::Key;
+use super::request::RequestKey;
 use super::status::LastRequest;
 use super::worker_output::Output;
 
@@ -90,13 +90,13 @@ impl Instance {
     }
 
     /// The request that a slot belongs to; `None` for a number that is no slot or a free one.
-    pub fn key(&self, slot: u32) -> Option<Key> {
+    pub fn key(&self, slot: u32) -> Option<RequestKey> {
         let key = self.keys.get(slot as usize)?.load(Acquire);
-        (key != 0).then_some(Key(key))
+        (key != 0).then_some(RequestKey(key))
     }
 
     /// Slots and keys in use by a thread.
-    pub fn slots_of(&self, thread: u32) -> impl Iterator<Item = (u32, Key)> {
+    pub fn slots_of(&self, thread: u32) -> impl Iterator<Item = (u32, RequestKey)> {
         (0..self.keys.len() as u32)
             .filter_map(|slot| Some((slot, self.key(slot)?)))
             .filter(move |(_, key)| key.thread() == thread)

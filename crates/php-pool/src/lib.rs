@@ -19,10 +19,10 @@
 #![forbid(unsafe_code)]
 
 pub mod application;
+pub mod cgi_params;
 pub mod dispatch;
 pub mod instance;
 pub mod output;
-pub mod params;
 pub mod pending;
 pub mod pool;
 pub mod queue;

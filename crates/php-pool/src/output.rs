@@ -10,7 +10,7 @@ use howdah_wire::queue::WorkerId;
 
 use super::instance::Instance;
 use super::queue::Queue;
-use super::request::{Key, RequestContext};
+use super::request::{RequestContext, RequestKey};
 use super::worker_output::RequestSource;
 
 pub use super::worker_output::Output;
@@ -42,7 +42,7 @@ impl RequestSource for Whose {
         &self.application
     }
 
-    fn current_request(&self) -> Option<(Key, Arc<RequestContext>)> {
+    fn current_request(&self) -> Option<(RequestKey, Arc<RequestContext>)> {
         self.queue.request_of(&self.instance.upgrade()?, self.worker)
     }
 

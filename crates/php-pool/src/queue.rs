@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use howdah_sys::log_rate::LogRate;
 use howdah_sys::{clock, futex};
 use howdah_wire::frame::Done;
-use howdah_wire::queue::{Call, Claim, Producer, WorkerId};
+use howdah_wire::queue::{Claim, Producer, WakeUp, WorkerId};
 
 pub use super::instance::{Instance, NotSent, Worker};
-pub use super::request::Key;
 use super::request::RequestContext;
-use super::status::{Counters, PoolStatus, ProcessStatus, RequestInfo, Slow, Times};
+pub use super::request::RequestKey;
+use super::status::{Counters, PoolStatus, ProcessStatus, RequestInfo, SlowRequest, Times};
 use super::worker_output::Output;
 
 /// Number of requests that may lie in slots with few or no workers.
@@ -85,7 +85,7 @@ struct Inner {
     served: u64,
     counters: Counters,
     /// Worker to wake when the lock is released.
-    wake: Option<(Arc<Instance>, Call)>,
+    wake: Option<(Arc<Instance>, WakeUp)>,
 }
 
 /// The locked queue. Workers are woken after the lock is released, so that no thread waits for that
@@ -127,7 +127,7 @@ struct Serving {
 
 #[derive(Debug)]
 struct Waiting {
-    key: Key,
+    key: RequestKey,
     request: Vec<u8>,
     info: RequestInfo,
 }
@@ -153,7 +153,7 @@ impl Queue {
     /// Queues an encoded request. Returns the numbers of requests and of workers afterwards.
     pub fn submit(
         &self,
-        key: Key,
+        key: RequestKey,
         request: Vec<u8>,
         context: Arc<RequestContext>,
     ) -> Result<(u32, u32), Refused> {
@@ -204,7 +204,7 @@ impl Queue {
     }
 
     /// Withdraws a request whose client has gone.
-    pub fn withdraw(&self, key: Key) -> Withdrawal {
+    pub fn withdraw(&self, key: RequestKey) -> Withdrawal {
         let mut inner = self.lock();
         let before = inner.waiting.len();
         inner.waiting.retain(|waiting| waiting.key != key);
@@ -233,7 +233,7 @@ impl Queue {
     }
 
     /// Waiting and run time of a request; `None` if no worker has it.
-    pub fn times(&self, key: Key) -> Option<Times> {
+    pub fn times(&self, key: RequestKey) -> Option<Times> {
         let inner = self.lock();
         let (serving, slot) = inner.find(key)?;
         serving.running(slot, clock::monotonic_us()).map(|(_, _, times)| times)
@@ -244,11 +244,11 @@ impl Queue {
         &self,
         instance: &Arc<Instance>,
         worker: WorkerId,
-    ) -> Option<(Key, Arc<RequestContext>)> {
+    ) -> Option<(RequestKey, Arc<RequestContext>)> {
         let inner = self.lock();
         let mut all = inner.serving.iter().chain(&inner.retired);
         let serving = all.find(|serving| Arc::ptr_eq(&serving.instance, instance))?;
-        let mut latest: Option<(u32, Key, &RequestInfo)> = None;
+        let mut latest: Option<(u32, RequestKey, &RequestInfo)> = None;
         for (slot, info) in (0..).zip(&serving.infos) {
             if let (Some(info), Some(key), Claim::Taken(ticket, owner)) =
                 (info, instance.key(slot), instance.region.claim_of(slot))
@@ -271,7 +271,7 @@ impl Queue {
     }
 
     /// Requests that have run for longer than `limit` microseconds, each reported once.
-    pub fn slow(&self, limit: u64) -> Vec<Slow> {
+    pub fn slow(&self, limit: u64) -> Vec<SlowRequest> {
         let mut inner = self.lock();
         let (now, mut found) = (clock::monotonic_us(), Vec::new());
         let Inner { serving, retired, counters, .. } = &mut *inner;
@@ -283,7 +283,7 @@ impl Queue {
                 }
                 let (instance, context) = (serving.instance.number, Arc::clone(&info.context));
                 let pid = serving.instance.pid(worker).unwrap_or(0);
-                found.push(Slow { instance, worker, pid, context, times });
+                found.push(SlowRequest { instance, worker, pid, context, times });
                 counters.slow += 1;
                 if let Some(info) = &mut serving.infos[slot as usize] {
                     info.is_reported_slow = true;
@@ -295,7 +295,7 @@ impl Queue {
 
     /// A thread's requests in the slots of an instance, with their claims. A snapshot: no request
     /// moves into a slot meanwhile.
-    pub fn claims_of(&self, instance: &Instance, thread: u32) -> Vec<(u32, Key, Claim)> {
+    pub fn claims_of(&self, instance: &Instance, thread: u32) -> Vec<(u32, RequestKey, Claim)> {
         let _snapshot = self.lock();
         let claim = |(slot, key)| (slot, key, instance.region.claim_of(slot));
         instance.slots_of(thread).map(claim).collect()
@@ -326,7 +326,7 @@ impl Queue {
 
     /// Refuses requests until there is an instance again, as the application cannot run. Returns the
     /// keys of the waiting requests, which have failed.
-    pub fn stop(&self, reason: &str) -> Vec<Key> {
+    pub fn stop(&self, reason: &str) -> Vec<RequestKey> {
         let mut inner = self.lock();
         inner.stopped = Some(reason.to_owned());
         inner.waiting.drain(..).map(|waiting| waiting.key).collect()
@@ -501,7 +501,7 @@ impl Inner {
     }
 
     /// The slot of a request.
-    fn find(&self, key: Key) -> Option<(&Serving, u32)> {
+    fn find(&self, key: RequestKey) -> Option<(&Serving, u32)> {
         self.serving.iter().chain(&self.retired).find_map(|serving| {
             let mut slots = serving.instance.slots_of(key.thread());
             slots.find(|(_, found)| *found == key).map(|(slot, _)| (serving, slot))

@@ -9,13 +9,13 @@ use howdah_http::variables::ShownRequestId;
 
 /// Identifies a request: router thread, generation and index of its entry there. Never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Key(pub(super) u64);
+pub struct RequestKey(pub(super) u64);
 
-impl Key {
+impl RequestKey {
     /// The key of entry `index` of thread `thread` (below 64) in its `generation`th use.
     pub fn new(thread: u32, generation: u32, index: u32) -> Self {
         let generation = u64::from(generation & 0x00ff_ffff);
-        Key(u64::from(thread + 1) << 56 | generation << 32 | u64::from(index))
+        RequestKey(u64::from(thread + 1) << 56 | generation << 32 | u64::from(index))
     }
 
     /// Number of the router thread.

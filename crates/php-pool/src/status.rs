@@ -101,7 +101,7 @@ pub(super) struct RequestInfo {
 
 /// A request that takes long.
 #[derive(Debug)]
-pub struct Slow {
+pub struct SlowRequest {
     /// Number of the instance that runs it.
     pub instance: u32,
     /// The worker.

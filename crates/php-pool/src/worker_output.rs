@@ -19,7 +19,7 @@ use std::time::Duration;
 use howdah_sys::reactor;
 use tokio::io::unix::AsyncFd;
 
-use super::request::{Key, RequestContext};
+use super::request::{RequestContext, RequestKey};
 
 /// Maximum size of a record in bytes; longer output continues in another record.
 const MAX_RECORD_BYTES: usize = 1 << 20;
@@ -35,7 +35,7 @@ pub(super) trait RequestSource: fmt::Debug + Send + Sync {
     /// Name of the application.
     fn application(&self) -> &str;
     /// The request that the worker has, or had last.
-    fn current_request(&self) -> Option<(Key, Arc<RequestContext>)>;
+    fn current_request(&self) -> Option<(RequestKey, Arc<RequestContext>)>;
     /// Writes a record to the log, within the application's log rate.
     fn log(&self, message: fmt::Arguments<'_>);
     /// Time until the application may log again.
@@ -57,7 +57,7 @@ struct State {
     /// Output that is not logged yet.
     read: Vec<u8>,
     /// The request that wrote it.
-    request: Option<(Key, Arc<RequestContext>)>,
+    request: Option<(RequestKey, Arc<RequestContext>)>,
     /// Number of records of this request so far.
     parts: u32,
     /// The worker has ended: further output is from other processes.
@@ -120,7 +120,7 @@ impl Output {
     }
 
     /// Reads what the ended script of a request has left.
-    pub(super) fn take(&self, key: Key, context: Arc<RequestContext>) {
+    pub(super) fn take(&self, key: RequestKey, context: Arc<RequestContext>) {
         let mut state = self.lock();
         self.has_unlogged.store(true, SeqCst);
         state.attribute_to(Some((key, context)), &*self.source);
@@ -134,7 +134,7 @@ impl Output {
     }
 
     /// Logs the output of a request that has ended.
-    pub(super) fn finish(&self, key: Key) {
+    pub(super) fn finish(&self, key: RequestKey) {
         let mut state = self.lock();
         if state.key() == Some(key) {
             state.log(&*self.source, true);
@@ -179,14 +179,14 @@ impl Output {
 }
 
 impl State {
-    fn key(&self) -> Option<Key> {
+    fn key(&self) -> Option<RequestKey> {
         self.request.as_ref().map(|(key, _)| *key)
     }
 
     /// Attributes the output that is read from now on to this request.
     fn attribute_to(
         &mut self,
-        request: Option<(Key, Arc<RequestContext>)>,
+        request: Option<(RequestKey, Arc<RequestContext>)>,
         source: &dyn RequestSource,
     ) {
         if self.key() != request.as_ref().map(|(key, _)| *key) {

@@ -24,7 +24,7 @@ use howdah_sys::packet::{self, Received};
 use howdah_sys::process::{self, Forked};
 use howdah_sys::shm::Mapping;
 use howdah_sys::spin::SpinPolicy;
-use howdah_sys::{family, futex, handlers, memory, peek, signals, title};
+use howdah_sys::{futex, handlers, memory, process_memory, process_tree, signals, title};
 use howdah_wire::messages::{
     ApplicationSpec, Exit, FromPrototype, MAX_MESSAGE, MAX_REPORT, Problem, ToPrototype,
 };
@@ -93,7 +93,7 @@ pub fn run() -> ExitCode {
     signals::reset();
     handlers::disarm(&IGNORED_SIGNALS);
     // Processes that scripts leave running become this process's children, and end with it.
-    let _ = family::adopt_orphans();
+    let _ = process_tree::adopt_orphans();
     let started = match supervisor.first_message() {
         Ok((ToPrototype::Check { spec, tmp }, _)) => {
             return match during_loading(&supervisor, || check::run(&supervisor, &spec, &tmp)) {
@@ -201,7 +201,7 @@ impl Prototype {
                 Err(LoopEnd::Orphaned) => break,
             }
         }
-        family::kill_descendants(std::process::id(), &[]);
+        process_tree::kill_descendants(std::process::id(), &[]);
         // Without /proc the call above finds none.
         for (_, pid) in &self.workers {
             let _ = signals::send(*pid, signals::SIGKILL);
@@ -227,7 +227,7 @@ impl Prototype {
                     // If it has ended meanwhile, its end is about to be reported.
                     match i32::from(signal) {
                         // Programs that the script has started are killed too.
-                        signals::SIGKILL => family::kill(*pid),
+                        signals::SIGKILL => process_tree::kill(*pid),
                         signal => drop(signals::send(*pid, signal)),
                     }
                 }
@@ -237,7 +237,9 @@ impl Prototype {
             Ok(ToPrototype::Trace { worker, number }) => {
                 let found = self.workers.iter().find(|(owner, _)| *owner == worker);
                 let stack = match found {
-                    Some((_, pid)) => trace::take(&peek::Process(*pid), &self.php.layout()),
+                    Some((_, pid)) => {
+                        trace::take(&process_memory::Process(*pid), &self.php.layout())
+                    }
                     None => Err("its worker has ended".to_owned()),
                 };
                 self.report(&FromPrototype::Traced { number, stack })

@@ -13,7 +13,7 @@ pub trait Memory {
     fn read(&self, address: u64, buffer: &mut [u8]) -> std::io::Result<()>;
 }
 
-impl Memory for howdah_sys::peek::Process {
+impl Memory for howdah_sys::process_memory::Process {
     fn read(&self, address: u64, buffer: &mut [u8]) -> std::io::Result<()> {
         self.read(address, buffer)
     }

@@ -108,7 +108,7 @@ fn decisions(criterion: &mut Criterion) {
                 scratch: &scratch,
                 log: &log,
                 now,
-                begun: now.monotonic,
+                started_at: now.monotonic,
             };
             let mut request = request();
             let how = if has_index { "found with an index" } else { "one by one" };

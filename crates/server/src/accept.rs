@@ -19,8 +19,8 @@ use tokio::io::Interest;
 use tokio::sync::Notify;
 
 use crate::connection;
+use crate::descriptor_shortage;
 use crate::listener::{Accepted, AcceptedStream, ListeningSocket};
-use crate::room;
 use crate::thread::{RouterThread, ThreadCommand};
 
 /// Maximum number of connections that a thread takes from the backlog after it was told to stop.
@@ -67,14 +67,14 @@ async fn accept_until(
         thread.shortage.note(&stream);
         io::Result::Ok((stream, info))
     };
-    let accept_if_room = |socket: &OwnedFd| match room::is_full(thread, socket) {
-        true if room::is_wanted(socket) => Ok(None),
+    let accept_if_room = |socket: &OwnedFd| match descriptor_shortage::is_full(thread, socket) {
+        true if descriptor_shortage::is_wanted(socket) => Ok(None),
         _ => accept(socket).map(Some),
     };
     let next = async || loop {
         match socket.async_io(Interest::READABLE, accept_if_room).await {
             Ok(Some(accepted)) => return accepted,
-            Ok(None) => room::make(thread, name, socket.get_ref()).await,
+            Ok(None) => descriptor_shortage::make(thread, name, socket.get_ref()).await,
             Err(error) => pause_after(thread, name, &error).await,
         }
     };
@@ -110,7 +110,7 @@ async fn pause_after(thread: &Rc<RouterThread>, name: &Arc<str>, error: &io::Err
     }
     // It may be the whole machine that is short of files.
     let is_short = error.raw_os_error() == Some(Errno::NFILE.raw_os_error());
-    if is_short && room::evict(thread, name, 1).await {
+    if is_short && descriptor_shortage::evict(thread, name, 1).await {
         tokio::time::sleep(SHORTAGE_PAUSE).await;
         return;
     }

@@ -173,7 +173,7 @@ async fn serve_tls(
     let Some(shaken) = drain.unless_evicted(handshake.as_mut()).await else { return };
     drop(handshake);
     match shaken {
-        HandshakeOutcome::Done(stream, facts) => {
+        HandshakeOutcome::Encrypted(stream, facts) => {
             stream.transport().acknowledge();
             tls.counters().handshakes.fetch_add(1, Relaxed);
             tls.counters().resumed.fetch_add(u64::from(facts.reused), Relaxed);
@@ -185,13 +185,13 @@ async fn serve_tls(
                 h1::serve(*stream, info, &handler, drain).await;
             }
         }
-        HandshakeOutcome::Plain(stream, bytes) => {
+        HandshakeOutcome::NotTls(stream, bytes) => {
             let response = respond::explained(400, "TLS is spoken here: ask for https, not http");
             let refusal = Refusal::PlainOnTls;
             let refused = h1::refuse(stream, info, &handler, drain, &bytes, refusal, response);
             Box::pin(refused).await;
         }
-        HandshakeOutcome::Proved => {}
+        HandshakeOutcome::ChallengeAnswered => {}
         HandshakeOutcome::Failed(error) => {
             tls.counters().failed.fetch_add(1, Relaxed);
             handler.log_client_error(&info, format_args!("TLS handshake: {error}"));

@@ -78,7 +78,7 @@ impl Site {
                 scratch: &self.scratch,
                 log: &self.log,
                 now,
-                begun: now.monotonic,
+                started_at: now.monotonic,
             };
             let before = ALLOCATIONS.get();
             let decided = router.route("*:80", &mut request);

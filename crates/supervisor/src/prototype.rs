@@ -8,7 +8,7 @@
 //! - `application`: the state of an application, and how its prototype is started.
 //! - `commands`: requests to the prototype, and signals to workers; `pending`: requests that wait
 //!   for an answer; `reports`: the answers.
-//! - `workers`: the workers, and their processes as the kernel knows them.
+//! - `workers`: the workers, and their processes as the kernel knows them; `worker_end`: the end of one.
 //! - `lifecycle`: how a prototype is watched and ended.
 //! - `requirements`: the program and the user of an application.
 
@@ -18,6 +18,7 @@ mod lifecycle;
 mod pending;
 mod reports;
 mod requirements;
+mod worker_end;
 mod workers;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Safe Linux calls that the standard library lacks; one file per family, each `unsafe` in it
+//! Safe Linux calls that the standard library lacks; one file for each subject, each `unsafe` in it
 //! with the reason why it is sound.
 //!
 //! - [`shm`]: memory shared between processes.
@@ -7,9 +7,9 @@
 //! - [`pipe`]: messages from processes that are not trusted.
 //! - [`process`]: fork, exec, wait, and the rights of a new process.
 //! - [`pidfd`]: a process by a descriptor.
-//! - [`family`]: finding and ending the descendants of a process.
+//! - [`process_tree`]: finding and ending the descendants of a process.
 //! - [`namespaces`]: processes in namespaces of their own.
-//! - [`peek`]: reading the memory of another process.
+//! - [`process_memory`]: reading the memory of another process.
 //! - [`credentials`]: users and groups.
 //! - [`sandbox`]: Landlock domains and filters of system calls.
 //! - [`signals`]: signals as a readable descriptor.
@@ -27,7 +27,6 @@
 #[allow(unsafe_code)]
 pub mod clock;
 pub mod credentials;
-pub mod family;
 #[allow(unsafe_code)]
 pub mod futex;
 #[allow(unsafe_code)]
@@ -39,12 +38,13 @@ pub mod memory;
 #[allow(unsafe_code)]
 pub mod namespaces;
 pub mod packet;
-#[allow(unsafe_code)]
-pub mod peek;
 pub mod pidfd;
 pub mod pipe;
 #[allow(unsafe_code)]
 pub mod process;
+#[allow(unsafe_code)]
+pub mod process_memory;
+pub mod process_tree;
 #[allow(unsafe_code)]
 #[cfg(feature = "reactor")]
 pub mod reactor;

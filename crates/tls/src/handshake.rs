@@ -32,11 +32,11 @@ use crate::proof;
 /// Result of a handshake.
 pub enum HandshakeOutcome<S> {
     /// The encrypted connection, and the facts about it.
-    Done(Box<Secured<S>>, Handshake),
+    Encrypted(Box<Secured<S>>, Handshake),
     /// The client does not speak TLS; the bytes are what it has sent.
-    Plain(S, Vec<u8>),
+    NotTls(S, Vec<u8>),
     /// The client got the proof of a name (TLS-ALPN-01); the connection is closed.
-    Proved,
+    ChallengeAnswered,
     /// The handshake failed. The client got an alert if possible.
     Failed(io::Error),
 }
@@ -57,7 +57,7 @@ pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     let hello = timeout_at(deadline, read_hello(&mut stream, drain)).await;
     let accepted = match hello.unwrap_or_else(|_| Err(timed_out())) {
         Ok(Hello::Tls(accepted)) => accepted,
-        Ok(Hello::Plain(bytes)) => return HandshakeOutcome::Plain(stream, bytes),
+        Ok(Hello::Plain(bytes)) => return HandshakeOutcome::NotTls(stream, bytes),
         Err(error) => return HandshakeOutcome::Failed(error),
     };
     let name = accepted.client_hello().server_name().unwrap_or_default().to_ascii_lowercase();
@@ -82,7 +82,7 @@ pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     match timeout_at(deadline, remaining).await.unwrap_or_else(|_| Err(timed_out())) {
         Ok(stream) => {
             let facts = facts(stream.get_ref().1, Arc::clone(listener), rule);
-            HandshakeOutcome::Done(Box::new(Secured::new(stream)), facts)
+            HandshakeOutcome::Encrypted(Box::new(Secured::new(stream)), facts)
         }
         Err(error) => HandshakeOutcome::Failed(error),
     }
@@ -104,7 +104,7 @@ async fn answer_challenge<S: AsyncRead + AsyncWrite + Unpin>(
     match timeout_at(deadline, remaining).await.unwrap_or_else(|_| Err(timed_out())) {
         Ok(mut stream) => {
             let _ = timeout_at(deadline, stream.shutdown()).await;
-            HandshakeOutcome::Proved
+            HandshakeOutcome::ChallengeAnswered
         }
         Err(error) => HandshakeOutcome::Failed(error),
     }

@@ -120,13 +120,13 @@ async fn shake_at(
     let accepting = async {
         let draining = drain.connection();
         match handshake(listener, ours, &draining, Duration::from_secs(5), challenges).await {
-            HandshakeOutcome::Done(mut stream, facts) => {
+            HandshakeOutcome::Encrypted(mut stream, facts) => {
                 let _ = stream.read_u8().await;
                 let _ = stream.shutdown().await;
                 Ok(facts)
             }
-            HandshakeOutcome::Plain(..) => Err("plain".to_owned()),
-            HandshakeOutcome::Proved => Err("proved".to_owned()),
+            HandshakeOutcome::NotTls(..) => Err("plain".to_owned()),
+            HandshakeOutcome::ChallengeAnswered => Err("proved".to_owned()),
             HandshakeOutcome::Failed(error) => Err(error.to_string()),
         }
     };
@@ -344,7 +344,7 @@ async fn plain_http_is_handed_back() {
     let authority = Authority::new();
     let server = authority.issue(&["a.example"]);
     let listener = listener(json!({"certificate": "a"}), &[("a", &server)]);
-    let HandshakeOutcome::Plain(_, bytes) = sent(&listener, b"GET / HTTP/1.1\r\n").await else {
+    let HandshakeOutcome::NotTls(_, bytes) = sent(&listener, b"GET / HTTP/1.1\r\n").await else {
         panic!()
     };
     assert_eq!(bytes, b"GET / HTTP/1.1\r\n");
@@ -434,7 +434,7 @@ async fn proof_of(
     };
     let accepting = handshake(listener, ours, &draining, Duration::from_secs(10), challenges);
     let (seen, shaken) = tokio::join!(connecting, accepting);
-    assert_eq!(seen.is_some(), matches!(shaken, HandshakeOutcome::Proved));
+    assert_eq!(seen.is_some(), matches!(shaken, HandshakeOutcome::ChallengeAnswered));
     seen
 }
 

@@ -38,7 +38,7 @@ pub enum Failure {
     /// The body of the response did not arrive within the read timeout.
     ReadTimeout,
     /// The server closed the connection before the response was complete.
-    Closed,
+    ServerClosed,
     /// The response breaks the rules of its protocol, or the request cannot be written in it.
     Malformed(Malformed),
     /// The server switched to a protocol that the request does not offer.
@@ -62,7 +62,7 @@ impl Failure {
 
     /// Returns true if the connection ended, as an idle one does when the server has closed it.
     pub fn is_closed_connection(&self) -> bool {
-        matches!(self, Failure::Closed | Failure::Read(_) | Failure::Send(_))
+        matches!(self, Failure::ServerClosed | Failure::Read(_) | Failure::Send(_))
     }
 
     /// Returns the status that the client gets.
@@ -112,7 +112,9 @@ impl fmt::Display for Failure {
             Failure::HeadTimeout => f.write_str("no response came in time"),
             Failure::Read(error) => write!(f, "the response cannot be read: {error}"),
             Failure::ReadTimeout => f.write_str("the rest of the response did not come in time"),
-            Failure::Closed => f.write_str("the connection was closed before the response ended"),
+            Failure::ServerClosed => {
+                f.write_str("the connection was closed before the response ended")
+            }
             Failure::Malformed(Malformed(problem)) => f.write_str(problem),
             Failure::UnexpectedUpgrade => {
                 f.write_str("it switched to a protocol that nobody asked for")

@@ -28,7 +28,7 @@ use crate::servers::selection::{ActiveRequest, Affinity};
 use crate::servers::server::Server;
 use crate::servers::upstream::Upstream;
 use crate::thread::UpstreamThread;
-use crate::transfer::Buffer;
+use crate::transfer::BufferSettings;
 use crate::transfer::content::Content;
 
 /// A request of a client, with its body, on the thread that serves it.
@@ -134,7 +134,7 @@ impl AttemptError {
 pub async fn read_content(
     thread: &UpstreamThread,
     (owner, log_limit): (&impl fmt::Display, &LogLimit),
-    buffer: &Buffer<'_>,
+    buffer: &BufferSettings<'_>,
     is_streamed: bool,
     exchange: &mut Exchange<'_>,
 ) -> Result<Content, u16> {
@@ -163,7 +163,7 @@ pub fn log_request(
 pub async fn run<P: Protocol>(protocol: &P) -> Response {
     let (upstream, exchange) = (protocol.upstream(), protocol.context().exchange);
     upstream.retry_budget.deposit();
-    let affinity = Affinity::of(upstream, &Source::of(&exchange.request, exchange.begun));
+    let affinity = Affinity::of(upstream, &Source::of(&exchange.request, exchange.started_at));
     let (mut tried, mut status) = (Vec::new(), 502);
     while tried.len() < upstream.tries {
         let active = match choose_server(protocol, &tried, &affinity).await {

@@ -42,9 +42,9 @@ impl WorkerId {
 /// Any other worker with the same bit would do as well.
 #[must_use = "requests wait until the worker is woken"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Call(NonZeroU32);
+pub struct WakeUp(NonZeroU32);
 
-impl Call {
+impl WakeUp {
     /// The bit set of `FUTEX_WAKE_BITSET`.
     pub fn wake_set(self) -> NonZeroU32 {
         self.0
@@ -157,7 +157,7 @@ impl Producer {
         &mut self,
         region: &Region<M>,
         slot: u32,
-    ) -> Result<(u32, Option<Call>), Full> {
+    ) -> Result<(u32, Option<WakeUp>), Full> {
         let Some(words) = region.slot(slot) else { return Err(Full) };
         if self.waiting(region) >= region.entries() {
             // Busy workers skip no entries, and idle ones do not read the queue before this request
@@ -276,7 +276,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
 
     /// A worker has ended, perhaps while it slept. To be called before another process gets its
     /// index. Returns the worker that must be woken in its place.
-    pub fn ended(&self, worker: WorkerId) -> Option<Call> {
+    pub fn ended(&self, worker: WorkerId) -> Option<WakeUp> {
         self.awake(worker)
     }
 
@@ -297,7 +297,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         self.closing().load(Acquire) != 0
     }
 
-    fn call_worker(&self) -> Option<Call> {
+    fn call_worker(&self) -> Option<WakeUp> {
         self.first_sleeper()?;
         if self.calling().swap(1, SeqCst) != 0 {
             return None;
@@ -309,7 +309,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
             return None;
         };
         self.wake_word().fetch_add(1, SeqCst);
-        Some(Call(set_of(first)))
+        Some(WakeUp(set_of(first)))
     }
 
     /// The lowest index of a sleeping worker.
@@ -399,7 +399,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
 
     /// Worker side: ends [`Region::going_to_sleep`] or [`Region::begin_spin`]. Returns another
     /// worker that must be woken, because more requests wait.
-    pub fn awake(&self, me: WorkerId) -> Option<Call> {
+    pub fn awake(&self, me: WorkerId) -> Option<WakeUp> {
         if let Some((sleepers, bit)) = self.sleeper(me) {
             sleepers.fetch_and(!bit, SeqCst);
         }

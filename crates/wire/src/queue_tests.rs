@@ -124,7 +124,7 @@ fn a_worker_that_dies_asleep_is_called_no_more() {
     assert!(!is_called(), "nobody sleeps");
     region.going_to_sleep(ME);
     region.going_to_sleep(last);
-    let other = Some(Call(last.wait_set()));
+    let other = Some(WakeUp(last.wait_set()));
     assert_eq!(region.ended(ME), other, "the other one sleeps, and a request waits");
     assert_eq!(region.ended(last), None);
     assert!(!is_called());
@@ -143,7 +143,7 @@ fn sleeping_workers_are_called_one_after_the_other() {
     for worker in workers.into_iter().rev() {
         region.going_to_sleep(worker);
     }
-    let call = |worker: WorkerId| Some(Call(worker.wait_set()));
+    let call = |worker: WorkerId| Some(WakeUp(worker.wait_set()));
     assert_eq!(called(), call(workers[0]), "the first one");
     assert_eq!((called(), called()), (None, None), "one is on its way");
     let come = |worker| {

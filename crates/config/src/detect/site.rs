@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-use super::closed::Closed;
+use super::closed_paths::ClosedPaths;
 use super::framework::{Evidence, Framework};
 use super::kind::Kind;
 use crate::template::Template;
@@ -19,7 +19,7 @@ pub struct Site {
     /// The kind of site.
     pub kind: Kind,
     /// Parts of the site that are not served.
-    pub closed: Closed,
+    pub closed: ClosedPaths,
 }
 
 impl Site {

@@ -83,8 +83,8 @@ impl ProgressDeadline {
     /// Records that the client sent or took `bytes`, and ends the wait.
     pub fn progress(&mut self, throughput: &mut Throughput, bytes: usize) {
         throughput.add_bytes(bytes);
-        if let Some((begun, _)) = self.0.take() {
-            throughput.add_wait(begun.elapsed());
+        if let Some((started_at, _)) = self.0.take() {
+            throughput.add_wait(started_at.elapsed());
         }
     }
 }

@@ -351,9 +351,9 @@ mod tests {
             loop {
                 let (mut client, mut server, carried) =
                     tunnel(&Drain::new(), idle_timeout, TIMEOUTS);
-                let begun = Instant::now();
-                let (mut last, mut longest) = (begun, Duration::ZERO);
-                while begun.elapsed() < idle_timeout * 2 && !carried.is_finished() {
+                let started_at = Instant::now();
+                let (mut last, mut longest) = (started_at, Duration::ZERO);
+                while started_at.elapsed() < idle_timeout * 2 && !carried.is_finished() {
                     let _ = client.write_all(b".").await;
                     let _ = server.read_u8().await;
                     tokio::time::sleep(SHORT).await;

@@ -17,7 +17,7 @@ pub(super) struct Connection<I, H> {
     pub handler: H,
     pub drain: Draining,
     /// Arrival of the first byte of a head that did not arrive in one piece.
-    pub begun: Cell<Option<Instant>>,
+    pub started_at: Cell<Option<Instant>>,
     /// The tunnel that the connection becomes after status 101.
     pub upgrade: Cell<Option<Box<Upgrade>>>,
 }
@@ -48,7 +48,7 @@ impl<I: Io, H> Connection<I, H> {
             info,
             handler,
             drain,
-            begun: Cell::new(None),
+            started_at: Cell::new(None),
             upgrade: Cell::new(None),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::exchange::{Outcome, RequestRecord};
-use crate::message::{Added, ConnectionInfo, FieldBlock};
+use crate::message::{ConnectionFields, ConnectionInfo, FieldBlock};
 
 /// A response after sending.
 pub(super) struct SentResponse {
@@ -22,7 +22,7 @@ impl SentResponse {
     pub fn record<'a>(
         &'a self,
         connection: &'a Arc<ConnectionInfo>,
-        added: Added<'a>,
+        added: ConnectionFields<'a>,
         received: u64,
         elapsed: Duration,
     ) -> RequestRecord<'a> {

@@ -8,7 +8,7 @@ use super::record::SentResponse;
 use super::response_head::{Framing, added};
 use super::transport::Io;
 use crate::exchange::{Handler, Outcome, RequestRecord};
-use crate::message::{Added, FieldBlock, Response, Version};
+use crate::message::{ConnectionFields, FieldBlock, Response, Version};
 
 impl<I: Io, H: Handler> Connection<I, H> {
     /// Answers a head that is incomplete, and closes the connection.
@@ -52,7 +52,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
             body: 0,
             outcome: Outcome::ClientGone,
         };
-        self.report_refusal(Refusal::Incomplete, &received, Added::default(), &unsent);
+        self.report_refusal(Refusal::Incomplete, &received, ConnectionFields::default(), &unsent);
         Next::Close
     }
 
@@ -66,12 +66,13 @@ impl<I: Io, H: Handler> Connection<I, H> {
         &self,
         refusal: Refusal,
         received: &[u8],
-        added: Added<'_>,
+        added: ConnectionFields<'_>,
         sent: &SentResponse,
     ) {
         let line = memchr::memchr2(b'\r', b'\n', received).unwrap_or(received.len());
         let max_line = self.handler.limits().max_line;
-        let elapsed = self.begun.take().map_or(Duration::ZERO, |begun| begun.elapsed());
+        let elapsed =
+            self.started_at.take().map_or(Duration::ZERO, |started_at| started_at.elapsed());
         self.handler.finished(&RequestRecord {
             refused_line: received.get(..line.min(max_line)).unwrap_or_default(),
             refusal: Some(refusal.reason()),

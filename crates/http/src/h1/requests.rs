@@ -28,7 +28,7 @@ struct Received {
     /// Length of the head in bytes.
     head_len: u64,
     /// Arrival of the first byte.
-    begun: Instant,
+    started_at: Instant,
 }
 
 impl<I: Io, H: Handler> Connection<I, H> {
@@ -62,7 +62,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
 
     /// Answers the request with this head.
     async fn answer_head(&self, bytes: Bytes, limits: &Rc<Limits>) -> Next {
-        let begun = self.begun.take().unwrap_or_else(Instant::now);
+        let started_at = self.started_at.take().unwrap_or_else(Instant::now);
         let head_len = bytes.len() as u64;
         let head = match Head::parse(bytes.clone(), limits) {
             Ok(head) => head,
@@ -70,23 +70,23 @@ impl<I: Io, H: Handler> Connection<I, H> {
         };
         drop(bytes);
         self.drain.begin();
-        self.exchange(Received { head, head_len, begun }, limits).await
+        self.exchange(Received { head, head_len, started_at }, limits).await
     }
 
     /// Lets the handler answer a request, and sends the response.
     async fn exchange(&self, received: Received, limits: &Rc<Limits>) -> Next {
-        let Received { head, head_len, begun } = received;
+        let Received { head, head_len, started_at } = received;
         let carrier = RequestCarrier::new(&self.transport, &self.drain, limits, &head);
         let (keep_alive, is_head) = (head.keep_alive, head.method.as_ref() == b"HEAD");
         let keep_alive = !self.count_request(limits) && keep_alive;
         let request = head.into_request(Arc::clone(&self.info), self.handler.next_id());
-        let mut exchange = Exchange::new(request, begun.into_std(), &carrier);
+        let mut exchange = Exchange::new(request, started_at.into_std(), &carrier);
         let mut response = self.handle(&mut exchange, &carrier).await;
         let request = exchange.request;
 
         if let Some(tunnel) = response.take_tunnel() {
             let received = head_len + carrier.received();
-            let upgrade = Upgrade::new(tunnel, request, begun, received, &response, limits);
+            let upgrade = Upgrade::new(tunnel, request, started_at, received, &response, limits);
             return self.upgrade(upgrade, response).await;
         }
         // An upstream server that still reads the body gets all of it, and may stop at any time.
@@ -111,7 +111,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
         let received = head_len + carrier.received();
         self.handler.finished(&RequestRecord {
             request: Some(&request),
-            ..sent.record(&self.info, added, received, begun.elapsed())
+            ..sent.record(&self.info, added, received, started_at.elapsed())
         });
         if sent.outcome != Outcome::Complete {
             return Next::Close;

@@ -10,7 +10,7 @@ use super::sender::Sender;
 use super::transport::Io;
 use crate::body::SendError;
 use crate::limits::Limits;
-use crate::message::{Added, Response};
+use crate::message::{ConnectionFields, Response};
 use crate::timer::{ProgressDeadline, Throughput};
 
 impl<I: Io, H> Connection<I, H> {
@@ -19,7 +19,7 @@ impl<I: Io, H> Connection<I, H> {
         &self,
         response: Response,
         framing: Framing,
-        added: &Added<'_>,
+        added: &ConnectionFields<'_>,
         gather: bool,
         limits: &Rc<Limits>,
     ) -> SentResponse {

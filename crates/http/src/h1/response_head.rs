@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::output::Output;
 use crate::body::Body;
 use crate::limits::Limits;
-use crate::message::{Added, Response, Version};
+use crate::message::{ConnectionFields, Response, Version};
 use crate::{date, reason};
 
 /// Framing of a response body: how the client finds its end.
@@ -68,8 +68,8 @@ pub(super) fn added<'l>(
     keep_alive: bool,
     version: Version,
     limits: &'l Limits,
-) -> Added<'l> {
-    Added {
+) -> ConnectionFields<'l> {
+    ConnectionFields {
         server: if response.adds_server { &limits.server } else { b"" },
         date: response.adds_date,
         length: match framing {
@@ -86,7 +86,7 @@ pub(super) fn added<'l>(
 }
 
 /// Writes the head of a response.
-pub(super) fn put_head(out: &mut Output, response: &Response, added: &Added<'_>) {
+pub(super) fn put_head(out: &mut Output, response: &Response, added: &ConnectionFields<'_>) {
     put_status(out, response.status, response.reason.as_ref());
     if !added.server.is_empty() {
         put_field(out, b"Server: ", added.server);

@@ -57,7 +57,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
 
     fn report_upgrade(&self, upgrade: &Upgrade) {
         let Some(sent) = &upgrade.sent else { return };
-        let elapsed = upgrade.begun.elapsed();
+        let elapsed = upgrade.started_at.elapsed();
         self.handler.finished(&RequestRecord {
             request: Some(&upgrade.request),
             ..sent.record(&self.info, upgrade.added(), upgrade.received, elapsed)

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::record::SentResponse;
 use crate::limits::Limits;
-use crate::message::{Added, Request, Response};
+use crate::message::{ConnectionFields, Request, Response};
 use crate::tunnel::Tunnel;
 
 /// A tunnel, and the record of its request.
@@ -14,7 +14,7 @@ pub(super) struct Upgrade {
     pub tunnel: Option<Tunnel>,
     pub request: Request,
     /// Arrival of the first byte of the request.
-    pub begun: Instant,
+    pub started_at: Instant,
     /// Bytes received: the request, later also those of the tunnel.
     pub received: u64,
     pub limits: Rc<Limits>,
@@ -30,7 +30,7 @@ impl Upgrade {
     pub fn new(
         tunnel: Tunnel,
         request: Request,
-        begun: Instant,
+        started_at: Instant,
         received: u64,
         response: &Response,
         limits: &Rc<Limits>,
@@ -38,7 +38,7 @@ impl Upgrade {
         Upgrade {
             tunnel: Some(tunnel),
             request,
-            begun,
+            started_at,
             received,
             limits: Rc::clone(limits),
             adds_server: response.adds_server,
@@ -48,12 +48,12 @@ impl Upgrade {
     }
 
     /// Fields that the connection adds to the response.
-    pub fn added(&self) -> Added<'_> {
-        Added {
+    pub fn added(&self) -> ConnectionFields<'_> {
+        ConnectionFields {
             server: if self.adds_server { &self.limits.server } else { b"" },
             date: self.adds_date,
             connection: "upgrade",
-            ..Added::default()
+            ..ConnectionFields::default()
         }
     }
 }

@@ -39,9 +39,9 @@ impl<I: Io, H: Handler> Connection<I, H> {
                 let header_timeout = if is_first { limits.header_timeout } else { Duration::MAX };
                 (since, limits.idle_timeout.min(header_timeout))
             } else {
-                let begun = self.begun.get().unwrap_or_else(Instant::now);
-                self.begun.set(Some(begun));
-                (begun, limits.header_timeout)
+                let started_at = self.started_at.get().unwrap_or_else(Instant::now);
+                self.started_at.set(Some(started_at));
+                (started_at, limits.header_timeout)
             };
             let mut deadline = after(since, timeout);
             let phase = if is_first { Phase::Incomplete } else { Phase::Idle };

@@ -173,9 +173,9 @@ mod tests {
 
     #[test]
     fn time_alone_earns_little_and_no_more_than_in_the_beginning() {
-        let begun = Instant::now();
-        let budget = Budget::new(begun);
-        let after = |time| move || begun + Duration::from_secs(time);
+        let started_at = Instant::now();
+        let budget = Budget::new(started_at);
+        let after = |time| move || started_at + Duration::from_secs(time);
         budget.spend(PING, 999);
         assert!(!budget.is_spent(|| unreachable!("there is something left")));
         budget.spend(PING, 1);

@@ -19,7 +19,7 @@ use super::turns::Turn;
 use crate::body::{Body, BodyStream, Piece, SendError, file};
 use crate::date;
 use crate::limits::Limits;
-use crate::message::{Added, FieldBlock, Response, Trailer};
+use crate::message::{ConnectionFields, FieldBlock, Response, Trailer};
 use crate::timer::{ProgressDeadline, Throughput, Timer};
 
 /// Sends a response, and its body when `turn` allows; without a turn there is no body. Returns the number
@@ -27,7 +27,7 @@ use crate::timer::{ProgressDeadline, Throughput, Timer};
 pub(super) async fn send(
     mut respond: SendResponse<Bytes>,
     response: &mut Response,
-    added: &Added<'_>,
+    added: &ConnectionFields<'_>,
     turn: Option<Turn>,
     limits: &Rc<Limits>,
     shared: &Rc<Shared>,
@@ -59,7 +59,7 @@ pub(super) async fn send(
 }
 
 /// Builds the head of a response.
-pub(super) fn head(response: &Response, added: &Added<'_>) -> Head<()> {
+pub(super) fn head(response: &Response, added: &ConnectionFields<'_>) -> Head<()> {
     let mut head = Head::new(());
     // HTTP/2 has no status of less than three digits, and 1xx ends no request.
     let status = StatusCode::from_u16(response.status).ok().filter(|s| !s.is_informational());

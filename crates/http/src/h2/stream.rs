@@ -30,7 +30,7 @@ use crate::h1::Refusal;
 use crate::h1::head::Head;
 use crate::input::Input;
 use crate::limits::Limits;
-use crate::message::{Added, FieldBlock, Request, Response};
+use crate::message::{ConnectionFields, FieldBlock, Request, Response};
 use crate::tunnel::{Carried, CloseReason, Tunnel};
 
 /// Maximum number of bytes of an unread body that are received and discarded after the response.
@@ -46,7 +46,7 @@ pub(super) async fn answer<H: Handler>(
     received: Received<RecvStream>,
     respond: SendResponse<Bytes>,
 ) -> StreamEnd {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let limits = handler.limits();
     let (parts, body) = received.into_parts();
     let websocket = parts.extensions.get::<Protocol>().map(|_| Handshake::new());
@@ -60,7 +60,7 @@ pub(super) async fn answer<H: Handler>(
         body_length(&head, has_body, &limits).map(|length| (head, length))
     });
     let head_len = text.len() as u64;
-    let answer = Answer { handler, begun, limits, shared, priority, head_len };
+    let answer = Answer { handler, started_at, limits, shared, priority, head_len };
     let end = match (head, websocket) {
         (Ok((head, _)), Some(handshake)) => answer.websocket(head, &handshake, body, respond).await,
         (Ok((head, length)), None) => answer.exchange(head, length, body, respond).await,
@@ -105,7 +105,7 @@ fn body_length(head: &Head, has_body: bool, limits: &Limits) -> Result<Option<u6
 struct Answer<H> {
     handler: H,
     /// Arrival of the request.
-    begun: Instant,
+    started_at: Instant,
     limits: Rc<Limits>,
     shared: Rc<Shared>,
     priority: Priority,
@@ -144,7 +144,7 @@ impl<H: Handler> Answer<H> {
             // A malformed request is a stream error, whatever the handler's response is (RFC 9113,
             // 8.1.1).
             respond.send_reset(Reason::PROTOCOL_ERROR);
-            let (fields, added) = (&response.fields, Added::default());
+            let (fields, added) = (&response.fields, ConnectionFields::default());
             return self.report(&facts, 400, fields, added, 0, Outcome::ClientGone);
         }
         let sending = self.send(respond, response, is_head, facts);
@@ -172,7 +172,7 @@ impl<H: Handler> Answer<H> {
     /// Lets the handler answer.
     async fn handle(&self, head: Head, carrier: &StreamCarrier) -> (Request, Response) {
         let request = head.into_request(Arc::clone(&self.shared.info), self.handler.next_id());
-        let mut exchange = Exchange::new(request, self.begun.into_std(), carrier);
+        let mut exchange = Exchange::new(request, self.started_at.into_std(), carrier);
         let response = self.handler.handle(&mut exchange).await;
         (exchange.request, response)
     }
@@ -269,12 +269,12 @@ impl<H: Handler> Answer<H> {
         end
     }
 
-    fn added(&self, response: &Response, length: Option<u64>) -> Added<'_> {
-        Added {
+    fn added(&self, response: &Response, length: Option<u64>) -> ConnectionFields<'_> {
+        ConnectionFields {
             server: if response.adds_server { &self.limits.server } else { b"" },
             date: response.adds_date,
             length,
-            ..Added::default()
+            ..ConnectionFields::default()
         }
     }
 
@@ -283,7 +283,7 @@ impl<H: Handler> Answer<H> {
         facts: &Facts<'_>,
         status: u16,
         fields: &FieldBlock,
-        added: Added<'_>,
+        added: ConnectionFields<'_>,
         body_sent: u64,
         outcome: Outcome,
     ) -> StreamEnd {
@@ -300,7 +300,7 @@ impl<H: Handler> Answer<H> {
                 + facts.carrier.map_or(0, StreamCarrier::received),
             sent: fields.as_bytes().len() as u64 + body_sent,
             body_sent,
-            elapsed: self.begun.elapsed(),
+            elapsed: self.started_at.elapsed(),
             outcome,
         });
         match outcome {

@@ -12,4 +12,4 @@ mod response;
 
 pub use fields::{FieldBlock, Fields, is_internal_field};
 pub use request::{ConnectionInfo, ErrorOrigin, Request, ShownAddress, Version};
-pub use response::{Added, After, Response, Trailer};
+pub use response::{ConnectionFields, Response, ResponseExtras, Trailer};

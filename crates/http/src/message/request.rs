@@ -86,7 +86,7 @@ pub struct ConnectionInfo {
     /// The client uses TLS, with the server or, as a trusted proxy reports, with the proxy.
     pub tls: bool,
     /// Address of the trusted proxy that reported the client.
-    pub via: Option<ShownAddress>,
+    pub trusted_proxy: Option<ShownAddress>,
     /// Facts about the TLS handshake with the server.
     pub handshake: Option<Arc<Handshake>>,
 }

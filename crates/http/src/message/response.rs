@@ -33,7 +33,7 @@ pub struct Response {
     /// The connection adds `Date`.
     pub adds_date: bool,
     /// Trailer, tunnel or feed.
-    pub after: Option<Box<After>>,
+    pub extras: Option<Box<ResponseExtras>>,
 }
 
 impl Response {
@@ -49,30 +49,30 @@ impl Response {
             own_page: false,
             adds_server: true,
             adds_date: true,
-            after: None,
+            extras: None,
         }
     }
 
     /// Returns the trailer, if there may be one.
     pub fn trailer(&self) -> Option<&Trailer> {
-        self.after.as_ref()?.trailer.as_ref()
+        self.extras.as_ref()?.trailer.as_ref()
     }
 
     /// Removes the trailer.
     pub fn drop_trailer(&mut self) {
-        if let Some(after) = &mut self.after {
-            after.trailer = None;
+        if let Some(extras) = &mut self.extras {
+            extras.trailer = None;
         }
     }
 
     /// Takes the tunnel that the connection becomes after this response.
     pub fn take_tunnel(&mut self) -> Option<Tunnel> {
-        self.after.as_mut()?.tunnel.take()
+        self.extras.as_mut()?.tunnel.take()
     }
 
     /// Takes the feed of the request body, if the upstream server still reads from it.
     pub fn take_feed(&mut self) -> Option<Rc<Feed>> {
-        self.after.as_mut()?.feed.take().filter(|feed| !feed.is_full())
+        self.extras.as_mut()?.feed.take().filter(|feed| !feed.is_full())
     }
 
     /// Appends a field with [`FieldBlock::push`].
@@ -84,7 +84,7 @@ impl Response {
 
 /// Parts of a response that few responses have.
 #[derive(Debug, Default)]
-pub struct After {
+pub struct ResponseExtras {
     /// Trailer after the body.
     pub trailer: Option<Trailer>,
     /// With status 101: the tunnel that the connection becomes.
@@ -112,7 +112,7 @@ impl Trailer {
 
 /// Header fields that the connection itself adds to a response.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Added<'a> {
+pub struct ConnectionFields<'a> {
     /// Value of `Server`; no field if empty.
     pub server: &'a [u8],
     /// `Date` is added.

@@ -170,8 +170,8 @@ impl Meter {
 
     fn learn_cost(&mut self, usages: &[Usage], activity: Activity, now: Instant) {
         // A worker that has had no request yet says nothing about one that has.
-        let begun = activity.served > 0 || usages.iter().any(|usage| usage.cpu_us > 100_000);
-        let Some(peak) = usages.iter().map(|usage| usage.peak).max().filter(|_| begun) else {
+        let has_worked = activity.served > 0 || usages.iter().any(|usage| usage.cpu_us > 100_000);
+        let Some(peak) = usages.iter().map(|usage| usage.peak).max().filter(|_| has_worked) else {
             return;
         };
         let worked = |usage: &&Usage| {

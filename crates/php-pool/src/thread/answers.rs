@@ -10,7 +10,7 @@ use howdah_wire::frame::Kind;
 use super::attached::AttachedInstance;
 use super::php_thread::PhpThread;
 use crate::pending::Event;
-use crate::request::Key;
+use crate::request::RequestKey;
 
 /// Maximum number of frames taken from a slot in one turn.
 const MAX_FRAMES_PER_TURN: usize = 64;
@@ -107,7 +107,7 @@ impl PhpThread {
         &self,
         attached: &Rc<AttachedInstance>,
         slot: u32,
-        key: Key,
+        key: RequestKey,
         buffer: &mut Vec<u8>,
         full_log: FullLog,
     ) -> Option<Result<Event, String>> {

@@ -2,13 +2,13 @@
 
 use howdah_wire::queue::WorkerId;
 
-use crate::status::Slow;
+use crate::status::SlowRequest;
 
 /// A message from a router thread to the control thread.
 #[derive(Debug)]
 pub enum ControlRequest {
     /// A script has exceeded its time limit: kill the worker.
-    Overdue(Slow),
+    Overdue(SlowRequest),
     /// A worker has written frames that no worker writes: kill it.
     Kill {
         /// Number of the instance.

@@ -13,7 +13,7 @@ use super::control::ControlRequest;
 use super::php_thread::PhpThread;
 use crate::instance::NotSent;
 use crate::pending::{Event, Failure};
-use crate::request::Key;
+use crate::request::RequestKey;
 use crate::status_page::Pool;
 
 impl PhpThread {
@@ -22,7 +22,7 @@ impl PhpThread {
         &self,
         attached: &AttachedInstance,
         slot: u32,
-        key: Key,
+        key: RequestKey,
         event: Event,
     ) -> bool {
         match event {
@@ -64,7 +64,7 @@ impl PhpThread {
         false
     }
 
-    fn send_descriptors(&self, attached: &AttachedInstance, slot: u32, key: Key) {
+    fn send_descriptors(&self, attached: &AttachedInstance, slot: u32, key: RequestKey) {
         let Claim::Taken(ticket, owner) = attached.instance.region.claim_of(slot) else { return };
         let descriptors =
             self.with_entry(key, |entry| std::mem::take(&mut entry.pending.descriptors));
@@ -90,7 +90,7 @@ impl PhpThread {
     }
 
     /// Sends a script the status of its application (`fpm_get_status`).
-    fn send_status(&self, attached: &AttachedInstance, slot: u32, key: Key) {
+    fn send_status(&self, attached: &AttachedInstance, slot: u32, key: RequestKey) {
         let Claim::Taken(ticket, owner) = attached.instance.region.claim_of(slot) else { return };
         let Some(name) = self.with_entry(key, |entry| Arc::clone(&entry.context.application))
         else {
@@ -106,7 +106,7 @@ impl PhpThread {
     }
 
     /// Reads what an ended script has left in the worker's output, which belongs to its request.
-    fn take_output(&self, attached: &AttachedInstance, slot: u32, key: Key) {
+    fn take_output(&self, attached: &AttachedInstance, slot: u32, key: RequestKey) {
         let Claim::Taken(ticket, owner) = attached.instance.region.claim_of(slot) else { return };
         let Some(context) = self.with_entry(key, |entry| Arc::clone(&entry.context)) else {
             return;
@@ -125,7 +125,7 @@ impl PhpThread {
         &self,
         attached: &AttachedInstance,
         slot: u32,
-        key: Key,
+        key: RequestKey,
         event: Event,
         sent: Result<(), NotSent>,
     ) {
@@ -150,7 +150,7 @@ impl PhpThread {
         &self,
         attached: &AttachedInstance,
         slot: u32,
-        key: Key,
+        key: RequestKey,
         problem: String,
     ) {
         let context = self.with_entry(key, |entry| {

@@ -13,14 +13,14 @@ use super::php_thread::PhpThread;
 use super::requests::Entry;
 use crate::pending::{Failure, Next, Pending};
 use crate::queue::{Queue, Withdrawal};
-use crate::request::{Key, RequestContext};
+use crate::request::{RequestContext, RequestKey};
 
 /// A registered request. Dropping the handle abandons the request: a worker that has it learns that
 /// the client has gone.
 #[derive(Debug)]
 pub struct Handle {
     thread: Rc<PhpThread>,
-    key: Key,
+    key: RequestKey,
     /// The queue that the request was submitted to.
     pub queue: Option<Arc<Queue>>,
     is_abandoned: bool,
@@ -45,7 +45,7 @@ impl PhpThread {
 
 impl Handle {
     /// The key to submit the request under.
-    pub fn key(&self) -> Key {
+    pub fn key(&self) -> RequestKey {
         self.key
     }
 

@@ -14,7 +14,7 @@ use super::php_thread::PhpThread;
 use crate::instance::Instance;
 use crate::pending::Failure;
 use crate::queue::Queue;
-use crate::request::Key;
+use crate::request::RequestKey;
 
 /// Time within which the start of a worker is reported, usually milliseconds. A worker's name in a
 /// claim that is unknown for longer was made up.
@@ -90,7 +90,7 @@ impl PhpThread {
         &self,
         attached: &Rc<AttachedInstance>,
         failure: &Failure,
-        is_dead: impl Fn(Key, Claim) -> bool,
+        is_dead: impl Fn(RequestKey, Claim) -> bool,
     ) {
         for (slot, key, claim) in attached.queue.claims_of(&attached.instance, self.number) {
             if !is_dead(key, claim) {

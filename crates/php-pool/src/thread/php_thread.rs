@@ -16,7 +16,7 @@ use super::log_backlog::LogBacklog;
 use super::requests::{Entry, RequestTable};
 use super::time_limit::LimitedRequests;
 use crate::pending::Failure;
-use crate::request::Key;
+use crate::request::RequestKey;
 
 /// PHP on one router thread.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl PhpThread {
     }
 
     /// Fails a queued request whose application cannot run.
-    pub fn fail(&self, key: Key, failure: Failure) {
+    pub fn fail(&self, key: RequestKey, failure: Failure) {
         self.with_entry(key, |entry| {
             entry.is_settled = true;
             entry.pending.fail(failure);
@@ -79,7 +79,11 @@ impl PhpThread {
     }
 
     /// The result of `f` for the entry of a request of this thread; `None` if there is none.
-    pub(super) fn with_entry<T>(&self, key: Key, f: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+    pub(super) fn with_entry<T>(
+        &self,
+        key: RequestKey,
+        f: impl FnOnce(&mut Entry) -> T,
+    ) -> Option<T> {
         if key.thread() != self.number {
             return None;
         }
@@ -87,7 +91,7 @@ impl PhpThread {
     }
 
     /// Removes a request whose worker is free and whose handle was dropped.
-    pub(super) fn remove_if_finished(&self, key: Key) {
+    pub(super) fn remove_if_finished(&self, key: RequestKey) {
         if self.with_entry(key, |entry| entry.is_settled && !entry.has_handle) == Some(true) {
             let entry = self.requests.borrow_mut().remove(key);
             self.limited.remove(entry.as_ref().and_then(|entry| entry.limit.timeout));

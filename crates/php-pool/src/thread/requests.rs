@@ -8,7 +8,7 @@ use howdah_wire::stream::Reader;
 use super::time_limit::TimeLimit;
 use crate::instance::Instance;
 use crate::pending::{Event, Pending};
-use crate::request::{Key, RequestContext};
+use crate::request::{RequestContext, RequestKey};
 
 /// Entries by index. A key's generation tells the present request of an index from earlier ones.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ impl Entry {
 
 impl RequestTable {
     /// Adds an entry of router thread `thread`.
-    pub fn insert(&mut self, thread: u32, entry: Entry) -> Key {
+    pub fn insert(&mut self, thread: u32, entry: Entry) -> RequestKey {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(TableSlot::default());
             self.slots.len() as u32 - 1
@@ -71,20 +71,20 @@ impl RequestTable {
         let slot = &mut self.slots[index as usize];
         slot.generation = slot.generation.wrapping_add(1);
         slot.entry = Some(entry);
-        Key::new(thread, slot.generation, index)
+        RequestKey::new(thread, slot.generation, index)
     }
 
     /// The entry of this key; `None` if it was removed.
-    pub fn get_mut(&mut self, key: Key) -> Option<&mut Entry> {
+    pub fn get_mut(&mut self, key: RequestKey) -> Option<&mut Entry> {
         let slot = self.slots.get_mut(key.index())?;
-        if Key::new(key.thread(), slot.generation, key.index() as u32) != key {
+        if RequestKey::new(key.thread(), slot.generation, key.index() as u32) != key {
             return None;
         }
         slot.entry.as_mut()
     }
 
     /// Removes the entry of this key.
-    pub fn remove(&mut self, key: Key) -> Option<Entry> {
+    pub fn remove(&mut self, key: RequestKey) -> Option<Entry> {
         self.get_mut(key)?;
         self.free.push(key.index() as u32);
         self.slots[key.index()].entry.take()

@@ -15,8 +15,8 @@ use super::control::ControlRequest;
 use super::php_thread::PhpThread;
 use super::requests::Entry;
 use crate::pending::Failure;
-use crate::request::Key;
-use crate::status::{Slow, Times};
+use crate::request::RequestKey;
+use crate::status::{SlowRequest, Times};
 
 /// Interval between two checks: how late the end of a script may be.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -51,7 +51,13 @@ impl PhpThread {
             let (pid, instance) =
                 (attached.instance.pid(worker).unwrap_or(0), attached.instance.number);
             let times = Times { waited, ran };
-            self.ask(ControlRequest::Overdue(Slow { instance, worker, pid, context, times }));
+            self.ask(ControlRequest::Overdue(SlowRequest {
+                instance,
+                worker,
+                pid,
+                context,
+                times,
+            }));
             self.with_entry(key, |entry| {
                 entry.is_rejected = true;
                 entry.pending.fail(Failure::TimedOut);
@@ -60,7 +66,7 @@ impl PhpThread {
     }
 
     /// Time since the script was first seen to run, in microseconds.
-    fn observed_run_time(&self, key: Key, now: u64) -> u64 {
+    fn observed_run_time(&self, key: RequestKey, now: u64) -> u64 {
         let started = self.with_entry(key, |entry| entry.limit.started).flatten();
         started.map_or(0, |started| now.saturating_sub(started))
     }

@@ -45,9 +45,9 @@ impl AccessLog {
             body_sent: record.body_sent,
         };
         let now = Instant::now();
-        let begun = now.checked_sub(record.elapsed).unwrap_or(now);
+        let started_at = now.checked_sub(record.elapsed).unwrap_or(now);
         let (request, answer) = (record.request, Some(answer));
-        Source { request, connection, answer, begun, is_for_log: true }
+        Source { request, connection, answer, started_at, is_for_log: true }
     }
 
     /// Returns true if the condition for a line holds. `scratch` is reusable memory.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use howdah_http::exchange::{Outcome, RequestRecord};
 use howdah_http::fixture::request;
-use howdah_http::message::{Added, FieldBlock, Request};
+use howdah_http::message::{ConnectionFields, FieldBlock, Request};
 use howdah_sys::log::Log;
 
 use super::*;
@@ -31,7 +31,8 @@ impl Logged {
         let connection = howdah_http::fixture::request("/", &[]).connection;
         let mut fields = FieldBlock::default();
         fields.push("ETag", "\"1\"");
-        let added = Added { server: b"Howdah", length: Some(5), ..Added::default() };
+        let added =
+            ConnectionFields { server: b"Howdah", length: Some(5), ..ConnectionFields::default() };
         let record = RequestRecord {
             connection: &connection,
             request,

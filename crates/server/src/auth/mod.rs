@@ -55,7 +55,7 @@ impl BasicAuth {
         let Some((name, password)) = credentials(request) else { return Err(self.ask()) };
         let Some(users) = self.file.users(now, log).await else { return Err(respond::error(500)) };
         match users.step(&name, &password) {
-            Step::Welcome => Ok(name.into()),
+            Step::Verified => Ok(name.into()),
             Step::Refused => Err(self.ask()),
             Step::Compare { hash, real, known } => {
                 let turn = match hash.is_slow() {

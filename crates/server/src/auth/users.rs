@@ -59,11 +59,11 @@ pub struct Users {
     hashes: HashMap<Vec<u8>, Hash>,
     keys: [RandomState; 2],
     /// Keyed hashes of passwords that were right.
-    known: Mutex<HashMap<Vec<u8>, Known>>,
+    known: Mutex<HashMap<Vec<u8>, CredentialHash>>,
 }
 
 /// A keyed hash of a name and a password.
-pub type Known = [u64; 2];
+pub type CredentialHash = [u64; 2];
 
 /// Attributes that change with the content of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,14 +76,12 @@ struct Stamp {
 
 /// Result of a look-up of a name and a password.
 pub enum Step {
-    Welcome,
+    /// The password was right before, for the same content of the file.
+    Verified,
+    /// There are no users, or the name cannot be one.
     Refused,
     /// Compare with the hash; a real user's, or one that only takes as long.
-    Compare {
-        hash: Hash,
-        real: bool,
-        known: Known,
-    },
+    Compare { hash: Hash, real: bool, known: CredentialHash },
 }
 
 /// A reading that is under way, by which requests that wait for it learn of its end even if it never
@@ -157,7 +155,7 @@ impl Users {
     pub fn step(&self, name: &[u8], password: &[u8]) -> Step {
         let known = self.keys.each_ref().map(|key| key.hash_one((name, password)));
         if self.knows(name, &known) {
-            return Step::Welcome;
+            return Step::Verified;
         }
         let found = self.hashes.get(name);
         // Without any user there is nobody whose existence could be told.
@@ -168,17 +166,17 @@ impl Users {
     }
 
     /// Returns true if a password was right before.
-    pub fn knows(&self, name: &[u8], known: &Known) -> bool {
+    pub fn knows(&self, name: &[u8], known: &CredentialHash) -> bool {
         self.known().get(name) == Some(known)
     }
 
     /// Remembers that a user's password was right.
-    pub fn learn(&self, name: &[u8], known: Known) {
+    pub fn learn(&self, name: &[u8], known: CredentialHash) {
         self.known().insert(name.to_vec(), known);
     }
 
     /// Keyed hash of a name and a password.
-    pub(super) fn known(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Known>> {
+    pub(super) fn known(&self) -> MutexGuard<'_, HashMap<Vec<u8>, CredentialHash>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

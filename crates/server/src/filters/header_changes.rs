@@ -4,15 +4,15 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use howdah_config::ResponseHeader;
-use howdah_http::message::{Added, FieldBlock, Request, Response};
+use howdah_http::message::{ConnectionFields, FieldBlock, Request, Response};
 use howdah_http::variables::{Answer, Source};
 
-/// Changes the fields of the response to a request that began to arrive at `begun`. `server` is the
+/// Changes the fields of the response to a request that began to arrive at `started_at`. `server` is the
 /// value of the `Server` field that the connection adds.
 pub fn apply(
     changes: &[ResponseHeader],
     request: &Request,
-    begun: Instant,
+    started_at: Instant,
     server: impl Fn() -> Bytes,
     response: &mut Response,
 ) {
@@ -21,9 +21,10 @@ pub fn apply(
     }
     let fields = response.fields.clone();
     let (length, server) = (response.body.len(), server());
-    let added = Added { server: &server, date: true, length, ..Added::default() };
+    let added =
+        ConnectionFields { server: &server, date: true, length, ..ConnectionFields::default() };
     let answer = Answer { status: response.status, fields: &fields, added, body_sent: 0 };
-    let source = Source { answer: Some(answer), ..Source::of(request, begun) };
+    let source = Source { answer: Some(answer), ..Source::of(request, started_at) };
     change(changes, response, &source);
 }
 
@@ -93,7 +94,8 @@ mod tests {
             .with("X-Powered-By", "PHP");
         let request = request(target, &[("X-From", "client")]);
         let fields = response.fields.clone();
-        let answer = Answer { status, fields: &fields, added: Added::default(), body_sent: 0 };
+        let answer =
+            Answer { status, fields: &fields, added: ConnectionFields::default(), body_sent: 0 };
         let source = Source { answer: Some(answer), ..Source::of(&request, Instant::now()) };
         change(&changes, &mut response, &source);
         response

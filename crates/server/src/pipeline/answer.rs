@@ -39,10 +39,10 @@ pub async fn carry_out<'s>(
 ) -> (Response, Option<Instruction<'s>>) {
     let thread = context.thread;
     let http = &context.routing.snapshot.config.settings.http;
-    let buffer = howdah_upstream::transfer::Buffer {
+    let buffer = howdah_upstream::transfer::BufferSettings {
         memory: http.body_buffer_size,
         directory: http.body_temp_path.as_deref().unwrap_or(&thread.shared.tmp),
-        wanted: buffering,
+        buffering,
     };
     match decision {
         Decision::Respond(response) => (response, None),

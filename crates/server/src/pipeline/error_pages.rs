@@ -41,7 +41,7 @@ async fn replace_by<'s>(
             let mut request = error_page::request(&exchange.request, response.status);
             let mut by_page = context.routing.route_to_action(action, &mut request);
             let connection = exchange.without_body();
-            let mut asked = Exchange::new(request, exchange.begun, &connection);
+            let mut asked = Exchange::new(request, exchange.started_at, &connection);
             let (decision, effects) = (by_page.take_decision(), by_page.effects);
             let carried_out = carry_out(context, decision, effects.buffering, &mut asked);
             let (found, _) = Box::pin(carried_out).await;

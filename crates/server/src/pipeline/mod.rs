@@ -50,7 +50,7 @@ impl Handler for RequestHandler {
         if let Some(response) = self.answer_before_routes(&snapshot, &exchange.request) {
             return response;
         }
-        let context = Context { thread, routing: routing(thread, &snapshot, exchange.begun) };
+        let context = Context { thread, routing: routing(thread, &snapshot, exchange.started_at) };
         let routing = &context.routing;
 
         let mut routed = routing.route(&self.listener, &mut exchange.request);
@@ -67,7 +67,7 @@ impl Handler for RequestHandler {
         security_headers::apply(effects.security_headers, request, &mut response);
         let changes = effects.response_headers;
         let server = || thread.limits().server.clone();
-        header_changes::apply(changes, request, exchange.begun, server, &mut response);
+        header_changes::apply(changes, request, exchange.started_at, server, &mut response);
         let compression = snapshot.config.settings.http.compression.as_ref();
         if let (true, Some(compression)) = (effects.compress, compression) {
             compress::apply(compression, request, &mut response);
@@ -174,13 +174,17 @@ impl Drop for RequestHandler {
     }
 }
 
-fn routing<'s>(thread: &'s RouterThread, snapshot: &'s Snapshot, begun: Instant) -> Routing<'s> {
+fn routing<'s>(
+    thread: &'s RouterThread,
+    snapshot: &'s Snapshot,
+    started_at: Instant,
+) -> Routing<'s> {
     Routing {
         snapshot,
         files: &thread.files,
         scratch: &thread.scratch,
         log: &thread.shared.log,
         now: Now { monotonic: Instant::now(), wall: SystemTime::now() },
-        begun,
+        started_at,
     }
 }

@@ -44,7 +44,7 @@ pub async fn follow<'s>(
                 *routed = routing.route_to_target(target, effects, &mut request);
                 authenticate(routing, routed, &mut request).await;
                 let connection = exchange.without_body();
-                let mut asked = Exchange::new(request, exchange.begun, &connection);
+                let mut asked = Exchange::new(request, exchange.started_at, &connection);
                 let decision = routed.take_decision();
                 carry_out(context, decision, routed.effects.buffering, &mut asked).await
             }

@@ -25,7 +25,9 @@ pub fn apply(proxies: &[Forwarded], request: &mut Request) {
                 peer: peer.or(connection.peer),
                 local: connection.local,
                 tls: tls.unwrap_or(connection.tls),
-                via: connection.via.or(Some(ShownAddress(connection.peer.map(|peer| peer.ip())))),
+                trusted_proxy: connection
+                    .trusted_proxy
+                    .or(Some(ShownAddress(connection.peer.map(|peer| peer.ip())))),
                 handshake: connection.handshake.clone(),
             });
         }

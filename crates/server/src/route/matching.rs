@@ -27,8 +27,13 @@ impl Scratch {
     }
 }
 
-/// Returns true if all conditions hold. `begun` is the time of the first byte of the request.
-pub fn holds(conditions: &Match, request: &Request, begun: Instant, scratch: &mut Scratch) -> bool {
+/// Returns true if all conditions hold. `started_at` is the time of the first byte of the request.
+pub fn holds(
+    conditions: &Match,
+    request: &Request,
+    started_at: Instant,
+    scratch: &mut Scratch,
+) -> bool {
     let Match {
         method,
         scheme,
@@ -56,7 +61,7 @@ pub fn holds(conditions: &Match, request: &Request, begun: Instant, scratch: &mu
             .as_ref()
             .is_none_or(|arguments| arguments.matches(scratch.query.arguments(&request.query)))
         && condition.as_ref().is_none_or(|condition| {
-            let source = Source::of(request, begun);
+            let source = Source::of(request, started_at);
             condition.holds(&mut scratch.text, |variable, out| {
                 source.write(variable, out);
             })

@@ -32,7 +32,7 @@ use howdah_php_pool::application::Application;
 use howdah_php_pool::status_page;
 use howdah_php_pool::target::{Script, Targets};
 use howdah_sys::log::{Level, Log};
-use howdah_upstream::fastcgi::site::Site;
+use howdah_upstream::fastcgi::application::FastCgiApplication;
 use howdah_upstream::servers::upstream::Upstream;
 
 use crate::auth::BasicAuth;
@@ -56,7 +56,7 @@ pub enum Decision {
     /// A PHP script.
     Php(Arc<Application>, Script),
     /// A script of a FastCGI server.
-    FastCgi(Arc<Site>, Script),
+    FastCgi(Arc<FastCgiApplication>, Script),
     /// An HTTP upstream.
     Proxy(Arc<Upstream>),
     /// An error with this status and this `Allow` field.
@@ -100,7 +100,7 @@ pub struct Routing<'s> {
     /// Current time, for the file cache.
     pub now: Now,
     /// Time of the first byte of the request.
-    pub begun: Instant,
+    pub started_at: Instant,
 }
 
 /// Next station of a request.
@@ -200,7 +200,7 @@ impl<'s> Routing<'s> {
         match pass {
             CompiledPass::Fixed(target) => self.target(target, request),
             CompiledPass::Variable(template) => {
-                let name = Source::of(request, self.begun).expand(template);
+                let name = Source::of(request, self.started_at).expand(template);
                 let target = std::str::from_utf8(&name).ok().and_then(Target::parse);
                 match target {
                     Some(target) => self.target(&target, request),
@@ -261,7 +261,7 @@ impl<'s> Routing<'s> {
     }
 
     fn holds(&self, step: &Step, request: &Request, scratch: &mut Scratch) -> bool {
-        matching::holds(&step.conditions, request, self.begun, scratch)
+        matching::holds(&step.conditions, request, self.started_at, scratch)
     }
 
     fn log_step(&self, name: &str, index: usize, selected: bool) {
@@ -275,7 +275,7 @@ impl<'s> Routing<'s> {
 
     fn action(&self, action: &'s Action, request: &mut Request) -> Next<'s> {
         if let Some(template) = &action.rewrite {
-            match rewrite::path(template, &Source::of(request, self.begun)) {
+            match rewrite::path(template, &Source::of(request, self.started_at)) {
                 Ok(path) => request.path = path,
                 Err(error) => {
                     self.log
@@ -330,7 +330,7 @@ impl<'s> Routing<'s> {
         let location = answer.location.as_ref().map(|location| match location {
             Location::Fixed(location) => location.clone(),
             Location::Variable(template) => {
-                Bytes::from(location::expand(template, &Source::of(request, self.begun)))
+                Bytes::from(location::expand(template, &Source::of(request, self.started_at)))
             }
         });
         let location = location.map(|location| match answer.keep_query {

@@ -48,7 +48,7 @@ impl Routing<'_> {
         request: &mut Request,
     ) -> Result<Decision, Reason> {
         // What the request has brought in may lead nowhere, which is its own fault.
-        let path = rewrite::path(&candidate.path, &Source::of(request, self.begun));
+        let path = rewrite::path(&candidate.path, &Source::of(request, self.started_at));
         let path = path.map_err(|_| Reason::NotFound)?;
         if path.ends_with(b"/") != candidate.directory {
             return Err(Reason::NotFound);
@@ -69,7 +69,7 @@ impl Routing<'_> {
 
     /// Tries each path of the share.
     fn find(&self, share: &Share, request: &Request, serve: Serve) -> Result<Decision, Reason> {
-        let source = Source::of(request, self.begun);
+        let source = Source::of(request, self.started_at);
         let chroot = match &share.chroot {
             Some(template) => source.expand(template),
             None => Vec::new(),

@@ -54,7 +54,7 @@ impl Routes {
             scratch: &self.scratch,
             log: &self.log,
             now: Now { monotonic: Instant::now(), wall: SystemTime::now() },
-            begun: Instant::now(),
+            started_at: Instant::now(),
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use howdah_config::Config;
 use howdah_sys::log::Level;
-use howdah_upstream::servers::resolved::Known;
+use howdah_upstream::servers::resolved::ResolvedServers;
 use howdah_wire::messages::{Outcome, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};
@@ -118,7 +118,10 @@ impl ControlThread {
         let prepared = Prepared {
             access_log: current.access_log.as_ref().map(|log| Arc::clone(log.file())),
             tls: current.listeners.iter().filter_map(tls).collect(),
-            known: Known { clients: current.tls_clients.clone(), names: self.names.table() },
+            known: ResolvedServers {
+                clients: current.tls_clients.clone(),
+                names: self.names.table(),
+            },
             threads: self.shared.threads.load(Relaxed),
             ..Prepared::default()
         };

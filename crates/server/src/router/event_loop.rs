@@ -10,9 +10,9 @@ use howdah_upstream::names;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use super::certificate_reload::CertificateWatch;
 use super::command::{Command, Commands, Queries};
 use super::control_thread::{ControlThread, sleep_until};
-use super::renewal::CertificateWatch;
 use crate::snapshot::Snapshot;
 
 /// The control thread and the sources of its events.
@@ -76,7 +76,7 @@ impl EventLoop {
                 () = self.certificate_watch.wait(&control.shared) => {
                     control.renew_from_files(&mut self.certificate_watch).await;
                 }
-                () = names::files::FILES.wanted() => {
+                () = names::files::FILES.requested() => {
                     control.link.send(&ToSupervisor::OpenNameFiles {})?;
                 }
                 () = sleep_until(due) => {}

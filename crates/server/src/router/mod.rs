@@ -7,9 +7,10 @@
 //!    current configuration (`commit`).
 //! 3. `event_loop`: from then on the control thread (`control_thread`) keeps each application at the
 //!    number of workers that it needs (`pools`), applies new configurations, renews certificates
-//!    (`renewal`), and carries out commands of the control API (`command`) until it stops (`shutdown`).
+//!    (`certificate_reload`), and carries out commands of the control API (`command`) until it stops (`shutdown`).
 
 mod apply;
+mod certificate_reload;
 pub mod certificates;
 mod command;
 mod commit;
@@ -23,7 +24,6 @@ mod pools;
 mod prepare;
 mod programs;
 mod read_file;
-mod renewal;
 mod report;
 mod sandbox;
 mod shutdown;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use howdah_config::Config;
 use howdah_http::spool;
-use howdah_upstream::servers::resolved::Known;
+use howdah_upstream::servers::resolved::ResolvedServers;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};
@@ -64,7 +64,7 @@ pub(super) struct Prepared {
     pub(super) access_log: Option<Arc<LogFile>>,
     pub(super) tls: TlsListeners,
     /// TLS clients, and addresses of servers that are configured by name.
-    pub(super) known: Known,
+    pub(super) known: ResolvedServers,
     /// Number of threads that accept connections.
     pub(super) threads: usize,
     /// The number of threads changes, so all sockets are handed out anew.
@@ -162,15 +162,15 @@ impl ControlThread {
         prepared: &mut Prepared,
         trigger: Trigger,
     ) -> Result<(), String> {
-        let begun = Instant::now();
+        let started_at = Instant::now();
         loop {
             let (is_preparing, deadline) = match trigger {
                 Trigger::Start(start) => {
                     let is_decided = self.pools.waive_failed(start.has_served)?;
-                    (!is_decided || self.pools.is_preparing()?, begun + START_TIMEOUT)
+                    (!is_decided || self.pools.is_preparing()?, started_at + START_TIMEOUT)
                 }
                 Trigger::Change { .. } | Trigger::CertificateFiles => {
-                    (self.pools.is_preparing()?, begun + CHANGE_TIMEOUT)
+                    (self.pools.is_preparing()?, started_at + CHANGE_TIMEOUT)
                 }
             };
             if !is_preparing && awaited.is_empty() {

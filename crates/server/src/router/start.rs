@@ -14,7 +14,7 @@ use howdah_sys::log::{Level, Log};
 use howdah_sys::memory;
 use howdah_tls::challenges::{ChallengeStore, OnDemandRequest};
 use howdah_upstream::names::Names;
-use howdah_upstream::servers::resolved::Known;
+use howdah_upstream::servers::resolved::ResolvedServers;
 use howdah_wire::messages::ToSupervisor;
 use tokio::sync::mpsc::{Receiver, unbounded_channel};
 
@@ -73,7 +73,7 @@ fn control_thread(
     config: &Config,
 ) -> io::Result<(ControlThread, Receiver<OnDemandRequest>)> {
     let log = Arc::new(Log::new(hello.log));
-    let empty = Snapshot::compile(empty_config()?, None, None, &Known::default(), |_| {
+    let empty = Snapshot::compile(empty_config()?, None, None, &ResolvedServers::default(), |_| {
         unreachable!("no application")
     });
     // A later configuration may ask for more than the first.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use ::howdah_config as config;
 use howdah_php_pool::queue::Queue;
-use howdah_php_pool::status::Slow;
+use howdah_php_pool::status::SlowRequest;
 use howdah_sys::log::{Level, Log};
 use howdah_wire::messages::{Stack, ToSupervisor};
 use howdah_wire::queue::WorkerId;
@@ -45,7 +45,7 @@ pub(super) struct Traces {
 /// A requested trace.
 #[derive(Debug)]
 struct Trace {
-    slow: Slow,
+    slow: SlowRequest,
     reason: Reason,
     /// Path of the slow log; `None` for the error log.
     file: Option<String>,
@@ -114,7 +114,7 @@ impl Traces {
 
     /// Requests the trace of a script that has run longer than it may. The caller kills its worker
     /// afterwards.
-    pub(super) fn trace_overdue(&mut self, slow: Slow) -> std::io::Result<()> {
+    pub(super) fn trace_overdue(&mut self, slow: SlowRequest) -> std::io::Result<()> {
         self.request(Trace { slow, reason: Reason::Overdue, file: None })
     }
 
@@ -147,7 +147,7 @@ impl Traces {
     }
 
     fn write(&mut self, trace: &Trace, stack: &Stack) {
-        let Slow { context, times, pid, .. } = &trace.slow;
+        let SlowRequest { context, times, pid, .. } = &trace.slow;
         let seconds = |micros: u64| Duration::from_micros(micros).as_secs_f64();
         let (waited, ran) = (seconds(times.waited), seconds(times.ran));
         let (level, problem) = match trace.reason {

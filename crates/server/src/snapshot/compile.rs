@@ -10,9 +10,9 @@ use howdah_files::mime::MimeTypes;
 use howdah_php_pool::application::Application;
 use howdah_php_pool::queue::Queue;
 use howdah_php_pool::target::Targets;
-use howdah_upstream::fastcgi::site::Site;
+use howdah_upstream::fastcgi::application::FastCgiApplication;
 use howdah_upstream::servers::direct::DirectUpstreams;
-use howdah_upstream::servers::resolved::Known;
+use howdah_upstream::servers::resolved::ResolvedServers;
 use howdah_upstream::servers::upstream::Upstream;
 
 use super::action::{
@@ -34,7 +34,7 @@ impl Snapshot {
         config: Config,
         log: Option<Arc<LogFile>>,
         previous: Option<&Snapshot>,
-        known: &Known,
+        known: &ResolvedServers,
         mut queue: impl FnMut(&config::Application) -> Arc<Queue>,
     ) -> Self {
         let mime = Arc::new(mime_types(&config));
@@ -89,7 +89,10 @@ impl Snapshot {
                     config::Servers::Upstream(name) => Arc::clone(upstreams.get(name)?),
                 };
                 let running = previous.and_then(|previous| previous.fastcgi.get(&site.name));
-                Some((site.name.clone(), Site::new(site, upstream).following(running)))
+                Some((
+                    site.name.clone(),
+                    FastCgiApplication::new(site, upstream).following(running),
+                ))
             })
             .collect();
         let delegations = Delegations::new(&config, &mime);

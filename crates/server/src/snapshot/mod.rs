@@ -18,7 +18,7 @@ use howdah_config::{self as config, Config};
 use howdah_http::limits::Limits;
 use howdah_php_pool::application::Application;
 use howdah_tls::{TlsClients, TlsListener};
-use howdah_upstream::fastcgi::site::Site;
+use howdah_upstream::fastcgi::application::FastCgiApplication;
 use howdah_upstream::servers::direct::DirectUpstreamTable;
 use howdah_upstream::servers::upstream::Upstream;
 
@@ -42,7 +42,7 @@ pub struct Snapshot {
     /// Applications by name.
     pub applications: HashMap<String, Arc<Application>>,
     /// Applications of FastCGI servers by name.
-    pub fastcgi: HashMap<String, Arc<Site>>,
+    pub fastcgi: HashMap<String, Arc<FastCgiApplication>>,
     /// Upstreams by name.
     pub upstreams: HashMap<String, Arc<Upstream>>,
     /// Servers that actions and applications name themselves.

@@ -41,11 +41,11 @@ mod tests {
 
     #[test]
     fn lines_about_clients_are_limited_and_those_left_out_are_counted() {
-        let (limiter, begun) = (ClientErrorLimiter::default(), Instant::now());
-        let lines = (0..1000).filter(|_| limiter.next(begun) == Some(0)).count();
+        let (limiter, started_at) = (ClientErrorLimiter::default(), Instant::now());
+        let lines = (0..1000).filter(|_| limiter.next(started_at) == Some(0)).count();
         assert_eq!(lines, MAX_LINES as usize);
-        assert_eq!(limiter.next(begun + INTERVAL / 2), None);
-        assert_eq!(limiter.next(begun + INTERVAL), Some(1001 - u64::from(MAX_LINES)));
-        assert_eq!(limiter.next(begun + INTERVAL), Some(0));
+        assert_eq!(limiter.next(started_at + INTERVAL / 2), None);
+        assert_eq!(limiter.next(started_at + INTERVAL), Some(1001 - u64::from(MAX_LINES)));
+        assert_eq!(limiter.next(started_at + INTERVAL), Some(0));
     }
 }

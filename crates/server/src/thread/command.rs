@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use howdah_php_pool::queue::{Instance, Key, Queue};
+use howdah_php_pool::queue::{Instance, Queue, RequestKey};
 use howdah_upstream::servers::upstream::Upstream;
 use howdah_wire::queue::WorkerId;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -83,7 +83,7 @@ pub enum ThreadCommand {
     /// Fail queued requests.
     Fail {
         /// The requests. Those of other threads are ignored.
-        keys: Arc<[Key]>,
+        keys: Arc<[RequestKey]>,
         /// Reason, for the log.
         reason: String,
     },

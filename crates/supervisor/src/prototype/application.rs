@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use howdah_sys::family::Endings;
+use howdah_sys::process_tree::Endings;
 use howdah_sys::{packet, pipe};
 use howdah_wire::messages::{ApplicationSpec, MAX_REPORT, Problem, ToPrototype};
 use howdah_wire::queue::WorkerId;

@@ -124,14 +124,6 @@ impl Application {
         }
     }
 
-    /// The kernel reports that a worker has ended; its prototype is to report how.
-    pub(crate) fn worker_ended(&mut self, worker: WorkerId, now: Instant) {
-        if let Some(process) = self.workers.process(worker) {
-            process.has_ended = true;
-            self.pending.add(Request::ExitStatus(worker), now);
-        }
-    }
-
     /// Requests a measurement of the workers, unless one is pending.
     pub(crate) fn measure(&mut self, now: Instant) {
         let is_measure = |request: &Request| matches!(request, Request::Measure(_));

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use howdah_sys::{family, signals};
+use howdah_sys::{process_tree, signals};
 use howdah_wire::messages::Problem;
 
 use super::application::{Application, Stage};
@@ -58,7 +58,7 @@ impl Application {
         }
         // A prototype that waits for a processor, a disk or its debugger is slow; one that sleeps
         // is not going to answer.
-        let is_slow = matches!(family::state_of(self.pid), Some(b'R' | b'D' | b't'));
+        let is_slow = matches!(process_tree::state_of(self.pid), Some(b'R' | b'D' | b't'));
         (!is_slow).then_some("it does not answer")
     }
 

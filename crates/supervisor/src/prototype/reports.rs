@@ -94,7 +94,7 @@ impl Application {
                 FromSupervisor::NotStarted { application, message: shortened(message) }
             }
             FromPrototype::Died { worker, pid: _, status, was_idle } => {
-                let pid = self.on_died(worker)?;
+                let pid = self.on_worker_reaped(worker)?;
                 FromSupervisor::Died { application, worker, pid, status, was_idle }
             }
             FromPrototype::Traced { number, stack } => {
@@ -155,19 +155,6 @@ impl Application {
         } else if kill_on_start {
             self.kill(owner, signals::SIGKILL, now);
         }
-        Ok(pid)
-    }
-
-    /// A worker has been reaped. Returns its process id.
-    fn on_died(&mut self, owner: WorkerId) -> Result<u32, Violation> {
-        let process = self.workers.process(owner);
-        let process = process.ok_or(Violation("the death of a worker that does not run"))?;
-        if process.handle.as_ref().is_some_and(|handle| !handle.has_ended()) {
-            return Err(Violation("the death of a worker that is alive"));
-        }
-        let pid = process.pid;
-        self.workers.release(owner);
-        let _ = self.pending.take(|pending| *pending == Request::ExitStatus(owner));
         Ok(pid)
     }
 

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use howdah_sys::{family, packet, pipe, signals};
+use howdah_sys::{packet, pipe, process_tree, signals};
 use howdah_wire::messages::{FromSupervisor, MAX_REPORT, Problem, ToPrototype};
 use howdah_wire::queue::WorkerId;
 use rustix::io::Errno;
@@ -37,7 +37,12 @@ struct Fake {
 impl Fake {
     /// A prototype that sleeps and does not listen.
     fn loading() -> Self {
-        Fake::running("for i in 1 2 3; do sh -c 'sleep 600; :' & done; echo; wait")
+        let fake = Fake::running("for i in 1 2 3; do sh -c 'sleep 600; :' & done; echo; wait");
+        // Between `echo` and `wait` the shell still runs, for long on a busy machine.
+        while process_tree::state_of(fake.shell.id()) != Some(b'S') {
+            std::thread::yield_now();
+        }
+        fake
     }
 
     /// As [`Fake::loading`], when PHP is loaded.
@@ -52,7 +57,7 @@ impl Fake {
         let mut shell =
             Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
         BufReader::new(shell.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
-        let children = family::children(shell.id());
+        let children = process_tree::children(shell.id());
         let (ours, commands) = packet::one_way().unwrap();
         let (read, reports) = pipe::new().unwrap();
         let mut application = Application::new("site".to_owned(), shell.id(), ours, read);
@@ -148,7 +153,7 @@ impl Drop for Fake {
         // Those whose parent was killed in the test are nobody's by now.
         for (pid, handle) in self.children.iter().zip(&self.handles) {
             if !handle.has_ended() {
-                family::kill(*pid);
+                process_tree::kill(*pid);
             }
         }
         let _ = self.shell.kill();
@@ -428,7 +433,7 @@ fn a_worker_is_killed_with_what_it_has_started_though_all_are_stopped() {
     let worker = fake.started(0);
     let begun = Instant::now();
     let below = loop {
-        if let Some(below) = family::children(fake.children[0]).pop() {
+        if let Some(below) = process_tree::children(fake.children[0]).pop() {
             break below;
         }
         assert!(begun.elapsed() < Duration::from_secs(10));
@@ -450,7 +455,7 @@ fn a_worker_is_stopped_at_once_and_killed_when_its_script_has_been_looked_for() 
     for is_answered in [true, false] {
         let mut fake = Fake::ready();
         let worker = fake.started(0);
-        let state = || family::state_of(fake.children[0]);
+        let state = || process_tree::state_of(fake.children[0]);
         fake.application.trace(worker, 5, fake.now).unwrap();
         fake.application.kill(worker, signals::SIGKILL, fake.now);
         while state() != Some(b'T') {}
@@ -461,7 +466,7 @@ fn a_worker_is_stopped_at_once_and_killed_when_its_script_has_been_looked_for() 
             assert!(fake.judged(&traced).is_ok());
         } else {
             // One that still runs is taken for slow, and not for one that does not answer.
-            while family::state_of(fake.shell.id()) != Some(b'S') {}
+            while process_tree::state_of(fake.shell.id()) != Some(b'S') {}
             assert!(fake.later(ANSWER_TIMEOUT / 2).is_some());
         }
         fake.application.step(fake.now);

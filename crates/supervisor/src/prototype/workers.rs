@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Instant;
 
-use howdah_sys::family;
 use howdah_sys::pidfd::PidFd;
+use howdah_sys::process_tree;
 use howdah_wire::queue::WorkerId;
 use rustix::io::Errno;
 
@@ -132,11 +132,14 @@ pub(crate) enum Lookup {
 /// Looks up a process by the id that a prototype has reported. With `has_pid_namespace` that is an
 /// id of the prototype's own process namespace.
 pub(crate) fn look_up(prototype: u32, named: u32, has_pid_namespace: bool) -> Lookup {
-    if family::parent_of(prototype).is_none() {
+    if process_tree::parent_of(prototype).is_none() {
         return Lookup::Unknown;
     }
-    let pid =
-        if has_pid_namespace { family::child_known_as(prototype, named) } else { Some(named) };
+    let pid = if has_pid_namespace {
+        process_tree::child_known_as(prototype, named)
+    } else {
+        Some(named)
+    };
     let Some(pid) = pid else { return Lookup::Ended };
     let handle = match PidFd::open(pid) {
         Ok(handle) => handle,
@@ -146,7 +149,7 @@ pub(crate) fn look_up(prototype: u32, named: u32, has_pid_namespace: bool) -> Lo
         Err(_) => return Lookup::Unknown,
     };
     // Only after the descriptor was opened: its process has had this id since then.
-    match family::parent_of(pid) {
+    match process_tree::parent_of(pid) {
         Some(parent) if parent == prototype => Lookup::Child(pid, handle),
         None if handle.has_ended() => Lookup::Ended,
         None => Lookup::Unknown,

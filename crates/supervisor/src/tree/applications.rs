@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use howdah_sys::log::Level;
 use howdah_sys::pidfd::PidFd;
-use howdah_sys::{family, process, signals};
+use howdah_sys::{process, process_tree, signals};
 use howdah_wire::messages::{ApplicationSpec, Exit, FromSupervisor};
 use howdah_wire::queue::WorkerId;
 use howdah_wire::region::Geometry;
@@ -245,19 +245,19 @@ impl Tree {
     /// it, but not the processes that these have started.
     pub(super) fn end_orphans(&mut self) {
         let (own, expected, now) = (std::process::id(), self.expected_children(), Instant::now());
-        let orphans = family::children(own).into_iter().filter(|pid| !expected.contains(pid));
+        let orphans = process_tree::children(own).into_iter().filter(|pid| !expected.contains(pid));
         for orphan in orphans {
             if let Ok(handle) = PidFd::open(orphan) {
                 self.orphans.add(orphan, Rc::new(handle), now);
             } else {
-                family::kill(orphan);
+                process_tree::kill(orphan);
             }
         }
     }
 
     /// Ends the same processes as [`Tree::end_orphans`] and waits until they have ended.
     pub(super) fn end_orphans_now(&self) {
-        family::kill_descendants(std::process::id(), &self.expected_children());
+        process_tree::kill_descendants(std::process::id(), &self.expected_children());
     }
 
     /// Process ids of children that are no orphans of an application. As the first process of a
@@ -270,7 +270,7 @@ impl Tree {
             self.applications.values().map(|application| application.pid).collect();
         expected.extend(router.into_iter().chain(self.control_pid()).chain(self.programs.pids()));
         if own == 1 {
-            let children = family::children(own).into_iter();
+            let children = process_tree::children(own).into_iter();
             expected.extend(children.filter(|pid| !process::has_no_new_privileges(*pid)));
         }
         expected

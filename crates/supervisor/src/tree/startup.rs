@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use howdah_sys::log::{Level, Log};
-use howdah_sys::{family, process, signals};
+use howdah_sys::{process, process_tree, signals};
 
 use super::state::Tree;
 use crate::grants::Grants;
@@ -58,7 +58,7 @@ pub(super) fn start(mut options: Options) -> Result<(Tree, OwnedFd), String> {
     tree.sockets = sockets;
     tree.pid_file = pid_file;
     // What applications leave behind is handed to this process, so that it can be ended.
-    if let Err(error) = family::adopt_orphans() {
+    if let Err(error) = process_tree::adopt_orphans() {
         tree.log.write(
             Level::Warn,
             format_args!("processes that applications leave behind cannot be ended: {error}"),

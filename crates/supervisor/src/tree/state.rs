@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use howdah_sys::family::Endings;
 use howdah_sys::log::Log;
+use howdah_sys::process_tree::Endings;
 use howdah_wire::queue::WorkerId;
 
 use super::control_state::ControlState;

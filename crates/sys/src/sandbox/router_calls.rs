@@ -7,24 +7,28 @@
 use libc::{c_int, c_long};
 
 use super::seccomp::Argument::{self, Has, Is, IsOtherProcess, IsOwnProcess, Lacks};
-use super::seccomp::{AllowList, Call};
+use super::seccomp::{AllowList, SystemCall};
 
 /// The system calls of the router.
 pub const ROUTER: AllowList = AllowList { allowed: ALLOWED, deadly: DEADLY };
 
-const fn call(number: c_long, why: &'static str) -> Call {
-    Call { number, arguments: &[], why }
+const fn call(number: c_long, why: &'static str) -> SystemCall {
+    SystemCall { number, arguments: &[], why }
 }
 
-const fn call_with(number: c_long, arguments: &'static [Argument], why: &'static str) -> Call {
-    Call { number, arguments, why }
+const fn call_with(
+    number: c_long,
+    arguments: &'static [Argument],
+    why: &'static str,
+) -> SystemCall {
+    SystemCall { number, arguments, why }
 }
 
 const fn bits(flags: c_int) -> u32 {
     flags as u32
 }
 
-const ALLOWED: &[Call] = &[
+const ALLOWED: &[SystemCall] = &[
     // Files and sockets.
     call(libc::SYS_read, "sockets, eventfds, files of /proc"),
     call(libc::SYS_write, "the log, eventfds that wake threads and workers"),
@@ -149,7 +153,7 @@ const PR_GET_AUXV: u32 = 0x4155_5856;
 
 /// Calls that no router makes: a process that makes one has been taken over. It is killed, the log
 /// says so, and the supervisor starts another one.
-const DEADLY: &[Call] = &[
+const DEADLY: &[SystemCall] = &[
     call(libc::SYS_execve, "another program"),
     call(libc::SYS_execveat, "likewise"),
     call_with(libc::SYS_clone, &[Lacks(0, bits(libc::CLONE_THREAD))], "another process"),

@@ -14,7 +14,7 @@ use seccompiler::{
 
 /// A system call with conditions for its arguments.
 #[derive(Debug, Clone, Copy)]
-pub struct Call {
+pub struct SystemCall {
     /// Its number on this architecture.
     pub number: libc::c_long,
     /// Alternative conditions, one of which must be met. Empty: any arguments.
@@ -42,9 +42,9 @@ pub enum Argument {
 #[derive(Debug, Clone, Copy)]
 pub struct AllowList {
     /// Calls that are allowed.
-    pub allowed: &'static [Call],
+    pub allowed: &'static [SystemCall],
     /// Calls that kill the process. A call in neither list fails with `ENOSYS`.
-    pub deadly: &'static [Call],
+    pub deadly: &'static [SystemCall],
 }
 
 impl AllowList {
@@ -59,7 +59,7 @@ impl AllowList {
 }
 
 fn compile(
-    calls: &[Call],
+    calls: &[SystemCall],
     matching: SeccompAction,
     other: SeccompAction,
 ) -> io::Result<Vec<sock_filter>> {

@@ -9,9 +9,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use howdah_http::body::BodyStream;
 
+use super::application::FastCgiApplication;
 use super::connection_limit::ConnectionPermit;
 use super::conversation::{Conversation, Part};
-use super::site::Site;
 use crate::retry::Attempt;
 use crate::servers::selection::ActiveRequest;
 use crate::thread::UpstreamThread;
@@ -22,7 +22,7 @@ pub struct BodyContext {
     /// Thread that reads it.
     pub thread: Rc<UpstreamThread>,
     /// The request.
-    pub attempt: Attempt<Arc<Site>>,
+    pub attempt: Attempt<Arc<FastCgiApplication>>,
     /// Permission for the connection.
     pub _permit: Option<ConnectionPermit>,
     /// The request counts as active until the end.
@@ -32,7 +32,7 @@ pub struct BodyContext {
 /// Body of a response whose head has come.
 pub struct ResponseBody {
     /// `None` after the end of the body.
-    active: Option<(Conversation<Attempt<Arc<Site>>>, BodyContext)>,
+    active: Option<(Conversation<Attempt<Arc<FastCgiApplication>>>, BodyContext)>,
     /// Bytes that came with the head.
     first: Bytes,
     /// Bytes that are left of the length that the script has announced.
@@ -42,7 +42,7 @@ pub struct ResponseBody {
 impl ResponseBody {
     /// Creates the body that begins with `first` and has the announced `length`.
     pub fn new(
-        conversation: Conversation<Attempt<Arc<Site>>>,
+        conversation: Conversation<Attempt<Arc<FastCgiApplication>>>,
         first: Bytes,
         length: Option<u64>,
         context: BodyContext,
@@ -53,11 +53,15 @@ impl ResponseBody {
     /// Ends a complete body: the connection may be used again.
     fn complete(&mut self) {
         let Some((conversation, context)) = self.active.take() else { return };
-        let Attempt { owner: site, server, .. } = &context.attempt;
+        let Attempt { owner: application, server, .. } = &context.attempt;
         let (idle, timer) = conversation.into_idle();
         context.thread.return_timer(timer);
         if let Some(stream) = idle {
-            server.fastcgi_connections().put(stream, site.keepalive, site.timeouts.idle);
+            server.fastcgi_connections().put(
+                stream,
+                application.keepalive,
+                application.timeouts.idle,
+            );
         }
     }
 

@@ -1,4 +1,4 @@
-//! Limit on the connections of a site to its FastCGI servers, across all threads.
+//! Limit on the connections of an application to its FastCGI servers, across all threads.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::queue::{Queue, QueueError};
 
-/// Number of connections that a site may have, and the queue of requests that wait for one.
+/// Number of connections that an application may have, and the queue of requests that wait for one.
 #[derive(Debug)]
 pub struct ConnectionLimit {
     limits: FastCgiLimits,

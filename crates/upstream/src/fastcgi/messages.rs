@@ -1,8 +1,8 @@
 //! Log messages that a FastCGI server sends with a response (STDERR).
 //!
 //! A STDERR record may be as short as a byte, and each message in the log costs a line with time and
-//! request: what comes together becomes one message. Above the limit of the site ([`LogLimit`])
-//! nothing more is read from its server until there is room, so no message is lost and no other site
+//! request: what comes together becomes one message. Above the limit of the application ([`LogLimit`])
+//! nothing more is read from its server until there is room, so no message is lost and no other application
 //! waits.
 
 use std::fmt::Display;

@@ -3,11 +3,11 @@
 //! 1. The body is read from the client: into memory, then into an unlinked file. So a slow client
 //!    holds no process of the server, and the length is known. If the client gives the length, the
 //!    server gets the body as it comes where the configuration wants that.
-//! 2. The request waits until the site may have one more connection ([`connection_limit`]), and
+//! 2. The request waits until the application may have one more connection ([`connection_limit`]), and
 //!    while the backlog of the server is full ([`crate::connections::backlog`]), both first come,
 //!    first served.
 //! 3. The request is sent as records (`conversation`), with the parameters that the router's own
-//!    workers get; the site may set some of them.
+//!    workers get; the application may set some of them.
 //! 4. The output before an empty line is the head ([`head`]); it is checked like that of a worker.
 //! 5. The body (`body`) is read as fast as the server writes it and sent at the client's pace
 //!    ([`crate::transfer::response_buffer`]).
@@ -15,13 +15,13 @@
 //! A request is sent a second time under the conditions of [`crate::proxy`], but not after the
 //! first-byte timeout: the script may still be running.
 
+pub mod application;
 mod body;
 pub mod connection_limit;
 mod conversation;
 pub mod head;
 mod messages;
 mod records;
-pub mod site;
 
 use std::cell::Cell;
 use std::os::unix::ffi::OsStrExt;
@@ -30,21 +30,21 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use howdah_http::exchange::Exchange;
-use howdah_http::message::{After, Response};
+use howdah_http::message::{Response, ResponseExtras};
 use howdah_http::respond;
 use howdah_http::variables::Source;
 use howdah_php_pool::target::Script;
-use howdah_php_pool::{params, response};
+use howdah_php_pool::{cgi_params, response};
 use howdah_wire::fastcgi::{Role, put_begin, put_params};
 use howdah_wire::request::Params;
 
+use self::application::FastCgiApplication;
 use self::body::{BodyContext, ResponseBody};
 use self::connection_limit::ConnectionPermit;
 use self::conversation::{Conversation, Part};
 use self::head::HeadScan;
 use self::messages::Messages;
 use self::records::{REQUEST_ID, StdinRecords};
-use self::site::Site;
 use crate::connections::stream::Stream;
 use crate::failure::{CLIENT_GONE, Failure, Malformed, refuse};
 use crate::log_limit::LogLimit;
@@ -53,7 +53,7 @@ use crate::servers::selection::ActiveRequest;
 use crate::servers::server::Server;
 use crate::servers::upstream::Upstream;
 use crate::thread::UpstreamThread;
-use crate::transfer::Buffer;
+use crate::transfer::BufferSettings;
 use crate::transfer::response_buffer::ResponseBuffering;
 use crate::transfer::upload::Upload;
 
@@ -63,25 +63,25 @@ const USUAL_PARAMS: usize = 2048;
 /// Has a server run a script. Returns as soon as the head of the response has come.
 pub async fn run(
     thread: &Rc<UpstreamThread>,
-    site: &Arc<Site>,
+    application: &Arc<FastCgiApplication>,
     script: &Script,
-    buffer: &Buffer<'_>,
+    buffer: &BufferSettings<'_>,
     exchange: &mut Exchange<'_>,
 ) -> Response {
-    if let Some(status) = missing_script(thread, site, script) {
+    if let Some(status) = missing_script(thread, application, script) {
         return respond::error(status);
     }
-    let owner = (site, &*site.log_limit);
+    let owner = (application, &*application.log_limit);
     // The parameters tell the server the length.
     let is_streamed =
-        buffer.streams_request(site.request_buffering) && exchange.body_len().is_some();
+        buffer.streams_request(application.request_buffering) && exchange.body_len().is_some();
     let content = match retry::read_content(thread, owner, buffer, is_streamed, exchange).await {
         Ok(content) => content,
         Err(status) => return refuse(status),
     };
     let permit = tokio::select! {
         biased;
-        permit = site.connection_limit.acquire() => permit,
+        permit = application.connection_limit.acquire() => permit,
         _ = exchange.client_gone() => return refuse(CLIENT_GONE),
     };
     let permit = match permit {
@@ -94,9 +94,9 @@ pub async fn run(
     thread.keep_awake();
     retry::run(&FastCgiRequest {
         context: RequestContext { thread, exchange, content: &content },
-        site,
+        application,
         script,
-        buffering: buffer.of_response(site.buffering),
+        buffering: buffer.of_response(application.buffering),
         permit: Cell::new(Some(permit)),
     })
     .await
@@ -106,9 +106,13 @@ pub async fn run(
 /// `.php`: php-cgi would run any file. Where the server's files are the router's too, the script
 /// must be a file, because PHP may otherwise take a part of the path for it (`cgi.fix_pathinfo`:
 /// `/picture.jpg/x.php` runs the picture).
-fn missing_script(thread: &UpstreamThread, site: &Site, script: &Script) -> Option<u16> {
+fn missing_script(
+    thread: &UpstreamThread,
+    application: &FastCgiApplication,
+    script: &Script,
+) -> Option<u16> {
     let name = script.file.as_os_str().as_bytes();
-    if site.is_fixed(script) {
+    if application.is_fixed(script) {
         return None;
     }
     if !name.ends_with(b".php") {
@@ -130,10 +134,10 @@ fn missing_script(thread: &UpstreamThread, site: &Site, script: &Script) -> Opti
     }
 }
 
-/// A request for the FastCGI servers of a site.
+/// A request for the FastCGI servers of an application.
 struct FastCgiRequest<'a, 'c> {
     context: RequestContext<'a, 'c>,
-    site: &'a Arc<Site>,
+    application: &'a Arc<FastCgiApplication>,
     script: &'a Script,
     buffering: ResponseBuffering<'a>,
     /// Moves into the body of the response.
@@ -141,42 +145,42 @@ struct FastCgiRequest<'a, 'c> {
 }
 
 impl Protocol for FastCgiRequest<'_, '_> {
-    type Owner = Arc<Site>;
+    type Owner = Arc<FastCgiApplication>;
     type Connection = Stream;
     /// The records before the body.
     type Encoded = Vec<u8>;
-    type Answer = (Conversation<Attempt<Arc<Site>>>, head::Found);
+    type Answer = (Conversation<Attempt<Arc<FastCgiApplication>>>, head::Found);
 
     fn context(&self) -> &RequestContext<'_, '_> {
         &self.context
     }
 
-    fn owner(&self) -> &Arc<Site> {
-        self.site
+    fn owner(&self) -> &Arc<FastCgiApplication> {
+        self.application
     }
 
     fn log_limit(&self) -> &LogLimit {
-        &self.site.log_limit
+        &self.application.log_limit
     }
 
     fn upstream(&self) -> &Arc<Upstream> {
-        &self.site.upstream
+        &self.application.upstream
     }
 
     fn encode(&self, _server: &Server) -> Result<Vec<u8>, Failure> {
         let RequestContext { exchange, content, .. } = self.context;
-        let (site, request) = (self.site, &exchange.request);
+        let (application, request) = (self.application, &exchange.request);
         let mut params = Params::with_capacity(USUAL_PARAMS);
-        params::write(&mut params, request, self.script, None, content.len().unwrap_or(0));
-        let source = Source::of(request, exchange.begun);
-        let own: Vec<(&[u8], Vec<u8>)> = { site.params.iter() }
+        cgi_params::write(&mut params, request, self.script, None, content.len().unwrap_or(0));
+        let source = Source::of(request, exchange.started_at);
+        let own: Vec<(&[u8], Vec<u8>)> = { application.params.iter() }
             .map(|(name, template)| (name.as_bytes(), source.expand(template)))
             .collect();
         let usual = params.iter().filter(|(name, _)| own.iter().all(|(other, _)| other != name));
         let added = own.iter().filter(|(_, value)| !value.is_empty());
         let all = usual.chain(added.map(|(name, value)| (*name, &value[..])));
         let mut records = Vec::with_capacity(params.as_bytes().len() + 64);
-        put_begin(Role::Responder, site.keepalive > 0, REQUEST_ID, &mut records);
+        put_begin(Role::Responder, application.keepalive > 0, REQUEST_ID, &mut records);
         put_params(REQUEST_ID, all, &mut records);
         Ok(records)
     }
@@ -188,20 +192,21 @@ impl Protocol for FastCgiRequest<'_, '_> {
     }
 
     async fn connect(&self, server: &Server) -> Result<Stream, Failure> {
-        let (limit, queue) = (self.site.timeouts.connect, &self.site.connection_limit.queue);
+        let (limit, queue) =
+            (self.application.timeouts.connect, &self.application.connection_limit.queue);
         self.context.thread.backlog().connect(&server.address, limit, queue).await
     }
 
     async fn send(
         &self,
-        attempt: &Attempt<Arc<Site>>,
+        attempt: &Attempt<Arc<FastCgiApplication>>,
         connection: Stream,
         records: Vec<u8>,
     ) -> Result<Self::Answer, SendError> {
         let RequestContext { thread, exchange, content } = self.context;
         let upload = Upload::new(records, content, StdinRecords, exchange);
-        let messages = Messages::new(attempt.clone(), thread.log(), &self.site.log_limit);
-        let (timeouts, timer) = (&self.site.timeouts, thread.timer());
+        let messages = Messages::new(attempt.clone(), thread.log(), &self.application.log_limit);
+        let (timeouts, timer) = (&self.application.timeouts, thread.timer());
         let mut conversation = Conversation::new(connection, upload, timeouts, timer, messages);
         match self.read_head(&mut conversation).await {
             Ok(head) => Ok((conversation, head)),
@@ -215,7 +220,7 @@ impl Protocol for FastCgiRequest<'_, '_> {
 
     fn respond(
         &self,
-        attempt: &Attempt<Arc<Site>>,
+        attempt: &Attempt<Arc<FastCgiApplication>>,
         (conversation, found): Self::Answer,
         active: ActiveRequest,
     ) -> Result<Response, Failure> {
@@ -229,9 +234,10 @@ impl Protocol for FastCgiRequest<'_, '_> {
         let body = ResponseBody::new(conversation, found.rest, found.head.length, context);
         let body = self.buffering.body(body, &found.head.fields);
         let response::CheckedHead { status, reason, fields, .. } = found.head;
-        let after =
-            content.rest().map(|feed| Box::new(After { feed: Some(feed), ..After::default() }));
-        Ok(Response { reason, fields, after, ..Response::new(status, body) })
+        let extras = content
+            .rest()
+            .map(|feed| Box::new(ResponseExtras { feed: Some(feed), ..ResponseExtras::default() }));
+        Ok(Response { reason, fields, extras, ..Response::new(status, body) })
     }
 }
 
@@ -239,7 +245,7 @@ impl FastCgiRequest<'_, '_> {
     /// Waits for the head of the response.
     async fn read_head(
         &self,
-        conversation: &mut Conversation<Attempt<Arc<Site>>>,
+        conversation: &mut Conversation<Attempt<Arc<FastCgiApplication>>>,
     ) -> Result<head::Found, Failure> {
         let RequestContext { exchange, content, .. } = self.context;
         let mut scan = HeadScan::default();

@@ -39,7 +39,7 @@ pub enum Name {
 pub struct NameFiles<'p> {
     paths: [&'p str; 2],
     known: Mutex<[Option<Content>; 2]>,
-    wanted: Notify,
+    requested: Notify,
     taken: Notify,
 }
 
@@ -56,8 +56,8 @@ type Stamp = (u64, u64, u64, i64, i64);
 impl<'p> NameFiles<'p> {
     const fn new(paths: [&'p str; 2]) -> Self {
         let known = Mutex::new([const { None }; 2]);
-        let (wanted, taken) = (Notify::const_new(), Notify::const_new());
-        NameFiles { paths, known, wanted, taken }
+        let (requested, taken) = (Notify::const_new(), Notify::const_new());
+        NameFiles { paths, known, requested, taken }
     }
 
     /// Returns the text of a file as it is now; empty if there is none. If the supervisor must open it
@@ -68,7 +68,7 @@ impl<'p> NameFiles<'p> {
             Err(_) => {
                 let mut taken = pin!(self.taken.notified());
                 taken.as_mut().enable();
-                self.wanted.notify_one();
+                self.requested.notify_one();
                 let _ = timeout(SUPERVISOR_TIMEOUT, taken).await;
                 self.look(name).unwrap_or_else(|known| known)
             }
@@ -99,8 +99,8 @@ impl<'p> NameFiles<'p> {
     }
 
     /// Waits until the supervisor must open the files.
-    pub async fn wanted(&self) {
-        self.wanted.notified().await;
+    pub async fn requested(&self) {
+        self.requested.notified().await;
     }
 
     /// Takes the files that the supervisor has opened.

@@ -244,7 +244,7 @@ impl BodyStream for ResponseBody {
                     self.active = None;
                 }
                 Poll::Ready(Ok(false)) => {
-                    return Poll::Ready(Some(Err(self.fail(Failure::Closed))));
+                    return Poll::Ready(Some(Err(self.fail(Failure::ServerClosed))));
                 }
                 Poll::Ready(Err(failure)) => {
                     return Poll::Ready(Some(Err(self.fail(failure))));

@@ -10,8 +10,9 @@ use howdah_http::message::{Request, ShownAddress};
 /// Returns the fields for a request.
 pub fn fields(wanted: ForwardedFields, request: &Request) -> Vec<(String, Vec<u8>)> {
     let connection = &request.connection;
-    let peer = connection.via.unwrap_or(ShownAddress(connection.peer.map(|peer| peer.ip())));
-    let is_trusted = connection.via.is_some();
+    let peer =
+        connection.trusted_proxy.unwrap_or(ShownAddress(connection.peer.map(|peer| peer.ip())));
+    let is_trusted = connection.trusted_proxy.is_some();
     let client = ShownAddress(connection.peer.map(|peer| peer.ip()));
     let mut fields = Vec::new();
     let mut set = |name: &str, value: Vec<u8>| fields.push((name.to_owned(), value));
@@ -100,9 +101,10 @@ mod tests {
 
     #[test]
     fn what_a_trusted_proxy_says_is_gone_on_with() {
-        let via = Some(ShownAddress(Some([10, 0, 0, 9].into())));
+        let trusted_proxy = Some(ShownAddress(Some([10, 0, 0, 9].into())));
         let peer = Some(([6, 6, 6, 6], 0).into());
-        let connection = ConnectionInfo { peer, via, tls: true, ..ConnectionInfo::default() };
+        let connection =
+            ConnectionInfo { peer, trusted_proxy, tls: true, ..ConnectionInfo::default() };
         is(
             &told(&FORGED, connection),
             &[

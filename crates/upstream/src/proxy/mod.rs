@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 use howdah_http::body::Body;
 use howdah_http::exchange::Exchange;
-use howdah_http::message::{After, Response, Trailer};
+use howdah_http::message::{Response, ResponseExtras, Trailer};
 use howdah_http::tunnel::Tunnel;
 use howdah_http::variables::Source;
 
@@ -63,14 +63,14 @@ use crate::transfer::response_buffer::ResponseBuffering;
 use crate::transfer::upload::Upload;
 
 use crate::failure::refuse;
-use crate::transfer::Buffer;
+use crate::transfer::BufferSettings;
 
 /// Passes a request to a server of an upstream. Returns as soon as the head of the response has
 /// come.
 pub async fn run(
     thread: &Rc<UpstreamThread>,
     upstream: &Arc<Upstream>,
-    buffer: &Buffer<'_>,
+    buffer: &BufferSettings<'_>,
     exchange: &mut Exchange<'_>,
 ) -> Response {
     let is_streamed = buffer.streams_request(upstream.config.request_buffering);
@@ -135,7 +135,7 @@ impl Protocol for HttpRequest<'_, '_> {
     fn encode(&self, server: &Server) -> Result<EncodedRequest, Failure> {
         let RequestContext { exchange, content, .. } = self.context;
         let config = &self.upstream.config;
-        let source = Source::of(&exchange.request, exchange.begun);
+        let source = Source::of(&exchange.request, exchange.started_at);
         let changes = HeadChanges::new(config, &exchange.request, &source);
         let option = match &self.upgrade {
             Some(protocols) => ConnectionOption::Upgrade(protocols),
@@ -211,7 +211,7 @@ impl Protocol for HttpRequest<'_, '_> {
             None => self.response(attempt, conversation, head, active)?,
         };
         let exchange = self.context.exchange;
-        let source = Source::of(&exchange.request, exchange.begun);
+        let source = Source::of(&exchange.request, exchange.started_at);
         rewrite::apply(&self.upstream.config, &attempt.server.origin, &source, &mut response);
         Ok(response)
     }
@@ -266,9 +266,9 @@ impl HttpRequest<'_, '_> {
         let chunked = trailer.as_ref().is_some_and(|trailer| !trailer.lines().is_empty());
         let response = Response::new(status, body);
         let feed = content.rest();
-        let after = (trailer.is_some() || feed.is_some())
-            .then(|| Box::new(After { trailer, feed, ..After::default() }));
-        Ok(Response { reason, fields, adds_date: !has_date, chunked, after, ..response })
+        let extras = (trailer.is_some() || feed.is_some())
+            .then(|| Box::new(ResponseExtras { trailer, feed, ..ResponseExtras::default() }));
+        Ok(Response { reason, fields, adds_date: !has_date, chunked, extras, ..response })
     }
 
     /// Makes the response after which client and server speak another protocol.
@@ -288,9 +288,9 @@ impl HttpRequest<'_, '_> {
             reason,
             fields,
             adds_date: !has_date,
-            after: Some(Box::new(After {
+            extras: Some(Box::new(ResponseExtras {
                 tunnel: Some(Tunnel { upstream, idle_timeout }),
-                ..After::default()
+                ..ResponseExtras::default()
             })),
             ..Response::new(101, Body::Empty)
         };

@@ -166,7 +166,7 @@ impl Handler for Front {
 
     async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
         let directory = self.directory.path();
-        let buffer = Buffer { memory: 20_000, directory, wanted: Buffering::default() };
+        let buffer = BufferSettings { memory: 20_000, directory, buffering: Buffering::default() };
         run(&self.thread, &self.upstream, &buffer, exchange).await
     }
 

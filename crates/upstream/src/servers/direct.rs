@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use howdah_config::{self as config, Address};
 
-use crate::servers::resolved::Known;
+use crate::servers::resolved::ResolvedServers;
 use crate::servers::upstream::Upstream;
 
 /// Upstreams by their name for the log and the number of their TLS settings.
@@ -17,14 +17,14 @@ pub type DirectUpstreamTable = HashMap<(Box<str>, u64), Arc<Upstream>>;
 /// Compiles the directly named servers of a configuration.
 #[derive(Debug)]
 pub struct DirectUpstreams<'c> {
-    known: &'c Known,
+    known: &'c ResolvedServers,
     before: Option<&'c DirectUpstreamTable>,
     found: DirectUpstreamTable,
 }
 
 impl<'c> DirectUpstreams<'c> {
     /// Starts with none. `before` are those of the configuration before.
-    pub fn new(known: &'c Known, before: Option<&'c DirectUpstreamTable>) -> Self {
+    pub fn new(known: &'c ResolvedServers, before: Option<&'c DirectUpstreamTable>) -> Self {
         DirectUpstreams { known, before, found: DirectUpstreamTable::new() }
     }
 
@@ -65,8 +65,10 @@ mod tests {
         before: Option<&DirectUpstreamTable>,
     ) -> ([Arc<Upstream>; 2], DirectUpstreamTable) {
         let addresses = ends.iter().map(|end| [127, 0, 0, *end].into()).collect();
-        let known =
-            Known { names: [("app.test".to_owned(), addresses)].into(), ..Known::default() };
+        let known = ResolvedServers {
+            names: [("app.test".to_owned(), addresses)].into(),
+            ..ResolvedServers::default()
+        };
         let address = Address::Name("app.test".to_owned(), 80);
         let mut direct_upstreams = DirectUpstreams::new(&known, before);
         let [one, two] = [0; 2].map(|_| {

@@ -11,14 +11,14 @@ use crate::names::NameTable;
 
 /// Addresses and TLS settings of the servers that a configuration names.
 #[derive(Debug, Clone, Default)]
-pub struct Known {
+pub struct ResolvedServers {
     /// TLS by its settings in the configuration.
     pub clients: TlsClients,
     /// Addresses by name.
     pub names: NameTable,
 }
 
-impl Known {
+impl ResolvedServers {
     /// Returns the TLS for these settings, which was prepared before.
     pub fn client(&self, settings: Option<&UpstreamTls>) -> Option<Arc<TlsClient>> {
         settings.and_then(|settings| self.clients.get(settings)).map(Arc::clone)

@@ -11,7 +11,7 @@ use howdah_http::feed::Feed;
 use howdah_http::request_body::{CollectError, RequestBody, collect};
 
 use crate::failure::Failure;
-use crate::transfer::Buffer;
+use crate::transfer::BufferSettings;
 
 /// Body of a request.
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ impl Content {
     /// Reads a body: in full, unless it `is_streamed`.
     pub async fn read(
         exchange: &mut Exchange<'_>,
-        buffer: &Buffer<'_>,
+        buffer: &BufferSettings<'_>,
         is_streamed: bool,
     ) -> Result<Content, CollectError> {
         if is_streamed && exchange.body_len() != Some(0) {

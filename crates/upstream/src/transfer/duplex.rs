@@ -107,7 +107,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, F: BodyFraming> Duplex<S, F> {
     /// Returns the failure of a connection that ended early. A server that takes no more of a
     /// request may still answer, so a failed upload counts only now.
     pub fn ended(&mut self) -> Failure {
-        self.upload.take_failure().unwrap_or(Failure::Closed)
+        self.upload.take_failure().unwrap_or(Failure::ServerClosed)
     }
 
     /// Returns the connection if the request was sent in full and no input is left, and the timer.

@@ -18,25 +18,25 @@ use self::response_buffer::ResponseBuffering;
 
 /// Buffering of the bodies of requests and responses.
 #[derive(Debug)]
-pub struct Buffer<'a> {
+pub struct BufferSettings<'a> {
     /// Maximum number of bytes of a request's body in memory; a longer one goes to a file.
     pub memory: u64,
     /// Directory for these files and those of responses.
     pub directory: &'a Path,
     /// Settings of the action.
-    pub wanted: Buffering,
+    pub buffering: Buffering,
 }
 
-impl<'a> Buffer<'a> {
+impl<'a> BufferSettings<'a> {
     /// Returns true if the server gets the body of a request as it comes. `buffers` is the setting
     /// of the server, true if the body is to be complete first.
     pub fn streams_request(&self, buffers: bool) -> bool {
-        !self.wanted.requests.unwrap_or(buffers)
+        !self.buffering.requests.unwrap_or(buffers)
     }
 
     /// Returns the buffering of a response. `buffers` is the setting of the server.
     pub fn of_response(&self, buffers: bool) -> ResponseBuffering<'a> {
-        let is_on = self.wanted.responses.unwrap_or(buffers);
+        let is_on = self.buffering.responses.unwrap_or(buffers);
         ResponseBuffering { is_on, directory: self.directory }
     }
 }

@@ -99,11 +99,11 @@ fn a_head_that_does_not_come_in_time_is_answered_with_408() {
         }
         // Byte by byte does not help.
         let mut client = server.client().await;
-        let begun = std::time::Instant::now();
+        let started_at = std::time::Instant::now();
         client.send("GET / HTTP/1.1\r\nHost: a\r\nX: ").await;
         while client.is_silent(MS(50)).await {
             client.send("y").await;
-            assert!(begun.elapsed() < TEST_TIMEOUT, "it goes on and on");
+            assert!(started_at.elapsed() < TEST_TIMEOUT, "it goes on and on");
         }
         assert_eq!(client.head().await.status, 408);
         assert!(server.seen().is_empty());
@@ -148,12 +148,16 @@ fn a_body_below_the_least_rate_is_cut() {
     with_server(limits, |server| async move {
         let mut client = server.client().await;
         client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n").await;
-        let begun = std::time::Instant::now();
+        let started_at = std::time::Instant::now();
         while client.is_silent(MS(50)).await {
             client.send("x").await;
         }
         assert_eq!(client.head().await.status, 408);
-        assert!((MS(400)..MS(10_000)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        assert!(
+            (MS(400)..MS(10_000)).contains(&started_at.elapsed()),
+            "{:?}",
+            started_at.elapsed()
+        );
     });
 }
 
@@ -187,13 +191,13 @@ fn slow_clients_do_not_hold_up_others() {
                 .await;
             slow.push(client);
         }
-        let begun = std::time::Instant::now();
+        let started_at = std::time::Instant::now();
         for _ in 0..50 {
             let mut client = server.client().await;
             client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
             assert_eq!(client.reply().await.status, 200);
         }
-        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        assert!(started_at.elapsed() < Duration::from_secs(10), "{:?}", started_at.elapsed());
     });
 }
 

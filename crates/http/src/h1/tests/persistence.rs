@@ -338,18 +338,18 @@ fn the_time_of_a_request_counts_from_its_first_byte() {
     with_default(|server| async move {
         let mut client = server.client().await;
         sleep(Duration::from_millis(600)).await;
-        let begun = std::time::Instant::now();
+        let started_at = std::time::Instant::now();
         client.send(GET).await;
         client.reply().await;
-        assert!(server.site.elapsed.get() <= begun.elapsed());
+        assert!(server.site.elapsed.get() <= started_at.elapsed());
         client.send("G").await;
         sleep(Duration::from_millis(600)).await;
         client.send(&GET[1..]).await;
         client.reply().await;
         assert!(server.site.elapsed.get() >= Duration::from_millis(600));
-        let begun = std::time::Instant::now();
+        let started_at = std::time::Instant::now();
         client.send(GET).await;
         client.reply().await;
-        assert!(server.site.elapsed.get() <= begun.elapsed());
+        assert!(server.site.elapsed.get() <= started_at.elapsed());
     });
 }

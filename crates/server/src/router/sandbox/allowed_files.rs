@@ -11,7 +11,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use howdah_config::{Config, Served};
+use howdah_config::{Config, ServedPath};
 use howdah_sys::sandbox::landlock::{Access, Grant};
 use howdah_sys::sandbox::paths::{self, resolve};
 
@@ -132,7 +132,7 @@ impl AllowedFiles {
     }
 
     /// Adds a file or directory that a document names.
-    fn add_named(&mut self, named: &Served) {
+    fn add_named(&mut self, named: &ServedPath) {
         let directory = directory_of(named);
         if directory == Path::new("/") {
             return;
@@ -157,7 +157,7 @@ impl AllowedFiles {
 }
 
 /// Returns the directory of a file, or the directory itself.
-fn directory_of(named: &Served) -> PathBuf {
+fn directory_of(named: &ServedPath) -> PathBuf {
     let absolute = std::path::absolute(&named.file).unwrap_or_else(|_| named.file.clone());
     match (named.is_directory, absolute.parent()) {
         (false, Some(parent)) => parent.to_owned(),

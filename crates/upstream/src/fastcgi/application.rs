@@ -1,4 +1,4 @@
-//! A site that FastCGI servers run, compiled from the configuration.
+//! An application of type `fastcgi`, compiled from the configuration.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::servers::upstream::Upstream;
 
 /// An application of type `fastcgi`.
 #[derive(Debug)]
-pub struct Site {
+pub struct FastCgiApplication {
     /// Its part of the configuration.
     config: config::FastCgi,
     /// Servers that run it.
@@ -35,7 +35,7 @@ pub struct Site {
     pub request_buffering: bool,
 }
 
-impl Site {
+impl FastCgiApplication {
     /// Compiles an application whose servers are those of this upstream.
     pub fn new(config: &config::FastCgi, upstream: Arc<Upstream>) -> Self {
         // A process that waits on an idle connection accepts no other one: connections beyond the
@@ -44,7 +44,7 @@ impl Site {
         let max = { config.limits.connections }
             .map(|max| usize::try_from(max).unwrap_or(usize::MAX))
             .or((all > 0).then_some(all));
-        Site {
+        FastCgiApplication {
             config: config.clone(),
             upstream,
             targets: Targets::new(&config.targets),
@@ -58,9 +58,12 @@ impl Site {
         }
     }
 
-    /// Returns the site `before` a change of the configuration if it is the same; otherwise this
+    /// Returns the application `before` a change of the configuration if it is the same; otherwise this
     /// one, which shares the connection limit if its settings are the same.
-    pub fn following(mut self, before: Option<&Arc<Site>>) -> Arc<Site> {
+    pub fn following(
+        mut self,
+        before: Option<&Arc<FastCgiApplication>>,
+    ) -> Arc<FastCgiApplication> {
         let Some(before) = before else { return Arc::new(self) };
         if before.config == self.config && Arc::ptr_eq(&before.upstream, &self.upstream) {
             return Arc::clone(before);
@@ -83,7 +86,7 @@ impl Site {
     }
 }
 
-impl fmt::Display for Site {
+impl fmt::Display for FastCgiApplication {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.config.name)
     }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::pidfd::PidFd;
 use crate::{process, signals};
 
-/// Time within which all processes of a family must have stopped; then they are killed as they are.
+/// Time within which all processes of a tree must have stopped; then they are killed as they are.
 /// Stopping takes milliseconds, or seconds beside a fork bomb that leaves no processor time.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -30,7 +30,7 @@ pub fn kill(root: u32) {
         return;
     }
     let _ = signals::send(root, signals::SIGSTOP);
-    end(|| Snapshot::take().family(root));
+    end(|| Snapshot::take().tree(root));
     let _ = signals::send(root, signals::SIGKILL);
 }
 
@@ -50,7 +50,7 @@ fn end(search: impl Fn() -> Vec<Process>) {
 /// Families of processes that are being ended, each as by [`kill`], without blocking the caller.
 #[derive(Debug, Default)]
 pub struct Endings {
-    families: Vec<Ending>,
+    trees: Vec<Ending>,
     next: Option<Instant>,
 }
 
@@ -64,12 +64,12 @@ struct Ending {
 impl Endings {
     /// Begins to end a process, whose id is `pid`, and all its descendants.
     pub fn add(&mut self, pid: u32, root: Rc<PidFd>, now: Instant) {
-        let is_known = |family: &Ending| family.pid == pid && !family.root.has_ended();
-        if pid <= 1 || self.families.iter().any(is_known) {
+        let is_known = |tree: &Ending| tree.pid == pid && !tree.root.has_ended();
+        if pid <= 1 || self.trees.iter().any(is_known) {
             return;
         }
         let _ = root.send(signals::SIGSTOP);
-        self.families.push(Ending { pid, root, stopping: Stopping::new(now) });
+        self.trees.push(Ending { pid, root, stopping: Stopping::new(now) });
         self.next = Some(now);
     }
 
@@ -78,26 +78,26 @@ impl Endings {
         self.next
     }
 
-    /// Takes the next step with each family, if it is due. Reads the list of processes once for
+    /// Takes the next step with each tree, if it is due. Reads the list of processes once for
     /// all.
     pub fn step_if_due(&mut self, now: Instant) {
         if self.next.is_none_or(|next| next > now) {
             return;
         }
         let processes = Snapshot::take();
-        self.families.retain_mut(|family| {
-            let found = processes.family(family.pid);
+        self.trees.retain_mut(|tree| {
+            let found = processes.tree(tree.pid);
             // If the root has not ended by now, its id was its own in that list.
-            let found = if family.root.has_ended() { Vec::new() } else { found };
-            let is_done = family.stopping.step(found, now);
+            let found = if tree.root.has_ended() { Vec::new() } else { found };
+            let is_done = tree.stopping.step(found, now);
             if is_done {
-                let _ = family.root.send(signals::SIGKILL);
+                let _ = tree.root.send(signals::SIGKILL);
             }
             !is_done
         });
         // Takes at most half of the caller's time.
         let (ended, took) = (Instant::now(), now.elapsed());
-        self.next = (!self.families.is_empty()).then(|| ended + CHECK_INTERVAL.max(took));
+        self.next = (!self.trees.is_empty()).then(|| ended + CHECK_INTERVAL.max(took));
     }
 }
 
@@ -199,7 +199,7 @@ impl Snapshot {
     }
 
     /// A process and its descendants, parents before their children.
-    fn family(&self, root: u32) -> Vec<Process> {
+    fn tree(&self, root: u32) -> Vec<Process> {
         let itself = self.0.iter().filter(|process| process.pid == root);
         itself.copied().chain(self.descendants(root, &[])).collect()
     }
@@ -268,39 +268,39 @@ mod tests {
             .spawn()
             .unwrap();
         let begun = Instant::now();
-        let mut family = Vec::new();
-        while family.len() < 4 {
-            assert!(begun.elapsed() < Duration::from_secs(10), "{family:?}");
+        let mut tree = Vec::new();
+        while tree.len() < 4 {
+            assert!(begun.elapsed() < Duration::from_secs(10), "{tree:?}");
             std::thread::sleep(Duration::from_millis(5));
-            family = Snapshot::take().descendants(shell.id(), &[]);
+            tree = Snapshot::take().descendants(shell.id(), &[]);
         }
-        (shell, family)
+        (shell, tree)
     }
 
-    fn wait_for_end(family: &[Process]) {
+    fn wait_for_end(tree: &[Process]) {
         let begun = Instant::now();
         let alive = |process: &Process| read_process(process.pid).is_some_and(|p| p.parent != 0);
-        while family.iter().any(alive) {
-            assert!(begun.elapsed() < Duration::from_secs(20), "{family:?} live on");
+        while tree.iter().any(alive) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{tree:?} live on");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
     #[test]
     fn a_process_ends_with_all_that_descend_from_it() {
-        let (mut shell, family) = shell();
+        let (mut shell, tree) = shell();
         kill(shell.id());
         shell.wait().unwrap();
-        wait_for_end(&family);
+        wait_for_end(&tree);
     }
 
     #[test]
     fn families_end_step_by_step_though_all_are_stopped() {
         let (mut endings, now) = (Endings::default(), Instant::now());
         let mut shells = [shell(), shell()];
-        for (shell, family) in &shells {
+        for (shell, tree) in &shells {
             let root = Rc::new(PidFd::open(shell.id()).unwrap());
-            let _ = signals::send(family[0].pid, signals::SIGSTOP);
+            let _ = signals::send(tree[0].pid, signals::SIGSTOP);
             let _ = signals::send(shell.id(), signals::SIGSTOP);
             endings.add(shell.id(), Rc::clone(&root), now);
             endings.add(shell.id(), root, now);
@@ -310,9 +310,9 @@ mod tests {
             endings.step_if_due(Instant::now());
             std::thread::sleep(CHECK_INTERVAL);
         }
-        for (shell, family) in &mut shells {
+        for (shell, tree) in &mut shells {
             shell.wait().unwrap();
-            wait_for_end(family);
+            wait_for_end(tree);
         }
     }
 
@@ -322,7 +322,7 @@ mod tests {
         let mistaken = Process { pid: other.id(), parent: 1, is_stopped: false };
         mistaken.send(signals::SIGKILL);
         assert_eq!(other.try_wait().unwrap(), None);
-        // A root that ended before it was looked for has no family: its id may be another's.
+        // A root that ended before it was looked for has no tree: its id may be another's.
         let mut child = Command::new("true").spawn().unwrap();
         let root = Rc::new(PidFd::open(child.id()).unwrap());
         child.wait().unwrap();

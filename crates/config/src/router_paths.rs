@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::action::{ActionKind, PageSource};
-use crate::actions::Served;
+use crate::actions::ServedPath;
 use crate::node::path;
 use crate::template::{Part, Template};
 use crate::{Config, Symlinks};
@@ -12,11 +12,11 @@ impl Config {
     /// Returns all files and directories that the document lets the router read. A name with variables
     /// is represented by the directory that contains all its expansions. Certificates and keys are not
     /// included, as the supervisor reads them.
-    pub fn reads(&self) -> Vec<Served> {
+    pub fn reads(&self) -> Vec<ServedPath> {
         let mut all = Vec::new();
         let mut add = |path: String, (file, is_directory): (PathBuf, bool)| {
             let symlinks = Symlinks::default();
-            all.push(Served { path, file, is_directory, symlinks });
+            all.push(ServedPath { path, file, is_directory, symlinks });
         };
         for (place, action) in self.actions() {
             if let Some(auth) = &action.access.basic_auth {
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     fn reads(document: serde_json::Value) -> Vec<(String, String, bool)> {
-        let plain = |s: Served| (s.path, s.file.display().to_string(), s.is_directory);
+        let plain = |s: ServedPath| (s.path, s.file.display().to_string(), s.is_directory);
         Config::from_value(document).unwrap().reads().into_iter().map(plain).collect()
     }
 

@@ -16,7 +16,7 @@ use super::kind::{Kind, PUBLIC};
 
 /// Parts of a site that are closed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Closed {
+pub struct ClosedPaths {
     /// Directories below the document root in which no script runs; `*` is one name.
     pub without_scripts: Vec<&'static str>,
     /// Directories below the document root of which nothing is sent; `*` is one name.
@@ -98,13 +98,13 @@ const COMPOSER: &str = r"(?i)^/(composer\.(json|lock)|auth\.json|vendor/composer
 /// Directories that frameworks keep uploads in, below their public directory.
 const PUBLIC_UPLOADS: [&str; 2] = ["storage", "uploads"];
 
-impl Closed {
+impl ClosedPaths {
     /// Finds the parts of a document root that are to be closed.
-    pub(super) fn find(root: &Path, kind: &Kind) -> Result<Closed, DetectError> {
+    pub(super) fn find(root: &Path, kind: &Kind) -> Result<ClosedPaths, DetectError> {
         if *kind == Kind::Static {
-            return Ok(Closed::default());
+            return Ok(ClosedPaths::default());
         }
-        let mut closed = Closed { paths: vec![DATABASES], ..Closed::default() };
+        let mut closed = ClosedPaths { paths: vec![DATABASES], ..ClosedPaths::default() };
         for application in &APPLICATIONS {
             let mut is_there = false;
             for file in application.evidence {
