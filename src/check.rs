@@ -14,7 +14,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-use howdah_config::{Advice, Application, Config, Defaults, ServedPath, Symlinks};
+use howdah_config::{Advice, Application, Config, Defaults, RouterPath, Symlinks};
 use howdah_http::spool;
 use howdah_server::check as tls;
 use howdah_server::check::{CertificateSources, Stored};
@@ -100,7 +100,7 @@ impl Findings {
         if let Some(log) = &config.access_log {
             self.must("/access_log", opened(&log.path));
         }
-        let served = config.served();
+        let served = config.action_paths();
         let found = run_as(user.as_ref(), || served.iter().filter_map(not_served).collect());
         match found {
             Ok(lines) => lines.lines().for_each(|line| self.warn_once(line)),
@@ -149,8 +149,9 @@ impl Findings {
             Err(problem) => self.errors.push(problem),
         }
         if let Some(directory) = own {
-            let problem = |error| spool::trouble(directory, &error).to_string();
-            let ask = || spool::usable(directory).map_err(problem).err().unwrap_or_default();
+            let problem = |error| spool::directory_error(directory, &error).to_string();
+            let ask =
+                || spool::check_directory(directory).map_err(problem).err().unwrap_or_default();
             let answer = run_as(user, ask).unwrap_or_else(|error| error.to_string());
             let problem = Some(answer).filter(|answer| !answer.is_empty());
             self.must("/settings/http/body_temp_path", problem.map_or(Ok(()), Err));
@@ -276,8 +277,8 @@ fn named(path: &Path, result: io::Result<()>) -> Result<(), String> {
 }
 
 /// Returns why a file or directory cannot be served, if so.
-fn not_served(served: &ServedPath) -> Option<String> {
-    let ServedPath { path, file, is_directory, symlinks } = served;
+fn not_served(served: &RouterPath) -> Option<String> {
+    let RouterPath { path, file, is_directory, symlinks } = served;
     let found = match is_directory {
         true => directory(file),
         false => {

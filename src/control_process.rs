@@ -100,7 +100,7 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
         supervisor: Rc::clone(&supervisor),
         router,
         activity: Rc::clone(&activity),
-        undone_from: is_undone_by_reload.then(|| origin.clone()),
+        reload_source: is_undone_by_reload.then(|| origin.clone()),
     };
     let api = api::start(options);
     let reload = Rc::new(Notify::new());

@@ -35,7 +35,8 @@ impl Temporary {
             return Err(format!("{name}: there is no such directory"));
         }
         let path = std::path::absolute(directory).map_err(|error| error.to_string())?;
-        let ask = || spool::usable(&path).err().map_or_else(String::new, |e| e.to_string());
+        let ask =
+            || spool::check_directory(&path).err().map_or_else(String::new, |e| e.to_string());
         let problem = match run_as(user, ask) {
             Ok(answer) if answer.is_empty() => return Ok(Temporary { path, warning: None }),
             Ok(answer) => answer,

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         return internal(control_process::run);
     }
     if title == howdah_supervisor::NAMESPACE_TITLE {
-        howdah_sys::namespaces::hold();
+        howdah_sys::namespaces::wait_for_stdin_close();
         return ExitCode::SUCCESS;
     }
     let result = match cli::parse() {

@@ -123,7 +123,7 @@ pub fn pattern(input: &[u8]) {
     assert_eq!(pattern.matches(bytes), !negative.matches(bytes));
     let mut patterns = Patterns::default();
     patterns.push(pattern.clone());
-    if let (true, Some(landmarks)) = (patterns.matches(bytes), patterns.landmarks()) {
+    if let (true, Some(landmarks)) = (patterns.matches(bytes), patterns.required_texts()) {
         let has = |text: &[u8]| match &landmarks {
             RequiredTexts::Whole(_) => bytes == text,
             RequiredTexts::Start(_) => bytes.starts_with(text),

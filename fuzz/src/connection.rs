@@ -84,7 +84,7 @@ impl Handler for Recorder {
         Response::new(status, Body::Empty)
     }
 
-    fn finished(&self, _: &RequestRecord<'_>) {}
+    fn log_request(&self, _: &RequestRecord<'_>) {}
 }
 
 /// A pipe in memory as a connection.
@@ -142,7 +142,7 @@ async fn ours(input: &[u8], piece: usize) -> Noted {
     let (client, server) = tokio::io::duplex(1 << 16);
     let info = Arc::new(ConnectionInfo::default());
     let recorder = Recorder::default();
-    let drain = Drain::new().connection();
+    let drain = Drain::new().register();
     let serving = serve(Pipe(server), info, &recorder, drain);
     let ((), answers) = tokio::join!(serving, feed(client, input, piece));
     let noted = recorder.0.into_inner();

@@ -1,8 +1,7 @@
 //! Fields that select files or parts of them, and names that are never sent.
 
-use howdah_files::conditional::{
-    Conditions, Validators, Verdict, format_date, parse_date, parse_entity_tags,
-};
+use howdah_files::conditional::{Conditions, Validators, Verdict, format_date, parse_date};
+use howdah_files::etag::parse_entity_tags;
 use howdah_files::hidden::{has_dot_segment, is_php_source, is_script_name};
 use howdah_files::range::{MAX_RANGES, Ranges, parse_range};
 use howdah_http::encoding::{AcceptEncoding, Coding};
@@ -147,7 +146,7 @@ fn tags(list: &[u8]) {
     for tag in parse_entity_tags(list) {
         let [b'"', inner @ .., b'"'] = tag.opaque else { panic!("no quotes: {tag:?}") };
         assert!(!inner.iter().any(|byte| *byte <= b' ' || matches!(byte, b'"' | 0x7f)));
-        assert!(tag.is_weakly(tag.opaque) && tag.is_strongly(tag.opaque) != tag.weak);
+        assert!(tag.matches_weakly(tag.opaque) && tag.matches_strongly(tag.opaque) != tag.weak);
         let marker: &[u8] = if tag.weak { b", W/" } else { b", " };
         written.extend_from_slice(marker);
         written.extend_from_slice(tag.opaque);

@@ -1,6 +1,6 @@
 //! Request heads, targets, hosts and the framing of bodies.
 
-use howdah_http::authority::{self, encoded, passed_on};
+use howdah_http::authority::{self, encoded, to_valid_authority};
 use howdah_http::framing::{self, BodyLength, Chunked, Decoded, is_token};
 use howdah_http::h1::head::{Head, Parse, Scan, Scanned, parse_head};
 use howdah_http::limits::Limits;
@@ -249,8 +249,8 @@ pub fn content_length(input: &[u8]) {
 pub fn authority(input: &[u8]) {
     let host = |input: &[u8]| authority::host(input, true);
     let lenient = authority::host(input, false);
-    assert_eq!(passed_on(input).is_some(), lenient.is_some() && host(input).is_none());
-    if let (Some(passed_on), Some(range)) = (passed_on(input), lenient.clone()) {
+    assert_eq!(to_valid_authority(input).is_some(), lenient.is_some() && host(input).is_none());
+    if let (Some(passed_on), Some(range)) = (to_valid_authority(input), lenient.clone()) {
         let port = passed_on.iter().rposition(|byte| matches!(byte, b':' | b']'));
         let port = port.filter(|at| passed_on[*at] == b':').unwrap_or(passed_on.len());
         let (name, port) = passed_on.split_at(port);

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use howdah_http::h2::blocks::{Blocks, Flaw, Flaws};
+use howdah_http::h2::blocks::{Blocks, Flaws, MalformedRequest};
 use howdah_http::h2::frames::{Frames, Piece};
 use howdah_http::h2::hpack::STATIC;
 use howdah_http::h2::huffman::Huffman;
@@ -21,7 +21,7 @@ pub fn blocks(input: &[u8]) {
             frames.read(part, |piece| blocks.take(piece));
         }
         for stream in &streams {
-            for flaw in [Flaw::Fragment, Flaw::PseudoInTrailer] {
+            for flaw in [MalformedRequest::Fragment, MalformedRequest::PseudoInTrailer] {
                 let is_expected = expected.contains(&(*stream, flaw));
                 assert_eq!(flaws.has(*stream, flaw), is_expected, "stream {stream}: {flaw:?}");
             }
@@ -30,7 +30,7 @@ pub fn blocks(input: &[u8]) {
 }
 
 /// The streams of all heads, and the flaws that they have.
-fn plain(input: &[u8]) -> (Vec<u32>, Vec<(u32, Flaw)>) {
+fn plain(input: &[u8]) -> (Vec<u32>, Vec<(u32, MalformedRequest)>) {
     let (mut streams, mut found) = (Vec::new(), Vec::new());
     let mut table = Table { entries: Vec::new(), room: 4096 };
     let mut open: Option<(u32, bool, Vec<u8>)> = None;
@@ -72,8 +72,12 @@ fn plain(input: &[u8]) -> (Vec<u32>, Vec<(u32, Flaw)>) {
         let has_fragment =
             |line: &(Vec<u8>, Vec<u8>)| line.0.starts_with(b":pa") && line.1.contains(&b'#');
         match is_trailer {
-            true if lines.iter().any(is_pseudo) => found.push((stream, Flaw::PseudoInTrailer)),
-            false if lines.iter().any(has_fragment) => found.push((stream, Flaw::Fragment)),
+            true if lines.iter().any(is_pseudo) => {
+                found.push((stream, MalformedRequest::PseudoInTrailer))
+            }
+            false if lines.iter().any(has_fragment) => {
+                found.push((stream, MalformedRequest::Fragment))
+            }
             _ => {}
         }
     }

@@ -11,11 +11,11 @@ use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, FieldBlock, Fields, Request};
 use howdah_http::target::Target;
 use howdah_php_pool::cgi_params;
-use howdah_php_pool::pending::{Event, Next, Pending, ScriptHead};
+use howdah_php_pool::pending::{Event, Next, PendingResponse, ScriptHead};
 use howdah_php_pool::response::{check, interim_fields};
 use howdah_php_pool::target::{Script, Target as PhpSite};
-use howdah_wire::frame::{Done, Head, Kind, Log};
-use howdah_wire::request::{Fixed, Params, decode_params};
+use howdah_wire::frame::{Head, Kind, Log, RequestUsage};
+use howdah_wire::request::{Params, RequestHeader, decode_params};
 
 use crate::{Bytes, split};
 
@@ -92,7 +92,7 @@ pub fn params(input: &[u8]) {
 fn names(request: &Request, script: &Script) -> Vec<Vec<u8>> {
     let mut params = Params::default();
     cgi_params::write(&mut params, request, script, None, 7);
-    let fixed = Fixed::new(&params, 0, 1, 7, 0);
+    let fixed = RequestHeader::new(&params, 0, 1, 7, 0);
     let mut names = Vec::new();
     let rest = decode_params(params.as_bytes(), fixed.params, |name, value| {
         assert!(!name.contains(&0) && !value.contains(&0));
@@ -156,7 +156,7 @@ fn fields(block: &FieldBlock, most: usize) {
 /// and the body in its order, and nothing after nonsense.
 pub fn answer(input: &[u8]) {
     let mut input = Bytes(input);
-    let mut pending = Pending::new(Arc::from(std::env::temp_dir()), Vec::new());
+    let mut pending = PendingResponse::new(Arc::from(std::env::temp_dir()), Vec::new());
     let mut cx = Context::from_waker(Waker::noop());
     let (mut heads, mut body, mut taken, mut ended) = (0, Vec::new(), Vec::new(), false);
     while let Some(kind) = input.byte() {
@@ -184,7 +184,7 @@ pub fn answer(input: &[u8]) {
             }
             Some(Kind::Done) => {
                 assert!(ended);
-                assert_eq!(Ok(event), Done::decode(payload).map(Event::Done));
+                assert_eq!(Ok(event), RequestUsage::decode(payload).map(Event::Done));
                 break;
             }
             Some(Kind::Log) => {
@@ -206,7 +206,7 @@ pub fn answer(input: &[u8]) {
 }
 
 /// Takes all that has come, as the connection does.
-fn take(pending: &mut Pending, cx: &mut Context<'_>, body: &mut Vec<u8>) {
+fn take(pending: &mut PendingResponse, cx: &mut Context<'_>, body: &mut Vec<u8>) {
     loop {
         match pending.poll_head(cx) {
             Poll::Ready(Next::Interim(_) | Next::Head(_)) => {}

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 
 use howdah_supervisor::model::Model;
-use howdah_wire::messages::{Outcome, ToSupervisor};
+use howdah_wire::messages::{ChangeOutcome, ToSupervisor};
 use howdah_wire::queue::WorkerId;
 use howdah_wire::region::Geometry;
 
@@ -53,7 +53,7 @@ fn message(line: &[u8], model: &Model) -> Option<ToSupervisor> {
         "measure" => ToSupervisor::Measure { application: number },
         "prepared" => ToSupervisor::Prepared { generation: number },
         "applied" => {
-            ToSupervisor::Applied { generation: number, outcome: Outcome::NotApplied(name) }
+            ToSupervisor::Applied { generation: number, outcome: ChangeOutcome::NotApplied(name) }
         }
         "serving" => ToSupervisor::Serving {},
         "refuse" => ToSupervisor::Refuse { message: name },

@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use howdah_wire::dns;
 use howdah_wire::fastcgi::{Answer, Answers, Pairs, Part, Records, put_pair};
-use howdah_wire::frame::{Done, Head, Log};
+use howdah_wire::frame::{Head, Log, RequestUsage};
 use howdah_wire::messages::{FromPrototype, FromSupervisor, ToPrototype, ToSupervisor, ToWorker};
 use howdah_wire::proxy_protocol::{Header, MAX_HEADER_BYTES, Version};
 use howdah_wire::queue::{Claim, Producer, Work, WorkerId};
 use howdah_wire::region::{Geometry, Region};
-use howdah_wire::request::{FIXED, Fixed, Params, decode_params};
+use howdah_wire::request::{HEADER_BYTES, Params, RequestHeader, decode_params};
 use howdah_wire::stream::{Reader, Writer};
 
 use crate::Bytes;
@@ -75,9 +75,9 @@ pub fn frame(input: &[u8]) {
             assert_eq!(encoded, payload);
         }
         b'd' => {
-            let Ok(done) = Done::decode(payload) else { return };
+            let Ok(done) = RequestUsage::decode(payload) else { return };
             done.put(&mut encoded);
-            assert_eq!(Done::decode(&encoded), Ok(done));
+            assert_eq!(RequestUsage::decode(&encoded), Ok(done));
             assert_eq!(encoded.len(), payload.len());
         }
         _ => {
@@ -141,8 +141,8 @@ fn answers(bytes: &[u8], cut: usize) -> (Vec<u8>, Vec<u8>, bool) {
 
 /// Decodes a request. It must encode to the same bytes.
 pub fn request(input: &[u8]) {
-    let Ok((fixed, rest)) = Fixed::decode(input) else {
-        assert!(input.len() < FIXED);
+    let Ok((fixed, rest)) = RequestHeader::decode(input) else {
+        assert!(input.len() < HEADER_BYTES);
         return;
     };
     let mut params = Params::default();
@@ -159,8 +159,8 @@ pub fn request(input: &[u8]) {
     let mut pairs = 0;
     params.iter().for_each(|_| pairs += 1);
     assert_eq!(pairs, count);
-    let again = Fixed::new(&params, fixed.flags, fixed.id, fixed.body_len, fixed.queued_us);
-    assert_eq!(Fixed { params_len: again.params_len, ..fixed }, again);
+    let again = RequestHeader::new(&params, fixed.flags, fixed.id, fixed.body_len, fixed.queued_us);
+    assert_eq!(RequestHeader { params_len: again.params_len, ..fixed }, again);
 }
 
 /// Two slots, one router thread, the smallest areas.
@@ -374,8 +374,8 @@ pub fn hostile(input: &[u8]) {
                 region.thread_wakes(slot);
             }
             13 => {
-                let sequence = region.going_to_sleep(me);
-                let _ = (sequence, region.awake(me));
+                let sequence = region.begin_sleep(me);
+                let _ = (sequence, region.end_sleep(me));
             }
             14 => {
                 reader = Reader::default();

@@ -23,14 +23,14 @@ use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, Response};
 use howdah_sys::log::{Level, Log};
 use howdah_tls::stored::Certificates;
-use howdah_wire::messages::{Outcome, Secret};
+use howdah_wire::messages::{ChangeOutcome, Secret};
 use serde_json::{Map, Value};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use super::activity::Activity;
-use super::connections::{Connections, Place};
+use super::connections::{ConnectionSlot, Connections};
 use super::router::Router;
 use super::supervisor::Supervisor;
 
@@ -67,7 +67,7 @@ pub struct ApiOptions {
     /// The work in progress.
     pub activity: Rc<Activity>,
     /// The source of the document, from which a reload undoes changes; `None` if changes are stored.
-    pub undone_from: Option<String>,
+    pub reload_source: Option<String>,
 }
 
 /// Serves the control API until the process ends.
@@ -82,7 +82,7 @@ pub fn start(options: ApiOptions) -> Rc<Api> {
         supervisor,
         router,
         activity,
-        undone_from,
+        reload_source: undone_from,
     } = options;
     let empty = Store::empty().with_defaults(defaults);
     // A document that is not valid any more (after a downgrade) counts as empty.
@@ -144,7 +144,7 @@ fn serve(
     let info = Arc::new(ConnectionInfo { peer, ..ConnectionInfo::default() });
     tokio::task::spawn_local(async move {
         let client = Client { api: &api, place: &place };
-        place.hold(h1::serve(stream, info, &client, Drain::new().connection())).await;
+        place.run_unless_closed(h1::serve(stream, info, &client, Drain::new().register())).await;
         drop(busy);
     });
 }
@@ -179,7 +179,7 @@ pub struct Api {
 }
 
 impl Api {
-    async fn answer(&self, exchange: &mut Exchange<'_>, place: &Place) -> Reply {
+    async fn answer(&self, exchange: &mut Exchange<'_>, place: &ConnectionSlot) -> Reply {
         let fields = exchange.request.fields.iter();
         if let Err(refusal) = guard(fields, self.transport, self.token.as_ref()) {
             return refusal.into();
@@ -272,14 +272,14 @@ impl Api {
     async fn apply(&self, prepared: Prepared, restart: bool) -> Result<(), Refusal> {
         let Prepared { config: _, text, store } = prepared;
         let outcome = self.supervisor.apply(&text, restart).await;
-        if matches!(outcome, Outcome::Done | Outcome::NotRestarted(_)) {
+        if matches!(outcome, ChangeOutcome::Done | ChangeOutcome::NotRestarted(_)) {
             self.store.replace(Arc::new(store));
         }
         match outcome {
-            Outcome::Done => Ok(()),
-            Outcome::NotApplied(detail) => Err(Refusal::NotApplied { detail }),
-            Outcome::NotStored(detail) => Err(Refusal::NotStored { detail }),
-            Outcome::NotRestarted(detail) => Err(Refusal::NotRestarted { detail }),
+            ChangeOutcome::Done => Ok(()),
+            ChangeOutcome::NotApplied(detail) => Err(Refusal::NotApplied { detail }),
+            ChangeOutcome::NotStored(detail) => Err(Refusal::NotStored { detail }),
+            ChangeOutcome::NotRestarted(detail) => Err(Refusal::NotRestarted { detail }),
         }
     }
 
@@ -414,7 +414,7 @@ fn describe(certificates: &Certificates) -> Map<String, Value> {
 /// The client of one connection.
 struct Client<'a> {
     api: &'a Api,
-    place: &'a Place,
+    place: &'a ConnectionSlot,
 }
 
 impl Handler for Client<'_> {
@@ -443,7 +443,7 @@ impl Handler for Client<'_> {
         response(&Refusal::Unreadable { status }.into())
     }
 
-    fn finished(&self, _record: &RequestRecord<'_>) {}
+    fn log_request(&self, _record: &RequestRecord<'_>) {}
 }
 
 fn response(reply: &Reply) -> Response {

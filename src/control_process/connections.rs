@@ -25,7 +25,7 @@ pub struct Connections {
 
 /// The place of a connection. Dropping it frees the place.
 #[derive(Debug)]
-pub struct Place {
+pub struct ConnectionSlot {
     connections: Rc<Connections>,
     state: Rc<State>,
 }
@@ -63,7 +63,7 @@ impl Connections {
     }
 
     /// Takes a place for a new connection.
-    pub fn enter(self: &Rc<Self>, is_trusted: bool) -> Place {
+    pub fn enter(self: &Rc<Self>, is_trusted: bool) -> ConnectionSlot {
         let state = Rc::new(State {
             since: Instant::now(),
             is_trusted: Cell::new(is_trusted),
@@ -71,11 +71,11 @@ impl Connections {
             closed: Notify::new(),
         });
         self.list.borrow_mut().push(Rc::clone(&state));
-        Place { connections: Rc::clone(self), state }
+        ConnectionSlot { connections: Rc::clone(self), state }
     }
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Marks the connection as trusted: it keeps its place until it ends.
     pub fn trust(&self) {
         self.state.is_trusted.set(true);
@@ -88,7 +88,7 @@ impl Place {
 
     /// Runs the work of the connection until it ends, or until an untrusted connection is closed. The work
     /// of a trusted connection always completes.
-    pub async fn hold(&self, work: impl Future<Output = ()>) {
+    pub async fn run_unless_closed(&self, work: impl Future<Output = ()>) {
         // Biased: the work does not continue after the connection is closed.
         tokio::select! {
             biased;
@@ -98,7 +98,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.connections.list.borrow_mut().retain(|state| !Rc::ptr_eq(state, &self.state));
         self.connections.ended.notify_one();
@@ -119,8 +119,8 @@ mod tests {
     }
 
     /// A connection that does nothing; ends when it is closed for another one.
-    fn idle(place: Rc<Place>) -> tokio::task::JoinHandle<()> {
-        spawn_local(async move { place.hold(pending()).await })
+    fn idle(place: Rc<ConnectionSlot>) -> tokio::task::JoinHandle<()> {
+        spawn_local(async move { place.run_unless_closed(pending()).await })
     }
 
     #[test]
@@ -145,11 +145,11 @@ mod tests {
             let connections = Rc::new(Connections::default());
             let mut places: Vec<_> =
                 (0..MAX_CONNECTIONS).map(|_| connections.enter(false)).collect();
-            places.iter().for_each(Place::trust);
+            places.iter().for_each(ConnectionSlot::trust);
             let late = timeout_at(Instant::now() + 2 * MIN_LIFETIME, connections.room()).await;
             assert!(late.is_err());
             let first = places.pop().unwrap();
-            first.hold(ready(())).await;
+            first.run_unless_closed(ready(())).await;
             drop(first);
             connections.room().await;
         });

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use howdah_server::packets::{Packets, from_memory, to_memory};
-use howdah_wire::messages::{FromControl, Outcome, ToControl};
+use howdah_wire::messages::{ChangeOutcome, FromControl, ToControl};
 use tokio::sync::{Mutex, oneshot};
 
 use super::limits::{MAX_TEXT, STOPPING};
@@ -61,15 +61,15 @@ impl Supervisor {
     }
 
     /// Applies a configuration and stores it. With `restart` all applications are restarted.
-    pub async fn apply(&self, document: &[u8], restart: bool) -> Outcome {
+    pub async fn apply(&self, document: &[u8], restart: bool) -> ChangeOutcome {
         let asked = async {
             let memory = to_memory(document).map_err(|error| error.to_string())?;
             self.ask(&FromControl::Apply { restart }, &[memory.as_fd()]).await
         };
         match asked.await {
             Ok((ToControl::Applied { outcome }, _)) => outcome,
-            Ok(_) => Outcome::NotApplied(STOPPING.to_owned()),
-            Err(problem) => Outcome::NotApplied(problem),
+            Ok(_) => ChangeOutcome::NotApplied(STOPPING.to_owned()),
+            Err(problem) => ChangeOutcome::NotApplied(problem),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The content of `/control/applications/NAME/tune`: how the number of processes was chosen.
 
 use howdah_config::Processes;
-use howdah_php_pool::sizing::Limit;
+use howdah_php_pool::sizing::LimitingFactor;
 use howdah_server::router::Tuning;
 use serde_json::{Value, json};
 
@@ -15,8 +15,9 @@ pub fn to_value(name: &str, tuning: &Tuning) -> Value {
         Processes::Dynamic(dynamic) if dynamic.spare == 0 => ("ondemand", dynamic.max),
         Processes::Dynamic(dynamic) => ("dynamic", dynamic.max),
     };
-    let short_of_memory = matches!(decision.limit, Limit::Memory | Limit::Measurement)
-        && decision.by_memory < decision.by_processors;
+    let short_of_memory =
+        matches!(decision.limit, LimitingFactor::Memory | LimitingFactor::Measurement)
+            && decision.by_memory < decision.by_processors;
     let more = short_of_memory.then(|| {
         json!({
             "processes": decision.by_processors,
@@ -36,23 +37,23 @@ pub fn to_value(name: &str, tuning: &Tuning) -> Value {
             "memory_for_processes": measured.room,
             "memory_pressure": round(measured.pressure),
             "process_peak": measured.cost,
-            "process_on_processor": round(measured.share.map(|share| share.on)),
-            "script_may_take": measured.worst,
+            "process_on_processor": round(measured.share.map(|share| share.running)),
+            "script_may_take": measured.max_worker_bytes,
             "prototype": tuning.prototype,
             "processes": tuning.workers,
         },
         "automatic": {
             "processes": decision.workers,
             "limit": match decision.limit {
-                Limit::Memory => "memory",
-                Limit::Pressure => "pressure",
-                Limit::Measurement => "measurement",
-                Limit::Processors => "processors",
-                Limit::Maximum => "max",
+                LimitingFactor::Memory => "memory",
+                LimitingFactor::Pressure => "pressure",
+                LimitingFactor::Measurement => "measurement",
+                LimitingFactor::Processors => "processors",
+                LimitingFactor::Maximum => "max",
             },
             "by_memory": decision.by_memory,
             "by_processors": decision.by_processors,
-            "kept_free": decision.reserve.saturating_add(decision.surprise),
+            "kept_free": decision.reserve.saturating_add(decision.script_reserve_bytes),
         },
         "more_memory": more,
     })

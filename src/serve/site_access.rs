@@ -37,7 +37,7 @@ pub fn check(directory: &Path, user: &Credentials) -> Result<(), String> {
 /// Checks that the server follows all symbolic links on the path to a site's document root. The error
 /// names the link and what to do.
 pub fn check_links(directory: &Path, config: &Config) -> Result<(), String> {
-    let served = config.served();
+    let served = config.action_paths();
     let link = served.iter().find_map(|s| howdah_files::refused_link(&s.file, s.is_directory));
     link.map_or(Ok(()), |link| {
         let directory = directory.display();

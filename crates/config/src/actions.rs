@@ -9,7 +9,7 @@ use crate::{Config, Route, Symlinks};
 
 /// A file or directory that the router reads for requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServedPath {
+pub struct RouterPath {
     /// The path of the key that names it.
     pub path: String,
     /// The file or directory, as far as it is known without a request.
@@ -33,11 +33,11 @@ impl Config {
     }
 
     /// Returns the files and directories of shares, error pages and passwords.
-    pub fn served(&self) -> Vec<ServedPath> {
+    pub fn action_paths(&self) -> Vec<RouterPath> {
         let mut all = Vec::new();
         for (place, action) in self.actions() {
             let mut name = |key: &str, (file, is_directory): (PathBuf, bool), symlinks| {
-                all.push(ServedPath {
+                all.push(RouterPath {
                     path: format!("{place}/{key}"),
                     file,
                     is_directory,
@@ -102,16 +102,16 @@ mod tests {
 
     use super::*;
 
-    fn served(action: serde_json::Value) -> Vec<(String, String, bool)> {
+    fn action_paths(action: serde_json::Value) -> Vec<(String, String, bool)> {
         let document = json!({"routes": {"a/b": [{"action": action}]}});
-        let served = Config::from_value(document).unwrap().served();
-        let plain = |s: ServedPath| (s.path, s.file.display().to_string(), s.is_directory);
+        let served = Config::from_value(document).unwrap().action_paths();
+        let plain = |s: RouterPath| (s.path, s.file.display().to_string(), s.is_directory);
         served.into_iter().map(plain).collect()
     }
 
     #[test]
     fn what_actions_read_is_named_with_its_place() {
-        let named = served(json!({
+        let named = action_paths(json!({
             "share": "/www$uri",
             "chroot": "/www/$host/",
             "basic_auth": {"users_file": "/passwords"},
@@ -144,8 +144,8 @@ mod tests {
             "fallback": {"share": "/other$uri"},
         });
         let document = json!({"routes": [{"action": action}]});
-        let served = Config::from_value(document).unwrap().served();
-        for ServedPath { path, symlinks, .. } in served {
+        let served = Config::from_value(document).unwrap().action_paths();
+        for RouterPath { path, symlinks, .. } in served {
             let is_owner_match = path.ends_with("fallback/share") || path.ends_with("404");
             assert_eq!(symlinks == Symlinks::OwnerMatch, is_owner_match, "{path}");
         }
@@ -153,9 +153,9 @@ mod tests {
 
     #[test]
     fn what_only_a_request_tells_is_not_named() {
-        assert_eq!(served(json!({"share": "$host$uri"})), []);
-        assert_eq!(served(json!({"share": ["/a$uri", "/b$uri"]})), []);
-        let named = served(json!({"share": "/www/site-$host/x$uri"}));
+        assert_eq!(action_paths(json!({"share": "$host$uri"})), []);
+        assert_eq!(action_paths(json!({"share": ["/a$uri", "/b$uri"]})), []);
+        let named = action_paths(json!({"share": "/www/site-$host/x$uri"}));
         assert_eq!(named[0].1, "/www");
     }
 }

@@ -45,7 +45,7 @@ pub fn detect(directory: &Path) -> Result<Site, DetectError> {
     };
     closed_paths::check_project(&directory, &kind)?;
     let closed = ClosedPaths::find(&root, &kind)?;
-    Ok(Site { directory, root, kind, closed })
+    Ok(Site { directory, root, kind, closed_paths: closed })
 }
 
 #[cfg(test)]

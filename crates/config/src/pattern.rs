@@ -169,7 +169,7 @@ impl Patterns {
 
     /// Returns texts of which accepted bytes must have one: for an index that finds the lists which can
     /// accept given bytes. `None` if there are no such texts or case is ignored.
-    pub fn landmarks(&self) -> Option<RequiredTexts<'_>> {
+    pub fn required_texts(&self) -> Option<RequiredTexts<'_>> {
         let collect = |texts: fn(&Test) -> Vec<&[u8]>| {
             let mut all = Vec::new();
             for pattern in &self.including {

@@ -13,12 +13,12 @@ pub enum Processes {
     /// A fixed number.
     Static(u32),
     /// A number that follows the load.
-    Dynamic(Dynamic),
+    Dynamic(DynamicProcesses),
 }
 
 /// Bounds of a number of processes that follows the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dynamic {
+pub struct DynamicProcesses {
     /// Maximum number of processes.
     pub max: u32,
     /// Number of processes that are started before the first request, also if `spare` is less.
@@ -33,10 +33,17 @@ pub struct Dynamic {
     pub spawn_rate: u32,
 }
 
-impl Default for Dynamic {
-    fn default() -> Dynamic {
+impl Default for DynamicProcesses {
+    fn default() -> DynamicProcesses {
         let idle_timeout = Some(Duration::from_secs(15));
-        Dynamic { max: 1, start: 0, spare: 0, max_spare: None, idle_timeout, spawn_rate: 32 }
+        DynamicProcesses {
+            max: 1,
+            start: 0,
+            spare: 0,
+            max_spare: None,
+            idle_timeout,
+            spawn_rate: 32,
+        }
     }
 }
 
@@ -53,7 +60,7 @@ impl Processes {
         }
         let object = node.object()?;
         let (one, none) = (|node: &Node<'_>| node.count(1), |node: &Node<'_>| node.count(0));
-        let usual = Dynamic::default();
+        let usual = DynamicProcesses::default();
         let max = object.read("max", one)?.unwrap_or(usual.max);
         let spare = object.read("spare", none)?.unwrap_or(usual.spare);
         let start = object.read("start", none)?;
@@ -78,6 +85,13 @@ impl Processes {
         let usual_timeout = usual.idle_timeout.filter(|_| max_spare.is_none());
         let idle_timeout = idle_timeout.or(usual_timeout);
         let start = start.unwrap_or(usual.start);
-        Ok(Processes::Dynamic(Dynamic { max, start, spare, max_spare, idle_timeout, spawn_rate }))
+        Ok(Processes::Dynamic(DynamicProcesses {
+            max,
+            start,
+            spare,
+            max_spare,
+            idle_timeout,
+            spawn_rate,
+        }))
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::action::{ActionKind, PageSource};
-use crate::actions::ServedPath;
+use crate::actions::RouterPath;
 use crate::node::path;
 use crate::template::{Part, Template};
 use crate::{Config, Symlinks};
@@ -12,11 +12,11 @@ impl Config {
     /// Returns all files and directories that the document lets the router read. A name with variables
     /// is represented by the directory that contains all its expansions. Certificates and keys are not
     /// included, as the supervisor reads them.
-    pub fn reads(&self) -> Vec<ServedPath> {
+    pub fn router_paths(&self) -> Vec<RouterPath> {
         let mut all = Vec::new();
         let mut add = |path: String, (file, is_directory): (PathBuf, bool)| {
             let symlinks = Symlinks::default();
-            all.push(ServedPath { path, file, is_directory, symlinks });
+            all.push(RouterPath { path, file, is_directory, symlinks });
         };
         for (place, action) in self.actions() {
             if let Some(auth) = &action.access.basic_auth {
@@ -74,9 +74,9 @@ mod tests {
 
     use super::*;
 
-    fn reads(document: serde_json::Value) -> Vec<(String, String, bool)> {
-        let plain = |s: ServedPath| (s.path, s.file.display().to_string(), s.is_directory);
-        Config::from_value(document).unwrap().reads().into_iter().map(plain).collect()
+    fn router_paths(document: serde_json::Value) -> Vec<(String, String, bool)> {
+        let plain = |s: RouterPath| (s.path, s.file.display().to_string(), s.is_directory);
+        Config::from_value(document).unwrap().router_paths().into_iter().map(plain).collect()
     }
 
     #[test]
@@ -87,7 +87,7 @@ mod tests {
             "error_pages": {"404": "/pages/404.html"},
             "fallback": {"share": "$header_root/file"},
         });
-        let found = reads(json!({
+        let found = router_paths(json!({
             "routes": [{"action": action}],
             "applications": {"a": {"type": "php", "root": "/app", "sendfile": ["/private", "/b"]}},
             "upstreams": {"u": {"servers": {"127.0.0.1:1": {}}, "sendfile": ["/c"]}},

@@ -25,7 +25,7 @@ fn a_file_in_front_of_php_never_runs() {
         "/upload/a.jpg/x.php/y",
         "/upload/a.jpg\0.php",
     ] {
-        assert_eq!(site.missing(path), Reason::NotFound, "{path:?}");
+        assert_eq!(site.missing(path), NotServedReason::NotFound, "{path:?}");
     }
 }
 
@@ -40,7 +40,7 @@ fn path_info_is_exact() {
             ("/i.php".to_owned(), info.to_owned())
         );
     }
-    assert_eq!(site.missing("/i.php\n"), Reason::NotFound);
+    assert_eq!(site.missing("/i.php\n"), NotServedReason::NotFound);
 }
 
 /// Classes 4, 5 and 58: files under look-alike names and copies of scripts exist, and neither
@@ -88,7 +88,7 @@ fn php_source_is_never_sent() {
                     for fields in [&all[..], &[]] {
                         let outcome = site.outcome(&request(method, path.as_bytes(), b"", fields));
                         assert!(
-                            matches!(outcome, Outcome::Missing(Reason::NotFound)),
+                            matches!(outcome, ServeOutcome::NotServed(NotServedReason::NotFound)),
                             "{path:?}: {outcome:?}"
                         );
                     }
@@ -100,7 +100,7 @@ fn php_source_is_never_sent() {
     plain.write("x.php", SECRET);
     plain.write("d/index.php", SECRET);
     for path in ["/x.php", "/x.php/", "/x.php/y", "/d/index.php"] {
-        assert_eq!(plain.missing(path), Reason::NotFound);
+        assert_eq!(plain.missing(path), NotServedReason::NotFound);
     }
 }
 
@@ -109,7 +109,7 @@ fn php_source_is_never_sent() {
 fn an_index_is_no_way_around_the_name() {
     let site = Site::new(Options { index: vec!["index.php".to_owned()], ..Options::default() });
     site.write("index.php", SECRET);
-    assert_eq!(site.missing("/"), Reason::NotFound);
+    assert_eq!(site.missing("/"), NotServedReason::NotFound);
 }
 
 /// Class 19: whatever the layers above let through, the lookup stays under its root.
@@ -147,17 +147,17 @@ fn traversal_is_refused_by_the_lookup_itself() {
         "/../secret.php/x",
         "/img/../../secret.php/x",
     ] {
-        assert_eq!(site.missing(path), Reason::NotFound, "{path:?}");
+        assert_eq!(site.missing(path), NotServedReason::NotFound, "{path:?}");
     }
     for path in [
         &b"/\xc0\xae\xc0\xae/secret.txt"[..],
         b"/\xe0\x80\xae\xe0\x80\xae/secret.txt",
         b"/\xc0\xaf",
     ] {
-        assert_eq!(site.missing(path), Reason::NotFound);
+        assert_eq!(site.missing(path), NotServedReason::NotFound);
     }
     let long = format!("/{}", "a/".repeat(5000));
-    assert_eq!(site.missing(long), Reason::NotFound);
+    assert_eq!(site.missing(long), NotServedReason::NotFound);
 }
 
 /// Class 20: while a directory and a link that leads outside change places without pause, no
@@ -196,20 +196,21 @@ fn swap_while_asking(site: &Site, chroot: &[u8]) {
         });
         let mut now = site.now;
         while !done.load(Ordering::Acquire) {
-            now.monotonic += RECHECK;
+            now.monotonic += REVALIDATION_INTERVAL;
             let request = request("GET", b"/d/f.txt", b"", &[]);
-            let place = Place { chroot, ..site.share.place(&request.path) };
+            let place = FileLocation { chroot, ..site.share.place(&request.path) };
             match site.files.serve_at(&site.share, place, &request, now) {
-                Outcome::Response(response) => match response.body {
+                ServeOutcome::Response(response) => match response.body {
                     Body::Bytes(bytes) => {
                         assert_eq!(bytes, "inside");
                         inside += 1;
                     }
                     other => panic!("{other:?}"),
                 },
-                Outcome::Missing(Reason::NotFound | Reason::Forbidden) => {}
+                ServeOutcome::NotServed(NotServedReason::NotFound | NotServedReason::Forbidden) => {
+                }
                 // So many renames that the kernel gave up looking.
-                Outcome::Missing(Reason::Failed(Errno::AGAIN)) => {}
+                ServeOutcome::NotServed(NotServedReason::Failed(Errno::AGAIN)) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -237,11 +238,11 @@ fn links_follow_the_policy_of_the_share() {
     let jail = site.path("d");
     let serve = |share: &Share, chroot: &[u8], path: &'static str| {
         let request = request("GET", path.as_bytes(), b"", &[]);
-        let place = Place { chroot, ..share.place(&request.path) };
+        let place = FileLocation { chroot, ..share.place(&request.path) };
         match site.files.serve_at(share, place, &request, site.now) {
-            Outcome::Response(response) => response.status,
-            Outcome::Missing(reason) => reason.status(),
-            Outcome::Script(_) => panic!(),
+            ServeOutcome::Response(response) => response.status,
+            ServeOutcome::NotServed(reason) => reason.status(),
+            ServeOutcome::Script(_) => panic!(),
         }
     };
     let jail = jail.as_os_str().as_bytes();
@@ -269,9 +270,9 @@ fn mounts_follow_the_policy_of_the_share() {
     let status = |options: Options| {
         let share = Share::new("", options);
         match site.files.serve(&share, &request("GET", b"/proc/version", b"", &[]), site.now) {
-            Outcome::Response(response) => response.status,
-            Outcome::Missing(reason) => reason.status(),
-            Outcome::Script(_) => panic!(),
+            ServeOutcome::Response(response) => response.status,
+            ServeOutcome::NotServed(reason) => reason.status(),
+            ServeOutcome::Script(_) => panic!(),
         }
     };
     assert_eq!(status(Options::default()), 200);
@@ -296,11 +297,11 @@ fn dot_files_are_not_sent() {
             ".ENV",
         ] {
             site.write(name, SECRET);
-            assert_eq!(site.missing(format!("/{name}")), Reason::NotFound, "{name}");
-            assert_eq!(site.missing(format!("/{name}/x")), Reason::NotFound, "{name}");
+            assert_eq!(site.missing(format!("/{name}")), NotServedReason::NotFound, "{name}");
+            assert_eq!(site.missing(format!("/{name}/x")), NotServedReason::NotFound, "{name}");
         }
-        assert_eq!(site.missing("/.git/"), Reason::NotFound);
-        assert_eq!(site.missing("/.git"), Reason::NotFound);
+        assert_eq!(site.missing("/.git/"), NotServedReason::NotFound);
+        assert_eq!(site.missing("/.git"), NotServedReason::NotFound);
         site.write(".well-known/acme-challenge/token", "answer");
         assert_eq!(site.get("/.well-known/acme-challenge/token", &[]).body, b"answer");
     }

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 
-use super::share::Place;
+use super::share::FileLocation;
 
 /// What an entry is found by.
 #[derive(Debug, Clone, Copy)]
@@ -16,15 +16,15 @@ pub(super) struct Key<'a> {
     /// Identity of the share.
     pub share: u64,
     /// What is asked for.
-    pub place: Place<'a>,
+    pub place: FileLocation<'a>,
     hash: u64,
 }
 
 impl<'a> Key<'a> {
-    pub fn new(share: u64, place: Place<'a>, hasher: &RandomState) -> Self {
+    pub fn new(share: u64, place: FileLocation<'a>, hasher: &RandomState) -> Self {
         let mut state = hasher.build_hasher();
         state.write_u64(share);
-        state.write_usize(place.base);
+        state.write_usize(place.url_offset);
         for part in [place.root, place.chroot, place.path] {
             state.write_usize(part.len());
             state.write(part);
@@ -102,7 +102,7 @@ impl<V> Cache<V> {
             share: key.share,
             root: place.root.into(),
             path: place.path.into(),
-            base: place.base,
+            base: place.url_offset,
             chroot: place.chroot.into(),
             value,
             weight,
@@ -161,7 +161,7 @@ impl<V> Cache<V> {
 impl<V> Entry<V> {
     fn is(&self, key: &Key<'_>) -> bool {
         self.share == key.share
-            && self.base == key.place.base
+            && self.base == key.place.url_offset
             && *self.path == *key.place.path
             && *self.root == *key.place.root
             && *self.chroot == *key.place.chroot
@@ -194,8 +194,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn place(path: &[u8]) -> Place<'_> {
-        Place { root: b"/www", path, base: 0, chroot: b"" }
+    fn place(path: &[u8]) -> FileLocation<'_> {
+        FileLocation { root: b"/www", path, url_offset: 0, chroot: b"" }
     }
 
     #[test]
@@ -206,9 +206,9 @@ mod tests {
         assert!(cache.get(&Key::new(1, place(b"/a"), &hasher)).is_some());
         assert!(cache.get(&Key::new(2, place(b"/a"), &hasher)).is_none());
         assert!(cache.get(&Key::new(1, place(b"/b"), &hasher)).is_none());
-        let moved = Place { root: b"/www/", path: b"a", ..place(b"") };
+        let moved = FileLocation { root: b"/www/", path: b"a", ..place(b"") };
         assert!(cache.get(&Key::new(1, moved, &hasher)).is_none());
-        let jailed = Place { chroot: b"/www", ..place(b"/a") };
+        let jailed = FileLocation { chroot: b"/www", ..place(b"/a") };
         assert!(cache.get(&Key::new(1, jailed, &hasher)).is_none());
     }
 

@@ -12,15 +12,15 @@ use std::path::Path;
 use bytes::Bytes;
 
 use super::hidden;
-use super::outcome::{Reason, ScriptPath};
+use super::outcome::{NotServedReason, ScriptPath};
 use super::resolve::{Access, Kind, Opened, Opener};
-use super::share::{Place, Share};
+use super::share::{FileLocation, Share};
 
 /// Classifies one place with system calls.
 pub(super) struct Classifier<'s, 'p> {
     pub opener: &'p Opener,
     pub share: &'s Share,
-    pub place: &'p Place<'p>,
+    pub place: &'p FileLocation<'p>,
 }
 
 /// The class of a place.
@@ -35,9 +35,9 @@ pub(super) enum Target<'s> {
 
 impl<'s> Classifier<'s, '_> {
     /// Classifies the place. Error: the reason why nothing may be sent.
-    pub fn classify(&self) -> Result<Target<'s>, Reason> {
+    pub fn classify(&self) -> Result<Target<'s>, NotServedReason> {
         if !self.place.is_sound() {
-            return Err(Reason::NotFound);
+            return Err(NotServedReason::NotFound);
         }
         if self.share.options().scripts
             && let Some(script) = self.find_script()?
@@ -49,56 +49,61 @@ impl<'s> Classifier<'s, '_> {
 
     /// The first prefix of the path that ends in `.php` and is a regular file, as Apache takes
     /// it: directories may have such names too, and anything else on the way ends the search.
-    fn find_script(&self) -> Result<Option<ScriptPath>, Reason> {
+    fn find_script(&self) -> Result<Option<ScriptPath>, NotServedReason> {
         let path = self.place.path;
         let inner = memchr::memmem::find_iter(path, b".php/").map(|dot| dot + b".php".len());
         let whole = hidden::is_script_name(path).then_some(path.len());
-        for end in inner.chain(whole).filter(|end| *end > self.place.base) {
-            let (name, info) = path.split_at_checked(end).ok_or(Reason::NotFound)?;
-            let prefix = Place { path: name, ..*self.place };
+        for end in inner.chain(whole).filter(|end| *end > self.place.url_offset) {
+            let (name, info) = path.split_at_checked(end).ok_or(NotServedReason::NotFound)?;
+            let prefix = FileLocation { path: name, ..*self.place };
             if has_dot_segment(&prefix) {
-                return Err(Reason::NotFound);
+                return Err(NotServedReason::NotFound);
             }
             match self.opener.open(self.share, &prefix, &[], Access::Inspect)?.kind {
                 Kind::Regular => return Ok(Some(script_path(self.place, name, info))),
                 Kind::Directory => {}
-                Kind::Other => return Err(Reason::NotFound),
+                Kind::Other => return Err(NotServedReason::NotFound),
             }
         }
         Ok(None)
     }
 
-    fn classify_file(&self) -> Result<Target<'s>, Reason> {
+    fn classify_file(&self) -> Result<Target<'s>, NotServedReason> {
         let options = self.share.options();
         let path = self.place.path;
         let types = options.types.as_ref().filter(|_| !path.ends_with(b"/"));
         if types.is_some_and(|types| !types.matches(&options.mime.of(path))) {
-            return Err(Reason::TypeNotAllowed);
+            return Err(NotServedReason::TypeNotAllowed);
         }
         if has_dot_segment(self.place) {
-            return Err(Reason::NotFound);
+            return Err(NotServedReason::NotFound);
         }
         if path.ends_with(b"/") {
             return self.find_index();
         }
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         if hidden::is_php_source(name) {
-            return self.classify_directory(Reason::NotFound);
+            return self.classify_directory(NotServedReason::NotFound);
         }
         let opened = match self.opener.open(self.share, self.place, &[], Access::Read) {
-            Err(Reason::Forbidden) => return self.classify_directory(Reason::Forbidden),
+            Err(NotServedReason::Forbidden) => {
+                return self.classify_directory(NotServedReason::Forbidden);
+            }
             opened => opened?,
         };
         match opened.kind {
             Kind::Regular => Ok(Target::File { index: b"", opened }),
             Kind::Directory => Ok(Target::Directory),
-            Kind::Other => Err(Reason::NotFound),
+            Kind::Other => Err(NotServedReason::NotFound),
         }
     }
 
     /// Classifies a place that cannot or must not be read as a file. It may still be a directory, which
     /// need not be readable to be entered and may have any name.
-    fn classify_directory(&self, otherwise: Reason) -> Result<Target<'s>, Reason> {
+    fn classify_directory(
+        &self,
+        otherwise: NotServedReason,
+    ) -> Result<Target<'s>, NotServedReason> {
         match self.opener.open(self.share, self.place, &[], Access::Inspect)?.kind {
             Kind::Directory => Ok(Target::Directory),
             _ => Err(otherwise),
@@ -106,7 +111,7 @@ impl<'s> Classifier<'s, '_> {
     }
 
     /// The first index of the directory that exists.
-    fn find_index(&self) -> Result<Target<'s>, Reason> {
+    fn find_index(&self) -> Result<Target<'s>, NotServedReason> {
         for name in self.share.options().index.iter().map(|name| name.as_bytes()) {
             let script = self.share.options().scripts && hidden::is_script_name(name);
             let access = if script { Access::Inspect } else { Access::Read };
@@ -117,25 +122,25 @@ impl<'s> Classifier<'s, '_> {
                     return Ok(Target::Script(script_path(self.place, &name, b"")));
                 }
                 Ok(opened) => return Ok(Target::File { index: name, opened }),
-                Err(Reason::NotFound) => {}
+                Err(NotServedReason::NotFound) => {}
                 Err(reason) => return Err(reason),
             }
         }
-        Err(Reason::NotFound)
+        Err(NotServedReason::NotFound)
     }
 }
 
 /// The URL's path is checked by itself, because `.well-known` is allowed at its start.
-fn has_dot_segment(place: &Place<'_>) -> bool {
-    let before = place.path.get(..place.base).unwrap_or_default();
+fn has_dot_segment(place: &FileLocation<'_>) -> bool {
+    let before = place.path.get(..place.url_offset).unwrap_or_default();
     hidden::has_dot_segment(before) || hidden::has_dot_segment(place.url())
 }
 
 /// `name` is the script's part of the place's path and `info` the rest.
-fn script_path(place: &Place<'_>, name: &[u8], info: &[u8]) -> ScriptPath {
+fn script_path(place: &FileLocation<'_>, name: &[u8], info: &[u8]) -> ScriptPath {
     let file = [place.root, name].concat();
     ScriptPath {
-        script_name: Bytes::copy_from_slice(name.get(place.base..).unwrap_or_default()),
+        script_name: Bytes::copy_from_slice(name.get(place.url_offset..).unwrap_or_default()),
         path_info: Bytes::copy_from_slice(info),
         file: Path::new(OsStr::from_bytes(&file)).into(),
     }

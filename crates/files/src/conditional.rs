@@ -54,7 +54,7 @@ impl<'r> Conditions<'r> {
             return Verdict::Proceed;
         }
         let modified = validators.modified;
-        if let Some(found) = self.any_tag("if-match", |tag| tag.is_strongly(validators.etag)) {
+        if let Some(found) = self.any_tag("if-match", |tag| tag.matches_strongly(validators.etag)) {
             if !found {
                 return Verdict::Failed;
             }
@@ -63,7 +63,9 @@ impl<'r> Conditions<'r> {
         {
             return Verdict::Failed;
         }
-        if let Some(found) = self.any_tag("if-none-match", |tag| tag.is_weakly(validators.etag)) {
+        if let Some(found) =
+            self.any_tag("if-none-match", |tag| tag.matches_weakly(validators.etag))
+        {
             if found {
                 return Verdict::NotModified;
             }
@@ -133,7 +135,8 @@ fn if_range_holds(wanted: &[u8], validators: Validators<'_>, now: u64) -> bool {
         }
         None => {
             let mut tags = parse_entity_tags(wanted);
-            tags.next().is_some_and(|tag| tag.is_strongly(validators.etag)) && tags.next().is_none()
+            tags.next().is_some_and(|tag| tag.matches_strongly(validators.etag))
+                && tags.next().is_none()
         }
     }
 }

@@ -25,12 +25,12 @@ pub struct EntityTag<'a> {
 
 impl EntityTag<'_> {
     /// Strong comparison (RFC 9110, 8.8.3.2) with a strong tag.
-    pub fn is_strongly(self, etag: &[u8]) -> bool {
+    pub fn matches_strongly(self, etag: &[u8]) -> bool {
         !self.weak && self.opaque == etag
     }
 
     /// Weak comparison with a strong tag.
-    pub fn is_weakly(self, etag: &[u8]) -> bool {
+    pub fn matches_weakly(self, etag: &[u8]) -> bool {
         self.opaque == etag
     }
 }

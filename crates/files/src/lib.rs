@@ -3,7 +3,7 @@
 //! In the order of [`Files::serve_at`]:
 //!
 //! 1. A method other than GET and HEAD ends here, unless the share has scripts.
-//! 2. A cached finding younger than [`RECHECK`] is used without a system call (`cache`).
+//! 2. A cached finding younger than [`REVALIDATION_INTERVAL`] is used without a system call (`cache`).
 //! 3. Otherwise the place is classified (`classify`): a script (byte-exact `.php`, also in front of
 //!    more path segments), then the media type allowed (`mime`), then names that are never sent
 //!    (`hidden`), then the file or the directory's index (`resolve`, and `links` where symbolic links
@@ -50,14 +50,14 @@ use self::conditional::Conditions;
 use self::load::{Loader, Resource};
 
 pub use self::links::{RefusedLink, refused_link};
-pub use self::outcome::{Outcome, Reason, ScriptPath};
+pub use self::outcome::{NotServedReason, ScriptPath, ServeOutcome};
 pub use self::reply::redirect_to_directory;
 pub use self::resolve::Opener;
-pub use self::share::{Options, Place, Share};
-pub use self::socket::FoundSocket;
+pub use self::share::{FileLocation, Options, Share};
+pub use self::socket::SocketHandle;
 
 /// Time for which a cached finding is used without a system call.
-pub const RECHECK: Duration = Duration::from_secs(1);
+pub const REVALIDATION_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Shortest time between two log lines of a thread about links that are not followed.
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(10);
@@ -104,7 +104,7 @@ impl Limits {
 
 /// The time of a request on both clocks.
 #[derive(Debug, Clone, Copy)]
-pub struct Now {
+pub struct RequestTime {
     /// For the age of findings.
     pub monotonic: Instant,
     /// For dates.
@@ -123,7 +123,7 @@ struct Recent<T> {
 enum Finding {
     Directory,
     Script(ScriptPath),
-    Missing(Reason),
+    Missing(NotServedReason),
 }
 
 /// Result of a lookup.
@@ -153,7 +153,7 @@ impl Files {
     }
 
     /// Serves the request's path under the share's root.
-    pub fn serve(&self, share: &Share, request: &Request, now: Now) -> Outcome {
+    pub fn serve(&self, share: &Share, request: &Request, now: RequestTime) -> ServeOutcome {
         self.serve_at(share, share.place(&request.path), request, now)
     }
 
@@ -161,10 +161,10 @@ impl Files {
     pub fn serve_at(
         &self,
         share: &Share,
-        place: Place<'_>,
+        place: FileLocation<'_>,
         request: &Request,
-        now: Now,
-    ) -> Outcome {
+        now: RequestTime,
+    ) -> ServeOutcome {
         self.respond(share, place, request, now, redirect_to_directory)
     }
 
@@ -172,10 +172,10 @@ impl Files {
     pub fn serve_place_without_redirect(
         &self,
         share: &Share,
-        place: Place<'_>,
+        place: FileLocation<'_>,
         request: &Request,
-        now: Now,
-    ) -> Outcome {
+        now: RequestTime,
+    ) -> ServeOutcome {
         self.respond(share, place, request, now, |_| None)
     }
 
@@ -183,45 +183,62 @@ impl Files {
     fn respond(
         &self,
         share: &Share,
-        place: Place<'_>,
+        place: FileLocation<'_>,
         request: &Request,
-        now: Now,
+        now: RequestTime,
         redirect: fn(&Request) -> Option<Response>,
-    ) -> Outcome {
+    ) -> ServeOutcome {
         let is_read = matches!(&*request.method, b"GET" | b"HEAD");
         if !is_read && !share.options().scripts {
-            return Outcome::Missing(Reason::MethodNotAllowed);
+            return ServeOutcome::NotServed(NotServedReason::MethodNotAllowed);
         }
         match self.look_up(share, &place, request, now) {
-            Found::Other(Finding::Missing(reason)) => Outcome::Missing(reason),
-            Found::Other(Finding::Script(script)) => Outcome::Script(script),
+            Found::Other(Finding::Missing(reason)) => ServeOutcome::NotServed(reason),
+            Found::Other(Finding::Script(script)) => ServeOutcome::Script(script),
             Found::File(_) | Found::Other(Finding::Directory) if !is_read => {
-                Outcome::Missing(Reason::MethodNotAllowed)
+                ServeOutcome::NotServed(NotServedReason::MethodNotAllowed)
             }
             Found::File(resource) => self.respond_with_file(&resource, request, now),
-            Found::Other(Finding::Directory) => {
-                redirect(request).map_or(Outcome::Missing(Reason::NotFound), Outcome::Response)
-            }
+            Found::Other(Finding::Directory) => redirect(request)
+                .map_or(ServeOutcome::NotServed(NotServedReason::NotFound), ServeOutcome::Response),
         }
     }
 
-    fn respond_with_file(&self, resource: &Resource, request: &Request, now: Now) -> Outcome {
+    fn respond_with_file(
+        &self,
+        resource: &Resource,
+        request: &Request,
+        now: RequestTime,
+    ) -> ServeOutcome {
         let variant = resource.choose(|| AcceptEncoding::of(&request.fields));
         let Some(variant) = variant.filter(|variant| variant.has_content()) else {
-            return Outcome::Missing(Reason::Failed(Errno::IO));
+            return ServeOutcome::NotServed(NotServedReason::Failed(Errno::IO));
         };
         let conditions = Conditions::of(&request.fields);
         let boundary = || {
             self.boundaries.set(self.boundaries.get().wrapping_add(1));
             reply::boundary(&self.hasher, self.boundaries.get())
         };
-        Outcome::Response(reply::file_response(variant, request, &conditions, now.wall, boundary))
+        ServeOutcome::Response(reply::file_response(
+            variant,
+            request,
+            &conditions,
+            now.wall,
+            boundary,
+        ))
     }
 
     /// Returns a fresh cached finding, or inspects the disk and caches the result.
-    fn look_up(&self, share: &Share, place: &Place<'_>, request: &Request, now: Now) -> Found {
+    fn look_up(
+        &self,
+        share: &Share,
+        place: &FileLocation<'_>,
+        request: &Request,
+        now: RequestTime,
+    ) -> Found {
         let key = Key::new(share.id(), *place, &self.hasher);
-        let is_fresh = |at: Instant| now.monotonic.saturating_duration_since(at) < RECHECK;
+        let is_fresh =
+            |at: Instant| now.monotonic.saturating_duration_since(at) < REVALIDATION_INTERVAL;
         let accept = || AcceptEncoding::of(&request.fields);
         let mut previous = None;
         if let Some(recent) = self.resources.borrow_mut().get(&key) {
@@ -265,7 +282,7 @@ impl Files {
                 resources.insert(key, Recent { at, value: Rc::clone(resource) }, weight);
             }
             // A file that was just written is inspected for each request until it has settled.
-            Found::File(_) | Found::Other(Finding::Missing(Reason::Failed(_))) => {
+            Found::File(_) | Found::Other(Finding::Missing(NotServedReason::Failed(_))) => {
                 findings.remove(key);
                 resources.remove(key);
             }
@@ -284,7 +301,7 @@ impl Files {
     fn inspect(
         &self,
         share: &Share,
-        place: &Place<'_>,
+        place: &FileLocation<'_>,
         accept: AcceptEncoding,
         previous: Option<&Resource>,
         wall: SystemTime,

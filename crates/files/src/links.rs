@@ -34,7 +34,7 @@ use rustix::fs::{CWD, Mode, OFlags, PROC_SUPER_MAGIC};
 use rustix::io::Errno;
 
 use super::hidden;
-use super::outcome::Reason;
+use super::outcome::NotServedReason;
 
 /// A path to walk, and the rule for its links.
 pub(super) struct Route<'a> {
@@ -65,8 +65,8 @@ pub(super) struct Resolved {
 }
 
 /// Why a walk stops before its end.
-pub(super) enum Stop {
-    Reason(Reason),
+pub(super) enum WalkError {
+    Reason(NotServedReason),
     Link(RefusedLink),
 }
 
@@ -80,7 +80,7 @@ pub struct RefusedLink {
 
 impl Resolved {
     /// Whether a file of this device and inode number is what the walk has found.
-    pub fn is(&self, device: u64, inode: u64) -> bool {
+    pub fn is_file(&self, device: u64, inode: u64) -> bool {
         self.id == Id { device, inode }
     }
 
@@ -100,7 +100,7 @@ impl RefusedLink {
     }
 
     /// The message for a link in the path of an upstream's socket.
-    pub(super) fn on_the_way_to_a_socket(&self) -> String {
+    pub(super) fn socket_error(&self) -> String {
         let RefusedLink { path, owner, target_owner } = self;
         format!(
             "the symbolic link {} of user {owner} leads to what belongs to user {target_owner}, and is \
@@ -122,15 +122,15 @@ impl fmt::Display for RefusedLink {
     }
 }
 
-impl From<Reason> for Stop {
-    fn from(reason: Reason) -> Self {
-        Stop::Reason(reason)
+impl From<NotServedReason> for WalkError {
+    fn from(reason: NotServedReason) -> Self {
+        WalkError::Reason(reason)
     }
 }
 
-impl From<Errno> for Stop {
+impl From<Errno> for WalkError {
     fn from(error: Errno) -> Self {
-        Stop::Reason(error.into())
+        WalkError::Reason(error.into())
     }
 }
 
@@ -146,16 +146,16 @@ pub fn refused_link(file: &Path, is_directory: bool) -> Option<RefusedLink> {
     let rule = Symlinks::OwnerMatch;
     let is_absolute = file.starts_with(b"/");
     match walk(&Route { rule, chroot: None, is_absolute, root, path }) {
-        Err(Stop::Link(link)) => Some(link),
-        Err(Stop::Reason(_)) | Ok(_) => None,
+        Err(WalkError::Link(link)) => Some(link),
+        Err(WalkError::Reason(_)) | Ok(_) => None,
     }
 }
 
 /// Walks a route to its end.
-pub(super) fn walk(route: &Route<'_>) -> Result<Resolved, Stop> {
+pub(super) fn walk(route: &Route<'_>) -> Result<Resolved, WalkError> {
     let start = match route.chroot {
         Some(chroot) => chroot.try_clone().map_err(|error| {
-            Stop::Reason(Errno::from_io_error(&error).unwrap_or(Errno::IO).into())
+            WalkError::Reason(Errno::from_io_error(&error).unwrap_or(Errno::IO).into())
         })?,
         None => open(CWD, if route.is_absolute { b"/" } else { b"." }, OFlags::DIRECTORY)?,
     };
@@ -250,7 +250,7 @@ struct OwnerLimit {
 
 impl Walk {
     /// Takes all steps.
-    fn finish(mut self) -> Result<Resolved, Stop> {
+    fn finish(mut self) -> Result<Resolved, WalkError> {
         while let Some(step) = self.steps.pop() {
             self.names += usize::from(matches!(step, Step::Name(_) | Step::Up));
             if self.names > MAX_NAMES {
@@ -299,7 +299,7 @@ impl Walk {
         ));
     }
 
-    fn enter(&mut self, name: Vec<u8>) -> Result<(), Stop> {
+    fn enter(&mut self, name: Vec<u8>) -> Result<(), WalkError> {
         let node = self.open_node(name).map_err(|error| self.conceal(error.into()))?;
         if node.mode & S_IFMT == S_IFLNK {
             return self.follow(node);
@@ -330,9 +330,9 @@ impl Walk {
     }
 
     /// Returns to the directory that the walk has come from.
-    fn go_up(&mut self) -> Result<(), Stop> {
+    fn go_up(&mut self) -> Result<(), WalkError> {
         if self.current().mode & S_IFMT != S_IFDIR {
-            return Err(self.conceal(Reason::NotFound));
+            return Err(self.conceal(NotServedReason::NotFound));
         }
         if let Some(limit) = &mut self.limit
             && self.nodes.len() <= limit.depth
@@ -346,7 +346,7 @@ impl Walk {
         if self.unfinished_links == 0 { self.check_limit() } else { Ok(()) }
     }
 
-    fn follow(&mut self, link: Node) -> Result<(), Stop> {
+    fn follow(&mut self, link: Node) -> Result<(), WalkError> {
         let text = rustix::fs::readlinkat(&link.file, "", Vec::new())?.into_bytes();
         self.links += 1;
         if self.links > MAX_LINKS || is_magic(&link, &text)? {
@@ -364,7 +364,7 @@ impl Walk {
         Ok(())
     }
 
-    fn go_to_top(&mut self) -> Result<(), Stop> {
+    fn go_to_top(&mut self) -> Result<(), WalkError> {
         if !self.is_top {
             self.start = Node::new(open(CWD, b"/", OFlags::DIRECTORY)?, Vec::new())?;
             self.is_top = true;
@@ -377,7 +377,7 @@ impl Walk {
     }
 
     /// Judges a link by the current position, which is its target.
-    fn judge(&mut self, link: Link) -> Result<(), Stop> {
+    fn judge(&mut self, link: Link) -> Result<(), WalkError> {
         self.unfinished_links = self.unfinished_links.saturating_sub(1);
         if self.rule == Symlinks::All {
             return Ok(());
@@ -415,7 +415,7 @@ impl Walk {
     }
 
     /// Fails if there is a limit and the current position is beyond it.
-    fn check_limit(&self) -> Result<(), Stop> {
+    fn check_limit(&self) -> Result<(), WalkError> {
         let Some(OwnerLimit { link, .. }) = &self.limit else { return Ok(()) };
         let node = self.current();
         match node.owner == link.owner || node.is_open_to_all() {
@@ -426,19 +426,19 @@ impl Walk {
 
     /// Turns "not found" behind a link out of the root into "forbidden", which is the answer for files
     /// that exist: the owner of the link must not learn which files other users have.
-    fn conceal(&self, reason: Reason) -> Stop {
+    fn conceal(&self, reason: NotServedReason) -> WalkError {
         let is_owned = |step: &Step| matches!(step, Step::EndOfLink(link) if link.owner != 0);
-        let conceals = reason == Reason::NotFound
+        let conceals = reason == NotServedReason::NotFound
             && self.rule == Symlinks::OwnerMatch
             && self.steps.iter().any(is_owned)
             && !self.is_inside();
-        Stop::Reason(if conceals { Reason::Forbidden } else { reason })
+        WalkError::Reason(if conceals { NotServedReason::Forbidden } else { reason })
     }
 }
 
 impl Link {
-    fn refuse(&self, target_owner: u32) -> Stop {
-        Stop::Link(RefusedLink { path: self.path.clone(), owner: self.owner, target_owner })
+    fn refuse(&self, target_owner: u32) -> WalkError {
+        WalkError::Link(RefusedLink { path: self.path.clone(), owner: self.owner, target_owner })
     }
 }
 

@@ -56,12 +56,12 @@ fn link(site: &Site, target: impl AsRef<Path>, name: &str, owner: u32) {
     give(&path, owner);
 }
 
-fn status(site: &Site, share: &Share, place: Place<'_>) -> u16 {
+fn status(site: &Site, share: &Share, place: FileLocation<'_>) -> u16 {
     let request = request("GET", b"/", b"", &[]);
     match site.files.serve_at(share, place, &request, site.now) {
-        Outcome::Response(response) => response.status,
-        Outcome::Missing(reason) => reason.status(),
-        Outcome::Script(_) => 299,
+        ServeOutcome::Response(response) => response.status,
+        ServeOutcome::NotServed(reason) => reason.status(),
+        ServeOutcome::Script(_) => 299,
     }
 }
 
@@ -75,19 +75,20 @@ fn each(site: &Site, path: &str) -> [u16; 4] {
     let share =
         |symlinks| Share::new(site.path(""), Options { symlinks, ..site.share.options().clone() });
     let (default, all) = (share(Symlinks::OwnerMatch), share(Symlinks::All));
-    let chroot = Place { chroot: site.root.path().as_os_str().as_bytes(), ..default.place(b"") };
+    let chroot =
+        FileLocation { chroot: site.root.path().as_os_str().as_bytes(), ..default.place(b"") };
     let old = Files { opener: Opener::without_openat2(), ..Files::new(Limits::default()) };
-    let place = Place { path: path.as_bytes(), ..default.place(b"") };
+    let place = FileLocation { path: path.as_bytes(), ..default.place(b"") };
     let asked = request("GET", b"/", b"", &[]);
     let without = match old.serve_at(&default, place, &asked, site.now) {
-        Outcome::Response(response) => response.status,
-        Outcome::Missing(reason) => reason.status(),
-        Outcome::Script(_) => 299,
+        ServeOutcome::Response(response) => response.status,
+        ServeOutcome::NotServed(reason) => reason.status(),
+        ServeOutcome::Script(_) => 299,
     };
     [
         status(site, &default, place),
-        status(site, &all, Place { path: path.as_bytes(), ..all.place(b"") }),
-        status(site, &default, Place { path: path.as_bytes(), ..chroot }),
+        status(site, &all, FileLocation { path: path.as_bytes(), ..all.place(b"") }),
+        status(site, &default, FileLocation { path: path.as_bytes(), ..chroot }),
         without,
     ]
 }
@@ -380,7 +381,8 @@ fn links_in_the_path_of_the_root_are_judged_too() {
         // A chroot of this path is the directory of whoever owns the link.
         let chroot = at(&site, "current");
         let share = Share::new(at(&site, "current/public"), Options::default());
-        let chroot = Place { chroot: chroot.as_os_str().as_bytes(), ..share.place(b"/f.txt") };
+        let chroot =
+            FileLocation { chroot: chroot.as_os_str().as_bytes(), ..share.place(b"/f.txt") };
         assert_eq!(status(&site, &share, chroot), expected);
     }
 }
@@ -399,7 +401,7 @@ fn a_site_is_no_part_of_its_neighbour_below_one_directory() {
     link(&site, "b.test", "www/stolen.test", ALICE);
     let host = |host: &str, path: &str| {
         let (base, path) = (host.len() + 1, format!("/{host}{path}"));
-        let place = Place { base, ..site.share.place(path.as_bytes()) };
+        let place = FileLocation { url_offset: base, ..site.share.place(path.as_bytes()) };
         status(&site, &site.share, place)
     };
     assert_eq!(host("a.test", "/in"), 200);
@@ -607,19 +609,20 @@ fn swap_while_asking(site: &Site, path: &str, mut swap: impl FnMut(usize) + Send
         });
         let mut now = site.now;
         while !done.load(Ordering::Acquire) {
-            now.monotonic += RECHECK;
+            now.monotonic += REVALIDATION_INTERVAL;
             let request = request("GET", path.as_bytes(), b"", &[]);
             match site.files.serve(&site.share, &request, now) {
-                Outcome::Response(response) => match response.body {
+                ServeOutcome::Response(response) => match response.body {
                     Body::Bytes(bytes) => {
                         assert_eq!(bytes, "inside");
                         inside += 1;
                     }
                     other => panic!("{other:?}"),
                 },
-                Outcome::Missing(Reason::NotFound | Reason::Forbidden) => {}
+                ServeOutcome::NotServed(NotServedReason::NotFound | NotServedReason::Forbidden) => {
+                }
                 // So many renames that the walk and the kernel never met.
-                Outcome::Missing(Reason::Failed(Errno::AGAIN)) => {}
+                ServeOutcome::NotServed(NotServedReason::Failed(Errno::AGAIN)) => {}
                 other => panic!("{other:?}"),
             }
         }

@@ -18,7 +18,7 @@ use howdah_http::message::FieldBlock;
 use super::conditional::{self, Validators};
 use super::etag::etag;
 use super::resolve::{Access, Kind, Meta, Opened, Opener, wall_seconds};
-use super::share::{Place, Share};
+use super::share::{FileLocation, Share};
 
 /// A file and its precompressed siblings.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(super) enum Content {
 pub(super) struct Loader<'a> {
     pub opener: &'a Opener,
     pub share: &'a Share,
-    pub place: &'a Place<'a>,
+    pub place: &'a FileLocation<'a>,
     /// The index name that was found in a directory; otherwise empty.
     pub index: &'a [u8],
     /// Codings that the request accepts; the chosen variant gets content.

@@ -9,13 +9,13 @@ use rustix::io::Errno;
 
 /// What came of a request.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum ServeOutcome {
     /// The answer.
     Response(Response),
     /// The request is for a PHP script that exists.
     Script(ScriptPath),
     /// There is nothing to send: the share's fallback is taken, or else an error.
-    Missing(Reason),
+    NotServed(NotServedReason),
 }
 
 /// A script and what the request's path has after it.
@@ -31,7 +31,7 @@ pub struct ScriptPath {
 
 /// Why there is nothing to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum NotServedReason {
     /// No such file, a directory without index, no regular file, or a name that is never sent.
     NotFound,
     /// The system or the share's restrictions refuse it.
@@ -44,25 +44,25 @@ pub enum Reason {
     Failed(Errno),
 }
 
-impl Reason {
+impl NotServedReason {
     /// The status if there is no fallback.
     pub fn status(self) -> u16 {
         match self {
-            Reason::NotFound => 404,
-            Reason::Forbidden | Reason::TypeNotAllowed => 403,
-            Reason::MethodNotAllowed => 405,
-            Reason::Failed(_) => 500,
+            NotServedReason::NotFound => 404,
+            NotServedReason::Forbidden | NotServedReason::TypeNotAllowed => 403,
+            NotServedReason::MethodNotAllowed => 405,
+            NotServedReason::Failed(_) => 500,
         }
     }
 
     /// Whether the next share or the fallback is tried. As in Unit a failure is an error, so
     /// that a lack of descriptors does not turn pictures into front controller pages.
-    pub fn falls_back(self) -> bool {
-        !matches!(self, Reason::Failed(_))
+    pub fn allows_fallback(self) -> bool {
+        !matches!(self, NotServedReason::Failed(_))
     }
 
     /// What `Allow` says in the error's response, where it must be there.
     pub fn allow(self) -> Option<&'static str> {
-        matches!(self, Reason::MethodNotAllowed).then_some("GET, HEAD")
+        matches!(self, NotServedReason::MethodNotAllowed).then_some("GET, HEAD")
     }
 }

@@ -40,9 +40,9 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::hidden;
-use super::links::{self, RefusedLink, Route, Stop};
-use super::outcome::Reason;
-use super::share::{Place, Share};
+use super::links::{self, RefusedLink, Route, WalkError};
+use super::outcome::NotServedReason;
+use super::share::{FileLocation, Share};
 
 /// Opens files under the rules of their shares.
 #[derive(Debug)]
@@ -121,21 +121,21 @@ impl Opener {
     pub(super) fn open(
         &self,
         share: &Share,
-        place: &Place<'_>,
+        place: &FileLocation<'_>,
         suffix: &[&[u8]],
         access: Access,
-    ) -> Result<Opened, Reason> {
+    ) -> Result<Opened, NotServedReason> {
         let mut name = Vec::with_capacity(place.root.len() + place.path.len() + 32);
         name.extend_from_slice(place.root);
         name.extend_from_slice(place.path);
         suffix.iter().for_each(|part| name.extend_from_slice(part));
         if !self.openat2 && (share.is_restricted() || !place.chroot.is_empty()) {
-            return Err(Reason::Failed(Errno::NOSYS));
+            return Err(NotServedReason::Failed(Errno::NOSYS));
         }
         let options = share.options();
         let mut resolve = ResolveFlags::NO_MAGICLINKS;
         resolve.set(ResolveFlags::NO_XDEV, !options.traverse_mounts);
-        let root_len = (place.root.len() + place.base).min(name.len());
+        let root_len = (place.root.len() + place.url_offset).min(name.len());
         let lookup = Lookup {
             chroot: None,
             name: &name,
@@ -147,7 +147,8 @@ impl Opener {
         if place.chroot.is_empty() {
             return self.open_lookup(&lookup);
         }
-        let (within, root_len) = within(place.chroot, &name, root_len).ok_or(Reason::Forbidden)?;
+        let (within, root_len) =
+            within(place.chroot, &name, root_len).ok_or(NotServedReason::Forbidden)?;
         let chroot = self.open_chroot(place.chroot, options.symlinks)?;
         let symlinks = match options.symlinks {
             Symlinks::None => Symlinks::None,
@@ -157,7 +158,7 @@ impl Opener {
         self.open_lookup(&Lookup { resolve: resolve | ResolveFlags::IN_ROOT, ..lookup })
     }
 
-    fn open_chroot(&self, name: &[u8], symlinks: Symlinks) -> Result<File, Reason> {
+    fn open_chroot(&self, name: &[u8], symlinks: Symlinks) -> Result<File, NotServedReason> {
         if symlinks == Symlinks::OwnerMatch {
             let (root_len, resolve) = (name.len(), ResolveFlags::NO_MAGICLINKS);
             let access = Access::Inspect;
@@ -168,7 +169,7 @@ impl Opener {
         Ok(rustix::fs::openat(CWD, name, flags, Mode::empty())?.into())
     }
 
-    fn open_lookup(&self, lookup: &Lookup<'_>) -> Result<Opened, Reason> {
+    fn open_lookup(&self, lookup: &Lookup<'_>) -> Result<Opened, NotServedReason> {
         if self.openat2 {
             let without_links = lookup.resolve | ResolveFlags::NO_SYMLINKS;
             match open_resolved(lookup.directory(), lookup.name, lookup.flags(), without_links) {
@@ -178,15 +179,15 @@ impl Opener {
         }
         for _ in 0..MAX_WALK_ATTEMPTS {
             let resolved = links::walk(&lookup.route()).map_err(|stop| match stop {
-                Stop::Reason(reason) => reason,
-                Stop::Link(link) => {
+                WalkError::Reason(reason) => reason,
+                WalkError::Link(link) => {
                     self.refused.replace(Some(link));
-                    Reason::Forbidden
+                    NotServedReason::Forbidden
                 }
             })?;
             let is_read = lookup.access == Access::Read && resolved.is_regular;
             if resolved.is_hidden || is_read && hidden::is_php_source(&resolved.name) {
-                return Err(Reason::NotFound);
+                return Err(NotServedReason::NotFound);
             }
             let (directory, name, flags) = (lookup.directory(), lookup.name, lookup.flags());
             let file = match self.openat2 {
@@ -194,11 +195,11 @@ impl Opener {
                 false => rustix::fs::openat(directory, name, flags, Mode::empty()).map(File::from),
             };
             let opened = Opened::new(file?)?;
-            if resolved.is(opened.meta.device, opened.meta.inode) {
+            if resolved.is_file(opened.meta.device, opened.meta.inode) {
                 return Ok(opened);
             }
         }
-        Err(Reason::Failed(Errno::AGAIN))
+        Err(NotServedReason::Failed(Errno::AGAIN))
     }
 }
 
@@ -237,7 +238,7 @@ impl Lookup<'_> {
 }
 
 impl Opened {
-    fn new(file: File) -> Result<Self, Reason> {
+    fn new(file: File) -> Result<Self, NotServedReason> {
         let metadata = file.metadata().map_err(|error| reason_of(&error))?;
         let kind = match metadata.file_type() {
             kind if kind.is_file() => Kind::Regular,
@@ -338,22 +339,22 @@ fn within(chroot: &[u8], name: &[u8], root_len: usize) -> Option<(Vec<u8>, usize
     Some((within, root_len))
 }
 
-impl From<Errno> for Reason {
+impl From<Errno> for NotServedReason {
     /// As Unit sorts them; names that a file system cannot hold are not found either.
     fn from(error: Errno) -> Self {
         match error {
             Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::NXIO | Errno::NODEV => {
-                Reason::NotFound
+                NotServedReason::NotFound
             }
-            Errno::INVAL | Errno::ILSEQ => Reason::NotFound,
-            Errno::ACCESS | Errno::PERM | Errno::LOOP | Errno::XDEV => Reason::Forbidden,
-            other => Reason::Failed(other),
+            Errno::INVAL | Errno::ILSEQ => NotServedReason::NotFound,
+            Errno::ACCESS | Errno::PERM | Errno::LOOP | Errno::XDEV => NotServedReason::Forbidden,
+            other => NotServedReason::Failed(other),
         }
     }
 }
 
 /// The reason for an error of the standard library's calls.
-fn reason_of(error: &io::Error) -> Reason {
+fn reason_of(error: &io::Error) -> NotServedReason {
     Errno::from_io_error(error).unwrap_or(Errno::IO).into()
 }
 
@@ -369,10 +370,10 @@ mod tests {
         let opener = Opener::without_openat2();
         let open = |options: Options, chroot: &[u8]| {
             let share = Share::new(root.path(), options);
-            let place = Place { chroot, ..share.place(b"/f") };
+            let place = FileLocation { chroot, ..share.place(b"/f") };
             opener.open(&share, &place, &[], Access::Read).map(|opened| opened.kind)
         };
-        let refused = Err(Reason::Failed(Errno::NOSYS));
+        let refused = Err(NotServedReason::Failed(Errno::NOSYS));
         assert_eq!(open(Options::default(), b""), Ok(Kind::Regular));
         assert_eq!(open(Options::default(), b"/"), refused);
         assert_eq!(

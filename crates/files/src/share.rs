@@ -18,7 +18,7 @@ pub struct Options {
     pub symlinks: Symlinks,
     /// Whether the path may cross into another mount.
     pub traverse_mounts: bool,
-    /// Whether PHP files become [`Outcome::Script`](super::Outcome::Script). They are never sent
+    /// Whether PHP files become [`Outcome::Script`](super::ServeOutcome::Script). They are never sent
     /// as files.
     pub scripts: bool,
     /// Whether `.br`, `.zst` and `.gz` siblings stand in for their files.
@@ -67,8 +67,8 @@ impl Share {
     }
 
     /// Where the path of a request lies under the share's own root.
-    pub fn place<'a>(&'a self, path: &'a [u8]) -> Place<'a> {
-        Place { root: &self.root, path, base: 0, chroot: b"" }
+    pub fn place<'a>(&'a self, path: &'a [u8]) -> FileLocation<'a> {
+        FileLocation { root: &self.root, path, url_offset: 0, chroot: b"" }
     }
 
     /// The settings.
@@ -89,19 +89,19 @@ impl Share {
 
 /// A place on the disk that a request asks for: `root` followed by `path`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct FileLocation<'a> {
     /// The part that the administrator wrote, without a slash at its end; may be empty.
     pub root: &'a [u8],
     /// The part that the request decides; starts with a slash. Hidden names are looked for here.
     pub path: &'a [u8],
     /// So many bytes of `path` come before the URL's path; a script's name starts after them.
-    pub base: usize,
+    pub url_offset: usize,
     /// A directory that the lookup cannot leave, as Unit's `chroot`: `root` and `path` together
     /// must lead into it, and links are resolved as if it were `/`. Empty for none.
     pub chroot: &'a [u8],
 }
 
-impl<'a> Place<'a> {
+impl<'a> FileLocation<'a> {
     /// Divides a share's file name whose variables have been filled in. Its first `fixed` bytes
     /// are the administrator's and the URL's path, if the name ends with it, starts at `url`. A
     /// segment that is only partly the administrator's counts as the request's. `None` if the
@@ -117,13 +117,13 @@ impl<'a> Place<'a> {
             _ => memchr::memrchr(b'/', name.get(..fixed)?)?,
         };
         let (root, path) = name.split_at_checked(root_end)?;
-        let base = url.map_or(0, |url| url.saturating_sub(root_end));
-        Some(Place { root, path, base, chroot })
+        let url_offset = url.map_or(0, |url| url.saturating_sub(root_end));
+        Some(FileLocation { root, path, url_offset, chroot })
     }
 
     /// The URL's path.
     pub(super) fn url(&self) -> &'a [u8] {
-        self.path.get(self.base..).unwrap_or_default()
+        self.path.get(self.url_offset..).unwrap_or_default()
     }
 
     /// Whether the path can be looked up: it starts with a slash, also where the URL's part
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn a_name_is_divided_where_the_request_takes_over() {
         let split = |name: &'static str, fixed, url| {
-            Place::split(name.as_bytes(), fixed, url, b"").map(|place| {
+            FileLocation::split(name.as_bytes(), fixed, url, b"").map(|place| {
                 let text = |bytes: &'static [u8]| std::str::from_utf8(bytes).unwrap();
                 (text(place.root), text(place.path), text(place.url()))
             })

@@ -15,39 +15,39 @@ use howdah_config::Symlinks;
 use rustix::fs::{CWD, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::links::{self, Route, Stop};
-use super::outcome::Reason;
+use super::links::{self, Route, WalkError};
+use super::outcome::NotServedReason;
 use super::resolve::open_resolved;
 
 /// A socket that was found, as an `O_PATH` descriptor.
 #[derive(Debug)]
-pub struct FoundSocket(File);
+pub struct SocketHandle(File);
 
-impl FoundSocket {
+impl SocketHandle {
     /// Finds the socket of a path. A link that is not followed is
     /// [`io::ErrorKind::PermissionDenied`]; the message names it.
-    pub fn find(path: &Path) -> io::Result<FoundSocket> {
+    pub fn find(path: &Path) -> io::Result<SocketHandle> {
         let name = path.as_os_str().as_bytes();
         let (flags, resolve) = (OFlags::PATH | OFlags::CLOEXEC, ResolveFlags::NO_SYMLINKS);
         match open_resolved(CWD, name, flags, resolve) {
             // There is a link in the path, or the kernel has no such call.
-            Err(Errno::LOOP | Errno::NOSYS | Errno::PERM) => FoundSocket::find_through_links(name),
-            file => Ok(FoundSocket(file?)),
+            Err(Errno::LOOP | Errno::NOSYS | Errno::PERM) => SocketHandle::find_through_links(name),
+            file => Ok(SocketHandle(file?)),
         }
     }
 
-    fn find_through_links(name: &[u8]) -> io::Result<FoundSocket> {
+    fn find_through_links(name: &[u8]) -> io::Result<SocketHandle> {
         let (rule, is_absolute) = (Symlinks::OwnerMatch, name.starts_with(b"/"));
         // No link leads to the inside of the socket, so all are judged by their owners.
         let route = Route { rule, chroot: None, is_absolute, root: name, path: b"" };
         match links::walk(&route) {
-            Ok(resolved) => Ok(FoundSocket(resolved.into_file())),
-            Err(Stop::Link(link)) => {
-                Err(io::Error::new(io::ErrorKind::PermissionDenied, link.on_the_way_to_a_socket()))
+            Ok(resolved) => Ok(SocketHandle(resolved.into_file())),
+            Err(WalkError::Link(link)) => {
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, link.socket_error()))
             }
-            Err(Stop::Reason(Reason::Failed(error))) => Err(error.into()),
-            Err(Stop::Reason(Reason::NotFound)) => Err(Errno::NOENT.into()),
-            Err(Stop::Reason(_)) => Err(Errno::ACCESS.into()),
+            Err(WalkError::Reason(NotServedReason::Failed(error))) => Err(error.into()),
+            Err(WalkError::Reason(NotServedReason::NotFound)) => Err(Errno::NOENT.into()),
+            Err(WalkError::Reason(_)) => Err(Errno::ACCESS.into()),
         }
     }
 
@@ -70,7 +70,7 @@ mod tests {
     const BOB: u32 = 54_322;
 
     fn connect(path: &Path) -> io::Result<UnixStream> {
-        UnixStream::connect(FoundSocket::find(path)?.path())
+        UnixStream::connect(SocketHandle::find(path)?.path())
     }
 
     fn give(path: &Path, owner: u32) {
@@ -153,7 +153,7 @@ mod tests {
         let (path, other) = (root.path().join("app.sock"), root.path().join("other.sock"));
         let _first = UnixListener::bind(&path).unwrap();
         let second = UnixListener::bind(&other).unwrap();
-        let found = FoundSocket::find(&path).unwrap();
+        let found = SocketHandle::find(&path).unwrap();
         fs::remove_file(&path).unwrap();
         symlink(&other, &path).unwrap();
         UnixStream::connect(found.path()).unwrap();

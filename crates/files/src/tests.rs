@@ -17,7 +17,7 @@ pub(super) struct Site {
     pub root: tempfile::TempDir,
     pub files: Files,
     pub share: Share,
-    pub now: Now,
+    pub now: RequestTime,
 }
 
 impl Site {
@@ -26,7 +26,7 @@ impl Site {
         fs::create_dir(root.path().join("www")).unwrap();
         let share = Share::new(root.path().join("www"), options);
         let wall = SystemTime::now() + Duration::from_secs(100);
-        let now = Now { monotonic: Instant::now(), wall };
+        let now = RequestTime { monotonic: Instant::now(), wall };
         Site { root, files: Files::new(Limits::default()), share, now }
     }
 
@@ -54,7 +54,7 @@ impl Site {
         self.now.wall += Duration::from_millis(milliseconds);
     }
 
-    pub fn outcome(&self, request: &Request) -> Outcome {
+    pub fn outcome(&self, request: &Request) -> ServeOutcome {
         self.files.serve(&self.share, request, self.now)
     }
 
@@ -69,7 +69,7 @@ impl Site {
         fields: &[(&str, &str)],
     ) -> Answer {
         match self.outcome(&request(method, path.as_ref(), b"", fields)) {
-            Outcome::Response(response) => Answer::of(response),
+            ServeOutcome::Response(response) => Answer::of(response),
             other => panic!("no response but {other:?}"),
         }
     }
@@ -77,21 +77,21 @@ impl Site {
     /// The response without reading its body, which may have been cut meanwhile.
     pub fn get_unread(&self, path: &str) -> Response {
         match self.outcome(&request("GET", path.as_bytes(), b"", &[])) {
-            Outcome::Response(response) => response,
+            ServeOutcome::Response(response) => response,
             other => panic!("no response but {other:?}"),
         }
     }
 
-    pub fn missing(&self, path: impl AsRef<[u8]>) -> Reason {
+    pub fn missing(&self, path: impl AsRef<[u8]>) -> NotServedReason {
         match self.outcome(&request("GET", path.as_ref(), b"", &[])) {
-            Outcome::Missing(reason) => reason,
+            ServeOutcome::NotServed(reason) => reason,
             other => panic!("{} is {other:?}", path.as_ref().escape_ascii()),
         }
     }
 
     pub fn script(&self, method: &'static str, path: impl AsRef<[u8]>) -> (String, String) {
         match self.outcome(&request(method, path.as_ref(), b"", &[])) {
-            Outcome::Script(script) => {
+            ServeOutcome::Script(script) => {
                 let name = String::from_utf8(script.script_name.to_vec()).unwrap();
                 assert_eq!(*script.file, *self.path(&name[1..]));
                 (name, String::from_utf8(script.path_info.to_vec()).unwrap())
@@ -204,10 +204,10 @@ fn a_directory_answers_with_its_first_index() {
     site.pass(1000);
     assert_eq!(site.get("/d/", &[]).body, b"a");
     assert_eq!(site.get("/d/", &[]).field("content-type"), "text/html");
-    assert_eq!(site.missing("/"), Reason::NotFound);
+    assert_eq!(site.missing("/"), NotServedReason::NotFound);
     fs::create_dir(site.path("a.html")).unwrap();
     site.pass(1000);
-    assert_eq!(site.missing("/"), Reason::NotFound);
+    assert_eq!(site.missing("/"), NotServedReason::NotFound);
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_directory_without_slash_is_redirected_within_the_site() {
     let location =
         |path: &str, query: &[u8]| match site.outcome(&request("GET", path.as_bytes(), query, &[]))
         {
-            Outcome::Response(response) => {
+            ServeOutcome::Response(response) => {
                 assert_eq!(response.status, 301);
                 assert_eq!(response.fields.get("content-type"), None);
                 String::from_utf8(response.fields.get("location").unwrap().to_vec()).unwrap()
@@ -236,7 +236,7 @@ fn a_directory_without_slash_is_redirected_within_the_site() {
     assert_eq!(location("/\\evil.com", b""), "/%5Cevil.com/");
     assert_eq!(location("/a?b", b""), "/a%3Fb/");
     assert_eq!(location("/q\"<>", b""), "/q%22%3C%3E/");
-    assert_eq!(site.missing("//dir"), Reason::NotFound);
+    assert_eq!(site.missing("//dir"), NotServedReason::NotFound);
 }
 
 #[test]
@@ -244,10 +244,10 @@ fn a_share_that_names_a_directory_itself_shows_its_index_if_it_ends_with_a_slash
     let site = Site::plain();
     site.write("d/index.html", "index");
     let serve = |place: &'static str, path: &'static str| {
-        let place = Place { path: place.as_bytes(), ..site.share.place(b"/") };
+        let place = FileLocation { path: place.as_bytes(), ..site.share.place(b"/") };
         let request = request("GET", path.as_bytes(), b"", &[]);
         match site.files.serve_at(&site.share, place, &request, site.now) {
-            Outcome::Response(response) => Answer::of(response),
+            ServeOutcome::Response(response) => Answer::of(response),
             outcome => panic!("{outcome:?}"),
         }
     };
@@ -270,7 +270,7 @@ fn only_get_and_head_read_files() {
             scripts.outcome(&request(method, b"/d/a.html", b"", &[])),
             scripts.outcome(&request(method, b"/d", b"", &[])),
         ] {
-            let Outcome::Missing(reason) = outcome else { panic!("{outcome:?}") };
+            let ServeOutcome::NotServed(reason) = outcome else { panic!("{outcome:?}") };
             assert_eq!((reason.status(), reason.allow()), (405, Some("GET, HEAD")));
         }
     }
@@ -287,7 +287,7 @@ fn types_are_checked_for_files_but_not_for_an_index() {
     assert_eq!(site.get("/", &[]).body, b"index");
     assert_eq!(site.get("/a.xml", &[]).body, b"xml");
     for path in ["/index.html", "/nothing.html", "/x.php"] {
-        assert_eq!(site.missing(path), Reason::TypeNotAllowed);
+        assert_eq!(site.missing(path), NotServedReason::TypeNotAllowed);
     }
 }
 
@@ -352,7 +352,8 @@ fn a_large_file_is_not_read_into_memory() {
     let site = Site::plain();
     let file = fs::File::create(site.path("large")).unwrap();
     file.set_len(8 << 30).unwrap();
-    let Outcome::Response(response) = site.outcome(&request("GET", b"/large", b"", &[])) else {
+    let ServeOutcome::Response(response) = site.outcome(&request("GET", b"/large", b"", &[]))
+    else {
         panic!()
     };
     let Body::Pieces(pieces) = &response.body else { panic!("{:?}", response.body) };
@@ -408,13 +409,13 @@ fn what_is_known_is_used_for_a_second_and_then_looked_at_again() {
     let mut site = Site::plain();
     site.write("a.txt", "old");
     let first = site.get("/a.txt", &[]);
-    assert_eq!(site.missing("/b.txt"), Reason::NotFound);
+    assert_eq!(site.missing("/b.txt"), NotServedReason::NotFound);
     site.write("new", "newer");
     fs::rename(site.path("new"), site.path("a.txt")).unwrap();
     site.write("b.txt", "b");
     site.pass(999);
     assert_eq!(site.get("/a.txt", &[]).body, b"old");
-    assert_eq!(site.missing("/b.txt"), Reason::NotFound);
+    assert_eq!(site.missing("/b.txt"), NotServedReason::NotFound);
     site.pass(1);
     let second = site.get("/a.txt", &[]);
     assert_eq!(second.body, b"newer");
@@ -423,7 +424,7 @@ fn what_is_known_is_used_for_a_second_and_then_looked_at_again() {
     fs::remove_file(site.path("a.txt")).unwrap();
     assert_eq!(site.get("/a.txt", &[]).body, b"newer");
     site.pass(1000);
-    assert_eq!(site.missing("/a.txt"), Reason::NotFound);
+    assert_eq!(site.missing("/a.txt"), NotServedReason::NotFound);
 }
 
 #[test]
@@ -458,7 +459,7 @@ fn a_reconfigured_share_meets_no_old_findings() {
     assert_eq!(site.get("/link/f", &[]).status(), 200);
     let options = Options { symlinks: Symlinks::None, ..site.share.options().clone() };
     site.share = Share::new(site.path(""), options);
-    assert_eq!(site.missing("/link/f"), Reason::Forbidden);
+    assert_eq!(site.missing("/link/f"), NotServedReason::Forbidden);
 }
 
 #[test]
@@ -515,9 +516,9 @@ fn scripts_are_found_by_name_prefix_and_index() {
     }
     assert_eq!(site.get("/dir.php/a.html", &[]).body, b"a");
     assert_eq!(site.get("/dir.php", &[]).field("location"), "/dir.php/");
-    assert_eq!(site.missing("/none.php"), Reason::NotFound);
-    assert_eq!(site.missing("/none.php/x"), Reason::NotFound);
-    assert_eq!(site.missing("/dir.php/"), Reason::NotFound);
+    assert_eq!(site.missing("/none.php"), NotServedReason::NotFound);
+    assert_eq!(site.missing("/none.php/x"), NotServedReason::NotFound);
+    assert_eq!(site.missing("/dir.php/"), NotServedReason::NotFound);
 }
 
 #[test]
@@ -528,10 +529,10 @@ fn a_script_is_named_by_its_url_and_not_by_its_host_directory() {
     let name = site.path("x.php/app/i.php/info");
     let name = name.as_os_str().as_bytes();
     let fixed = site.path("").as_os_str().len();
-    let place = Place::split(name, fixed, Some(fixed + "x.php".len()), b"").unwrap();
+    let place = FileLocation::split(name, fixed, Some(fixed + "x.php".len()), b"").unwrap();
     let request = request("GET", b"/app/i.php/info", b"", &[]);
     match site.files.serve_at(&site.share, place, &request, site.now) {
-        Outcome::Script(script) => {
+        ServeOutcome::Script(script) => {
             assert_eq!(
                 (&*script.script_name, &*script.path_info),
                 (&b"/app/i.php"[..], &b"/info"[..])
@@ -549,11 +550,17 @@ fn well_known_is_allowed_where_the_url_starts() {
     site.write("host/.git/.well-known", "");
     let serve = |url: &'static str| {
         let path = format!("/host{url}");
-        let place = Place { base: "/host".len(), ..site.share.place(path.as_bytes()) };
+        let place = FileLocation { url_offset: "/host".len(), ..site.share.place(path.as_bytes()) };
         site.files.serve_at(&site.share, place, &request("GET", url.as_bytes(), b"", &[]), site.now)
     };
-    assert!(matches!(serve("/.well-known/token"), Outcome::Response(Response { status: 200, .. })));
-    assert!(matches!(serve("/.git/.well-known"), Outcome::Missing(Reason::NotFound)));
+    assert!(matches!(
+        serve("/.well-known/token"),
+        ServeOutcome::Response(Response { status: 200, .. })
+    ));
+    assert!(matches!(
+        serve("/.git/.well-known"),
+        ServeOutcome::NotServed(NotServedReason::NotFound)
+    ));
 }
 
 #[test]
@@ -575,7 +582,7 @@ fn without_permission_a_file_is_forbidden_and_a_directory_still_one() {
     site.write("d/index.html", "d");
     fs::set_permissions(site.path("a.txt"), fs::Permissions::from_mode(0o000)).unwrap();
     fs::set_permissions(site.path("d"), fs::Permissions::from_mode(0o311)).unwrap();
-    assert_eq!(site.missing("/a.txt"), Reason::Forbidden);
+    assert_eq!(site.missing("/a.txt"), NotServedReason::Forbidden);
     assert_eq!(site.get("/d", &[]).status(), 301);
     assert_eq!(site.get("/d/", &[]).body, b"d");
 }
@@ -589,7 +596,7 @@ fn only_regular_files_are_sent_and_none_blocks() {
     let _socket = std::os::unix::net::UnixListener::bind(site.path("socket")).unwrap();
     symlink("/dev/zero", site.path("zero")).unwrap();
     for path in ["/fifo", "/socket", "/zero"] {
-        assert_eq!(site.missing(path), Reason::NotFound, "{path}");
+        assert_eq!(site.missing(path), NotServedReason::NotFound, "{path}");
     }
 }
 

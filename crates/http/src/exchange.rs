@@ -41,11 +41,11 @@ pub trait Handler {
 
     /// Reports a response that is complete or was cut short. Called once per request or refused head,
     /// when the last byte was passed to the system, or to the buffer that pipelined responses share.
-    fn finished(&self, record: &RequestRecord<'_>);
+    fn log_request(&self, record: &RequestRecord<'_>);
 
     /// Reports a connection that is closed because the client misbehaves. Called at most once per
     /// connection.
-    fn cut_off(&self, _connection: &ConnectionInfo, _reason: &dyn fmt::Display) {}
+    fn log_misbehaviour(&self, _connection: &ConnectionInfo, _reason: &dyn fmt::Display) {}
 }
 
 impl<H: Handler> Handler for &H {
@@ -65,12 +65,12 @@ impl<H: Handler> Handler for &H {
         (**self).error(status)
     }
 
-    fn finished(&self, record: &RequestRecord<'_>) {
-        (**self).finished(record);
+    fn log_request(&self, record: &RequestRecord<'_>) {
+        (**self).log_request(record);
     }
 
-    fn cut_off(&self, connection: &ConnectionInfo, reason: &dyn fmt::Display) {
-        (**self).cut_off(connection, reason);
+    fn log_misbehaviour(&self, connection: &ConnectionInfo, reason: &dyn fmt::Display) {
+        (**self).log_misbehaviour(connection, reason);
     }
 }
 
@@ -243,7 +243,7 @@ pub struct RequestRecord<'a> {
     /// Header fields of the response.
     pub fields: &'a FieldBlock,
     /// Fields that the connection has added to the response.
-    pub added: ConnectionFields<'a>,
+    pub connection_fields: ConnectionFields<'a>,
     /// Bytes of the request: head and body.
     pub received: u64,
     /// Bytes of the response, including head and framing.
@@ -253,12 +253,12 @@ pub struct RequestRecord<'a> {
     /// Time from the first byte of the request until the connection had the last of the response.
     pub elapsed: Duration,
     /// Result of sending the response.
-    pub outcome: Outcome,
+    pub outcome: SendOutcome,
 }
 
 /// Result of sending a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum SendOutcome {
     /// The response was sent completely.
     Complete,
     /// The client closed the connection, or was too slow.
@@ -267,22 +267,22 @@ pub enum Outcome {
     BodyFailed,
 }
 
-impl From<Result<(), SendError>> for Outcome {
+impl From<Result<(), SendError>> for SendOutcome {
     fn from(result: Result<(), SendError>) -> Self {
         match result {
-            Ok(()) => Outcome::Complete,
-            Err(SendError::ClientGone) => Outcome::ClientGone,
-            Err(SendError::BodyFailed) => Outcome::BodyFailed,
+            Ok(()) => SendOutcome::Complete,
+            Err(SendError::ClientGone) => SendOutcome::ClientGone,
+            Err(SendError::BodyFailed) => SendOutcome::BodyFailed,
         }
     }
 }
 
-impl From<CloseReason> for Outcome {
+impl From<CloseReason> for SendOutcome {
     fn from(reason: CloseReason) -> Self {
         match reason {
-            CloseReason::RequestRecord | CloseReason::IdleOrShutdown => Outcome::Complete,
-            CloseReason::Client => Outcome::ClientGone,
-            CloseReason::Server => Outcome::BodyFailed,
+            CloseReason::BothClosed | CloseReason::IdleOrShutdown => SendOutcome::Complete,
+            CloseReason::Client => SendOutcome::ClientGone,
+            CloseReason::Server => SendOutcome::BodyFailed,
         }
     }
 }

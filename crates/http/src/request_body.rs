@@ -8,7 +8,7 @@ use std::path::Path;
 use bytes::Bytes;
 
 use crate::exchange::{BodyError, Exchange};
-use crate::spool::{temporary, trouble};
+use crate::spool::{create_temporary_file, directory_error};
 
 /// A complete body.
 #[derive(Debug)]
@@ -52,15 +52,15 @@ pub async fn collect(
     if exchange.body_len() == Some(0) {
         return Ok(RequestBody::Memory(Bytes::new()));
     }
-    let disk = |error| CollectError::Disk(trouble(directory, &error));
+    let disk = |error| CollectError::Disk(directory_error(directory, &error));
     let mut first = Vec::new();
     let mut file: Option<(File, u64)> = None;
     if exchange.body_len().is_some_and(|len| len > memory) {
-        file = Some((temporary(directory).map_err(CollectError::Disk)?, 0));
+        file = Some((create_temporary_file(directory).map_err(CollectError::Disk)?, 0));
     }
     while let Some(bytes) = exchange.read_body().await.map_err(CollectError::Client)? {
         if file.is_none() && first.len() as u64 + bytes.len() as u64 > memory {
-            let spilled = temporary(directory).map_err(CollectError::Disk)?;
+            let spilled = create_temporary_file(directory).map_err(CollectError::Disk)?;
             spilled.write_all_at(&first, 0).map_err(disk)?;
             file = Some((spilled, first.len() as u64));
         }

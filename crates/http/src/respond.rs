@@ -13,7 +13,7 @@ pub fn error(status: u16) -> Response {
     let page = format!("<!doctype html><title>{status}</title><p>{status} {reason}</p>\n");
     let body = Body::Bytes(Bytes::from(page));
     let mut response = Response::new(status, body).with("Content-Type", "text/html");
-    response.own_page = true;
+    response.is_default_error_page = true;
     if status == 503 {
         response.fields.push("Retry-After", "5");
     }
@@ -21,7 +21,7 @@ pub fn error(status: u16) -> Response {
 }
 
 /// Returns an [`error`] whose page has the sentence `advice`, in HTML.
-pub fn explained(status: u16, advice: &str) -> Response {
+pub fn error_with_advice(status: u16, advice: &str) -> Response {
     let reason = reason::phrase(status);
     let page =
         format!("<!doctype html><title>{status}</title><p>{status} {reason}</p><p>{advice}</p>\n");

@@ -17,13 +17,13 @@ use crate::query;
 
 /// The request and response that variables take their values from.
 #[derive(Debug, Clone, Copy)]
-pub struct Source<'a> {
+pub struct VariableSource<'a> {
     /// The request; `None` if its head was refused.
     pub request: Option<&'a Request>,
     /// Connection of the request, or the facts that a trusted proxy reports.
     pub connection: &'a ConnectionInfo,
     /// The response, once there is one.
-    pub answer: Option<Answer<'a>>,
+    pub answer: Option<ResponseFacts<'a>>,
     /// When the request began to arrive.
     pub started_at: Instant,
     /// The values are for a log, which shows the target with the fragment that was cut off.
@@ -32,22 +32,28 @@ pub struct Source<'a> {
 
 /// A response for variables.
 #[derive(Debug, Clone, Copy)]
-pub struct Answer<'a> {
+pub struct ResponseFacts<'a> {
     /// Status code.
     pub status: u16,
     /// Header fields, without those that the connection adds.
     pub fields: &'a FieldBlock,
     /// Fields that the connection adds.
-    pub added: ConnectionFields<'a>,
+    pub connection_fields: ConnectionFields<'a>,
     /// Bytes of the body sent.
     pub body_sent: u64,
 }
 
-impl<'a> Source<'a> {
+impl<'a> VariableSource<'a> {
     /// Creates the source for a request without a response.
     pub fn of(request: &'a Request, started_at: Instant) -> Self {
         let connection = &request.connection;
-        Source { request: Some(request), connection, answer: None, started_at, is_for_log: false }
+        VariableSource {
+            request: Some(request),
+            connection,
+            answer: None,
+            started_at,
+            is_for_log: false,
+        }
     }
 
     /// Evaluates a template.
@@ -101,7 +107,7 @@ impl<'a> Source<'a> {
         if let Some((_, value)) = answer.fields.iter().find(|(other, _)| is_named(other, name)) {
             return text(out, value);
         }
-        let added = &answer.added;
+        let added = &answer.connection_fields;
         match name {
             "server" if !added.server.is_empty() => text(out, added.server),
             "date" if added.date => {
@@ -150,7 +156,7 @@ fn request_variable(
         }
         Variable::RequestUri => text(out, &request.target) && text(out, fragment),
         Variable::Uri => text(out, &request.path),
-        // `Source::write` handles these.
+        // `VariableSource::write` handles these.
         Variable::BodyBytesSent
         | Variable::RemoteAddress
         | Variable::RequestTime
@@ -194,7 +200,7 @@ fn handshake_variable(variable: SslVariable, shown: &Handshake, out: &mut Vec<u8
         SslVariable::Protocol => shown.protocol,
         SslVariable::ServerName => &shown.server_name,
         SslVariable::SessionReused => {
-            if shown.reused {
+            if shown.is_resumed {
                 "r"
             } else {
                 "."

@@ -3,7 +3,7 @@ use howdah_config::Template;
 use super::*;
 use crate::fixture::request;
 
-fn value(template: &str, source: &Source<'_>) -> String {
+fn value(template: &str, source: &VariableSource<'_>) -> String {
     String::from_utf8(source.expand(&Template::parse(template).unwrap())).unwrap()
 }
 
@@ -11,7 +11,7 @@ fn value(template: &str, source: &Source<'_>) -> String {
 fn each_variable_of_a_request_has_its_value() {
     let fields = [("Foo-Bar", "b"), ("foo-bar", "second"), ("Cookie", "a=1; foo=la; foo=2")];
     let request = request("/a%20b/../c%20d?foo=1&f%6Fo=h+h", &fields);
-    let source = Source::of(&request, Instant::now());
+    let source = VariableSource::of(&request, Instant::now());
     for (template, expected) in [
         ("$header_foo_bar$cookie_foo$arg_foo", "blah h"),
         ("${uri}path${dollar}dollar", "/c dpath$dollar"),
@@ -31,17 +31,17 @@ fn each_variable_of_a_request_has_its_value() {
 #[test]
 fn a_fragment_is_for_logs_alone() {
     let request = Request { fragment: "#c?d".into(), ..request("/a?b", &[]) };
-    let source = Source::of(&request, Instant::now());
+    let source = VariableSource::of(&request, Instant::now());
     let template = "$request_line $request_uri $uri $arg_d";
     assert_eq!(value(template, &source), "GET /a?b HTTP/1.1 /a?b /a ");
-    let logged = Source { is_for_log: true, ..source };
+    let logged = VariableSource { is_for_log: true, ..source };
     assert_eq!(value(template, &logged), "GET /a?b#c?d HTTP/1.1 /a?b#c?d /a ");
 }
 
 #[test]
 fn an_absent_value_is_not_an_empty_one() {
     let request = request("/?empty=", &[("Referer", "")]);
-    let source = Source::of(&request, Instant::now());
+    let source = VariableSource::of(&request, Instant::now());
     let present = |name: &str| {
         let template = Template::parse(name).unwrap();
         let mut present = false;
@@ -50,7 +50,7 @@ fn an_absent_value_is_not_an_empty_one() {
     };
     assert!(present("$arg_empty") && present("$header_referer") && present("$host"));
     assert!(!present("$arg_other") && !present("$header_user_agent") && !present("$status"));
-    let refused = Source { request: None, ..source };
+    let refused = VariableSource { request: None, ..source };
     let mut out = Vec::new();
     for variable in [Variable::RequestLine, Variable::Host, Variable::Uri, Variable::Method] {
         assert!(!refused.write(&variable, &mut out));
@@ -72,8 +72,10 @@ fn a_response_has_its_fields_and_those_of_the_connection() {
         chunked: false,
         connection: "close",
     };
-    let answer = Answer { status: 7, fields: &fields, added, body_sent: 5 };
-    let source = Source { answer: Some(answer), ..Source::of(&request, Instant::now()) };
+    let answer =
+        ResponseFacts { status: 7, fields: &fields, connection_fields: added, body_sent: 5 };
+    let source =
+        VariableSource { answer: Some(answer), ..VariableSource::of(&request, Instant::now()) };
     let text = value(
         "$status@$body_bytes_sent@$response_header_etag@$response_header_x_under_score@\
          $response_header_server@$response_header_content_length@$response_header_connection@\
@@ -89,14 +91,14 @@ fn a_unix_socket_has_a_name_of_its_own() {
     let mut request = request("/", &[]);
     let info = ConnectionInfo::default();
     request.connection = std::sync::Arc::new(info);
-    assert_eq!(value("$remote_addr", &Source::of(&request, Instant::now())), "unix:");
+    assert_eq!(value("$remote_addr", &VariableSource::of(&request, Instant::now())), "unix:");
 }
 
 #[test]
 fn a_request_is_known_by_128_bits_that_tell_nothing() {
     let id = |number: u64| {
         let request = Request { id: number, ..request("/", &[]) };
-        value("$request_id", &Source::of(&request, Instant::now()))
+        value("$request_id", &VariableSource::of(&request, Instant::now()))
     };
     let ids: std::collections::HashSet<_> = (0..1000).map(id).collect();
     assert_eq!(ids.len(), 1000);

@@ -104,7 +104,7 @@ fn handshake(params: &mut Params, shown: &Handshake) {
     if !shown.server_name.is_empty() {
         params.push(b"SSL_TLS_SNI", shown.server_name.as_bytes());
     }
-    if shown.asks_clients {
+    if shown.requests_client_certificate {
         params.push(b"SSL_CLIENT_VERIFY", shown.verified().as_bytes());
     }
     if let Some(client) = &shown.client {

@@ -10,17 +10,17 @@ use howdah_http::message::Response;
 use howdah_http::request_body::{self, CollectError, RequestBody};
 use howdah_http::{respond, spool};
 use howdah_sys::log::Level;
-use howdah_wire::request::{FIXED, Fixed, Params, flags};
+use howdah_wire::request::{HEADER_BYTES, Params, RequestHeader, flags};
 use tokio::time::Instant;
 
 use super::cgi_params;
-use super::pending::{Failure, Next, Pending};
+use super::pending::{Failure, Next, PendingResponse};
 use super::request::RequestContext;
 use super::response;
 use super::target::Script;
-use super::thread::{ControlRequest, Handle, PhpThread, is_server_idle};
+use super::thread::{ControlRequest, PhpThread, RequestHandle, is_server_idle};
 use crate::application::Application;
-use crate::queue::Refused;
+use crate::queue::QueueError;
 
 /// Size of a slot for an encoded request (`Geometry::for_pool`).
 const SLOT_BYTES: usize = 32 * 1024;
@@ -76,14 +76,17 @@ pub async fn run(
         }
     };
     let mut handle = {
-        let (pending, context) = (Pending::new(directory, descriptors), Arc::clone(&context));
+        let (pending, context) =
+            (PendingResponse::new(directory, descriptors), Arc::clone(&context));
         thread.register(pending, context, application.timeout())
     };
     handle.queue = Some(Arc::clone(&application.queue));
     let has_workers = match application.queue.submit(handle.key(), request, Arc::clone(&context)) {
         Ok((requests, workers)) => {
-            if application.wants_workers(requests, workers) && application.queue.may_ask() {
-                thread.ask(ControlRequest::AddWorkers);
+            if application.wants_workers(requests, workers)
+                && application.queue.claim_growth_request()
+            {
+                thread.send_to_control(ControlRequest::AddWorkers);
             }
             workers > 0
         }
@@ -102,7 +105,7 @@ async fn wait(
     thread: &Rc<PhpThread>,
     application: &Application,
     context: &RequestContext,
-    mut handle: Handle,
+    mut handle: RequestHandle,
     exchange: &mut Exchange<'_>,
     has_workers: bool,
 ) -> Response {
@@ -144,7 +147,7 @@ async fn wait(
             }
             () = queue_timeout => {
                 if application.queue.times(handle.key()).is_none() {
-                    return refuse_queue(thread, context, Refused::WaitedTooLong);
+                    return refuse_queue(thread, context, QueueError::QueueTimeout);
                 }
             }
         }
@@ -158,11 +161,11 @@ fn refuse(status: u16) -> Response {
     response
 }
 
-fn refuse_queue(thread: &PhpThread, context: &RequestContext, refused: Refused) -> Response {
+fn refuse_queue(thread: &PhpThread, context: &RequestContext, refused: QueueError) -> Response {
     let reason = match refused {
-        Refused::QueueFull => "the queue of the application is full".to_owned(),
-        Refused::WaitedTooLong => "no worker was free within the queue's time limit".to_owned(),
-        Refused::Stopped(reason) => format!("the application does not run: {reason}"),
+        QueueError::QueueFull => "the queue of the application is full".to_owned(),
+        QueueError::QueueTimeout => "no worker was free within the queue's time limit".to_owned(),
+        QueueError::Stopped(reason) => format!("the application does not run: {reason}"),
     };
     thread.log().write(Level::Error, format_args!("{context}: {reason}"));
     refuse(503)
@@ -181,28 +184,29 @@ fn encode(
     let software = application.config.server_software.as_deref();
     cgi_params::write(&mut params, &exchange.request, script, software, length);
     let mut descriptors = Vec::new();
-    let mut flags = if is_server_idle() { flags::ALONE } else { 0 };
-    let room = SLOT_BYTES.checked_sub(FIXED + params.as_bytes().len());
+    let mut flags = if is_server_idle() { flags::IS_ONLY_REQUEST } else { 0 };
+    let room = SLOT_BYTES.checked_sub(HEADER_BYTES + params.as_bytes().len());
     if room.is_none() {
         flags |= flags::PARAMS_FILE;
-        descriptors.push(spool::sealed(params.as_bytes())?);
+        descriptors.push(spool::sealed_memfd(params.as_bytes())?);
     }
-    let room = room.unwrap_or(SLOT_BYTES - FIXED) as u64;
+    let room = room.unwrap_or(SLOT_BYTES - HEADER_BYTES) as u64;
     let inline = match body {
         RequestBody::Memory(bytes) if bytes.len() as u64 <= room => Some(bytes),
         RequestBody::Memory(bytes) => {
             flags |= flags::BODY_FILE;
-            descriptors.push(spool::sealed(&bytes)?);
+            descriptors.push(spool::sealed_memfd(&bytes)?);
             None
         }
         RequestBody::File(file, _) => {
             flags |= flags::BODY_FILE;
-            descriptors.push(spool::for_worker(file, directory)?);
+            descriptors.push(spool::reopen_read_only(file, directory)?);
             None
         }
     };
-    let mut request = Vec::with_capacity(SLOT_BYTES.min(FIXED + params.as_bytes().len() + 64));
-    Fixed::new(&params, flags, exchange.request.id, length, 0).put(&mut request);
+    let mut request =
+        Vec::with_capacity(SLOT_BYTES.min(HEADER_BYTES + params.as_bytes().len() + 64));
+    RequestHeader::new(&params, flags, exchange.request.id, length, 0).put(&mut request);
     if flags & flags::PARAMS_FILE == 0 {
         request.extend_from_slice(params.as_bytes());
     }

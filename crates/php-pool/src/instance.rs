@@ -192,7 +192,7 @@ impl Instance {
 
     /// Tells `count` workers to exit before their next request, even if requests wait.
     pub fn shed(&self, count: u32) {
-        self.region.shed(u64::from(count));
+        self.region.retire_now(u64::from(count));
         if count > 0 {
             futex::wake(self.region.wake_word(), u32::MAX >> 1);
         }

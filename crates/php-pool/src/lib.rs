@@ -3,7 +3,7 @@
 //! 1. [`target`] decides which script a request runs.
 //! 2. [`dispatch`] collects the request's body, in memory and then in an unlinked file, and takes the
 //!    request through the following steps.
-//! 3. [`params`] writes the CGI parameters that become `$_SERVER`.
+//! 3. [`cgi_params`] writes the CGI parameters that become `$_SERVER`.
 //! 4. [`queue`] queues the request; an idle worker of the application's [`instance`] pulls it from
 //!    shared memory.
 //! 5. [`thread`] takes the frames of the answer as fast as the worker writes them; [`pending`] keeps

@@ -17,7 +17,7 @@ pub use super::worker_output::Output;
 
 /// The worker that an output belongs to.
 #[derive(Debug)]
-pub struct Whose {
+pub struct OutputOwner {
     /// Name of the application.
     pub application: Arc<str>,
     /// Process id of the worker.
@@ -33,11 +33,11 @@ pub struct Whose {
 }
 
 /// Reads a worker's output until all writing ends of the pipe are closed.
-pub fn watch(pipe: OwnedFd, owner: Whose) -> std::io::Result<Arc<Output>> {
+pub fn watch(pipe: OwnedFd, owner: OutputOwner) -> std::io::Result<Arc<Output>> {
     Output::watch(pipe, Box::new(owner))
 }
 
-impl RequestSource for Whose {
+impl RequestSource for OutputOwner {
     fn application(&self) -> &str {
         &self.application
     }

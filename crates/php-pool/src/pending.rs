@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use howdah_http::spool::Spool;
-use howdah_wire::frame::{Done, Head, Kind, Log};
+use howdah_wire::frame::{Head, Kind, Log, RequestUsage};
 
 /// Maximum number of bytes of a response that wait for the client, in memory and file; above it the
 /// worker waits (nginx's `fastcgi_max_temp_file_size`).
@@ -61,12 +61,12 @@ pub enum Event {
     /// Log the reason why the answer could not be stored. It has failed; the worker is not to blame.
     SpoolFailed(String),
     /// The worker is free.
-    Done(Done),
+    Done(RequestUsage),
 }
 
 /// State of one request.
 #[derive(Debug)]
-pub struct Pending {
+pub struct PendingResponse {
     interim: VecDeque<ScriptHead>,
     head: Option<ScriptHead>,
     head_taken: bool,
@@ -92,10 +92,10 @@ pub enum Next {
     Failed(Failure),
 }
 
-impl Pending {
+impl PendingResponse {
     /// A request that was queued; `spool` is the directory for what the client does not take.
     pub fn new(spool: Arc<Path>, descriptors: Vec<OwnedFd>) -> Self {
-        Pending {
+        PendingResponse {
             interim: VecDeque::new(),
             head: None,
             head_taken: false,
@@ -150,7 +150,7 @@ impl Pending {
             Kind::Status => return Ok(Event::SendStatus),
             Kind::Output => return Ok(Event::TakeOutput),
             Kind::Done => {
-                let done = Done::decode(payload).map_err(malformed)?;
+                let done = RequestUsage::decode(payload).map_err(malformed)?;
                 if !self.ended {
                     return Err("the request was over before its answer was".to_owned());
                 }
@@ -288,8 +288,8 @@ fn decode_head(payload: &[u8]) -> Result<ScriptHead, howdah_wire::bytes::Malform
 mod tests {
     use super::*;
 
-    fn pending() -> Pending {
-        Pending::new(std::env::temp_dir().into(), Vec::new())
+    fn pending() -> PendingResponse {
+        PendingResponse::new(std::env::temp_dir().into(), Vec::new())
     }
 
     fn head() -> Vec<u8> {
@@ -303,11 +303,14 @@ mod tests {
     fn an_answer_in_order_is_taken() {
         let mut pending = pending();
         let mut done = Vec::new();
-        Done::default().put(&mut done);
+        RequestUsage::default().put(&mut done);
         assert_eq!(pending.frame(Kind::Head as u8, &head()), Ok(Event::None));
         assert_eq!(pending.frame(Kind::Body as u8, b"x"), Ok(Event::None));
         assert_eq!(pending.frame(Kind::End as u8, b""), Ok(Event::None));
-        assert_eq!(pending.frame(Kind::Done as u8, &done), Ok(Event::Done(Done::default())));
+        assert_eq!(
+            pending.frame(Kind::Done as u8, &done),
+            Ok(Event::Done(RequestUsage::default()))
+        );
         assert_eq!(pending.whole_body().unwrap(), "x");
     }
 
@@ -326,10 +329,10 @@ mod tests {
     fn an_answer_that_cannot_be_kept_fails_and_what_follows_is_thrown_away() {
         let part = vec![b'x'; 100_000];
         let mut done = Vec::new();
-        Done::default().put(&mut done);
+        RequestUsage::default().put(&mut done);
         let mut cx = Context::from_waker(Waker::noop());
         for begun in [true, false] {
-            let mut pending = Pending::new(Path::new("/nonexistent").into(), Vec::new());
+            let mut pending = PendingResponse::new(Path::new("/nonexistent").into(), Vec::new());
             pending.frame(Kind::Head as u8, &head()).unwrap();
             if begun {
                 assert!(matches!(pending.poll_head(&mut cx), Poll::Ready(Next::Head(_))));
@@ -341,7 +344,10 @@ mod tests {
             assert!(problem.contains("in /nonexistent") && problem.contains("--tmp"), "{problem}");
             assert_eq!(pending.frame(Kind::Body as u8, &part), Ok(Event::None));
             assert_eq!(pending.frame(Kind::End as u8, b""), Ok(Event::None));
-            assert_eq!(pending.frame(Kind::Done as u8, &done), Ok(Event::Done(Done::default())));
+            assert_eq!(
+                pending.frame(Kind::Done as u8, &done),
+                Ok(Event::Done(RequestUsage::default()))
+            );
             assert_eq!(pending.whole_body(), None);
             let body = pending.poll_body(&mut cx);
             assert!(matches!(body, Poll::Ready(Some(Err(Failure::SpoolFailed)))), "{body:?}");

@@ -3,11 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use howdah_config::{Dynamic, Processes};
+use howdah_config::{DynamicProcesses, Processes};
 
 /// What the configuration asks for, or what automatic sizing has found right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
+pub struct PoolLimits {
     /// Most workers.
     pub max: u32,
     /// Workers that are there before the first request, even if more than `spare`.
@@ -22,22 +22,23 @@ pub struct Wanted {
     pub spawn_rate: Option<u32>,
 }
 
-impl Wanted {
+impl PoolLimits {
     /// From the configuration; `automatic` is the most for a number that is not configured. Then
     /// there is none while there is nothing to do.
     pub fn of(processes: Processes, automatic: u32) -> Self {
         match processes {
-            Processes::Static(count) => Wanted::fixed(count),
-            Processes::Dynamic(dynamic) => Wanted::between(dynamic),
-            Processes::Automatic => {
-                Wanted::between(Dynamic { max: automatic, ..Dynamic::default() })
-            }
+            Processes::Static(count) => PoolLimits::fixed(count),
+            Processes::Dynamic(dynamic) => PoolLimits::between(dynamic),
+            Processes::Automatic => PoolLimits::between(DynamicProcesses {
+                max: automatic,
+                ..DynamicProcesses::default()
+            }),
         }
     }
 
     /// As many workers as this, always.
     pub fn fixed(count: u32) -> Self {
-        Wanted {
+        PoolLimits {
             max: count,
             start: count,
             spare: count,
@@ -47,9 +48,9 @@ impl Wanted {
         }
     }
 
-    fn between(dynamic: Dynamic) -> Self {
-        let Dynamic { max, start, spare, max_spare, idle_timeout, spawn_rate } = dynamic;
-        Wanted { max, start, spare, max_spare, idle_timeout, spawn_rate: Some(spawn_rate) }
+    fn between(dynamic: DynamicProcesses) -> Self {
+        let DynamicProcesses { max, start, spare, max_spare, idle_timeout, spawn_rate } = dynamic;
+        PoolLimits { max, start, spare, max_spare, idle_timeout, spawn_rate: Some(spawn_rate) }
     }
 
     /// Workers that are there before the first request.
@@ -60,7 +61,7 @@ impl Wanted {
 
 /// What is running.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Running {
+pub struct PoolState {
     /// Workers that run.
     pub workers: u32,
     /// Workers that were asked for and have not started yet.
@@ -81,19 +82,19 @@ pub struct Decision {
     /// Idle workers to end.
     pub retire: u32,
     /// Look again then, even if nothing happens.
-    pub again: Option<Instant>,
+    pub next_check: Option<Instant>,
 }
 
-/// For how long there may be more idle workers than [`Wanted::max_spare`]: as long as PHP-FPM takes
+/// For how long there may be more idle workers than [`PoolLimits::max_spare`]: as long as PHP-FPM takes
 /// to look again.
-const CROWD: Duration = Duration::from_secs(1);
+const EXCESS_SPARE_GRACE: Duration = Duration::from_secs(1);
 
 /// Deaths of workers that lived shorter than this without a request hold the next start back.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
 
 /// How far a worker had come when it died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum WorkerStage {
     /// It was not ready to take a request.
     Starting,
     /// It waited for its first request.
@@ -141,8 +142,8 @@ impl Pool {
     /// worker, or somebody who kills the worker, costs just that request. Others may do the same
     /// again and again. So, after a few, workers that die while they start are replaced with pauses
     /// that double from 50 ms to 5 s, and those that were ready with pauses of 50 ms.
-    pub fn died(&mut self, progress: Progress, lived: Duration, now: Instant) {
-        if progress == Progress::Served || lived >= SHORT_LIFE {
+    pub fn worker_died(&mut self, progress: WorkerStage, lived: Duration, now: Instant) {
+        if progress == WorkerStage::Served || lived >= SHORT_LIFE {
             self.early_deaths = 0;
             self.not_before = None;
             return;
@@ -154,7 +155,7 @@ impl Pool {
         self.wave = Some(now);
         self.early_deaths += 1;
         let (at_once, doublings) = match progress {
-            Progress::Starting => (4, 7),
+            WorkerStage::Starting => (4, 7),
             _ => (20, 0),
         };
         if self.early_deaths > at_once {
@@ -164,7 +165,7 @@ impl Pool {
     }
 
     /// Decides.
-    pub fn decide(&mut self, wanted: Wanted, running: Running, now: Instant) -> Decision {
+    pub fn decide(&mut self, wanted: PoolLimits, running: PoolState, now: Instant) -> Decision {
         let total = running.workers + running.starting;
         let idle = running.workers.saturating_sub(running.busy);
         let coming = idle + running.starting;
@@ -173,7 +174,9 @@ impl Pool {
         if need > 0 {
             (self.window, self.crowd) = (None, None);
             return match self.not_before.filter(|not_before| *not_before > now) {
-                Some(not_before) => Decision { again: Some(not_before), ..Decision::default() },
+                Some(not_before) => {
+                    Decision { next_check: Some(not_before), ..Decision::default() }
+                }
                 None => {
                     Decision { spawn: self.spawn(wanted, running, need), ..Decision::default() }
                 }
@@ -191,7 +194,7 @@ impl Pool {
 
     /// How many of the workers that are needed start now. One that suffices is often the answer to
     /// a short crowd, so their number doubles only as those before have started.
-    fn spawn(&mut self, wanted: Wanted, running: Running, need: u32) -> u32 {
+    fn spawn(&mut self, wanted: PoolLimits, running: PoolState, need: u32) -> u32 {
         let Some(rate) = wanted.spawn_rate else { return need };
         if running.starting > 0 {
             return 0;
@@ -203,10 +206,10 @@ impl Pool {
     /// Ends workers that were not needed for the idle timeout: all but the spare ones if there
     /// was no request at all, otherwise those beyond the most that were busy together. And those
     /// that make more idle ones than may be.
-    fn shrink(&mut self, wanted: Wanted, running: Running, now: Instant) -> Decision {
+    fn shrink(&mut self, wanted: PoolLimits, running: PoolState, now: Instant) -> Decision {
         let crowd = wanted.max_spare.map(|most| {
             let window = Window::count(&mut self.crowd, running.busy, now);
-            (window.since + CROWD, running.workers.saturating_sub(window.peak + most))
+            (window.since + EXCESS_SPARE_GRACE, running.workers.saturating_sub(window.peak + most))
         });
         let (mut quiet, mut over) = (None, None);
         if let Some(timeout) = wanted.idle_timeout {
@@ -230,7 +233,7 @@ impl Pool {
             }
         }
         let again = rules.map(|(due, _)| due).filter(|due| *due > now).min();
-        Decision { again, ..Decision::default() }
+        Decision { next_check: again, ..Decision::default() }
     }
 }
 
@@ -238,21 +241,26 @@ impl Pool {
 mod tests {
     use super::*;
 
-    fn running(workers: u32, busy: u32, waiting: u32) -> Running {
-        Running { workers, starting: 0, busy, waiting, last_request: None }
+    fn running(workers: u32, busy: u32, waiting: u32) -> PoolState {
+        PoolState { workers, starting: 0, busy, waiting, last_request: None }
     }
 
     #[test]
     fn a_fixed_pool_is_filled_and_kept() {
         let (mut pool, now) = (Pool::default(), Instant::now());
-        assert_eq!(pool.decide(Wanted::fixed(4), running(0, 0, 0), now).spawn, 4);
-        assert_eq!(pool.decide(Wanted::fixed(4), running(4, 4, 9), now), Decision::default());
-        assert_eq!(pool.decide(Wanted::fixed(4), running(3, 3, 0), now).spawn, 1);
+        assert_eq!(pool.decide(PoolLimits::fixed(4), running(0, 0, 0), now).spawn, 4);
+        assert_eq!(pool.decide(PoolLimits::fixed(4), running(4, 4, 9), now), Decision::default());
+        assert_eq!(pool.decide(PoolLimits::fixed(4), running(3, 3, 0), now).spawn, 1);
     }
 
-    fn dynamic(max: u32, spare: u32, idle_timeout: Duration) -> Wanted {
+    fn dynamic(max: u32, spare: u32, idle_timeout: Duration) -> PoolLimits {
         let idle_timeout = Some(idle_timeout);
-        Wanted::between(Dynamic { max, spare, idle_timeout, ..Dynamic::default() })
+        PoolLimits::between(DynamicProcesses {
+            max,
+            spare,
+            idle_timeout,
+            ..DynamicProcesses::default()
+        })
     }
 
     #[test]
@@ -265,19 +273,20 @@ mod tests {
         assert_eq!(pool.decide(wanted, running(3, 3, 2), now).spawn, 2);
         assert_eq!(pool.decide(wanted, running(5, 5, 100), now).spawn, 0);
         let later = pool.decide(wanted, running(5, 1, 0), now);
-        assert_eq!(later.again, Some(now + timeout));
+        assert_eq!(later.next_check, Some(now + timeout));
         assert_eq!(pool.decide(wanted, running(5, 1, 0), now + timeout).retire, 3);
     }
 
     #[test]
     fn workers_are_started_in_doubling_numbers_up_to_the_spawn_rate() {
-        let wanted = Wanted { spawn_rate: Some(32), ..dynamic(200, 0, Duration::from_secs(15)) };
+        let wanted =
+            PoolLimits { spawn_rate: Some(32), ..dynamic(200, 0, Duration::from_secs(15)) };
         let (mut pool, now) = (Pool::default(), Instant::now());
         let mut started = Vec::new();
         let mut workers = 0;
         while workers < 200 {
             let some = pool.decide(wanted, running(workers, workers, 500), now).spawn;
-            let starting = Running { starting: some, ..running(workers, workers, 500) };
+            let starting = PoolState { starting: some, ..running(workers, workers, 500) };
             assert_eq!(pool.decide(wanted, starting, now).spawn, 0, "these are awaited first");
             workers += some;
             started.push(some);
@@ -289,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_pool_of_php_fpm_keeps_between_the_least_and_the_most_idle_workers() {
-        let wanted = Wanted::between(Dynamic {
+        let wanted = PoolLimits::between(DynamicProcesses {
             max: 50,
             start: 10,
             spare: 5,
@@ -306,14 +315,20 @@ mod tests {
         }
         assert_eq!(pool.decide(wanted, running(10, 7, 0), now).spawn, 1, "3 are idle");
         assert_eq!(pool.decide(wanted, running(11, 7, 0), now).spawn, 1, "doubled, but 1 suffices");
-        assert_eq!(pool.decide(wanted, running(30, 10, 0), now).again, Some(now + CROWD));
-        assert_eq!(pool.decide(wanted, running(30, 12, 0), now + CROWD / 2).retire, 0);
-        assert_eq!(pool.decide(wanted, running(30, 2, 0), now + CROWD).retire, 30 - 12 - 12);
+        assert_eq!(
+            pool.decide(wanted, running(30, 10, 0), now).next_check,
+            Some(now + EXCESS_SPARE_GRACE)
+        );
+        assert_eq!(pool.decide(wanted, running(30, 12, 0), now + EXCESS_SPARE_GRACE / 2).retire, 0);
+        assert_eq!(
+            pool.decide(wanted, running(30, 2, 0), now + EXCESS_SPARE_GRACE).retire,
+            30 - 12 - 12
+        );
     }
 
     #[test]
     fn an_automatic_pool_is_bounded_by_what_was_found_right() {
-        let wanted = Wanted::of(Processes::Automatic, 7);
+        let wanted = PoolLimits::of(Processes::Automatic, 7);
         assert_eq!((wanted.initial(), wanted.max, wanted.spare), (0, 7, 0));
         let mut pool = Pool::default();
         assert_eq!(pool.decide(wanted, running(7, 7, 9), Instant::now()).spawn, 0);
@@ -325,7 +340,7 @@ mod tests {
         let (mut pool, now) = (Pool::default(), Instant::now());
         assert_eq!(pool.decide(wanted, running(0, 0, 0), now), Decision::default());
         assert_eq!(pool.decide(wanted, running(0, 0, 1), now).spawn, 1);
-        let idle = Running { last_request: Some(now), ..running(1, 0, 0) };
+        let idle = PoolState { last_request: Some(now), ..running(1, 0, 0) };
         assert_eq!(pool.decide(wanted, idle, now).retire, 0);
         assert_eq!(pool.decide(wanted, idle, now + Duration::from_secs(10)).retire, 1);
     }
@@ -335,17 +350,17 @@ mod tests {
         let timeout = Duration::from_secs(2);
         let wanted = dynamic(6, 0, timeout);
         let (mut pool, now) = (Pool::default(), Instant::now());
-        let at = |last: Instant, busy| Running {
+        let at = |last: Instant, busy| PoolState {
             workers: 1,
             busy,
             last_request: Some(last),
-            ..Running::default()
+            ..PoolState::default()
         };
         let (first, second) = (now, now + timeout / 2);
         assert_eq!(pool.decide(wanted, at(first, 1), now).retire, 0);
         assert_eq!(pool.decide(wanted, at(second, 1), second).retire, 0);
         let decision = pool.decide(wanted, at(second, 0), first + timeout);
-        assert_eq!((decision.retire, decision.again), (0, Some(second + timeout)));
+        assert_eq!((decision.retire, decision.next_check), (0, Some(second + timeout)));
         assert_eq!(pool.decide(wanted, at(second, 0), second + timeout).retire, 1);
     }
 
@@ -355,19 +370,19 @@ mod tests {
         let end = now + Duration::from_secs(60);
         let mut starts = 0;
         while now < end {
-            let decision = pool.decide(Wanted::fixed(1), running(0, 0, 0), now);
-            match decision.again {
+            let decision = pool.decide(PoolLimits::fixed(1), running(0, 0, 0), now);
+            match decision.next_check {
                 Some(again) => now = again,
                 None => {
                     starts += decision.spawn;
                     now += Duration::from_millis(1);
-                    pool.died(Progress::Starting, Duration::from_millis(1), now);
+                    pool.worker_died(WorkerStage::Starting, Duration::from_millis(1), now);
                 }
             }
         }
         assert!((10..40).contains(&starts), "{starts} starts in a minute");
-        pool.died(Progress::Served, Duration::from_millis(1), now);
-        assert_eq!(pool.decide(Wanted::fixed(1), running(0, 0, 0), now).spawn, 1);
+        pool.worker_died(WorkerStage::Served, Duration::from_millis(1), now);
+        assert_eq!(pool.decide(PoolLimits::fixed(1), running(0, 0, 0), now).spawn, 1);
     }
 
     #[test]
@@ -376,9 +391,9 @@ mod tests {
         for wave in 1..=4 {
             let now = start + Duration::from_millis(200) * wave;
             for _ in 0..100 {
-                pool.died(Progress::Ready, Duration::from_millis(150), now);
+                pool.worker_died(WorkerStage::Ready, Duration::from_millis(150), now);
             }
-            assert_eq!(pool.decide(Wanted::fixed(100), running(0, 0, 0), now).spawn, 100);
+            assert_eq!(pool.decide(PoolLimits::fixed(100), running(0, 0, 0), now).spawn, 100);
         }
     }
 
@@ -388,15 +403,15 @@ mod tests {
         let end = now + Duration::from_secs(60);
         let mut starts = 0;
         while now < end {
-            let decision = pool.decide(Wanted::fixed(1), running(0, 0, 0), now);
-            if let Some(again) = decision.again {
+            let decision = pool.decide(PoolLimits::fixed(1), running(0, 0, 0), now);
+            if let Some(again) = decision.next_check {
                 assert_eq!(again - now, Duration::from_millis(50), "nobody waits longer for PHP");
                 now = again;
             }
             starts += decision.spawn;
             if decision.spawn > 0 {
                 now += Duration::from_millis(1);
-                pool.died(Progress::Ready, Duration::from_millis(1), now);
+                pool.worker_died(WorkerStage::Ready, Duration::from_millis(1), now);
             }
         }
         assert!((600..1300).contains(&starts), "{starts} starts in a minute");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use howdah_sys::log_rate::LogRate;
 use howdah_sys::{clock, futex};
-use howdah_wire::frame::Done;
+use howdah_wire::frame::RequestUsage;
 use howdah_wire::queue::{Claim, Producer, WakeUp, WorkerId};
 
 pub use super::instance::{Instance, NotSent, Worker};
@@ -26,11 +26,11 @@ const MIN_IN_SLOTS: u32 = 16;
 
 /// The reason why a request was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refused {
+pub enum QueueError {
     /// The queue is at its limit.
     QueueFull,
     /// No worker was free for as long as a request may wait.
-    WaitedTooLong,
+    QueueTimeout,
     /// The application cannot run, for this reason.
     Stopped(String),
 }
@@ -156,15 +156,15 @@ impl Queue {
         key: RequestKey,
         request: Vec<u8>,
         context: Arc<RequestContext>,
-    ) -> Result<(u32, u32), Refused> {
+    ) -> Result<(u32, u32), QueueError> {
         let mut inner = self.lock();
         if let Some(reason) = &inner.stopped {
-            return Err(Refused::Stopped(reason.clone()));
+            return Err(QueueError::Stopped(reason.clone()));
         }
         let direct =
             inner.waiting.is_empty() && inner.serving.as_ref().is_some_and(Serving::has_room);
         if !direct && inner.waiting.len() >= self.limit {
-            return Err(Refused::QueueFull);
+            return Err(QueueError::QueueFull);
         }
         let info = RequestInfo { context, queued: clock::monotonic_us(), is_reported_slow: false };
         inner.waiting.push_back(Waiting { key, request, info });
@@ -177,7 +177,12 @@ impl Queue {
 
     /// Frees the slot of a request that a worker has ended, and moves the next ones up. Returns the
     /// worker's output if some of it is not logged.
-    pub fn finish(&self, instance: &Arc<Instance>, slot: u32, done: Done) -> Option<Arc<Output>> {
+    pub fn finish(
+        &self,
+        instance: &Arc<Instance>,
+        slot: u32,
+        done: RequestUsage,
+    ) -> Option<Arc<Output>> {
         let mut output = None;
         let claim = instance.region.claim_of(slot);
         let started = instance.region.slot(slot).map_or(0, |words| words.started.load(Acquire));
@@ -271,7 +276,7 @@ impl Queue {
     }
 
     /// Requests that have run for longer than `limit` microseconds, each reported once.
-    pub fn slow(&self, limit: u64) -> Vec<SlowRequest> {
+    pub fn take_slow_requests(&self, limit: u64) -> Vec<SlowRequest> {
         let mut inner = self.lock();
         let (now, mut found) = (clock::monotonic_us(), Vec::new());
         let Inner { serving, retired, counters, .. } = &mut *inner;
@@ -430,12 +435,12 @@ impl Queue {
     }
 
     /// Moves waiting requests up after workers have started.
-    pub fn feed(&self) {
+    pub fn fill_slots(&self) {
         self.lock().feed();
     }
 
     /// Returns true for the first caller since the last decision: it asks for more workers.
-    pub fn may_ask(&self) -> bool {
+    pub fn claim_growth_request(&self) -> bool {
         !self.has_asked.swap(true, SeqCst)
     }
 }

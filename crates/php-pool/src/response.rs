@@ -13,7 +13,7 @@ use howdah_http::framing::content_length;
 use howdah_http::message::{FieldBlock, Response};
 
 use super::pending::{Failure, ScriptHead};
-use super::thread::Handle;
+use super::thread::RequestHandle;
 
 /// Fields of scripts that are dropped: hop-by-hop (RFC 9110, 7.6.1), what the connection
 /// writes itself, and CGI's `Status`.
@@ -100,7 +100,7 @@ fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
 /// The response for a checked head; the body comes from `handle`. As under PHP-FPM and in Unit
 /// its length is told if the script told it, and to HTTP/1.0, which knows no chunks. In an answer
 /// `to_head` nobody knows another, since PHP writes no body.
-pub fn respond(head: CheckedHead, handle: Handle, to_head: bool) -> Response {
+pub fn respond(head: CheckedHead, handle: RequestHandle, to_head: bool) -> Response {
     let body = match (handle.whole_body(), head.length) {
         (_, length) if to_head => Body::unsent(length),
         (Some(bytes), None) => bytes.into(),
@@ -133,14 +133,14 @@ impl BodyStream for MislabeledBody {
 }
 
 /// The response for a client that has gone. Its body lets the connection wait for the script's end.
-pub fn for_gone_client(handle: Handle, response: Response) -> Response {
+pub fn for_gone_client(handle: RequestHandle, response: Response) -> Response {
     let body = Body::Stream(Box::new(ScriptBody { handle, remaining: Some(0) }));
     Response { body, ..response }
 }
 
 /// A body that the script is still writing, or that is too large for memory.
 struct ScriptBody {
-    handle: Handle,
+    handle: RequestHandle,
     remaining: Option<u64>,
 }
 

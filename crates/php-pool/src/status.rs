@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use howdah_config::{Dynamic, Processes};
+use howdah_config::{DynamicProcesses, Processes};
 use howdah_sys::clock;
-use howdah_wire::frame::Done;
+use howdah_wire::frame::RequestUsage;
 use howdah_wire::queue::WorkerId;
 
 use super::request::RequestContext;
@@ -169,7 +169,7 @@ impl Counters {
     }
 
     /// Counts the end of a request.
-    pub(super) fn finished(&mut self, times: Times, done: Done) {
+    pub(super) fn finished(&mut self, times: Times, done: RequestUsage) {
         self.max_waiting_time = self.max_waiting_time.max(times.waited);
         self.memory_peak = self.memory_peak.max(done.peak_memory);
     }
@@ -205,7 +205,7 @@ pub struct LastRequest {
     script: Option<Arc<std::path::Path>>,
     length: u64,
     ran: u64,
-    done: Done,
+    done: RequestUsage,
 }
 
 impl LastRequest {
@@ -215,7 +215,7 @@ impl LastRequest {
     }
 
     /// Notes a request that the worker has ended.
-    pub(super) fn set(&mut self, context: &RequestContext, times: Times, done: Done) {
+    pub(super) fn set(&mut self, context: &RequestContext, times: Times, done: RequestUsage) {
         let copy = |to: &mut Vec<u8>, from: &[u8]| {
             to.clear();
             to.extend_from_slice(from);
@@ -296,7 +296,7 @@ pub fn manager(processes: &Processes) -> &'static str {
     match processes {
         Processes::Automatic => "auto",
         Processes::Static(_) => "static",
-        Processes::Dynamic(Dynamic { spare: 0, .. }) => "ondemand",
+        Processes::Dynamic(DynamicProcesses { spare: 0, .. }) => "ondemand",
         Processes::Dynamic(_) => "dynamic",
     }
 }

@@ -27,5 +27,5 @@ mod time_limits;
 
 pub(super) use answer_spin::is_server_idle;
 pub use control::ControlRequest;
-pub use handle::Handle;
+pub use handle::RequestHandle;
 pub use php_thread::PhpThread;

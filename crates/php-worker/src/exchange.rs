@@ -17,7 +17,7 @@ use std::time::Duration;
 use howdah_sys::packet::Received;
 use howdah_sys::shm::Mapping;
 use howdah_sys::{futex, process};
-use howdah_wire::frame::{Done, Head, Kind, Log};
+use howdah_wire::frame::{Head, Kind, Log, RequestUsage};
 use howdah_wire::messages::ToWorker;
 use howdah_wire::queue::Claim;
 use howdah_wire::region::Region;
@@ -285,7 +285,7 @@ impl<'a> Exchange<'a> {
 
     /// Ends the request: the slot is the router's again. `output` is the pipe of standard output
     /// and error. Returns the buffer, to be reused.
-    pub fn done(mut self, done: Done, output: Option<BorrowedFd<'_>>) -> Vec<u8> {
+    pub fn done(mut self, done: RequestUsage, output: Option<BorrowedFd<'_>>) -> Vec<u8> {
         // The file of the body is closed before the router counts the request as finished.
         self.body = Body::Inline(&[]);
         if self.stage == Stage::Head {

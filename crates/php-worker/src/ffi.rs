@@ -54,13 +54,13 @@ struct RawRequest {
 /// The result of a request.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Outcome {
+pub struct RequestResult {
     /// `memory_get_peak_usage(true)`.
     pub peak_memory: u64,
     broken: u64,
 }
 
-impl Outcome {
+impl RequestResult {
     /// Returns true if PHP must not serve another request in this process.
     pub fn broken(&self) -> bool {
         self.broken != 0
@@ -117,7 +117,7 @@ const _: () = {
     assert!(size_of::<Param>() == 32 && std::mem::offset_of!(Param, value) == 16);
     assert!(size_of::<RawRequest>() == 32);
     assert!(std::mem::offset_of!(RawRequest, content_length) == 24);
-    assert!(size_of::<Outcome>() == 16 && std::mem::offset_of!(Outcome, broken) == 8);
+    assert!(size_of::<RequestResult>() == 16 && std::mem::offset_of!(RequestResult, broken) == 8);
     assert!(size_of::<Callbacks>() == 80);
     assert!(size_of::<Layout>() == 23 * 8);
 };
@@ -143,7 +143,7 @@ unsafe extern "C" {
     fn howdah_php_set_upload_directory(directory: *const c_char);
     fn howdah_php_layout(layout: *mut Layout);
     fn howdah_php_child();
-    fn howdah_php_handle(request: *const RawRequest, outcome: *mut Outcome);
+    fn howdah_php_handle(request: *const RawRequest, outcome: *mut RequestResult);
 }
 
 /// PHP's messages while it is loaded. They are the error if that fails.
@@ -298,8 +298,13 @@ impl Php {
     }
 
     /// Runs one request with a body of `length` bytes.
-    pub fn handle(&self, params: &Params<'_>, length: i64, exchange: &mut Exchange<'_>) -> Outcome {
-        let mut outcome = Outcome::default();
+    pub fn handle(
+        &self,
+        params: &Params<'_>,
+        length: i64,
+        exchange: &mut Exchange<'_>,
+    ) -> RequestResult {
+        let mut outcome = RequestResult::default();
         let request = RawRequest {
             context: ptr::from_mut(exchange).cast(),
             params: params.list.as_ptr(),

@@ -311,7 +311,7 @@ impl Prototype {
             uploads: OnceCell::new(),
             output,
             was_only_request: Cell::new(false),
-            looks: SpinPolicy::default(),
+            spin_policy: SpinPolicy::default(),
         }
         .run();
         process::exit_now(0)
@@ -353,7 +353,7 @@ fn redirect_output(spec: &ApplicationSpec, pipe: &OwnedFd) -> Option<BorrowedFd<
     for (file, target) in
         [(&spec.stdout, rustix::stdio::stdout()), (&spec.stderr, rustix::stdio::stderr())]
     {
-        if file.is_none() && process::place(pipe, target.as_raw_fd()).is_ok() {
+        if file.is_none() && process::duplicate_to(pipe, target.as_raw_fd()).is_ok() {
             redirected = Some(target);
         }
     }

@@ -11,11 +11,11 @@ use howdah_sys::packet::Received;
 use howdah_sys::shm::Mapping;
 use howdah_sys::spin::SpinPolicy;
 use howdah_sys::{clock, futex, process};
-use howdah_wire::frame::Done;
+use howdah_wire::frame::RequestUsage;
 use howdah_wire::messages::ToWorker;
 use howdah_wire::queue::{Work, WorkerId};
 use howdah_wire::region::Region;
-use howdah_wire::request::{Fixed, flags};
+use howdah_wire::request::{RequestHeader, flags};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::body::Body;
@@ -66,7 +66,7 @@ pub struct Worker<'a> {
     /// The last request was the only one in the server.
     pub was_only_request: Cell<bool>,
     /// Decides whether to spin for the next request in that case.
-    pub looks: SpinPolicy,
+    pub spin_policy: SpinPolicy,
 }
 
 /// Buffers that are reused for the next request.
@@ -104,7 +104,7 @@ impl Worker<'_> {
                     }
                 }
                 Some(Work::Idle) => {}
-                Some(Work::Leave) | None => return,
+                Some(Work::Exit) | None => return,
             }
         }
     }
@@ -116,16 +116,19 @@ impl Worker<'_> {
         if work != Work::Idle {
             return Some(work);
         }
-        if self.was_only_request.take() && self.looks.are_due() && self.region.begin_spin() {
-            self.looks.until(|| self.region.has_entries());
+        if self.was_only_request.take()
+            && self.spin_policy.should_spin()
+            && self.region.begin_spin()
+        {
+            self.spin_policy.until(|| self.region.has_entries());
             *cpu = cpu_time_us();
             let work = self.region.take(self.owner);
-            if let Some(call) = self.region.awake(self.owner) {
+            if let Some(call) = self.region.end_sleep(self.owner) {
                 futex::wake_in(self.region.wake_word(), call.wake_set());
             }
             return Some(work);
         }
-        let sequence = self.region.going_to_sleep(self.owner);
+        let sequence = self.region.begin_sleep(self.owner);
         // A request that is published from now on wakes this worker; one that was published before
         // is found here.
         let mut work = self.region.take(self.owner);
@@ -134,7 +137,7 @@ impl Worker<'_> {
             futex::wait_in(word, sequence, self.owner.wait_set(), Some(LIVENESS_CHECK_INTERVAL));
             work = self.region.take(self.owner);
         }
-        if let Some(call) = self.region.awake(self.owner) {
+        if let Some(call) = self.region.end_sleep(self.owner) {
             futex::wake_in(self.region.wake_word(), call.wake_set());
         }
         (work != Work::Idle || !is_peer_closed(&self.socket)).then_some(work)
@@ -170,7 +173,8 @@ impl Worker<'_> {
             || self.memory.is_exceeded()
             || process::is_forked_copy();
         let cpu_us = cpu.saturating_sub(before);
-        buffers.output = exchange.done(Done { peak_memory, cpu_us, leaving }, self.output);
+        buffers.output = exchange
+            .done(RequestUsage { peak_memory, cpu_us, is_worker_exiting: leaving }, self.output);
         if buffers.params.capacity() > MAX_KEPT_PARAMS_BYTES {
             buffers.params = Vec::new();
         }
@@ -189,10 +193,10 @@ impl Worker<'_> {
     where
         Self: 'm,
     {
-        let Ok((fixed, rest)) = Fixed::decode(request) else {
+        let Ok((fixed, rest)) = RequestHeader::decode(request) else {
             return Err(malformed(exchange, "its encoding is broken"));
         };
-        self.was_only_request.set(fixed.flags & flags::ALONE != 0);
+        self.was_only_request.set(fixed.flags & flags::IS_ONLY_REQUEST != 0);
         let mut files = self.descriptors(fixed.flags, ticket, exchange)?.into_iter();
         let has_params_file = fixed.flags & flags::PARAMS_FILE != 0;
         let encoded = if has_params_file {
@@ -289,7 +293,7 @@ fn malformed(exchange: &mut Exchange<'_>, problem: &str) -> Refused {
 
 /// The body of a request: the start of `inline`, or the next of its files.
 fn body<'m>(
-    fixed: &Fixed,
+    fixed: &RequestHeader,
     inline: &'m [u8],
     files: &mut impl Iterator<Item = OwnedFd>,
 ) -> Result<Body<'m>, &'static str> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use criterion::{Criterion, criterion_group, criterion_main};
-use howdah_files::{Files, Now};
+use howdah_files::{Files, RequestTime};
 use howdah_http::message::{ConnectionInfo, Fields, Request, Version};
 use howdah_php_pool::queue::Queue;
 use howdah_server::route::{Routing, Scratch};
@@ -93,7 +93,7 @@ fn decisions(criterion: &mut Criterion) {
     let scratch = RefCell::new(Scratch::default());
     let null = std::fs::File::options().write(true).open("/dev/null").expect("/dev/null");
     let log = Log::new(null.into());
-    let now = Now { monotonic: Instant::now(), wall: SystemTime::now() };
+    let now = RequestTime { monotonic: Instant::now(), wall: SystemTime::now() };
     for (name, kind) in KINDS {
         let mut group = criterion.benchmark_group(name);
         group.warm_up_time(Duration::from_millis(200));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use howdah_files::{Files, Now, Options, Outcome, Share};
+use howdah_files::{Files, Options, RequestTime, ServeOutcome, Share};
 use howdah_http::body::Body;
 use howdah_http::drain::Drain;
 use howdah_http::exchange::{Exchange, Handler, RequestRecord};
@@ -57,7 +57,7 @@ struct Site {
     _root: tempfile::TempDir,
     files: Files,
     share: Share,
-    now: Now,
+    now: RequestTime,
 }
 
 impl Site {
@@ -67,7 +67,7 @@ impl Site {
         let share = Share::new(root.path(), Options::default());
         // Ahead of the disk's clock: what was written a moment ago is not kept.
         let wall = SystemTime::now() + Duration::from_secs(100);
-        let now = Now { monotonic: Instant::now(), wall };
+        let now = RequestTime { monotonic: Instant::now(), wall };
         Site { _root: root, files: Files::new(howdah_files::Limits::default()), share, now }
     }
 }
@@ -95,8 +95,8 @@ fn lookups(criterion: &mut Criterion) {
     let site = Site::new();
     let (present, missing) = (request("/small.txt"), request("/missing.txt"));
     let look = |request: &Request| site.files.serve(&site.share, request, site.now);
-    assert!(matches!(look(&present), Outcome::Response(_)));
-    assert!(matches!(look(&missing), Outcome::Missing(_)));
+    assert!(matches!(look(&present), ServeOutcome::Response(_)));
+    assert!(matches!(look(&missing), ServeOutcome::NotServed(_)));
     let mut group = criterion.benchmark_group("cached file");
     group.bench_function("present", |bencher| bencher.iter(|| look(black_box(&present))));
     group.bench_function("missing", |bencher| bencher.iter(|| look(black_box(&missing))));
@@ -122,7 +122,7 @@ impl Handler for Answers {
 
     async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
         match self.site.files.serve(&self.site.share, &exchange.request, self.site.now) {
-            Outcome::Response(response) => response,
+            ServeOutcome::Response(response) => response,
             _ => self.error(404),
         }
     }
@@ -131,7 +131,7 @@ impl Handler for Answers {
         Response::new(status, Body::Empty)
     }
 
-    fn finished(&self, _: &RequestRecord<'_>) {}
+    fn log_request(&self, _: &RequestRecord<'_>) {}
 }
 
 /// A pipe in memory as a connection.
@@ -172,7 +172,7 @@ async fn connection(answers: &Answers, requests: &[u8], received: &mut Vec<u8>) 
     let info = Arc::new(ConnectionInfo::default());
     client.write_all(requests).await.expect("there is room");
     client.shutdown().await.expect("the sending side ends");
-    serve(Pipe(server), info, answers, Drain::new().connection()).await;
+    serve(Pipe(server), info, answers, Drain::new().register()).await;
     received.clear();
     client.read_to_end(received).await.expect("the answers can be read");
 }

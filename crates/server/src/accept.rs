@@ -46,7 +46,7 @@ pub async fn run(
 }
 
 /// Serves a connection on this thread. The caller has counted it as accepted.
-pub fn serve(thread: &Rc<RouterThread>, accepted: Accepted) {
+pub fn spawn_connection(thread: &Rc<RouterThread>, accepted: Accepted) {
     let draining = thread.listeners.connection(&accepted.listener);
     draining.accepted_from(Client::of(accepted.info.peer));
     connection::serve(thread, accepted, draining);
@@ -68,7 +68,7 @@ async fn accept_until(
         io::Result::Ok((stream, info))
     };
     let accept_if_room = |socket: &OwnedFd| match descriptor_shortage::is_full(thread, socket) {
-        true if descriptor_shortage::is_wanted(socket) => Ok(None),
+        true if descriptor_shortage::has_pending_client(socket) => Ok(None),
         _ => accept(socket).map(Some),
     };
     let next = async || loop {
@@ -91,7 +91,7 @@ async fn accept_until(
     // have ended.
     for _ in 0..MAX_LAST_CONNECTIONS {
         let Ok((stream, info)) = accept(socket.get_ref()) else { break };
-        count_and_serve(
+        register_and_serve(
             thread,
             Accepted { stream, info: Arc::new(info), listener: Arc::clone(name) },
         );
@@ -139,11 +139,11 @@ fn serve_or_hand_over(
             least.counters().accepted.fetch_add(1, Relaxed);
             least.send(ThreadCommand::Serve(accepted));
         }
-        _ => count_and_serve(thread, accepted),
+        _ => register_and_serve(thread, accepted),
     }
 }
 
-fn count_and_serve(thread: &Rc<RouterThread>, accepted: Accepted) {
+fn register_and_serve(thread: &Rc<RouterThread>, accepted: Accepted) {
     thread.counters.accepted.fetch_add(1, Relaxed);
-    serve(thread, accepted);
+    spawn_connection(thread, accepted);
 }

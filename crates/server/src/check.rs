@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use howdah_config::{Certificate, Config, Listener, Tls};
-use howdah_tls::{Material, Source, TlsClient, TlsListener};
+use howdah_tls::{CertificateFiles, Source, TlsClient, TlsListener};
 
 /// Sources of certificates and keys.
 pub struct CertificateSources<'a> {
@@ -75,8 +75,8 @@ impl CertificateSources<'_> {
         (self.read)(path).map_err(|error| howdah_tls::authorities::unreadable(&name, &error))
     }
 
-    fn material(&self, sources: Vec<Source>) -> Result<Material, String> {
-        let mut material = Material::default();
+    fn material(&self, sources: Vec<Source>) -> Result<CertificateFiles, String> {
+        let mut material = CertificateFiles::default();
         for source in sources {
             let text = match &source {
                 Source::Stored(name) => self.stored.and_then(|stored| stored(name)),

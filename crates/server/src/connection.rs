@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 
 use howdah_config::CleartextHttp2;
-use howdah_http::drain::{Draining, Phase, Signal};
+use howdah_http::drain::{DrainRegistration, Phase, Signal};
 use howdah_http::exchange::Handler;
 use howdah_http::h1::{self, Refusal};
 use howdah_http::message::ConnectionInfo;
@@ -28,7 +28,7 @@ use crate::thread::RouterThread;
 const MAX_DISCARDED_BYTES: u64 = 64 * 1024;
 
 /// Serves a connection to its end, as a task of this thread; then it is counted as closed.
-pub fn serve(thread: &Rc<RouterThread>, accepted: Accepted, drain: Draining) {
+pub fn serve(thread: &Rc<RouterThread>, accepted: Accepted, drain: DrainRegistration) {
     let Accepted { stream, info, listener } = accepted;
     let (protocol, has_proxy_header) =
         match thread.snapshot_for(&listener).listeners.get(&*listener) {
@@ -80,7 +80,7 @@ async fn serve_proxied(
     protocol: Protocol,
     mut stream: Stream,
     mut info: Arc<ConnectionInfo>,
-    drain: Draining,
+    drain: DrainRegistration,
 ) {
     let header = {
         let header = pin!(timeout(handler.limits().header_timeout, stream.proxy_header()));
@@ -111,7 +111,7 @@ async fn serve_either_version(
     handler: RequestHandler,
     mut stream: Stream,
     info: Arc<ConnectionInfo>,
-    drain: Draining,
+    drain: DrainRegistration,
 ) {
     if begins_with_http2(&handler, &mut stream, &drain).await {
         h2::serve(Box::new(stream), info, || handler.for_stream(), drain).await;
@@ -125,7 +125,7 @@ async fn serve_http2_only(
     handler: RequestHandler,
     mut stream: Stream,
     info: Arc<ConnectionInfo>,
-    drain: Draining,
+    drain: DrainRegistration,
 ) {
     if begins_with_http2(&handler, &mut stream, &drain).await {
         h2::serve(Box::new(stream), info, || handler.for_stream(), drain).await;
@@ -143,7 +143,7 @@ async fn serve_http2_only(
 async fn begins_with_http2(
     handler: &RequestHandler,
     stream: &mut Stream,
-    drain: &Draining,
+    drain: &DrainRegistration,
 ) -> bool {
     let header_timeout = tokio::time::sleep(handler.limits().header_timeout);
     let drained = poll_fn(|cx| match drain.poll_waiting(Phase::Incomplete, cx) {
@@ -165,7 +165,7 @@ async fn serve_tls(
     tls: Arc<TlsListener>,
     stream: Stream,
     info: Arc<ConnectionInfo>,
-    drain: Draining,
+    drain: DrainRegistration,
 ) {
     let time = handler.limits().header_timeout;
     let challenges = &handler.thread().shared.challenges;
@@ -176,7 +176,7 @@ async fn serve_tls(
         HandshakeOutcome::Encrypted(stream, facts) => {
             stream.transport().acknowledge();
             tls.counters().handshakes.fetch_add(1, Relaxed);
-            tls.counters().resumed.fetch_add(u64::from(facts.reused), Relaxed);
+            tls.counters().resumed.fetch_add(u64::from(facts.is_resumed), Relaxed);
             let handshake = Some(Arc::new(facts));
             let info = Arc::new(ConnectionInfo { tls: true, handshake, ..(*info).clone() });
             if stream.session().alpn_protocol() == Some(b"h2") {
@@ -186,7 +186,8 @@ async fn serve_tls(
             }
         }
         HandshakeOutcome::NotTls(stream, bytes) => {
-            let response = respond::explained(400, "TLS is spoken here: ask for https, not http");
+            let response =
+                respond::error_with_advice(400, "TLS is spoken here: ask for https, not http");
             let refusal = Refusal::PlainOnTls;
             let refused = h1::refuse(stream, info, &handler, drain, &bytes, refusal, response);
             Box::pin(refused).await;
@@ -202,7 +203,7 @@ async fn serve_tls(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use howdah_tls::Secured;
+    use howdah_tls::TlsConnection;
 
     fn size<A, B, C, D, F: Future>(_: impl Fn(A, B, C, D) -> F) -> usize {
         size_of::<F>()
@@ -220,7 +221,7 @@ mod tests {
         fn size<A, B, C, D, E, F: Future>(_: impl Fn(A, B, C, D, E) -> F) -> usize {
             size_of::<F>()
         }
-        let (size, state) = (size(serve_tls), size_of::<Secured<Stream>>());
+        let (size, state) = (size(serve_tls), size_of::<TlsConnection<Stream>>());
         assert!(size <= state + 640, "{size} bytes, {state} of them are the library's");
     }
 }

@@ -17,7 +17,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use howdah_http::eviction::{self, Chosen, Client};
+use howdah_http::eviction::{self, Client, Selection};
 use howdah_sys::log::Level;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::task::{spawn_local, yield_now};
@@ -42,7 +42,7 @@ fn open_connections(thread: &RouterThread) -> u64 {
 }
 
 /// Returns true if a client waits in the backlog.
-pub fn is_wanted(socket: &OwnedFd) -> bool {
+pub fn has_pending_client(socket: &OwnedFd) -> bool {
     let mut socket = [PollFd::new(socket, PollFlags::IN)];
     poll(&mut socket, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
@@ -53,7 +53,7 @@ pub async fn make(thread: &Rc<RouterThread>, listener: &str, socket: &OwnedFd) {
     // At first only of clients with more than one: another thread may have a heavier client.
     let mut least = 2;
     let mut is_logged = false;
-    while is_full(thread, socket) && is_wanted(socket) {
+    while is_full(thread, socket) && has_pending_client(socket) {
         let has_closed = evict(thread, listener, least).await;
         if !has_closed && least == 1 && !std::mem::replace(&mut is_logged, true) {
             log(thread, listener, None);
@@ -79,7 +79,7 @@ pub async fn evict(thread: &Rc<RouterThread>, listener: &str, least: usize) -> b
     let count =
         (candidates.len() / BATCH_DIVISOR).clamp(1, MAX_BATCH).max(thread.shortage.excess());
     let chosen = eviction::choose(candidates, count, least);
-    if let Some(Chosen { places, client }) = &chosen {
+    if let Some(Selection { places, client }) = &chosen {
         places.iter().for_each(|(drain, place)| drain.evict(*place));
         thread.shortage.reset();
         log(thread, listener, Some((places.len(), *client)));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
-use howdah_files::{Files, Now};
+use howdah_files::{Files, RequestTime};
 use howdah_http::message::{ConnectionInfo, Fields, Request, Version};
 use howdah_php_pool::queue::Queue;
 use howdah_server::route::{Decision, Routing, Scratch};
@@ -71,7 +71,7 @@ impl Site {
         let mut least = usize::MAX;
         for _ in 0..20 {
             let mut request = request();
-            let now = Now { monotonic: Instant::now(), wall: SystemTime::now() };
+            let now = RequestTime { monotonic: Instant::now(), wall: SystemTime::now() };
             let router = Routing {
                 snapshot: &self.snapshot,
                 files: &self.files,

@@ -131,8 +131,8 @@ impl Launch<'_> {
     }
 
     fn execute(&self) -> std::io::Error {
-        let placed =
-            process::place(&self.socket, 3).and_then(|()| process::place(&self.reports, 4));
+        let placed = process::duplicate_to(&self.socket, 3)
+            .and_then(|()| process::duplicate_to(&self.reports, 4));
         if let Err(error) = placed {
             return error;
         }
@@ -192,7 +192,7 @@ impl Launch<'_> {
             let Some(path) = path else { continue };
             let redirected = match self.is_dry_run {
                 true => output::check(path),
-                false => output::open(path).and_then(|file| process::place(&file, target)),
+                false => output::open(path).and_then(|file| process::duplicate_to(&file, target)),
             };
             redirected.map_err(|error| Problem::at(key, format_args!("{path}: {error}")))?;
         }

@@ -86,7 +86,7 @@ const INI_APPENDED: [&str; 3] = ["error_log", "opcache.error_log", "mail.log"];
 /// support are left out, unless the document requires them.
 pub(crate) fn enter(spec: &ApplicationSpec, executable: &File) -> Result<(), Problem> {
     let isolation = &spec.isolation;
-    if isolation.is_boundless {
+    if isolation.is_sandbox_off {
         return Ok(());
     }
     let failed = |error: io::Error| Problem::at(KEY, format_args!("cannot be entered: {error}"));

@@ -100,7 +100,7 @@ fn execute(kind: Kind, role: &Role, socket: &OwnedFd, log: BorrowedFd<'_>) -> io
         signals::reset();
         process::close_on_exec_from(3);
         process::set_standard_streams(log, log)?;
-        process::place(socket, 3)?;
+        process::duplicate_to(socket, 3)?;
         rustix::process::setpgid(None, None)?;
         Ok(())
     };

@@ -91,7 +91,7 @@ pub fn fork_within(user: BorrowedFd<'_>, namespaces: Namespaces) -> io::Result<F
 ///
 /// A process that is not root can write the maps only of a process that can be traced, and a copy
 /// of this process must not be traced: it has this one's memory and descriptors. So the process in
-/// the new namespace is another program: `becomes` is an executable that waits, as [`hold`] does,
+/// the new namespace is another program: `becomes` is an executable that waits, as [`wait_for_stdin_close`] does,
 /// until its standard input is closed. `arguments` begin with its title.
 ///
 /// # Panics
@@ -112,7 +112,7 @@ pub fn make_user_namespace(
             let nowhere = File::options().write(true).open("/dev/null");
             let started = nowhere
                 .and_then(|file| process::set_standard_streams(file.as_fd(), file.as_fd()))
-                .and_then(|()| process::place(&wait, 0));
+                .and_then(|()| process::duplicate_to(&wait, 0));
             let error = match started {
                 Ok(()) => process::exec_file(becomes, arguments, &[]),
                 Err(error) => error,
@@ -138,7 +138,7 @@ pub fn make_user_namespace(
 }
 
 /// Waits until standard input is closed: the whole program of [`make_user_namespace`].
-pub fn hold() {
+pub fn wait_for_stdin_close() {
     let _ = io::copy(&mut io::stdin(), &mut io::sink());
 }
 

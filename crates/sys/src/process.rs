@@ -248,7 +248,7 @@ pub fn close_on_exec_from(first: u32) {
 
 /// Duplicates `fd` as descriptor `target`, open across exec. A `target` that is in use is replaced:
 /// only for a new process before exec.
-pub fn place(fd: impl AsFd, target: i32) -> io::Result<()> {
+pub fn duplicate_to(fd: impl AsFd, target: i32) -> io::Result<()> {
     let raw = fd.as_fd().as_raw_fd();
     let done = if raw == target {
         // SAFETY: clears the close-on-exec flag of a descriptor that `fd` keeps open.
@@ -263,15 +263,15 @@ pub fn place(fd: impl AsFd, target: i32) -> io::Result<()> {
 /// Sets the standard streams: input from /dev/null, output and errors as given.
 pub fn set_standard_streams(stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::Result<()> {
     let null = fs::File::open("/dev/null")?;
-    place(&null, 0)?;
+    duplicate_to(&null, 0)?;
     set_output_streams(stdout, stderr)
 }
 
 /// Sets standard output and error. Opens no file, so that a process without access to files can do
 /// it.
 pub fn set_output_streams(stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::Result<()> {
-    place(stdout, 1)?;
-    place(stderr, 2)
+    duplicate_to(stdout, 1)?;
+    duplicate_to(stderr, 2)
 }
 
 /// Executes a program in this process. Returns only on failure.

@@ -49,7 +49,7 @@ fn end(search: impl Fn() -> Vec<Process>) {
 
 /// Families of processes that are being ended, each as by [`kill`], without blocking the caller.
 #[derive(Debug, Default)]
-pub struct Endings {
+pub struct PendingKills {
     trees: Vec<Ending>,
     next: Option<Instant>,
 }
@@ -61,7 +61,7 @@ struct Ending {
     stopping: Stopping,
 }
 
-impl Endings {
+impl PendingKills {
     /// Begins to end a process, whose id is `pid`, and all its descendants.
     pub fn add(&mut self, pid: u32, root: Rc<PidFd>, now: Instant) {
         let is_known = |tree: &Ending| tree.pid == pid && !tree.root.has_ended();
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn families_end_step_by_step_though_all_are_stopped() {
-        let (mut endings, now) = (Endings::default(), Instant::now());
+        let (mut endings, now) = (PendingKills::default(), Instant::now());
         let mut shells = [shell(), shell()];
         for (shell, tree) in &shells {
             let root = Rc::new(PidFd::open(shell.id()).unwrap());
@@ -326,7 +326,7 @@ mod tests {
         let mut child = Command::new("true").spawn().unwrap();
         let root = Rc::new(PidFd::open(child.id()).unwrap());
         child.wait().unwrap();
-        let mut endings = Endings::default();
+        let mut endings = PendingKills::default();
         endings.add(other.id(), root, Instant::now());
         endings.step_if_due(Instant::now());
         assert_eq!((other.try_wait().unwrap(), endings.due()), (None, None));

@@ -36,7 +36,7 @@ pub struct SpinPolicy {
 
 impl SpinPolicy {
     /// Returns true if this occasion is one to spin. Otherwise it counts as skipped.
-    pub fn are_due(&self) -> bool {
+    pub fn should_spin(&self) -> bool {
         let pause = self.pause.get();
         self.pause.set(pause.saturating_sub(1));
         pause == 0
@@ -71,7 +71,7 @@ mod tests {
 
     /// Spins in vain if that is due. Returns true if it was.
     fn looks_in_vain(looks: &SpinPolicy) -> bool {
-        let due = looks.are_due();
+        let due = looks.should_spin();
         if due {
             let begun = Instant::now();
             looks.until(|| false);
@@ -86,7 +86,7 @@ mod tests {
         let pattern: Vec<bool> = (0..8).map(|_| looks_in_vain(&looks)).collect();
         assert_eq!(pattern, [true, true, false, true, false, false, true, false]);
         // What comes in time makes up for all of it.
-        while !looks.are_due() {}
+        while !looks.should_spin() {}
         looks.until(|| true);
         assert!(looks_in_vain(&looks));
         assert!(!looks_in_vain(&looks));

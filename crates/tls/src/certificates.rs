@@ -19,7 +19,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::FromDer;
 
-use super::material::{Material, Source};
+use super::material::{CertificateFiles, Source};
 
 /// Certificates that can be replaced while the listener runs.
 #[derive(Debug)]
@@ -50,13 +50,17 @@ struct Table {
 }
 
 impl Certificates {
-    pub fn new(settings: &config::Tls, material: &Material) -> Result<Self, String> {
+    pub fn new(settings: &config::Tls, material: &CertificateFiles) -> Result<Self, String> {
         let configured = ArcSwap::from_pointee(Table::new(settings, material)?);
         Ok(Certificates { configured, on_demand: RwLock::default() })
     }
 
     /// Replaces the configured certificates. Returns true if any has changed.
-    pub fn renew(&self, settings: &config::Tls, material: &Material) -> Result<bool, String> {
+    pub fn renew(
+        &self,
+        settings: &config::Tls,
+        material: &CertificateFiles,
+    ) -> Result<bool, String> {
         let table = Table::new(settings, material)?;
         let is_same =
             |(a, b): (&Arc<CertifiedKey>, &Arc<CertifiedKey>)| a.cert == b.cert && a.ocsp == b.ocsp;
@@ -124,7 +128,7 @@ impl ResolvesServerCert for Certificates {
 }
 
 impl Table {
-    fn new(settings: &config::Tls, material: &Material) -> Result<Self, String> {
+    fn new(settings: &config::Tls, material: &CertificateFiles) -> Result<Self, String> {
         let mut table = Table { all: Vec::new(), in_use: Vec::new(), names: HashMap::new() };
         for certificate in &settings.certificates {
             if let Certificate::Managed(name) = certificate
@@ -166,7 +170,10 @@ impl CertificateInUse {
     }
 }
 
-pub(super) fn load(certificate: &Certificate, material: &Material) -> Result<CertifiedKey, String> {
+pub(super) fn load(
+    certificate: &Certificate,
+    material: &CertificateFiles,
+) -> Result<CertifiedKey, String> {
     let (chain, key, ocsp, label) = match certificate {
         Certificate::Stored(name) | Certificate::Managed(name) => {
             let text = material.get(&Source::Stored(name.clone()))?;

@@ -25,7 +25,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::material::{Material, Source};
+use super::material::{CertificateFiles, Source};
 use super::{authorities, certificates};
 
 /// The clients of a configuration, by their settings.
@@ -66,7 +66,7 @@ fn trusted(settings: &UpstreamTls) -> PathBuf {
 
 impl TlsClient {
     /// Makes all ready. `Err` says what is of no use, and why.
-    pub fn new(settings: &UpstreamTls, material: &Material) -> Result<Self, String> {
+    pub fn new(settings: &UpstreamTls, material: &CertificateFiles) -> Result<Self, String> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
@@ -96,7 +96,7 @@ impl TlsClient {
     }
 
     /// Whether it was made of these settings and texts.
-    pub fn is_of(&self, settings: &UpstreamTls, material: &Material) -> bool {
+    pub fn is_of(&self, settings: &UpstreamTls, material: &CertificateFiles) -> bool {
         self.settings == *settings && digest(settings, material).as_ref() == Ok(&self.digest)
     }
 
@@ -144,7 +144,7 @@ impl TlsClient {
 }
 
 /// Those who are trusted.
-fn roots(settings: &UpstreamTls, material: &Material) -> Result<RootCertStore, String> {
+fn roots(settings: &UpstreamTls, material: &CertificateFiles) -> Result<RootCertStore, String> {
     let path = trusted(settings);
     let text = material.get(&Source::File(path.clone()))?;
     let roots = match &settings.authorities {
@@ -154,7 +154,7 @@ fn roots(settings: &UpstreamTls, material: &Material) -> Result<RootCertStore, S
     roots.map_err(|problem| format!("{}: {problem}", path.display()))
 }
 
-fn digest(settings: &UpstreamTls, material: &Material) -> Result<Vec<u8>, String> {
+fn digest(settings: &UpstreamTls, material: &CertificateFiles) -> Result<Vec<u8>, String> {
     let mut digest = Context::new(&SHA256);
     for source in client_sources(settings) {
         let text = material.get(&source)?;

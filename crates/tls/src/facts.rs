@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
-use howdah_http::handshake::{ClientCertificate, Handshake, Hosts};
+use howdah_http::handshake::{ClientCertificate, Handshake, HostPolicy};
 use rustls::{HandshakeKind, ProtocolVersion, ServerConnection};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
@@ -27,10 +27,10 @@ pub(super) fn facts(
         },
         cipher: connection.negotiated_cipher_suite().map_or("", parameters::suite_name),
         server_name: connection.server_name().unwrap_or_default().to_ascii_lowercase(),
-        reused: connection.handshake_kind() == Some(HandshakeKind::Resumed),
+        is_resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
         client: leaf.and_then(|leaf| client_certificate(leaf)),
-        asks_clients: rule.is_some(),
-        hosts: Hosts(Arc::new(move |host| listener.rule(host) == rule)),
+        requests_client_certificate: rule.is_some(),
+        hosts: HostPolicy(Arc::new(move |host| listener.rule(host) == rule)),
     }
 }
 

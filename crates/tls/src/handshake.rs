@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use howdah_http::drain::Draining;
+use howdah_http::drain::DrainRegistration;
 use howdah_http::handshake::Handshake;
 use rustls::ServerConfig;
 use rustls::server::{Accepted, AcceptedAlert, Acceptor};
@@ -25,14 +25,14 @@ use tokio_rustls::server::StartHandshake;
 
 use super::facts::facts;
 use super::listener::TlsListener;
-use super::stream::Secured;
+use super::stream::TlsConnection;
 use crate::challenges::ChallengeStore;
 use crate::proof;
 
 /// Result of a handshake.
 pub enum HandshakeOutcome<S> {
     /// The encrypted connection, and the facts about it.
-    Encrypted(Box<Secured<S>>, Handshake),
+    Encrypted(Box<TlsConnection<S>>, Handshake),
     /// The client does not speak TLS; the bytes are what it has sent.
     NotTls(S, Vec<u8>),
     /// The client got the proof of a name (TLS-ALPN-01); the connection is closed.
@@ -48,7 +48,7 @@ const HANDSHAKE_RECORD: u8 = 22;
 pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     listener: &Arc<TlsListener>,
     mut stream: S,
-    drain: &Draining,
+    drain: &DrainRegistration,
     timeout: Duration,
     challenges: &ChallengeStore,
 ) -> HandshakeOutcome<S> {
@@ -82,7 +82,7 @@ pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     match timeout_at(deadline, remaining).await.unwrap_or_else(|_| Err(timed_out())) {
         Ok(stream) => {
             let facts = facts(stream.get_ref().1, Arc::clone(listener), rule);
-            HandshakeOutcome::Encrypted(Box::new(Secured::new(stream)), facts)
+            HandshakeOutcome::Encrypted(Box::new(TlsConnection::new(stream)), facts)
         }
         Err(error) => HandshakeOutcome::Failed(error),
     }
@@ -118,7 +118,7 @@ enum Hello {
 /// Reads the client's hello.
 async fn read_hello<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
-    drain: &Draining,
+    drain: &DrainRegistration,
 ) -> io::Result<Hello> {
     let mut acceptor = Acceptor::default();
     let mut buffer = Vec::with_capacity(4096);
@@ -160,7 +160,7 @@ async fn read_hello<S: AsyncRead + AsyncWrite + Unpin>(
 async fn read_first<S: AsyncRead + Unpin>(
     stream: &mut S,
     buffer: &mut Vec<u8>,
-    drain: &Draining,
+    drain: &DrainRegistration,
 ) -> io::Result<usize> {
     let mut read = pin!(stream.read_buf(buffer));
     poll_fn(|cx| {

@@ -1,7 +1,7 @@
 //! TLS with clients and with other servers, and the store of ACME challenges.
 //!
 //! - A [`TlsListener`] is made of a listener's settings and of the texts that they name
-//!   ([`Material`]). Its certificates can be replaced while it runs ([`TlsListener::renew`]).
+//!   ([`CertificateFiles`]). Its certificates can be replaced while it runs ([`TlsListener::renew`]).
 //! - [`handshake()`] reads a client's hello and completes the handshake with the certificate
 //!   ([`certificates`]) and the rule about client certificates ([`clients`]) for the name in it.
 //!   [`sessions`] and [`tickets`] resume sessions.
@@ -32,8 +32,8 @@ pub use certificates::{CertificateInUse, certified, names};
 pub use client::{TlsClient, TlsClients, client_sources};
 pub use handshake::{HandshakeOutcome, handshake};
 pub use listener::{Counters, TlsListener, sources};
-pub use material::{Material, Source};
-pub use stream::Secured;
+pub use material::{CertificateFiles, Source};
+pub use stream::TlsConnection;
 
 #[cfg(test)]
 mod tests;

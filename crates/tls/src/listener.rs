@@ -12,7 +12,7 @@ use rustls::server::WebPkiClientVerifier;
 
 use super::certificates::{CertificateInUse, Certificates, certified};
 use super::clients::{Rule, Verifier};
-use super::material::{Material, Source};
+use super::material::{CertificateFiles, Source};
 use super::parameters;
 use super::sessions::Sessions;
 use super::tickets::Tickets;
@@ -59,7 +59,7 @@ pub fn sources(settings: &config::Tls) -> Vec<Source> {
 
 impl TlsListener {
     /// TLS with these settings. Error: which certificate cannot be used, and why.
-    pub fn new(settings: &config::Tls, material: &Material) -> Result<Self, String> {
+    pub fn new(settings: &config::Tls, material: &CertificateFiles) -> Result<Self, String> {
         let certificates = Arc::new(Certificates::new(settings, material)?);
         let rules = settings.client_certificates.iter().map(|rule| {
             let authorities = material.get(&Source::File(rule.authorities.clone()))?;
@@ -74,7 +74,7 @@ impl TlsListener {
     }
 
     /// Takes over the counters of the listener that this one replaces.
-    pub fn in_place_of(self, other: Option<&Arc<TlsListener>>) -> Self {
+    pub fn take_counters_of(self, other: Option<&Arc<TlsListener>>) -> Self {
         let counters = other.map(|other| Arc::clone(&other.counters));
         TlsListener { counters: counters.unwrap_or_default(), ..self }
     }
@@ -96,7 +96,7 @@ impl TlsListener {
 
     /// Returns true if the listener has these settings and these authorities for clients: only its
     /// certificates may differ.
-    pub fn is_of(&self, settings: &config::Tls, material: &Material) -> bool {
+    pub fn has_settings(&self, settings: &config::Tls, material: &CertificateFiles) -> bool {
         let mut rules = settings.client_certificates.iter().zip(&self.rules);
         self.settings == *settings
             && rules.all(|(settings, rule)| {
@@ -106,7 +106,7 @@ impl TlsListener {
     }
 
     /// Replaces certificates that have changed. Returns true if any has. Sessions go on.
-    pub fn renew(&self, material: &Material) -> Result<bool, String> {
+    pub fn renew(&self, material: &CertificateFiles) -> Result<bool, String> {
         self.certificates.renew(&self.settings, material)
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Texts by their sources.
 #[derive(Default)]
-pub struct Material(HashMap<Source, Vec<u8>>);
+pub struct CertificateFiles(HashMap<Source, Vec<u8>>);
 
 /// The source of a text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -17,7 +17,7 @@ pub enum Source {
     File(PathBuf),
 }
 
-impl Material {
+impl CertificateFiles {
     /// Adds a text.
     pub fn add(&mut self, source: Source, text: Vec<u8>) {
         self.0.insert(source, text);

@@ -12,12 +12,12 @@ use tokio_rustls::server::TlsStream;
 /// Sends at once what the library answers by itself, such as a refusal of another handshake. It would leave with
 /// the next thing that is written, for which the client may be waiting in vain.
 #[derive(Debug)]
-pub struct Secured<S>(TlsStream<S>);
+pub struct TlsConnection<S>(TlsStream<S>);
 
-impl<S> Secured<S> {
+impl<S> TlsConnection<S> {
     /// After a handshake.
     pub fn new(stream: TlsStream<S>) -> Self {
-        Secured(stream)
+        TlsConnection(stream)
     }
 
     /// What it runs over.
@@ -31,9 +31,9 @@ impl<S> Secured<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Io for Secured<S> {}
+impl<S: AsyncRead + AsyncWrite + Unpin> Io for TlsConnection<S> {}
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Secured<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsConnection<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -47,7 +47,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Secured<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Secured<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsConnection<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

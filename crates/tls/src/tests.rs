@@ -49,8 +49,8 @@ fn settings(tls: Value) -> Tls {
     howdah_config::parse(document.to_string().as_bytes()).unwrap().listeners.remove(0).tls.unwrap()
 }
 
-fn material(texts: &[(&str, &str)]) -> Material {
-    let mut material = Material::default();
+fn material(texts: &[(&str, &str)]) -> CertificateFiles {
+    let mut material = CertificateFiles::default();
     for (name, text) in texts {
         let source = match name.starts_with('/') {
             true => Source::File(name.into()),
@@ -118,7 +118,7 @@ async fn shake_at(
     };
     let drain = Drain::new();
     let accepting = async {
-        let draining = drain.connection();
+        let draining = drain.register();
         match handshake(listener, ours, &draining, Duration::from_secs(5), challenges).await {
             HandshakeOutcome::Encrypted(mut stream, facts) => {
                 let _ = stream.read_u8().await;
@@ -176,7 +176,7 @@ async fn changed_certificates_are_shown_from_then_on() {
     let listener = listener(files.clone(), &[("/c", &old), ("/k", &old)]);
     let client = client(&authority, None);
     assert_eq!(shown(&listener, &client, "a.example").await, "old");
-    assert!(listener.is_of(&settings(files), &material(&[])));
+    assert!(listener.has_settings(&settings(files), &material(&[])));
     assert_eq!(listener.renew(&material(&[("/c", &old), ("/k", &old)])), Ok(false));
     // Half of the files is there already: the old certificate goes on.
     let half = listener.renew(&material(&[("/c", &new), ("/k", &old)])).unwrap_err();
@@ -283,7 +283,11 @@ async fn sessions_are_taken_up_again_only_if_that_is_wanted() {
             let client = client(&authority, None);
             let first = shake(&listener, &client, "a.example").await.unwrap().0;
             let second = shake(&listener, &client, "a.example").await.unwrap().0;
-            assert_eq!((first.reused, second.reused), (false, reused), "{session} {protocol}");
+            assert_eq!(
+                (first.is_resumed, second.is_resumed),
+                (false, reused),
+                "{session} {protocol}"
+            );
         }
     }
 }
@@ -305,14 +309,14 @@ async fn no_session_is_taken_up_under_another_rule_about_clients() {
         &texts,
     );
     let client = client(&authority, Some(&bundle));
-    assert!(!shake(&open, &client, "a.example").await.unwrap().0.reused);
+    assert!(!shake(&open, &client, "a.example").await.unwrap().0.is_resumed);
     let facts = shake(&closed, &client, "a.example").await.unwrap().0;
-    assert!(!facts.reused && facts.client.is_some());
+    assert!(!facts.is_resumed && facts.client.is_some());
     let facts = shake(&closed, &client, "a.example").await.unwrap().0;
-    assert!(facts.reused && facts.client.is_some(), "who the client is belongs to the session");
-    assert!(!shake(&open, &client, "a.example").await.unwrap().0.reused);
+    assert!(facts.is_resumed && facts.client.is_some(), "who the client is belongs to the session");
+    assert!(!shake(&open, &client, "a.example").await.unwrap().0.is_resumed);
     // Another name of the same listener, without a rule.
-    assert!(!shake(&closed, &client, "b.example").await.unwrap().0.reused);
+    assert!(!shake(&closed, &client, "b.example").await.unwrap().0.is_resumed);
 }
 
 #[tokio::test]
@@ -335,8 +339,7 @@ async fn sent(listener: &Arc<TlsListener>, bytes: &[u8]) -> HandshakeOutcome<Dup
     let (ours, mut theirs) = duplex(1 << 16);
     theirs.write_all(bytes).await.unwrap();
     let drain = Drain::new();
-    handshake(listener, ours, &drain.connection(), Duration::from_millis(300), &no_challenges())
-        .await
+    handshake(listener, ours, &drain.register(), Duration::from_millis(300), &no_challenges()).await
 }
 
 #[tokio::test]
@@ -420,7 +423,7 @@ async fn proof_of(
 ) -> Option<CertificateDer<'static>> {
     let (ours, theirs) = duplex(1 << 16);
     let drain = Drain::new();
-    let draining = drain.connection();
+    let draining = drain.register();
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let connecting = async {
         let connector = TlsConnector::from(looking(&["acme-tls/1"]));
@@ -522,7 +525,7 @@ async fn nothing_is_read_before_the_handshake_is_over() {
     let eager = Arc::new(eager);
     for reused in [false, true] {
         let seen = shake(&listener, &eager, "a.example").await.unwrap();
-        assert_eq!(seen.0.reused, reused);
+        assert_eq!(seen.0.is_resumed, reused);
     }
     let name = "a.example".try_into().unwrap();
     let mut again = rustls::ClientConnection::new(Arc::clone(&eager), name).unwrap();

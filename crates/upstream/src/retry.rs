@@ -20,7 +20,7 @@ use bytes::Bytes;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
 use howdah_http::request_body::CollectError;
-use howdah_http::variables::{ShownRequestId, Source};
+use howdah_http::variables::{ShownRequestId, VariableSource};
 
 use crate::failure::{CLIENT_GONE, Failure, refuse};
 use crate::log_limit::LogLimit;
@@ -163,7 +163,8 @@ pub fn log_request(
 pub async fn run<P: Protocol>(protocol: &P) -> Response {
     let (upstream, exchange) = (protocol.upstream(), protocol.context().exchange);
     upstream.retry_budget.deposit();
-    let affinity = Affinity::of(upstream, &Source::of(&exchange.request, exchange.started_at));
+    let affinity =
+        Affinity::of(upstream, &VariableSource::of(&exchange.request, exchange.started_at));
     let (mut tried, mut status) = (Vec::new(), 502);
     while tried.len() < upstream.tries {
         let active = match choose_server(protocol, &tried, &affinity).await {

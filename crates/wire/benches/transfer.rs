@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::sync::atomic::AtomicU64;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use howdah_wire::frame::{Done, Head, Kind};
+use howdah_wire::frame::{Head, Kind, RequestUsage};
 use howdah_wire::queue::{Producer, Work, WorkerId};
 use howdah_wire::region::{Geometry, Region};
 use howdah_wire::stream::{Reader, Writer};
@@ -71,7 +71,7 @@ fn transfer(criterion: &mut Criterion) {
     let (mut head, mut done) = (Vec::new(), Vec::new());
     Head::put(&mut head, 200, b"");
     Head::put_field(&mut head, b"Content-type: text/html; charset=UTF-8");
-    Done { peak_memory: 2 << 20, cpu_us: 100, leaving: false }.put(&mut done);
+    RequestUsage { peak_memory: 2 << 20, cpu_us: 100, is_worker_exiting: false }.put(&mut done);
 
     let mut group = criterion.benchmark_group("transfer");
     let small = [(Kind::Head, &head[..]), (Kind::Body, b"Hello, world!"), (Kind::Done, &done)];

@@ -7,9 +7,9 @@ pub struct Malformed;
 
 /// Decodes values from the front of a slice.
 #[derive(Debug, Clone, Copy)]
-pub struct Take<'a>(pub &'a [u8]);
+pub struct Decoder<'a>(pub &'a [u8]);
 
-impl<'a> Take<'a> {
+impl<'a> Decoder<'a> {
     /// Takes the next `n` bytes.
     pub fn raw(&mut self, n: usize) -> Result<&'a [u8], Malformed> {
         let (head, rest) = self.0.split_at_checked(n).ok_or(Malformed)?;
@@ -59,7 +59,7 @@ impl<'a> Take<'a> {
 }
 
 /// Encodes values at the end of a vector.
-pub trait Put {
+pub trait Encode {
     /// Appends one byte.
     fn put_u8(&mut self, value: u8);
     /// Appends a 16-bit integer.
@@ -72,7 +72,7 @@ pub trait Put {
     fn put_bytes(&mut self, value: &[u8]);
 }
 
-impl Put for Vec<u8> {
+impl Encode for Vec<u8> {
     fn put_u8(&mut self, value: u8) {
         self.push(value);
     }

@@ -5,7 +5,7 @@
 //! (the worker is free). [`Kind::Log`] may come at any time, [`Kind::Descriptors`] only first,
 //! [`Kind::Output`] when the script is over.
 
-use crate::bytes::{Malformed, Put, Take};
+use crate::bytes::{Decoder, Encode, Malformed};
 
 /// Type of a frame, with its number on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum Kind {
     Body = 2,
     /// The response is complete; the script may go on (`fastcgi_finish_request`). No payload.
     End = 3,
-    /// The request has ended and the slot is the router's again: [`Done`].
+    /// The request has ended and the slot is the router's again: [`RequestUsage`].
     Done = 4,
     /// A record for the log: [`Log`].
     Log = 5,
@@ -74,7 +74,7 @@ impl<'a> Head<'a> {
 
     /// Decodes all but the fields, which [`Head::fields`] decodes one by one.
     pub fn decode(payload: &'a [u8]) -> Result<Self, Malformed> {
-        let mut take = Take(payload);
+        let mut take = Decoder(payload);
         let status = take.u16()?;
         let reason = take.bytes()?;
         let mut fields = take;
@@ -86,34 +86,38 @@ impl<'a> Head<'a> {
 
     /// The header lines.
     pub fn fields(&self) -> impl Iterator<Item = &'a [u8]> {
-        let mut take = Take(self.fields);
+        let mut take = Decoder(self.fields);
         std::iter::from_fn(move || take.bytes().ok())
     }
 }
 
 /// Memory and processor time of a finished request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Done {
+pub struct RequestUsage {
     /// `memory_get_peak_usage(true)` in bytes.
     pub peak_memory: u64,
     /// Processor time, user and system, in microseconds.
     pub cpu_us: u64,
     /// The worker ends after this request: it has reached a limit, or cannot go on.
-    pub leaving: bool,
+    pub is_worker_exiting: bool,
 }
 
-impl Done {
+impl RequestUsage {
     /// Appends the encoding.
     pub fn put(self, out: &mut Vec<u8>) {
         out.put_u64(self.peak_memory);
         out.put_u64(self.cpu_us);
-        out.put_u8(u8::from(self.leaving));
+        out.put_u8(u8::from(self.is_worker_exiting));
     }
 
     /// Decodes a payload.
     pub fn decode(payload: &[u8]) -> Result<Self, Malformed> {
-        let mut take = Take(payload);
-        let done = Done { peak_memory: take.u64()?, cpu_us: take.u64()?, leaving: take.u8()? != 0 };
+        let mut take = Decoder(payload);
+        let done = RequestUsage {
+            peak_memory: take.u64()?,
+            cpu_us: take.u64()?,
+            is_worker_exiting: take.u8()? != 0,
+        };
         take.end()?;
         Ok(done)
     }
@@ -140,7 +144,7 @@ impl<'a> Log<'a> {
 
     /// Decodes a payload.
     pub fn decode(payload: &'a [u8]) -> Result<Self, Malformed> {
-        let mut take = Take(payload);
+        let mut take = Decoder(payload);
         let severity = take.u8()?.min(7);
         let more = take.u8()? != 0;
         Ok(Log { severity, more, message: take.0 })
@@ -178,11 +182,14 @@ mod tests {
     #[test]
     fn the_figures_of_a_request_are_read_back() {
         for leaving in [false, true] {
-            let (done, mut out) = (Done { peak_memory: 1 << 40, cpu_us: 7, leaving }, Vec::new());
+            let (done, mut out) = (
+                RequestUsage { peak_memory: 1 << 40, cpu_us: 7, is_worker_exiting: leaving },
+                Vec::new(),
+            );
             done.put(&mut out);
-            assert_eq!(Done::decode(&out), Ok(done));
+            assert_eq!(RequestUsage::decode(&out), Ok(done));
             out.push(0);
-            assert_eq!(Done::decode(&out), Err(Malformed));
+            assert_eq!(RequestUsage::decode(&out), Err(Malformed));
         }
     }
 

@@ -30,7 +30,7 @@ pub use self::bundles::{put_bundles, take_bundles};
 pub use self::control::{FromControl, FromRouter, ToControl, ToRouter};
 pub use self::exit::Exit;
 pub use self::field::Field;
-pub use self::outcome::Outcome;
+pub use self::outcome::ChangeOutcome;
 pub use self::prototype::{FromPrototype, Stack, ToPrototype};
 pub use self::router::{FromSupervisor, ToSupervisor};
 pub use self::secret::Secret;

@@ -267,7 +267,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
 
     /// Asks `count` workers to end before they take another request, even if requests wait; 0
     /// withdraws an earlier call.
-    pub fn shed(&self, count: u64) {
+    pub fn retire_now(&self, count: u64) {
         self.shed_word().store(count, SeqCst);
         if count > 0 {
             self.wake_word().fetch_add(1, SeqCst);
@@ -277,7 +277,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
     /// A worker has ended, perhaps while it slept. To be called before another process gets its
     /// index. Returns the worker that must be woken in its place.
     pub fn ended(&self, worker: WorkerId) -> Option<WakeUp> {
-        self.awake(worker)
+        self.end_sleep(worker)
     }
 
     /// Returns true if a worker waits for a request, or did so when it ended and
@@ -335,7 +335,7 @@ pub enum Work {
     /// Nothing to do.
     Idle,
     /// The worker shall end.
-    Leave,
+    Exit,
 }
 
 impl<M: AsRef<[AtomicU64]>> Region<M> {
@@ -345,7 +345,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         if self.shed_word().load(Relaxed) > 0
             && self.shed_word().fetch_update(AcqRel, Acquire, leave).is_ok()
         {
-            return Work::Leave;
+            return Work::Exit;
         }
         loop {
             let head = self.head().load(Acquire);
@@ -369,13 +369,13 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
             }
         }
         if self.retire_word().fetch_update(AcqRel, Acquire, leave).is_ok() || self.is_closing() {
-            return Work::Leave;
+            return Work::Exit;
         }
         Work::Idle
     }
 
     /// Worker side: announces that this worker spins for the next request, so that no other needs
-    /// to be woken for it; [`Region::awake`] ends that. Returns false if another worker is waking
+    /// to be woken for it; [`Region::end_sleep`] ends that. Returns false if another worker is waking
     /// already.
     pub fn begin_spin(&self) -> bool {
         self.calling().swap(1, SeqCst) == 0
@@ -388,8 +388,8 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
 
     /// Worker side: announces that this worker is going to wait on [`Region::wake_word`] for a
     /// value other than the one returned, with its [`WorkerId::wait_set`]. The caller must try to take
-    /// a request once more before waiting and once after it, and then call [`Region::awake`].
-    pub fn going_to_sleep(&self, me: WorkerId) -> u32 {
+    /// a request once more before waiting and once after it, and then call [`Region::end_sleep`].
+    pub fn begin_sleep(&self, me: WorkerId) -> u32 {
         let sequence = self.wake_word().load(SeqCst) as u32;
         if let Some((sleepers, bit)) = self.sleeper(me) {
             sleepers.fetch_or(bit, SeqCst);
@@ -397,9 +397,9 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         sequence
     }
 
-    /// Worker side: ends [`Region::going_to_sleep`] or [`Region::begin_spin`]. Returns another
+    /// Worker side: ends [`Region::begin_sleep`] or [`Region::begin_spin`]. Returns another
     /// worker that must be woken, because more requests wait.
-    pub fn awake(&self, me: WorkerId) -> Option<WakeUp> {
+    pub fn end_sleep(&self, me: WorkerId) -> Option<WakeUp> {
         if let Some((sleepers, bit)) = self.sleeper(me) {
             sleepers.fetch_and(!bit, SeqCst);
         }

@@ -39,7 +39,7 @@ fn damage_to_the_queue_is_noticed_and_nothing_else_is_taken_for_it() {
             region.slot(slot).unwrap().claim.store(Claim::Taken(41, ME).encode(), SeqCst);
         }),
         ("many that shall leave", |region, _| region.retire(1 << 40)),
-        ("many that shall leave at once", |region, _| region.shed(1 << 40)),
+        ("many that shall leave at once", |region, _| region.retire_now(1 << 40)),
     ];
     for (what, harm) in harms {
         let region = region(4);
@@ -122,8 +122,8 @@ fn a_worker_that_dies_asleep_is_called_no_more() {
         producer.publish(&region, slot).unwrap().1.is_some()
     };
     assert!(!is_called(), "nobody sleeps");
-    region.going_to_sleep(ME);
-    region.going_to_sleep(last);
+    region.begin_sleep(ME);
+    region.begin_sleep(last);
     let other = Some(WakeUp(last.wait_set()));
     assert_eq!(region.ended(ME), other, "the other one sleeps, and a request waits");
     assert_eq!(region.ended(last), None);
@@ -141,21 +141,21 @@ fn sleeping_workers_are_called_one_after_the_other() {
     };
     let workers = [3, 70, 99].map(|index| WorkerId { index, incarnation: 1 });
     for worker in workers.into_iter().rev() {
-        region.going_to_sleep(worker);
+        region.begin_sleep(worker);
     }
     let call = |worker: WorkerId| Some(WakeUp(worker.wait_set()));
     assert_eq!(called(), call(workers[0]), "the first one");
     assert_eq!((called(), called()), (None, None), "one is on its way");
     let come = |worker| {
         assert!(matches!(region.take(worker), Work::Request { .. }));
-        region.awake(worker)
+        region.end_sleep(worker)
     };
     assert_eq!(come(workers[0]), call(workers[1]), "two requests wait");
     assert_eq!(come(workers[1]), call(workers[2]), "one waits");
     assert_eq!(come(workers[2]), None, "none waits");
     assert_eq!(called(), None, "none sleeps");
-    region.going_to_sleep(workers[1]);
-    assert_eq!(region.awake(workers[1]), None, "a request waits, but nobody sleeps");
+    region.begin_sleep(workers[1]);
+    assert_eq!(region.end_sleep(workers[1]), None, "a request waits, but nobody sleeps");
 }
 
 #[test]
@@ -163,9 +163,9 @@ fn workers_beyond_what_memory_allows_leave_although_requests_wait() {
     let region = region(2);
     let mut producer = Producer::new(&region);
     let (slot, ticket) = publish(&region, &mut producer).unwrap();
-    region.shed(2);
-    assert_eq!(region.take(ME), Work::Leave);
-    region.shed(0);
+    region.retire_now(2);
+    assert_eq!(region.take(ME), Work::Exit);
+    region.retire_now(0);
     assert_eq!(region.take(ME), Work::Request { slot, ticket, thread: 0 });
 }
 
@@ -196,7 +196,7 @@ fn nobody_is_called_for_what_a_worker_looks_for_that_stays_awake() {
     let region = region(4);
     let mut producer = Producer::new(&region);
     let asleep = WorkerId { index: 1, incarnation: 1 };
-    region.going_to_sleep(asleep);
+    region.begin_sleep(asleep);
     assert!(region.begin_spin());
     assert!(!region.begin_spin(), "one is enough");
     assert!(!region.has_entries());
@@ -207,13 +207,13 @@ fn nobody_is_called_for_what_a_worker_looks_for_that_stays_awake() {
     }
     assert!(region.has_entries());
     assert!(matches!(region.take(ME), Work::Request { .. }));
-    let call = region.awake(ME).expect("there is more to do");
+    let call = region.end_sleep(ME).expect("there is more to do");
     assert_eq!(call.wake_set(), asleep.wait_set());
     // It ends while it looks.
     assert!(matches!(region.take(asleep), Work::Request { .. }));
-    assert_eq!(region.awake(asleep), None);
+    assert_eq!(region.end_sleep(asleep), None);
     assert!(region.begin_spin());
-    region.going_to_sleep(asleep);
+    region.begin_sleep(asleep);
     assert_eq!(region.ended(ME), None);
     let slot = producer.take_slot().unwrap();
     assert!(region.stage(slot, 0, b"request"));
@@ -277,32 +277,32 @@ fn workers_that_are_to_end_do_so_in_the_number_that_was_asked_for() {
     assert!(woken(&|| region.retire(2)), "sleeping workers look again");
     let (slot, ticket) = publish(&region, &mut producer).unwrap();
     assert_eq!(region.take(ME), Work::Request { slot, ticket, thread: 0 }, "requests come first");
-    assert_eq!([(); 3].map(|()| region.take(ME)), [Work::Leave, Work::Leave, Work::Idle]);
-    assert!(woken(&|| region.shed(1)) && !woken(&|| region.shed(0)));
+    assert_eq!([(); 3].map(|()| region.take(ME)), [Work::Exit, Work::Exit, Work::Idle]);
+    assert!(woken(&|| region.retire_now(1)) && !woken(&|| region.retire_now(0)));
     assert_eq!(region.take(ME), Work::Idle);
-    assert!(woken(&|| region.shed(1)));
-    assert_eq!([(); 2].map(|()| region.take(ME)), [Work::Leave, Work::Idle]);
+    assert!(woken(&|| region.retire_now(1)));
+    assert_eq!([(); 2].map(|()| region.take(ME)), [Work::Exit, Work::Idle]);
     assert!(!region.is_closing());
     let (slot, ticket) = publish(&region, &mut producer).unwrap();
     assert!(woken(&|| region.close()) && region.is_closing());
     assert_eq!(region.take(ME), Work::Request { slot, ticket, thread: 0 }, "requests come first");
-    assert_eq!([(); 2].map(|()| region.take(ME)), [Work::Leave, Work::Leave]);
+    assert_eq!([(); 2].map(|()| region.take(ME)), [Work::Exit, Work::Exit]);
 }
 
 #[test]
 fn a_sleeping_worker_is_known_until_it_wakes_or_has_ended() {
     let region = region(100);
     let (one, other) = (WorkerId { index: 64, ..ME }, WorkerId { index: 65, ..ME });
-    let sequence = region.going_to_sleep(one);
+    let sequence = region.begin_sleep(one);
     assert_eq!(sequence, region.wake_word().load(SeqCst) as u32);
-    region.going_to_sleep(other);
+    region.begin_sleep(other);
     assert!(region.is_asleep(one) && region.is_asleep(other) && !region.is_asleep(ME));
-    assert_eq!(region.awake(one), None);
+    assert_eq!(region.end_sleep(one), None);
     assert!(!region.is_asleep(one) && region.is_asleep(other));
     assert_eq!(region.ended(other), None);
     assert!(!region.is_asleep(other));
     let nobody = WorkerId { index: WorkerId::LIMIT - 1, ..ME };
-    region.going_to_sleep(nobody);
+    region.begin_sleep(nobody);
     assert!(!region.is_asleep(nobody), "there is no room for so many");
 }
 
@@ -310,7 +310,7 @@ fn a_sleeping_worker_is_known_until_it_wakes_or_has_ended() {
 fn the_word_that_workers_wait_on_changes_with_every_call() {
     let region = region(2);
     let mut producer = Producer::new(&region);
-    let sequence = region.going_to_sleep(ME);
+    let sequence = region.begin_sleep(ME);
     publish(&region, &mut producer).unwrap();
     assert_ne!(region.wake_word().load(SeqCst) as u32, sequence);
 }
@@ -371,7 +371,7 @@ fn a_queue_at_its_limits_is_sound_and_one_beyond_them_is_not() {
     }
     assert_eq!(producer.damage(&region), None, "the ring is full");
     region.retire(u64::from(WorkerId::LIMIT));
-    region.shed(u64::from(WorkerId::LIMIT));
+    region.retire_now(u64::from(WorkerId::LIMIT));
     assert_eq!(producer.damage(&region), None);
     region.slot(kept).unwrap().claim.store(Claim::Cancelled(ticket).encode(), SeqCst);
     assert_eq!(producer.damage(&region), None);

@@ -9,7 +9,7 @@
 //! body bytes, if the body is inline
 //! ```
 
-use crate::bytes::{Malformed, Put, Take};
+use crate::bytes::{Decoder, Encode, Malformed};
 
 /// Flags: the descriptors that follow over the worker's socket, and the load of the server.
 pub mod flags {
@@ -19,11 +19,11 @@ pub mod flags {
     /// holds only the fixed part.
     pub const PARAMS_FILE: u32 = 2;
     /// No other request is in the server: spinning for the next one may pay.
-    pub const ALONE: u32 = 4;
+    pub const IS_ONLY_REQUEST: u32 = 4;
 }
 
 /// Length of the fixed part before the parameters, in bytes.
-pub const FIXED: usize = 4 + 4 + 4 + 8 + 8 + 8;
+pub const HEADER_BYTES: usize = 4 + 4 + 4 + 8 + 8 + 8;
 
 /// Encodes the parameters of one request.
 #[derive(Debug, Default)]
@@ -85,13 +85,13 @@ impl Params {
 
     /// All names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        ParamsIter { take: Take(&self.bytes), left: self.count }
+        ParamsIter { take: Decoder(&self.bytes), left: self.count }
     }
 }
 
 /// The fixed part of an encoded request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fixed {
+pub struct RequestHeader {
     /// See [`flags`].
     pub flags: u32,
     /// Number of parameters.
@@ -106,11 +106,11 @@ pub struct Fixed {
     pub queued_us: u64,
 }
 
-impl Fixed {
+impl RequestHeader {
     /// The fixed part for these parameters and this body.
     pub fn new(params: &Params, flags: u32, id: u64, body_len: u64, queued_us: u64) -> Self {
         let params_len = params.bytes.len() as u32;
-        Fixed { flags, params: params.count, params_len, id, body_len, queued_us }
+        RequestHeader { flags, params: params.count, params_len, id, body_len, queued_us }
     }
 
     /// Appends the encoding.
@@ -125,8 +125,8 @@ impl Fixed {
 
     /// Decodes the fixed part. Returns it and the bytes that follow.
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
-        let mut take = Take(bytes);
-        let fixed = Fixed {
+        let mut take = Decoder(bytes);
+        let fixed = RequestHeader {
             flags: take.u32()?,
             params: take.u32()?,
             params_len: take.u32()?,
@@ -144,7 +144,7 @@ pub fn decode_params<'a>(
     count: u32,
     mut each: impl FnMut(&'a [u8], &'a [u8]),
 ) -> Result<&'a [u8], Malformed> {
-    let mut iter = ParamsIter { take: Take(bytes), left: count };
+    let mut iter = ParamsIter { take: Decoder(bytes), left: count };
     for (name, value) in &mut iter {
         each(name, value);
     }
@@ -152,7 +152,7 @@ pub fn decode_params<'a>(
 }
 
 struct ParamsIter<'a> {
-    take: Take<'a>,
+    take: Decoder<'a>,
     left: u32,
 }
 
@@ -231,13 +231,13 @@ mod tests {
     fn the_fixed_part_is_read_back() {
         let mut params = Params::default();
         params.push(b"A", b"1");
-        let fixed = Fixed::new(&params, flags::BODY_FILE, 1 << 40, 1 << 50, 7);
+        let fixed = RequestHeader::new(&params, flags::BODY_FILE, 1 << 40, 1 << 50, 7);
         assert_eq!((fixed.params, fixed.params_len), (1, 12));
         let mut out = Vec::new();
         fixed.put(&mut out);
-        assert_eq!(out.len(), FIXED);
-        assert_eq!(Fixed::decode(&out[..FIXED - 1]), Err(Malformed));
+        assert_eq!(out.len(), HEADER_BYTES);
+        assert_eq!(RequestHeader::decode(&out[..HEADER_BYTES - 1]), Err(Malformed));
         out.extend_from_slice(b"rest");
-        assert_eq!(Fixed::decode(&out), Ok((fixed, &b"rest"[..])));
+        assert_eq!(RequestHeader::decode(&out), Ok((fixed, &b"rest"[..])));
     }
 }

@@ -79,7 +79,7 @@ proptest! {
                     writer.publish(&region);
                     writer.wait_for_room(&region, 8000);
                 }
-                Work::Idle | Work::Leave => break,
+                Work::Idle | Work::Exit => break,
             }
         }
         region.claim_of(slot);

@@ -32,7 +32,7 @@ fn next_request(region: &Region<Mapping>, me: WorkerId) -> Option<(u32, u32)> {
     loop {
         let mut work = region.take(me);
         if work == Work::Idle {
-            let sequence = region.going_to_sleep(me);
+            let sequence = region.begin_sleep(me);
             work = region.take(me);
             if work == Work::Idle {
                 let asleep = Instant::now();
@@ -41,7 +41,7 @@ fn next_request(region: &Region<Mapping>, me: WorkerId) -> Option<(u32, u32)> {
                 let in_time = work == Work::Idle || asleep.elapsed() < LOST;
                 assert!(in_time, "work came and nobody said so");
             }
-            if let Some(call) = region.awake(me) {
+            if let Some(call) = region.end_sleep(me) {
                 futex::wake_in(region.wake_word(), call.wake_set());
             }
         }
@@ -49,7 +49,7 @@ fn next_request(region: &Region<Mapping>, me: WorkerId) -> Option<(u32, u32)> {
             Work::Request { slot, ticket, thread: 0 } => return Some((slot, ticket)),
             Work::Request { thread, .. } => panic!("thread {thread}"),
             Work::Idle => {}
-            Work::Leave => return None,
+            Work::Exit => return None,
         }
     }
 }

@@ -5,13 +5,14 @@ from .judge import PEERS, TITLES, matches
 HEAD = """# Differences from nginx + PHP-FPM and Apache + mod_php
 
 `tests/differential/run` sends {count} exact requests to Howdah without any configuration, to nginx with PHP-FPM and to
-Apache (prefork) with mod_php, all over the same document root and with the same PHP settings, and compares the
-answers: status, header fields, body, framing, what scripts see, and how the connection ends. Howdah must answer as one
-of the two does, in the whole answer. For what scripts see the model is nginx with PHP-FPM. What remains is listed here.
+Apache (prefork) with mod_php. All three serve the same document root with the same PHP settings. The program compares
+status, header fields, body, framing, the variables of scripts, and how the connection ends. The whole response of
+Howdah must equal that of one of the two peers; for the variables of scripts the reference is nginx with PHP-FPM. This
+page lists the exceptions.
 
-No answer may hold the source of a script or a file from outside of the document root, whatever the peers do.
+Regardless of the peers, no response may contain the source of a script or a file from outside the document root.
 
-This page is written by that program; the reasons are in `tests/differential/differ/intended.py`.
+`tests/differential/run` generates this page; the reasons are in `tests/differential/differ/intended.py`.
 
 """
 
@@ -117,7 +118,7 @@ def page(verdicts, table):
 FOLLOWED = """
 ## Where the peers differ in the status
 
-Howdah does what one of them does.
+Howdah does the same as one of them.
 
 """
 

@@ -19,7 +19,7 @@ pub struct Site {
     /// The kind of site.
     pub kind: Kind,
     /// Parts of the site that are not served.
-    pub closed: ClosedPaths,
+    pub closed_paths: ClosedPaths,
 }
 
 impl Site {
@@ -71,7 +71,7 @@ impl Site {
             action["fallback"] = json!({"pass": "applications/site/front"});
             application["targets"]["front"] = json!({"root": root, "script": script});
         }
-        let mut steps = self.closed.steps(&share, action.get("fallback"));
+        let mut steps = self.closed_paths.steps(&share, action.get("fallback"));
         steps.push(json!({"action": action}));
         if let Some(workers) = workers {
             application["processes"] = json!(workers);
@@ -114,7 +114,7 @@ impl Site {
             format!("root: {}", self.root.to_string_lossy().escape_debug()),
             format!("requests: {requests}"),
         ];
-        lines.extend(self.closed.explain());
+        lines.extend(self.closed_paths.explain());
         lines
     }
 }

@@ -167,7 +167,7 @@ proptest! {
 
 #[test]
 fn landmarks_are_what_every_accepted_text_has() {
-    let landmarks = |list: &[&str]| match patterns(list).landmarks() {
+    let landmarks = |list: &[&str]| match patterns(list).required_texts() {
         None => "none".to_owned(),
         Some(RequiredTexts::Whole(texts)) => format!("whole {}", shown(&texts)),
         Some(RequiredTexts::Start(texts)) => format!("start {}", shown(&texts)),
@@ -185,7 +185,7 @@ fn landmarks_are_what_every_accepted_text_has() {
     let header = Pattern::parse("a", Subject::Header).expect("a pattern");
     let mut patterns = Patterns::default();
     patterns.push(header);
-    assert_eq!(patterns.landmarks(), None, "upper and lower case are the same");
+    assert_eq!(patterns.required_texts(), None, "upper and lower case are the same");
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn anchored_expressions_demand_a_start_or_an_end() {
     let landmarks = |text: &str| {
         let mut patterns = Patterns::default();
         patterns.push(Pattern::parse(text, Subject::Uri).expect(text));
-        patterns.landmarks().map(|landmarks| {
+        patterns.required_texts().map(|landmarks| {
             let texts: Vec<_> = { landmarks.texts() }.map(String::from_utf8_lossy).collect();
             let start = matches!(landmarks, RequiredTexts::Start(_));
             format!("{}{}", if start { '^' } else { '$' }, texts.join("|"))
@@ -232,7 +232,7 @@ proptest! {
         };
         let mut patterns = Patterns::default();
         patterns.push(pattern);
-        if patterns.matches(text.as_bytes()) && let Some(landmarks) = patterns.landmarks() {
+        if patterns.matches(text.as_bytes()) && let Some(landmarks) = patterns.required_texts() {
             let has = |landmark: &[u8]| match &landmarks {
                 RequiredTexts::Whole(_) => text.as_bytes() == landmark,
                 RequiredTexts::Start(_) => text.as_bytes().starts_with(landmark),

@@ -36,7 +36,7 @@ fn an_application_takes_all_its_keys() {
     assert_eq!(names, [Some("z"), Some("a")], "in the order written");
     assert_eq!(site.options.admin, [("memory_limit".to_owned(), "256M".to_owned())]);
     let idle_timeout = Some(Duration::from_secs(20));
-    let range = Dynamic { max: 10, spare: 5, idle_timeout, ..Dynamic::default() };
+    let range = DynamicProcesses { max: 10, spare: 5, idle_timeout, ..DynamicProcesses::default() };
     assert_eq!(site.processes, Processes::Dynamic(range));
     assert_eq!(site.limits.timeout, Some(Duration::from_secs(10)));
     assert_eq!((site.limits.queue, site.limits.queue_timeout), (50, Some(Duration::from_secs(2))));
@@ -56,11 +56,17 @@ fn processes_are_a_number_or_a_range() {
     assert_eq!(processes(json!(4)), Processes::Static(4));
     assert_eq!(processes(json!("auto")), Processes::Automatic);
     let idle_timeout = Some(Duration::from_secs(15));
-    let range =
-        Dynamic { max: 1, start: 0, spare: 0, max_spare: None, idle_timeout, spawn_rate: 32 };
+    let range = DynamicProcesses {
+        max: 1,
+        start: 0,
+        spare: 0,
+        max_spare: None,
+        idle_timeout,
+        spawn_rate: 32,
+    };
     assert_eq!(processes(json!({"spare": 0})), Processes::Dynamic(range));
     let as_for_fpm = json!({"max": 50, "start": 10, "spare": 5, "max_spare": 20, "spawn_rate": 8});
-    let range = Dynamic {
+    let range = DynamicProcesses {
         max: 50,
         start: 10,
         spare: 5,

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 /// Maximum number of bytes of one response in memory; as much as nginx's eight buffers of 4 or 8 KiB and
 /// a socket buffer.
-pub const MEMORY: usize = 128 * 1024;
+pub const MAX_MEMORY_BYTES: usize = 128 * 1024;
 /// Maximum number of bytes that [`Spool::pop`] returns.
 const PIECE_SIZE: usize = 64 * 1024;
 /// Length in bytes below which parts are copied together. A separate part costs an allocation in memory, and
@@ -114,11 +114,11 @@ impl Spool {
         let spilled = match &mut self.file {
             Some(spilled) => spilled,
             none => {
-                let (file, tail) = (temporary(&self.directory)?, Vec::new());
+                let (file, tail) = (create_temporary_file(&self.directory)?, Vec::new());
                 none.insert(Spilled { file, read: 0, written: 0, tail })
             }
         };
-        spilled.push(&bytes).map_err(|error| trouble(&self.directory, &error))
+        spilled.push(&bytes).map_err(|error| directory_error(&self.directory, &error))
     }
 
     fn gather(&mut self, bytes: &[u8]) {
@@ -136,13 +136,13 @@ impl Spool {
         if !self.fits(len) {
             return None;
         }
-        let more = more.min(MEMORY.saturating_sub(self.occupied() + len));
+        let more = more.min(MAX_MEMORY_BYTES.saturating_sub(self.occupied() + len));
         self.gathered.reserve_exact(len + more);
         Some(&mut self.gathered)
     }
 
     fn fits(&self, len: usize) -> bool {
-        self.file.is_none() && (self.in_memory() == 0 || self.occupied() + len <= MEMORY)
+        self.file.is_none() && (self.in_memory() == 0 || self.occupied() + len <= MAX_MEMORY_BYTES)
     }
 
     /// Number of bytes of memory in use.
@@ -219,14 +219,14 @@ impl Spool {
 }
 
 /// Creates an unlinked file in `directory`, which is deleted when its last descriptor is closed.
-pub fn temporary(directory: &Path) -> io::Result<File> {
-    open(directory).map_err(|error| trouble(directory, &error))
+pub fn create_temporary_file(directory: &Path) -> io::Result<File> {
+    open(directory).map_err(|error| directory_error(directory, &error))
 }
 
-/// Makes a read-only descriptor of a [`temporary`] file for a worker. The worker cannot write to the file or
+/// Makes a read-only descriptor of a [`create_temporary_file`] file for a worker. The worker cannot write to the file or
 /// extend it, since it counts against the quota of the server's user, and cannot link it to a name.
-pub fn for_worker(file: File, directory: &Path) -> io::Result<OwnedFd> {
-    read_only(file).map_err(|error| trouble(directory, &error))
+pub fn reopen_read_only(file: File, directory: &Path) -> io::Result<OwnedFd> {
+    read_only(file).map_err(|error| directory_error(directory, &error))
 }
 
 fn open(directory: &Path) -> io::Result<File> {
@@ -257,7 +257,7 @@ fn read_only(file: File) -> io::Result<OwnedFd> {
 }
 
 /// Creates a file in memory with these bytes, whose content cannot be changed.
-pub fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
+pub fn sealed_memfd(bytes: &[u8]) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let mut file = File::from(memfd_create("howdah-request", flags)?);
     file.write_all(bytes)?;
@@ -272,7 +272,7 @@ fn seal(file: &File) -> Result<(), Errno> {
 
 /// Checks that temporary files can be created in `directory`. A full disk is no error: it may have room when
 /// a file is needed.
-pub fn usable(directory: &Path) -> io::Result<()> {
+pub fn check_directory(directory: &Path) -> io::Result<()> {
     match open(directory).and_then(read_only) {
         Err(error) if !is_full(&error) => Err(error),
         _ => Ok(()),
@@ -284,7 +284,7 @@ fn is_full(error: &io::Error) -> bool {
 }
 
 /// Adds to the error of a temporary file its directory, and advice.
-pub fn trouble(directory: &Path, error: &io::Error) -> io::Error {
+pub fn directory_error(directory: &Path, error: &io::Error) -> io::Error {
     let advice = match error.kind() {
         _ if is_full(error) => "make room there",
         io::ErrorKind::PermissionDenied => "let the server's user write there",
@@ -341,7 +341,7 @@ mod tests {
                         assert!(pieces.count() <= 1, "{len}");
                         let kept: usize = spool.memory.iter().map(Bytes::len).sum();
                         memory = kept + spool.gathered.capacity();
-                        assert!(memory <= 2 * MEMORY, "{len}: {memory}");
+                        assert!(memory <= 2 * MAX_MEMORY_BYTES, "{len}: {memory}");
                     }
                     Some(spilled) => {
                         assert!(spilled.tail.capacity() <= 2 * GATHER_SIZE, "{len}");
@@ -351,7 +351,7 @@ mod tests {
                     }
                 }
             }
-            assert!(memory >= MEMORY * 9 / 10, "{len}: memory is used: {memory}");
+            assert!(memory >= MAX_MEMORY_BYTES * 9 / 10, "{len}: memory is used: {memory}");
             let gaps = writes.windows(2).map(|two| two[1] - two[0]);
             assert!(gaps.min() >= Some(GATHER_SIZE as u64), "{len}: {writes:?}");
             assert_eq!(spool.len(), pushed as u64);
@@ -372,7 +372,7 @@ mod tests {
             spool.push(read.clone()).unwrap();
         }
         assert!(spool.memory.iter().all(|piece| piece.as_ptr() == read.as_ptr()));
-        assert_eq!(spool.memory.len(), MEMORY / (SMALL_PART_BYTES + PART_OVERHEAD));
+        assert_eq!(spool.memory.len(), MAX_MEMORY_BYTES / (SMALL_PART_BYTES + PART_OVERHEAD));
     }
 
     #[test]
@@ -380,16 +380,16 @@ mod tests {
         use rustix::fs::{AtFlags, CWD, linkat};
         let directory = tempfile::tempdir().unwrap();
         let in_memory = memfd_create("spool", MemfdFlags::ALLOW_SEALING).unwrap();
-        for file in [temporary(directory.path()).unwrap(), in_memory.into()] {
+        for file in [create_temporary_file(directory.path()).unwrap(), in_memory.into()] {
             file.write_all_at(b"body", 0).unwrap();
-            let given = File::from(for_worker(file, directory.path()).unwrap());
+            let given = File::from(reopen_read_only(file, directory.path()).unwrap());
             assert_eq!(std::io::read_to_string(&given).unwrap(), "body");
             assert!(given.write_all_at(b"more", 4).is_err() && given.set_len(1 << 20).is_err());
             let (link, name) = (format!("/proc/self/fd/{}", given.as_raw_fd()), "named");
             let name = directory.path().join(name);
             assert!(linkat(CWD, link, CWD, &name, AtFlags::SYMLINK_FOLLOW).is_err());
         }
-        let text = File::from(sealed(b"text").unwrap());
+        let text = File::from(sealed_memfd(b"text").unwrap());
         assert!(text.write_all_at(b"more", 0).is_err() && text.set_len(0).is_err());
         let mut read = [0; 4];
         text.read_exact_at(&mut read, 0).unwrap();

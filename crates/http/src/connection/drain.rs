@@ -1,7 +1,7 @@
 //! Signals that end connections: to all connections of a listener on a thread (drain), or to a single one
 //! (eviction).
 //!
-//! A connection has a [`Draining`]. After [`Drain::start`] it closes when it is idle, otherwise after its
+//! A connection has a [`DrainRegistration`]. After [`Drain::start`] it closes when it is idle, otherwise after its
 //! current response. The registry has one waker per connection, not per wait, so that waiting for a
 //! request costs nothing extra.
 //!
@@ -119,14 +119,14 @@ impl Drain {
     }
 
     /// Registers a connection until the result is dropped.
-    pub fn connection(&self) -> Draining {
+    pub fn register(&self) -> DrainRegistration {
         let slot = self.0.free.borrow_mut().pop().unwrap_or_else(|| {
             let mut slots = self.0.slots.borrow_mut();
             slots.push(Slot::default());
             slots.len() - 1
         });
         self.0.count.set(self.0.count.get() + 1);
-        Draining { shared: Rc::clone(&self.0), slot }
+        DrainRegistration { shared: Rc::clone(&self.0), slot }
     }
 
     /// Starts the signal for all connections, including later ones.
@@ -141,7 +141,7 @@ impl Drain {
     /// Waits, after the start, until the idle connections have closed, so that none accepts a request that is
     /// sent later. A connection may have to be polled several times for that: for the end of its
     /// handshake, for the signal, and for a last look at its socket.
-    pub async fn heard(&self) {
+    pub async fn idle_closed(&self) {
         for _ in 0..3 {
             yield_now().await; // the runtime polls its sockets
             let _ = spawn_local(async {}).await; // after all tasks that are ready
@@ -156,7 +156,7 @@ impl Drain {
                 Phase::Idle => true,
                 Phase::Busy | Phase::Evicted => return None,
             };
-            Some(Candidate { client: slot.client, is_idle, since: slot.mark.since(), place })
+            Some(Candidate { client: slot.client, is_idle, since: slot.mark.since(), key: place })
         };
         self.0.slots.borrow().iter().enumerate().filter_map(candidate).collect()
     }
@@ -174,7 +174,7 @@ impl Drain {
     }
 
     /// Returns true if both are the same signal.
-    pub fn is(&self, other: &Drain) -> bool {
+    pub fn is_same(&self, other: &Drain) -> bool {
         Rc::ptr_eq(&self.0, &other.0)
     }
 
@@ -184,7 +184,7 @@ impl Drain {
     }
 
     /// Waits until there are no connections. Of several waiting tasks, only the last one is woken.
-    pub async fn emptied(&self) {
+    pub async fn all_closed(&self) {
         poll_fn(|cx| {
             if self.connections() == 0 {
                 return Poll::Ready(());
@@ -197,14 +197,14 @@ impl Drain {
 }
 
 /// A connection's registration with a [`Drain`].
-pub struct Draining {
+pub struct DrainRegistration {
     shared: Rc<Shared>,
     slot: usize,
 }
 
-impl Draining {
+impl DrainRegistration {
     /// Returns true if the signal was started.
-    pub fn started(&self) -> bool {
+    pub fn is_draining(&self) -> bool {
         self.shared.started.get()
     }
 
@@ -216,7 +216,7 @@ impl Draining {
     /// Returns true if the signal was started. The next signal or eviction wakes the task.
     pub fn poll(&self, cx: &mut Context<'_>) -> bool {
         self.with_slot(|slot| slot.register(cx));
-        self.started()
+        self.is_draining()
     }
 
     /// Enters a waiting phase, and returns what to do instead of waiting. The next signal wakes the
@@ -229,7 +229,7 @@ impl Draining {
         });
         match now {
             Some(Phase::Evicted) => Signal::Evict,
-            _ if self.started() => Signal::Drain,
+            _ if self.is_draining() => Signal::Drain,
             _ => Signal::None,
         }
     }
@@ -265,17 +265,17 @@ impl Draining {
     }
 
     /// Enters a waiting phase.
-    pub fn wait(&self, phase: Phase) {
+    pub fn set_phase(&self, phase: Phase) {
         self.with_slot(|slot| slot.wait(phase));
     }
 
     /// Records that a request is being processed. Revokes an eviction.
-    pub fn begin(&self) {
+    pub fn set_busy(&self) {
         self.with_slot(|slot| slot.mark = Mark::default());
     }
 
     /// Records that a handler goes on with a request whose body was incomplete.
-    pub fn go_on(&self) {
+    pub fn resume(&self) {
         self.with_slot(|slot| {
             if slot.mark.phase() == Phase::Incomplete {
                 slot.mark = Mark::default();
@@ -288,7 +288,7 @@ impl Draining {
     }
 }
 
-impl Drop for Draining {
+impl Drop for DrainRegistration {
     fn drop(&mut self) {
         self.with_slot(|slot| *slot = Slot::default());
         self.shared.free.borrow_mut().push(self.slot);
@@ -310,24 +310,24 @@ mod tests {
     }
 
     fn places(drain: &Drain) -> Vec<(usize, bool)> {
-        drain.waiting().iter().map(|one| (one.place, one.is_idle)).collect()
+        drain.waiting().iter().map(|one| (one.key, one.is_idle)).collect()
     }
 
     #[test]
     fn only_connections_that_wait_for_their_client_may_be_evicted() {
         let (drain, cx) = (Drain::new(), &mut Context::from_waker(Waker::noop()));
-        let connections = [drain.connection(), drain.connection()];
+        let connections = [drain.register(), drain.register()];
         assert_eq!(places(&drain), [], "nobody has said that they wait");
         connections.iter().for_each(|one| one.accepted_from(Client::default()));
         assert_eq!(places(&drain), [(0, false), (1, false)]);
-        connections[0].begin();
+        connections[0].set_busy();
         assert_eq!(places(&drain), [(1, false)]);
         assert_eq!(connections[0].poll_waiting(Phase::Idle, cx), Signal::None);
         assert_eq!(places(&drain), [(0, true), (1, false)]);
-        connections[0].begin();
-        connections[0].wait(Phase::Incomplete);
+        connections[0].set_busy();
+        connections[0].set_phase(Phase::Incomplete);
         assert_eq!(places(&drain), [(0, false), (1, false)], "within a body");
-        connections[0].go_on();
+        connections[0].resume();
         let [first, second] = connections;
         drop(second);
         assert_eq!(places(&drain), []);
@@ -338,13 +338,13 @@ mod tests {
     #[test]
     fn who_waits_longest_is_known_whatever_comes_meanwhile() {
         let (drain, cx) = (Drain::new(), &mut Context::from_waker(Waker::noop()));
-        let connections = [drain.connection(), drain.connection()];
+        let connections = [drain.register(), drain.register()];
         connections.iter().for_each(|one| one.accepted_from(Client::default()));
         // A part of a head.
         let _ = connections[0].poll_waiting(Phase::Incomplete, cx);
         let since: Vec<_> = drain.waiting().iter().map(|one| one.since).collect();
         assert!(since[0] < since[1], "{since:?}");
-        connections[0].begin();
+        connections[0].set_busy();
         let _ = connections[0].poll_waiting(Phase::Idle, cx);
         let since: Vec<_> = drain.waiting().iter().map(|one| one.since).collect();
         assert!(since[0] > since[1], "{since:?}");
@@ -353,19 +353,19 @@ mod tests {
     #[test]
     fn an_evicted_connection_is_told_once_and_may_still_take_a_request() {
         let (drain, cx) = (Drain::new(), &mut Context::from_waker(Waker::noop()));
-        let connection = drain.connection();
+        let connection = drain.register();
         connection.accepted_from(Client::default());
         drain.evict(0);
         assert_eq!(places(&drain), [], "it is not chosen again");
-        connection.go_on();
+        connection.resume();
         assert_eq!(connection.poll_waiting(Phase::Incomplete, cx), Signal::Evict);
         assert!(connection.poll_evicted(cx));
-        connection.begin();
+        connection.set_busy();
         assert!(!connection.poll_evicted(cx));
         drain.evict(7); // it has ended meanwhile
         drop(connection);
         drain.evict(0);
-        let next = drain.connection();
+        let next = drain.register();
         next.accepted_from(Client::default());
         assert!(!next.poll_evicted(cx), "a new connection in an old place");
     }

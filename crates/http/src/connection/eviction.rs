@@ -64,20 +64,20 @@ pub struct Candidate<T> {
     /// Begin of the wait, in any unit.
     pub since: u64,
     /// Key by which the caller finds the connection.
-    pub place: T,
+    pub key: T,
 }
 
 impl<T> Candidate<T> {
     /// Replaces the key.
     pub fn map<U>(self, place: impl FnOnce(T) -> U) -> Candidate<U> {
-        let Candidate { client, is_idle, since, place: old } = self;
-        Candidate { client, is_idle, since, place: place(old) }
+        let Candidate { client, is_idle, since, key: old } = self;
+        Candidate { client, is_idle, since, key: place(old) }
     }
 }
 
 /// Connections to close.
 #[derive(Debug)]
-pub struct Chosen<T> {
+pub struct Selection<T> {
     /// Keys of the connections.
     pub places: Vec<T>,
     /// Client with the most of them.
@@ -91,7 +91,11 @@ const INCOMPLETE_WEIGHT: usize = 8;
 
 /// Chooses up to `count` connections, of clients with at least `least` candidates; `None` if there is
 /// no such client. Takes time in proportion to the number of candidates.
-pub fn choose<T>(candidates: Vec<Candidate<T>>, count: usize, least: usize) -> Option<Chosen<T>> {
+pub fn choose<T>(
+    candidates: Vec<Candidate<T>>,
+    count: usize,
+    least: usize,
+) -> Option<Selection<T>> {
     let mut tallies = HashMap::<Client, Tally>::new();
     for candidate in &candidates {
         tallies.entry(candidate.client).or_default().add(candidate);
@@ -122,9 +126,9 @@ pub fn choose<T>(candidates: Vec<Candidate<T>>, count: usize, least: usize) -> O
             candidates.select_nth_unstable_by_key(quota, |one| (one.is_idle, one.since));
             candidates.truncate(quota);
         }
-        places.extend(candidates.into_iter().map(|candidate| candidate.place));
+        places.extend(candidates.into_iter().map(|candidate| candidate.key));
     }
-    Some(Chosen { places, client })
+    Some(Selection { places, client })
 }
 
 /// Numbers of one client's candidates.
@@ -178,7 +182,7 @@ mod tests {
 
     /// Connections of a client, the oldest first; their places are the client's number and theirs.
     fn waiting(n: u8, is_idle: bool, since: std::ops::Range<u64>) -> Vec<Candidate<(u8, u64)>> {
-        let one = |since| Candidate { client: client(n), is_idle, since, place: (n, since) };
+        let one = |since| Candidate { client: client(n), is_idle, since, key: (n, since) };
         since.map(one).collect()
     }
 
@@ -271,7 +275,7 @@ mod tests {
                 let heaviest = left.iter().map(|one| weight(&left, one.client)).max().unwrap();
                 // Ties between clients may go either way.
                 let victims = left.iter().enumerate().filter(|(_, one)| {
-                    weight(&left, one.client) == heaviest && together.contains(&one.place)
+                    weight(&left, one.client) == heaviest && together.contains(&one.key)
                 });
                 let victim = victims.min_by_key(|(_, one)| (one.is_idle, one.since));
                 prop_assert!(victim.is_some(), "{together:?} {left:?}");

@@ -14,13 +14,13 @@ pub struct Handshake {
     /// Host name that the client asked for (SNI), in lower case; empty without one.
     pub server_name: String,
     /// The client resumed an earlier session.
-    pub reused: bool,
+    pub is_resumed: bool,
     /// Verified certificate of the client.
     pub client: Option<ClientCertificate>,
     /// The server asked the client for a certificate.
-    pub asks_clients: bool,
+    pub requests_client_certificate: bool,
     /// Hosts whose requests may come on this connection.
-    pub hosts: Hosts,
+    pub hosts: HostPolicy,
 }
 
 /// A client's certificate.
@@ -41,9 +41,9 @@ pub struct ClientCertificate {
 /// Decides which hosts a connection may ask for: not those for which other client certificates count
 /// than for the name of the handshake.
 #[derive(Clone)]
-pub struct Hosts(pub Arc<dyn Fn(&str) -> bool + Send + Sync>);
+pub struct HostPolicy(pub Arc<dyn Fn(&str) -> bool + Send + Sync>);
 
-impl fmt::Debug for Hosts {
+impl fmt::Debug for HostPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Hosts")
     }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
-use super::drain::Draining;
+use super::drain::DrainRegistration;
 use super::input::Input;
 use super::timer::{Timer, after};
 
@@ -49,7 +49,7 @@ pub struct Tunnel {
 
 /// Result of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Carried {
+pub struct TunnelResult {
     /// Bytes from the client.
     pub from_client: u64,
     /// Bytes that the client has taken.
@@ -62,7 +62,7 @@ pub struct Carried {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
     /// Both ends have shut down.
-    RequestRecord,
+    BothClosed,
     /// The client's connection broke.
     Client,
     /// The upstream connection broke.
@@ -105,8 +105,8 @@ impl Tunnel {
         self,
         client: &mut C,
         input: Input,
-        drain: &Draining,
-    ) -> Carried {
+        drain: &DrainRegistration,
+    ) -> TunnelResult {
         self.run_with(client, input, drain, TIMEOUTS).await
     }
 
@@ -114,9 +114,9 @@ impl Tunnel {
         self,
         client: &mut C,
         input: Input,
-        drain: &Draining,
+        drain: &DrainRegistration,
         timeouts: Timeouts,
-    ) -> Carried {
+    ) -> TunnelResult {
         let Tunnel { mut upstream, idle_timeout } = self;
         let mut up = Direction { input, ..Direction::default() };
         let mut down = Direction::default();
@@ -147,7 +147,7 @@ impl Tunnel {
             timer.poll(cx, deadline).map(|()| CloseReason::IdleOrShutdown)
         })
         .await;
-        Carried { from_client: up.moved, to_client: down.moved, reason }
+        TunnelResult { from_client: up.moved, to_client: down.moved, reason }
     }
 }
 
@@ -163,7 +163,7 @@ fn close_reason(
         (Poll::Ready(Err(Broken::Receiver)), _) | (_, Poll::Ready(Err(Broken::Sender))) => {
             Some(CloseReason::Server)
         }
-        (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Some(CloseReason::RequestRecord),
+        (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Some(CloseReason::BothClosed),
         _ => None,
     }
 }
@@ -247,10 +247,10 @@ mod tests {
         drain: &Drain,
         idle_timeout: Duration,
         bounds: Timeouts,
-    ) -> (DuplexStream, DuplexStream, JoinHandle<Carried>) {
+    ) -> (DuplexStream, DuplexStream, JoinHandle<TunnelResult>) {
         let (client, mut near) = duplex(1000);
         let (server, upstream) = duplex(1000);
-        let draining = drain.connection();
+        let draining = drain.register();
         let tunnel = Tunnel { upstream: Box::new(upstream), idle_timeout };
         let carried = spawn_local(async move {
             tunnel.run_with(&mut near, Input::default(), &draining, bounds).await
@@ -258,7 +258,7 @@ mod tests {
         (client, server, carried)
     }
 
-    async fn end(carried: JoinHandle<Carried>) -> Carried {
+    async fn end(carried: JoinHandle<TunnelResult>) -> TunnelResult {
         timeout(Duration::from_secs(60), carried).await.expect("the tunnel ends").unwrap()
     }
 
@@ -285,7 +285,7 @@ mod tests {
             sending.await.unwrap().unwrap();
             assert_eq!(rest.len(), 5000);
             let expected =
-                Carried { from_client: 4, to_client: 5000, reason: CloseReason::RequestRecord };
+                TunnelResult { from_client: 4, to_client: 5000, reason: CloseReason::BothClosed };
             assert_eq!(end(carried).await, expected);
         });
     }
@@ -339,7 +339,7 @@ mod tests {
             client.read_to_end(&mut rest).await.unwrap();
             assert_eq!(
                 (rest.as_slice(), end(carried).await.reason),
-                (&b"bye"[..], CloseReason::RequestRecord)
+                (&b"bye"[..], CloseReason::BothClosed)
             );
         });
     }

@@ -12,7 +12,7 @@ use super::head::Head;
 use super::response_head::put_status;
 use super::transport::{Io, Transport};
 use crate::body::{BodyError, BodySource};
-use crate::drain::{Draining, Phase};
+use crate::drain::{DrainRegistration, Phase};
 use crate::exchange::{Carrier, Disconnect};
 use crate::framing::BodyLength;
 use crate::limits::Limits;
@@ -21,7 +21,7 @@ use crate::message::{FieldBlock, Version};
 /// The carrier of one request.
 pub(super) struct RequestCarrier<'c, I> {
     transport: &'c RefCell<Transport<I>>,
-    drain: &'c Draining,
+    drain: &'c DrainRegistration,
     limits: Rc<Limits>,
     version: Version,
     body: RefCell<BodyReader>,
@@ -45,7 +45,7 @@ impl<'c, I: Io> RequestCarrier<'c, I> {
     /// Creates the carrier of the request with this head.
     pub fn new(
         transport: &'c RefCell<Transport<I>>,
-        drain: &'c Draining,
+        drain: &'c DrainRegistration,
         limits: &Rc<Limits>,
         head: &Head,
     ) -> Self {
@@ -142,8 +142,8 @@ impl<I: Io> Carrier for RequestCarrier<'_, I> {
 
     fn awaits_body(&self, waits: bool) {
         match waits {
-            true => self.drain.wait(Phase::Incomplete),
-            false => self.drain.go_on(),
+            true => self.drain.set_phase(Phase::Incomplete),
+            false => self.drain.resume(),
         }
     }
 

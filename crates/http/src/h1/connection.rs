@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::transport::{Io, Transport};
 use super::upgrade::Upgrade;
-use crate::drain::Draining;
+use crate::drain::DrainRegistration;
 use crate::message::ConnectionInfo;
 
 /// A connection with its handler.
@@ -15,7 +15,7 @@ pub(super) struct Connection<I, H> {
     pub transport: RefCell<Transport<I>>,
     pub info: Arc<ConnectionInfo>,
     pub handler: H,
-    pub drain: Draining,
+    pub drain: DrainRegistration,
     /// Arrival of the first byte of a head that did not arrive in one piece.
     pub started_at: Cell<Option<Instant>>,
     /// The tunnel that the connection becomes after status 101.
@@ -42,7 +42,7 @@ pub(super) enum Next {
 }
 
 impl<I: Io, H> Connection<I, H> {
-    pub fn new(io: I, info: Arc<ConnectionInfo>, handler: H, drain: Draining) -> Self {
+    pub fn new(io: I, info: Arc<ConnectionInfo>, handler: H, drain: DrainRegistration) -> Self {
         Connection {
             transport: RefCell::new(Transport::new(io)),
             info,

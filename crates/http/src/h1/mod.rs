@@ -43,7 +43,7 @@ pub use head::Refusal;
 pub use transport::Io;
 
 use self::connection::{Connection, Next};
-use crate::drain::Draining;
+use crate::drain::DrainRegistration;
 use crate::exchange::Handler;
 use crate::message::{ConnectionInfo, Response};
 
@@ -52,7 +52,7 @@ pub fn serve<I: Io, H: Handler>(
     io: I,
     info: Arc<ConnectionInfo>,
     handler: H,
-    drain: Draining,
+    drain: DrainRegistration,
 ) -> impl Future<Output = ()> {
     let connection = Connection::new(io, info, handler, drain);
     // An async fn would hold its arguments beside the connection, for as long as the connection lasts.
@@ -62,7 +62,7 @@ pub fn serve<I: Io, H: Handler>(
             next = match next {
                 Next::Wait => connection.wait().await,
                 // Boxed, so that the future of a waiting connection is small.
-                Next::Answer => Box::pin(connection.answer()).await,
+                Next::Answer => Box::pin(connection.answer_requests()).await,
                 Next::Tunnel => Box::pin(connection.tunnel()).await,
                 Next::HeadTimeout => Box::pin(connection.refuse(Refusal::HeadTimeout)).await,
                 Next::Linger => {
@@ -82,7 +82,7 @@ pub async fn refuse<I: Io, H: Handler>(
     io: I,
     info: Arc<ConnectionInfo>,
     handler: &H,
-    drain: Draining,
+    drain: DrainRegistration,
     received: &[u8],
     refusal: Refusal,
     response: Response,

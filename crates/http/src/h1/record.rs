@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::exchange::{Outcome, RequestRecord};
+use crate::exchange::{RequestRecord, SendOutcome};
 use crate::message::{ConnectionFields, ConnectionInfo, FieldBlock};
 
 /// A response after sending.
@@ -14,7 +14,7 @@ pub(super) struct SentResponse {
     pub bytes: u64,
     /// Bytes of the body sent.
     pub body: u64,
-    pub outcome: Outcome,
+    pub outcome: SendOutcome,
 }
 
 impl SentResponse {
@@ -33,7 +33,7 @@ impl SentResponse {
             refusal: None,
             status: self.status,
             fields: &self.fields,
-            added,
+            connection_fields: added,
             received,
             sent: self.bytes,
             body_sent: self.body,

@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::connection::{Connection, Next};
 use super::head::Refusal;
 use super::record::SentResponse;
-use super::response_head::{Framing, added};
+use super::response_head::{Framing, connection_fields};
 use super::transport::Io;
-use crate::exchange::{Handler, Outcome, RequestRecord};
+use crate::exchange::{Handler, RequestRecord, SendOutcome};
 use crate::message::{ConnectionFields, FieldBlock, Response, Version};
 
 impl<I: Io, H: Handler> Connection<I, H> {
@@ -33,11 +33,11 @@ impl<I: Io, H: Handler> Connection<I, H> {
         // The method is unknown or does not matter: the response has a body.
         let framing = Framing::of(&response, false, Version::Http10);
         response.close = true;
-        let added = added(&response, framing, false, Version::Http11, &limits);
+        let added = connection_fields(&response, framing, false, Version::Http11, &limits);
         let sent = self.respond(response, framing, &added, false, &limits).await;
         self.report_refusal(refusal, received, added, &sent);
         match sent.outcome {
-            Outcome::Complete => Next::Linger,
+            SendOutcome::Complete => Next::Linger,
             _ => Next::Close,
         }
     }
@@ -50,7 +50,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
             fields: FieldBlock::default(),
             bytes: 0,
             body: 0,
-            outcome: Outcome::ClientGone,
+            outcome: SendOutcome::ClientGone,
         };
         self.report_refusal(Refusal::Incomplete, &received, ConnectionFields::default(), &unsent);
         Next::Close
@@ -73,7 +73,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
         let max_line = self.handler.limits().max_line;
         let elapsed =
             self.started_at.take().map_or(Duration::ZERO, |started_at| started_at.elapsed());
-        self.handler.finished(&RequestRecord {
+        self.handler.log_request(&RequestRecord {
             refused_line: received.get(..line.min(max_line)).unwrap_or_default(),
             refusal: Some(refusal.reason()),
             ..sent.record(&self.info, added, received.len() as u64, elapsed)

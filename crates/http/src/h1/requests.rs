@@ -13,12 +13,12 @@ use tokio::time::Instant;
 use super::carrier::{RequestCarrier, UnreadBody};
 use super::connection::{Connection, Next};
 use super::head::{Head, Scan, Scanned};
-use super::response_head::{Framing, added};
+use super::response_head::{Framing, connection_fields};
 use super::transport::Io;
 use super::upgrade::Upgrade;
 use crate::body::{BodyError, BodySource};
 use crate::drain::Phase;
-use crate::exchange::{Carrier, Exchange, Handler, Outcome, RequestRecord};
+use crate::exchange::{Carrier, Exchange, Handler, RequestRecord, SendOutcome};
 use crate::limits::Limits;
 use crate::message::Response;
 
@@ -33,7 +33,7 @@ struct Received {
 
 impl<I: Io, H: Handler> Connection<I, H> {
     /// Answers all requests whose heads have arrived.
-    pub(super) async fn answer(&self) -> Next {
+    pub(super) async fn answer_requests(&self) -> Next {
         loop {
             let limits = self.handler.limits();
             let head = {
@@ -69,7 +69,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
             Err(refusal) => return self.refuse_head(refusal, &bytes).await,
         };
         drop(bytes);
-        self.drain.begin();
+        self.drain.set_busy();
         self.exchange(Received { head, head_len, started_at }, limits).await
     }
 
@@ -81,7 +81,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
         let keep_alive = !self.count_request(limits) && keep_alive;
         let request = head.into_request(Arc::clone(&self.info), self.handler.next_id());
         let mut exchange = Exchange::new(request, started_at.into_std(), &carrier);
-        let mut response = self.handle(&mut exchange, &carrier).await;
+        let mut response = self.call_handler(&mut exchange, &carrier).await;
         let request = exchange.request;
 
         if let Some(tunnel) = response.take_tunnel() {
@@ -98,7 +98,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
         let framing = Framing::of(&response, is_head, request.version);
         let keep_alive = keep_alive && self.may_keep(&response, framing, unread);
         let gather = keep_alive && unread == UnreadBody::None && self.has_next_head(limits);
-        let added = added(&response, framing, keep_alive, request.version, limits);
+        let added = connection_fields(&response, framing, keep_alive, request.version, limits);
         let sending = self.respond(response, framing, &added, gather, limits);
         let sent = match feed {
             None => sending.await,
@@ -109,11 +109,11 @@ impl<I: Io, H: Handler> Connection<I, H> {
             }
         };
         let received = head_len + carrier.received();
-        self.handler.finished(&RequestRecord {
+        self.handler.log_request(&RequestRecord {
             request: Some(&request),
             ..sent.record(&self.info, added, received, started_at.elapsed())
         });
-        if sent.outcome != Outcome::Complete {
+        if sent.outcome != SendOutcome::Complete {
             return Next::Close;
         }
         match keep_alive {
@@ -132,7 +132,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
     /// Returns true if the connection can be kept after a response.
     fn may_keep(&self, response: &Response, framing: Framing, unread: UnreadBody) -> bool {
         !response.close
-            && !self.drain.started()
+            && !self.drain.is_draining()
             && unread != UnreadBody::Long
             && framing.keeps_alive()
     }
@@ -144,7 +144,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
     }
 
     /// Lets the handler answer. Output of earlier responses is sent when the handler waits.
-    async fn handle(&self, exchange: &mut Exchange<'_>, carrier: &dyn Carrier) -> Response {
+    async fn call_handler(&self, exchange: &mut Exchange<'_>, carrier: &dyn Carrier) -> Response {
         let mut handling = pin!(self.handler.handle(exchange));
         poll_fn(|cx| {
             if let Poll::Ready(response) = handling.as_mut().poll(cx) {
@@ -163,7 +163,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
     /// Keeps the connection for the next request.
     async fn keep(&self, unread: UnreadBody, carrier: &RequestCarrier<'_, I>) -> Next {
         if unread == UnreadBody::Short {
-            self.drain.wait(Phase::Idle); // the request has its response
+            self.drain.set_phase(Phase::Idle); // the request has its response
             if discard_body(carrier).await.is_err() {
                 return Next::Close;
             }

@@ -12,7 +12,7 @@ use super::connection::{Connection, Next};
 use super::response_head::Framing;
 use super::transport::{Io, Transport};
 use super::upgrade::Upgrade;
-use crate::exchange::{Handler, Outcome, RequestRecord};
+use crate::exchange::{Handler, RequestRecord, SendOutcome};
 use crate::message::Response;
 use crate::tunnel::CloseReason;
 
@@ -22,7 +22,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
         let limits = Rc::clone(&upgrade.limits);
         let added = upgrade.added();
         let sent = self.respond(response, Framing::NoBody, &added, false, &limits).await;
-        let is_open = sent.outcome == Outcome::Complete;
+        let is_open = sent.outcome == SendOutcome::Complete;
         upgrade.sent = Some(sent);
         if !is_open {
             self.report_upgrade(&upgrade);
@@ -58,7 +58,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
     fn report_upgrade(&self, upgrade: &Upgrade) {
         let Some(sent) = &upgrade.sent else { return };
         let elapsed = upgrade.started_at.elapsed();
-        self.handler.finished(&RequestRecord {
+        self.handler.log_request(&RequestRecord {
             request: Some(&upgrade.request),
             ..sent.record(&self.info, upgrade.added(), upgrade.received, elapsed)
         });

@@ -11,7 +11,7 @@ use super::hpack::Reader;
 
 /// Defect of a malformed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flaw {
+pub enum MalformedRequest {
     /// `:path` has a fragment (RFC 9113, 8.3.1: it is a path and a query).
     Fragment,
     /// The trailer has a pseudo-header field (RFC 9113, 8.1).
@@ -20,14 +20,14 @@ pub enum Flaw {
 
 /// The flaws of streams that have not ended.
 #[derive(Debug, Default)]
-pub struct Flaws(RefCell<VecDeque<(u32, Flaw)>>);
+pub struct Flaws(RefCell<VecDeque<(u32, MalformedRequest)>>);
 
 /// Maximum number of flaws kept. Streams that `h2` refuses are never forgotten otherwise.
 const MAX_FLAWS: usize = 128;
 
 impl Flaws {
     /// Returns true if the request of a stream has this flaw.
-    pub fn has(&self, stream: u32, flaw: Flaw) -> bool {
+    pub fn has(&self, stream: u32, flaw: MalformedRequest) -> bool {
         self.0.borrow().contains(&(stream, flaw))
     }
 
@@ -38,7 +38,7 @@ impl Flaws {
         }
     }
 
-    fn add(&self, stream: u32, flaw: Flaw) {
+    fn add(&self, stream: u32, flaw: MalformedRequest) {
         let mut flaws = self.0.borrow_mut();
         if flaws.len() == MAX_FLAWS {
             flaws.pop_front();
@@ -162,10 +162,10 @@ impl Blocks {
         let (stream, is_trailer) = (block.stream, block.is_trailer);
         self.block = None;
         if is_trailer && found.pseudo {
-            self.flaws.add(stream, Flaw::PseudoInTrailer);
+            self.flaws.add(stream, MalformedRequest::PseudoInTrailer);
         }
         if !is_trailer && found.fragment {
-            self.flaws.add(stream, Flaw::Fragment);
+            self.flaws.add(stream, MalformedRequest::Fragment);
         }
     }
 

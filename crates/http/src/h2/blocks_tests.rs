@@ -19,7 +19,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the flaws found in frames that arrive in pieces of this size.
-fn flaws(bytes: &[u8], size: usize) -> Vec<(u32, Flaw)> {
+fn flaws(bytes: &[u8], size: usize) -> Vec<(u32, MalformedRequest)> {
     let flaws = Rc::new(Flaws::default());
     let (mut frames, mut blocks) = (Frames::new(0), Blocks::new(Rc::clone(&flaws)));
     for part in bytes.chunks(size) {
@@ -93,9 +93,9 @@ fn a_fragment_and_a_pseudo_field_in_a_trailer_are_found_however_they_are_sent() 
         bytes.extend(frame(HEADERS, all, stream, trailer));
     }
     let expected: Vec<_> = [1, 3, 7, 9, 11]
-        .map(|stream| (stream, Flaw::Fragment))
+        .map(|stream| (stream, MalformedRequest::Fragment))
         .into_iter()
-        .chain([15, 17, 19, 21].map(|stream| (stream, Flaw::PseudoInTrailer)))
+        .chain([15, 17, 19, 21].map(|stream| (stream, MalformedRequest::PseudoInTrailer)))
         .collect();
     for size in 1..=bytes.len() {
         assert_eq!(flaws(&bytes, size), expected, "{size} bytes at a time");
@@ -124,17 +124,22 @@ fn what_ends_the_connection_is_not_read_on() {
     let itself = frame(HEADERS, 5 | PRIORITY, 1, b"\0\0\0\x01\0\x40\x05:path\x02/#");
     let entry = frame(HEADERS, 5, 3, &[0x82, 0x86, 0x80 | 62]);
     assert_eq!(flaws(&[&itself[..], &entry].concat(), 5), []);
-    assert_eq!(flaws(&[&itself[..], &flawed].concat(), 5), [(3, Flaw::Fragment)]);
+    assert_eq!(flaws(&[&itself[..], &flawed].concat(), 5), [(3, MalformedRequest::Fragment)]);
 }
 
 #[test]
 fn flaws_of_streams_that_nobody_asks_for_take_bounded_memory() {
     let flaws = Flaws::default();
-    (0..1000).for_each(|stream| flaws.add(stream, Flaw::Fragment));
+    (0..1000).for_each(|stream| flaws.add(stream, MalformedRequest::Fragment));
     assert_eq!(flaws.0.borrow().len(), MAX_FLAWS);
-    assert!(flaws.has(999, Flaw::Fragment) && !flaws.has(999, Flaw::PseudoInTrailer));
+    assert!(
+        flaws.has(999, MalformedRequest::Fragment)
+            && !flaws.has(999, MalformedRequest::PseudoInTrailer)
+    );
     flaws.forget(999);
-    assert!(!flaws.has(999, Flaw::Fragment) && flaws.has(998, Flaw::Fragment));
+    assert!(
+        !flaws.has(999, MalformedRequest::Fragment) && flaws.has(998, MalformedRequest::Fragment)
+    );
 }
 
 // -- beside h2 --
@@ -321,13 +326,13 @@ proptest! {
             let last = if request.trailer.is_some() { 0 } else { END_STREAM };
             put(&mut bytes, stream, last, &block, request.cut);
             if request.path.contains('#') {
-                expected.push((stream, Flaw::Fragment));
+                expected.push((stream, MalformedRequest::Fragment));
             }
             if let Some((pseudo, fields)) = &request.trailer {
                 let mut block = Vec::new();
                 if let Some(name) = pseudo {
                     encoder.field(&mut block, name, "GET");
-                    expected.push((stream, Flaw::PseudoInTrailer));
+                    expected.push((stream, MalformedRequest::PseudoInTrailer));
                 }
                 for (name, value) in fields {
                     encoder.field(&mut block, name, value);

@@ -10,7 +10,7 @@ use h2::RecvStream;
 use h2::server::SendResponse;
 use http::{HeaderMap, Response};
 
-use super::blocks::Flaw;
+use super::blocks::MalformedRequest;
 use super::send::put_fields;
 use super::shared::Shared;
 use crate::body::{BodyError, BodySource};
@@ -127,7 +127,7 @@ impl StreamCarrier {
             }
         }
         let fields = ready!(body.stream.poll_trailers(cx)).map_err(|_| BodyError::Closed)?;
-        if self.shared.flaws.has(self.number, Flaw::PseudoInTrailer) {
+        if self.shared.flaws.has(self.number, MalformedRequest::PseudoInTrailer) {
             return Poll::Ready(Err(BodyError::Malformed));
         }
         body.trailer = lines(fields.unwrap_or_default());

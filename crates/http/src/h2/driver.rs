@@ -15,7 +15,7 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::budget::Budget;
-use super::io::Watched;
+use super::io::InspectedTransport;
 use super::settings::{MAX_ABANDONED, MAX_STREAMS};
 use super::shared::Shared;
 use super::tasks::{StreamEnd, StreamTasks};
@@ -26,14 +26,14 @@ use crate::timer::Timer;
 const SHUTDOWN_IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Callback that reports a connection which is closed because the client misbehaves.
-pub(super) type CutOff<'a> = &'a dyn Fn(&dyn Display);
+pub(super) type MisbehaviourCallback<'a> = &'a dyn Fn(&dyn Display);
 
 /// A request and the handle for its response.
 type Accepted = (Request<RecvStream>, SendResponse<Bytes>);
 
 /// Driver of a connection.
 pub(super) struct Driver {
-    connection: Connection<Watched, Bytes>,
+    connection: Connection<InspectedTransport, Bytes>,
     shared: Rc<Shared>,
     limits: Rc<Limits>,
     /// Requests to be answered now.
@@ -56,7 +56,7 @@ pub(super) struct Driver {
 impl Driver {
     /// Creates the driver of a connection after its handshake. `blocked` is set by its transport.
     pub fn new(
-        connection: Connection<Watched, Bytes>,
+        connection: Connection<InspectedTransport, Bytes>,
         shared: &Rc<Shared>,
         limits: &Rc<Limits>,
         blocked: Rc<Cell<Option<Instant>>>,
@@ -79,7 +79,11 @@ impl Driver {
 
     /// Waits for requests, and accepts all that have arrived: their responses are then sent together.
     /// Returns false at the end of the connection.
-    pub async fn next<F>(&mut self, tasks: &mut StreamTasks<F>, cut_off: CutOff<'_>) -> bool
+    pub async fn next<F>(
+        &mut self,
+        tasks: &mut StreamTasks<F>,
+        cut_off: MisbehaviourCallback<'_>,
+    ) -> bool
     where
         F: Future<Output = StreamEnd> + 'static,
     {
@@ -107,7 +111,7 @@ impl Driver {
     fn poll_next<F>(
         &mut self,
         tasks: &mut StreamTasks<F>,
-        cut_off: CutOff<'_>,
+        cut_off: MisbehaviourCallback<'_>,
         cx: &mut Context<'_>,
     ) -> Poll<bool>
     where
@@ -140,7 +144,7 @@ impl Driver {
     fn poll_accept(
         &mut self,
         answering: usize,
-        cut_off: CutOff<'_>,
+        cut_off: MisbehaviourCallback<'_>,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
         loop {
@@ -201,7 +205,7 @@ impl Driver {
     }
 
     /// Ends the connection with all its streams, because the client misbehaves.
-    fn cut_off(&mut self, cut_off: CutOff<'_>) {
+    fn cut_off(&mut self, cut_off: MisbehaviourCallback<'_>) {
         if std::mem::replace(&mut self.is_cut_off, true) {
             return;
         }
@@ -217,7 +221,7 @@ impl Driver {
 }
 
 /// Reports the error that ended a connection, if it is the client's.
-pub(super) fn report_error(error: &h2::Error, budget: &Budget, cut_off: CutOff<'_>) {
+pub(super) fn report_error(error: &h2::Error, budget: &Budget, cut_off: MisbehaviourCallback<'_>) {
     match error.reason() {
         Some(reason @ Reason::ENHANCE_YOUR_CALM) if error.is_library() => {
             cut_off(&format_args!("{reason}, mostly {} frames", budget.costliest_type()));

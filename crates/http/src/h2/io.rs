@@ -29,7 +29,7 @@ const READ_COST: usize = 8;
 
 /// Transport that records the time since which writes block, the cost of received frames and the flaws of
 /// requests. It reads nothing more when the budget is exhausted.
-pub(super) struct Watched {
+pub(super) struct InspectedTransport {
     io: Box<dyn Io>,
     blocked: Rc<Cell<Option<Instant>>>,
     frames: Frames,
@@ -37,7 +37,7 @@ pub(super) struct Watched {
     budget: Rc<Budget>,
 }
 
-impl Watched {
+impl InspectedTransport {
     pub fn new(
         io: Box<dyn Io>,
         blocked: Rc<Cell<Option<Instant>>>,
@@ -45,7 +45,7 @@ impl Watched {
         flaws: Rc<Flaws>,
     ) -> Self {
         let (frames, blocks) = (Frames::new(PREFACE.len()), Blocks::new(flaws));
-        Watched { io, blocked, frames, blocks, budget }
+        InspectedTransport { io, blocked, frames, blocks, budget }
     }
 
     fn record_write<T>(&self, poll: Poll<T>) -> Poll<T> {
@@ -57,7 +57,7 @@ impl Watched {
     }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for InspectedTransport {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -85,7 +85,7 @@ impl AsyncRead for Watched {
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for InspectedTransport {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

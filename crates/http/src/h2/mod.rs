@@ -51,13 +51,13 @@ mod websocket;
 use self::blocks::Flaws;
 use self::budget::Budget;
 use self::driver::{Driver, report_error};
-use self::io::Watched;
+use self::io::InspectedTransport;
 pub use self::io::{Io, PREFACE};
 use self::phase::ConnectionPhase;
 use self::shared::Shared;
 use self::tasks::StreamTasks;
 use self::turns::Turns;
-use crate::drain::Draining;
+use crate::drain::DrainRegistration;
 use crate::exchange::Handler;
 use crate::message::ConnectionInfo;
 
@@ -68,7 +68,7 @@ pub fn serve<H: Handler + 'static>(
     io: Box<dyn Io>,
     info: Arc<ConnectionInfo>,
     handler: impl Fn() -> H,
-    drain: Draining,
+    drain: DrainRegistration,
 ) -> impl Future<Output = ()> {
     Box::pin(run(io, info, handler, drain))
 }
@@ -77,14 +77,15 @@ async fn run<H: Handler + 'static>(
     io: Box<dyn Io>,
     info: Arc<ConnectionInfo>,
     handler: impl Fn() -> H,
-    drain: Draining,
+    drain: DrainRegistration,
 ) {
     let limits = handler().limits();
     let blocked = Rc::new(Cell::new(None));
     let budget = Rc::new(Budget::new(Instant::now()));
     let flaws = Rc::new(Flaws::default());
-    let io = Watched::new(io, Rc::clone(&blocked), Rc::clone(&budget), Rc::clone(&flaws));
-    let cut_off = |reason: &dyn Display| handler().cut_off(&info, reason);
+    let io =
+        InspectedTransport::new(io, Rc::clone(&blocked), Rc::clone(&budget), Rc::clone(&flaws));
+    let cut_off = |reason: &dyn Display| handler().log_misbehaviour(&info, reason);
     let handshake = settings::builder(&limits).handshake(io);
     let handshake = pin!(timeout(limits.header_timeout, handshake));
     let connection = match drain.unless_evicted(handshake).await {

@@ -3,13 +3,13 @@
 use std::cell::{Cell, RefCell};
 use std::task::Context;
 
-use crate::drain::{Drain, Draining, Phase};
+use crate::drain::{Drain, DrainRegistration, Phase};
 
 /// The drain signal of a connection, and its phase, which follows from its streams.
 pub(super) struct ConnectionPhase {
     signal: Drain,
     /// `None` once the connection has ended; handlers may run longer.
-    drain: RefCell<Option<Draining>>,
+    drain: RefCell<Option<DrainRegistration>>,
     /// Number of requests being answered.
     requests: Cell<usize>,
     /// Number of requests whose handlers wait for more of the body.
@@ -20,7 +20,7 @@ pub(super) struct ConnectionPhase {
 
 impl ConnectionPhase {
     /// Creates the phase of a connection that has had no request.
-    pub fn new(drain: Draining) -> Self {
+    pub fn new(drain: DrainRegistration) -> Self {
         ConnectionPhase {
             signal: drain.signal(),
             drain: RefCell::new(Some(drain)),
@@ -53,7 +53,7 @@ impl ConnectionPhase {
     /// Records that requests were received.
     pub fn begin(&self) {
         self.has_begun.set(true);
-        self.with_drain(Draining::begin);
+        self.with_drain(DrainRegistration::set_busy);
     }
 
     /// Records that the connection waits for frames while `requests` are being answered. It is busy if
@@ -62,7 +62,7 @@ impl ConnectionPhase {
         self.requests.set(requests);
         match requests {
             _ if is_blocked => {}
-            0 if self.has_begun.get() => self.with_drain(|drain| drain.wait(Phase::Idle)),
+            0 if self.has_begun.get() => self.with_drain(|drain| drain.set_phase(Phase::Idle)),
             _ => self.settle(),
         }
     }
@@ -77,18 +77,18 @@ impl ConnectionPhase {
             }
             false => {
                 self.bodies.set(bodies.saturating_sub(1));
-                self.with_drain(Draining::go_on);
+                self.with_drain(DrainRegistration::resume);
             }
         }
     }
 
     fn settle(&self) {
         if self.requests.get() == self.bodies.get() {
-            self.with_drain(|drain| drain.wait(Phase::Incomplete));
+            self.with_drain(|drain| drain.set_phase(Phase::Incomplete));
         }
     }
 
-    fn with_drain(&self, act: impl FnOnce(&Draining)) {
+    fn with_drain(&self, act: impl FnOnce(&DrainRegistration)) {
         if let Some(drain) = &*self.drain.borrow() {
             act(drain);
         }

@@ -14,7 +14,7 @@ use http::header::SEC_WEBSOCKET_ACCEPT;
 use http::request::Parts;
 use tokio::time::{Instant, timeout};
 
-use super::blocks::Flaw;
+use super::blocks::MalformedRequest;
 use super::carrier::StreamCarrier;
 use super::head;
 use super::send;
@@ -24,14 +24,14 @@ use super::tunnel::Channel;
 use super::turns::{Priority, Turn};
 use super::websocket::Handshake;
 use crate::body::Body;
-use crate::exchange::{Exchange, Handler, Outcome, RequestRecord};
+use crate::exchange::{Exchange, Handler, RequestRecord, SendOutcome};
 use crate::framing::BodyLength;
 use crate::h1::Refusal;
 use crate::h1::head::Head;
 use crate::input::Input;
 use crate::limits::Limits;
 use crate::message::{ConnectionFields, FieldBlock, Request, Response};
-use crate::tunnel::{Carried, CloseReason, Tunnel};
+use crate::tunnel::{CloseReason, Tunnel, TunnelResult};
 
 /// Maximum number of bytes of an unread body that are received and discarded after the response.
 const MAX_DISCARDED_BODY: usize = 64 * 1024;
@@ -82,7 +82,9 @@ fn read_head(
     let protocol = parts.extensions.get().map(Protocol::as_str);
     let refusal = match protocol {
         // If the reading is not strict, the fragment is cut off, as by `h2`.
-        _ if limits.strict && shared.flaws.has(stream, Flaw::Fragment) => Some(Refusal::Fragment),
+        _ if limits.strict && shared.flaws.has(stream, MalformedRequest::Fragment) => {
+            Some(Refusal::Fragment)
+        }
         Some(protocol) if protocol != "websocket" => Some(Refusal::Protocol),
         _ => None,
     };
@@ -140,12 +142,12 @@ impl<H: Handler> Answer<H> {
         let Some(mut respond) = carrier.take_respond() else { return StreamEnd::Abandoned };
         let feed = response.take_feed();
         let facts = Facts { request: Some(&request), carrier: Some(&carrier), ..Facts::default() };
-        if self.shared.flaws.has(stream, Flaw::PseudoInTrailer) {
+        if self.shared.flaws.has(stream, MalformedRequest::PseudoInTrailer) {
             // A malformed request is a stream error, whatever the handler's response is (RFC 9113,
             // 8.1.1).
             respond.send_reset(Reason::PROTOCOL_ERROR);
             let (fields, added) = (&response.fields, ConnectionFields::default());
-            return self.report(&facts, 400, fields, added, 0, Outcome::ClientGone);
+            return self.report(&facts, 400, fields, added, 0, SendOutcome::ClientGone);
         }
         let sending = self.send(respond, response, is_head, facts);
         let end = match feed {
@@ -215,10 +217,11 @@ impl<H: Handler> Answer<H> {
         let added = self.added(&response, None);
         let mut head = send::head(&response, &added);
         head.headers_mut().remove(SEC_WEBSOCKET_ACCEPT);
-        let mut carried = Carried { from_client: 0, to_client: 0, reason: CloseReason::Client };
+        let mut carried =
+            TunnelResult { from_client: 0, to_client: 0, reason: CloseReason::Client };
         if let Ok(to) = respond.send_response(head, false) {
             let mut channel = Channel::new(stream, to, Rc::clone(&self.shared));
-            let draining = self.shared.phase.signal().connection();
+            let draining = self.shared.phase.signal().register();
             carried = Box::pin(tunnel.run(&mut channel, Input::default(), &draining)).await;
             channel.close(carried.reason);
         }
@@ -285,16 +288,16 @@ impl<H: Handler> Answer<H> {
         fields: &FieldBlock,
         added: ConnectionFields<'_>,
         body_sent: u64,
-        outcome: Outcome,
+        outcome: SendOutcome,
     ) -> StreamEnd {
-        self.handler.finished(&RequestRecord {
+        self.handler.log_request(&RequestRecord {
             connection: &self.shared.info,
             request: facts.request,
             refused_line: facts.refused_line,
             refusal: facts.refusal,
             status,
             fields,
-            added,
+            connection_fields: added,
             received: self.head_len
                 + facts.tunnelled
                 + facts.carrier.map_or(0, StreamCarrier::received),
@@ -304,8 +307,8 @@ impl<H: Handler> Answer<H> {
             outcome,
         });
         match outcome {
-            Outcome::ClientGone => StreamEnd::Abandoned,
-            Outcome::Complete | Outcome::BodyFailed => StreamEnd::Answered,
+            SendOutcome::ClientGone => StreamEnd::Abandoned,
+            SendOutcome::Complete | SendOutcome::BodyFailed => StreamEnd::Answered,
         }
     }
 }

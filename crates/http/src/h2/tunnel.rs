@@ -30,7 +30,7 @@ impl Channel {
     /// Resets the stream, unless both ends have shut down.
     pub fn close(mut self, reason: CloseReason) {
         match reason {
-            CloseReason::RequestRecord => {}
+            CloseReason::BothClosed => {}
             CloseReason::IdleOrShutdown => self.to.send_reset(Reason::NO_ERROR),
             CloseReason::Client => self.to.send_reset(Reason::CANCEL),
             CloseReason::Server => self.to.send_reset(Reason::CONNECT_ERROR),

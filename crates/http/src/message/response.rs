@@ -27,7 +27,7 @@ pub struct Response {
     /// The connection must not be used for another request.
     pub close: bool,
     /// The body is an error page of the server itself, which `error_pages` may replace.
-    pub own_page: bool,
+    pub is_default_error_page: bool,
     /// The connection adds `Server`, if its value is not empty.
     pub adds_server: bool,
     /// The connection adds `Date`.
@@ -46,7 +46,7 @@ impl Response {
             body,
             chunked: false,
             close: false,
-            own_page: false,
+            is_default_error_page: false,
             adds_server: true,
             adds_date: true,
             extras: None,

@@ -10,7 +10,7 @@ use std::ops::Range;
 /// The host of an empty authority is empty. User information, percent signs, bytes outside ASCII and empty
 /// labels within a name are refused, since programs read them in different ways. Unless `strict` is
 /// set, a host that Unit accepts is accepted as well, except bytes that could change the meaning of a
-/// file name or end a line. [`passed_on`] makes such an authority valid.
+/// file name or end a line. [`to_valid_authority`] makes such an authority valid.
 pub fn host(authority: &[u8], strict: bool) -> Option<Range<usize>> {
     if authority.is_empty() {
         return Some(0..0);
@@ -22,7 +22,7 @@ pub fn host(authority: &[u8], strict: bool) -> Option<Range<usize>> {
 /// reading accepts, so that none of them reads another host: the host, percent-encoded where a name
 /// cannot have the byte, and the port if it is valid. `None` for all other authorities, which are passed
 /// on unchanged.
-pub fn passed_on(authority: &[u8]) -> Option<Vec<u8>> {
+pub fn to_valid_authority(authority: &[u8]) -> Option<Vec<u8>> {
     if authority.is_empty() || exact(authority).is_some() {
         return None;
     }
@@ -171,12 +171,12 @@ mod tests {
             (":80", ""),
             (".", ""),
         ] {
-            let valid =
-                passed_on(authority.as_bytes()).map(|valid| String::from_utf8(valid).unwrap());
+            let valid = to_valid_authority(authority.as_bytes())
+                .map(|valid| String::from_utf8(valid).unwrap());
             assert_eq!(valid.as_deref(), Some(expected), "{authority:?}");
         }
         for legal in ["", "a", "A.:80", "a:", "[::1]", "127.0.0.1:65535", "a,b"] {
-            assert_eq!(passed_on(legal.as_bytes()), None, "{legal:?}");
+            assert_eq!(to_valid_authority(legal.as_bytes()), None, "{legal:?}");
         }
     }
 

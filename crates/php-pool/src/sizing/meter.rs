@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 use howdah_wire::messages::Usage;
 use howdah_wire::queue::WorkerId;
 
-use super::{Measured, Share};
+use super::{Measured, ProcessorShare};
 
 /// How long costs are remembered: at least once this, at most twice.
 const MEMORY: Duration = Duration::from_secs(600);
 /// How many samples the room for workers is the median of.
-const LATELY: usize = 5;
+const MEDIAN_SAMPLES: usize = 5;
 /// How much workers wait is the mean of about so many seconds of load.
-const MEAN: f64 = 3.0;
+const WAIT_MEAN_SECONDS: f64 = 3.0;
 /// PHP's own `memory_limit` by default, for an application that has none.
 const USUAL_LIMIT: u64 = 128 << 20;
 /// Memory of a worker in bytes beyond what `memory_limit` bounds.
@@ -28,7 +28,7 @@ const OVERHEAD_BYTES: u64 = 12 << 20;
 
 /// What the machine looked like when a sample was taken.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Surroundings {
+pub struct MachineState {
     /// Processors.
     pub processors: u32,
     /// Bytes of the memory that binds.
@@ -36,7 +36,7 @@ pub struct Surroundings {
     /// Bytes of it that are free or can be freed.
     pub available: u64,
     /// Bytes of these that workers of other applications may still take.
-    pub promised: u64,
+    pub reserved_bytes: u64,
     /// Percent of the time that something waited for memory.
     pub pressure: Option<f64>,
     /// Share of the processors' time that was idle.
@@ -50,7 +50,7 @@ pub struct Activity {
     pub workers: u32,
     /// Requests wait although all workers have one.
     pub saturated: bool,
-    /// Requests that have run for [`LONG`](super::LONG).
+    /// Requests that have run for [`LONG`](super::LONG_REQUEST_TIME).
     pub long: u32,
     /// Requests answered since the start.
     pub served: u64,
@@ -59,7 +59,7 @@ pub struct Activity {
 /// What was measured, and remembers.
 #[derive(Debug, Clone)]
 pub struct Meter {
-    surroundings: Surroundings,
+    surroundings: MachineState,
     activity: Activity,
     cost: Option<Cost>,
     /// Of the last samples: room for workers, and requests that had run for long.
@@ -96,11 +96,11 @@ struct Load {
 }
 
 impl Load {
-    fn share(self) -> Share {
+    fn share(self) -> ProcessorShare {
         let part = |of: f64, all: f64| (of / all.max(1e-6)).clamp(0.001, 1.0);
-        Share {
-            on: part(self.on, self.all - self.delayed),
-            wanted: part(self.on + self.delayed, self.all),
+        ProcessorShare {
+            running: part(self.on, self.all - self.delayed),
+            runnable: part(self.on + self.delayed, self.all),
         }
     }
 
@@ -111,8 +111,8 @@ impl Load {
 
 impl Meter {
     /// Nothing is known but the machine.
-    pub fn new(surroundings: Surroundings) -> Self {
-        let room = surroundings.available.saturating_sub(surroundings.promised);
+    pub fn new(surroundings: MachineState) -> Self {
+        let room = surroundings.available.saturating_sub(surroundings.reserved_bytes);
         Meter {
             activity: Activity { workers: 0, saturated: false, long: 0, served: 0 },
             cost: None,
@@ -131,7 +131,7 @@ impl Meter {
 
     /// For new processes of the same application: what workers cost is a good guess, what there
     /// is room for is not.
-    pub fn renewed(&self, surroundings: Surroundings) -> Self {
+    pub fn for_new_instance(&self, surroundings: MachineState) -> Self {
         let (cost, load, limit) = (self.cost, self.load, self.limit);
         Meter { cost, load, limit, ..Meter::new(surroundings) }
     }
@@ -142,7 +142,7 @@ impl Meter {
         base: u64,
         memory_limit: Option<u64>,
         usages: &[Usage],
-        surroundings: Surroundings,
+        surroundings: MachineState,
         activity: Activity,
         now: Instant,
     ) {
@@ -158,9 +158,9 @@ impl Meter {
         };
         (self.pss, self.private) = (all(|usage| usage.pss), all(|usage| usage.private));
         self.learn_cost(usages, activity, now);
-        let free = surroundings.available.saturating_sub(surroundings.promised);
+        let free = surroundings.available.saturating_sub(surroundings.reserved_bytes);
         self.lately.push_back((free.saturating_add(self.private), activity.long));
-        if self.lately.len() > LATELY {
+        if self.lately.len() > MEDIAN_SAMPLES {
             self.lately.pop_front();
         }
         self.last = usages.iter().map(|usage| (usage.worker, usage.clone())).collect();
@@ -210,7 +210,7 @@ impl Meter {
         }
         (new.idle, new.known) = idle.map_or((0.0, 0.0), |idle| (idle * span, span));
         let known = self.load.unwrap_or_default();
-        let fades = (-span / MEAN).exp();
+        let fades = (-span / WAIT_MEAN_SECONDS).exp();
         let mean = |known: f64, new: f64| known * fades + new;
         self.load = Some(Load {
             on: mean(known.on, new.on),
@@ -231,10 +231,10 @@ impl Meter {
             room: rooms.get(rooms.len() / 2).copied().unwrap_or(0),
             pressure: self.surroundings.pressure,
             workers: self.activity.workers,
-            known: self.known,
-            long: self.lately.iter().map(|(_, long)| *long).max().unwrap_or(0),
+            measured_workers: self.known,
+            long_requests: self.lately.iter().map(|(_, long)| *long).max().unwrap_or(0),
             cost: self.cost.map(|cost| cost.now.max(cost.before)),
-            worst: self.limit.saturating_add(OVERHEAD_BYTES),
+            max_worker_bytes: self.limit.saturating_add(OVERHEAD_BYTES),
             share: self.load.map(Load::share),
             idle: self.load.and_then(Load::idle).or(self.surroundings.idle),
         }
@@ -243,20 +243,21 @@ impl Meter {
     /// Bytes that the workers may still take beyond what they have: each its cost. As long as that has
     /// not been measured it is what PHP lets a script allocate, and no more than it does by default:
     /// an application's own word keeps no memory from the others.
-    pub fn promised(&self, workers: u32) -> u64 {
+    pub fn reserved_bytes(&self, workers: u32) -> u64 {
         let measured = self.measured();
-        let each = measured.cost.unwrap_or(measured.worst.min(USUAL_LIMIT + OVERHEAD_BYTES));
+        let each =
+            measured.cost.unwrap_or(measured.max_worker_bytes.min(USUAL_LIMIT + OVERHEAD_BYTES));
         each.saturating_mul(u64::from(workers)).saturating_sub(self.private)
     }
 
     /// Bytes that the prototype takes, and that its workers take together, in proportion of what
     /// they share.
-    pub fn taken(&self) -> (u64, u64) {
+    pub fn memory_usage(&self) -> (u64, u64) {
         (self.base, self.pss)
     }
 
     /// Whether it is not known yet how much workers wait.
-    pub fn knows_little(&self) -> bool {
+    pub fn lacks_samples(&self) -> bool {
         self.load.is_none()
     }
 
@@ -272,12 +273,12 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn surroundings(available: u64) -> Surroundings {
-        Surroundings {
+    fn surroundings(available: u64) -> MachineState {
+        MachineState {
             processors: 2,
             total: 1024 * MIB,
             available,
-            promised: 0,
+            reserved_bytes: 0,
             pressure: None,
             idle: None,
         }
@@ -323,9 +324,9 @@ mod tests {
             Instant::now(),
         );
         let measured = meter.measured();
-        assert_eq!((measured.cost, measured.worst), (None, 64 * MIB + OVERHEAD_BYTES));
+        assert_eq!((measured.cost, measured.max_worker_bytes), (None, 64 * MIB + OVERHEAD_BYTES));
         assert_eq!(
-            meter.promised(1),
+            meter.reserved_bytes(1),
             64 * MIB + OVERHEAD_BYTES - MIB,
             "it may take its whole limit"
         );
@@ -338,8 +339,8 @@ mod tests {
         let (usages, now) = ([usage(0, 0, 0, 10, 0)], Instant::now());
         for limit in [Some(1 << 50), Some(u64::MAX), None] {
             meter.sample(MIB, limit, &usages, surroundings(500 * MIB), activity, now);
-            assert_eq!(meter.promised(2), 2 * (USUAL_LIMIT + OVERHEAD_BYTES), "{limit:?}");
-            assert!(meter.measured().worst <= 1024 * MIB + OVERHEAD_BYTES);
+            assert_eq!(meter.reserved_bytes(2), 2 * (USUAL_LIMIT + OVERHEAD_BYTES), "{limit:?}");
+            assert!(meter.measured().max_worker_bytes <= 1024 * MIB + OVERHEAD_BYTES);
         }
     }
 
@@ -365,7 +366,10 @@ mod tests {
         };
         assert_eq!(second(&mut meter, 100, 0, true), None, "from when on is not known");
         let share = second(&mut meter, 300, 500, true).expect("a second under load");
-        assert!((share.on - 0.4).abs() < 0.01 && (share.wanted - 0.7).abs() < 0.01, "{share:?}");
+        assert!(
+            (share.running - 0.4).abs() < 0.01 && (share.runnable - 0.7).abs() < 0.01,
+            "{share:?}"
+        );
         assert_eq!(second(&mut meter, 301, 500, false), Some(share), "it was idle");
         let other = [usage(7, MIB, MIB, 5, 5)];
         let later = Instant::now() + Duration::from_secs(60);
@@ -381,16 +385,16 @@ mod tests {
             let now = start + Duration::from_secs(second as u64);
             let activity = Activity { long, ..busy(4, true) };
             meter.sample(0, None, &[], surroundings(500 * MIB), activity, now);
-            seen.push(meter.measured().long);
+            seen.push(meter.measured().long_requests);
         }
         assert_eq!(seen, [0, 1, 3, 3, 3, 3, 3, 1, 1, 1, 0]);
     }
 
     #[test]
     fn what_others_may_still_take_is_no_room() {
-        let with = Surroundings { promised: 300 * MIB, ..surroundings(500 * MIB) };
+        let with = MachineState { reserved_bytes: 300 * MIB, ..surroundings(500 * MIB) };
         assert_eq!(Meter::new(with).measured().room, 200 * MIB);
-        let more = Surroundings { promised: 600 * MIB, ..with };
+        let more = MachineState { reserved_bytes: 600 * MIB, ..with };
         assert_eq!(Meter::new(more).measured().room, 0);
     }
 
@@ -399,7 +403,10 @@ mod tests {
         let mut meter = Meter::new(surroundings(500 * MIB));
         let usages = [usage(0, 10 * MIB, 40 * MIB, 1, 0)];
         meter.sample(0, None, &usages, surroundings(500 * MIB), busy(1, false), Instant::now());
-        let renewed = meter.renewed(surroundings(100 * MIB)).measured();
-        assert_eq!((renewed.cost, renewed.room, renewed.known), (Some(40 * MIB), 100 * MIB, 0));
+        let renewed = meter.for_new_instance(surroundings(100 * MIB)).measured();
+        assert_eq!(
+            (renewed.cost, renewed.room, renewed.measured_workers),
+            (Some(40 * MIB), 100 * MIB, 0)
+        );
     }
 }

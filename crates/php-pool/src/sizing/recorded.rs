@@ -10,18 +10,18 @@ pub const HUNDRED_MIB: &str = include_str!("recorded/hundred.csv");
 
 /// A day.
 #[derive(Debug)]
-pub struct Day {
+pub struct LoadRecording {
     /// From when on, in seconds, and what.
     moments: Vec<(f64, u32, Script)>,
 }
 
-impl Day {
+impl LoadRecording {
     /// From a file of `bench/sizing --record`.
     pub fn read(text: &str) -> Self {
         let mut lines = text.lines().filter(|line| !line.starts_with('#'));
         let columns = lines.next().expect("the names of the columns");
         assert_eq!(columns, "seconds,clients,cpu,database,wait,peak,kept,workers");
-        Day { moments: lines.map(moment).collect() }
+        LoadRecording { moments: lines.map(moment).collect() }
     }
 
     /// How many seconds it has.

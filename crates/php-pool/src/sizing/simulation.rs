@@ -9,10 +9,10 @@ use howdah_config::Processes;
 use howdah_wire::messages::Usage;
 use howdah_wire::queue::WorkerId;
 
-use super::meter::{Activity, Meter, Surroundings};
-use super::recorded::{Day, HUNDRED_MIB, WORDPRESS_SITE};
+use super::meter::{Activity, MachineState, Meter};
+use super::recorded::{HUNDRED_MIB, LoadRecording, WORDPRESS_SITE};
 use super::*;
-use crate::pool::{Pool, Running, Wanted};
+use crate::pool::{Pool, PoolLimits, PoolState};
 
 const MIB: f64 = 1048576.0;
 /// One step of the simulation.
@@ -143,17 +143,22 @@ impl Machine<'_> {
                     Activity { workers: count, saturated, long: 0, served: outcome.served };
                 let usages = usages(&mut workers);
                 meter.sample(0, Some(128 << 20), &usages, surroundings, activity, now);
-                let growing =
-                    size(&meter.measured()).limit == Limit::Measurement || meter.knows_little();
+                let growing = size(&meter.measured()).limit == LimitingFactor::Measurement
+                    || meter.lacks_samples();
                 next_sample = now + Duration::from_millis(if growing { 200 } else { 1000 });
                 (idle, steps) = (0.0, 0.0);
             }
             let wanted = match fixed {
-                Some(count) => Wanted::fixed(count),
-                None => Wanted::of(Processes::Automatic, size(&meter.measured()).workers),
+                Some(count) => PoolLimits::fixed(count),
+                None => PoolLimits::of(Processes::Automatic, size(&meter.measured()).workers),
             };
-            let running =
-                Running { workers: workers.len() as u32, busy, waiting, last_request, starting: 0 };
+            let running = PoolState {
+                workers: workers.len() as u32,
+                busy,
+                waiting,
+                last_request,
+                starting: 0,
+            };
             let decision = pool.decide(wanted, running, now);
             for _ in 0..decision.spawn {
                 numbers += 1;
@@ -161,7 +166,7 @@ impl Machine<'_> {
             }
             let tolerated = match fixed {
                 Some(count) => count,
-                None => size(&meter.measured()).tolerated,
+                None => size(&meter.measured()).retire_above,
             };
             let shed = (workers.len() as u32).saturating_sub(tolerated).max(decision.retire);
             for _ in 0..shed {
@@ -217,13 +222,13 @@ impl Machine<'_> {
         }
     }
 
-    fn surroundings(&self, workers: &[Worker], idle: f64) -> Surroundings {
+    fn surroundings(&self, workers: &[Worker], idle: f64) -> MachineState {
         let used: f64 = workers.iter().map(Worker::memory).sum();
-        Surroundings {
+        MachineState {
             processors: PROCESSORS as u32,
             total: self.memory as u64,
             available: (self.memory - OTHERS - used).max(0.0) as u64,
-            promised: 0,
+            reserved_bytes: 0,
             pressure: Some(0.0),
             idle: Some(idle),
         }
@@ -269,7 +274,7 @@ fn good_and_safe(name: &str, mib: f64, seconds: f64, clients: &Clients<'_>) -> O
 
 /// Days that were recorded are followed up and down on machines of all sizes.
 fn follows_the_recorded_day(name: &str, text: &str) {
-    let day = Day::read(text);
+    let day = LoadRecording::read(text);
     for mib in [256.0, 512.0, 1024.0] {
         let outcome = good_and_safe(name, mib, day.seconds(), &|at| day.at(at));
         assert_eq!(outcome.workers, 0, "{name}, {mib} MiB: the last quarter of a minute was quiet");

@@ -43,7 +43,7 @@ impl AnswerSpin {
     pub fn wait_for(&self, is_answered: impl Fn() -> bool) {
         let is_new = self.is_new.replace(false);
         let is_alone = self.requests.get() == 1 && REQUESTS.load(Relaxed) == 1;
-        if is_new && is_alone && has_room() && self.looks.are_due() {
+        if is_new && is_alone && has_room() && self.looks.should_spin() {
             self.looks.until(is_answered);
         }
     }

@@ -98,7 +98,7 @@ impl PhpThread {
         };
         let pool = Pool { name: name.to_string(), status: attached.queue.status(true) };
         let json = pool.to_value().to_string();
-        let file = spool::sealed(json.as_bytes());
+        let file = spool::sealed_memfd(json.as_bytes());
         let sent = file.map_err(|error| NotSent::Failed(error.to_string())).and_then(|file| {
             attached.instance.send(owner, &ToWorker::Status { ticket }, &[file.as_fd()])
         });
@@ -165,7 +165,10 @@ impl PhpThread {
             );
         }
         if let Claim::Taken(_, worker) = attached.instance.region.claim_of(slot) {
-            self.ask(ControlRequest::Kill { instance: attached.instance.number, worker });
+            self.send_to_control(ControlRequest::Kill {
+                instance: attached.instance.number,
+                worker,
+            });
         }
     }
 }

@@ -11,14 +11,14 @@ use bytes::Bytes;
 use super::answers::FullLog;
 use super::php_thread::PhpThread;
 use super::requests::Entry;
-use crate::pending::{Failure, Next, Pending};
+use crate::pending::{Failure, Next, PendingResponse};
 use crate::queue::{Queue, Withdrawal};
 use crate::request::{RequestContext, RequestKey};
 
 /// A registered request. Dropping the handle abandons the request: a worker that has it learns that
 /// the client has gone.
 #[derive(Debug)]
-pub struct Handle {
+pub struct RequestHandle {
     thread: Rc<PhpThread>,
     key: RequestKey,
     /// The queue that the request was submitted to.
@@ -31,19 +31,19 @@ impl PhpThread {
     /// the time in the queue does not count.
     pub fn register(
         self: &Rc<Self>,
-        pending: Pending,
+        pending: PendingResponse,
         context: Arc<RequestContext>,
         timeout: Option<Duration>,
-    ) -> Handle {
+    ) -> RequestHandle {
         self.limited.add(timeout);
         self.spin.begin_request();
         let entry = Entry::new(pending, context, timeout);
         let key = self.requests.borrow_mut().insert(self.number, entry);
-        Handle { thread: Rc::clone(self), key, queue: None, is_abandoned: false }
+        RequestHandle { thread: Rc::clone(self), key, queue: None, is_abandoned: false }
     }
 }
 
-impl Handle {
+impl RequestHandle {
     /// The key to submit the request under.
     pub fn key(&self) -> RequestKey {
         self.key
@@ -124,7 +124,7 @@ fn unknown_request() -> Failure {
     Failure::Broken("the request is not known any more".to_owned())
 }
 
-impl Drop for Handle {
+impl Drop for RequestHandle {
     fn drop(&mut self) {
         self.thread.with_entry(self.key, |entry| entry.has_handle = false);
         self.abandon();

@@ -65,7 +65,7 @@ impl PhpThread {
     }
 
     /// Sends a message to the control thread.
-    pub fn ask(&self, message: ControlRequest) {
+    pub fn send_to_control(&self, message: ControlRequest) {
         let _ = self.control.send(message);
     }
 

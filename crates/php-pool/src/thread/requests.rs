@@ -7,7 +7,7 @@ use howdah_wire::stream::Reader;
 
 use super::time_limit::TimeLimit;
 use crate::instance::Instance;
-use crate::pending::{Event, Pending};
+use crate::pending::{Event, PendingResponse};
 use crate::request::{RequestContext, RequestKey};
 
 /// Entries by index. A key's generation tells the present request of an index from earlier ones.
@@ -26,7 +26,7 @@ struct TableSlot {
 /// A request, from its registration until its worker is free and its handle is dropped.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub pending: Pending,
+    pub pending: PendingResponse,
     pub reader: Reader,
     pub context: Arc<RequestContext>,
     pub limit: TimeLimit,
@@ -45,7 +45,11 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub fn new(pending: Pending, context: Arc<RequestContext>, timeout: Option<Duration>) -> Self {
+    pub fn new(
+        pending: PendingResponse,
+        context: Arc<RequestContext>,
+        timeout: Option<Duration>,
+    ) -> Self {
         Entry {
             pending,
             reader: Reader::default(),

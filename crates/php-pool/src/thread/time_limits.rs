@@ -51,7 +51,7 @@ impl PhpThread {
             let (pid, instance) =
                 (attached.instance.pid(worker).unwrap_or(0), attached.instance.number);
             let times = Times { waited, ran };
-            self.ask(ControlRequest::Overdue(SlowRequest {
+            self.send_to_control(ControlRequest::Overdue(SlowRequest {
                 instance,
                 worker,
                 pid,

@@ -15,14 +15,14 @@ use howdah_sys::packet;
 use howdah_sys::pipe::{self, Received};
 use howdah_sys::shm::{self, Mapping};
 use howdah_sys::{futex, signals};
-use howdah_wire::frame::{Done, Head, Kind, Log};
+use howdah_wire::frame::{Head, Kind, Log, RequestUsage};
 use howdah_wire::messages::{
     ApplicationSpec, Exit, FromPrototype, Isolation, MAX_REPORT, Stack, ToPrototype, ToWorker,
     Usage,
 };
 use howdah_wire::queue::{Claim, Producer, WorkerId};
 use howdah_wire::region::{Geometry, Region};
-use howdah_wire::request::{Fixed, Params, flags};
+use howdah_wire::request::{Params, RequestHeader, flags};
 use howdah_wire::stream::Reader;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
@@ -413,7 +413,7 @@ impl Request {
             set |= flags::PARAMS_FILE;
         }
         let mut out = Vec::new();
-        Fixed::new(&params, set, 7, len, 0).put(&mut out);
+        RequestHeader::new(&params, set, 7, len, 0).put(&mut out);
         if !self.params_in_file {
             out.extend_from_slice(params.as_bytes());
         }
@@ -466,7 +466,7 @@ pub struct Answer {
     pub body: Vec<u8>,
     pub log: Vec<(u8, String)>,
     pub ended: bool,
-    pub done: Option<Done>,
+    pub done: Option<RequestUsage>,
     /// Length of the longest body frame.
     pub longest: usize,
 }
@@ -537,7 +537,7 @@ impl Pending {
             }
             Kind::Done => {
                 assert!(answer.ended);
-                answer.done = Some(Done::decode(payload).unwrap());
+                answer.done = Some(RequestUsage::decode(payload).unwrap());
             }
             Kind::Log => {
                 let log = Log::decode(payload).unwrap();

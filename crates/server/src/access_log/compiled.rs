@@ -6,7 +6,7 @@ use std::time::Instant;
 use howdah_config::{self as config, Condition};
 use howdah_http::exchange::RequestRecord;
 use howdah_http::message::ConnectionInfo;
-use howdah_http::variables::{Answer, Source};
+use howdah_http::variables::{ResponseFacts, VariableSource};
 
 use super::file::LogFile;
 use super::format::Format;
@@ -32,26 +32,26 @@ impl AccessLog {
     }
 
     /// Returns the values of variables in the line of a request.
-    pub(super) fn source<'a>(record: &'a RequestRecord<'a>) -> Source<'a> {
+    pub(super) fn source<'a>(record: &'a RequestRecord<'a>) -> VariableSource<'a> {
         let connection: &ConnectionInfo = match record.request {
             // Its own addresses: a proxy may have sent those of the client.
             Some(request) => &request.connection,
             None => record.connection,
         };
-        let answer = Answer {
+        let answer = ResponseFacts {
             status: record.status,
             fields: record.fields,
-            added: record.added,
+            connection_fields: record.connection_fields,
             body_sent: record.body_sent,
         };
         let now = Instant::now();
         let started_at = now.checked_sub(record.elapsed).unwrap_or(now);
         let (request, answer) = (record.request, Some(answer));
-        Source { request, connection, answer, started_at, is_for_log: true }
+        VariableSource { request, connection, answer, started_at, is_for_log: true }
     }
 
     /// Returns true if the condition for a line holds. `scratch` is reusable memory.
-    pub(super) fn is_wanted(&self, source: &Source<'_>, scratch: &mut Vec<u8>) -> bool {
+    pub(super) fn is_wanted(&self, source: &VariableSource<'_>, scratch: &mut Vec<u8>) -> bool {
         self.condition.as_ref().is_none_or(|condition| {
             condition.holds(scratch, |variable, out| {
                 source.write(variable, out);
@@ -60,7 +60,7 @@ impl AccessLog {
     }
 
     /// Appends a line.
-    pub(super) fn write_line(&self, source: &Source<'_>, line: &mut Vec<u8>) {
+    pub(super) fn write_line(&self, source: &VariableSource<'_>, line: &mut Vec<u8>) {
         self.format.line(source, line);
     }
 }

@@ -1,7 +1,7 @@
 //! The format of a line, compiled to pieces of text and variables.
 
 use howdah_config::{LogFormat, Part, Template, Variable};
-use howdah_http::variables::Source;
+use howdah_http::variables::VariableSource;
 
 use super::escape;
 
@@ -42,7 +42,7 @@ impl Format {
     }
 
     /// Appends a line.
-    pub fn line(&self, source: &Source<'_>, line: &mut Vec<u8>) {
+    pub fn line(&self, source: &VariableSource<'_>, line: &mut Vec<u8>) {
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => line.extend_from_slice(text),
@@ -51,7 +51,7 @@ impl Format {
         }
     }
 
-    fn variable(&self, variable: &Variable, source: &Source<'_>, line: &mut Vec<u8>) {
+    fn variable(&self, variable: &Variable, source: &VariableSource<'_>, line: &mut Vec<u8>) {
         let start = line.len();
         if !source.write(variable, line) {
             line.truncate(start);

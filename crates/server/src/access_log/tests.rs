@@ -2,7 +2,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use howdah_http::exchange::{Outcome, RequestRecord};
+use howdah_http::exchange::{RequestRecord, SendOutcome};
 use howdah_http::fixture::request;
 use howdah_http::message::{ConnectionFields, FieldBlock, Request};
 use howdah_sys::log::Log;
@@ -40,12 +40,12 @@ impl Logged {
             refusal: None,
             status: if request.is_some() { 200 } else { 400 },
             fields: &fields,
-            added,
+            connection_fields: added,
             received: 100,
             sent: 200,
             body_sent: 5,
             elapsed: Duration::from_millis(1234),
-            outcome: Outcome::Complete,
+            outcome: SendOutcome::Complete,
         };
         self.lines.add(&self.log, &record, &self.errors)
     }

@@ -24,7 +24,7 @@ use howdah_http::respond;
 use howdah_sys::log::Log;
 
 use self::htpasswd::Hash;
-use self::users::{Step, UsersFile};
+use self::users::{PasswordLookup, UsersFile};
 
 /// Maximum length of a password in bytes. bcrypt uses 72.
 const MAX_PASSWORD_BYTES: usize = 1024;
@@ -55,21 +55,21 @@ impl BasicAuth {
         let Some((name, password)) = credentials(request) else { return Err(self.ask()) };
         let Some(users) = self.file.users(now, log).await else { return Err(respond::error(500)) };
         match users.step(&name, &password) {
-            Step::Verified => Ok(name.into()),
-            Step::Refused => Err(self.ask()),
-            Step::Compare { hash, real, known } => {
+            PasswordLookup::Verified => Ok(name.into()),
+            PasswordLookup::Refused => Err(self.ask()),
+            PasswordLookup::Compare { hash, real, known } => {
                 let turn = match hash.is_slow() {
                     true => Some(self.file.turn().await.ok_or_else(|| respond::error(503))?),
                     false => None,
                 };
                 // The same password may have turned out to be right while this request waited.
-                if users.knows(&name, &known) {
+                if users.is_verified(&name, &known) {
                     return Ok(name.into());
                 }
                 if !compare(hash, password, turn).await? || !real {
                     return Err(self.ask());
                 }
-                users.learn(&name, known);
+                users.remember(&name, known);
                 Ok(name.into())
             }
         }

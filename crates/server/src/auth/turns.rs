@@ -21,7 +21,7 @@ static ALL: LazyLock<Arc<Semaphore>> =
 
 /// The share of one users' file.
 #[derive(Debug)]
-pub struct Turns {
+pub struct HashPermits {
     all: Arc<Semaphore>,
     own: Arc<Semaphore>,
     checks: Arc<AtomicUsize>,
@@ -38,10 +38,10 @@ pub struct Turn {
 #[derive(Debug)]
 struct Counted(Arc<AtomicUsize>);
 
-impl Turns {
+impl HashPermits {
     /// A share of half of `all`, which is so many.
     fn of(all: Arc<Semaphore>, permits: usize) -> Self {
-        Turns { all, own: Arc::new(Semaphore::new(permits / 2)), checks: Arc::default() }
+        HashPermits { all, own: Arc::new(Semaphore::new(permits / 2)), checks: Arc::default() }
     }
 
     /// Waits for a turn; `None` if too many wait already.
@@ -57,9 +57,9 @@ impl Turns {
     }
 }
 
-impl Default for Turns {
+impl Default for HashPermits {
     fn default() -> Self {
-        Turns::of(Arc::clone(&ALL), parallel_checks())
+        HashPermits::of(Arc::clone(&ALL), parallel_checks())
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
     #[tokio::test]
     async fn a_flood_of_one_file_leaves_another_its_turn() {
         let all = Arc::new(Semaphore::new(4));
-        let [flooded, other] = [(); 2].map(|()| Turns::of(Arc::clone(&all), 4));
+        let [flooded, other] = [(); 2].map(|()| HashPermits::of(Arc::clone(&all), 4));
         let mut running = Vec::new();
         while let Some(turn) = now(flooded.next()).await {
             running.push(turn);

@@ -20,7 +20,7 @@ use howdah_sys::log::{Level, Log};
 use tokio::sync::Notify;
 
 use super::htpasswd::{self, Hash};
-use super::turns::{Turn, Turns};
+use super::turns::{HashPermits, Turn};
 
 /// Interval at which a file is checked for changes.
 const RECHECK: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ pub struct UsersFile {
     state: Mutex<State>,
     /// Notified at the end of each read.
     ended: Notify,
-    turns: Turns,
+    turns: HashPermits,
 }
 
 #[derive(Debug, Default)]
@@ -75,7 +75,7 @@ struct Stamp {
 }
 
 /// Result of a look-up of a name and a password.
-pub enum Step {
+pub enum PasswordLookup {
     /// The password was right before, for the same content of the file.
     Verified,
     /// There are no users, or the name cannot be one.
@@ -105,7 +105,7 @@ impl UsersFile {
             path: path.to_owned(),
             state: Mutex::default(),
             ended: Notify::new(),
-            turns: Turns::default(),
+            turns: HashPermits::default(),
         });
         files.insert(path.to_owned(), Arc::downgrade(&file));
         file
@@ -152,26 +152,26 @@ impl UsersFile {
 
 impl Users {
     /// Looks up a name and a password.
-    pub fn step(&self, name: &[u8], password: &[u8]) -> Step {
+    pub fn step(&self, name: &[u8], password: &[u8]) -> PasswordLookup {
         let known = self.keys.each_ref().map(|key| key.hash_one((name, password)));
-        if self.knows(name, &known) {
-            return Step::Verified;
+        if self.is_verified(name, &known) {
+            return PasswordLookup::Verified;
         }
         let found = self.hashes.get(name);
         // Without any user there is nobody whose existence could be told.
         let Some(hash) = found.or_else(|| self.hashes.values().next()) else {
-            return Step::Refused;
+            return PasswordLookup::Refused;
         };
-        Step::Compare { hash: hash.clone(), real: found.is_some(), known }
+        PasswordLookup::Compare { hash: hash.clone(), real: found.is_some(), known }
     }
 
     /// Returns true if a password was right before.
-    pub fn knows(&self, name: &[u8], known: &CredentialHash) -> bool {
+    pub fn is_verified(&self, name: &[u8], known: &CredentialHash) -> bool {
         self.known().get(name) == Some(known)
     }
 
     /// Remembers that a user's password was right.
-    pub fn learn(&self, name: &[u8], known: CredentialHash) {
+    pub fn remember(&self, name: &[u8], known: CredentialHash) {
         self.known().insert(name.to_vec(), known);
     }
 

@@ -6,14 +6,14 @@
 //! the server's own stays: pages never lead to pages.
 
 use bytes::Bytes;
-use howdah_files::{Files, Now, Outcome};
+use howdah_files::{Files, RequestTime, ServeOutcome};
 use howdah_http::message::{ErrorOrigin, FieldBlock, Fields, Request, Response};
 
 use crate::snapshot::action::ErrorPage;
 
 /// The page for a response that has one of the server's own. Status 499 has none: its client has gone.
 pub fn page_for<'p>(pages: &'p [ErrorPage], response: &Response) -> Option<&'p ErrorPage> {
-    let wanted = response.own_page && response.status != 499;
+    let wanted = response.is_default_error_page && response.status != 499;
     pages.iter().find(|page| wanted && page.status == response.status)
 }
 
@@ -23,7 +23,7 @@ pub fn file(
     path: &Bytes,
     files: &Files,
     request: &Request,
-    now: Now,
+    now: RequestTime,
 ) -> Option<Response> {
     let asked = Request {
         method: Bytes::from_static(b"GET"),
@@ -32,7 +32,7 @@ pub fn file(
         ..request.clone()
     };
     match files.serve_at(share, share.place(path), &asked, now) {
-        Outcome::Response(found) if found.status == 200 => Some(found),
+        ServeOutcome::Response(found) if found.status == 200 => Some(found),
         _ => None,
     }
 }

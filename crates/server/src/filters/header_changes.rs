@@ -5,7 +5,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use howdah_config::ResponseHeader;
 use howdah_http::message::{ConnectionFields, FieldBlock, Request, Response};
-use howdah_http::variables::{Answer, Source};
+use howdah_http::variables::{ResponseFacts, VariableSource};
 
 /// Changes the fields of the response to a request that began to arrive at `started_at`. `server` is the
 /// value of the `Server` field that the connection adds.
@@ -23,14 +23,19 @@ pub fn apply(
     let (length, server) = (response.body.len(), server());
     let added =
         ConnectionFields { server: &server, date: true, length, ..ConnectionFields::default() };
-    let answer = Answer { status: response.status, fields: &fields, added, body_sent: 0 };
-    let source = Source { answer: Some(answer), ..Source::of(request, started_at) };
+    let answer = ResponseFacts {
+        status: response.status,
+        fields: &fields,
+        connection_fields: added,
+        body_sent: 0,
+    };
+    let source = VariableSource { answer: Some(answer), ..VariableSource::of(request, started_at) };
     change(changes, response, &source);
 }
 
 /// Changes the fields of a response. As in Unit that concerns statuses from 200 to 399, unless a
 /// change is for all, and all values come from the fields as they were before.
-pub fn change(changes: &[ResponseHeader], response: &mut Response, source: &Source<'_>) {
+pub fn change(changes: &[ResponseHeader], response: &mut Response, source: &VariableSource<'_>) {
     let usual = (200..400).contains(&response.status);
     let changes: Vec<_> = changes.iter().filter(|change| usual || change.always).collect();
     if changes.is_empty() {
@@ -94,9 +99,14 @@ mod tests {
             .with("X-Powered-By", "PHP");
         let request = request(target, &[("X-From", "client")]);
         let fields = response.fields.clone();
-        let answer =
-            Answer { status, fields: &fields, added: ConnectionFields::default(), body_sent: 0 };
-        let source = Source { answer: Some(answer), ..Source::of(&request, Instant::now()) };
+        let answer = ResponseFacts {
+            status,
+            fields: &fields,
+            connection_fields: ConnectionFields::default(),
+            body_sent: 0,
+        };
+        let source =
+            VariableSource { answer: Some(answer), ..VariableSource::of(&request, Instant::now()) };
         change(&changes, &mut response, &source);
         response
     }

@@ -45,7 +45,7 @@ async fn replace_by<'s>(
             let (decision, effects) = (by_page.take_decision(), by_page.effects);
             let carried_out = carry_out(context, decision, effects.buffering, &mut asked);
             let (found, _) = Box::pin(carried_out).await;
-            if !found.own_page {
+            if !found.is_default_error_page {
                 error_page::replace(response, found, *keep_status);
                 routed.effects.response_headers = effects.response_headers;
                 routed.effects.compress &= effects.compress;

@@ -81,7 +81,7 @@ pub fn merge(response: &mut Response, found: Response) {
     let many_parts = { response.fields.get("content-type") }
         .is_some_and(|value| value.starts_with(b"multipart/byteranges"));
     let about_content: &[&str] = match response.status {
-        _ if response.own_page => &[],
+        _ if response.is_default_error_page => &[],
         304 => &["cache-control", "expires"],
         _ if many_parts => &["cache-control", "expires", "content-disposition"],
         _ => &["cache-control", "expires", "content-disposition", "content-type"],

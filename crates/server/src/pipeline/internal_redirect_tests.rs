@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use howdah_config::{self as config, Config};
-use howdah_files::{Files, Now};
+use howdah_files::{Files, RequestTime};
 use howdah_http::body::Body;
 use howdah_http::{fixture, respond};
 
@@ -133,7 +133,8 @@ fn a_file_lies_below_a_directory_of_the_configuration() {
     let config = config::Delegation { redirect: None, directories: vec![path("files")] };
     let delegation = Delegation::new(&config, &Arc::default());
     let cache = Files::new(howdah_files::Limits::default());
-    let now = Now { monotonic: std::time::Instant::now(), wall: std::time::SystemTime::now() };
+    let now =
+        RequestTime { monotonic: std::time::Instant::now(), wall: std::time::SystemTime::now() };
     let status = |name: &str| {
         let name = format!("{}/{name}", root.path().display());
         delegation.send(name.as_bytes(), &cache, &fixture::request("/", &[]), now).status

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Instant, SystemTime};
 
-use howdah_files::Now;
+use howdah_files::RequestTime;
 use howdah_http::body::Body;
 use howdah_http::compress;
 use howdah_http::exchange::{Exchange, Handler, RequestRecord};
@@ -87,7 +87,7 @@ impl Handler for RequestHandler {
         respond::error(status)
     }
 
-    fn finished(&self, record: &RequestRecord<'_>) {
+    fn log_request(&self, record: &RequestRecord<'_>) {
         self.count_end();
         if record.request.is_none() {
             self.thread.counters.requests.fetch_add(1, Relaxed); // its head was refused
@@ -95,7 +95,7 @@ impl Handler for RequestHandler {
         self.thread.log(record);
     }
 
-    fn cut_off(&self, connection: &ConnectionInfo, why: &dyn fmt::Display) {
+    fn log_misbehaviour(&self, connection: &ConnectionInfo, why: &dyn fmt::Display) {
         self.log_client_error(connection, format_args!("HTTP/2: cut off: {why}"));
     }
 }
@@ -184,7 +184,7 @@ fn routing<'s>(
         files: &thread.files,
         scratch: &thread.scratch,
         log: &thread.shared.log,
-        now: Now { monotonic: Instant::now(), wall: SystemTime::now() },
+        now: RequestTime { monotonic: Instant::now(), wall: SystemTime::now() },
         started_at,
     }
 }

@@ -51,7 +51,7 @@ pub async fn follow<'s>(
             Some(Instruction::File(delegation, file)) => {
                 let files = &context.thread.files;
                 let found = delegation.send(&file, files, &request, routing.now);
-                if found.own_page {
+                if found.is_default_error_page {
                     let (status, file) = (found.status, String::from_utf8_lossy(&file));
                     let problem = format_args!("X-Sendfile: {status} for {file}");
                     context.log_error(&exchange.request, problem);

@@ -8,7 +8,7 @@ use std::time::Instant;
 use howdah_config::{Captures, Match, Scheme};
 use howdah_http::message::Request;
 use howdah_http::query::{self, Query};
-use howdah_http::variables::Source;
+use howdah_http::variables::VariableSource;
 
 /// Buffers for conditions.
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ pub fn holds(
             .as_ref()
             .is_none_or(|arguments| arguments.matches(scratch.query.arguments(&request.query)))
         && condition.as_ref().is_none_or(|condition| {
-            let source = Source::of(request, started_at);
+            let source = VariableSource::of(request, started_at);
             condition.holds(&mut scratch.text, |variable, out| {
                 source.write(variable, out);
             })

@@ -23,10 +23,10 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use howdah_config::Target;
-use howdah_files::{Files, Now};
+use howdah_files::{Files, RequestTime};
 use howdah_http::body::Body;
 use howdah_http::message::{Request, Response};
-use howdah_http::variables::Source;
+use howdah_http::variables::VariableSource;
 use howdah_http::{authority, respond};
 use howdah_php_pool::application::Application;
 use howdah_php_pool::status_page;
@@ -98,7 +98,7 @@ pub struct Routing<'s> {
     /// Log for `log_route` and problems.
     pub log: &'s Log,
     /// Current time, for the file cache.
-    pub now: Now,
+    pub now: RequestTime,
     /// Time of the first byte of the request.
     pub started_at: Instant,
 }
@@ -200,7 +200,7 @@ impl<'s> Routing<'s> {
         match pass {
             CompiledPass::Fixed(target) => self.target(target, request),
             CompiledPass::Variable(template) => {
-                let name = Source::of(request, self.started_at).expand(template);
+                let name = VariableSource::of(request, self.started_at).expand(template);
                 let target = std::str::from_utf8(&name).ok().and_then(Target::parse);
                 match target {
                     Some(target) => self.target(&target, request),
@@ -246,7 +246,7 @@ impl<'s> Routing<'s> {
             let steps = candidates.iter().filter_map(|index| route.steps.get(*index as usize));
             let selected = { steps }.find(|step| self.holds(step, request, scratch));
             scratch.steps = candidates;
-            return selected.map_or(refuse(404), |step| take(step, request));
+            return selected.map_or(refuse(404), |step| enter_action(step, request));
         }
         for (index, step) in route.steps.iter().enumerate() {
             let selected = self.holds(step, request, scratch);
@@ -254,7 +254,7 @@ impl<'s> Routing<'s> {
                 self.log_step(name, index, selected);
             }
             if selected {
-                return take(step, request);
+                return enter_action(step, request);
             }
         }
         refuse(404)
@@ -275,7 +275,7 @@ impl<'s> Routing<'s> {
 
     fn action(&self, action: &'s Action, request: &mut Request) -> Next<'s> {
         if let Some(template) = &action.rewrite {
-            match rewrite::path(template, &Source::of(request, self.started_at)) {
+            match rewrite::path(template, &VariableSource::of(request, self.started_at)) {
                 Ok(path) => request.path = path,
                 Err(error) => {
                     self.log
@@ -307,7 +307,7 @@ impl<'s> Routing<'s> {
             ActionKind::Share(share) => match self.share(share, request) {
                 Ok(decision) => Next::Over(decision),
                 Err(reason) => match &share.fallback {
-                    Some(fallback) if reason.falls_back() => {
+                    Some(fallback) if reason.allows_fallback() => {
                         if self.logs() {
                             self.log.write(Level::Notice, "\"fallback\" taken");
                         }
@@ -329,9 +329,10 @@ impl<'s> Routing<'s> {
         response.close = answer.status < 200;
         let location = answer.location.as_ref().map(|location| match location {
             Location::Fixed(location) => location.clone(),
-            Location::Variable(template) => {
-                Bytes::from(location::expand(template, &Source::of(request, self.started_at)))
-            }
+            Location::Variable(template) => Bytes::from(location::expand(
+                template,
+                &VariableSource::of(request, self.started_at),
+            )),
         });
         let location = location.map(|location| match answer.keep_query {
             true => Bytes::from(location::with_query(&location, &request.query)),
@@ -345,7 +346,7 @@ impl<'s> Routing<'s> {
 }
 
 /// Continues with the action of the selected step.
-fn take<'s>(step: &'s Step, request: &mut Request) -> Next<'s> {
+fn enter_action<'s>(step: &'s Step, request: &mut Request) -> Next<'s> {
     if step.captures {
         request.captures = matching::captures(&step.conditions, request);
     }

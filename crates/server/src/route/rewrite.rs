@@ -9,7 +9,7 @@
 use bytes::Bytes;
 use howdah_config::{Part, Template, Variable};
 use howdah_http::target::{Target, TargetError};
-use howdah_http::variables::Source;
+use howdah_http::variables::VariableSource;
 
 /// Maximum length of an expanded template in bytes. A request can be rewritten many times, and each
 /// time its path can grow.
@@ -34,7 +34,7 @@ impl std::fmt::Display for RewriteError {
 }
 
 /// Expands a template to a path, normalised like that of a request; empty if the expansion is empty.
-pub fn path(template: &Template, source: &Source<'_>) -> Result<Bytes, RewriteError> {
+pub fn path(template: &Template, source: &VariableSource<'_>) -> Result<Bytes, RewriteError> {
     // It is normalised already.
     if let [Part::Variable(Variable::Uri)] = template.parts() {
         return Ok(source.request.map(|request| request.path.clone()).unwrap_or_default());
@@ -89,7 +89,7 @@ mod tests {
     fn rewritten(template: &str, target: &str) -> Result<String, TargetError> {
         let template = Template::parse(template).unwrap();
         let request = request(target, &[]);
-        match path(&template, &Source::of(&request, Instant::now())) {
+        match path(&template, &VariableSource::of(&request, Instant::now())) {
             Ok(path) => Ok(String::from_utf8(path.to_vec()).unwrap()),
             Err(RewriteError::Target(error)) => Err(error),
             Err(RewriteError::TooLong) => panic!("too long"),
@@ -136,7 +136,7 @@ mod tests {
         let template = Template::parse("$uri$uri").unwrap();
         let mut request = request("/x", &[]);
         let error = loop {
-            match path(&template, &Source::of(&request, Instant::now())) {
+            match path(&template, &VariableSource::of(&request, Instant::now())) {
                 Ok(path) => request.path = path,
                 Err(error) => break error,
             }

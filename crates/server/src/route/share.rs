@@ -5,33 +5,38 @@ use std::path::Path;
 use std::sync::Arc;
 
 use howdah_config::{Candidate, Target};
-use howdah_files::{Files, Now, Outcome, Place, Reason, ScriptPath};
+use howdah_files::{FileLocation, Files, NotServedReason, RequestTime, ScriptPath, ServeOutcome};
 use howdah_http::message::Request;
-use howdah_http::variables::Source;
+use howdah_http::variables::VariableSource;
 use howdah_php_pool::target::Script;
 
 use super::{Decision, Routing, rewrite};
 use crate::snapshot::action::{Share, SharePath};
 
 /// Function of [`Files`] that serves a place.
-type Serve = fn(&Files, &howdah_files::Share, Place<'_>, &Request, Now) -> Outcome;
+type Serve =
+    fn(&Files, &howdah_files::Share, FileLocation<'_>, &Request, RequestTime) -> ServeOutcome;
 
 impl Routing<'_> {
     /// Finds the handler of a request. With candidates, the path of the request becomes that of the
     /// candidate found. Error: the reason why there is none.
-    pub(super) fn share(&self, share: &Share, request: &mut Request) -> Result<Decision, Reason> {
+    pub(super) fn share(
+        &self,
+        share: &Share,
+        request: &mut Request,
+    ) -> Result<Decision, NotServedReason> {
         if share.candidates.is_empty() {
             return self.find(share, request, Files::serve_at);
         }
         let asked = request.path.clone();
-        let mut reason = Reason::NotFound;
+        let mut reason = NotServedReason::NotFound;
         for candidate in &share.candidates {
             match self.find_candidate(share, candidate, &asked, request) {
                 Ok(decision) => return Ok(decision),
                 Err(missing) => reason = missing,
             }
             request.path = asked.clone();
-            if !reason.falls_back() {
+            if !reason.allows_fallback() {
                 break;
             }
         }
@@ -46,12 +51,12 @@ impl Routing<'_> {
         candidate: &Candidate,
         asked: &[u8],
         request: &mut Request,
-    ) -> Result<Decision, Reason> {
+    ) -> Result<Decision, NotServedReason> {
         // What the request has brought in may lead nowhere, which is its own fault.
-        let path = rewrite::path(&candidate.path, &Source::of(request, self.started_at));
-        let path = path.map_err(|_| Reason::NotFound)?;
+        let path = rewrite::path(&candidate.path, &VariableSource::of(request, self.started_at));
+        let path = path.map_err(|_| NotServedReason::NotFound)?;
         if path.ends_with(b"/") != candidate.directory {
-            return Err(Reason::NotFound);
+            return Err(NotServedReason::NotFound);
         }
         let lacks_slash = path.strip_suffix(b"/").is_some_and(|path| path.ends_with(asked));
         let asked = std::mem::replace(&mut request.path, path);
@@ -60,32 +65,37 @@ impl Routing<'_> {
             return Ok(found);
         }
         if !matches!(&*request.method, b"GET" | b"HEAD") {
-            return Err(Reason::MethodNotAllowed);
+            return Err(NotServedReason::MethodNotAllowed);
         }
         request.path = asked;
         let redirect = howdah_files::redirect_to_directory(request);
-        redirect.map(Decision::Respond).ok_or(Reason::NotFound)
+        redirect.map(Decision::Respond).ok_or(NotServedReason::NotFound)
     }
 
     /// Tries each path of the share.
-    fn find(&self, share: &Share, request: &Request, serve: Serve) -> Result<Decision, Reason> {
-        let source = Source::of(request, self.started_at);
+    fn find(
+        &self,
+        share: &Share,
+        request: &Request,
+        serve: Serve,
+    ) -> Result<Decision, NotServedReason> {
+        let source = VariableSource::of(request, self.started_at);
         let chroot = match &share.chroot {
             Some(template) => source.expand(template),
             None => Vec::new(),
         };
         if chroot.is_empty() && share.chroot.is_some() {
             // Variables without values must not let a request out of its directory.
-            return Err(Reason::Forbidden);
+            return Err(NotServedReason::Forbidden);
         }
-        let mut reason = Reason::NotFound;
+        let mut reason = NotServedReason::NotFound;
         for path in &share.paths {
             match self.look(path, &chroot, request, &source, serve) {
-                Outcome::Response(response) => return Ok(Decision::Respond(response)),
-                Outcome::Script(script) => return Ok(self.script(share, script)),
-                Outcome::Missing(missing) => reason = missing,
+                ServeOutcome::Response(response) => return Ok(Decision::Respond(response)),
+                ServeOutcome::Script(script) => return Ok(self.script(share, script)),
+                ServeOutcome::NotServed(missing) => reason = missing,
             }
-            if !reason.falls_back() {
+            if !reason.allows_fallback() {
                 break;
             }
         }
@@ -97,18 +107,18 @@ impl Routing<'_> {
         path: &SharePath,
         chroot: &[u8],
         request: &Request,
-        source: &Source<'_>,
+        source: &VariableSource<'_>,
         serve: Serve,
-    ) -> Outcome {
+    ) -> ServeOutcome {
         let Some(name) = &path.template else {
-            let place = Place { chroot, ..path.files.place(&request.path) };
+            let place = FileLocation { chroot, ..path.files.place(&request.path) };
             return serve(self.files, &path.files, place, request, self.now);
         };
         let expanded = source.expand(&name.template);
         let url = name.ends_with_path.then(|| expanded.len().saturating_sub(request.path.len()));
-        match Place::split(&expanded, name.fixed, url, chroot) {
+        match FileLocation::split(&expanded, name.fixed, url, chroot) {
             Some(place) => serve(self.files, &path.files, place, request, self.now),
-            None => Outcome::Missing(Reason::NotFound),
+            None => ServeOutcome::NotServed(NotServedReason::NotFound),
         }
     }
 

@@ -53,7 +53,7 @@ impl Routes {
             files: &self.files,
             scratch: &self.scratch,
             log: &self.log,
-            now: Now { monotonic: Instant::now(), wall: SystemTime::now() },
+            now: RequestTime { monotonic: Instant::now(), wall: SystemTime::now() },
             started_at: Instant::now(),
         }
     }

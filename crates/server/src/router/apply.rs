@@ -11,7 +11,7 @@ use std::time::Instant;
 use howdah_config::Config;
 use howdah_sys::log::Level;
 use howdah_upstream::servers::resolved::ResolvedServers;
-use howdah_wire::messages::{Outcome, ToSupervisor};
+use howdah_wire::messages::{ChangeOutcome, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};
 use super::prepare::{CHANGE_TIMEOUT, Prepared, Trigger};
@@ -35,11 +35,11 @@ impl fmt::Display for ApplyError {
     }
 }
 
-impl From<ApplyError> for Outcome {
-    fn from(error: ApplyError) -> Outcome {
+impl From<ApplyError> for ChangeOutcome {
+    fn from(error: ApplyError) -> ChangeOutcome {
         match error {
-            ApplyError::NotApplied(problem) => Outcome::NotApplied(problem),
-            ApplyError::NotStored(problem) => Outcome::NotStored(problem),
+            ApplyError::NotApplied(problem) => ChangeOutcome::NotApplied(problem),
+            ApplyError::NotStored(problem) => ChangeOutcome::NotStored(problem),
         }
     }
 }
@@ -59,14 +59,14 @@ impl ControlThread {
         let mut outcome = match config {
             Ok(config) => {
                 let applied = self.apply(config, Trigger::Change { generation }).await;
-                applied.map_or_else(Outcome::from, |()| Outcome::Done)
+                applied.map_or_else(ChangeOutcome::from, |()| ChangeOutcome::Done)
             }
-            Err(problem) => Outcome::NotApplied(problem),
+            Err(problem) => ChangeOutcome::NotApplied(problem),
         };
-        if restart && outcome == Outcome::Done {
+        if restart && outcome == ChangeOutcome::Done {
             for name in self.pools.names() {
                 if let Err(problem) = self.restart(&name).await {
-                    outcome = Outcome::NotRestarted(problem);
+                    outcome = ChangeOutcome::NotRestarted(problem);
                     break;
                 }
             }

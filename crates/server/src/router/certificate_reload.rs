@@ -108,7 +108,9 @@ impl ControlThread {
                 continue;
             }
             let renewed = match self.material(sources(settings)).await {
-                Ok(material) if running.is_of(settings, &material) => running.renew(&material),
+                Ok(material) if running.has_settings(settings, &material) => {
+                    running.renew(&material)
+                }
                 // With other authorities for clients it is another listener.
                 Ok(material) => TlsListener::new(settings, &material).map(|_| {
                     findings.is_outdated = true;

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use howdah_php_pool::sizing::meter::Surroundings;
+use howdah_php_pool::sizing::meter::MachineState;
 
 /// Reads the state of the machine.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Default for Machine {
 impl Machine {
     /// Returns the surroundings of processes, in the control group `group` if they have one of their
     /// own. A value that cannot be read is unknown, or [`UNKNOWN_MEMORY`].
-    pub(super) fn surroundings(&mut self, group: Option<&Path>) -> Surroundings {
+    pub(super) fn surroundings(&mut self, group: Option<&Path>) -> MachineState {
         let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let groups = self.groups(group);
         let limited = groups.iter().filter_map(|group| Some((of_group(group)?, Some(group))));
@@ -61,11 +61,11 @@ impl Machine {
             Some(group) => fs::read_to_string(group.join("memory.pressure")).ok(),
             None => self.read("proc/pressure/memory"),
         };
-        Surroundings {
+        MachineState {
             processors,
             total: memory.total,
             available: memory.available,
-            promised: 0,
+            reserved_bytes: 0,
             pressure: pressure.and_then(|text| pressure_of(&text)),
             idle: self.idle(),
         }

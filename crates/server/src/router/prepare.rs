@@ -97,8 +97,8 @@ impl ControlThread {
     ) -> Result<(), String> {
         self.sandbox.check(config)?;
         if let Some(directory) = &config.settings.http.body_temp_path {
-            spool::usable(directory).map_err(|error| {
-                let trouble = spool::trouble(directory, &error);
+            spool::check_directory(directory).map_err(|error| {
+                let trouble = spool::directory_error(directory, &error);
                 format!("/settings/http/body_temp_path: {trouble}")
             })?;
         }

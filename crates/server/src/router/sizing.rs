@@ -8,10 +8,10 @@
 use std::time::{Duration, Instant};
 
 use howdah_config::Processes;
-use howdah_php_pool::pool::{Running, Wanted};
+use howdah_php_pool::pool::{PoolLimits, PoolState};
 use howdah_php_pool::queue::Load;
-use howdah_php_pool::sizing::meter::{Activity, Meter, Surroundings};
-use howdah_php_pool::sizing::{self, Decision, Limit};
+use howdah_php_pool::sizing::meter::{Activity, MachineState, Meter};
+use howdah_php_pool::sizing::{self, Decision, LimitingFactor};
 use howdah_wire::messages::Usage;
 
 use super::report::Tuning;
@@ -45,13 +45,13 @@ pub(super) struct Sizing {
 
 impl Sizing {
     /// Creates the sizing of an application that starts.
-    pub(super) fn new(processes: Processes, surroundings: Surroundings) -> Self {
+    pub(super) fn new(processes: Processes, surroundings: MachineState) -> Self {
         Sizing::with(processes, Meter::new(surroundings))
     }
 
     /// Creates the sizing of new processes of this application, with its measurements.
-    pub(super) fn renewed(&self, surroundings: Surroundings) -> Self {
-        Sizing::with(self.processes, self.meter.renewed(surroundings))
+    pub(super) fn renewed(&self, surroundings: MachineState) -> Self {
+        Sizing::with(self.processes, self.meter.for_new_instance(surroundings))
     }
 
     fn with(processes: Processes, meter: Meter) -> Self {
@@ -60,13 +60,13 @@ impl Sizing {
     }
 
     /// Returns the numbers of workers that the pool aims at.
-    pub(super) fn wanted(&self) -> Wanted {
-        Wanted::of(self.processes, self.decision.workers)
+    pub(super) fn wanted(&self) -> PoolLimits {
+        PoolLimits::of(self.processes, self.decision.workers)
     }
 
     /// Returns the maximum number of workers that this application can ever have.
     pub(super) fn max_workers(&self) -> u32 {
-        Wanted::of(self.processes, sizing::MAX_WORKERS).max
+        PoolLimits::of(self.processes, sizing::MAX_WORKERS).max
     }
 
     fn is_automatic(&self) -> bool {
@@ -75,16 +75,16 @@ impl Sizing {
 
     /// Returns how many workers must end before their next request.
     pub(super) fn excess(&self, workers: u32) -> u32 {
-        if self.is_automatic() { workers.saturating_sub(self.decision.tolerated) } else { 0 }
+        if self.is_automatic() { workers.saturating_sub(self.decision.retire_above) } else { 0 }
     }
 
     /// Returns the memory in bytes that its workers may still take.
     pub(super) fn promised(&self, workers: u32) -> u64 {
-        self.meter.promised(workers)
+        self.meter.reserved_bytes(workers)
     }
 
     /// Returns the time of the next measurement; `None` as long as nothing happens.
-    pub(super) fn due(&self, load: &Load, running: &Running, now: Instant) -> Option<Instant> {
+    pub(super) fn due(&self, load: &Load, running: &PoolState, now: Instant) -> Option<Instant> {
         if let Some(requested) =
             self.requested_at.filter(|requested| *requested + MEASUREMENT_TIMEOUT > now)
         {
@@ -95,7 +95,8 @@ impl Sizing {
             return None;
         }
         let Some(last) = self.meter.last() else { return Some(now) };
-        let can_learn = self.decision.limit == Limit::Measurement || self.meter.knows_little();
+        let can_learn =
+            self.decision.limit == LimitingFactor::Measurement || self.meter.lacks_samples();
         let is_growing = running.waiting > 0 && can_learn;
         let interval = match self.is_automatic() {
             true if is_growing => GROWTH_INTERVAL,
@@ -118,8 +119,8 @@ impl Sizing {
     }
 
     /// Takes the memory that is free now, before the first workers start.
-    pub(super) fn refresh(&mut self, surroundings: Surroundings) {
-        self.meter = self.meter.renewed(surroundings);
+    pub(super) fn refresh(&mut self, surroundings: MachineState) {
+        self.meter = self.meter.for_new_instance(surroundings);
         self.decision = sizing::size(&self.meter.measured());
     }
 
@@ -127,7 +128,7 @@ impl Sizing {
     pub(super) fn on_measured(
         &mut self,
         measurement: &Measurement,
-        surroundings: Surroundings,
+        surroundings: MachineState,
         activity: Activity,
         now: Instant,
     ) {
@@ -140,7 +141,7 @@ impl Sizing {
 
     /// Explains the number of workers.
     pub(super) fn explain(&self, running: u32) -> Tuning {
-        let (measured, (prototype, workers)) = (self.meter.measured(), self.meter.taken());
+        let (measured, (prototype, workers)) = (self.meter.measured(), self.meter.memory_usage());
         let Sizing { processes, decision, .. } = *self;
         Tuning { problem: None, processes, running, measured, decision, prototype, workers }
     }

@@ -78,7 +78,7 @@ fn isolation(config: &config::Isolation) -> Isolation {
         tmpfs: automount.tmpfs,
         new_privileges: config.new_privs.unwrap_or(false),
         cgroup: config.cgroup.as_ref().map(path),
-        is_boundless: config.sandbox == config::Sandbox::Off,
+        is_sandbox_off: config.sandbox == config::Sandbox::Off,
         sandbox: match &config.sandbox {
             config::Sandbox::Files(files) => Some(Sandbox {
                 read: files.read.iter().map(path).collect(),

@@ -16,7 +16,7 @@ use tokio::task::spawn_local;
 
 use crate::accept;
 use crate::listener::ListeningSocket;
-use crate::thread::{Accepting, Handle, RouterThread, Shared, ThreadCommand};
+use crate::thread::{Accepting, RouterThread, Shared, ThreadCommand, ThreadHandle};
 
 /// Maximum number of threads that read files and look up names for a router thread.
 const MAX_BLOCKING_THREADS: usize = 4;
@@ -32,7 +32,7 @@ pub(super) fn run(
     number: u32,
     shared: Arc<Shared>,
     requests: UnboundedSender<ControlRequest>,
-    handles: Arc<[Handle]>,
+    handles: Arc<[ThreadHandle]>,
     commands: UnboundedReceiver<ThreadCommand>,
 ) {
     let runtime = Builder::new_current_thread()
@@ -83,7 +83,7 @@ async fn carry_out_commands(
                 let _ = done.send(());
             }
             ThreadCommand::RemoveListener { name, done } => remove_listener(&thread, name, done),
-            ThreadCommand::Serve(accepted) => accept::serve(&thread, accepted),
+            ThreadCommand::Serve(accepted) => accept::spawn_connection(&thread, accepted),
             ThreadCommand::CheckHealth(upstreams) => {
                 upstreams.iter().for_each(|upstream| health_checks::watch(&thread.proxy, upstream));
             }
@@ -135,9 +135,9 @@ fn remove_listener(thread: &Rc<RouterThread>, name: Arc<str>, done: oneshot::Sen
     let drain = thread.listeners.remove(&name);
     let thread = Rc::clone(thread);
     spawn_local(async move {
-        drain.heard().await;
+        drain.idle_closed().await;
         let _ = done.send(());
-        drain.emptied().await;
+        drain.all_closed().await;
         thread.listeners.forget(&name, &drain);
     });
 }
@@ -153,7 +153,7 @@ async fn finish(
         accepting.stop().await;
     }
     for drain in drains {
-        drain.emptied().await;
+        drain.all_closed().await;
     }
     thread.flush_access_log();
     let _ = finished.send(());

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::thread_loop;
 use crate::listener::ListeningSocket;
-use crate::thread::{Handle, Shared, ThreadCommand};
+use crate::thread::{Shared, ThreadCommand, ThreadHandle};
 
 /// Maximum number of threads: the key of a PHP request has room for as many.
 const MAX_THREADS: usize = 64;
@@ -28,12 +28,12 @@ pub(super) fn thread_count(config: &Config) -> usize {
 
 /// Handles of all router threads.
 #[derive(Debug, Clone)]
-pub(super) struct Threads(Arc<[Handle]>);
+pub(super) struct Threads(Arc<[ThreadHandle]>);
 
 impl Deref for Threads {
-    type Target = [Handle];
+    type Target = [ThreadHandle];
 
-    fn deref(&self) -> &[Handle] {
+    fn deref(&self) -> &[ThreadHandle] {
         &self.0
     }
 }
@@ -45,8 +45,9 @@ impl Threads {
         shared: &Arc<Shared>,
         requests: &UnboundedSender<ControlRequest>,
     ) -> io::Result<Self> {
-        let (handles, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| Handle::new()).unzip();
-        let handles: Arc<[Handle]> = handles.into();
+        let (handles, receivers): (Vec<_>, Vec<_>) =
+            (0..count).map(|_| ThreadHandle::new()).unzip();
+        let handles: Arc<[ThreadHandle]> = handles.into();
         for (number, commands) in receivers.into_iter().enumerate() {
             let (shared, requests) = (Arc::clone(shared), requests.clone());
             let handles = Arc::clone(&handles);
@@ -65,10 +66,10 @@ impl Threads {
 
 /// Sends a command to each of these threads. The future waits until all have carried it out.
 pub(super) fn send_and_wait(
-    threads: &[Handle],
+    threads: &[ThreadHandle],
     command: impl Fn(oneshot::Sender<()>) -> ThreadCommand,
 ) -> impl Future<Output = ()> {
-    let send = |thread: &Handle| {
+    let send = |thread: &ThreadHandle| {
         let (done, wait) = oneshot::channel();
         thread.send(command(done));
         wait
@@ -82,7 +83,7 @@ pub(super) fn send_and_wait(
 }
 
 /// Lets each of these threads accept connections of a listener.
-pub(super) fn listen(threads: &[Handle], name: &str, fd: OwnedFd) -> io::Result<()> {
+pub(super) fn listen(threads: &[ThreadHandle], name: &str, fd: OwnedFd) -> io::Result<()> {
     let socket = ListeningSocket::new(name, fd);
     let name: Arc<str> = name.into();
     for thread in threads {

@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use howdah_config::{Config, Listener};
-use howdah_tls::{Material, Source, TlsClient, TlsClients, TlsListener, client_sources, sources};
+use howdah_tls::{
+    CertificateFiles, Source, TlsClient, TlsClients, TlsListener, client_sources, sources,
+};
 
 use super::control_thread::ControlThread;
 use crate::check;
@@ -46,13 +48,13 @@ impl ControlThread {
         }
         let material = self.material(sources(settings)).await?;
         if let Some(running) = running
-            && running.is_of(settings, &material)
+            && running.has_settings(settings, &material)
         {
             running.renew(&material)?;
             return Ok(Some(Arc::clone(running)));
         }
         let made = TlsListener::new(settings, &material)?;
-        Ok(Some(Arc::new(made.in_place_of(running))))
+        Ok(Some(Arc::new(made.take_counters_of(running))))
     }
 
     /// Prepares the TLS of connections to other servers. The error names the place in the document, the
@@ -80,8 +82,11 @@ impl ControlThread {
     }
 
     /// Collects certificates and keys. Stored ones that do not exist are left out.
-    pub(super) async fn material(&mut self, sources: Vec<Source>) -> Result<Material, String> {
-        let mut material = Material::default();
+    pub(super) async fn material(
+        &mut self,
+        sources: Vec<Source>,
+    ) -> Result<CertificateFiles, String> {
+        let mut material = CertificateFiles::default();
         for source in sources {
             let text = match &source {
                 Source::Stored(name) => self.certificates.get(name).map(|pem| pem.to_vec()),

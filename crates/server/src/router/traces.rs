@@ -106,7 +106,7 @@ impl Traces {
         if let Some(path) = file.as_ref().filter(|path| !self.files.contains_key(*path)) {
             self.open(path)?; // before it is needed: if it cannot be, that shows early
         }
-        for slow in queue.slow(limit.as_micros() as u64) {
+        for slow in queue.take_slow_requests(limit.as_micros() as u64) {
             self.request(Trace { slow, reason: Reason::Slow, file: file.clone() })?;
         }
         Ok(Some(now + (limit / CHECKS).clamp(MIN_INTERVAL, MAX_INTERVAL)))

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use howdah_config::{self as config, Config, Target};
 use howdah_files::mime::MimeTypes;
-use howdah_files::{Files, Now, Outcome, Place, Reason};
+use howdah_files::{FileLocation, Files, NotServedReason, RequestTime, ServeOutcome};
 use howdah_http::message::{Request, Response};
 use howdah_http::respond;
 
@@ -118,7 +118,13 @@ impl Delegation {
     }
 
     /// Sends a file, named percent-encoded or as it is.
-    pub fn send(&self, file: &[u8], cache: &Files, request: &Request, now: Now) -> Response {
+    pub fn send(
+        &self,
+        file: &[u8],
+        cache: &Files,
+        request: &Request,
+        now: RequestTime,
+    ) -> Response {
         let name = decode(file);
         let is_sound = name.starts_with(b"/") && !name.contains(&0) && !climbs(&name);
         let found = { self.directories.iter() }.filter(|_| is_sound).find_map(|directory| {
@@ -127,11 +133,11 @@ impl Delegation {
         });
         let Some((directory, path)) = found else { return respond::error(404) };
         let chroot = if directory.path.is_empty() { b"/" } else { directory.path.as_slice() };
-        let place = Place { root: &directory.path, path, base: 0, chroot };
+        let place = FileLocation { root: &directory.path, path, url_offset: 0, chroot };
         match cache.serve_place_without_redirect(&directory.files, place, request, now) {
-            Outcome::Response(response) => response,
-            Outcome::Missing(reason) => respond::error(reason.status()),
-            Outcome::Script(_) => respond::error(Reason::NotFound.status()),
+            ServeOutcome::Response(response) => response,
+            ServeOutcome::NotServed(reason) => respond::error(reason.status()),
+            ServeOutcome::Script(_) => respond::error(NotServedReason::NotFound.status()),
         }
     }
 }

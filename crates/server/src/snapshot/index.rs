@@ -16,7 +16,7 @@ use howdah_http::message::Request;
 /// Below so many steps that can be looked up comparing each is as fast. Of 12 of one kind, of which
 /// the last holds, an index saves 13 to 110 ns, of 8 half as much or nothing; but where one of the
 /// first holds, or kinds are mixed, it costs as much (`cargo bench -p howdah-server --bench routing`).
-const WORTHWHILE: usize = 12;
+const MIN_INDEXED_STEPS: usize = 12;
 
 /// Steps by what they demand.
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ impl Index {
     /// An index of these conditions, if there are so many that it pays.
     pub fn if_worthwhile<'m>(conditions: impl Iterator<Item = &'m Match> + Clone) -> Option<Self> {
         let found = { conditions.clone() }.filter(|one| Demands::of(one).each().next().is_some());
-        (found.count() >= WORTHWHILE).then(|| Index::new(conditions))
+        (found.count() >= MIN_INDEXED_STEPS).then(|| Index::new(conditions))
     }
 
     /// An index of these conditions.
@@ -238,8 +238,8 @@ impl Demand {
 impl<'m> Demands<'m> {
     fn of(conditions: &'m Match) -> Self {
         Demands {
-            path: conditions.uri.as_ref().and_then(|uri| uri.landmarks()),
-            host: conditions.host.as_ref().and_then(|host| host.landmarks()),
+            path: conditions.uri.as_ref().and_then(|uri| uri.required_texts()),
+            host: conditions.host.as_ref().and_then(|host| host.required_texts()),
         }
     }
 
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_route_with_few_steps_to_look_up_has_no_index() {
-        let mut list = vec![r#"{"uri": "/"}"#.to_owned(); WORTHWHILE - 1];
+        let mut list = vec![r#"{"uri": "/"}"#.to_owned(); MIN_INDEXED_STEPS - 1];
         list.extend(vec![r#"{"method": "GET"}"#.to_owned(); 50]);
         let has_index = |list: &[String]| Index::if_worthwhile(conditions(list).iter()).is_some();
         assert!(!has_index(&list));

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use howdah_config::{Part, Template, Variable};
-use howdah_http::variables::Source;
+use howdah_http::variables::VariableSource;
 
 /// The encoded location that a template comes to. What a regular expression has captured is a
 /// part of a decoded path, so it is encoded by itself: a `?` or `%` in it stays one.
-pub fn expand(template: &Template, source: &Source<'_>) -> Vec<u8> {
+pub fn expand(template: &Template, source: &VariableSource<'_>) -> Vec<u8> {
     let mut text = Vec::new();
     let mut captured = Vec::new();
     for part in template.parts() {

@@ -98,16 +98,16 @@ pub enum ThreadCommand {
 
 /// Another thread's handle of a router thread.
 #[derive(Debug, Clone)]
-pub struct Handle {
+pub struct ThreadHandle {
     commands: UnboundedSender<ThreadCommand>,
     counters: Arc<Counters>,
 }
 
-impl Handle {
+impl ThreadHandle {
     /// Creates the handle of a thread that is going to be started, and its receiver of commands.
     pub fn new() -> (Self, UnboundedReceiver<ThreadCommand>) {
         let (commands, receiver) = unbounded_channel();
-        (Handle { commands, counters: Arc::default() }, receiver)
+        (ThreadHandle { commands, counters: Arc::default() }, receiver)
     }
 
     /// Sends a command. A thread that has ended ignores it.

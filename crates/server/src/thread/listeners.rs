@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use howdah_http::drain::{Drain, Draining};
+use howdah_http::drain::{Drain, DrainRegistration};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -88,7 +88,7 @@ impl Listeners {
     pub fn forget(&self, name: &str, drain: &Drain) {
         let mut removed = self.removed.borrow_mut();
         // A listener of this name may have come and gone once more.
-        if removed.get(name).is_some_and(|found| found.drain.is(drain)) {
+        if removed.get(name).is_some_and(|found| found.drain.is_same(drain)) {
             removed.remove(name);
         }
     }
@@ -110,12 +110,12 @@ impl Listeners {
     }
 
     /// Counts in a connection of this listener, and returns the signal that it ends by.
-    pub fn connection(&self, name: &str) -> Draining {
+    pub fn connection(&self, name: &str) -> DrainRegistration {
         if let Some(listener) = self.configured.borrow().get(name) {
-            return listener.drain.connection();
+            return listener.drain.register();
         }
         let removed = self.removed.borrow();
-        removed.get(name).map_or(&self.unknown, |removed| &removed.drain).connection()
+        removed.get(name).map_or(&self.unknown, |removed| &removed.drain).register()
     }
 
     /// Returns the last snapshot with a listener that has been removed.

@@ -22,7 +22,7 @@ use howdah_upstream::thread::UpstreamThread;
 use tokio::task::spawn_local;
 
 pub use self::client_errors::ClientErrorLimiter;
-pub use self::command::{Counters, Handle, ThreadCommand};
+pub use self::command::{Counters, ThreadCommand, ThreadHandle};
 pub use self::listeners::{Accepting, Listeners};
 pub use self::shared::Shared;
 use crate::access_log::{self, LineBuffer};
@@ -49,7 +49,7 @@ pub struct RouterThread {
     /// Shortage of descriptors.
     pub shortage: Shortage,
     /// All threads.
-    pub handles: Arc<[Handle]>,
+    pub handles: Arc<[ThreadHandle]>,
     /// Counters of this thread.
     pub counters: Arc<Counters>,
     /// Listeners and the signals of their connections.
@@ -68,7 +68,7 @@ impl RouterThread {
     pub fn new(
         number: u32,
         shared: Arc<Shared>,
-        handles: Arc<[Handle]>,
+        handles: Arc<[ThreadHandle]>,
         php: Rc<PhpThread>,
     ) -> Rc<Self> {
         let limits = howdah_files::Limits::default();

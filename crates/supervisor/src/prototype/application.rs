@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use howdah_sys::process_tree::Endings;
+use howdah_sys::process_tree::PendingKills;
 use howdah_sys::{packet, pipe};
 use howdah_wire::messages::{ApplicationSpec, MAX_REPORT, Problem, ToPrototype};
 use howdah_wire::queue::WorkerId;
@@ -48,7 +48,7 @@ pub(crate) struct Application {
     /// When a signal stopped the prototype, if it is stopped.
     pub(super) stopped_since: Option<Instant>,
     /// Workers that are being killed, with the processes that they have started.
-    pub(super) ending_processes: Endings,
+    pub(super) ending_processes: PendingKills,
     /// The application's control group, if it has one.
     pub(crate) control_group: Option<String>,
     /// The kernel's counter of processes that it kills for want of memory.
@@ -135,7 +135,7 @@ impl Application {
             pending: PendingRequests::default(),
             last_measured: 0,
             stopped_since: None,
-            ending_processes: Endings::default(),
+            ending_processes: PendingKills::default(),
             control_group: None,
             out_of_memory: None,
             output_owner: None,

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use howdah_sys::log::Level;
 use howdah_sys::memory::release_start_memory;
-use howdah_wire::messages::{FromSupervisor, Outcome, ToControl};
+use howdah_wire::messages::{ChangeOutcome, FromSupervisor, ToControl};
 
 use super::state::{FAST_SHUTDOWN_TIMEOUT, Shutdown, Tree};
 use crate::memory::{memory_file, read_memory_file};
@@ -78,7 +78,7 @@ impl Tree {
     }
 
     /// Passes the outcome of a change to the control process.
-    pub(super) fn applied(&mut self, generation: u32, outcome: Outcome) {
+    pub(super) fn applied(&mut self, generation: u32, outcome: ChangeOutcome) {
         match self.changes.end(generation) {
             true => self.send_to_control(&ToControl::Applied { outcome }, &[]),
             false => drop(self.refuse("a configuration that is not being applied")),

@@ -7,7 +7,7 @@ use std::time::Instant;
 use howdah_sys::log::Level;
 use howdah_sys::packet::{self, Received};
 use howdah_sys::signals;
-use howdah_wire::messages::{Exit, FromControl, FromSupervisor, Outcome, ToControl};
+use howdah_wire::messages::{ChangeOutcome, Exit, FromControl, FromSupervisor, ToControl};
 
 use super::state::{Source, Tree};
 use crate::certificates;
@@ -140,7 +140,7 @@ impl Tree {
         match message {
             FromControl::Apply { restart } => {
                 if let Err(problem) = self.apply(restart, descriptors) {
-                    let outcome = Outcome::NotApplied(problem);
+                    let outcome = ChangeOutcome::NotApplied(problem);
                     self.send_to_control(&ToControl::Applied { outcome }, &[]);
                 }
             }

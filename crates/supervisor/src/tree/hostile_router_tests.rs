@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use howdah_wire::messages::{FromSupervisor, Outcome, ToSupervisor};
+use howdah_wire::messages::{ChangeOutcome, FromSupervisor, ToSupervisor};
 use howdah_wire::queue::WorkerId;
 use howdah_wire::region::Geometry;
 use proptest::prelude::*;
@@ -52,7 +52,7 @@ fn message() -> impl Strategy<Value = (bool, ToSupervisor)> {
             12 => ToSupervisor::Measure { application },
             13 => ToSupervisor::StoreCertificate { name },
             14 => ToSupervisor::ReadFile { path: name },
-            15 => ToSupervisor::Applied { generation: short, outcome: Outcome::Done },
+            15 => ToSupervisor::Applied { generation: short, outcome: ChangeOutcome::Done },
             16 => ToSupervisor::Refuse { message: name },
             _ => ToSupervisor::Run {
                 number: short,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use howdah_sys::log::Log;
-use howdah_sys::process_tree::Endings;
+use howdah_sys::process_tree::PendingKills;
 use howdah_wire::queue::WorkerId;
 
 use super::control_state::ControlState;
@@ -56,7 +56,7 @@ pub(super) struct Tree {
     pub(super) router_start: Option<Instant>,
     pub(super) applications: HashMap<Id, Application>,
     /// Processes that ended prototypes have left behind and that are being killed.
-    pub(super) orphans: Endings,
+    pub(super) orphans: PendingKills,
     pub(super) programs: Programs,
     pub(super) next_upkeep: Instant,
     pub(super) control_groups: ControlGroups,
@@ -116,7 +116,7 @@ impl Tree {
             router_backoff: Backoff::default(),
             router_start: Some(Instant::now()),
             applications: HashMap::new(),
-            orphans: Endings::default(),
+            orphans: PendingKills::default(),
             programs: Programs::default(),
             next_upkeep: Instant::now() + UPKEEP_INTERVAL,
             control_groups: ControlGroups::default(),

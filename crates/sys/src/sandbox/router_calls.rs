@@ -10,7 +10,7 @@ use super::seccomp::Argument::{self, Has, Is, IsOtherProcess, IsOwnProcess, Lack
 use super::seccomp::{AllowList, SystemCall};
 
 /// The system calls of the router.
-pub const ROUTER: AllowList = AllowList { allowed: ALLOWED, deadly: DEADLY };
+pub const ROUTER: AllowList = AllowList { allowed: ALLOWED, killed: DEADLY };
 
 const fn call(number: c_long, why: &'static str) -> SystemCall {
     SystemCall { number, arguments: &[], why }

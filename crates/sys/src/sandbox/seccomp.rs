@@ -44,7 +44,7 @@ pub struct AllowList {
     /// Calls that are allowed.
     pub allowed: &'static [SystemCall],
     /// Calls that kill the process. A call in neither list fails with `ENOSYS`.
-    pub deadly: &'static [SystemCall],
+    pub killed: &'static [SystemCall],
 }
 
 impl AllowList {
@@ -52,7 +52,7 @@ impl AllowList {
     pub fn install(&self) -> io::Result<()> {
         let nothing = SeccompAction::Errno(libc::ENOSYS as u32);
         let allowed = compile(self.allowed, SeccompAction::Allow, nothing)?;
-        let deadly = compile(self.deadly, SeccompAction::KillProcess, SeccompAction::Allow)?;
+        let deadly = compile(self.killed, SeccompAction::KillProcess, SeccompAction::Allow)?;
         install(&deadly)?;
         install(&allowed)
     }

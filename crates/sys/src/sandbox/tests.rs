@@ -321,12 +321,12 @@ fn limits_of_other_processes_stay_what_they_are() {
 fn every_call_has_its_reason_and_none_is_in_both_lists_with_the_same_arguments() {
     for call in ROUTER.allowed {
         assert!(!call.why.is_empty());
-        let deadly = ROUTER.deadly.iter().find(|deadly| deadly.number == call.number);
+        let deadly = ROUTER.killed.iter().find(|deadly| deadly.number == call.number);
         if let Some(deadly) = deadly {
             assert!(!call.arguments.is_empty() && !deadly.arguments.is_empty(), "{call:?}");
         }
     }
-    for list in [ROUTER.allowed, ROUTER.deadly] {
+    for list in [ROUTER.allowed, ROUTER.killed] {
         let mut numbers: Vec<_> = list.iter().map(|call| call.number).collect();
         numbers.sort_unstable();
         let all = numbers.len();

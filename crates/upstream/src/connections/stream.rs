@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use howdah_config::Address;
-use howdah_files::FoundSocket;
+use howdah_files::SocketHandle;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::net::{TcpStream, UnixStream};
@@ -47,7 +47,7 @@ impl Stream {
             }
             Address::Name(..) => return Err(io::Error::other("its name has no address")),
             Address::Unix(path) => {
-                found = FoundSocket::find(Path::new(path))?;
+                found = SocketHandle::find(Path::new(path))?;
                 SockAddr::unix(found.path())?
             }
             Address::Abstract(name) => SockAddr::unix(format!("\0{name}"))?,

@@ -32,7 +32,7 @@ use std::time::Instant;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Response, ResponseExtras};
 use howdah_http::respond;
-use howdah_http::variables::Source;
+use howdah_http::variables::VariableSource;
 use howdah_php_pool::target::Script;
 use howdah_php_pool::{cgi_params, response};
 use howdah_wire::fastcgi::{Role, put_begin, put_params};
@@ -172,7 +172,7 @@ impl Protocol for FastCgiRequest<'_, '_> {
         let (application, request) = (self.application, &exchange.request);
         let mut params = Params::with_capacity(USUAL_PARAMS);
         cgi_params::write(&mut params, request, self.script, None, content.len().unwrap_or(0));
-        let source = Source::of(request, exchange.started_at);
+        let source = VariableSource::of(request, exchange.started_at);
         let own: Vec<(&[u8], Vec<u8>)> = { application.params.iter() }
             .map(|(name, template)| (name.as_bytes(), source.expand(template)))
             .collect();

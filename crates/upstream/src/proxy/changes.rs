@@ -2,7 +2,7 @@
 
 use howdah_config as config;
 use howdah_http::message::Request;
-use howdah_http::variables::Source;
+use howdah_http::variables::VariableSource;
 
 use crate::proxy::field_value::plain;
 use crate::proxy::forwarded;
@@ -20,7 +20,7 @@ pub struct HeadChanges {
 
 impl HeadChanges {
     /// Returns the changes that an upstream makes to a request.
-    pub fn new(config: &config::Upstream, request: &Request, source: &Source<'_>) -> Self {
+    pub fn new(config: &config::Upstream, request: &Request, source: &VariableSource<'_>) -> Self {
         let host = config.host.as_ref().map(|host| plain(&source.expand(host)));
         let mut changes = HeadChanges {
             host: host.filter(|host| !host.is_empty()),

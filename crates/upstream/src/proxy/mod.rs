@@ -41,7 +41,7 @@ use howdah_http::body::Body;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Response, ResponseExtras, Trailer};
 use howdah_http::tunnel::Tunnel;
-use howdah_http::variables::Source;
+use howdah_http::variables::VariableSource;
 
 use self::body::BodyContext;
 use self::changes::HeadChanges;
@@ -135,7 +135,7 @@ impl Protocol for HttpRequest<'_, '_> {
     fn encode(&self, server: &Server) -> Result<EncodedRequest, Failure> {
         let RequestContext { exchange, content, .. } = self.context;
         let config = &self.upstream.config;
-        let source = Source::of(&exchange.request, exchange.started_at);
+        let source = VariableSource::of(&exchange.request, exchange.started_at);
         let changes = HeadChanges::new(config, &exchange.request, &source);
         let option = match &self.upgrade {
             Some(protocols) => ConnectionOption::Upgrade(protocols),
@@ -211,7 +211,7 @@ impl Protocol for HttpRequest<'_, '_> {
             None => self.response(attempt, conversation, head, active)?,
         };
         let exchange = self.context.exchange;
-        let source = Source::of(&exchange.request, exchange.started_at);
+        let source = VariableSource::of(&exchange.request, exchange.started_at);
         rewrite::apply(&self.upstream.config, &attempt.server.origin, &source, &mut response);
         Ok(response)
     }

@@ -2,7 +2,7 @@ use bytes::Bytes;
 use howdah_config as config;
 use howdah_http::fixture::request;
 use howdah_http::message::Version;
-use howdah_http::variables::Source;
+use howdah_http::variables::VariableSource;
 
 use super::*;
 
@@ -148,7 +148,7 @@ fn an_upstream_changes_host_and_fields() {
         ],
         ..config::Upstream::new("u", Vec::new())
     };
-    let source = Source::of(&request, std::time::Instant::now());
+    let source = VariableSource::of(&request, std::time::Instant::now());
     let changes = HeadChanges::new(&upstream, &request, &source);
     let address = Address::Inet(([127, 0, 0, 1], 8080).into());
     let head = head(&request, &address, &changes, Some(0), ConnectionOption::Close).unwrap();

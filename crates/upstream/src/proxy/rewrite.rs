@@ -6,7 +6,7 @@
 
 use howdah_config::{self as config, Address, Replacement};
 use howdah_http::message::{FieldBlock, Response};
-use howdah_http::variables::Source;
+use howdah_http::variables::VariableSource;
 
 use super::field_value::plain;
 
@@ -14,7 +14,7 @@ use super::field_value::plain;
 pub fn apply(
     upstream: &config::Upstream,
     address: &Address,
-    source: &Source<'_>,
+    source: &VariableSource<'_>,
     response: &mut Response,
 ) {
     let cookies = !upstream.cookie_domain.is_empty() || !upstream.cookie_path.is_empty();
@@ -97,7 +97,7 @@ fn location(
     value: &[u8],
     replacements: &[Replacement],
     hosts: &Hosts,
-    source: &Source<'_>,
+    source: &VariableSource<'_>,
 ) -> Option<Vec<u8>> {
     for Replacement { from, to } in replacements {
         if let Some(rest) = value.strip_prefix(from.as_bytes()) {
@@ -122,7 +122,7 @@ fn refresh(
     value: &[u8],
     replacements: &[Replacement],
     hosts: &Hosts,
-    source: &Source<'_>,
+    source: &VariableSource<'_>,
 ) -> Option<Vec<u8>> {
     let at = value.windows(4).position(|four| four.eq_ignore_ascii_case(b"url="))? + 4;
     let (before, url) = value.split_at_checked(at)?;
@@ -130,7 +130,7 @@ fn refresh(
 }
 
 /// Returns the value of `Set-Cookie` for the client.
-fn cookie(value: &[u8], upstream: &config::Upstream, source: &Source<'_>) -> Vec<u8> {
+fn cookie(value: &[u8], upstream: &config::Upstream, source: &VariableSource<'_>) -> Vec<u8> {
     let mut parts = value.split(|byte| *byte == b';');
     let mut out = parts.next().unwrap_or_default().to_vec();
     for part in parts {
@@ -161,7 +161,11 @@ fn cookie(value: &[u8], upstream: &config::Upstream, source: &Source<'_>) -> Vec
 }
 
 /// Returns the replacement of a domain; empty to leave it out, `None` to keep it.
-fn domain(value: &[u8], replacements: &[Replacement], source: &Source<'_>) -> Option<Vec<u8>> {
+fn domain(
+    value: &[u8],
+    replacements: &[Replacement],
+    source: &VariableSource<'_>,
+) -> Option<Vec<u8>> {
     let bare = |domain: &[u8]| domain.strip_prefix(b".").unwrap_or(domain).to_ascii_lowercase();
     let is_meant = |r: &&Replacement| bare(r.from.as_bytes()) == bare(value);
     let found = replacements.iter().find(is_meant)?;
@@ -170,7 +174,11 @@ fn domain(value: &[u8], replacements: &[Replacement], source: &Source<'_>) -> Op
 
 /// Returns the replacement of a path whose prefix is configured; empty to leave it out, `None` to
 /// keep it.
-fn path(value: &[u8], replacements: &[Replacement], source: &Source<'_>) -> Option<Vec<u8>> {
+fn path(
+    value: &[u8],
+    replacements: &[Replacement],
+    source: &VariableSource<'_>,
+) -> Option<Vec<u8>> {
     let found = |r: &Replacement| Some((r.to.clone(), value.strip_prefix(r.from.as_bytes())?));
     let (to, rest) = replacements.iter().find_map(found)?;
     let Some(to) = to else { return Some(Vec::new()) };
@@ -206,7 +214,7 @@ mod tests {
         let upstream = &config.upstreams[0];
         let mut request = fixture::request("/x", &[]);
         request.host = "shop.example".into();
-        let source = Source::of(&request, Instant::now());
+        let source = VariableSource::of(&request, Instant::now());
         let mut response = Response::new(302, Body::Empty).with("A", "b").with(name, value);
         apply(upstream, &upstream.servers[0].address, &source, &mut response);
         assert_eq!(response.fields.get("a"), Some(&b"b"[..]));
@@ -301,7 +309,7 @@ mod tests {
     fn a_variable_cannot_add_an_attribute() {
         let mut request = fixture::request("/x?d=a;%20Secure", &[]);
         request.query = "d=a; Secure".into();
-        let source = Source::of(&request, Instant::now());
+        let source = VariableSource::of(&request, Instant::now());
         let to = howdah_config::Template::parse("$arg_d").unwrap();
         let replacements = [Replacement { from: "x".to_owned(), to: Some(to) }];
         assert_eq!(domain(b"x", &replacements, &source), Some(b"a Secure".to_vec()));

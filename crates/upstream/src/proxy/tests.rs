@@ -174,7 +174,7 @@ impl Handler for Front {
         Response::new(status, Body::Empty)
     }
 
-    fn finished(&self, record: &RequestRecord<'_>) {
+    fn log_request(&self, record: &RequestRecord<'_>) {
         self.statuses.borrow_mut().push(record.status);
     }
 }
@@ -217,7 +217,7 @@ impl Proxy {
             loop {
                 let (stream, peer) = listener.accept().await.unwrap();
                 let info = ConnectionInfo { peer: Some(peer), ..ConnectionInfo::default() };
-                let (front, draining) = (Rc::clone(&front), drain.connection());
+                let (front, draining) = (Rc::clone(&front), drain.register());
                 spawn_local(async move {
                     h1::serve(stream, Arc::new(info), &*front, draining).await;
                 });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use howdah_config::{self as config, Variable};
-use howdah_http::variables::Source;
+use howdah_http::variables::VariableSource;
 
 use crate::queue::QueueError;
 use crate::servers::balance::{self, Choice, Method};
@@ -27,7 +27,7 @@ pub struct Affinity {
 
 impl Affinity {
     /// Reads what the upstream's settings need of a request.
-    pub fn of(upstream: &Upstream, source: &Source<'_>) -> Self {
+    pub fn of(upstream: &Upstream, source: &VariableSource<'_>) -> Self {
         let mut affinity = Affinity::default();
         if let config::Balance::Hash(template) = &upstream.config.balance {
             affinity.hash_key = source.expand(template);

@@ -1,7 +1,7 @@
 //! Names and values: the content of the stream of parameters (FastCGI Specification, 3.4).
 
 use super::records::{HEADER, Kind, MAX_CONTENT_BYTES, header, put_end_of_stream, put_stream};
-use crate::bytes::{Malformed, Take};
+use crate::bytes::{Decoder, Malformed};
 
 /// Appends a name and its value, each of less than 2 GiB.
 pub fn put_pair(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
@@ -64,12 +64,12 @@ fn end_record(start: usize, out: &mut Vec<u8>) {
 
 /// Iterator over the names and values of a stream. Ends after an error.
 #[derive(Debug, Clone)]
-pub struct Pairs<'a>(Take<'a>);
+pub struct Pairs<'a>(Decoder<'a>);
 
 impl<'a> Pairs<'a> {
     /// The pairs of a complete stream.
     pub fn new(stream: &'a [u8]) -> Self {
-        Pairs(Take(stream))
+        Pairs(Decoder(stream))
     }
 
     fn pair(&mut self) -> Result<(&'a [u8], &'a [u8]), Malformed> {
@@ -96,7 +96,7 @@ impl<'a> Iterator for Pairs<'a> {
         }
         let pair = self.pair();
         if pair.is_err() {
-            self.0 = Take(&[]);
+            self.0 = Decoder(&[]);
         }
         Some(pair)
     }

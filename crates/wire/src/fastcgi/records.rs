@@ -18,7 +18,7 @@ pub enum Kind {
     AbortRequest = 2,
     /// The response is complete: [`End`].
     EndRequest = 3,
-    /// Part of the stream of parameters: [`Pairs`].
+    /// Part of the stream of parameters: [`Pairs`](super::Pairs).
     Params = 4,
     /// Part of the request's body.
     Stdin = 5,

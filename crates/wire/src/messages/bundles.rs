@@ -1,6 +1,6 @@
 //! Certificate bundles in one block of memory.
 
-use crate::bytes::{Malformed, Put, Take};
+use crate::bytes::{Decoder, Encode, Malformed};
 
 /// Encodes certificate bundles: names and texts. They contain keys, so they are in no message that
 /// a log might show.
@@ -15,7 +15,7 @@ pub fn put_bundles<'a>(bundles: impl IntoIterator<Item = (&'a str, &'a [u8])>) -
 
 /// Decodes bundles that [`put_bundles`] has encoded.
 pub fn take_bundles(bytes: &[u8]) -> Result<Vec<(&str, &[u8])>, Malformed> {
-    let mut from = Take(bytes);
+    let mut from = Decoder(bytes);
     let mut bundles = Vec::new();
     while !from.0.is_empty() {
         bundles.push((from.text()?, from.bytes()?));

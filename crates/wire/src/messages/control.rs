@@ -4,9 +4,9 @@
 //! need not be in a configuration yet.
 
 use super::field::Field;
-use super::outcome::Outcome;
+use super::outcome::ChangeOutcome;
 use super::secret::Secret;
-use crate::bytes::{Malformed, Put, Take};
+use crate::bytes::{Decoder, Encode, Malformed};
 
 messages! {
     /// From the control process to the supervisor. One request at a time: the next one follows the
@@ -39,7 +39,7 @@ messages! {
     /// From the supervisor to the control process.
     ToControl {
         /// The first message. Descriptors: the log, a memfd with the document, one with the
-        /// certificate bundles ([`put_bundles`]), the socket to the router ([`ToRouter`]), and the
+        /// certificate bundles ([`put_bundles`](super::put_bundles)), the socket to the router ([`ToRouter`]), and the
         /// control API's listening socket if there is one.
         1 Hello {
             /// Address of the control API, or empty.
@@ -58,7 +58,7 @@ messages! {
         /// Result of `Apply`.
         2 Applied {
             /// The result of the change.
-            outcome: Outcome,
+            outcome: ChangeOutcome,
         }
         /// Result of `ReadDocument`. Descriptor: a memfd with the document, if it could be read.
         3 DocumentRead {

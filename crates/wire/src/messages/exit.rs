@@ -1,7 +1,7 @@
 //! How a process ended.
 
 use super::field::Field;
-use crate::bytes::{Malformed, Put, Take};
+use crate::bytes::{Decoder, Encode, Malformed};
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Field for Exit {
         out.put_u8(kind);
         out.put_u8(value);
     }
-    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
         match (from.u8()?, from.u8()?) {
             (0, status) => Ok(Exit::Status(status)),
             (1, signal) => Ok(Exit::Signal(signal)),

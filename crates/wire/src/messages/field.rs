@@ -1,6 +1,6 @@
 //! The binary encoding of the values in messages.
 
-use crate::bytes::{Malformed, Put, Take};
+use crate::bytes::{Decoder, Encode, Malformed};
 use crate::queue::WorkerId;
 use crate::region::Geometry;
 
@@ -9,7 +9,7 @@ pub trait Field: Sized {
     /// Appends the encoding.
     fn put(&self, out: &mut Vec<u8>);
     /// Takes a value from the front.
-    fn take(from: &mut Take<'_>) -> Result<Self, Malformed>;
+    fn take(from: &mut Decoder<'_>) -> Result<Self, Malformed>;
 }
 
 macro_rules! integer_fields {
@@ -18,7 +18,7 @@ macro_rules! integer_fields {
             fn put(&self, out: &mut Vec<u8>) {
                 out.$put(*self);
             }
-            fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
+            fn take(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
                 from.$take()
             }
         }
@@ -30,7 +30,7 @@ impl Field for bool {
     fn put(&self, out: &mut Vec<u8>) {
         out.put_u8(u8::from(*self));
     }
-    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
         match from.u8()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -43,7 +43,7 @@ impl Field for String {
     fn put(&self, out: &mut Vec<u8>) {
         out.put_bytes(self.as_bytes());
     }
-    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
         Ok(from.text()?.to_owned())
     }
 }
@@ -55,7 +55,7 @@ impl<T: Field> Field for Option<T> {
             value.put(out);
         }
     }
-    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
         Ok(if bool::take(from)? { Some(T::take(from)?) } else { None })
     }
 }
@@ -67,7 +67,7 @@ impl<T: Field> Field for Vec<T> {
             item.put(out);
         }
     }
-    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
         let len = from.u32()? as usize;
         if len > from.0.len() {
             return Err(Malformed); // each item takes a byte at least
@@ -81,7 +81,7 @@ impl<A: Field, B: Field> Field for (A, B) {
         self.0.put(out);
         self.1.put(out);
     }
-    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
         Ok((A::take(from)?, B::take(from)?))
     }
 }
@@ -92,7 +92,7 @@ impl Field for Geometry {
             out.put_u32(value);
         }
     }
-    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
         Geometry {
             slots: from.u32()?,
             threads: from.u32()?,
@@ -109,7 +109,7 @@ impl Field for WorkerId {
         out.put_u16(self.index);
         out.put_u16(self.incarnation);
     }
-    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
         let owner = WorkerId { index: from.u16()?, incarnation: from.u16()? };
         if owner.index < WorkerId::LIMIT { Ok(owner) } else { Err(Malformed) }
     }
@@ -126,7 +126,7 @@ macro_rules! record {
             fn put(&self, out: &mut Vec<u8>) {
                 $(self.$field.put(out);)*
             }
-            fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
+            fn take(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
                 Ok($name { $($field: Field::take(from)?,)* })
             }
         }

@@ -30,7 +30,7 @@ macro_rules! messages {
 
             /// From a packet; nothing may be left over.
             pub fn decode(packet: &[u8]) -> Result<Self, Malformed> {
-                let mut from = Take(packet);
+                let mut from = Decoder(packet);
                 let message = match from.u8()? {
                     $($tag => $name::$variant { $($field: Field::take(&mut from)?,)* },)*
                     _ => return Err(Malformed),

@@ -1,12 +1,12 @@
 //! The result of a change of the configuration.
 
 use super::field::Field;
-use crate::bytes::{Malformed, Put, Take};
+use crate::bytes::{Decoder, Encode, Malformed};
 
 /// The result of a change of the configuration. The texts are for administrators: one line that
 /// says what is wrong and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ChangeOutcome {
     /// It is the running configuration.
     Done,
     /// A resource that it needs is not available; the old configuration runs.
@@ -17,24 +17,24 @@ pub enum Outcome {
     NotRestarted(String),
 }
 
-impl Field for Outcome {
+impl Field for ChangeOutcome {
     fn put(&self, out: &mut Vec<u8>) {
         let (tag, text) = match self {
-            Outcome::Done => return out.put_u8(0),
-            Outcome::NotApplied(text) => (1, text),
-            Outcome::NotStored(text) => (2, text),
-            Outcome::NotRestarted(text) => (3, text),
+            ChangeOutcome::Done => return out.put_u8(0),
+            ChangeOutcome::NotApplied(text) => (1, text),
+            ChangeOutcome::NotStored(text) => (2, text),
+            ChangeOutcome::NotRestarted(text) => (3, text),
         };
         out.put_u8(tag);
         text.put(out);
     }
 
-    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
         Ok(match from.u8()? {
-            0 => Outcome::Done,
-            1 => Outcome::NotApplied(String::take(from)?),
-            2 => Outcome::NotStored(String::take(from)?),
-            3 => Outcome::NotRestarted(String::take(from)?),
+            0 => ChangeOutcome::Done,
+            1 => ChangeOutcome::NotApplied(String::take(from)?),
+            2 => ChangeOutcome::NotStored(String::take(from)?),
+            3 => ChangeOutcome::NotRestarted(String::take(from)?),
             _ => return Err(Malformed),
         })
     }

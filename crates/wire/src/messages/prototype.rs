@@ -4,7 +4,7 @@ use super::exit::Exit;
 use super::field::Field;
 use super::spec::{ApplicationSpec, Problem};
 use super::usage::Usage;
-use crate::bytes::{Malformed, Put, Take};
+use crate::bytes::{Decoder, Encode, Malformed};
 use crate::queue::WorkerId;
 
 messages! {
@@ -133,7 +133,7 @@ impl Field for Stack {
             Err(why) => why.put(out),
         }
     }
-    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
         Ok(if bool::take(from)? { Ok(Vec::take(from)?) } else { Err(String::take(from)?) })
     }
 }

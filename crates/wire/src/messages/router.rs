@@ -2,10 +2,10 @@
 
 use super::exit::Exit;
 use super::field::Field;
-use super::outcome::Outcome;
+use super::outcome::ChangeOutcome;
 use super::prototype::Stack;
 use super::usage::Usage;
-use crate::bytes::{Malformed, Put, Take};
+use crate::bytes::{Decoder, Encode, Malformed};
 use crate::queue::WorkerId;
 use crate::region::Geometry;
 
@@ -111,7 +111,7 @@ messages! {
             /// As given to `Apply`.
             generation: u32,
             /// The result of the change.
-            outcome: Outcome,
+            outcome: ChangeOutcome,
         }
         /// Runs a program that changes DNS records; answered with `Ran` when it has ended.
         17 Run {
@@ -136,7 +136,7 @@ messages! {
     /// From the supervisor to the router.
     FromSupervisor {
         /// The first message. Descriptors: the log, a memfd with the document, and one with the
-        /// certificate bundles ([`put_bundles`]).
+        /// certificate bundles ([`put_bundles`](super::put_bundles)).
         1 Hello {
             /// Available versions of PHP and their programs.
             php: Vec<(String, String)>,
@@ -267,7 +267,7 @@ messages! {
             error: String,
         }
         /// A control process has started. Descriptor: the router's end of a socket for
-        /// [`ToRouter`] and [`FromRouter`].
+        /// [`ToRouter`](super::ToRouter) and [`FromRouter`](super::FromRouter).
         19 Control {}
         /// A stored certificate bundle that the next configuration uses. Descriptor: a memfd with
         /// its text.

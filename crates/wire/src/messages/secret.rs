@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::field::Field;
-use crate::bytes::{Malformed, Take};
+use crate::bytes::{Decoder, Malformed};
 
 /// A secret, such as the token of the control API. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Field for Secret {
     fn put(&self, out: &mut Vec<u8>) {
         self.0.put(out);
     }
-    fn take(from: &mut Take<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
         String::take(from).map(Secret)
     }
 }

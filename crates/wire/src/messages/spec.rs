@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::field::Field;
-use crate::bytes::{Malformed, Take};
+use crate::bytes::{Decoder, Malformed};
 use crate::region::Geometry;
 
 record! {
@@ -67,7 +67,7 @@ record! {
         cgroup: Option<String>,
         /// It has no Landlock domain: its processes may signal and trace all processes of their
         /// user.
-        is_boundless: bool,
+        is_sandbox_off: bool,
         /// Restricts the files that it can use.
         sandbox: Option<Sandbox>,
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::bytes::{Malformed, Put, Take};
+use crate::bytes::{Decoder, Encode, Malformed};
 use crate::queue::WorkerId;
 use crate::region::Geometry;
 
@@ -80,10 +80,10 @@ fn every_message_is_read_back_whole() {
         );
     }
     let outcomes = [
-        Outcome::Done,
-        Outcome::NotApplied(text("a")),
-        Outcome::NotStored(text("b")),
-        Outcome::NotRestarted(text("c")),
+        ChangeOutcome::Done,
+        ChangeOutcome::NotApplied(text("a")),
+        ChangeOutcome::NotStored(text("b")),
+        ChangeOutcome::NotRestarted(text("c")),
     ];
     for outcome in outcomes {
         assert_read_back!(ToControl: ToControl::Applied { outcome: outcome.clone() });
@@ -106,23 +106,23 @@ fn every_message_is_read_back_whole() {
 
 #[test]
 fn values_that_a_field_cannot_have_are_refused() {
-    let exit = |kind, value| Exit::take(&mut Take(&[kind, value]));
+    let exit = |kind, value| Exit::take(&mut Decoder(&[kind, value]));
     assert_eq!(exit(1, 9), Ok(Exit::Signal(9)));
     assert_eq!((exit(2, 1), exit(3, 0)), (Err(Malformed), Err(Malformed)));
-    assert_eq!(bool::take(&mut Take(&[2])), Err(Malformed));
-    assert_eq!(Outcome::take(&mut Take(&[4])), Err(Malformed));
-    assert_eq!(String::take(&mut Take(&[1, 0, 0, 0, 0xff])), Err(Malformed));
-    let owner = |index: u16| WorkerId::take(&mut Take(&[index.to_le_bytes(), [7, 0]].concat()));
+    assert_eq!(bool::take(&mut Decoder(&[2])), Err(Malformed));
+    assert_eq!(ChangeOutcome::take(&mut Decoder(&[4])), Err(Malformed));
+    assert_eq!(String::take(&mut Decoder(&[1, 0, 0, 0, 0xff])), Err(Malformed));
+    let owner = |index: u16| WorkerId::take(&mut Decoder(&[index.to_le_bytes(), [7, 0]].concat()));
     assert_eq!(owner(WorkerId::LIMIT - 1).map(|owner| owner.incarnation), Ok(7));
     assert_eq!(owner(WorkerId::LIMIT), Err(Malformed));
     let mut many = Vec::new();
     many.put_u32(5);
     many.extend_from_slice(&[1; 5]);
-    assert_eq!(Vec::<u8>::take(&mut Take(&many)), Ok(vec![1; 5]));
-    assert_eq!(Vec::<u8>::take(&mut Take(&many[..8])), Err(Malformed));
+    assert_eq!(Vec::<u8>::take(&mut Decoder(&many)), Ok(vec![1; 5]));
+    assert_eq!(Vec::<u8>::take(&mut Decoder(&many[..8])), Err(Malformed));
     let mut geometry = Vec::new();
     Geometry { slots: 3, ..Geometry::for_pool(1, 1) }.put(&mut geometry);
-    assert_eq!(Geometry::take(&mut Take(&geometry)), Err(Malformed));
+    assert_eq!(Geometry::take(&mut Decoder(&geometry)), Err(Malformed));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Memory and processor time of a worker.
 
 use super::field::Field;
-use crate::bytes::{Malformed, Take};
+use crate::bytes::{Decoder, Malformed};
 use crate::queue::WorkerId;
 
 record! {

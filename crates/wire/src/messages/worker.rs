@@ -1,7 +1,7 @@
 //! Messages from the router to a worker.
 
 use super::field::Field;
-use crate::bytes::{Malformed, Put, Take};
+use crate::bytes::{Decoder, Encode, Malformed};
 
 messages! {
     /// From the router to a worker, over the worker's own socket.

@@ -146,7 +146,7 @@ fn read_fields(
 fn with_valid_host(fields: Fields, authority: &[u8], has_host: bool, limits: &Limits) -> Fields {
     let valid = match limits.strict {
         true => None,
-        false => authority::passed_on(authority),
+        false => authority::to_valid_authority(authority),
     };
     match valid {
         Some(valid) => with_host(&fields, &valid),

@@ -53,7 +53,7 @@ impl Handler for Recorder {
         Response::new(status, Body::Empty)
     }
 
-    fn finished(&self, _: &RequestRecord<'_>) {}
+    fn log_request(&self, _: &RequestRecord<'_>) {}
 }
 
 /// Sends all of `input` and ends the sending side; reads until the server ends.
@@ -67,7 +67,7 @@ async fn ours(input: &[u8]) -> Noted {
     let (client, server) = tokio::io::duplex(1 << 20);
     let info = Arc::new(ConnectionInfo::default());
     let recorder = Recorder::default();
-    tokio::join!(serve(server, info, &recorder, Drain::new().connection()), feed(client, input));
+    tokio::join!(serve(server, info, &recorder, Drain::new().register()), feed(client, input));
     recorder.0.into_inner()
 }
 

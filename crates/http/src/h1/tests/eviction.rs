@@ -10,7 +10,7 @@ async fn oldest(server: &Server, count: usize) -> (usize, bool) {
             let waiting = server.drain.waiting();
             if waiting.len() == count {
                 let oldest = waiting.iter().min_by_key(|one| one.since).unwrap();
-                return (oldest.place, oldest.is_idle);
+                return (oldest.key, oldest.is_idle);
             }
             sleep(Duration::from_millis(1)).await;
         }
@@ -33,7 +33,7 @@ fn heads_that_are_not_complete_and_idle_connections_are_cut_without_a_word() {
             assert_eq!(client.rest().await, "", "{bytes:?}");
         }
         server.emptied().await;
-        assert_eq!(server.ended(), [(200, Outcome::Complete)]);
+        assert_eq!(server.ended(), [(200, SendOutcome::Complete)]);
     });
 }
 
@@ -49,7 +49,7 @@ fn a_body_that_is_not_complete_is_answered_with_408_and_the_connection_ends_at_o
         // Nothing more is read of it.
         timeout(Duration::from_secs(2), server.emptied()).await.expect("it does not linger");
         assert!(client.rest().await.starts_with("HTTP/1.1 408 "));
-        assert_eq!(server.ended(), [(408, Outcome::Complete)]);
+        assert_eq!(server.ended(), [(408, SendOutcome::Complete)]);
     });
 }
 

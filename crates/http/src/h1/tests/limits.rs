@@ -170,7 +170,7 @@ fn a_client_that_does_not_read_is_cut() {
         while server.ended().is_empty() {
             sleep(MS(20)).await;
         }
-        assert_eq!(server.ended(), [(200, Outcome::ClientGone)]);
+        assert_eq!(server.ended(), [(200, SendOutcome::ClientGone)]);
         let (_, _, sent) = server.site.ended.borrow()[0];
         assert!(sent < 50_000_000);
         assert!(client.rest().await.len() < 50_000_000);

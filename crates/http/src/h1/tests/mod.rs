@@ -26,7 +26,7 @@ use tokio::time::{Sleep, sleep, timeout};
 use super::serve;
 use crate::body::{Body, BodyStream};
 use crate::drain::Drain;
-use crate::exchange::{Disconnect, Exchange, Handler, Outcome, RequestRecord};
+use crate::exchange::{Disconnect, Exchange, Handler, RequestRecord, SendOutcome};
 use crate::limits::Limits;
 use crate::message::{ConnectionInfo, FieldBlock, Response};
 
@@ -35,7 +35,7 @@ pub(super) struct Site {
     limits: RefCell<Rc<Limits>>,
     ids: Cell<u64>,
     seen: RefCell<Vec<String>>,
-    ended: RefCell<Vec<(u16, Outcome, u64)>>,
+    ended: RefCell<Vec<(u16, SendOutcome, u64)>>,
     gone: Cell<Option<Disconnect>>,
     /// Duration of the last request.
     elapsed: Cell<Duration>,
@@ -106,7 +106,7 @@ impl Handler for Site {
         Response::new(status, Body::from("refused\n"))
     }
 
-    fn finished(&self, record: &RequestRecord<'_>) {
+    fn log_request(&self, record: &RequestRecord<'_>) {
         self.ended.borrow_mut().push((record.status, record.outcome, record.sent));
         self.elapsed.set(record.elapsed);
     }
@@ -159,7 +159,7 @@ impl Server {
         timeout(TEST_TIMEOUT, come).await.expect("the request does not come");
     }
 
-    fn ended(&self) -> Vec<(u16, Outcome)> {
+    fn ended(&self) -> Vec<(u16, SendOutcome)> {
         self.site.ended.borrow().iter().map(|(status, outcome, _)| (*status, *outcome)).collect()
     }
 
@@ -170,7 +170,9 @@ impl Server {
 
     /// Waits until all connections have ended.
     async fn emptied(&self) {
-        timeout(Duration::from_secs(10), self.drain.emptied()).await.expect("a connection stays");
+        timeout(Duration::from_secs(10), self.drain.all_closed())
+            .await
+            .expect("a connection stays");
     }
 }
 
@@ -280,7 +282,7 @@ where
                 stream.set_nodelay(true).unwrap();
                 let info =
                     Arc::new(ConnectionInfo { peer: Some(peer), ..ConnectionInfo::default() });
-                let (site, draining) = (Rc::clone(&site), drain.connection());
+                let (site, draining) = (Rc::clone(&site), drain.register());
                 spawn_local(async move { serve(stream, info, &*site, draining).await });
             }
         });

@@ -212,7 +212,7 @@ fn a_handler_learns_that_its_client_has_left() {
         drop(client);
         server.emptied().await;
         assert_eq!(server.site.gone.take(), Some(Disconnect::Reset));
-        assert_eq!(server.ended().last().unwrap().1, Outcome::ClientGone);
+        assert_eq!(server.ended().last().unwrap().1, SendOutcome::ClientGone);
         // One that only ends its side still gets all answers, in order.
         let mut client = server.client().await;
         client.send(format!("{request}{GET}")).await;
@@ -268,8 +268,8 @@ fn responses_gathered_for_a_client_that_is_gone_are_dropped() {
         drop(client);
         server.answer(Body::Bytes(vec![b'x'; 100_000].into()));
         let info = Arc::new(ConnectionInfo::default());
-        serve(stream, info, &*server.site, Drain::new().connection()).await;
-        assert_eq!(server.ended(), [(200, Outcome::Complete), (200, Outcome::ClientGone)]);
+        serve(stream, info, &*server.site, Drain::new().register()).await;
+        assert_eq!(server.ended(), [(200, SendOutcome::Complete), (200, SendOutcome::ClientGone)]);
     });
 }
 
@@ -288,7 +288,7 @@ fn an_idle_connection_takes_no_request_once_all_have_heard_of_the_end() {
         let mut early = server.client().await;
         early.stream.try_write(GET.as_bytes()).unwrap();
         server.drain.start();
-        server.drain.heard().await;
+        server.drain.idle_closed().await;
         for client in &idle {
             let _ = client.stream.try_write(GET.as_bytes());
         }
@@ -304,7 +304,7 @@ fn a_connection_that_waits_is_small() {
     with_default(|server| async move {
         let (_client, stream) = tokio::net::UnixStream::pair().unwrap();
         let info = Arc::new(ConnectionInfo::default());
-        let waiting = serve(stream, info, &*server.site, Drain::new().connection());
+        let waiting = serve(stream, info, &*server.site, Drain::new().register());
         assert!(size_of_val(&waiting) <= 240, "{} bytes", size_of_val(&waiting));
     });
 }
@@ -319,7 +319,7 @@ fn a_head_that_a_client_leaves_off_is_reported_and_not_answered() {
             client.stream.shutdown().await.unwrap();
             assert_eq!(client.rest().await, "", "{head:?}");
             server.emptied().await;
-            assert_eq!(server.ended().pop(), Some((400, Outcome::ClientGone)), "{head:?}");
+            assert_eq!(server.ended().pop(), Some((400, SendOutcome::ClientGone)), "{head:?}");
         }
         let before = server.ended().len();
         for nothing in ["", "\r\n"] {

@@ -77,7 +77,7 @@ fn bytes_whose_length_is_not_told_are_one_chunk() {
                 }
             }
         }
-        assert!(server.ended().iter().all(|(_, outcome)| *outcome == Outcome::Complete));
+        assert!(server.ended().iter().all(|(_, outcome)| *outcome == SendOutcome::Complete));
     });
 }
 
@@ -91,7 +91,7 @@ fn files_of_all_sizes_arrive_whole() {
             client.send("GET /body HTTP/1.1\r\nHost: a\r\n\r\n").await;
             assert!(client.reply().await.body == bytes, "{len}");
         }
-        assert!(server.ended().iter().all(|(_, outcome)| *outcome == Outcome::Complete));
+        assert!(server.ended().iter().all(|(_, outcome)| *outcome == SendOutcome::Complete));
     });
 }
 
@@ -129,7 +129,7 @@ fn a_file_arrives_whole_where_the_kernel_cannot_send_it() {
         let (file, bytes) = file(1_000_000);
         server.answer(Body::Pieces(vec![piece(&file, 0, 1_000_000)]));
         let (mut client, stream) = tokio::net::UnixStream::pair().unwrap();
-        let (site, draining) = (Rc::clone(&server.site), server.drain.connection());
+        let (site, draining) = (Rc::clone(&server.site), server.drain.register());
         let info = Arc::new(ConnectionInfo { tls: true, ..ConnectionInfo::default() });
         spawn_local(async move { serve(stream, info, &*site, draining).await });
         let request = "GET /body HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -176,7 +176,7 @@ fn a_file_that_shrinks_ends_the_connection() {
             assert_eq!(reply.field("Content-Length"), Some(len.to_string().as_str()));
             while client.read().await > 0 {}
             assert!(client.received.len() <= left && bytes.starts_with(&client.received), "{len}");
-            assert_eq!(server.ended().pop(), Some((200, Outcome::BodyFailed)));
+            assert_eq!(server.ended().pop(), Some((200, SendOutcome::BodyFailed)));
         }
         server.emptied().await;
     });
@@ -248,7 +248,7 @@ fn a_body_shorter_than_announced_ends_the_connection() {
         let answer = server.talk("GET /body HTTP/1.1\r\nHost: a\r\n\r\n").await;
         assert!(answer.contains("Content-Length: 30\r\n"), "{answer}");
         assert!(answer.ends_with("\r\n\r\nabc"), "{answer}");
-        assert_eq!(server.ended(), [(200, Outcome::BodyFailed)]);
+        assert_eq!(server.ended(), [(200, SendOutcome::BodyFailed)]);
     });
 }
 
@@ -260,7 +260,7 @@ fn a_stream_that_fails_is_cut_where_the_client_can_see_it() {
         server.answer(Body::Stream(Box::new(script)));
         let answer = server.talk("GET /body HTTP/1.1\r\nHost: a\r\n\r\n").await;
         assert!(answer.ends_with("\r\n\r\n3\r\nabc\r\n"), "{answer}");
-        assert_eq!(server.ended(), [(200, Outcome::BodyFailed)]);
+        assert_eq!(server.ended(), [(200, SendOutcome::BodyFailed)]);
     });
 }
 
@@ -276,7 +276,7 @@ fn a_stream_ends_when_its_client_leaves() {
         drop(client);
         server.emptied().await;
         assert!(dropped.get());
-        assert_eq!(server.ended(), [(200, Outcome::ClientGone)]);
+        assert_eq!(server.ended(), [(200, SendOutcome::ClientGone)]);
     });
 }
 

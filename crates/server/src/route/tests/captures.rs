@@ -29,7 +29,7 @@ fn what_was_captured_cannot_end_a_field() {
     let decided = routes.decide(&mut request);
     let Decision::Respond(mut response) = decided.decision else { panic!("{decided:?}") };
     assert_eq!(response.fields.get("location"), Some(&b"https://x/x%0D%0ASet-Cookie:y"[..]));
-    let source = Source::of(&request, Instant::now());
+    let source = VariableSource::of(&request, Instant::now());
     header_changes::change(decided.effects.response_headers, &mut response, &source);
     assert_eq!(response.fields.get("x-a"), Some(&b"xSet-Cookie:y"[..]));
     assert_eq!(response.fields.iter().count(), 2);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use ::howdah_config as config;
-use howdah_php_pool::pool::{Pool, Running};
+use howdah_php_pool::pool::{Pool, PoolState};
 use howdah_php_pool::queue::{Instance, Load, Queue};
 use howdah_wire::queue::WorkerId;
 
@@ -137,9 +137,9 @@ impl PooledApplication {
     }
 
     /// Returns the load of the queue and what runs for it.
-    pub(super) fn load(&self, load: Load) -> (Load, Running) {
+    pub(super) fn load(&self, load: Load) -> (Load, PoolState) {
         let workers = self.workers();
-        let running = Running {
+        let running = PoolState {
             workers,
             starting: self.starting,
             busy: load.peak.min(workers),

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use howdah_php_pool::output::{self, Whose};
-use howdah_php_pool::pool::Progress;
+use howdah_php_pool::output::{self, OutputOwner};
+use howdah_php_pool::pool::WorkerStage;
 use howdah_php_pool::queue::Worker;
 use howdah_php_pool::sizing;
 use howdah_php_pool::sizing::meter::Activity;
@@ -143,7 +143,7 @@ impl Pools {
             log.write(Level::Alert, format_args!("\"{name}\" worker {pid} started twice"));
             return;
         }
-        let whose = Whose {
+        let whose = OutputOwner {
             application: app.config.name.as_str().into(),
             pid,
             worker,
@@ -156,7 +156,7 @@ impl Pools {
         threads.send(|| ThreadCommand::WorkerStarted { instance: number, worker });
         app.starting = app.starting.saturating_sub(1);
         app.started.insert(worker, Instant::now());
-        app.queue.feed();
+        app.queue.fill_slots();
         if app.has_started {
             let name = &app.config.name;
             log.write_as(pid, Level::Info, format_args!("\"{name}\" application started"));
@@ -168,7 +168,7 @@ impl Pools {
         let log = Arc::clone(&self.shared.log);
         let Some(app) = self.by_number(number) else { return };
         app.starting = app.starting.saturating_sub(1);
-        app.pool.died(Progress::Starting, Duration::ZERO, Instant::now());
+        app.pool.worker_died(WorkerStage::Starting, Duration::ZERO, Instant::now());
         let message = format!("no worker could be started: {message}");
         if app.failure.as_ref() != Some(&message) {
             let name = &app.config.name;
@@ -195,11 +195,11 @@ impl Pools {
         let is_known = is_early && app.failure == failure;
         if has_served || has_failed {
             let progress = match (has_served, was_idle) {
-                (true, _) => Progress::Served,
-                (false, true) => Progress::Ready,
-                (false, false) => Progress::Starting,
+                (true, _) => WorkerStage::Served,
+                (false, true) => WorkerStage::Ready,
+                (false, false) => WorkerStage::Starting,
             };
-            app.pool.died(progress, lived, now);
+            app.pool.worker_died(progress, lived, now);
         }
         if is_preparing || is_early || has_served || !has_failed {
             app.failure = failure;
@@ -229,7 +229,7 @@ impl Pools {
         let activity = Activity {
             workers: running.workers,
             saturated: running.waiting > 0,
-            long: app.queue.count_running_longer_than(sizing::LONG),
+            long: app.queue.count_running_longer_than(sizing::LONG_REQUEST_TIME),
             served: load.served,
         };
         app.sizing.on_measured(measurement, surroundings, activity, Instant::now());

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use howdah_php_pool::sizing::meter::Surroundings;
+use howdah_php_pool::sizing::meter::MachineState;
 use howdah_php_pool::status::manager;
 use howdah_sys::log::Level;
 use howdah_wire::messages::ToSupervisor;
@@ -21,11 +21,11 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 impl Pools {
     /// Returns the processors and the memory for instance `number`, in its control group if it has one.
     /// Memory that other applications may still take is promised.
-    pub(super) fn surroundings(&mut self, number: u32, group: Option<&Path>) -> Surroundings {
+    pub(super) fn surroundings(&mut self, number: u32, group: Option<&Path>) -> MachineState {
         let others = self.all().filter(|app| app.number() != Some(number));
         let promised = others.map(|app| app.sizing.promised(app.workers()));
         let promised = promised.fold(0u64, u64::saturating_add);
-        Surroundings { promised, ..self.machine.surroundings(group) }
+        MachineState { reserved_bytes: promised, ..self.machine.surroundings(group) }
     }
 
     /// Starts and retires workers. Returns the time of the next call if nothing happens before; `None`
@@ -139,6 +139,6 @@ impl Pools {
         // lost in a damaged queue, are found by a check.
         let needs_check = running.workers > wanted.spare || load.in_slots > 0;
         let check = needs_check.then(|| now + CHECK_INTERVAL);
-        Ok([decision.again, measure, check].into_iter().flatten().min())
+        Ok([decision.next_check, measure, check].into_iter().flatten().min())
     }
 }

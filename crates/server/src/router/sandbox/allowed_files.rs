@@ -11,7 +11,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use howdah_config::{Config, ServedPath};
+use howdah_config::{Config, RouterPath};
 use howdah_sys::sandbox::landlock::{Access, Grant};
 use howdah_sys::sandbox::paths::{self, resolve};
 
@@ -79,7 +79,7 @@ impl AllowedFiles {
 
     fn with(config: &Config, tmp: &Path, usual: &[PathBuf]) -> (AllowedFiles, Vec<Grant>) {
         let mut files = AllowedFiles::default();
-        for named in config.reads() {
+        for named in config.router_paths() {
             files.add_named(&named);
         }
         usual.iter().for_each(|place| files.add(place));
@@ -101,7 +101,7 @@ impl AllowedFiles {
     /// Refuses a document that names other files. Files that do not exist are allowed, as they cannot be
     /// served either way, and so are names that begin with a variable: their allowed files are served.
     pub(super) fn check(&self, config: &Config) -> Result<(), String> {
-        for named in config.reads() {
+        for named in config.router_paths() {
             let directory = directory_of(&named);
             let found = resolve(&directory);
             let is_left = directory == Path::new("/") || !found.exists;
@@ -132,7 +132,7 @@ impl AllowedFiles {
     }
 
     /// Adds a file or directory that a document names.
-    fn add_named(&mut self, named: &ServedPath) {
+    fn add_named(&mut self, named: &RouterPath) {
         let directory = directory_of(named);
         if directory == Path::new("/") {
             return;
@@ -157,7 +157,7 @@ impl AllowedFiles {
 }
 
 /// Returns the directory of a file, or the directory itself.
-fn directory_of(named: &ServedPath) -> PathBuf {
+fn directory_of(named: &RouterPath) -> PathBuf {
     let absolute = std::path::absolute(&named.file).unwrap_or_else(|_| named.file.clone());
     match (named.is_directory, absolute.parent()) {
         (false, Some(parent)) => parent.to_owned(),
