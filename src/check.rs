@@ -1,8 +1,8 @@
 //! `howdah check`.
 //!
-//! The document is parsed as by the server. What it names is checked by the code that would use it, with
-//! the rights of the user that would: of this command, of the server or of an application. Nothing is
-//! created, changed, bound or run.
+//! The document is parsed as by the server. Everything that it names is checked by the code that
+//! would use it, with the rights of the user that would use it: of this command, of the server or
+//! of an application. Nothing is created, changed, bound or run.
 
 mod certificates;
 mod ports;
@@ -71,7 +71,7 @@ struct Findings {
     document: String,
     /// Problems with which the server does not start, or an application does not run.
     errors: Vec<String>,
-    /// Problems that show later or do less harm.
+    /// Problems that show later or cause less harm.
     warnings: Vec<String>,
     /// Facts that may be intended.
     notes: Vec<String>,
@@ -276,7 +276,7 @@ fn named(path: &Path, result: io::Result<()>) -> Result<(), String> {
     result.map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Returns why a file or directory cannot be served, if so.
+/// Returns the reason why a file or directory cannot be served, if there is one.
 fn not_served(served: &RouterPath) -> Option<String> {
     let RouterPath { path, file, is_directory, symlinks } = served;
     let found = match is_directory {

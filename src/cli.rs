@@ -196,7 +196,7 @@ pub struct Serve {
     /// NGINX Unit's directory of modules; accepted for its service files, and not used
     #[arg(long, value_name = "DIR", alias = "modulesdir", hide = true)]
     pub modules: Option<PathBuf>,
-    /// Whether the command line had only options, as that of unitd.
+    /// True if the command line had only options, as that of unitd.
     #[arg(skip)]
     pub like_unitd: bool,
 }
@@ -236,7 +236,7 @@ fn advise(error: &mut clap::Error) {
         && error.kind() == ErrorKind::UnknownArgument
         && let Some(tip) = foreign_option(option)
     {
-        // Not beside the nearest option by its letters.
+        // The nearest option by its letters would be misleading beside it.
         error.remove(ContextKind::SuggestedArg);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
         return;
@@ -281,8 +281,9 @@ pub fn completions(shell: Shell) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Inserts `serve` if the command line has only options, as that of unitd; returns true in this case.
-/// Moves `--control ADDRESS` and `--control-token-file FILE` behind the command that they precede.
+/// Inserts `serve` if the command line has only options, like that of unitd; returns true in this
+/// case. Moves `--control ADDRESS` and `--control-token-file FILE` behind the command that they
+/// precede.
 fn as_serve(mut arguments: Vec<OsString>) -> (Vec<OsString>, bool) {
     let mut after = 1;
     let word = |at: usize| arguments.get(at).and_then(|word| word.to_str()).unwrap_or_default();
@@ -359,7 +360,7 @@ mod tests {
         }
         assert!(serve("howdah --control unix:/s --user status").like_unitd);
         assert!(serve("howdah --control unix:/s --control-token-file status").like_unitd);
-        // Each that has the option, also those that are yet to come.
+        // Checks every command with the option, including later ones.
         for command in Cli::command().get_subcommands() {
             let has_option = command.get_arguments().any(|a| a.get_long() == Some("control"));
             let talks = has_option && command.get_name() != "serve";

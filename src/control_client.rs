@@ -1,7 +1,7 @@
 //! The commands that use the control API of a running server.
 //!
-//! `args` has the arguments, `find` chooses the server, `client` sends requests, and each command is a
-//! function here or a module. The server makes all changes and checks them.
+//! `args` has the arguments, `find` chooses the server, `client` sends requests, and each command
+//! is a function here or a module. The server makes all changes and checks them.
 
 mod args;
 mod client;
@@ -29,8 +29,8 @@ use failure::Failure;
 use find::connect;
 use output::{json_text, print_outcome, write_out};
 
-/// Runs a command and prints errors on standard error. The exit status is 0 for success, 1 for failure
-/// and 3 if no server responds (2 is for mistakes in the command line).
+/// Runs a command and prints errors on standard error. The exit status is 0 for success, 1 for
+/// failure and 3 if no server responds (2 is for mistakes in the command line).
 pub fn run(command: Command) -> ExitCode {
     match execute(command) {
         Ok(()) => ExitCode::SUCCESS,
@@ -113,7 +113,8 @@ fn restart(args: &RestartArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the API's path of a typed path. `routes/0`, `/routes/0` and `/config/routes/0` are the same.
+/// Returns the API's path of a typed path. `routes/0`, `/routes/0` and `/config/routes/0` are the
+/// same.
 fn config_target(path: Option<&str>) -> String {
     let path = path.unwrap_or_default().trim_matches('/');
     let path = match path.strip_prefix("config") {

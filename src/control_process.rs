@@ -1,9 +1,9 @@
 //! The control process: serves the control API.
 //!
-//! It is separate from the router, which parses data of strangers, so that the router cannot change the
-//! configuration: the supervisor accepts documents only from this process. The process has no
-//! privileges, opens no files and ends after an idle time; the supervisor starts another on the next
-//! connection.
+//! It is separate from the router, which parses untrusted input, so that the router cannot change
+//! the configuration: the supervisor accepts documents only from this process. The process has no
+//! privileges, opens no files and ends after an idle time; the supervisor starts another on the
+//! next connection.
 //!
 //! 1. The supervisor's first message has the document, the certificates, the control socket, and a
 //!    socket to the router.
@@ -73,10 +73,14 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
     let ToControl::Hello { address, origin, is_undone_by_reload, unit_defaults, token, sandbox } =
         hello
     else {
-        return Err(std::io::Error::other("the supervisor's first message is no greeting"));
+        return Err(std::io::Error::other(
+            "the supervisor's first message is not Hello; are all processes of the same version?",
+        ));
     };
     let Some(log) = next() else {
-        return Err(std::io::Error::other("the supervisor's first message is no greeting"));
+        return Err(std::io::Error::other(
+            "the supervisor's first message is not Hello; are all processes of the same version?",
+        ));
     };
     if sandbox {
         restrict();
@@ -136,8 +140,8 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
     }
 }
 
-/// Gives up access to files, and all system calls but those of the router. Must be called before there
-/// is a second thread. Restrictions that the kernel lacks are logged by the router.
+/// Gives up access to files, and all system calls but those of the router. Must be called before
+/// there is a second thread. Restrictions that the kernel lacks are logged by the router.
 fn restrict() {
     let nothing = Domain {
         files: Some(Vec::new()),

@@ -1,8 +1,8 @@
-//! The default control socket of a server, and how commands find it.
+//! The default control socket of a server, and the search for it by the commands.
 //!
-//! The sockets of all servers of a user are in one directory, `/run/howdah` for root. The first server has
-//! `control.sock`; names of further ones contain the process id. Only the user may enter the directory
-//! and connect.
+//! The sockets of all servers of a user are in one directory, `/run/howdah` for root. The first
+//! server has `control.sock`; names of further ones contain the process id. Only the user may enter
+//! the directory and connect.
 //!
 //! Without root, scripts run as the user of the server. So requests carry a token from a file that
 //! sandboxed scripts cannot read.
@@ -23,7 +23,8 @@ const ROOT: &str = "/run/howdah";
 /// Environment variable with another directory.
 const VARIABLE: &str = "HOWDAH_RUNTIME_DIR";
 
-/// Returns the directory of this user's control sockets; `None` if the user has no runtime directory.
+/// Returns the directory of this user's control sockets; `None` if the user has no runtime
+/// directory.
 pub fn directory() -> Option<PathBuf> {
     if let Some(directory) = named(VARIABLE) {
         return Some(directory);
@@ -53,8 +54,8 @@ fn named(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
-/// Makes the directory, and returns addresses for the control socket of this process in order of
-/// preference, and the token of requests. No addresses: the user has no runtime directory.
+/// Creates the directory. Returns addresses for the control socket of this process in order of
+/// preference, and the token of requests. Without addresses, the user has no runtime directory.
 pub fn prepare() -> Result<(Vec<String>, Option<Token>), String> {
     let Some(directory) = directory() else { return Ok((Vec::new(), None)) };
     make(&directory).map_err(|problem| {
@@ -72,7 +73,7 @@ pub fn prepare() -> Result<(Vec<String>, Option<Token>), String> {
     Ok((names.map(|name| format!("unix:{}/{name}", directory.display())).into(), token))
 }
 
-/// Makes a directory that only this user can change.
+/// Creates a directory that only this user can change.
 fn make(directory: &Path) -> Result<(), String> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.to_string()),
@@ -82,11 +83,14 @@ fn make(directory: &Path) -> Result<(), String> {
     let is_own = found.uid() == rustix::process::geteuid().as_raw();
     match found.is_dir() && is_own && found.mode() & 0o022 == 0 {
         true => Ok(()),
-        false => Err("this is no directory that belongs to who starts the server alone".to_owned()),
+        false => Err("it must be a directory of the user who starts the server, writable for \
+                      nobody else (chmod 700)"
+            .to_owned()),
     }
 }
 
-/// Returns the file with the token of this user's control sockets; `None` for root, which needs none.
+/// Returns the file with the token of this user's control sockets; `None` for root, which needs
+/// none.
 pub fn token_file() -> Option<PathBuf> {
     if credentials::is_root() {
         return None;
@@ -94,7 +98,7 @@ pub fn token_file() -> Option<PathBuf> {
     directories::state(None, false).ok().map(|state| state.join("control.token"))
 }
 
-/// Returns the token of this user, and makes it first if there is none.
+/// Returns the token of this user; creates it if there is none.
 fn own_token() -> Result<Token, String> {
     let path = token_file().ok_or("there is no control socket: there is no HOME for its token")?;
     let problem = |error: std::io::Error| {
@@ -150,7 +154,7 @@ mod tests {
         assert_eq!(fs::metadata(&own).unwrap().mode() & 0o777, 0o700);
         assert_eq!(make(&own), Ok(()));
         fs::set_permissions(&own, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(make(&own).unwrap_err().contains("belongs to who starts the server alone"));
+        assert!(make(&own).unwrap_err().contains("directory of the user who starts the server"));
         symlink(dir.path(), dir.path().join("link")).unwrap();
         assert!(make(&dir.path().join("link")).is_err());
         assert!(make(&dir.path().join("none/x")).is_err());

@@ -8,15 +8,15 @@ use std::path::Path;
 use howdah_control::{MAX_TOKEN, Token};
 use rustix::fs::OFlags;
 
-/// Reads a token file. Only its owner may have access, and the owner must be root or the user of this
-/// process. The error begins with `name`, the option that has the path.
+/// Reads a token file. Only its owner may have access, and the owner must be root or the user of
+/// this process. The error begins with `name`, the option that has the path.
 pub fn read(name: &str, path: &Path) -> Result<Token, String> {
     let problem = |what: String| format!("{name} {}: {what}", path.display());
     let system = |error: std::io::Error| problem(error.to_string());
     // A FIFO must not block the start.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path).map_err(system)?;
-    // Of the open file: the path may lead elsewhere meanwhile.
+    // Metadata of the open file: the path may lead elsewhere by now.
     let metadata = file.metadata().map_err(system)?;
     check(&metadata, rustix::process::geteuid().as_raw(), path).map_err(problem)?;
     let mut text = Vec::new();
@@ -28,7 +28,7 @@ pub fn read(name: &str, path: &Path) -> Result<Token, String> {
 
 fn check(metadata: &Metadata, user: u32, path: &Path) -> Result<(), String> {
     if !metadata.is_file() {
-        return Err("it is no regular file".to_owned());
+        return Err("it is not a regular file".to_owned());
     }
     let owner = metadata.uid();
     if owner != 0 && owner != user {
@@ -85,7 +85,7 @@ mod tests {
             assert!(text.is_empty() || !problem.contains(text), "{problem}");
         }
         let (directory, path) = file("", 0o600);
-        assert!(read("--x", directory.path()).unwrap_err().contains("no regular file"));
+        assert!(read("--x", directory.path()).unwrap_err().contains("not a regular file"));
         fs::remove_file(&path).unwrap();
         assert!(read("--x", &path).unwrap_err().contains("No such file"));
     }

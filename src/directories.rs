@@ -1,8 +1,8 @@
 //! The directories that the server writes to, checked at the start.
 //!
-//! A directory of `--tmp` must be writable, as nginx's `client_body_temp_path`. The default directory and
-//! the state directory need not be, as in NGINX Unit: a read-only image can lack both. A warning then
-//! names what will fail.
+//! A directory of `--tmp` must be writable, as nginx's `client_body_temp_path`. The default
+//! directory and the state directory need not be, as in NGINX Unit: a read-only image can lack
+//! both. A warning then names the features that will fail.
 
 use std::path::{Path, PathBuf};
 
@@ -18,13 +18,13 @@ const ROOT_STATE: &str = "/var/lib/howdah";
 pub struct Temporary {
     /// The directory, absolute.
     pub path: PathBuf,
-    /// Why the default directory cannot be used, if so.
+    /// Reason why the default directory cannot be used, if there is one.
     pub warning: Option<String>,
 }
 
 impl Temporary {
-    /// Checks the given directory, or the system's, for `user`; `None` is the user of this process. The
-    /// error is the reason for which the given directory cannot be used.
+    /// Checks the given directory, or the system's, for `user`; `None` is the user of this process.
+    /// The error is the reason for which the given directory cannot be used.
     pub fn find(given: Option<&Path>, user: Option<&Credentials>) -> Result<Temporary, String> {
         let directory = given.map_or_else(std::env::temp_dir, Path::to_owned);
         let name = match given {
@@ -59,13 +59,14 @@ impl Temporary {
     }
 }
 
-/// Returns why the state directory cannot be written to, if so. It need not exist yet.
+/// Returns the reason why the state directory cannot be written to, if there is one. It need not
+/// exist yet.
 pub fn state_problem(directory: &Path) -> Option<String> {
     let there = directory.ancestors().find(|path| path.exists())?;
     let wanted = Access::WRITE_OK | Access::EXEC_OK;
     let problem = match there.is_dir() {
         true => accessat(CWD, there, wanted, AtFlags::EACCESS).err()?.to_string(),
-        false => "this is no directory".to_owned(),
+        false => "it is not a directory".to_owned(),
     };
     Some(format!(
         "the directory for the server's state, {}: the user \"{}\" cannot write to {} ({problem}), so \

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use howdah_supervisor::PhpProgram;
 
-/// What to do if no program is found.
+/// Advice if no program is found.
 pub const ADVICE: &str = "no usable howdah-php beside howdah or in /usr/lib/howdah; install PHP's \
                           library (Debian: apt-get install libphp8.2-embed)";
 
@@ -72,13 +72,15 @@ fn version_of(path: &Path) -> Result<String, String> {
         Some(version) if output.status.success() => Ok(version.to_owned()),
         _ => {
             let errors = String::from_utf8_lossy(&output.stderr);
-            let reason = errors.lines().next().unwrap_or("it does not tell its version");
+            let reason = errors.lines().next().unwrap_or("it does not print its version");
             // The dynamic linker exits with 127 if a library is missing.
             let is_installed = output.status.code().is_some_and(|status| status != 127);
             let advice = match is_installed {
-                true => "PHP is installed and does not start; mend what it says, in its php.ini \
-                         or in the system"
-                    .to_owned(),
+                true => {
+                    "PHP is installed and does not start; correct this error, in its php.ini or in \
+                         the system"
+                        .to_owned()
+                }
                 false => ADVICE.to_owned(),
             };
             Err(problem(format!("{reason}; {advice}")))

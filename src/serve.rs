@@ -1,7 +1,8 @@
 //! `howdah serve`: runs the server.
 //!
 //! 1. [`StartupPlan`] chooses the document from the command line.
-//! 2. What the document needs is checked: the user, the site's permissions, PHP, directories.
+//! 2. The requirements of the document are checked: the user, the site's permissions, PHP,
+//!    directories.
 //! 3. The supervisor runs until the server ends.
 
 mod control_access;
@@ -107,7 +108,7 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
         }));
     } else {
         let lines = announcement(&plan.explanation, config.as_ref());
-        // Standard output may be closed, which is no failure.
+        // Standard output may be closed, which is not an error.
         options.on_serving = Some(Box::new(move || {
             let _ = writeln!(std::io::stdout(), "{}", lines.join("\n"));
         }));
@@ -166,7 +167,8 @@ fn announcement(explanation: &[String], config: Option<&Config>) -> Vec<String> 
         lines.push(format!("Serving {url}"));
     }
     if listeners.is_empty() {
-        lines.push("Ready; nothing is served until the control API is told what".to_owned());
+        lines
+            .push("Ready; nothing is served until the control API gets a configuration".to_owned());
     }
     lines
 }

@@ -1,10 +1,11 @@
-//! Compiles the C side against the headers of one PHP and links it to that PHP's library.
+//! Compiles the C side against the headers of one version of PHP and links it to that version's
+//! library.
 //!
-//! The program must load Debian's `libphp8.2.so` and not `libphp.so`, which is what the library
-//! calls itself there and which leads to any PHP where several are installed. The name that a
-//! linker records is the one in the library that it reads; so it reads a library made here, which
-//! has the wanted name and the same symbols, and nothing in it. A PHP that was built into a place
-//! of its own has `libphp.so` alone there; of that the program records the directory as well.
+//! The program must load `libphp8.2.so`, say, as Debian names it, and not `libphp.so`: that is the
+//! name in Debian's library itself, and leads to any PHP where several are installed. A linker
+//! records the name in the library that it reads, so it reads a stub made here, with the wanted
+//! name and the same symbols, and no content. A PHP with a prefix of its own has only `libphp.so`
+//! in it; then the program records the directory as well.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -22,7 +23,7 @@ const SOURCES: [&str; 7] = [
     "shim/mail.c",
 ];
 
-/// Where the system looks for libraries without being told.
+/// Directories in which the system looks for libraries by default.
 const SYSTEM: [&str; 3] = ["/usr/lib", "/usr/local/lib", "/usr/lib64"];
 
 fn main() {
@@ -34,7 +35,7 @@ fn main() {
     let mut build = cc::Build::new();
     build.files(SOURCES).flags(&php.includes).std("gnu11").pic(true);
     build.flag("-fvisibility=hidden").warnings(true).extra_warnings(true);
-    // Zend's headers define functions that they do not all use.
+    // Zend's headers define functions that do not use all parameters.
     build.flag("-Wno-unused-parameter").flag("-Wno-sign-compare");
     let objects = build.compile_intermediates();
     build.clone().compile("howdah_shim");
@@ -80,12 +81,12 @@ impl Php {
         Php { version: format!("{major}.{minor}"), prefix: ask("--prefix").into(), includes }
     }
 
-    /// The library itself, to know which symbols it has.
+    /// Returns the path of the library itself, whose symbols are needed.
     fn library(&self) -> PathBuf {
         let name = format!("libphp{}.so", self.version);
         let given = env::var_os("PHP_LIBRARY").map(PathBuf::from);
         let own = self.prefix.join("lib");
-        // In the system's own place that may be any PHP's.
+        // In the system's directory it may belong to any version of PHP.
         let unversioned = (own != Path::new("/usr/lib")).then(|| own.join("libphp.so"));
         let places = SYSTEM.map(|directory| Path::new(directory).join(&name));
         let places = [own.join(&name)].into_iter().chain(unversioned).chain(places);
@@ -115,7 +116,7 @@ fn symbols(arguments: &[&str], file: &Path) -> Vec<(char, String)> {
     output.lines().filter_map(parse).collect()
 }
 
-/// Makes a library of the same name that has what our objects take from PHP's.
+/// Creates a library of the same name with the symbols that the objects take from PHP's.
 fn make_stub(php: &Path, directory: &Path, objects: &[PathBuf]) -> PathBuf {
     let wanted: BTreeSet<String> = objects
         .iter()
@@ -127,7 +128,7 @@ fn make_stub(php: &Path, directory: &Path, objects: &[PathBuf]) -> PathBuf {
         if wanted.contains(&name) {
             let _ = match kind {
                 'T' | 'W' | 'i' => writeln!(source, "void {name}(void) {{}}"),
-                // Reached through the global offset table, so the size does not matter.
+                // Accessed through the global offset table, so the size does not matter.
                 _ => writeln!(source, "char {name}[64];"),
             };
         }

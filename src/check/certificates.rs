@@ -6,8 +6,8 @@ use std::time::SystemTime;
 use howdah_config::{Certificate, Config, path};
 use howdah_control::validity;
 
-/// Returns lines about certificates that are not valid at a time, each with its path. `stored` returns a
-/// bundle of the certificate store.
+/// Returns lines about certificates that are not valid at a time, each with its path. `stored`
+/// returns a bundle of the certificate store.
 pub(super) fn untimely(
     config: &Config,
     now: SystemTime,
@@ -19,7 +19,7 @@ pub(super) fn untimely(
         let (name, text) = match certificate {
             Certificate::Files { chain, .. } => (chain.display().to_string(), read(chain)),
             Certificate::Stored(name) => (format!("\"{name}\""), stored(name)),
-            // The server renews the certificate by itself.
+            // The server renews this certificate itself.
             Certificate::Managed(_) => return,
         };
         for (number, validity) in validity(&text.unwrap_or_default()).into_iter().enumerate() {

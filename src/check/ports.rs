@@ -1,7 +1,7 @@
 //! Finds listening sockets in `/proc/net`. Nothing is bound or connected.
 //!
-//! Only sockets of the same network namespace are found. A socket on all IPv6 addresses may also accept
-//! IPv4 connections, which `/proc` does not show; it counts for both.
+//! Only sockets of the same network namespace are found. A socket on all IPv6 addresses may also
+//! accept IPv4 connections, which `/proc` does not show; it counts for both.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -76,8 +76,8 @@ impl Listening {
     }
 }
 
-/// Reads a line of `/proc/net/tcp` or `tcp6`: `sl local remote state ...`, with the inode as the tenth
-/// field.
+/// Reads a line of `/proc/net/tcp` or `tcp6`: `sl local remote state ...`, with the inode as the
+/// tenth field.
 fn tcp(line: &str) -> Option<Listening> {
     const LISTEN: &str = "0A";
     let fields: Vec<_> = line.split_ascii_whitespace().collect();

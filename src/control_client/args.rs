@@ -136,7 +136,7 @@ pub struct ReloadArgs {
     pub server: Server,
 }
 
-/// Where a server that is started like unitd has its control API if it is not told otherwise.
+/// Default address of the control API of a server that is started like unitd.
 pub const DEFAULT_CONTROL: &str = "unix:/run/control.howdah.sock";
 
 /// A command with its arguments.

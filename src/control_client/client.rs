@@ -55,8 +55,8 @@ const OPTION: &str = "--control-token-file";
 const VARIABLE: &str = "HOWDAH_CONTROL_TOKEN_FILE";
 
 impl Client {
-    /// Reads the address of a control API and its token: from `token_file`, otherwise from the default
-    /// file of the address.
+    /// Reads the address of a control API and its token: from `token_file`, otherwise from the
+    /// default file of the address.
     pub(super) fn new(address: &str, token_file: Option<&Path>) -> Result<Client, Failure> {
         let endpoint = Endpoint::parse(address)?;
         let token = match token_file {
@@ -81,7 +81,7 @@ impl Client {
         &self.address
     }
 
-    /// Connects, to find out whether a server listens.
+    /// Connects, to check whether a server listens.
     pub(super) fn probe(&self) -> io::Result<()> {
         match &self.endpoint {
             Endpoint::Unix(address) => UnixStream::connect_addr(address).map(drop),
@@ -125,12 +125,12 @@ impl Client {
     fn unauthorized(&self) -> String {
         let advice = match self.token {
             None => format!(
-                "the server asks for a token: name the file that has it with {OPTION} FILE, or with the \
+                "the server requires a token: name its file with {OPTION} FILE, or with the \
                  environment variable {VARIABLE}"
             ),
             Some(_) => {
-                "the server does not take this token; name the file that the server was started \
-                        with (it has read it then)"
+                "the server refuses this token: name the file that the server was started with \
+                        (it has read the file at its start)"
                     .to_owned()
             }
         };
@@ -167,7 +167,7 @@ impl Client {
 }
 
 fn exchange(mut stream: impl Read + Write, request: &[u8]) -> io::Result<Vec<u8>> {
-    // A server that refuses a request early does not read it to its end; its answer says why.
+    // A server that refuses a request early does not read all of it; its response has the reason.
     let sent = stream.write_all(request);
     let mut answer = Vec::new();
     let received = stream.take(MAX_RESPONSE).read_to_end(&mut answer);

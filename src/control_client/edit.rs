@@ -2,8 +2,8 @@
 //!
 //! 1. The part to edit is written to a file that only its owner can read.
 //! 2. The editor changes it.
-//! 3. The new value is checked with the rest of the configuration, and sent if it is valid and this part
-//!    has not been changed meanwhile. The file is kept if the value cannot be sent.
+//! 3. The new value is checked with the rest of the configuration, and sent if it is valid and this
+//!    part has not been changed meanwhile. The file is kept if the value cannot be sent.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, IsTerminal, Write};

@@ -1,6 +1,6 @@
 //! Failures of the commands.
 
-/// Why a command failed.
+/// Reason why a command failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// An error here, or a refusal of the server.

@@ -7,8 +7,8 @@ use howdah_config::json;
 
 use super::failure::Failure;
 
-/// Reads a value: JSON, `@FILE`, or `-` for standard input, which is also the default. Checks that it is
-/// JSON, so that errors name the file.
+/// Reads a value: JSON, `@FILE`, or `-` for standard input, which is also the default. Checks that
+/// it is JSON, so that errors name the file.
 pub(super) fn json(value: Option<&str>) -> Result<Vec<u8>, Failure> {
     let (name, text) = match value {
         None | Some("-") => {

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::args::Server;
 use super::*;
 
-/// A server on a unix socket in a directory of its own.
+/// A server on a unix socket in a new directory.
 struct TestServer {
     dir: tempfile::TempDir,
     store: Arc<Mutex<Store>>,
@@ -40,7 +40,7 @@ impl TestServer {
         execute(Command::Config(ConfigArgs { server: self.control(), command }))
     }
 
-    /// The texts of edits that were not sent.
+    /// Returns the texts of edits that were not sent.
     fn kept(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.dir.path()).unwrap().flatten();
         let kept = entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(".json"));

@@ -85,7 +85,8 @@ impl Terminal {
 
     fn draw(&mut self, lines: &[String]) -> std::io::Result<()> {
         let mut text = "\x1b[H".to_owned();
-        // Clears each line behind its text, and the rest of the screen: clearing all of it first flickers.
+        // Clears each line behind its text, and the rest of the screen: clearing all of it first
+        // flickers.
         text.push_str(&lines.join("\x1b[K\r\n"));
         text.push_str("\x1b[K\x1b[J");
         self.write(&text)

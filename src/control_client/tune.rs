@@ -1,4 +1,4 @@
-//! `howdah tune`: explains how the number of processes of an application was chosen.
+//! `howdah tune`: explains the number of processes of an application.
 
 use std::fmt::Write;
 
@@ -37,7 +37,7 @@ pub(super) fn explain(tuning: &Value) -> String {
     let room = bytes("/measured/memory_for_processes").unwrap_or_default();
     row("Memory", format!("{total}, of which {room} for processes"));
     if let Some(pressure) = percent("/measured/memory_pressure", 1.0).filter(|p| p != "0 %") {
-        row("Memory pressure", format!("{pressure} of the time something waits for memory"));
+        row("Memory pressure", format!("processes wait for memory {pressure} of the time"));
     }
     row("A process, at most", bytes("/measured/process_peak").unwrap_or_else(unknown));
     let share = percent("/measured/process_on_processor", 100.0);
@@ -59,14 +59,14 @@ pub(super) fn explain(tuning: &Value) -> String {
     row("Processors are for", processes(number("/automatic/by_processors")));
     let why = match word("/automatic/limit") {
         "memory" => "more would not fit into memory",
-        "pressure" => "memory is being freed with effort already",
+        "pressure" => "memory is under pressure already",
         "measurement" => "more are measured first",
         "processors" => "more would only wait for processors",
         _ => "there are never more",
     };
     row("Chosen", format!("{}: {why}", processes(automatic)));
     let more = match (bytes("/more_memory/bytes"), number("/more_memory/processes")) {
-        (Some(bytes), more) => format!("{bytes} more would do for {}", processes(more)),
+        (Some(bytes), more) => format!("{bytes} more would allow {}", processes(more)),
         (None, _) => "more would change nothing".to_owned(),
     };
     row("More memory", more);
@@ -147,7 +147,7 @@ Automatic sizing
   Memory is for         6 processes; 80 MB stay free for a script that takes much
   Processors are for    11 processes
   Chosen                6 processes: more would not fit into memory
-  More memory           300 MB more would do for 11 processes
+  More memory           300 MB more would allow 11 processes
 
 For PHP-FPM (www.conf)
   pm = dynamic

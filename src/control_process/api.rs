@@ -40,7 +40,8 @@ const IDLE_TIME: Duration = Duration::from_secs(15);
 /// Maximum time for a request, and for its head, on a connection without a valid token so far.
 const UNAUTHORIZED_TIME: Duration = Duration::from_secs(2);
 
-/// Maximum size in bytes of bodies that are read concurrently. Longer bodies are read one at a time.
+/// Maximum size in bytes of bodies that are read concurrently. Longer bodies are read one at a
+/// time.
 const SMALL_BODY: u64 = 64 << 10;
 
 /// Maximum time for a body to arrive.
@@ -66,7 +67,8 @@ pub struct ApiOptions {
     pub router: Rc<Router>,
     /// The work in progress.
     pub activity: Rc<Activity>,
-    /// The source of the document, from which a reload undoes changes; `None` if changes are stored.
+    /// The source of the document, from which a reload undoes changes; `None` if changes are
+    /// stored.
     pub reload_source: Option<String>,
 }
 
@@ -131,7 +133,7 @@ async fn accept(api: &Rc<Api>, listener: OwnedFd) -> std::io::Result<()> {
     }
 }
 
-/// Serves a connection, which keeps its place until it ends. Without a token, the permissions of the
+/// Serves a connection, which keeps its slot until it ends. Without a token, the permissions of the
 /// socket make its clients trusted.
 fn serve(
     api: &Rc<Api>,
@@ -149,7 +151,8 @@ fn serve(
     });
 }
 
-/// Returns an accepted connection. After a failure, such as a lack of descriptors, waits for 100 ms.
+/// Returns an accepted connection. After a failure, such as a lack of descriptors, waits for 100
+/// ms.
 async fn accepted<T>(result: std::io::Result<T>) -> Option<T> {
     match result {
         Ok(accepted) => Some(accepted),
@@ -171,8 +174,8 @@ pub struct Api {
     certificates: RefCell<Map<String, Value>>,
     /// Held while a long body is read.
     large: Mutex<()>,
-    /// Held during a change, from before its body is parsed: a tree takes several times the memory of
-    /// its text.
+    /// Held during a change, from before its body is parsed: a tree takes several times the memory
+    /// of its text.
     changing: Mutex<()>,
     transport: Transport,
     token: Option<Token>,
@@ -311,7 +314,7 @@ impl Api {
         }
     }
 
-    /// Adds a certificate that the server has obtained by itself.
+    /// Adds a certificate that the server has obtained itself.
     pub fn show_certificate(&self, name: String, pem: Vec<u8>) {
         if name.starts_with(howdah_acme::ACCOUNT_PREFIX) {
             return;
@@ -396,7 +399,8 @@ async fn on_helper_thread<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(failed)?
 }
 
-/// Returns the descriptions of the certificate bundles. Invalid bundles, put there by hand, are omitted.
+/// Returns the descriptions of the certificate bundles. Invalid bundles, put there by hand, are
+/// omitted.
 fn describe(certificates: &Certificates) -> Map<String, Value> {
     let is_account = |name: &str| name.starts_with(howdah_acme::ACCOUNT_PREFIX);
     let shown = certificates.iter().filter(|(name, _)| !is_account(name));

@@ -1,7 +1,8 @@
 //! Limits the connections to the control API.
 //!
-//! Any process can connect over TCP and to abstract sockets, so a connection is untrusted until a request
-//! on it has carried the token. If all places are taken, the oldest untrusted connection is closed.
+//! Any process can connect over TCP and to abstract sockets, so a connection is untrusted until a
+//! request on it has carried the token. If all slots are taken, the oldest untrusted connection is
+//! closed.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,7 +24,7 @@ pub struct Connections {
     ended: Notify,
 }
 
-/// The place of a connection. Dropping it frees the place.
+/// The slot of a connection. Dropping it frees the slot.
 #[derive(Debug)]
 pub struct ConnectionSlot {
     connections: Rc<Connections>,
@@ -39,7 +40,7 @@ struct State {
 }
 
 impl Connections {
-    /// Waits for a free place. If no connection ends in time, the oldest untrusted one is closed.
+    /// Waits for a free slot. If no connection ends in time, the oldest untrusted one is closed.
     pub async fn room(&self) {
         loop {
             let ended = self.ended.notified();
@@ -62,7 +63,7 @@ impl Connections {
         }
     }
 
-    /// Takes a place for a new connection.
+    /// Takes a slot for a new connection.
     pub fn enter(self: &Rc<Self>, is_trusted: bool) -> ConnectionSlot {
         let state = Rc::new(State {
             since: Instant::now(),
@@ -76,7 +77,7 @@ impl Connections {
 }
 
 impl ConnectionSlot {
-    /// Marks the connection as trusted: it keeps its place until it ends.
+    /// Marks the connection as trusted: it keeps its slot until it ends.
     pub fn trust(&self) {
         self.state.is_trusted.set(true);
     }
@@ -86,8 +87,8 @@ impl ConnectionSlot {
         self.state.is_trusted.get()
     }
 
-    /// Runs the work of the connection until it ends, or until an untrusted connection is closed. The work
-    /// of a trusted connection always completes.
+    /// Runs the work of the connection until it ends, or until an untrusted connection is closed.
+    /// The work of a trusted connection always completes.
     pub async fn run_unless_closed(&self, work: impl Future<Output = ()>) {
         // Biased: the work does not continue after the connection is closed.
         tokio::select! {
@@ -118,7 +119,7 @@ mod tests {
         LocalSet::new().block_on(&runtime, work);
     }
 
-    /// A connection that does nothing; ends when it is closed for another one.
+    /// Spawns a connection that does nothing, and ends when it is closed for another one.
     fn idle(place: Rc<ConnectionSlot>) -> tokio::task::JoinHandle<()> {
         spawn_local(async move { place.run_unless_closed(pending()).await })
     }

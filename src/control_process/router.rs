@@ -67,12 +67,13 @@ impl Router {
         asked.await.ok().flatten().unwrap_or_default()
     }
 
-    /// Returns how the number of an application's processes was chosen; `None` if it does not run.
+    /// Returns the explanation of the number of an application's processes; `None` if it does not
+    /// run.
     pub async fn tuning(&self, name: String) -> Option<Value> {
         self.ask(|number| ToRouter::Tuning { number, name }).await.ok().flatten()
     }
 
-    /// Replaces all processes of an application. `Err` is the reason for which the new processes do not
+    /// Replaces all processes of an application. Error: the reason why the new processes do not
     /// start; the old processes then stay.
     pub async fn restart(&self, name: String) -> Result<(), String> {
         self.ask(|number| ToRouter::Restart { number, name }).await.map(drop)

@@ -29,7 +29,7 @@ impl Supervisor {
 
     /// Receives the next message.
     pub async fn receive(&self) -> std::io::Result<Answer> {
-        let gone = || std::io::Error::other("the supervisor has gone");
+        let gone = || std::io::Error::other("the supervisor has ended");
         let (packet, descriptors) = self.packets.receive().await?.ok_or_else(gone)?;
         let message = ToControl::decode(&packet)
             .map_err(|_| std::io::Error::other("the supervisor sent a malformed message"))?;
@@ -73,8 +73,8 @@ impl Supervisor {
         }
     }
 
-    /// Reads the configuration again from its source at the start of the server. `Err` is the reason
-    /// for which it cannot be read.
+    /// Reads the configuration again from its source at the start of the server. Error: the reason
+    /// why it cannot be read.
     pub async fn read_document(&self) -> Result<Vec<u8>, String> {
         match self.ask(&FromControl::ReadDocument {}, &[]).await? {
             (ToControl::DocumentRead { error }, descriptors) if error.is_empty() => {
@@ -86,14 +86,14 @@ impl Supervisor {
         }
     }
 
-    /// Stores a valid certificate bundle (PEM). `Err` is the reason for which it is not stored.
+    /// Stores a valid certificate bundle (PEM). Error: the reason why it is not stored.
     pub async fn store_certificate(&self, name: String, pem: &[u8]) -> Result<(), String> {
         let memory = to_memory(pem).map_err(|error| error.to_string())?;
         let store = FromControl::StoreCertificate { name };
         stored(self.ask(&store, &[memory.as_fd()]).await?)
     }
 
-    /// Deletes a certificate bundle. `Err` is the reason for which it is not deleted.
+    /// Deletes a certificate bundle. Error: the reason why it is not deleted.
     pub async fn delete_certificate(&self, name: String) -> Result<(), String> {
         stored(self.ask(&FromControl::DeleteCertificate { name }, &[]).await?)
     }

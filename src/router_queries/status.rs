@@ -59,7 +59,7 @@ pub(crate) fn of(report: Report) -> Status {
     }
 }
 
-/// Returns the certificates that listeners use, and those that the server obtains by itself.
+/// Returns the certificates that listeners use, and those that the server obtains itself.
 fn certificates(tls: &[TlsReport], acme: Vec<AcmeReport>) -> Vec<CertificateStatus> {
     let mut all: Vec<CertificateStatus> = Vec::new();
     for one in tls.iter().flat_map(|listener| &listener.certificates) {

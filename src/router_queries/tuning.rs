@@ -1,4 +1,4 @@
-//! The content of `/control/applications/NAME/tune`: how the number of processes was chosen.
+//! The content of `/control/applications/NAME/tune`: the explanation of the number of processes.
 
 use howdah_config::Processes;
 use howdah_php_pool::sizing::LimitingFactor;

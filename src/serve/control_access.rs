@@ -17,7 +17,7 @@ fn check_control(address: &str) -> Result<(), String> {
         (None, Err(_)) if address.starts_with("*:") => {
             "other machines could reach it and run programs here"
         }
-        _ => "this is no address",
+        _ => "it is not an address",
     };
     Err(format!(
         "--control {address}: {advice}; write unix:PATH, or a loopback address with a port, such as \
@@ -31,7 +31,7 @@ pub(super) fn read_token(arguments: &Serve) -> Result<Option<Secret>, String> {
     match (&arguments.control, &arguments.control_token_file) {
         (None, None) => Ok(None),
         (None, Some(path)) => {
-            Err(format!("{OPTION} {}: there is no --control that it is for", path.display()))
+            Err(format!("{OPTION} {}: it has no effect without --control", path.display()))
         }
         (Some(address), None) => {
             check_control(address)?;
@@ -68,7 +68,7 @@ mod tests {
             assert!(problem.contains(bad) && problem.contains("other machines"), "{problem}");
         }
         for bad in ["", "unix:", "unix:@", "/run/x.sock", "localhost:8000", "127.0.0.1", ":8000"] {
-            assert!(check_control(bad).unwrap_err().contains("no address"), "{bad}");
+            assert!(check_control(bad).unwrap_err().contains("not an address"), "{bad}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The grants of a document: what the router may request from the supervisor.
+//! The grants of a document: the resources that the router may request from the supervisor.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,7 +9,7 @@ use howdah_supervisor::{Grants, Names};
 use howdah_tls::Source;
 use howdah_wire::region::Geometry;
 
-/// Returns the grants of a document. `Err` is the reason for which it is not valid.
+/// Returns the grants of a document. Error: the reason why it is not valid.
 pub fn derive(document: &[u8]) -> Result<Grants, String> {
     let config = howdah_config::parse(document).map_err(|error| error.to_string())?;
     Ok(of(&config))

@@ -1,4 +1,5 @@
-//! https of `howdah serve DIR`: `--tls` for development, `--domain` with a certificate of an authority.
+//! https of `howdah serve DIR`: `--tls` for development, `--domain` with a certificate of an
+//! authority.
 
 use serde_json::{Value, json};
 
@@ -15,7 +16,8 @@ pub fn addresses(arguments: &Serve) -> Vec<String> {
     addresses.iter().map(|address| (*address).to_owned()).collect()
 }
 
-/// Adds TLS to the listeners of a document, or on port 80 a redirect to https, as the options say.
+/// Adds TLS to the listeners of a document, or on port 80 a redirect to https, according to the
+/// options.
 pub fn secure(document: &mut Value, arguments: &Serve, local: Option<&LocalCertificate>) {
     let tls = match local {
         Some(local) => json!({"certificate": {"chain": local.chain(), "key": local.key()}}),

@@ -1,7 +1,8 @@
 //! Certificates for development: a local authority and a certificate that it has issued.
 //!
-//! The authority is made once, for browsers to trust. The certificate is renewed when the names change,
-//! when it is old, or when a file is missing. Only the user that starts the server can read the files.
+//! The authority is created once, so that browsers can be made to trust it. The certificate is
+//! renewed when the names change, when it is old, or when a file is missing. Only the user that
+//! starts the server can read the files.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -32,7 +33,8 @@ pub struct LocalCertificate {
 }
 
 impl LocalCertificate {
-    /// Uses a subdirectory of the state directory. `names` are added to those of this machine.
+    /// Creates the description for a subdirectory of the state directory. `names` are added to
+    /// those of this machine.
     pub fn new(state: &Path, names: &[String]) -> LocalCertificate {
         let names = OWN_NAMES.iter().map(|name| (*name).to_owned()).chain(names.iter().cloned());
         LocalCertificate { directory: state.join("local"), names: names.collect() }
@@ -53,7 +55,7 @@ impl LocalCertificate {
         self.directory.join("key.pem")
     }
 
-    /// Makes files that are missing or too old.
+    /// Creates files that are missing or too old.
     pub fn prepare(&self, now: SystemTime) -> Result<(), String> {
         let problem = |error: &dyn std::fmt::Display| {
             format!("no certificate can be made in {}: {error}", self.directory.display())
@@ -75,7 +77,7 @@ impl LocalCertificate {
         Ok(())
     }
 
-    /// Returns lines for the terminal: how to make browsers trust the authority.
+    /// Returns lines for the terminal that explain how to make browsers trust the authority.
     pub fn explain(&self) -> Vec<String> {
         let authority = self.authority();
         let authority = authority.display();
@@ -111,7 +113,8 @@ impl LocalCertificate {
         is_for && is_young && own >= authority && self.key().exists()
     }
 
-    /// Returns the authority's key. Makes key and certificate if one is missing or the certificate too old.
+    /// Returns the authority's key. Creates key and certificate if one is missing or the
+    /// certificate is too old.
     fn authority_key(&self, now: SystemTime) -> Result<KeyPair, String> {
         let path = self.directory.join("authority.key");
         let made = fs::metadata(self.authority()).and_then(|found| found.modified());

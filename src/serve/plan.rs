@@ -45,7 +45,7 @@ impl StartupPlan {
         for address in &arguments.listen {
             Address::parse(address).map_err(|error| match Address::listen_advice(address) {
                 Some(advice) => {
-                    format!("--listen: \"{address}\" is no address to listen on; {advice}")
+                    format!("--listen: \"{address}\" is not an address to listen on; {advice}")
                 }
                 None => format!("--listen: \"{address}\" {error}"),
             })?;
@@ -96,8 +96,8 @@ impl StartupPlan {
         })
     }
 
-    /// Parses the document. `None`: the stored document is not valid any more (after a downgrade). An
-    /// empty server, which reports that, is then better than none.
+    /// Parses the document. `None`: the stored document is not valid any more (after a downgrade).
+    /// The server then starts without a configuration and reports that.
     pub fn config(&self, arguments: &Serve) -> Result<Option<Config>, String> {
         match howdah_config::parse_with(&self.document, &Defaults::of(arguments.unit)) {
             Ok(config) => Ok(Some(config)),
@@ -126,13 +126,14 @@ pub(super) fn keeps_document(arguments: &Serve) -> bool {
     arguments.common.state.is_some() && !is_given
 }
 
-/// Returns the function that reads the document again; `None` if the control API is its only source.
+/// Returns the function that reads the document again; `None` if the control API is its only
+/// source.
 pub(super) fn reload_document(arguments: &Serve) -> Result<Option<ReloadDocument>, String> {
     let only_control = arguments.control.is_some() && arguments.common.state.is_none();
     if only_control && arguments.dir.is_none() && arguments.config.is_none() {
         return Ok(None); // the document is only in memory
     }
-    // The server may have changed its working directory by then.
+    // The server may have changed its working directory when it reads the file again.
     let absolute = |path: &Option<PathBuf>| {
         path.as_ref().map(std::path::absolute).transpose().map_err(|error| error.to_string())
     };

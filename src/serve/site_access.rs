@@ -1,5 +1,5 @@
-//! Checks at the start that the server's user can read a site, and that symbolic links on the path to it
-//! are followed. Otherwise every request would be answered with 403.
+//! Checks at the start that the server's user can read a site, and that symbolic links on the path
+//! to it are followed. Otherwise every request would be answered with 403.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -18,8 +18,9 @@ pub fn check(directory: &Path, user: &Credentials) -> Result<(), String> {
         .map_err(|error| format!("cannot serve {}: {error}", directory.display()))?;
     let ancestors: Vec<_> = path.ancestors().collect();
     for ancestor in ancestors.into_iter().rev() {
-        let metadata = fs::metadata(ancestor)
-            .map_err(|error| format!("cannot look at {}: {error}", ancestor.display()))?;
+        let metadata = fs::metadata(ancestor).map_err(|error| {
+            format!("cannot read the attributes of {}: {error}", ancestor.display())
+        })?;
         let wanted = if ancestor == path { 0o5 } else { 0o1 };
         if allowed(&metadata, user) & wanted != wanted {
             return Err(format!(
@@ -34,8 +35,8 @@ pub fn check(directory: &Path, user: &Credentials) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that the server follows all symbolic links on the path to a site's document root. The error
-/// names the link and what to do.
+/// Checks that the server follows all symbolic links on the path to a site's document root. The
+/// error names the link and what to do.
 pub fn check_links(directory: &Path, config: &Config) -> Result<(), String> {
     let served = config.action_paths();
     let link = served.iter().find_map(|s| howdah_files::refused_link(&s.file, s.is_directory));

@@ -1,8 +1,8 @@
 //! The sandbox of `howdah serve DIR`: PHP may use only the files of the site and of the system.
 //!
-//! The files of the site are those of the project that contains the directory, and targets of symbolic
-//! links in it. If the project cannot be determined, there is no sandbox. A site that needs other files
-//! uses a configuration, or `--no-sandbox`.
+//! The files of the site are those of the project that contains the directory, and targets of
+//! symbolic links in it. If the project cannot be determined, there is no sandbox. A site that
+//! needs other files uses a configuration, or `--no-sandbox`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -58,8 +58,8 @@ const MAX_ENTRIES: usize = 20_000;
 /// Directories with very many files and no links out of the project.
 const SKIPPED: &[&str] = &[".git", ".hg", ".svn", "node_modules", "cache"];
 
-/// Adds the sandbox to the document of a site. `user` is the server's user; `None` is the user of this
-/// process. Returns lines for the terminal.
+/// Adds the sandbox to the document of a site. `user` is the server's user; `None` is the user of
+/// this process. Returns lines for the terminal.
 pub fn add(document: &mut Value, site: &Site, user: Option<&Credentials>) -> Vec<String> {
     if !site.has_php() {
         return Vec::new();
@@ -83,7 +83,8 @@ pub fn add(document: &mut Value, site: &Site, user: Option<&Credentials>) -> Vec
     if is_container() {
         write.extend(container_volumes());
     }
-    // Files can be moved only between directories with the same rights; otherwise they are copied.
+    // The kernel allows moving a file only between directories with the same rights; otherwise it
+    // is copied.
     let execute = [project, PathBuf::from("/tmp"), PathBuf::from("/var/tmp")];
     let texts = |paths: &[PathBuf]| -> Vec<String> {
         paths.iter().filter_map(|path| path.to_str()).map(str::to_owned).collect()
@@ -98,8 +99,8 @@ pub fn add(document: &mut Value, site: &Site, user: Option<&Credentials>) -> Vec
     }]
 }
 
-/// Returns the top directory of the project that contains `root`, a path without links; `None` if files
-/// of others may be in it.
+/// Returns the top directory of the project that contains `root`, a path without links; `None` if
+/// files of others may be in it.
 fn project(root: &Path, home: &Path) -> Option<PathBuf> {
     let is_own = |directory: &Path| {
         !paths::is_shared(directory) && !is_home(directory, home) && !has_sites(directory)
@@ -146,8 +147,8 @@ fn is_home(directory: &Path, home: &Path) -> bool {
 struct LinkOwners {
     /// The user that PHP runs as. A script may have made its links, so they are not followed.
     scripts: u32,
-    /// Whether links of that user are followed all the same, as the user has started the server and
-    /// made the site. They do not open hidden files, homes or files of the system.
+    /// True if links of that user are followed all the same, because it has started the server and
+    /// created the site. They do not open hidden files, homes or files of the system.
     are_trusted: bool,
 }
 
@@ -222,7 +223,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory with these files.
+    /// Creates a directory with these files.
     fn tree(files: &[&str]) -> (tempfile::TempDir, PathBuf) {
         let directory = tempfile::tempdir().unwrap();
         let path = fs::canonicalize(directory.path()).unwrap();
@@ -259,7 +260,7 @@ mod tests {
         assert_eq!(project(&home.join("shop"), home), Some(home.join("shop")));
         assert_eq!(project(Path::new("/"), home), None);
         assert_eq!(project(Path::new("/etc"), home), None);
-        // The other directories there are other sites.
+        // Its siblings are other sites.
         assert_eq!(project(Path::new("/var/www/html"), home), Some("/var/www/html".into()));
         assert_eq!(project(Path::new("/var/www"), home), Some("/var/www".into()));
         assert_eq!(project(Path::new("/srv/html"), home), Some("/srv/html".into()));
@@ -285,7 +286,7 @@ mod tests {
         let found = |scripts, are_trusted| {
             linked(&path.join("shop"), LinkOwners { scripts, are_trusted }, home)
         };
-        // The tree of a test is in /tmp, which is the system's.
+        // The test's directory is in /tmp, which belongs to the system.
         assert_eq!(found(own, true), BTreeSet::new());
         assert_eq!(found(own, false), BTreeSet::new());
         let found = found(own + 1, false);

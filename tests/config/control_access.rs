@@ -241,7 +241,7 @@ fn the_commands_take_the_token_from_its_file() {
     fs::write(&file, "another-token-than-that-of-the-server").unwrap();
     let (status, said) = howdah(true, None);
     assert_eq!(status, Some(1));
-    assert!(said.contains("does not take this token") && !said.contains("another"), "{said}");
+    assert!(said.contains("refuses this token") && !said.contains("another"), "{said}");
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn a_log_that_was_made_a_link_is_not_opened_again() {
     fs::remove_file(&real).unwrap();
     symlink(&precious, &real).unwrap();
     server.signal(Signal::USR1);
-    server.wait_for_log("cannot be opened again");
+    server.wait_for_log("cannot be reopened");
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
 }
 

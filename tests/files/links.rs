@@ -554,7 +554,7 @@ fn a_link_in_the_place_of_an_upstreams_socket_does_not_lead_to_that_of_another_u
         give(&link, OWNER);
         let server = passes_to(site, socket).serve();
         let refused = format!(
-            "the symbolic link {} of user {OWNER} leads to what belongs to user {OTHER}, and is not \
+            "the symbolic link {} of user {OWNER} leads to a target of user {OTHER}, and is not \
              followed",
             fs::canonicalize(link.parent().unwrap())
                 .unwrap()

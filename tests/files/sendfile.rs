@@ -229,6 +229,6 @@ fn answers_that_lead_in_a_circle_end() {
     });
     let server = Site::new().with(document).serve();
     assert_eq!(server.get("/").status, 500);
-    server.wait_for_log("X-Accel-Redirect leads in a circle");
+    server.wait_for_log("X-Accel-Redirect leads to a redirect loop");
     assert!(backend.asked().len() <= 11, "{:?}", backend.asked());
 }

@@ -220,7 +220,7 @@ fn a_flood_of_frames_that_serve_nothing_is_cut_off() {
 
 /// What the log says of connections that were ended for what their clients did.
 fn cut_off(server: &Server) -> Vec<String> {
-    let start = format!(" listener {}: 127.0.0.1: HTTP/2: cut off: ", server.address);
+    let start = format!(" listener {}: 127.0.0.1: HTTP/2 connection closed: ", server.address);
     let log = server.log();
     log.lines().filter_map(|line| line.split_once(&start)).map(|(_, why)| why.to_owned()).collect()
 }
@@ -249,7 +249,7 @@ fn a_connection_that_ends_for_what_its_client_does_is_one_line_in_the_log() {
     type Act<'a> = &'a dyn Fn(&mut Http2);
     let acts: [(&[&str], Act<'_>); 2] = [
         // Which of the two limits it meets depends on how its frames come in.
-        (&["it gives up more requests than it lets end", "excessive load"], &give_up),
+        (&["the client cancels more requests than it lets complete", "excessive load"], &give_up),
         (&["protocol error"], &break_rules),
     ];
     for (number, (words, act)) in acts.iter().enumerate() {

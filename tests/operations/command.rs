@@ -144,7 +144,7 @@ fn what_cannot_be_served_is_said_in_one_line() {
     assert!(text.contains("/no/such/log"), "{text}");
     let text =
         complaint(&howdah(&["serve", "--listen", "nonsense", &closed.display().to_string()]));
-    assert!(text.starts_with("howdah: --listen: \"nonsense\" is no address"), "{text}");
+    assert!(text.starts_with("howdah: --listen: \"nonsense\" is not an address"), "{text}");
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn hold(address: SocketAddr, bytes: &[u8]) -> Vec<Client> {
 /// The log says whose connections were closed.
 fn told(server: &Server) {
     server.wait_for_log("connections are open, as many as the limit of open files allows (240)");
-    server.wait_for_log(&format!("without a request in hand, most of them of {GREEDY}"));
+    server.wait_for_log(&format!("without a request, most of them from {GREEDY}"));
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn more_requests_than_descriptors_wait_and_the_server_stays_in_control() {
         client.send("GET /a.php HTTP/1.1\r\nHost: a\r\n\r\n");
     }
     server.wait_for_log("connections are open, as many as the limit of open files allows");
-    server.wait_for_log("all have a request in hand, so others wait until one ends");
+    server.wait_for_log("all of them have a request, so new ones wait until a request ends");
     let router = server.router();
     eventually("the router rests, and does not spin", || {
         let before = processes::processor_time(router);
@@ -123,7 +123,7 @@ fn a_full_disk_costs_what_needs_it_and_nothing_else() {
     assert_eq!(server.workers(), workers, "it is no fault of theirs");
     let log = server.log();
     let told = format!("in {}: No space left on device", directory.display());
-    for line in log.lines().filter(|line| line.contains("cannot be kept")) {
+    for line in log.lines().filter(|line| line.contains("cannot be stored")) {
         assert!(line.contains(&told) && line.contains("make room there, or choose"), "{line}");
     }
     drop(server);

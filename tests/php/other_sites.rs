@@ -94,7 +94,7 @@ fn a_fifo_in_the_place_of_a_file_for_output_stops_its_application_alone() {
     let server = sites(&place.path().join("www"), json!({"stderr": fifo})).serve();
     assert_eq!(server.get("/a.php").status, 200);
     assert_eq!(server.get("/b.php").status, 503);
-    server.wait_for_log("it is a FIFO that nobody reads");
+    server.wait_for_log("it is a FIFO without a reader");
     fs::remove_file(&fifo).unwrap();
     is_served_until(&server, "/b.php", 200);
 }

@@ -115,7 +115,7 @@ fn a_server_that_is_not_who_it_should_be_is_502_and_the_log_says_why() {
     let named = |name: &str| json!({"server_name": name});
     let server = serve(nginx.address, &authority, named("backend.example"), json!({}));
     assert_eq!(server.get("/").status, 502);
-    server.wait_for_log("its certificate is from nobody in ");
+    server.wait_for_log("its certificate is not issued by an authority in ");
     let server = serve(nginx.address, &stranger, named("other.example"), json!({}));
     assert_eq!(server.get("/").status, 502);
     server.wait_for_log("its certificate is not for \"other.example\"");
@@ -367,7 +367,9 @@ fn an_action_may_name_a_server_by_https() {
     let server = Site::new().with(json!({"routes": [{"action": {"proxy": proxy}}]})).serve();
     // The system does not know the authority.
     assert_eq!(server.get("/").status, 502);
-    server.wait_for_log("its certificate is from nobody in /etc/ssl/certs/ca-certificates.crt");
+    server.wait_for_log(
+        "its certificate is not issued by an authority in /etc/ssl/certs/ca-certificates.crt",
+    );
 }
 
 #[test]

@@ -343,7 +343,7 @@ fn an_application_that_cannot_be_isolated_says_why() {
         ),
         (
             json!({"namespaces": {"credential": true}, "uidmap": [{"container": 0, "host": 1, "size": 1}]}),
-            "isolation/uidmap: has no place for the id",
+            "isolation/uidmap: does not map the id",
         ),
     ] {
         let said = refused(Site::script("a.php", SEES), json!({"isolation": isolation}));

@@ -27,7 +27,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLIENTS = 24
-# A back end that has failed is left alone for so many seconds.
+# Seconds for which a failed back end gets no requests.
 LEFT_ALONE = 1
 
 

@@ -28,7 +28,8 @@ pub(super) struct Session {
 pub(super) struct Accounts(RefCell<HashMap<String, Rc<Mutex<Option<Session>>>>>);
 
 impl Accounts {
-    /// The session for an authority with an existing account; `None` if there is no account.
+    /// Returns the session for an authority with an existing account; `None` if there is no
+    /// account.
     pub async fn existing(
         &self,
         context: &RenewalContext,
@@ -48,7 +49,7 @@ impl Accounts {
         Ok(Some(session))
     }
 
-    /// The session for an authority. Creates the account if there is none.
+    /// Returns the session for an authority. Creates the account if there is none.
     pub async fn existing_or_new(
         &self,
         context: &RenewalContext,
@@ -92,7 +93,7 @@ impl Accounts {
     }
 }
 
-/// A client that trusts the authority's own `ca`, or the system's authorities.
+/// Creates a client that trusts the authority's own `ca`, or the system's authorities.
 async fn client(context: &RenewalContext, server: &AcmeServer) -> Result<Client, Failure> {
     let ca = match &server.ca {
         Some(path) => Some(context.read_file(path).await.map_err(Failure::other)?),
@@ -132,7 +133,7 @@ async fn create(
     created.map_err(|error| Failure::from_error(&error, client))
 }
 
-/// The name that an account is stored under.
+/// Returns the name that an account is stored under.
 fn account_name(acme: &Acme, server: &AcmeServer) -> String {
     let id = server.external_account.as_ref().map_or("", |account| &account.id);
     let email = acme.email.as_deref().unwrap_or_default();

@@ -8,13 +8,13 @@ use x509_parser::prelude::FromDer;
 
 use super::schedule::Validity;
 
-/// The facts about an issued certificate that decide when it is renewed.
+/// An issued certificate: the facts that decide when it is renewed.
 #[derive(Debug)]
 pub(super) struct IssuedCertificate {
     pub validity: Validity,
     /// DNS names in the form of [`howdah_tls::names`].
     names: Vec<String>,
-    /// The certificate of the server, without its chain.
+    /// Certificate of the server, without its chain.
     pub leaf: CertificateDer<'static>,
 }
 

@@ -42,13 +42,14 @@ pub(super) async fn publish(
         let domain = match authorization.identifier().identifier {
             Identifier::Dns(domain) if request.includes(domain) => domain.clone(),
             other => {
-                let message = format!("the authority wants a proof for {other:?}");
+                let message =
+                    format!("the authority asks for a proof of another identifier: {other:?}");
                 return Err(Failure::other(message));
             }
         };
         let Some(challenge) = authorization.challenge(challenge_type(request.challenge)) else {
             let kind = config_name(request.challenge);
-            let message = format!("the authority takes no proof by {kind} for {domain}");
+            let message = format!("the authority offers no {kind} challenge for {domain}");
             return Err(Failure::challenge(message));
         };
         let key = challenge.key_authorization();
@@ -56,7 +57,7 @@ pub(super) async fn publish(
             (AcmeChallenge::Http, _) => {
                 let proof = context.challenges.publish_http(&challenge.token, key.as_str());
                 let proof = proof.ok_or_else(|| {
-                    Failure::other("the authority's token has characters that none has".to_owned())
+                    Failure::other("the authority's token has invalid characters".to_owned())
                 })?;
                 Proof::Published { _proof: proof }
             }
@@ -70,7 +71,7 @@ pub(super) async fn publish(
                 Proof::Record { _record: record.map_err(Failure::other)? }
             }
             (AcmeChallenge::Dns, None) => {
-                return Err(Failure::other("there is no program for DNS".to_owned()));
+                return Err(Failure::other("dns/program is not set".to_owned()));
             }
         };
         proofs.push(proof);
@@ -145,7 +146,7 @@ async fn fetch_authorizations(session: &Session, order: &mut Order) -> Result<()
                     if is_bad_nonce(&problem) && retries < MAX_FETCH_RETRIES =>
                 {
                     retries += 1;
-                    continue 'fetch; // the order remembers those that were fetched
+                    continue 'fetch; // the order keeps those already fetched
                 }
                 Err(error) => return Err(Failure::from_error(&error, &session.client)),
             }
@@ -162,7 +163,7 @@ fn challenge_type(challenge: AcmeChallenge) -> ChallengeType {
     }
 }
 
-/// The word for a type of challenge in the configuration.
+/// Returns the name of a type of challenge in the configuration.
 fn config_name(challenge: AcmeChallenge) -> &'static str {
     match challenge {
         AcmeChallenge::Http => "http",

@@ -1,5 +1,5 @@
-//! HTTP client for authorities and for `on_demand.ask`. Each request has a connection of its own; its
-//! duration and the size of the answer are bounded.
+//! HTTP client for authorities and for `on_demand.ask`. Each request uses its own connection; its
+//! duration and the size of the response are limited.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -23,23 +23,24 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Timeout of a request: name lookup, connection, handshake and answer.
+/// Timeout of a request: name lookup, connection, handshake and response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Maximum size of an answer's body: far more than the longest chain of certificates.
+/// Maximum size of a response's body: far more than the longest certificate chain.
 const MAX_BODY_BYTES: usize = 1 << 20;
-/// Maximum size of an answer's head.
+/// Maximum size of a response's head.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// A client with its trusted authorities.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     tls: Arc<ClientConfig>,
-    /// `Retry-After` of the last answer, if that was an error.
+    /// `Retry-After` of the last response, if that was an error.
     retry_after: Arc<Mutex<Option<Duration>>>,
 }
 
 impl Client {
-    /// A client that trusts the certificates in `ca` (PEM), or with `None` the system's authorities.
+    /// Creates a client that trusts the certificates in `ca` (PEM), or with `None` the system's
+    /// authorities.
     pub fn new(ca: Option<&[u8]>) -> Result<Client, String> {
         let roots = match ca {
             Some(text) => authorities::certificates(text)
@@ -50,7 +51,7 @@ impl Client {
         Client::trusting(roots)
     }
 
-    /// A client for plain HTTP, which trusts no certificate.
+    /// Creates a client for plain HTTP, which trusts no certificate.
     pub fn plain() -> Result<Client, String> {
         Client::trusting(RootCertStore::empty())
     }
@@ -64,12 +65,12 @@ impl Client {
         Ok(Client { tls: Arc::new(tls), retry_after: Arc::default() })
     }
 
-    /// Takes the pause that the last answer asked for; `None` from the second call on.
+    /// Takes the pause that the last response asked for; `None` from the second call on.
     pub fn take_retry_after(&self) -> Option<Duration> {
         self.retry_after.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The status of the answer to a GET request.
+    /// Sends a GET request and returns the status of the response.
     pub async fn status(&self, url: &str) -> Result<u16, String> {
         let request = Request::builder().uri(url).header(USER_AGENT, USER_AGENT_VALUE);
         let request = request.body(Full::default()).map_err(|error| error.to_string())?;
@@ -109,7 +110,7 @@ impl Client {
             exchange(stream.map_err(error_chain)?, request).await
         };
         let answer = tokio::time::timeout(REQUEST_TIMEOUT, exchange).await;
-        let answer = answer.unwrap_or_else(|_| Err("it takes too long to answer".to_owned()));
+        let answer = answer.unwrap_or_else(|_| Err("no response within 30 s".to_owned()));
         answer.map_err(|problem| format!("{host}: {problem}"))
     }
 
@@ -146,7 +147,7 @@ where
 {
     let (mut parts, body) = request.into_parts();
     let authority = parts.uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
-    // Without the user information that a URL may have.
+    // Without the user information of the URL.
     let authority = authority.rsplit('@').next().unwrap_or_default();
     parts.headers.insert(HOST, HeaderValue::from_str(authority).map_err(error_chain)?);
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
@@ -164,21 +165,21 @@ where
             .map_err(|error| error.to_string())?;
         Ok(Response::from_parts(parts, Full::new(body.to_bytes())))
     };
-    // The connection is polled only until the answer is complete, and then closed.
+    // The connection is polled only until the response is complete, and then closed.
     tokio::pin!(connection);
     tokio::pin!(answering);
     tokio::select! {
         biased;
         answer = &mut answering => answer,
         ended = &mut connection => match ended {
-            // The connection is closed; the answer may be in its buffer.
+            // The connection is closed; the response may be in its buffer.
             Ok(()) => answering.await,
             Err(error) => Err(error_chain(error)),
         },
     }
 }
 
-/// An error with its causes.
+/// Formats an error with its causes.
 fn error_chain(error: impl std::error::Error) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();
@@ -198,7 +199,7 @@ fn parse_retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     }
 }
 
-/// The system's authorities.
+/// Returns the system's authorities.
 fn system_roots() -> Result<RootCertStore, String> {
     let path = authorities::system_file();
     let text = std::fs::read(path)
@@ -226,7 +227,7 @@ mod tests {
         }
     }
 
-    /// The status that a client reads from this answer, and the request that it sent.
+    /// Returns the status that a client reads from this response, and the request that it sent.
     async fn status_of(answer: Vec<u8>) -> (Result<u16, String>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/ask?a=b", listener.local_addr().unwrap());

@@ -1,5 +1,5 @@
-//! Requests of certificate renewal to the router. The control thread carries them out one after the
-//! other, as it does those of the control API.
+//! Requests of certificate renewal to the router. The control thread executes them in order,
+//! together with those of the control API.
 
 use std::fmt;
 use std::rc::Rc;
@@ -15,10 +15,10 @@ pub enum Command {
         name: String,
         /// Text in PEM.
         pem: Secret,
-        /// Error: the reason why it is not stored. It is used all the same.
+        /// Error: the reason why the text is not stored. It is used nevertheless.
         done: oneshot::Sender<Result<(), String>>,
     },
-    /// Give listeners a stored certificate that was made on demand.
+    /// Give listeners a stored on-demand certificate.
     UseCertificate {
         /// Name in the certificate store.
         name: String,
@@ -32,7 +32,7 @@ pub enum Command {
         /// Content, or the reason why it cannot be read.
         done: oneshot::Sender<Result<Vec<u8>, String>>,
     },
-    /// Run a program of the user's to its end.
+    /// Run a configured program to its end.
     Run {
         /// The program and its arguments.
         run: Run,
@@ -41,7 +41,7 @@ pub enum Command {
     },
 }
 
-/// A run of the user's DNS program (`dns.program`).
+/// A run of the configured DNS program (`dns.program`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     /// Path of the program.
@@ -70,7 +70,7 @@ pub struct Commands(Rc<dyn Fn(Command)>);
 const GONE: &str = "the server is being stopped";
 
 impl Commands {
-    /// `send` queues a command; it drops the command when the server is being stopped.
+    /// Creates the sender. `send` queues a command; it drops the command while the server stops.
     pub fn new(send: impl Fn(Command) + 'static) -> Self {
         Commands(Rc::new(send))
     }

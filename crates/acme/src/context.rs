@@ -1,7 +1,6 @@
-//! State that all certificates' tasks share.
+//! State that the tasks of all certificates share.
 //!
-//! The supervisor keeps the stored texts on the disk; everything that the tasks need of it goes through
-//! [`Commands`].
+//! The supervisor stores texts on the disk; the tasks send it their requests through [`Commands`].
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -31,10 +30,10 @@ pub(super) struct RenewalContext {
     pub reports: AcmeReports,
     pub on_demand: OnDemandPolicy,
     pub order_permits: Semaphore,
-    /// The managed certificates by their names in the store.
+    /// Managed certificates by their names in the store.
     pub managed: RefCell<HashMap<String, ManagedCertificate>>,
     log: Arc<Log>,
-    /// The stored certificates and accounts. The tasks alone change those that they manage.
+    /// Stored certificates and accounts. Only the tasks change those that they manage.
     store: RefCell<Certificates>,
 }
 
@@ -69,12 +68,12 @@ impl RenewalContext {
         }
     }
 
-    /// The stored text of this name.
+    /// Returns the stored text of this name.
     pub fn stored(&self, name: &str) -> Option<Arc<[u8]>> {
         self.store.borrow().get(name).cloned()
     }
 
-    /// The stored certificate of this name; `None` also if it cannot be parsed.
+    /// Returns the stored certificate of this name; `None` also if it cannot be parsed.
     pub fn certificate(&self, name: &str) -> Option<IssuedCertificate> {
         self.stored(name).and_then(|pem| IssuedCertificate::parse(&pem).ok())
     }
@@ -88,7 +87,7 @@ impl RenewalContext {
         }
     }
 
-    /// Uses the stored text of this name no more.
+    /// Removes the stored text of this name from use.
     pub fn forget(&self, name: &str) {
         self.store.borrow_mut().remove(name);
     }

@@ -1,8 +1,8 @@
-//! DNS records that prove names (DNS-01, RFC 8555, 8.4), set by a program of the user's.
+//! DNS records that prove names (DNS-01, RFC 8555, 8.4), set by a configured program.
 //!
 //! The supervisor runs the program, as it may need files that only root can read. The arguments are
-//! those of lego's `exec` provider, the environment is that of certbot's hooks, so programs for either
-//! work.
+//! those of lego's `exec` provider, the environment is that of certbot's hooks, so programs for
+//! both work.
 
 use std::rc::Rc;
 
@@ -34,7 +34,7 @@ impl DnsRecord {
         Ok(record)
     }
 
-    /// The program's arguments and environment for an action (`present`, `cleanup`).
+    /// Returns the program's arguments and environment for an action (`present`, `cleanup`).
     fn run(&self, action: &str) -> Run {
         let record = format!("_acme-challenge.{}.", self.domain);
         let environment = [("CERTBOT_DOMAIN", &self.domain), ("CERTBOT_VALIDATION", &self.value)];

@@ -1,4 +1,4 @@
-//! Failures of orders and accounts, and what helps against each.
+//! Failures of orders and accounts, classified by their remedy.
 
 use std::time::Duration;
 
@@ -54,22 +54,22 @@ macro_rules! retry_bad_nonce {
 pub(super) use retry_bad_nonce;
 
 impl Failure {
-    /// A failure that neither the account nor a challenge explains.
+    /// Creates a failure that neither the account nor a challenge explains.
     pub fn other(message: String) -> Failure {
         Failure { message: sanitize(&message), kind: FailureKind::Other, retry_after: None }
     }
 
-    /// A failure that a new account remedies.
+    /// Creates a failure that a new account remedies.
     pub fn account(message: String) -> Failure {
         Failure { kind: FailureKind::Account, ..Failure::other(message) }
     }
 
-    /// A failure that another type of challenge may remedy.
+    /// Creates a failure that another type of challenge may remedy.
     pub fn challenge(message: String) -> Failure {
         Failure { kind: FailureKind::Challenge, ..Failure::other(message) }
     }
 
-    /// The failure for an error of the authority or of the connection with it.
+    /// Returns the failure for an error of the authority or of the connection to it.
     pub fn from_error(error: &Error, client: &Client) -> Failure {
         let retry_after = client.take_retry_after();
         let (message, urn) = match error {
@@ -88,7 +88,8 @@ impl Failure {
         Failure { message: sanitize(&message), kind, retry_after }
     }
 
-    /// The same failure, of this kind unless the authority gave a better reason or a pause.
+    /// Returns the failure with this kind, unless the authority gave a more specific reason or a
+    /// pause.
     pub fn or_kind(self, kind: FailureKind) -> Failure {
         match (self.kind, self.retry_after) {
             (FailureKind::Other, None) => Failure { kind, ..self },
@@ -102,7 +103,7 @@ pub(super) fn is_bad_nonce(problem: &Problem) -> bool {
     problem.r#type.as_deref() == Some("urn:ietf:params:acme:error:badNonce")
 }
 
-/// The text of a problem document (RFC 8555, 6.7).
+/// Returns the text of a problem document (RFC 8555, 6.7).
 pub(super) fn describe(problem: &Problem) -> String {
     let urn = problem.r#type.as_deref().unwrap_or_default();
     let kind = urn.rsplit(':').next().unwrap_or_default();
@@ -112,7 +113,7 @@ pub(super) fn describe(problem: &Problem) -> String {
     }
 }
 
-/// An authority's text as one short line without control characters.
+/// Converts an authority's text into one short line without control characters.
 pub(super) fn sanitize(text: &str) -> String {
     let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     let mut line: String = printable.take(MAX_MESSAGE_CHARS).collect();

@@ -1,11 +1,12 @@
 //! Certificates from ACME authorities (RFC 8555): orders, accounts, renewal.
 //!
-//! Everything here runs in the router, which has no rights: an authority's answers are input from the
-//! network. The supervisor stores the certificates unread and runs the program that changes DNS
-//! records; neither it nor a process with PHP parses an authority's answer.
+//! All of this runs in the router, which has no privileges: an authority's responses are input from
+//! the network. The supervisor stores certificates without parsing them and runs the program that
+//! changes DNS records; neither the supervisor nor a process with PHP parses an authority's
+//! response.
 //!
-//! 1. [`renewer`] starts one task for each certificate of the configuration, and for names on demand
-//!    that [`on_demand`] approves.
+//! 1. [`renewer`] starts one task for each certificate of the configuration, and for on-demand
+//!    names that [`on_demand`] approves.
 //! 2. [`renewal`] is that task. It sleeps until [`schedule`] says that renewal is due, and tries one
 //!    authority after the other.
 //! 3. [`order`] obtains one certificate with an account of [`accounts`]; [`challenges`] proves the

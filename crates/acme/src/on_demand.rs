@@ -1,6 +1,6 @@
 //! Decides which host names may get a certificate on demand.
 //!
-//! Any client can send any name, so:
+//! Any client can send any name. Therefore:
 //!
 //! 1. A name must be a public DNS name.
 //! 2. The administrator's endpoint (`on_demand.ask`) must approve the name. It gets at most
@@ -29,7 +29,7 @@ const MAX_REFUSALS: usize = 10_000;
 /// Approves or refuses names, and remembers refusals.
 pub(super) struct OnDemandPolicy {
     check_permits: Semaphore,
-    /// The end of the refusal, by name.
+    /// End of the refusal, by name.
     refusals: RefCell<HashMap<String, Instant>>,
     /// Time of the last refusal in the log.
     last_logged: Cell<Option<Instant>>,
@@ -44,7 +44,7 @@ impl OnDemandPolicy {
         }
     }
 
-    /// Returns true if a refusal may be logged now. The next one has to wait for the interval.
+    /// Returns true if a refusal may be logged now, and starts the next interval.
     pub fn may_log(&self, now: Instant) -> bool {
         let last = self.last_logged.get();
         let is_due = last.is_none_or(|last| now.duration_since(last) >= LOG_INTERVAL);
@@ -70,11 +70,11 @@ impl OnDemandPolicy {
         }
     }
 
-    /// Asks `on_demand.ask` whether a name may have a certificate: any status from 200 to 299 approves
-    /// it. Error: the reason why there is no answer.
+    /// Asks `on_demand.ask` whether a name may have a certificate: any status from 200 to 299
+    /// approves it. Error: the reason why there is no response.
     pub async fn approves(&self, on_demand: &OnDemand, name: &str) -> Result<bool, String> {
         let Ok(_permit) = self.check_permits.try_acquire() else {
-            return Err("too many names are asked for at once".to_owned());
+            return Err("too many requests to on_demand/ask at the same time".to_owned());
         };
         let client = match on_demand.ask.starts_with("https:") {
             true => Client::new(None)?,
@@ -90,8 +90,8 @@ impl OnDemandPolicy {
     }
 }
 
-/// Returns true for names that authorities issue certificates for: lower-case DNS names of at least two
-/// labels, no addresses, no wildcards.
+/// Returns true for names that authorities issue certificates for: lower-case DNS names of at least
+/// two labels, no addresses, no wildcards.
 pub(super) fn is_public_name(name: &str) -> bool {
     let is_label = |label: &str| {
         let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';

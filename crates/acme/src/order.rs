@@ -1,4 +1,4 @@
-//! One certificate from one authority (RFC 8555, 7.4):
+//! Orders one certificate from one authority (RFC 8555, 7.4):
 //!
 //! 1. place the order;
 //! 2. prove the names ([`challenges`]), and wait until the authority has checked them;
@@ -18,9 +18,9 @@ use super::failure::{Failure, FailureKind, retry_bad_nonce};
 use super::request::CertificateRequest;
 use super::signing_request::SigningRequest;
 
-/// Timeout for each of the authority's own steps: to check proofs, and to issue.
+/// Timeout for each of the authority's own steps: the check of the proofs, and the issuance.
 const AUTHORITY_TIMEOUT: Duration = Duration::from_secs(300);
-/// First and longest interval between two looks at the order's status.
+/// First and longest interval between two polls of the order's status.
 const POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
 /// An issued certificate: the text to store (chain and key, PEM), and the facts about it.
@@ -49,17 +49,18 @@ pub(super) async fn obtain(
     let (kind, domains) = (request.acme.key, request.domains.to_vec());
     let generated =
         tokio::task::spawn_blocking(move || SigningRequest::generate(kind, domains)).await;
-    let generated = generated.unwrap_or_else(|_| Err("there is no key".to_owned()));
+    let generated = generated.unwrap_or_else(|_| Err("the key could not be generated".to_owned()));
     let SigningRequest { key, csr } = generated.map_err(Failure::other)?;
     if order.state().status == OrderStatus::Ready {
         retry_bad_nonce!(order.finalize_csr(&csr)).map_err(failure)?;
     }
     wait_for(session, &mut order, OrderStatus::Valid).await?;
     let chain = retry_bad_nonce!(order.certificate()).map_err(failure)?;
-    let chain = chain.ok_or_else(|| Failure::other("there is no certificate".to_owned()))?;
+    let chain =
+        chain.ok_or_else(|| Failure::other("the authority sent no certificate".to_owned()))?;
     let bundle = format!("{}\n{key}", chain.trim_end()).into_bytes();
     let certificate = check(&bundle, request.domains).map_err(|problem| {
-        Failure::other(format!("the authority has sent what is of no use: {problem}"))
+        Failure::other(format!("the authority sent an unusable certificate: {problem}"))
     })?;
     Ok(Issued { bundle, certificate })
 }
@@ -77,7 +78,7 @@ async fn place(session: &Session, request: &CertificateRequest<'_>) -> Result<Or
     placed.map_err(|error| {
         let failure = Failure::from_error(&error, &session.client);
         match (&error, &request.replaces) {
-            // Authorities have different errors for a certificate that they do not know.
+            // Authorities return different errors for an unknown certificate.
             (Error::Api(_), Some(_)) => failure.or_kind(FailureKind::Replacement),
             _ => failure,
         }
@@ -104,7 +105,9 @@ async fn wait_for(
             });
         }
         if Instant::now() > deadline {
-            return Err(Failure::other("the authority does not get on with the order".to_owned()));
+            return Err(Failure::other(
+                "the authority did not finish the order within 5 minutes".to_owned(),
+            ));
         }
         tokio::time::sleep(interval).await;
         interval = (interval * 3 / 2).min(longest);
@@ -120,7 +123,7 @@ fn check(bundle: &[u8], domains: &[String]) -> Result<IssuedCertificate, String>
         return Err("it is for other names".to_owned());
     }
     if certificate.validity.remaining(SystemTime::now()).is_zero() {
-        return Err("it has run out already; is the clock right?".to_owned());
+        return Err("it has expired already; is the clock right?".to_owned());
     }
     Ok(certificate)
 }

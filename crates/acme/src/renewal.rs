@@ -1,5 +1,5 @@
-//! The task of one certificate: sleeps until the certificate must be issued or renewed, and then tries
-//! one authority after the other.
+//! The task of one certificate: sleeps until the certificate must be issued or renewed, and then
+//! tries one authority after the other.
 //!
 //! 1. Ask the authority that issued the certificate for its renewal window (ARI, RFC 9773).
 //! 2. Sleep until [`schedule`] says that renewal is due.
@@ -28,16 +28,16 @@ use super::status::AcmeReport;
 
 /// Timeout of one order, the user's DNS program included.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-/// Interval between questions for the renewal window if no authority answers them.
+/// Interval between requests for the renewal window if no authority answers them.
 const DEFAULT_CHECK_INTERVAL: Duration = Duration::from_secs(6 * 3600);
-/// Longest sleep without a look at the clock, which may have been set meanwhile.
+/// Longest sleep without reading the clock, which may be set meanwhile.
 const MAX_SLEEP: Duration = Duration::from_secs(3600);
-/// Time for which a name on demand is refused after a failed order.
+/// Time for which an on-demand name is refused after a failed order.
 const FAILURE_BACKOFF: Duration = Duration::from_secs(600);
-/// Longest pause that an authority can ask for.
+/// Longest time for which an authority gets no orders because of its `Retry-After`.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(7 * 86_400);
 
-/// The task's state that outlives attempts.
+/// State of the task that outlives attempts.
 pub(super) struct Renewal {
     pub context: Rc<RenewalContext>,
     pub accounts: Rc<Accounts>,
@@ -45,27 +45,27 @@ pub(super) struct Renewal {
     pub name: String,
     pub acme: Acme,
     pub domains: Vec<String>,
-    /// Ends a sleep: the configuration was loaded again.
+    /// Ends a sleep: the configuration was reloaded.
     pub wake: Rc<Notify>,
     pub is_on_demand: bool,
 }
 
-/// The authority's answer about the time of renewal.
+/// Renewal information of the authority (ARI).
 #[derive(Default)]
 struct RenewalInfo {
     window: Option<Window>,
     /// Index of the authority that issued the certificate.
     issuer: Option<usize>,
-    /// Time of the next question.
+    /// Time of the next request.
     next_check: Option<SystemTime>,
 }
 
-/// Authorities that asked for a pause (`Retry-After`): its end, by directory URL.
+/// End of the pause that an authority asked for (`Retry-After`), by its directory URL.
 #[derive(Default)]
 struct RetryAfter(HashMap<String, SystemTime>);
 
 impl Renewal {
-    /// Runs until the task is aborted. A task for a name on demand ends after a failure without a
+    /// Runs until the task is aborted. A task for an on-demand name ends if it fails without a
     /// certificate.
     pub async fn run(self) {
         let (mut failures, mut info, mut jitter) = (0u32, RenewalInfo::default(), random());
@@ -112,7 +112,7 @@ impl Renewal {
         }
     }
 
-    /// Refuses the name on demand for a while; a later connection may ask again.
+    /// Refuses the on-demand name for [`FAILURE_BACKOFF`]; a later connection may ask again.
     fn give_up(&self, problem: &str) {
         self.context.log(Level::Error, &self.name, problem);
         for domain in &self.domains {
@@ -122,7 +122,7 @@ impl Renewal {
         self.context.managed.borrow_mut().remove(&self.name);
     }
 
-    /// Asks each authority with an account when to renew the certificate; the issuer answers.
+    /// Asks each authority with an account for the renewal window; only the issuer has one.
     async fn renewal_info(&self, current: &IssuedCertificate) -> RenewalInfo {
         let now = SystemTime::now();
         let next_check = Some(now + DEFAULT_CHECK_INTERVAL);
@@ -162,7 +162,7 @@ impl Renewal {
             (self.is_on_demand, &self.acme.on_demand, current, self.domains.first())
             && !self.context.on_demand.approves(on_demand, name).await?
         {
-            return Err("it is not wanted any more (on_demand/ask)".to_owned());
+            return Err("on_demand/ask does not approve the name any more".to_owned());
         }
         let Ok(_permit) = self.context.order_permits.acquire().await else {
             return Err(String::new());
@@ -172,7 +172,7 @@ impl Renewal {
             let host = host(&server.directory);
             if let Some(until) = retry_after.until(server, SystemTime::now()) {
                 let until = httpdate::fmt_http_date(until);
-                problems.push(format!("{host}: it wants to be left alone until {until}"));
+                problems.push(format!("{host}: rate limited until {until} (Retry-After)"));
                 continue;
             }
             for challenge in self.challenges(failures) {
@@ -184,7 +184,7 @@ impl Renewal {
                         return Ok(());
                     }
                     Ok(Err(failure)) => failure,
-                    Err(_) => Failure::other("it takes too long".to_owned()),
+                    Err(_) => Failure::other("the order took longer than 30 minutes".to_owned()),
                 };
                 problems.push(format!("{host}: {}", failure.message));
                 if let Some(pause) = failure.retry_after {
@@ -198,10 +198,10 @@ impl Renewal {
         Err(problems.join("; "))
     }
 
-    /// The types of challenges for an attempt: all of them at first, then one at a time, as authorities
-    /// limit the number of failed validations.
+    /// Returns the types of challenges for an attempt: all of them at first, then one at a time, as
+    /// authorities limit the number of failed validations.
     fn challenges(&self, failures: u32) -> Vec<AcmeChallenge> {
-        // Authorities accept DNS alone for wildcards.
+        // Authorities accept only DNS challenges for wildcards.
         let has_wildcard = self.domains.iter().any(|name| name.starts_with('*'));
         let fits = |one: &&AcmeChallenge| !has_wildcard || **one == AcmeChallenge::Dns;
         let mut challenges: Vec<_> = self.acme.challenges.iter().filter(fits).copied().collect();
@@ -213,7 +213,7 @@ impl Renewal {
         vec![challenges[failures as usize % challenges.len()]]
     }
 
-    /// Orders from one authority. Orders again if a new account or an order that replaces nothing may
+    /// Orders from one authority. Orders again if a new account or an order without `replaces` may
     /// remedy the failure.
     async fn order(
         &self,
@@ -253,15 +253,15 @@ impl Renewal {
         }
     }
 
-    /// Stores an issued certificate, which hands it to the listeners.
+    /// Stores an issued certificate; the listeners get it from the store.
     async fn store(&self, issued: Issued, host: &str) {
         let until = httpdate::fmt_http_date(issued.certificate.validity.not_after);
         self.context.store(&self.name, issued.bundle).await;
-        let line = format!("{host} has made it; it counts until {until}");
+        let line = format!("issued by {host}, valid until {until}");
         self.context.log(Level::Notice, &self.name, &line);
     }
 
-    /// Updates the report for `/status`. It keeps the last error until an attempt succeeds.
+    /// Updates the report for `/status`. The report keeps the last error until an attempt succeeds.
     fn report(
         &self,
         current: Option<&IssuedCertificate>,
@@ -284,7 +284,7 @@ impl Renewal {
         });
     }
 
-    /// Sleeps until this time of the clock, or until the configuration is loaded again.
+    /// Sleeps until this time of the clock, or until the configuration is reloaded.
     async fn sleep_until(&self, until: SystemTime) {
         loop {
             let left = until.duration_since(SystemTime::now()).unwrap_or_default();
@@ -304,12 +304,13 @@ impl RetryAfter {
         self.0.insert(server.directory.clone(), now + pause.min(MAX_RETRY_AFTER));
     }
 
-    /// The end of an authority's pause; `None` if it is over.
+    /// Returns the end of an authority's pause; `None` if it is over.
     fn until(&self, server: &AcmeServer, now: SystemTime) -> Option<SystemTime> {
         self.0.get(&server.directory).copied().filter(|until| *until > now)
     }
 
-    /// The time until the first of these authorities may be asked again; `None` if one may be now.
+    /// Returns the time until the first of these authorities may be asked again; `None` if one may
+    /// be now.
     fn shortest(&self, servers: &[AcmeServer], now: SystemTime) -> Option<Duration> {
         let left = |server: &AcmeServer| self.0.get(&server.directory)?.duration_since(now).ok();
         let all: Option<Vec<_>> = servers.iter().map(left).collect();
@@ -317,13 +318,13 @@ impl RetryAfter {
     }
 }
 
-/// The host, and port if there is one, of a URL.
+/// Returns the host of a URL, with its port if there is one.
 fn host(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.split(['/', '?']).next().unwrap_or(rest)
 }
 
-/// A time for the log, in the unit that fits it.
+/// Formats a duration for the log in a suitable unit.
 fn rounded(time: Duration) -> String {
     match time.as_secs() {
         seconds @ ..120 => format!("{seconds} s"),
@@ -332,7 +333,7 @@ fn rounded(time: Duration) -> String {
     }
 }
 
-/// A random number from 0 to 1.
+/// Returns a random number from 0 to 1.
 fn random() -> f64 {
     let mut bytes = [0; 4];
     let _ = aws_lc_rs::rand::fill(&mut bytes);

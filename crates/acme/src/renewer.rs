@@ -1,6 +1,7 @@
-//! Keeps a renewal task for each certificate that the configuration names or a connection asks for.
+//! Manages one renewal task for each certificate that the configuration names or a connection
+//! needs.
 //!
-//! The tasks run on the control thread, and give way to each other wherever they wait.
+//! The tasks run on the control thread, and yield to each other wherever they wait.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use super::on_demand::is_public_name;
 use super::renewal::Renewal;
 use super::status::AcmeReports;
 
-/// Time for which a name is refused if `on_demand.ask` cannot be asked or `on_demand.max` is reached.
+/// Time for which a name is refused if `on_demand.ask` fails or `on_demand.max` is reached.
 const UNDECIDED_BACKOFF: Duration = Duration::from_secs(5);
 
 /// Starts and stops renewal tasks.
@@ -35,7 +36,8 @@ struct Tasks {
 }
 
 impl Renewer {
-    /// `requests` are the names that connections ask for and that have no certificate.
+    /// Creates the renewer. `requests` has the names without a certificate that connections ask
+    /// for.
     pub fn new(
         challenges: Arc<ChallengeStore>,
         commands: Commands,
@@ -56,8 +58,8 @@ impl Renewer {
         Renewer { tasks }
     }
 
-    /// Keeps the certificates of a new configuration. An unchanged configuration makes all tasks try
-    /// again at once.
+    /// Starts and stops tasks as the new configuration requires. An unchanged configuration makes
+    /// all tasks try again immediately.
     pub fn follow(&mut self, config: &Config) {
         let all: Vec<&Acme> = configured(config).collect();
         let context = &self.tasks.context;
@@ -90,7 +92,7 @@ fn configured(config: &Config) -> impl Iterator<Item = &Acme> {
 }
 
 impl Tasks {
-    /// Starts the task of a certificate, which is on demand if a connection waits for it.
+    /// Starts the task of a certificate; it is on demand if a connection waits for it.
     fn start(
         &self,
         name: String,
@@ -120,9 +122,9 @@ impl Tasks {
 
     /// Serves a connection that asks for a name without a certificate:
     ///
-    /// 1. Refuse what is no public name, and what was refused a moment ago.
+    /// 1. Refuse names that are not public, and names that were refused recently.
     /// 2. If the certificate is being ordered, wait for it like other connections.
-    /// 3. If it is stored, hand it to the listeners.
+    /// 3. If the certificate is stored, hand it to the listeners.
     /// 4. Otherwise check `on_demand.max` and `on_demand.ask`, and start the renewal task.
     async fn issue_on_demand(&self, request: OnDemandRequest) {
         let OnDemandRequest { name, acme, done } = request;
@@ -156,8 +158,8 @@ impl Tasks {
         let _ = done.send(());
     }
 
-    /// Returns true if a certificate on demand may be managed from now on. A stored one was approved
-    /// before; its task asks again before it is renewed.
+    /// Returns true if an on-demand certificate may be managed from now on. A stored one was
+    /// approved before; its task asks again before it renews.
     async fn may_manage(&self, acme: &Acme, name: &str, stored_name: &str) -> bool {
         let (context, Some(on_demand)) = (&self.context, &acme.on_demand) else { return false };
         let count = context.managed.borrow().values().filter(|one| one.is_on_demand).count();

@@ -1,4 +1,4 @@
-//! What a certificate is requested for.
+//! Parameters of a request for one certificate.
 
 use howdah_config::{Acme, AcmeChallenge};
 use instant_acme::CertificateIdentifier;
@@ -7,9 +7,9 @@ use instant_acme::CertificateIdentifier;
 pub(super) struct CertificateRequest<'a> {
     pub acme: &'a Acme,
     pub domains: &'a [String],
-    /// The type of challenge that proves the names.
+    /// Type of challenge that proves the names.
     pub challenge: AcmeChallenge,
-    /// The certificate that the new one replaces (RFC 9773, 5), for the authority that issued it.
+    /// Certificate that the new one replaces (RFC 9773, 5), for the authority that issued it.
     pub replaces: Option<CertificateIdentifier<'static>>,
 }
 

@@ -1,4 +1,4 @@
-//! The times of renewals and of new attempts. The current time and random numbers are arguments.
+//! Times of renewals and of new attempts. The current time and random numbers are arguments.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +9,7 @@ pub struct Validity {
     pub not_after: SystemTime,
 }
 
-/// The renewal window that the authority suggests (ARI, RFC 9773, 4.2).
+/// Renewal window that the authority suggests (ARI, RFC 9773, 4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Window {
     pub start: SystemTime,
@@ -22,36 +22,36 @@ const FIRST_PAUSE: Duration = Duration::from_secs(120);
 const MAX_PAUSE: Duration = Duration::from_secs(6 * 3600);
 /// Longest pause without a valid certificate.
 const MAX_URGENT_PAUSE: Duration = Duration::from_secs(3600);
-/// Longest pause that an authority can ask for.
+/// Longest `Retry-After` that delays the next attempt or the next request for the window.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 impl Validity {
-    /// Length of the period.
+    /// Returns the length of the period.
     fn length(&self) -> Duration {
         self.not_after.duration_since(self.not_before).unwrap_or_default()
     }
 
-    /// Time until the end of the period; zero behind it.
+    /// Returns the time until the end of the period; zero after it.
     pub fn remaining(&self, now: SystemTime) -> Duration {
         self.not_after.duration_since(now).unwrap_or_default()
     }
 }
 
-/// The time to renew a certificate: a random moment of the authority's window (RFC 9773, 4.2), or
-/// without a window after two thirds of the validity period. At the latest when a twentieth of the
-/// period is left, for further attempts. `jitter` is a random number from 0 to 1, the same for
-/// all calls about one certificate.
+/// Returns the time to renew a certificate: a random moment of the authority's window (RFC 9773,
+/// 4.2), or, without a window, after two thirds of the validity period. Never later than when a
+/// twentieth of the period is left, which leaves time for further attempts. `jitter` is a random
+/// number from 0 to 1, the same for all calls for one certificate.
 pub(super) fn renewal(validity: &Validity, window: Option<Window>, jitter: f64) -> SystemTime {
     let period = validity.length();
     let latest = validity.not_after.checked_sub(period / 20).unwrap_or(validity.not_before);
     let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 0.0 };
     let at = match window {
         Some(Window { start, end }) => {
-            // A window that ends before it begins is over.
+            // A window that ends before it begins is over: its length counts as zero.
             let length = end.duration_since(start).unwrap_or_default().min(period);
             start.checked_add(length.mul_f64(jitter)).unwrap_or(start)
         }
-        // The jitter spreads the certificates of a server that obtained all of them at once.
+        // The jitter spreads certificates that were issued at the same time.
         None => {
             let part = period * 2 / 3;
             validity
@@ -63,10 +63,10 @@ pub(super) fn renewal(validity: &Validity, window: Option<Window>, jitter: f64) 
     at.min(latest)
 }
 
-/// The pause after this many failures in a row. It doubles with each failure, up to a maximum that
-/// shrinks with the time that `current` is still valid. `jitter`, a random number from 0 to 1, makes it
-/// up to a quarter shorter or longer, so that servers that fail together do not return together.
-/// `asked` is the authority's `Retry-After`; up to a day, the pause is not shorter.
+/// Returns the pause after this many failures in a row. It doubles with each failure, up to a
+/// maximum that shrinks with the remaining validity of `current`. `jitter`, a random number from 0
+/// to 1, makes it up to a quarter shorter or longer, so that servers that fail together do not
+/// retry together. `asked` is the authority's `Retry-After`; up to a day, the pause is not shorter.
 pub(super) fn pause(
     failures: u32,
     asked: Option<Duration>,
@@ -78,7 +78,7 @@ pub(super) fn pause(
         None => (FIRST_PAUSE, MAX_URGENT_PAUSE),
         Some(validity) => {
             let left = validity.remaining(now);
-            // Short pauses for periods as short as a minute.
+            // Certificates may be valid for as little as a minute.
             let first = (validity.length() / 20).clamp(Duration::from_secs(1), FIRST_PAUSE);
             let longest = match left.is_zero() {
                 true => MAX_URGENT_PAUSE,
@@ -94,7 +94,8 @@ pub(super) fn pause(
     own.max(asked.unwrap_or_default().min(MAX_RETRY_AFTER))
 }
 
-/// The time until the authority is asked again for its window. `asked` is its `Retry-After`.
+/// Returns the time until the authority is asked again for its window. `asked` is its
+/// `Retry-After`.
 pub(super) fn next_check(asked: Duration, validity: &Validity) -> Duration {
     let shortest = (validity.length() / 10).min(Duration::from_secs(3600));
     asked.clamp(shortest, MAX_RETRY_AFTER)
@@ -122,7 +123,7 @@ mod tests {
         assert_eq!(renewal(&validity, None, 0.0), at(1060 * DAY));
         let late = renewal(&validity, None, 1.0);
         assert!(late > at(1061 * DAY) && late < at(1063 * DAY));
-        // Those for six days, and for a minute, just so.
+        // Periods of six days and of a minute.
         assert_eq!(renewal(&days(0, 6), None, 0.0), at(4 * DAY));
         let short = Validity { not_before: at(0), not_after: at(60) };
         assert_eq!(renewal(&short, None, 0.0), at(40));
@@ -133,7 +134,7 @@ mod tests {
         let validity = days(1000, 1090);
         let window = |start, end| Some(Window { start: at(start * DAY), end: at(end * DAY) });
         assert_eq!(renewal(&validity, window(1010, 1012), 0.5), at(1011 * DAY));
-        // It takes certificates back: the window is in the past.
+        // The authority revokes certificates: the window is in the past.
         assert_eq!(renewal(&validity, window(0, 1), 0.0), at(0));
         assert_eq!(renewal(&validity, window(5000, 5001), 0.0), at(1085 * DAY + DAY / 2));
         assert_eq!(renewal(&validity, window(1012, 1010), 0.9), at(1012 * DAY));
@@ -149,7 +150,7 @@ mod tests {
             let pause = plain(failures);
             assert!(pause >= Duration::from_secs(120) && pause <= MAX_URGENT_PAUSE, "{failures}");
         }
-        // With time left there is no hurry, and with little there is some.
+        // Long pauses while much time is left, short ones when it is not.
         let long = days(0, 90);
         assert_eq!(pause(20, None, Some(&long), at(60 * DAY), 0.5), MAX_PAUSE);
         assert_eq!(pause(20, None, Some(&long), at(90 * DAY - 28_800), 0.5), MAX_URGENT_PAUSE);

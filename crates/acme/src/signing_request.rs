@@ -3,16 +3,16 @@
 use howdah_config::AcmeKey;
 use rcgen::{CertificateParams, DistinguishedName, KeyPair, RsaKeySize};
 
-/// A new private key and the request for its certificate.
+/// A new private key and its signing request.
 pub(super) struct SigningRequest {
-    /// PEM.
+    /// Private key in PEM.
     pub key: String,
-    /// DER.
+    /// Signing request in DER.
     pub csr: Vec<u8>,
 }
 
 impl SigningRequest {
-    /// Generates a key. This blocks (RSA for long), so it belongs on a thread for blocking work.
+    /// Generates a key. Blocks (for long with RSA); call it on a thread for blocking work.
     pub fn generate(kind: AcmeKey, domains: Vec<String>) -> Result<SigningRequest, String> {
         let generate = || -> Result<_, rcgen::Error> {
             let key = match kind {

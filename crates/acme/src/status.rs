@@ -1,10 +1,10 @@
-//! The state of each managed certificate, for `/status`.
+//! State of each managed certificate, for `/status`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// The state of a managed certificate.
+/// State of a managed certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcmeReport {
     /// Name in the certificate store.
@@ -21,7 +21,7 @@ pub struct AcmeReport {
     pub error: Option<String>,
 }
 
-/// The reports of all managed certificates. Clones share them.
+/// Reports of all managed certificates. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct AcmeReports(Arc<Mutex<BTreeMap<String, AcmeReport>>>);
 
@@ -37,13 +37,13 @@ impl AcmeReports {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    /// The reason of the last failure of a certificate.
+    /// Returns the reason of the last failure of a certificate.
     pub(super) fn last_error(&self, name: &str) -> Option<String> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(name)?.error.clone()
     }
 
-    /// All reports, sorted by name.
+    /// Returns all reports, sorted by name.
     pub fn all(&self) -> Vec<AcmeReport> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }

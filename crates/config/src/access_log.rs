@@ -14,7 +14,7 @@ pub struct AccessLog {
     pub path: PathBuf,
     /// The format of a line.
     pub format: LogFormat,
-    /// The condition for a request to be logged; all are if `None`.
+    /// Condition for logging a request; all requests are logged if `None`.
     pub condition: Option<Condition>,
 }
 

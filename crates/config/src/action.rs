@@ -1,7 +1,7 @@
-//! `action`: how a request is answered.
+//! `action`: the response to a request.
 //!
-//! An action may hold other actions: the `fallback` of a share and the actions of error pages. The
-//! types that refer to each other are here.
+//! An action may contain other actions: the `fallback` of a share and the actions of error pages.
+//! The types that refer to each other are here.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use crate::share::{self, Candidate, Symlinks};
 use crate::target::{Pass, Target};
 use crate::template::Template;
 
-/// An action: how a request is answered, and who may send it.
+/// An action: the response to a request, and the clients that may send it.
 #[derive(Debug, Clone)]
 pub struct Action {
     /// The kind of response.
@@ -28,7 +28,7 @@ pub struct Action {
     pub access: Access,
     /// Pages for errors that the server itself responds with.
     pub error_pages: Vec<ErrorPage>,
-    /// Options that count for every kind of action.
+    /// Options that apply to every kind of action.
     pub options: ActionOptions,
 }
 
@@ -63,9 +63,9 @@ pub struct Share {
     pub types: Option<Patterns>,
     /// A directory that the file must be in, symbolic links resolved.
     pub chroot: Option<Template>,
-    /// Which symbolic links are followed (`follow_symlinks`).
+    /// Symbolic links that are followed (`follow_symlinks`).
     pub symlinks: Symlinks,
-    /// Whether mount points are crossed.
+    /// True if mount points are crossed.
     pub traverse_mounts: bool,
     /// The application that runs PHP scripts of the share; if `None`, scripts are refused.
     pub scripts: Option<Target>,
@@ -78,11 +78,11 @@ pub struct Share {
 pub struct ErrorPage {
     /// The status, from 400 to 599.
     pub status: u16,
-    /// Where its content comes from.
+    /// Source of the content.
     pub source: PageSource,
 }
 
-/// Where the content of an error page comes from.
+/// Source of the content of an error page.
 #[derive(Debug, Clone)]
 pub enum PageSource {
     /// A file; absolute.
@@ -91,7 +91,7 @@ pub enum PageSource {
     Action {
         /// The action; it has no error pages.
         action: Box<Action>,
-        /// Whether the response keeps the status of the error.
+        /// True if the response keeps the status of the error.
         keep_status: bool,
     },
 }
@@ -124,7 +124,8 @@ impl Action {
 }
 
 impl Action {
-    /// Returns the largest `max_body_size` of the action and its fallbacks in bytes; 0 if none has one.
+    /// Returns the largest `max_body_size` of the action and its fallbacks in bytes; 0 if none has
+    /// one.
     pub fn largest_max_body_size(&self) -> u64 {
         let fallback = match &self.kind {
             ActionKind::Share(share) => {
@@ -188,7 +189,8 @@ fn read_page_file(node: &Node<'_>) -> Result<PathBuf, Error> {
 }
 
 fn read_page_action(node: &Node<'_>) -> Result<PageSource, Error> {
-    // Captures belong to the step that failed, and the page may serve errors of others.
+    // Captures belong to the step whose response failed, and the page may replace errors of other
+    // steps.
     let groups = Groups::default();
     let scope = Scope { groups: &groups, ..*node.scope };
     let object = node.object()?;

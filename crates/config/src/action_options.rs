@@ -1,4 +1,4 @@
-//! Options of an action that change how any kind of it answers.
+//! Options of an action that affect the responses of every kind.
 
 use crate::buffering::Buffering;
 use crate::cors::Cors;
@@ -12,15 +12,15 @@ use crate::response_headers::ResponseHeader;
 pub struct ActionOptions {
     /// Response header fields that are set or removed.
     pub response_headers: Vec<ResponseHeader>,
-    /// Whether responses may be compressed.
+    /// True if responses may be compressed.
     pub compress: bool,
-    /// Whether responses get the security header fields (`security_headers`).
+    /// True if responses get the security header fields (`security_headers`).
     pub security_headers: bool,
     /// Other origins whose scripts may read responses.
     pub cors: Option<Cors>,
-    /// Which messages of other servers are buffered.
+    /// Buffering of messages of other servers.
     pub buffering: Buffering,
-    /// Maximum size of a request body in bytes; `None` for that of the settings.
+    /// Maximum size of a request body in bytes; if `None`, that of the settings.
     pub max_body_size: Option<u64>,
 }
 

@@ -12,9 +12,9 @@ use crate::{Config, Route, Symlinks};
 pub struct RouterPath {
     /// The path of the key that names it.
     pub path: String,
-    /// The file or directory, as far as it is known without a request.
+    /// The file or directory, or the part of its path that does not depend on the request.
     pub file: PathBuf,
-    /// Whether it is a directory.
+    /// True if it is a directory.
     pub is_directory: bool,
     /// Symbolic links that are followed to it.
     pub symlinks: Symlinks,
@@ -54,7 +54,7 @@ impl Config {
                 }
             }
             let ActionKind::Share(share) = &action.kind else { continue };
-            // Several paths may be for different hosts.
+            // With several paths, each may be for another host.
             if let [only] = share.paths.as_slice() {
                 fixed(only).into_iter().for_each(|fixed| name("share", fixed, share.symlinks));
             }
@@ -88,7 +88,7 @@ fn fixed(name: &Template) -> Option<(PathBuf, bool)> {
         return Some((name.into(), name.ends_with('/')));
     }
     let Some(Part::Literal(start)) = name.parts().first() else { return None };
-    // A variable that is a path begins with a slash itself.
+    // A variable that is a path begins with a slash.
     let directory = match name.parts().get(1) {
         Some(Part::Variable(crate::Variable::Uri)) => start.as_str(),
         _ => start.rsplit_once('/')?.0,

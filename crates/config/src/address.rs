@@ -1,4 +1,4 @@
-//! Socket addresses as the document writes them.
+//! Socket addresses in the notation of the document.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,21 +13,21 @@ pub enum Address {
     Unix(PathBuf),
     /// `unix:@site`: a name in Linux's abstract namespace, kept without the `@`.
     Abstract(String),
-    /// `backend.example:8080`: a name that has to be looked up, in lower case, and a port. Only to
-    /// connect to.
+    /// `backend.example:8080`: a name that must be looked up, in lower case, and a port. Only for
+    /// servers to connect to.
     Name(String, u16),
 }
 
-/// Why a string is no address.
+/// Reason why a string is not an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressError {
     /// None of the known forms.
     Form,
     /// The port is missing, or is not between 1 and 65535.
     Port,
-    /// Longer than a socket address can hold, or with a null character.
+    /// Longer than a socket address permits, or contains a null character.
     UnixName,
-    /// None of the known forms, nor a name.
+    /// Neither one of the known forms nor a name.
     ServerForm,
 }
 
@@ -58,7 +58,7 @@ impl Address {
         Ok(Address::Inet(SocketAddr::from((host, port))))
     }
 
-    /// Returns what to write instead of a text that is no address to listen on, if that is known.
+    /// Returns the corrected text for an invalid address to listen on, if it is known.
     pub fn listen_advice(text: &str) -> Option<String> {
         let (scheme, text) = match text.split_once("://") {
             Some((_, rest)) => (true, rest.split('/').next().unwrap_or_default()),
@@ -72,11 +72,11 @@ impl Address {
         }
         match Address::parse_server(text) {
             Ok(Address::Name(name, port)) if name == "localhost" => Some(format!(
-                "a name is no address, as it may stand for several; write \"127.0.0.1:{port}\", and \
+                "a name is not an address, as it may stand for several; write \"127.0.0.1:{port}\", and \
                  \"[::1]:{port}\" for IPv6"
             )),
             Ok(Address::Name(_, port)) => Some(format!(
-                "a name is no address, as it may stand for several; write \"*:{port}\" and the name in \
+                "a name is not an address, as it may stand for several; write \"*:{port}\" and the name in \
                  \"match\": {{\"host\": ...}} of a step"
             )),
             _ => None,
@@ -97,7 +97,8 @@ impl Address {
     }
 
     fn parse_unix(name: &str) -> Result<Address, AddressError> {
-        /// Of the 108 bytes of `sun_path`, one ends a file name or starts an abstract one.
+        /// Maximum length of a path: of the 108 bytes of `sun_path`, one ends a file name or begins
+        /// an abstract one.
         const MAX_BYTES: usize = 107;
         let (name, is_abstract) = match name.strip_prefix('@') {
             Some(rest) => (rest, true),
@@ -121,7 +122,7 @@ fn is_host(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let is_label = |label: &str| (1..64).contains(&label.len()) && label.bytes().all(fits);
-    // A last label of digits would make it an address.
+    // A last label of digits only would make the name an address.
     let last = name.rsplit('.').next().unwrap_or_default();
     name.len() < 254
         && name.split('.').all(is_label)
@@ -157,11 +158,11 @@ impl fmt::Display for AddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             AddressError::Form => {
-                "is no address; write \"127.0.0.1:8080\", \"[::1]:8080\", \"*:8080\", \
+                "is not an address; write \"127.0.0.1:8080\", \"[::1]:8080\", \"*:8080\", \
                  \"unix:/path\" or \"unix:@name\""
             }
             AddressError::ServerForm => {
-                "is no address; write \"127.0.0.1:8080\", \"[::1]:8080\", \"backend.example:8080\", \
+                "is not an address; write \"127.0.0.1:8080\", \"[::1]:8080\", \"backend.example:8080\", \
                  \"unix:/path\" or \"unix:@name\""
             }
             AddressError::Port => "must end with a port between 1 and 65535, as in \"*:8080\"",

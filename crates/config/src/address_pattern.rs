@@ -26,12 +26,12 @@ pub struct AddressPatterns {
     including: Vec<AddressPattern>,
 }
 
-/// Why a string is no address pattern.
+/// Reason why a string is not an address pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressPatternError {
     /// None of the known forms.
     Form,
-    /// The number after `/` is no prefix length for this kind of address.
+    /// The number after `/` is not a prefix length of this address family.
     Prefix,
     /// The port is not between 0 and 65535, or is missing after the colon.
     Port,
@@ -69,8 +69,8 @@ impl AddressPattern {
 
     /// Returns true if the pattern, with its `!`, accepts an address; `None` is a Unix socket.
     ///
-    /// An IPv4-mapped IPv6 address (`::ffff:10.0.0.1`) is compared in both forms, so that it does not
-    /// bypass patterns for IPv4 addresses.
+    /// An IPv4-mapped IPv6 address (`::ffff:10.0.0.1`) is compared in both forms, so that it does
+    /// not bypass patterns for IPv4 addresses.
     pub fn matches(&self, address: Option<SocketAddr>) -> bool {
         let found = match (&self.test, address) {
             (Test::Unix, None) => true,
@@ -204,7 +204,7 @@ impl fmt::Display for AddressPatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             AddressPatternError::Form => {
-                "is no address pattern; write \"10.0.0.1\", \"10.0.0.0/8\", \"10.0.0.1-10.0.0.9\", \
+                "is not an address pattern; write \"10.0.0.1\", \"10.0.0.0/8\", \"10.0.0.1-10.0.0.9\", \
                  \"10.0.0.1:80\", \"::1\", \"[::1]:80\", \"*:80\" or \"unix\""
             }
             AddressPatternError::Prefix => {

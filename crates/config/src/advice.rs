@@ -1,7 +1,8 @@
 //! Advice about a document: settings that are legal and nearly always a mistake.
 //!
-//! [`Config::advice`] looks at the document alone. Conditions without effect and steps that no
-//! request reaches are in `effect`, variables in strings where none are filled in in `variables`.
+//! [`Config::advice`] examines only the document. `effect` finds conditions without effect and
+//! steps that no request reaches, `variables` finds variables in strings in which they are not
+//! expanded.
 
 mod effect;
 mod line;
@@ -21,7 +22,7 @@ use crate::node::path;
 use crate::target::{Pass, Target};
 
 impl Config {
-    /// Returns advice on what is legal in the document and nearly always a mistake.
+    /// Returns advice on settings of the document that are legal and nearly always a mistake.
     pub fn advice(&self) -> Vec<Advice> {
         let mut all = Vec::new();
         self.advise_on_listeners(&mut all);

@@ -1,4 +1,4 @@
-//! `applications`: PHP sites and how many processes run them.
+//! `applications`: PHP sites and the processes that run them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub struct Application {
     pub stderr: Option<PathBuf>,
     /// Isolation of its processes.
     pub isolation: Isolation,
-    /// Where `X-Accel-Redirect` and `X-Sendfile` may lead.
+    /// Permitted targets of `X-Accel-Redirect` and `X-Sendfile`.
     pub delegation: Delegation,
 }
 
@@ -160,7 +160,7 @@ fn read_type(node: &Node<'_>) -> Result<PhpVersion, Error> {
 impl Limits {
     fn read(node: &Node<'_>) -> Result<Limits, Error> {
         let object = node.object()?;
-        // Zero is Unit's way to say that there is no limit.
+        // As in Unit, zero means no limit.
         let timeout = |timeout: &Node<'_>| timeout.seconds(0);
         let set = |duration: &Duration| !duration.is_zero();
         object.unavailable("shm")?;

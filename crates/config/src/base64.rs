@@ -1,11 +1,11 @@
-//! Base64 (RFC 4648, 4), as `Authorization`, password files and ticket keys have it.
+//! Base64 (RFC 4648, 4) in `Authorization`, password files and ticket keys.
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::DecodePaddingMode::Indifferent;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 
-/// Takes text with or without padding, as nginx and Apache do.
+/// Accepts text with or without padding, as nginx and Apache do.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()

@@ -3,13 +3,13 @@
 use crate::error::Error;
 use crate::node::Object;
 
-/// Which messages are received whole before they are sent on. `None` leaves it to the upstream or
-/// FastCGI application.
+/// Messages that are received completely before they are forwarded. `None`: the setting of the
+/// upstream or FastCGI application.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Buffering {
     /// `buffering`: responses are read as fast as the upstream sends them.
     pub responses: Option<bool>,
-    /// `request_buffering`: a request is sent on only when all of its body has arrived.
+    /// `request_buffering`: a request is forwarded only when all of its body has arrived.
     pub requests: Option<bool>,
 }
 

@@ -1,8 +1,9 @@
-//! Captures: texts that groups of a step's regular expressions have matched, for the step's templates.
+//! Captures: texts that groups of a step's regular expressions have matched, for the step's
+//! templates.
 //!
 //! The expressions are those of `uri` and `host`. `$1` to `$9` are the groups of the `uri`
 //! expression that accepted the request; only if no expression of `uri` has a group, those of
-//! `host`. `$name` is a group of that name, of `uri` before `host`. An expression with `!` finds
+//! `host`. `$name` is a group of that name, of `uri` before `host`. An expression with `!` matches
 //! nothing when it holds, so its groups do not count.
 
 use crate::groups::{Group, Groups};
@@ -29,7 +30,7 @@ impl Groups {
 }
 
 impl Captures {
-    /// Returns what the groups of these patterns capture in a request that they accept.
+    /// Returns the captures of these patterns in a request that they accept.
     pub fn of(uri: Option<(&Patterns, &[u8])>, host: Option<(&Patterns, &[u8])>) -> Captures {
         let mut captures = Captures::default();
         let mut numbered = false;
@@ -53,7 +54,7 @@ impl Captures {
                 self.0.push((Group::Number(number), text.into()));
             }
             let name = name.map(|name| Group::Name(name.to_owned()));
-            // The same name in `host` comes second.
+            // A group of `uri` with the same name takes precedence.
             if let Some(name) = name.filter(|name| self.get(name).is_none()) {
                 self.0.push((name, text.into()));
             }

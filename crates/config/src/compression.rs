@@ -7,7 +7,7 @@ use crate::pattern::{Patterns, Subject};
 /// Settings of response compression.
 #[derive(Debug, Clone)]
 pub struct Compression {
-    /// Whether responses are compressed at all.
+    /// True if responses are compressed at all.
     pub enabled: bool,
     /// Media types that are compressed; if `None`, all but those of compressed formats.
     pub types: Option<Patterns>,
@@ -18,7 +18,7 @@ pub struct Compression {
 /// An encoding that is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compressor {
-    /// Which encoding.
+    /// The encoding.
     pub encoding: Encoding,
     /// The compression level; the encoding's default if `None`.
     pub level: Option<i32>,
@@ -78,7 +78,7 @@ impl Compressor {
 }
 
 impl Encoding {
-    /// Its name in `Content-Encoding`.
+    /// Returns the name in `Content-Encoding`.
     pub fn name(self) -> &'static str {
         match self {
             Encoding::Brotli => "br",
@@ -98,7 +98,7 @@ impl Encoding {
         }
     }
 
-    /// The levels that the encoding has, as in Unit; -1 is zlib's own choice.
+    /// Returns the levels of the encoding, as in Unit; -1 is zlib's default.
     fn levels(self) -> std::ops::RangeInclusive<i64> {
         match self {
             Encoding::Brotli => 0..=11,

@@ -4,20 +4,20 @@ use crate::error::Error;
 use crate::node::Node;
 use crate::template::{Part, Template, Variable};
 
-/// A condition: holds unless the text of the template is empty, `0`, `false`, `null` or `undefined`.
-/// A leading `!` negates it.
+/// A condition. It holds unless the text of the template is empty, `0`, `false`, `null` or
+/// `undefined`. A leading `!` negates it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
     negative: bool,
     template: Template,
 }
 
-/// When a condition is evaluated.
+/// Time at which a condition is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// While a route chooses a step.
+    /// While a route selects a step.
     BeforeResponse,
-    /// When a request is logged. The head of the request may have been refused.
+    /// At the end of a request, for its log line. The head of the request may have been refused.
     AfterResponse,
 }
 
@@ -25,15 +25,15 @@ pub(crate) enum Moment {
 enum Piece<'a> {
     Text(&'a str),
     Any,
-    /// Text that is neither empty nor one of [`FALSE_TEXTS`], also with other text beside it.
+    /// Text that is neither empty nor one of [`FALSE_TEXTS`], also next to other text.
     True,
 }
 
-/// Texts for which a condition does not hold, as [`Condition::holds`] compares them.
+/// Texts for which a condition does not hold, in the form that [`Condition::holds`] compares.
 const FALSE_TEXTS: [&str; 5] = ["", "0", "false", "null", "undefined"];
 
 impl Condition {
-    /// Returns whether the condition holds, if that is the same for all requests.
+    /// Returns the value of the condition if it is the same for all requests.
     pub(crate) fn constant(&self, moment: Moment) -> Option<bool> {
         let pieces: Vec<_> =
             self.template.parts().iter().map(|part| Piece::of(part, moment)).collect();
@@ -46,7 +46,7 @@ impl Condition {
         is_fixed.then_some(self.negative)
     }
 
-    /// Returns whether the condition holds. `value` appends the value of a variable; `scratch` is
+    /// Returns true if the condition holds. `value` appends the value of a variable; `scratch` is
     /// cleared and holds the text.
     pub fn holds(&self, scratch: &mut Vec<u8>, value: impl FnMut(&Variable, &mut Vec<u8>)) -> bool {
         scratch.clear();

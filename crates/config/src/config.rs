@@ -103,7 +103,7 @@ impl Config {
         all
     }
 
-    /// Returns the server names that have to be looked up.
+    /// Returns the server names that must be looked up.
     pub fn server_names(&self) -> Vec<String> {
         let upstreams = self.upstreams.iter().flat_map(|upstream| &upstream.servers);
         let upstreams = upstreams.map(|server| &server.address);
@@ -137,7 +137,7 @@ impl Config {
     }
 }
 
-/// Reads `applications`: those that run here, and those of type `fastcgi`.
+/// Reads `applications`: the local ones, and those of type `fastcgi`.
 fn read_applications(node: &Node<'_>) -> Result<(Vec<Application>, Vec<FastCgi>), Error> {
     let (mut applications, mut fastcgi) = (Vec::new(), Vec::new());
     for (name, application) in node.members()? {

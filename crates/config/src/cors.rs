@@ -4,18 +4,18 @@ use crate::error::Error;
 use crate::node::Node;
 use crate::token::is_token;
 
-/// What scripts of other origins may do.
+/// Permissions of scripts of other origins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cors {
     /// Allowed origins such as `https://example.com`, in lower case; all if `None`.
     pub origins: Option<Vec<String>>,
     /// Allowed methods.
     pub methods: Vec<String>,
-    /// Allowed request header fields, beside those that always are.
+    /// Allowed request header fields, in addition to those that always are.
     pub headers: Vec<String>,
-    /// Response header fields that scripts may read, beside those that they always may.
+    /// Response header fields that scripts may read, in addition to those that they always may.
     pub expose_headers: Vec<String>,
-    /// Whether requests may carry cookies and passwords.
+    /// True if requests may carry cookies and passwords.
     pub credentials: bool,
     /// Seconds for which browsers may cache these permissions.
     pub max_age: Option<u64>,

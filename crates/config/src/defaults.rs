@@ -8,7 +8,7 @@ pub struct Defaults {
 }
 
 impl Default for Defaults {
-    /// Howdah's defaults.
+    /// Returns Howdah's defaults.
     fn default() -> Defaults {
         Defaults { strict_requests: true }
     }

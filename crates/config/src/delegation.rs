@@ -1,5 +1,5 @@
-//! `internal_redirect` and `sendfile`: responses of an application or upstream that name a path or a
-//! file for the server to send instead.
+//! `internal_redirect` and `sendfile`: responses of an application or upstream that name a path or
+//! a file for the server to send instead.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::node::{Node, Object};
 use crate::target::Target;
 
-/// Where `X-Accel-Redirect` and `X-Sendfile` may lead; nowhere by default.
+/// Permitted targets of `X-Accel-Redirect` and `X-Sendfile`; none by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Delegation {
     /// The route for the path in a response's `X-Accel-Redirect`.

@@ -1,17 +1,17 @@
 //! Zero configuration: recognises the kind of site in a directory.
 //!
-//! 1. `public/index.php` (or `web`, `webroot`): a framework's project, whose public directory alone
-//!    is served.
+//! 1. `public/index.php` (or `web`, `webroot`): a framework's project; only its public directory is
+//!    served.
 //! 2. `wp-includes/version.php` or `wp-load.php`: WordPress.
 //! 3. `index.php`: a front controller in the directory itself.
 //! 4. Any `*.php` file: scripts that are requested by their names.
 //! 5. Otherwise: static files.
 //!
-//! A project of Laravel or Composer without a public `index.php` is refused, as its sources, databases and
-//! packages would be served. [`ClosedPaths`] has the parts of a site that are not served.
+//! A project of Laravel or Composer without a public `index.php` is refused: its sources, databases
+//! and packages would be served. [`ClosedPaths`] has the parts of a site that are not served.
 //!
-//! Only file names, `composer.json` and WordPress's version file are read, and at most a fixed number of
-//! directory entries. [`Site::document`] makes the configuration document.
+//! Only file names, `composer.json` and WordPress's version file are read, and at most a fixed
+//! number of directory entries. [`Site::document`] creates the configuration document.
 
 mod closed_paths;
 mod error;
@@ -30,7 +30,7 @@ pub use site::Site;
 
 /// Recognises the site in a directory.
 pub fn detect(directory: &Path) -> Result<Site, DetectError> {
-    // Not canonical: a root that is a symbolic link must stay one, so that a deployment that
+    // Not canonicalized: a root that is a symbolic link must stay one, so that a deployment that
     // replaces the link takes effect.
     let directory = std::path::absolute(directory)
         .map_err(|error| DetectError::unreadable(directory, error))?;

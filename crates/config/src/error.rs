@@ -1,8 +1,8 @@
-//! Errors of a document: the place, what was found there and what is allowed.
+//! Errors of a document: the place, the problem and the allowed values.
 
 use std::fmt;
 
-/// A document that cannot be used. `Display` is one line that names the place and the remedy.
+/// An error in a document. `Display` is one line that names the place and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
@@ -12,21 +12,21 @@ pub struct Error {
     hint: Option<String>,
 }
 
-/// Why a document is refused.
+/// Reason why a document is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Not JSON, or more of it than is accepted; [`Error::position`] says where.
+    /// Not JSON, or a limit is exceeded; [`Error::position`] has the place.
     Syntax,
-    /// An object has a member that means nothing there.
+    /// An object has a member that is not known there.
     UnknownKey,
-    /// An object lacks a member that it must have.
+    /// An object lacks a required member.
     MissingKey,
-    /// A value has another JSON type than its key takes.
+    /// A value has a JSON type that its key does not accept.
     WrongType,
-    /// A value has the right type and is not acceptable.
+    /// A value has the right type but is not valid.
     InvalidValue,
-    /// A `pass` or `scripts` names something that the document does not define.
+    /// A `pass` or `scripts` refers to a part that the document does not define.
     UnknownTarget,
     /// A key that NGINX Unit has and Howdah does not support.
     Unavailable,
@@ -63,14 +63,14 @@ impl Error {
         self
     }
 
-    /// Returns why the document is refused.
+    /// Returns the reason why the document is refused.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Returns the place in the document as a path of the control API: `/routes/0/action/share`. A `/`, `%` or
-    /// control character inside a name is percent-encoded. Empty for the document itself and for
-    /// syntax errors.
+    /// Returns the place in the document as a path of the control API: `/routes/0/action/share`. A
+    /// `/`, `%` or control character inside a name is percent-encoded. Empty for the document
+    /// itself and for syntax errors.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -85,7 +85,7 @@ impl Error {
         &self.message
     }
 
-    /// Returns what to write instead, if the message does not say it.
+    /// Returns the remedy, if the message does not contain it.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }

@@ -20,8 +20,8 @@ pub struct FastCgi {
     pub servers: Servers,
     /// Its targets. Their roots are paths on the FastCGI server.
     pub targets: Vec<PhpTarget>,
-    /// FastCGI parameters in document order, which replace standard ones of the same name. A parameter
-    /// with an empty value is not sent.
+    /// FastCGI parameters in document order; they replace standard ones with the same name. A
+    /// parameter with an empty value is not sent.
     pub params: Vec<(String, Template)>,
     /// Limits of connections and of the queue.
     pub limits: FastCgiLimits,
@@ -29,11 +29,11 @@ pub struct FastCgi {
     pub keepalive: usize,
     /// Timeouts of connections to the server.
     pub timeouts: Timeouts,
-    /// Whether responses are read as fast as the server sends them; otherwise at the client's pace.
+    /// True if responses are read as fast as the server sends them; otherwise at the client's pace.
     pub buffering: bool,
-    /// Whether a request is sent on only when all of its body has arrived.
+    /// True if a request is sent on only when all of its body has arrived.
     pub request_buffering: bool,
-    /// Where `X-Accel-Redirect` and `X-Sendfile` may lead.
+    /// Permitted targets of `X-Accel-Redirect` and `X-Sendfile`.
     pub delegation: Delegation,
 }
 
@@ -96,7 +96,7 @@ impl FastCgi {
 }
 
 impl Default for FastCgiLimits {
-    /// The queue is as long as that of a PHP application.
+    /// Returns the default limits; the queue has the length of a PHP application's.
     fn default() -> Self {
         FastCgiLimits { connections: None, queue: 8192, queue_timeout: None }
     }
@@ -133,8 +133,8 @@ fn read_upstream(node: &Node<'_>) -> Result<String, Error> {
     Ok(name)
 }
 
-/// Reads `params`. Names are those of CGI variables. Control characters are refused: a value must not
-/// look like two.
+/// Reads `params`. Names are those of CGI variables. Control characters are refused: a value must
+/// not pass for two.
 fn read_params(node: &Node<'_>) -> Result<Vec<(String, Template)>, Error> {
     let mut params = Vec::new();
     for (name, param) in node.members()? {

@@ -6,8 +6,8 @@ use crate::pattern::{Patterns, Subject};
 use crate::percent;
 
 /// Alternatives, of which one must hold. An alternative holds if each of its names does. A name
-/// holds if it occurs, and its patterns accept the value of every occurrence. No alternatives at all
-/// always hold.
+/// holds if it occurs, and its patterns accept the value of every occurrence. Without alternatives,
+/// the condition always holds.
 #[derive(Debug, Clone)]
 pub struct FieldPatterns {
     any_case: bool,

@@ -1,4 +1,4 @@
-//! `return` and `ping` of an action: responses that the server makes itself.
+//! `return` and `ping` of an action: responses that the server generates.
 
 use crate::error::Error;
 use crate::node::Object;
@@ -21,7 +21,7 @@ pub struct Return {
     pub status: u16,
     /// The `Location` field.
     pub location: Option<Template>,
-    /// Whether the query of the request is added to the location.
+    /// True if the query of the request is added to the location.
     pub keep_query: bool,
 }
 

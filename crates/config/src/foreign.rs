@@ -1,15 +1,15 @@
-//! Keys and variables of nginx, PHP-FPM, Apache, HAProxy and Caddy, with what to write instead.
+//! Keys and variables of nginx, PHP-FPM, Apache, HAProxy and Caddy, with their equivalents.
 //!
-//! The tables only serve messages: nothing in them is accepted.
+//! The tables only serve messages: none of these names is accepted.
 
-/// Foreign names of keys. With `beside`, they apply only to objects that have this key.
+/// Foreign names of a key. With `beside`, they apply only to objects with that key.
 struct Word {
     words: &'static [&'static str],
     beside: Option<&'static str>,
     hint: &'static str,
 }
 
-/// Returns what to write instead of an unknown key. `is_known` is true for keys of the object.
+/// Returns the equivalent of an unknown key. `is_known` is true for keys of the object.
 pub(crate) fn key(name: &str, is_known: impl Fn(&str) -> bool) -> Option<&'static str> {
     let name = name.strip_prefix("pm.").unwrap_or(name).to_ascii_lowercase().replace('-', "_");
     let fits =
@@ -17,7 +17,7 @@ pub(crate) fn key(name: &str, is_known: impl Fn(&str) -> bool) -> Option<&'stati
     KEYS.iter().find(fits).map(|word| word.hint)
 }
 
-/// Returns what to write instead of an unknown variable; the name has no `$`.
+/// Returns the equivalent of an unknown variable; the name has no `$`.
 pub(crate) fn variable(name: &str) -> Option<String> {
     let hint = match name {
         "http_host" => {
@@ -87,7 +87,7 @@ pub(crate) fn seconds(text: &str) -> Option<u64> {
 fn split_unit(text: &str) -> Option<(u64, String)> {
     let text = text.trim();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    // Counted bytes are ASCII, so this is a character boundary.
+    // The counted bytes are ASCII, so this is a character boundary.
     let (number, unit) = text.split_at_checked(digits)?;
     Some((number.parse().ok()?, unit.trim_start().to_ascii_lowercase()))
 }
@@ -111,7 +111,7 @@ const SERVER_BLOCK: &str = "\"listeners\" name the addresses, \"routes\" what ha
 
 const KEYS: &[Word] = &[
     Word { words: &["most"], beside: Some("max"), hint: "write \"max\"" },
-    // Actions, and where people put what belongs to them.
+    // Actions, and keys that are often written there by mistake.
     Word { words: &["root", "alias", "document_root", "documentroot"], beside: None, hint: SHARE },
     Word {
         words: &["try_files"],
@@ -206,7 +206,7 @@ const KEYS: &[Word] = &[
         beside: None,
         hint: "write \"tls\": {\"conf_commands\": {\"MinProtocol\": \"TLSv1.2\"}} in the listener",
     },
-    // What nginx has in `http`.
+    // Directives of nginx's `http` block.
     Word {
         words: &["worker_processes", "worker_connections", "threads"],
         beside: None,

@@ -15,7 +15,8 @@ pub struct Forwarded {
     pub client_ip: Option<String>,
     /// The field with the scheme that the client used.
     pub protocol: Option<String>,
-    /// Whether trusted proxies at the end of the list are skipped; otherwise the last address counts.
+    /// True if trusted proxies at the end of the list are skipped; otherwise the last address
+    /// counts.
     pub recursive: bool,
 }
 

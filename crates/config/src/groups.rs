@@ -1,4 +1,4 @@
-//! The groups of a step's regular expressions, as far as the templates of the step may name them.
+//! The groups of a step's regular expressions that the templates of the step may name.
 
 use std::cell::Cell;
 

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::node::{Node, Object};
 use crate::sandbox::Sandbox;
 
-/// Isolation of an application's processes from the machine.
+/// Isolation of an application's processes from the system.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Isolation {
     /// Namespaces that are created for the application.
@@ -19,7 +19,7 @@ pub struct Isolation {
     pub rootfs: Option<PathBuf>,
     /// File systems that are mounted in `rootfs`.
     pub automount: Automount,
-    /// Whether processes may gain rights by executing files; they may not if `None`.
+    /// True if processes may gain rights by executing files; they may not if `None`.
     pub new_privs: Option<bool>,
     /// The control group, relative to the server's own unless it starts with a slash.
     pub cgroup: Option<PathBuf>,

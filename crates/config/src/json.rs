@@ -1,26 +1,26 @@
-//! JSON text to a value tree, as NGINX Unit reads it.
+//! Parses JSON text into a value tree, as NGINX Unit does.
 //!
-//! RFC 8259 with these differences: `//` and `/* */` comments may stand where white space may (their
-//! bytes need not be UTF-8), a comma may follow the last member or element, a UTF-8 byte order mark
-//! may come first, and an object must not name a member twice. Members keep their order.
+//! RFC 8259 with these differences: `//` and `/* */` comments are allowed where white space is
+//! (their bytes need not be UTF-8), a comma may follow the last member or element, a UTF-8 byte
+//! order mark may come first, and an object must not name a member twice. Members keep their order.
 //!
-//! The text is hostile: its size, its nesting and the number of its values are bounded, so that the
-//! tree takes memory in proportion to the limits and the recursion cannot exhaust the stack.
+//! The text is untrusted: its size, its nesting and the number of its values are bounded, so that
+//! memory is bounded as well and the recursion cannot exhaust the stack.
 
 use serde_json::{Map, Number, Value};
 
 use crate::error::{Error, Position};
 
-/// Longest accepted text, in bytes.
+/// Maximum size of a text in bytes.
 pub const MAX_SIZE: usize = 16 << 20;
 
-/// Deepest accepted nesting of arrays and objects.
+/// Maximum nesting depth of arrays and objects.
 pub const MAX_DEPTH: usize = 128;
 
-/// Largest accepted number of values; a value takes 72 bytes and more in memory, 2 bytes in text.
+/// Maximum number of values. A value takes at least 72 bytes in memory, and 2 bytes in the text.
 pub const MAX_VALUES: usize = 1 << 20;
 
-/// Reads a text that consists of one JSON value.
+/// Parses a text that consists of one JSON value.
 pub fn parse(text: &[u8]) -> Result<Value, Error> {
     let start = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
     let mut reader = Reader { text, at: start, depth: 0, values: 0 };
@@ -29,7 +29,7 @@ pub fn parse(text: &[u8]) -> Result<Value, Error> {
         .map_err(|Unexpected { at, message }| Error::syntax(position(text, at), message))
 }
 
-/// Line and column of an offset into a text; columns count characters, not bytes.
+/// Returns line and column of an offset into a text; columns count characters, not bytes.
 fn position(text: &[u8], offset: usize) -> Position {
     let before = text.get(..offset).unwrap_or(text);
     let line_start = memchr::memrchr(b'\n', before).map_or(0, |newline| newline + 1);
@@ -41,7 +41,7 @@ fn position(text: &[u8], offset: usize) -> Position {
     }
 }
 
-/// The offset at which the text is not JSON, and what is expected there.
+/// Offset of a syntax error, and the expected token.
 struct Unexpected {
     at: usize,
     message: &'static str,
@@ -104,7 +104,7 @@ impl Reader<'_> {
     fn object(&mut self) -> Parsed<Value> {
         let mut members = Map::new();
         loop {
-            // Past the brace that opens the object or the comma before this member.
+            // Skip the brace that opens the object or the comma before this member.
             self.at += 1;
             self.skip_space()?;
             match self.peek() {
@@ -144,7 +144,7 @@ impl Reader<'_> {
     fn array(&mut self) -> Parsed<Value> {
         let mut elements = Vec::new();
         loop {
-            // Past the bracket that opens the array or the comma before this element.
+            // Skip the bracket that opens the array or the comma before this element.
             self.at += 1;
             self.skip_space()?;
             match self.peek() {
@@ -197,7 +197,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the escape sequence that starts here.
+    /// Parses the escape sequence that starts here.
     fn escape(&mut self, value: &mut Vec<u8>) -> Parsed<()> {
         let start = self.at;
         let byte = match self.text.get(start + 1) {
@@ -215,7 +215,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads `\uXXXX`, or two of them that form a UTF-16 surrogate pair.
+    /// Parses `\uXXXX`, or two of them that form a UTF-16 surrogate pair.
     fn unicode_escape(&mut self, value: &mut Vec<u8>) -> Parsed<()> {
         let start = self.at;
         let unit = self.code_unit()?;
@@ -229,7 +229,7 @@ impl Reader<'_> {
             }
             other => other,
         };
-        // Fails exactly for the surrogates that have no other half.
+        // Fails only for surrogates without their other half.
         let Some(character) = char::from_u32(code) else {
             return Err(Unexpected { at: start, message: BAD_SURROGATES });
         };
@@ -237,7 +237,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads `\uXXXX`, whose `\u` the caller has seen.
+    /// Parses `\uXXXX`, whose `\u` the caller has checked.
     fn code_unit(&mut self) -> Parsed<u32> {
         self.at += 2;
         let mut unit = 0;
@@ -314,7 +314,7 @@ impl Reader<'_> {
     fn skip_comment(&mut self) -> Parsed<()> {
         let rest = self.rest();
         let length = match rest.get(1) {
-            // Like Unit, a line comment must end with its line, not with the text.
+            // As in Unit, a line comment must end with a line feed, not with the text.
             Some(b'/') => memchr::memchr(b'\n', rest).map(|newline| newline + 1),
             Some(b'*') => {
                 let body = rest.get(2..).unwrap_or_default();
@@ -352,10 +352,10 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the value of a well-formed number. A fraction or exponent that comes to an integer is an integer
-/// (`2e2` is 200), as in Unit.
+/// Returns the value of a well-formed number. As in Unit, a number with a fraction or exponent
+/// whose value is an integer is an integer (`2e2` is 200).
 fn number(text: &str, integral: bool) -> Option<Number> {
-    /// Every integer up to here has an exact double.
+    /// Up to this value, every integer has an exact double.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if integral {
         return text.parse::<i64>().ok().map(Number::from);

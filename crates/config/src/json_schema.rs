@@ -1,7 +1,7 @@
 //! A JSON Schema (draft 7) of the document, for editors.
 //!
 //! [`table`] lists the objects of the document with their keys, types and meanings. It does not
-//! control what is accepted; a test compares its keys with those that the reader knows.
+//! control which documents are accepted; a test compares its keys with those of the parser.
 
 mod applications;
 mod routing;

@@ -1,14 +1,14 @@
-//! The configuration document: JSON to typed configuration, every problem with its JSON path.
+//! The configuration document: parses JSON to a typed configuration; every error has its JSON path.
 //!
-//! The grammar is NGINX Unit's, with additions in its style; `docs/configuration.md` lists every key.
-//! [`parse`] goes from text to [`Config`] in three steps: [`json`] reads the text, the types below
-//! read their keys from the value tree, and whatever names another part of the document (`pass`,
-//! `scripts`) is checked against it. What is returned is complete: defaults are filled in, patterns
-//! and templates are compiled, and every fixed reference leads somewhere.
+//! The grammar is NGINX Unit's, with additions in its style; `docs/configuration.md` lists every
+//! key. [`parse`] goes from text to [`Config`] in three steps: [`json`] reads the text, the types
+//! below read their keys from the value tree, and references to other parts of the document
+//! (`pass`, `scripts`) are checked. The result is complete: defaults are filled in, patterns and
+//! templates are compiled, and every constant reference is valid.
 //!
-//! Nothing here touches a file or a socket, except [`detect`], which looks at a directory to make a
-//! document for it. A document is hostile input: no text makes this crate panic or recurse without
-//! bound.
+//! This crate opens no file and no socket, except for [`detect`], which examines a directory to
+//! create a document for it. A document is untrusted input: no text causes a panic or unbounded
+//! recursion.
 #![forbid(unsafe_code)]
 
 mod access;

@@ -11,13 +11,13 @@ use crate::tls::{Acme, Tls};
 /// A listening socket and the target of its requests.
 #[derive(Debug, Clone)]
 pub struct Listener {
-    /// The key as written, for logs and for the control API.
+    /// The key as written; shown in logs and the control API.
     pub name: String,
     /// The address to bind.
     pub address: Address,
     /// The target of requests.
     pub pass: Pass,
-    /// Length of the queue of pending connections; `None` for the system's maximum.
+    /// Maximum length of the queue of pending connections; `None` for the system's maximum.
     pub backlog: Option<u32>,
     /// TLS settings; `None` for plain HTTP.
     pub tls: Option<Tls>,
@@ -70,7 +70,7 @@ impl Listener {
 
     fn read(name: &str, node: &Node<'_>) -> Result<Listener, Error> {
         let address = Address::parse(name).map_err(|error| match Address::listen_advice(name) {
-            Some(advice) => node.invalid("is no address to listen on").with_hint(advice),
+            Some(advice) => node.invalid("is not an address to listen on").with_hint(advice),
             None => node.invalid(error),
         })?;
         let object = node.object()?;
@@ -93,7 +93,7 @@ impl Listener {
         };
         let backlog = object.read("backlog", |backlog| {
             let length = backlog.integer(-1..=i64::from(i32::MAX))?;
-            // Unit's -1 asks for the system's own value.
+            // As in Unit, -1 means the system's default.
             Ok(u32::try_from(length).ok())
         })?;
         let forwarded = object.read("forwarded", Forwarded::read)?;

@@ -14,7 +14,7 @@ pub struct Match {
     pub method: Option<Patterns>,
     /// The scheme.
     pub scheme: Option<Scheme>,
-    /// The host asked for, without port.
+    /// The requested host, without port.
     pub host: Option<Patterns>,
     /// The client's address.
     pub source: Option<AddressPatterns>,
@@ -30,7 +30,7 @@ pub struct Match {
     pub headers: Option<FieldPatterns>,
     /// Cookies.
     pub cookies: Option<FieldPatterns>,
-    /// `if`: a template whose text must not be empty or false.
+    /// `if`: a template; its text must be neither empty nor false.
     pub condition: Option<Condition>,
 }
 

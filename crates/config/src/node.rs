@@ -1,7 +1,7 @@
-//! Typed reading of a value tree: every value knows its path, every object knows its keys.
+//! Typed access to a value tree: every value knows its path, every object its keys.
 //!
-//! A key is named once, where it is read. An [`Object`] remembers the keys it was asked for, so that
-//! [`Object::end`] can refuse all others and suggest the one that was meant.
+//! A key is named only once, where it is read. An [`Object`] records the keys that were read, so
+//! that [`Object::end`] can refuse all others and suggest the nearest one.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write};
@@ -88,7 +88,7 @@ impl<'a> Node<'a> {
         self.error(ErrorKind::InvalidValue, format!("{} {message}", self.subject()))
     }
 
-    /// The error for a value of another type than `allowed`, as in "a string or an array".
+    /// Returns the error for a value whose type is not `allowed`, as in "a string or an array".
     pub fn wrong_type(&self, allowed: &str) -> Error {
         let found = match self.value {
             Value::Null => "null".to_owned(),
@@ -163,7 +163,7 @@ impl<'a> Node<'a> {
         Ok(value.unsigned_abs())
     }
 
-    /// Adds the number to an error about a string that holds a number with a unit.
+    /// Adds the number as a hint to an error about a string that contains a number with a unit.
     fn in_units(&self, error: Error, number: fn(&str) -> Option<u64>) -> Error {
         match self.value.as_str().and_then(number) {
             Some(number) => error.with_hint(format!("write {number}, without quotes or a unit")),
@@ -234,10 +234,10 @@ impl<'a> Object<'a> {
         self.optional(key).ok_or_else(|| self.missing(&[key]))
     }
 
-    /// Refuses a key that Unit has and Howdah has not.
+    /// Refuses a key that Unit has and Howdah lacks.
     pub fn unavailable(&self, key: &'static str) -> Result<(), Error> {
         match self.members.get_key_value(key) {
-            // Not among the known keys, so that it is not offered in place of a mistyped one.
+            // Not recorded as known, so that it is not suggested for a mistyped key.
             None => Ok(()),
             Some((key, value)) => Err(unavailable(&self.node.child(Segment::Key(key), value))),
         }
@@ -281,7 +281,8 @@ impl<'a> Object<'a> {
             keys => format!("one of {} is missing", quoted(keys)),
         };
         let error = self.node.error(ErrorKind::MissingKey, message);
-        // Other objects may allow the key: not all of their keys have been read yet.
+        // Not all keys of an action or listener have been read yet, so other keys may be known,
+        // too.
         let is_action_or_listener = keys.contains(&"pass");
         let mut names = self.members.keys().filter(|name| !keys.contains(&name.as_str()));
         match names.find_map(|name| foreign::key(name, |key| keys.contains(&key))) {
@@ -321,7 +322,7 @@ fn unavailable(node: &Node<'_>) -> Error {
     node.error(ErrorKind::Unavailable, message)
 }
 
-/// `"a", "b" or "c"`.
+/// Formats words as `"a", "b" or "c"`.
 pub(crate) fn quoted(words: &[&str]) -> String {
     let mut text = String::new();
     for (index, word) in words.iter().enumerate() {
@@ -336,7 +337,8 @@ pub(crate) fn quoted(words: &[&str]) -> String {
     text
 }
 
-/// Displays a string of a document in a message: on one line, without control characters, shortened.
+/// Formats a string of a document for a message: on one line, without control characters,
+/// shortened.
 pub(crate) struct Shown<'a>(pub &'a str);
 
 impl fmt::Display for Shown<'_> {
@@ -357,7 +359,7 @@ impl fmt::Display for Shown<'_> {
 }
 
 impl fmt::Display for Path<'_> {
-    /// Recursion is bounded by the depth of the document.
+    /// Formats the path; recursion is bounded by the depth of the document.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(parent) = self.parent {
             parent.fmt(f)?;

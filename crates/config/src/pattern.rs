@@ -1,9 +1,8 @@
-//! Patterns that routes compare parts of a request with.
+//! Patterns that routes compare with parts of a request.
 //!
-//! A pattern is text in which `*` stands for any bytes, or a regular expression after `~`. A `!` in
-//! front of either negates it. Comparing allocates nothing; with `*` it takes time in
-//! proportion to the bytes compared, because the leftmost place for each piece is always good enough
-//! and is never given up again.
+//! A pattern is text in which `*` stands for any bytes, or a regular expression after `~`. A
+//! leading `!` negates it. Comparing allocates nothing; with `*` it takes linear time: each piece
+//! is matched at its leftmost place, which is always right, so there is no backtracking.
 
 use std::fmt;
 
@@ -45,15 +44,15 @@ pub struct Pattern {
     test: Test,
 }
 
-/// A list of patterns. It accepts bytes that no negative pattern matches and, if there are positive
-/// patterns, that one of them matches. An empty list accepts everything.
+/// A list of patterns. It accepts bytes if no negative pattern matches and, if there are positive
+/// patterns, one of them matches. An empty list accepts everything.
 #[derive(Debug, Clone, Default)]
 pub struct Patterns {
     excluding: Vec<Pattern>,
     including: Vec<Pattern>,
 }
 
-/// Texts of which accepted bytes must have one: for an index of many lists.
+/// Texts, one of which accepted bytes must have: keys for an index of many lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequiredTexts<'p> {
     /// The bytes equal one of the texts.
@@ -73,7 +72,7 @@ impl<'p> RequiredTexts<'p> {
     }
 }
 
-/// Why a string is no pattern.
+/// Reason why a string is not a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PatternError {
     /// Two `*` follow each other.
@@ -93,7 +92,7 @@ enum Test {
     Regex(Box<Expression>),
 }
 
-/// A regular expression, and texts with one of which each match starts or ends.
+/// A regular expression, and the texts that its matches start or end with.
 #[derive(Debug, Clone)]
 struct Expression {
     regex: Regex,
@@ -101,7 +100,7 @@ struct Expression {
     ends: Vec<Box<[u8]>>,
 }
 
-/// Text with at least one `*`, split at them.
+/// Text with at least one `*`, split at each `*`.
 #[derive(Debug, Clone)]
 struct Glob {
     prefix: Box<[u8]>,
@@ -162,13 +161,13 @@ impl Patterns {
                 || self.including.iter().any(|pattern| pattern.matches(bytes)))
     }
 
-    /// Returns the patterns without `!` in order. The first match accepts.
+    /// Returns the patterns without `!`, in order. The first match accepts.
     pub(crate) fn accepting(&self) -> impl Iterator<Item = &Pattern> + Clone {
         self.including.iter()
     }
 
-    /// Returns texts of which accepted bytes must have one: for an index that finds the lists which can
-    /// accept given bytes. `None` if there are no such texts or case is ignored.
+    /// Returns texts, one of which accepted bytes must have: keys for an index of many lists.
+    /// `None` if there are no such texts or case is ignored.
     pub fn required_texts(&self) -> Option<RequiredTexts<'_>> {
         let collect = |texts: fn(&Test) -> Vec<&[u8]>| {
             let mut all = Vec::new();
@@ -203,7 +202,7 @@ impl Test {
         if text.contains("**") {
             return Err(PatternError::DoubleStar);
         }
-        // Split before decoding: an encoded star is a star of the request.
+        // Split before decoding: an encoded `*` is a literal one.
         let mut pieces = Vec::new();
         for piece in text.split('*') {
             pieces.push(subject.normalise(piece).ok_or(PatternError::Encoding)?);
@@ -224,7 +223,7 @@ impl Test {
         })))
     }
 
-    /// Returns the only text that matches, if there is just one.
+    /// Returns the text that matches, if there is only one.
     fn whole(&self) -> Vec<&[u8]> {
         match self {
             Test::Exact { text, any_case: false } => vec![text],
@@ -232,7 +231,7 @@ impl Test {
         }
     }
 
-    /// Returns texts with one of which each match starts; none if there are no such texts.
+    /// Returns the texts that matches start with; none if they are not known.
     fn start(&self) -> Vec<&[u8]> {
         match self {
             Test::Glob(glob) if !glob.any_case && !glob.prefix.is_empty() => vec![&glob.prefix],
@@ -241,7 +240,7 @@ impl Test {
         }
     }
 
-    /// Returns texts with one of which each match ends; none if there are no such texts.
+    /// Returns the texts that matches end with; none if they are not known.
     fn end(&self) -> Vec<&[u8]> {
         match self {
             Test::Glob(glob) if !glob.any_case && !glob.suffix.is_empty() => vec![&glob.suffix],
@@ -261,7 +260,7 @@ impl Test {
 
 impl Glob {
     fn finds(&self, bytes: &[u8]) -> bool {
-        // Prefix and suffix must not share bytes, so the suffix is looked for in what remains.
+        // Prefix and suffix must not overlap, so the suffix is compared with the rest.
         let Some((head, rest)) = bytes.split_at_checked(self.prefix.len()) else { return false };
         let Some(end) = rest.len().checked_sub(self.suffix.len()) else { return false };
         let Some((mut rest, tail)) = rest.split_at_checked(end) else { return false };
@@ -299,7 +298,8 @@ impl Subject {
 
 fn equal(bytes: &[u8], text: &[u8], any_case: bool) -> bool {
     if text.is_empty() {
-        // It has no memory. To compare no bytes of that still costs some processors 60 ns.
+        // An empty box has no memory: some processors take 60 ns to compare zero bytes at its
+        // address.
         return bytes.is_empty();
     }
     match any_case {
@@ -312,8 +312,8 @@ impl Expression {
     /// Compiles an expression that works on bytes, with ASCII classes, as PCRE does without its UTF
     /// mode.
     fn new(expression: &str) -> Result<Expression, PatternError> {
-        /// Bounds the memory of one expression; `\w{1000}` stays far below, `(a{1000}){1000}` does
-        /// not.
+        /// Maximum memory of one expression: `\w{1000}` is far below, `(a{1000}){1000}` exceeds
+        /// it.
         const MAX_COMPILED_BYTES: usize = 1 << 20;
         let regex = RegexBuilder::new(expression)
             .unicode(false)
@@ -341,8 +341,8 @@ impl Expression {
     }
 }
 
-/// Returns texts with one of which each match of an expression starts or ends. None if there are more
-/// than `MAX_LITERALS` or one is empty.
+/// Returns the texts that matches of an expression start or end with; none if there are more than
+/// `MAX_LITERALS` or one is empty.
 fn literals(expression: &Hir, kind: ExtractKind) -> Vec<Box<[u8]>> {
     const MAX_LITERALS: usize = 16;
     let found = Extractor::new().kind(kind).limit_total(MAX_LITERALS).extract(expression);

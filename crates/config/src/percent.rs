@@ -18,7 +18,7 @@ pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
 
 /// Decodes `%XX`, and `+` to a space, as in queries.
 pub(crate) fn decode_form(text: &[u8]) -> Option<Vec<u8>> {
-    // Before decoding, so that an encoded plus stays one.
+    // Before decoding, so that an encoded plus stays a plus.
     let spaced: Vec<u8> = text.iter().map(|&byte| if byte == b'+' { b' ' } else { byte }).collect();
     decode(&spaced)
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::error::Error;
 use crate::node::{Node, Object, path};
 
-/// A version of PHP. Numbers that the document leaves open are `None`.
+/// A version of PHP. Parts that the document omits are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PhpVersion {
     /// The 8 of 8.2.1; any if `None`.
@@ -33,9 +33,9 @@ pub struct PhpTarget {
 /// Directories that scripts may run from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ScriptDirectories {
-    /// Scripts must be below one of these; anywhere if there are none. Absolute, without `..`.
+    /// Scripts must be below one of these directories; anywhere if empty. Absolute, without `..`.
     pub allowed: Vec<PathBuf>,
-    /// Scripts must not be below one of these. Absolute, without `..`.
+    /// Scripts must not be below one of these directories. Absolute, without `..`.
     pub forbidden: Vec<PathBuf>,
 }
 
@@ -88,9 +88,9 @@ impl std::fmt::Display for PhpVersion {
 }
 
 impl PhpTarget {
-    /// Reads the targets of an application: its `targets`, or the one that its own keys describe.
+    /// Reads the targets of an application: its `targets`, or the one described by its own keys.
     pub(crate) fn read_all(application: &Object<'_>) -> Result<Vec<PhpTarget>, Error> {
-        /// Unit's limit: messages have a target's number in a byte.
+        /// Unit's limit: its messages have the number of a target in a byte.
         const MAX_TARGETS: usize = 254;
         let Some(node) = application.optional("targets") else {
             return Ok(vec![PhpTarget::read(None, application)?]);

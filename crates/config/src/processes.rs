@@ -1,14 +1,14 @@
-//! `processes`: how many processes run an application.
+//! `processes`: the number of processes that run an application.
 
 use std::time::Duration;
 
 use crate::error::Error;
 use crate::node::Node;
 
-/// How many processes run an application.
+/// Number of processes that run an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Processes {
-    /// `"auto"`, the default: chosen by memory and processors.
+    /// `"auto"`, the default: determined by memory and processors.
     Automatic,
     /// A fixed number.
     Static(u32),
@@ -21,7 +21,7 @@ pub enum Processes {
 pub struct DynamicProcesses {
     /// Maximum number of processes.
     pub max: u32,
-    /// Number of processes that are started before the first request, also if `spare` is less.
+    /// Number of processes started before the first request, even if `spare` is less.
     pub start: u32,
     /// Number of idle processes that are kept ready.
     pub spare: u32,
@@ -81,7 +81,7 @@ impl Processes {
             );
             return Err(node.invalid(message));
         }
-        // As for PHP-FPM, a maximum of idle processes replaces the timeout.
+        // As for PHP-FPM, a maximum number of idle processes replaces the timeout.
         let usual_timeout = usual.idle_timeout.filter(|_| max_spare.is_none());
         let idle_timeout = idle_timeout.or(usual_timeout);
         let start = start.unwrap_or(usual.start);

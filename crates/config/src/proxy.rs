@@ -8,7 +8,7 @@ use crate::upstream_tls::UpstreamTls;
 /// Another HTTP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proxy {
-    /// Where it listens.
+    /// Its address.
     pub address: Address,
     /// TLS settings; `None` for plain HTTP.
     pub tls: Option<UpstreamTls>,
@@ -40,7 +40,7 @@ impl Proxy {
     }
 }
 
-/// Returns what is wrong with a URL that is not just an address, and what to write.
+/// Returns the problem of a URL that is more than an address, and the remedy.
 fn server_advice(scheme: &str, text: &str) -> Option<(&'static str, String)> {
     let usual_port = if scheme == "https" { 443 } else { 80 };
     if text.starts_with("unix:") {

@@ -14,7 +14,7 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// Reads an object of texts and templates. With `null`, `null` removes a text.
+    /// Reads an object of texts and templates. If `null` is true, the value `null` removes a text.
     pub(crate) fn read_all(node: &Node<'_>, null: bool) -> Result<Vec<Replacement>, Error> {
         let mut replacements = Vec::new();
         for (from, to) in node.members()? {

@@ -12,7 +12,7 @@ pub struct ResponseHeader {
     pub name: String,
     /// The value, whose literal parts have no control characters. `None` removes the field.
     pub value: Option<Template>,
-    /// Whether the rule applies to every status; otherwise to those from 200 to 399.
+    /// True if the rule applies to every status; otherwise to those from 200 to 399.
     pub always: bool,
 }
 
@@ -22,7 +22,7 @@ impl ResponseHeader {
     }
 
     fn read(name: &str, node: &Node<'_>) -> Result<ResponseHeader, Error> {
-        /// Fields that frame the message, which only the server knows.
+        /// Fields of the framing, which only the server can know.
         const FRAMING: [&str; 3] = ["connection", "content-length", "transfer-encoding"];
         if !token::is_token(name) {
             return Err(node.invalid("must be the name of a header field"));

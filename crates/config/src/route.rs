@@ -6,7 +6,7 @@ use crate::groups::Groups;
 use crate::matching::Match;
 use crate::node::{Node, Scope};
 
-/// A list of steps. A request that no step takes is answered with 404.
+/// A list of steps. A request for which no step holds is answered with 404.
 #[derive(Debug, Clone)]
 pub struct Route {
     /// The name, where `routes` is an object; `None` where it is an array.
@@ -15,14 +15,14 @@ pub struct Route {
     pub steps: Vec<Step>,
 }
 
-/// Conditions and the action for requests that meet them.
+/// Conditions, and the action for requests that meet them.
 #[derive(Debug, Clone)]
 pub struct Step {
     /// The conditions, all of which must hold.
     pub conditions: Match,
     /// The action.
     pub action: Action,
-    /// Whether templates of the action refer to groups of the conditions.
+    /// True if templates of the action refer to groups of the conditions.
     pub captures: bool,
 }
 

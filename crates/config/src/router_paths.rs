@@ -9,9 +9,9 @@ use crate::template::{Part, Template};
 use crate::{Config, Symlinks};
 
 impl Config {
-    /// Returns all files and directories that the document lets the router read. A name with variables
-    /// is represented by the directory that contains all its expansions. Certificates and keys are not
-    /// included, as the supervisor reads them.
+    /// Returns all files and directories that the router must be able to read. A name with
+    /// variables is represented by the directory that contains all its expansions. Certificates and
+    /// keys are not included, as the supervisor reads them.
     pub fn router_paths(&self) -> Vec<RouterPath> {
         let mut all = Vec::new();
         let mut add = |path: String, (file, is_directory): (PathBuf, bool)| {
@@ -60,7 +60,7 @@ fn widest(name: &Template) -> (PathBuf, bool) {
         _ => "",
     };
     let directory = match name.parts().get(1) {
-        // It begins with a slash itself.
+        // The variable begins with a slash.
         Some(Part::Variable(crate::Variable::Uri)) => start,
         _ => start.rsplit_once('/').map_or("", |(directory, _)| directory),
     };

@@ -12,10 +12,10 @@ use crate::node::Node;
 pub enum Sandbox {
     /// No restrictions.
     Off,
-    /// Forbids to signal and to trace processes outside of the application.
+    /// Processes can neither signal nor trace processes outside of the application.
     #[default]
     Processes,
-    /// Also forbids files other than its own and those of the system that PHP needs.
+    /// In addition, processes can use only their own files and those of the system that PHP needs.
     Files(SandboxFiles),
 }
 
@@ -28,7 +28,7 @@ pub struct SandboxFiles {
     pub write: Vec<PathBuf>,
     /// Files and directories that it may read and execute.
     pub execute: Vec<PathBuf>,
-    /// Whether the application must not run on kernels that cannot restrict files.
+    /// True if the application must not run on kernels that cannot restrict files.
     pub required: bool,
 }
 
@@ -64,7 +64,7 @@ impl SandboxFiles {
     }
 }
 
-/// A string or an array of strings.
+/// Reads a string or an array of strings.
 fn read_paths(node: &Node<'_>) -> Result<Vec<PathBuf>, Error> {
     node.strings()?.map(|path| read_path(&path)).collect()
 }

@@ -47,17 +47,17 @@ pub struct HttpSettings {
     pub max_body_size: u64,
     /// The directory of the files of long bodies; the server's temporary directory if `None`.
     pub body_temp_path: Option<PathBuf>,
-    /// Whether header fields are dropped whose name has other characters than letters, digits and
+    /// True if header fields are dropped whose name has other characters than letters, digits and
     /// hyphens.
     pub discard_unsafe_fields: bool,
-    /// Whether requests are refused that HTTP/1.1 forbids and Unit accepts: without `Host`, with
+    /// True if requests are refused that HTTP/1.1 forbids and Unit accepts: without `Host`, with
     /// spaces or a fragment in the target, or with an invalid host.
     pub strict_requests: bool,
-    /// Whether the step that each request takes is logged.
+    /// True if the step that each request takes is logged.
     pub log_route: bool,
-    /// Whether the `Server` field has the version.
+    /// True if the `Server` field has the version.
     pub server_version: bool,
-    /// Whether request bodies may be sent in chunks.
+    /// True if request bodies may be sent in chunks.
     pub chunked_transform: bool,
     /// Media types and their file extensions, which precede the built-in ones.
     pub mime_types: Vec<(String, Vec<String>)>,
@@ -66,8 +66,8 @@ pub struct HttpSettings {
 }
 
 impl HttpSettings {
-    /// The values of Unit 1.35, but for chunked bodies, which Unit refuses unless it is told
-    /// otherwise. Those that Unit lacks are Apache's (`LimitRequestFields`, `RequestReadTimeout`).
+    /// Returns Unit 1.35's values, except that chunked bodies are allowed. Values for settings that
+    /// Unit lacks are Apache's (`LimitRequestFields`, `RequestReadTimeout`).
     pub fn new(defaults: &Defaults) -> HttpSettings {
         HttpSettings {
             header_read_timeout: Duration::from_secs(30),
@@ -124,8 +124,9 @@ fn read_resolver(node: &Node<'_>) -> Result<Vec<SocketAddr>, Error> {
         if let Ok(ip) = text.parse::<IpAddr>() {
             return Ok(SocketAddr::new(ip, 53));
         }
-        text.parse()
-            .map_err(|_| node.invalid("is no address of a server").with_hint("write \"10.0.0.53\""))
+        text.parse().map_err(|_| {
+            node.invalid("is not an address of a server").with_hint("write \"10.0.0.53\"")
+        })
     };
     node.one_or_many().map(read).collect()
 }
@@ -137,7 +138,8 @@ impl HttpSettings {
     }
 
     fn read(node: &Node<'_>) -> Result<HttpSettings, Error> {
-        /// Clients make the server hold heads in memory, so no setting may allow gigabytes.
+        /// Maximum of `large_header_buffer_size` in bytes: the server keeps request heads in
+        /// memory.
         const MAX_BUFFER_BYTES: i64 = 16 << 20;
         const MAX_BUFFERS: i64 = 1024;
         const MAX_FIELDS: i64 = 1000;

@@ -4,11 +4,11 @@ use crate::error::Error;
 use crate::node::{Node, Object};
 use crate::template::{Part, Template, Variable};
 
-/// Which symbolic links of a share are followed.
+/// Symbolic links of a share that are followed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Symlinks {
-    /// Without `follow_symlinks`: links that lead to a place inside the document root, links of root,
-    /// and links whose target belongs to the owner of the link.
+    /// Without `follow_symlinks`: links that lead to a place inside the document root, links of
+    /// root, and links whose target belongs to the owner of the link.
     #[default]
     OwnerMatch,
     /// `true`: all links.
@@ -22,7 +22,7 @@ pub enum Symlinks {
 pub struct Candidate {
     /// The path, in the form of a `rewrite`.
     pub path: Template,
-    /// Whether the path ends with a slash and so stands for the index of a directory.
+    /// True if the path ends with a slash and so stands for the index of a directory.
     pub directory: bool,
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn read_paths(node: &Node<'_>) -> Result<Vec<Template>, Error> {
 }
 
 pub(crate) fn read_chroot(node: &Node<'_>) -> Result<Option<Template>, Error> {
-    // In Unit an empty string turns it off.
+    // As in Unit, an empty string disables it.
     match node.value == "" {
         true => Ok(None),
         false => Template::read_file(node).map(Some),
@@ -86,7 +86,7 @@ pub(crate) fn read_chroot(node: &Node<'_>) -> Result<Option<Template>, Error> {
 }
 
 pub(crate) fn read_index(node: &Node<'_>) -> Result<Vec<String>, Error> {
-    // In Unit an empty string turns it off.
+    // As in Unit, an empty string disables it.
     if node.value == "" {
         return Ok(Vec::new());
     }

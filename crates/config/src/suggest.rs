@@ -5,7 +5,7 @@ pub(crate) fn nearest<'a>(
     found: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    // Bounds the cost: keys are shorter.
+    // Bounds the cost: all keys are shorter.
     if found.len() > 64 {
         return None;
     }
@@ -18,8 +18,8 @@ pub(crate) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours that turn one word into the other
-/// (optimal string alignment), upper and lower case being the same.
+/// Returns the number of insertions, deletions, replacements and swaps of neighbours that turn one
+/// word into the other (optimal string alignment), regardless of case.
 fn distance(from: &[u8], to: &[u8]) -> usize {
     let mut before: Vec<usize> = vec![0; to.len() + 1];
     let mut last: Vec<usize> = (0..=to.len()).collect();

@@ -10,13 +10,13 @@ use crate::percent;
 use crate::suggest::nearest;
 use crate::template::Template;
 
-/// A part of the document that handles requests.
+/// A part of the document to which requests are passed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Target {
     /// `routes`, or `routes/NAME` where the routes have names.
     Route(Option<String>),
-    /// `applications/NAME` or `applications/NAME/TARGET`; without a target, an application that has
-    /// targets answers with the first.
+    /// `applications/NAME` or `applications/NAME/TARGET`; without a target, an application with
+    /// targets uses the first.
     Application {
         /// The application's name.
         name: String,
@@ -135,7 +135,7 @@ impl Target {
         }
     }
 
-    /// Reads the target of a share's `scripts`: an application that runs the script it is given.
+    /// Reads the target of a share's `scripts`: an application that runs the requested script.
     pub(crate) fn read_scripts(node: &Node<'_>) -> Result<Target, Error> {
         let target = Target::read(node, node.string()?)?;
         let Target::Application { name, target: part } = &target else {

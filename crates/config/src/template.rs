@@ -1,8 +1,8 @@
 //! Strings with variables, such as `/www/$host$uri`.
 //!
 //! `$name` and `${name}` stand for a variable; names are letters and underscores, or one digit for
-//! the text that a group of a regular expression has captured. A dollar sign itself is written `$dollar` or
-//! `${dollar}`.
+//! the text that a group of a regular expression has captured. A dollar sign itself is written
+//! `$dollar` or `${dollar}`.
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ pub enum Variable {
     Cookie(String),
     /// `$header_NAME`: the first request field of that name, lower case with `-` for `_`.
     Header(String),
-    /// `$host`: the host asked for, lower case, without port and final dot.
+    /// `$host`: the requested host, lower case, without port and final dot.
     Host,
     /// `$method`: the request's method.
     Method,
@@ -68,7 +68,7 @@ pub enum Variable {
     Uri,
 }
 
-/// Facts about a TLS connection, with nginx's names. Without a value if there is no TLS.
+/// Facts about a TLS connection, with nginx's names. Without TLS, they have no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SslVariable {
     /// `$ssl_cipher`: the cipher suite.
@@ -93,10 +93,10 @@ pub enum SslVariable {
     SessionReused,
 }
 
-/// Why a string is no template.
+/// Reason why a string is not a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TemplateError {
-    /// A `$` at this byte is followed by no name, or its `${` is not closed.
+    /// A `$` is not followed by a name, or its `${` is not closed.
     NoName {
         /// Bytes before the `$`.
         offset: usize,
@@ -241,7 +241,7 @@ pub(crate) fn split_name(reference: &str) -> Option<(&str, &str)> {
         Some(b'0'..=b'9') => 1,
         _ => text.bytes().take_while(|byte| is_name(*byte)).count(),
     };
-    // Counted bytes are ASCII, so this is a character boundary.
+    // The counted bytes are ASCII, so this is a character boundary.
     let (name, after) = text.split_at_checked(length)?;
     if name.is_empty() {
         return None;
@@ -272,7 +272,7 @@ impl Variable {
         Ok(Variable::Capture(group))
     }
 
-    /// Returns the variable of this name (without `$`). `dollar` is a literal and none.
+    /// Returns the variable of this name (without `$`); `None` for `dollar`, which is a literal.
     pub(crate) fn named(name: &str) -> Option<Variable> {
         let variable = match name {
             "body_bytes_sent" => Variable::BodyBytesSent,
@@ -325,7 +325,7 @@ impl fmt::Display for TemplateError {
                 write!(f, "has a \"$\" without a variable's name at byte {offset}")
             }
             TemplateError::Unknown { name } => {
-                // Unit's message, which scripts may look for.
+                // Unit's message, which scripts of administrators may search for.
                 write!(f, "Unknown variable \"${}\"", Shown(name))
             }
             TemplateError::NoGroup { number, count: 0 } => {

@@ -1,4 +1,4 @@
-//! The document as a whole: what is accepted, what it comes to, and how it is refused.
+//! The document as a whole: accepted documents and their typed form, and refusals.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn read(document: Value) -> Config {
     }
 }
 
-/// The one line that a document is refused with.
+/// Returns the line with which a document is refused.
 fn refusal(document: Value) -> String {
     match Config::from_value(document) {
         Ok(_) => panic!("must be refused"),
@@ -208,7 +208,7 @@ fn a_pass_with_variables_is_decided_per_request() {
 
 #[test]
 fn routes_may_pass_to_each_other_in_a_circle() {
-    // As in Unit: rewriting may lead out of it; the server counts the passes of a request.
+    // As in Unit: rewriting may lead out of a loop; the server counts the passes of a request.
     read(
         json!({"routes": {"a": [{"action": {"pass": "routes/b"}}], "b": [{"action": {"pass": "routes/a"}}]}}),
     );
@@ -303,11 +303,11 @@ fn large_documents_are_read_in_proportion() {
     routes.insert("main".to_owned(), Value::from(steps));
     let start = std::time::Instant::now();
     read(json!({"routes": routes}));
-    // Looking each name up by walking all of them would take far longer.
+    // A linear search for each name would take far longer.
     assert!(start.elapsed() < Duration::from_secs(20));
 }
 
-/// Documents that are nearly right, so that reading gets beyond the first key.
+/// Generates documents that are nearly valid, so that more than the first key is read.
 fn nearly_a_document() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

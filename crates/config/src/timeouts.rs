@@ -23,8 +23,9 @@ pub struct Timeouts {
 }
 
 impl Default for Timeouts {
-    /// Unit's and nginx's values but for two: 10 seconds to connect, as later successes are rare, and
-    /// an hour for tunnels, as WebSockets are often silent for minutes and cost little.
+    /// Returns Unit's and nginx's values, with two exceptions: 10 seconds to connect, as later
+    /// successes are rare, and an hour for tunnels, as WebSockets are often silent for minutes and
+    /// cost little.
     fn default() -> Self {
         let minute = Duration::from_secs(60);
         Timeouts {

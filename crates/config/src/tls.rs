@@ -23,17 +23,17 @@ use crate::node::Node;
 /// TLS settings of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// The certificates. The first is for clients that request no name of the others. At least one,
-    /// unless certificates are made on demand.
+    /// The certificates. The first one is for clients that request none of the other names. At
+    /// least one, unless certificates are obtained on demand.
     pub certificates: Vec<Certificate>,
-    /// Certificates that the server obtains by itself. Those for configured names are also at the end
+    /// Certificates that the server obtains itself. Those for configured names are also at the end
     /// of `certificates`.
     pub acme: Vec<Acme>,
-    /// Versions, cipher suites and the like.
+    /// Versions, cipher suites and related settings.
     pub parameters: TlsParameters,
     /// Session resumption.
     pub session: TlsSession,
-    /// Whether HTTP/2 is offered.
+    /// True if HTTP/2 is offered.
     pub http2: bool,
     /// Rules about client certificates. The first rule for the requested name applies.
     pub client_certificates: Vec<ClientCertificates>,
@@ -44,7 +44,7 @@ pub struct Tls {
 pub enum Certificate {
     /// A name in the store of the control API (`/certificates`).
     Stored(String),
-    /// A name in the store whose certificate the server obtains by itself, so it may not exist yet.
+    /// A name in the store whose certificate the server obtains itself, so it may not exist yet.
     Managed(String),
     /// Files, read again when they change.
     Files {
@@ -105,10 +105,10 @@ impl fmt::Debug for TicketKey {
 pub struct ClientCertificates {
     /// The file with the authorities' certificates.
     pub authorities: PathBuf,
-    /// Whether clients without a certificate are accepted.
+    /// True if clients without a certificate are accepted.
     pub optional: bool,
-    /// Requested server names that the rule is for, in lower case; all if empty. A leading `*` stands
-    /// for one label.
+    /// Requested server names that the rule applies to, in lower case; all if empty. A leading `*`
+    /// stands for one label.
     pub names: Vec<String>,
 }
 
@@ -173,7 +173,7 @@ impl Default for TlsSession {
 
 impl TlsSession {
     fn read(node: &Node<'_>) -> Result<TlsSession, Error> {
-        /// A session takes some hundred bytes of memory.
+        /// Maximum size of the cache. A session takes some hundred bytes of memory.
         const MAX_CACHED: i64 = 1_000_000;
         let object = node.object()?;
         let mut session = TlsSession::default();
@@ -207,7 +207,7 @@ impl Tickets {
 
 impl TicketKey {
     fn read(node: &Node<'_>) -> Result<TicketKey, Error> {
-        // The messages do not repeat the key: they go to logs.
+        // The messages do not contain the key, as they are logged.
         let Some(text) = node.value.as_str() else {
             return Err(node.invalid("must be a key in base64"));
         };

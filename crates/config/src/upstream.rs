@@ -21,7 +21,7 @@ pub struct Upstream {
     pub servers: Vec<UpstreamServer>,
     /// The balancing method.
     pub balance: Balance,
-    /// Maximum number of servers that one request is tried on; all if `None`.
+    /// Maximum number of servers tried for one request; all if `None`.
     pub tries: Option<usize>,
     /// Maximum number of idle connections to each server, per router thread.
     pub keepalive: usize,
@@ -48,15 +48,15 @@ pub struct Upstream {
     pub forwarded: ForwardedFields,
     /// TLS settings; `None` for plain HTTP.
     pub tls: Option<UpstreamTls>,
-    /// Whether trailers of requests are forwarded, which requires chunked bodies.
+    /// True if trailers of requests are forwarded, which requires chunked bodies.
     pub request_trailers: bool,
     /// The version of the PROXY protocol that each connection begins with, 1 or 2.
     pub proxy_protocol: Option<u8>,
-    /// Whether responses are read as fast as servers send them; otherwise at the client's pace.
+    /// True if responses are read as fast as servers send them; otherwise at the client's pace.
     pub buffering: bool,
-    /// Whether a request is sent on only when all of its body has arrived.
+    /// True if a request is sent on only when all of its body has arrived.
     pub request_buffering: bool,
-    /// Where `X-Accel-Redirect` and `X-Sendfile` may lead.
+    /// Permitted targets of `X-Accel-Redirect` and `X-Sendfile`.
     pub delegation: Delegation,
     /// Prefixes of `Location` that are replaced, in addition to the server's own address; `None`
     /// replaces nothing.
@@ -84,14 +84,14 @@ pub enum Balance {
     RoundRobin,
     /// The server with the fewest requests in relation to its weight.
     LeastConnections,
-    /// The less busy of two random servers.
+    /// The less loaded of two random servers.
     TwoChoices,
-    /// Consistent hashing of this text: few texts change their server when servers are added or
-    /// removed.
+    /// Consistent hashing of this text: when servers are added or removed, few texts change their
+    /// server.
     Hash(Template),
 }
 
-/// Passive health checks: when a server that fails is not used.
+/// Passive health checks: a server with failures is not used for a while.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failures {
     /// Number of failures within `time` after which a server is not used; 0 disables the check.
@@ -102,7 +102,7 @@ pub struct Failures {
 }
 
 impl Default for Failures {
-    /// The defaults of nginx.
+    /// Returns the defaults of nginx.
     fn default() -> Self {
         Failures { max: 1, time: Duration::from_secs(10) }
     }
@@ -140,9 +140,9 @@ pub struct UpstreamServer {
     pub weight: f64,
     /// Maximum number of concurrent requests.
     pub max_connections: Option<u32>,
-    /// Whether the server is used only if no other can be.
+    /// True if the server is used only if no other can be.
     pub backup: bool,
-    /// Whether the server gets only clients of existing sessions.
+    /// True if the server gets only clients of existing sessions.
     pub drain: bool,
 }
 
@@ -193,7 +193,7 @@ impl Upstream {
         let default = Upstream::new(name, servers);
         let upstream = Upstream {
             balance: object.read("balance", Balance::read)?.unwrap_or_default(),
-            // As in Unit: one server a request, in its turn, whatever became of earlier ones.
+            // As in Unit: only one server per request, regardless of earlier failures.
             tries: Some(object.read("tries", |node| small(node, 1, 100))?.unwrap_or(1)),
             keepalive: object.read("keepalive", |node| small(node, 0, 10_000))?.unwrap_or(0),
             failures: object.read("failures", Failures::read)?.unwrap_or(Failures::NEVER),

@@ -10,7 +10,7 @@ use crate::tls::{Certificate, read_host};
 /// TLS settings for connections to servers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct UpstreamTls {
-    /// Whether the certificates of servers are verified.
+    /// True if the certificates of servers are verified.
     pub verify: bool,
     /// The file with the trusted authorities' certificates; the system's if `None`.
     pub authorities: Option<PathBuf>,

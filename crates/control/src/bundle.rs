@@ -71,7 +71,7 @@ fn check(pem: &[u8]) -> Result<Value, Refusal> {
             "EC PARAMETERS" => {}
             other => {
                 let other: String = other.chars().filter(|c| !c.is_control()).take(40).collect();
-                return Err(invalid(format!("\"{other}\" is neither certificate nor key")));
+                return Err(invalid(format!("\"{other}\" is neither a certificate nor a key")));
             }
         }
     }
@@ -89,7 +89,9 @@ fn check(pem: &[u8]) -> Result<Value, Refusal> {
 fn certificate(number: usize, der: &[u8]) -> Result<X509Certificate<'_>, Refusal> {
     match X509Certificate::from_der(der) {
         Ok(([], certificate)) => Ok(certificate),
-        Ok(_) => Err(invalid(format!("certificate {number}: something follows it"))),
+        Ok(_) => {
+            Err(invalid(format!("certificate {number}: there are bytes after its DER encoding")))
+        }
         Err(error) => Err(invalid(format!("certificate {number}: {error}"))),
     }
 }
@@ -125,7 +127,7 @@ fn check_order(
 fn unreadable(pem: &[u8], error: &PEMError) -> Refusal {
     // Before PKCS #8, a field in the block marked encrypted keys.
     let is_encrypted = pem.windows(ENCRYPTED_FIELD.len()).any(|bytes| bytes == ENCRYPTED_FIELD);
-    if is_encrypted { invalid(ENCRYPTED) } else { invalid(format!("this is no PEM: {error}")) }
+    if is_encrypted { invalid(ENCRYPTED) } else { invalid(format!("it is not PEM: {error}")) }
 }
 fn describe(certificate: &X509Certificate<'_>) -> Value {
     let (mut of_subject, mut of_issuer) = (None, None);

@@ -9,7 +9,7 @@ use crate::refusal::Refusal;
 use crate::reply::Reply;
 
 /// The name of a certificate bundle. It is a plain file name: no slash, no leading dot, no control
-/// character, at most 255 bytes. A path made of a directory and it stays in that directory.
+/// character, at most 255 bytes. Joined to a directory, it cannot lead out of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CertificateName(String);
 

@@ -20,8 +20,8 @@ pub enum Change {
         /// The path of the value.
         path: Path,
     },
-    /// Replace a value, add a member to an object, or add an element to an array at the index behind
-    /// its last.
+    /// Replace a value, add a member to an object, or add an element to an array at the index
+    /// behind its last.
     Put {
         /// The path of the value. All but its last step must exist.
         path: Path,

@@ -25,8 +25,8 @@ pub enum Command {
     GetPools(Path),
     /// Show a part of the status.
     GetStatus(Path),
-    /// Show how the number of processes of an application was chosen; legal if the configuration has
-    /// an application of this name.
+    /// Show how the number of processes of an application was chosen; legal if the configuration
+    /// has an application of this name.
     GetTuning {
         /// The application.
         name: String,

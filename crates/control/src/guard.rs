@@ -1,13 +1,13 @@
 //! Access control of the API.
 //!
 //! Any web page can make a browser send requests to the machine that it runs on and, with DNS
-//! rebinding, read the responses. Clients of this API are no browsers, so over TCP header fields that
-//! only browsers send are refused, and host names other than this machine's. Browsers cannot reach a
-//! unix socket.
+//! rebinding, read the responses. Clients of this API are no browsers, so over TCP header fields
+//! that only browsers send are refused, and host names other than this machine's. Browsers cannot
+//! reach a unix socket.
 //!
-//! Over TCP, every process of the machine can connect, scripts of the sites included, so requests must
-//! carry a token. Abstract unix sockets have no permissions either. If there is a token, it is required
-//! on all sockets.
+//! Over TCP, every process of the machine can connect, scripts of the sites included, so requests
+//! must carry a token. Abstract unix sockets have no permissions either. If there is a token, it is
+//! required on all sockets.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -19,18 +19,19 @@ use crate::token::Token;
 pub enum Transport {
     /// Over TCP, from a loopback address.
     Tcp,
-    /// Over a unix socket, whose permissions say who may connect.
+    /// Over a unix socket, whose permissions control who may connect.
     Unix,
 }
 
-/// Returns true if a control API at this address needs a token: over TCP, and on abstract unix sockets.
+/// Returns true if a control API at this address needs a token: over TCP, and on abstract unix
+/// sockets.
 pub fn needs_token(address: &str) -> bool {
     !address.starts_with("unix:") || address.starts_with("unix:@")
 }
 
-/// Refuses a request that a browser may have sent, and one without the token. Over TCP, all requests are
-/// refused if there is no token. `fields` are names and values of the header; the authority of a target
-/// in absolute form must come among them, as the value of `host`.
+/// Refuses a request that a browser may have sent, and one without the token. Over TCP, all
+/// requests are refused if there is no token. `fields` are names and values of the header; the
+/// authority of a target in absolute form must come among them, as the value of `host`.
 pub fn guard<'a>(
     fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     transport: Transport,
@@ -63,8 +64,9 @@ pub fn guard<'a>(
     }
 }
 
-/// Returns true if a host, with or without a port, is the loopback interface under a name that nobody
-/// else can own. The port is not compared: it does not identify the client and differs behind a tunnel.
+/// Returns true if a host, with or without a port, is a name of the loopback interface that cannot
+/// belong to another machine. The port is not compared: it does not identify the client and differs
+/// behind a tunnel.
 fn is_this_machine(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else { return false };
     let (name, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {

@@ -14,7 +14,7 @@ pub fn print(value: &Value) -> String {
 struct Printer {
     text: String,
     level: usize,
-    /// Whether the last value took several lines.
+    /// True if the last value took several lines.
     after_block: bool,
 }
 

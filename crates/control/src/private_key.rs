@@ -1,7 +1,8 @@
-//! Checks that a private key belongs to a certificate, as far as that is possible without cryptography.
+//! Checks that a private key belongs to a certificate, as far as that is possible without
+//! cryptography.
 //!
-//! RSA keys contain their public part, and so do nearly all keys on elliptic curves. For other keys only
-//! the algorithm is compared; a mismatch then shows when the bundle is used.
+//! RSA keys contain their public part, and so do nearly all keys on elliptic curves. For other keys
+//! only the algorithm is compared; a mismatch then shows when the bundle is used.
 
 use x509_parser::asn1_rs::{Any, FromDer, Oid, Tag};
 use x509_parser::certificate::X509Certificate;

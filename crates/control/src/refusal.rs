@@ -2,7 +2,7 @@
 
 use howdah_config::Error;
 
-/// Why a request is refused or failed. [`Reply`] has the status and the text.
+/// Reason for which a request is refused or fails. [`Reply`] has the status and the text.
 ///
 /// [`Reply`]: crate::Reply
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! Responses: the only place where an outcome becomes a status and a text. They are Unit's where Unit
-//! has the outcome.
+//! Responses: the only place where an outcome becomes a status and a text. They are Unit's where
+//! Unit has the outcome.
 
 use howdah_config::Error;
 use serde_json::{Value, json};

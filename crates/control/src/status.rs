@@ -16,7 +16,7 @@ pub struct Status {
     pub connections: Connections,
     /// Requests of clients since the start.
     pub requests: u64,
-    /// The applications, in the order of the response.
+    /// Applications, in the order of the response.
     pub applications: Vec<ApplicationStatus>,
     /// Upstreams, in the order of the response; omitted if there are none.
     pub upstreams: Vec<UpstreamStatus>,
@@ -54,7 +54,7 @@ pub struct CertificateStatus {
     pub renewal: Option<Renewal>,
 }
 
-/// The state of a certificate that the server obtains by itself.
+/// The state of a certificate that the server obtains itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Renewal {
     /// The time of the next attempt; `None` if an attempt is running.
@@ -96,7 +96,8 @@ pub struct ApplicationStatus {
     pub processes: Processes,
     /// Requests that wait or run.
     pub active_requests: u64,
-    /// Why the application does not run, or why its processes end; omitted if there is no problem.
+    /// Reason for which the application does not run or its processes end; omitted if there is no
+    /// problem.
     pub problem: Option<String>,
 }
 
@@ -177,7 +178,8 @@ impl Status {
     }
 }
 
-/// Answers [`Command::GetStatus`](crate::Command::GetStatus) from the value of [`Status::to_value`].
+/// Answers [`Command::GetStatus`](crate::Command::GetStatus) from the value of
+/// [`Status::to_value`].
 pub fn status_part(status: &Value, path: &Path) -> Reply {
     match path.find(status) {
         Some(value) => Reply::value(value.clone()),

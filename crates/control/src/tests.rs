@@ -1,4 +1,4 @@
-//! Requests and replies, as Unit's own tests have them, and what must hold for every request.
+//! Requests and replies, as in Unit's own tests, and properties of all requests.
 
 use howdah_config::{Config, json};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// What the router does with a request, without the world around it.
+/// Model of the router: executes requests on a store, without I/O.
 struct Server {
     store: Store,
     certificates: serde_json::Map<String, Value>,
@@ -77,14 +77,14 @@ impl Server {
         }
     }
 
-    /// Checks a request that is to be carried out.
+    /// Checks a request that must be carried out.
     fn done(&mut self, method: &str, target: &str, body: impl AsRef<[u8]>) {
         let reply = self.request(method, target, body);
         let expected = json!({"success": "Reconfiguration done."});
         assert_eq!((reply.status(), reply.body()), (200, &expected), "{method} {target}");
     }
 
-    /// Checks a request that is to be refused and to change nothing.
+    /// Checks a request that must be refused and change nothing.
     fn refused(&mut self, method: &str, target: &str, body: impl AsRef<[u8]>, with: (u16, &str)) {
         let before = self.store.clone();
         let reply = self.request(method, target, body);

@@ -5,7 +5,8 @@ use std::fmt;
 
 use subtle::ConstantTimeEq;
 
-/// Shared secret of the server and the clients of its control API (RFC 6750). `Debug` does not show it.
+/// Shared secret of the server and the clients of its control API (RFC 6750). `Debug` does not show
+/// it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
@@ -16,8 +17,8 @@ pub const MIN_TOKEN: usize = 16;
 pub const MAX_TOKEN: usize = 4096;
 
 impl Token {
-    /// Reads the text of a token file: one line, with any white space around it. The error says what is
-    /// wrong with the text.
+    /// Reads the text of a token file: one line, with any white space around it. Error: the problem
+    /// of the text.
     pub fn parse(text: &[u8]) -> Result<Token, &'static str> {
         let token = text.trim_ascii();
         if token.is_empty() {
@@ -46,8 +47,8 @@ impl Token {
         &self.0
     }
 
-    /// Returns true if the value of an `Authorization` field carries this token. Takes the same time for
-    /// all tokens of one length.
+    /// Returns true if the value of an `Authorization` field carries this token. Takes the same
+    /// time for all tokens of one length.
     pub(crate) fn authorizes(&self, authorization: &[u8]) -> bool {
         let (scheme, credentials) = authorization.split_at(SCHEME.len().min(authorization.len()));
         scheme.eq_ignore_ascii_case(SCHEME)

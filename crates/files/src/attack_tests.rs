@@ -1,4 +1,4 @@
-//! Named after the attack classes that every release is checked against.
+//! Tests named after the attack classes of the release checklist.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -11,10 +11,10 @@ use howdah_http::body::{Body, Piece};
 use super::tests::{Site, request};
 use super::*;
 
-/// What must never appear in a response.
+/// Content that must never appear in a response.
 const SECRET: &str = "<?php $password = 'hunter2';";
 
-/// Class 1: a path behind a file that is no script runs nothing.
+/// Class 1: a path below a file that is not a script runs nothing.
 #[test]
 fn a_file_in_front_of_php_never_runs() {
     let site = Site::scripts();
@@ -43,8 +43,8 @@ fn path_info_is_exact() {
     assert_eq!(site.missing("/i.php\n"), NotServedReason::NotFound);
 }
 
-/// Classes 4, 5 and 58: files under look-alike names and copies of scripts exist, and neither
-/// run nor are sent, by any method, range or coding.
+/// Classes 4, 5 and 58: files with look-alike names and copies of scripts exist; they neither run
+/// nor are sent, by any method, range or coding.
 #[test]
 fn php_source_is_never_sent() {
     let names = [
@@ -104,7 +104,7 @@ fn php_source_is_never_sent() {
     }
 }
 
-/// Class 5: a share whose index is a script, but which runs none, does not send it either.
+/// Class 5: a share without scripts whose index is a script does not send it either.
 #[test]
 fn an_index_is_no_way_around_the_name() {
     let site = Site::new(Options { index: vec!["index.php".to_owned()], ..Options::default() });
@@ -112,7 +112,7 @@ fn an_index_is_no_way_around_the_name() {
     assert_eq!(site.missing("/"), NotServedReason::NotFound);
 }
 
-/// Class 19: whatever the layers above let through, the lookup stays under its root.
+/// Class 19: the lookup stays under its root even if the layers above pass a traversal.
 #[test]
 fn traversal_is_refused_by_the_lookup_itself() {
     let site = Site::scripts();
@@ -160,15 +160,15 @@ fn traversal_is_refused_by_the_lookup_itself() {
     assert_eq!(site.missing(long), NotServedReason::NotFound);
 }
 
-/// Class 20: while a directory and a link that leads outside change places without pause, no
-/// lookup of a share without links gets through the link.
+/// Class 20: while a directory and a link to the outside are swapped continuously, no lookup of a
+/// share without links follows the link.
 #[test]
 fn symlink_swap_never_escapes() {
     let site = Site::new(Options { symlinks: Symlinks::None, ..Options::default() });
     swap_while_asking(&site, b"");
 }
 
-/// Class 20: the same within a chroot, where links are followed but lead nowhere else.
+/// Class 20: the same within a chroot, where links are followed but cannot leave it.
 #[test]
 fn symlink_swap_never_leaves_a_chroot() {
     let site = Site::plain();
@@ -209,7 +209,7 @@ fn swap_while_asking(site: &Site, chroot: &[u8]) {
                 },
                 ServeOutcome::NotServed(NotServedReason::NotFound | NotServedReason::Forbidden) => {
                 }
-                // So many renames that the kernel gave up looking.
+                // The names changed until the retries were used up.
                 ServeOutcome::NotServed(NotServedReason::Failed(Errno::AGAIN)) => {}
                 other => panic!("{other:?}"),
             }
@@ -218,7 +218,7 @@ fn swap_while_asking(site: &Site, chroot: &[u8]) {
     assert!(inside > 0, "the file was never found");
 }
 
-/// Class 20: what each policy does with links, spelled out.
+/// Class 20: the result of each policy for each kind of link.
 #[test]
 fn links_follow_the_policy_of_the_share() {
     let site = Site::plain();
@@ -262,8 +262,7 @@ fn links_follow_the_policy_of_the_share() {
     assert_eq!(serve(&moved, b"", "/d/f.txt"), 403, "the root itself is reached through a link");
 }
 
-/// Class 20: mounts are crossed only where the share allows it. Every process sees /proc as a
-/// mount of its own.
+/// Class 20: mounts are crossed only where the share allows it. /proc is a mount in every process.
 #[test]
 fn mounts_follow_the_policy_of_the_share() {
     let site = Site::plain();
@@ -307,8 +306,8 @@ fn dot_files_are_not_sent() {
     }
 }
 
-/// Class 28: a thousand overlapping ranges are answered with the file, and what is sent for the
-/// most ranges we take stays in proportion to it.
+/// Class 28: a thousand overlapping ranges get the whole file, and the response to the maximum
+/// number of ranges stays in proportion to the file.
 #[test]
 fn many_ranges_do_not_multiply_a_file() {
     let site = Site::plain();
@@ -331,8 +330,8 @@ fn many_ranges_do_not_multiply_a_file() {
     }
 }
 
-/// Class 53: a response never promises more of a file than an open file of that length had, and
-/// the next look sees the new length.
+/// Class 53: a response never promises more bytes than the open file had, and the next inspection
+/// finds the new length.
 #[test]
 fn a_file_that_shrinks_is_seen_at_the_next_look() {
     let mut site = Site::plain();
@@ -351,8 +350,8 @@ fn a_file_that_shrinks_is_seen_at_the_next_look() {
     assert_eq!(length(&site), 0);
 }
 
-/// Class 53: while a writer goes on rewriting a small file, every body that is kept is one that
-/// was written as a whole, and its tag never stands for another.
+/// Class 53: while a writer rewrites a small file repeatedly, every cached body is one that was
+/// written completely, and its tag never stands for another.
 #[test]
 fn a_file_that_is_being_written_is_never_kept_torn() {
     let mut site = Site::plain();

@@ -1,21 +1,21 @@
-//! A cache with a limit on entries and on bytes, from which what was not used lately leaves first.
+//! Cache with limits on the number of entries and on bytes; evicts by the clock algorithm.
 //!
-//! Entries sit on a clock face. A lookup marks its entry; the hand, when room is needed, takes
-//! the first entry that has not been marked since it last passed. Looking up costs one hash and
-//! no allocation. The hash is keyed, so that nobody outside can make entries collide; if two
-//! keys have the same one after all, the newer entry takes the place of the older.
+//! Entries form a circle. A lookup marks its entry; to make room, the hand removes the first entry
+//! that has not been marked since its last pass. A lookup costs one hash and no allocation. The
+//! hash is keyed, so that clients cannot cause collisions; of two keys with the same hash, the
+//! newer entry replaces the older.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 
 use super::share::FileLocation;
 
-/// What an entry is found by.
+/// Key of a cache entry: the share and the location of the file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Key<'a> {
     /// Identity of the share.
     pub share: u64,
-    /// What is asked for.
+    /// Location that is looked up.
     pub place: FileLocation<'a>,
     hash: u64,
 }
@@ -33,7 +33,7 @@ impl<'a> Key<'a> {
     }
 }
 
-/// The cache. `V` is cheap to clone.
+/// Cache; `V` is cheap to clone.
 #[derive(Debug)]
 pub(super) struct Cache<V> {
     index: HashMap<u64, usize, BuildHasherDefault<Hashed>>,
@@ -58,7 +58,7 @@ struct Entry<V> {
 }
 
 impl<V> Cache<V> {
-    /// A cache for at most this many bytes and entries.
+    /// Creates a cache for at most this many bytes and entries.
     pub fn new(max_weight: usize, max_entries: usize) -> Self {
         Cache {
             index: HashMap::default(),
@@ -70,7 +70,7 @@ impl<V> Cache<V> {
         }
     }
 
-    /// The value under the key.
+    /// Returns the value of the key and marks its entry.
     pub fn get(&mut self, key: &Key<'_>) -> Option<&mut V> {
         let entry = self.face.get_mut(*self.index.get(&key.hash)?)?;
         if !entry.is(key) {
@@ -80,8 +80,8 @@ impl<V> Cache<V> {
         Some(&mut entry.value)
     }
 
-    /// Puts a value under the key, in place of what was there. A value heavier than the whole
-    /// cache is not taken.
+    /// Inserts a value and replaces an existing one. A value heavier than the whole cache is not
+    /// stored.
     pub fn insert(&mut self, key: &Key<'_>, value: V, weight: usize) {
         self.remove(key);
         let place = &key.place;
@@ -110,14 +110,14 @@ impl<V> Cache<V> {
         });
     }
 
-    /// Takes out what is under the key's hash.
+    /// Removes the entry with the key's hash, if there is one.
     pub fn remove(&mut self, key: &Key<'_>) {
         if let Some(place) = self.index.get(&key.hash) {
             self.take(*place);
         }
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.face.len()
@@ -129,7 +129,7 @@ impl<V> Cache<V> {
         self.weight
     }
 
-    /// Turns the hand until it has taken one entry; ends within two rounds.
+    /// Turns the hand until it has removed one entry; ends within two rounds.
     fn evict(&mut self) {
         loop {
             if self.hand >= self.face.len() {
@@ -144,7 +144,7 @@ impl<V> Cache<V> {
         }
     }
 
-    /// Takes the entry at a place; the last entry moves there.
+    /// Removes the entry at an index; the last entry moves there.
     fn take(&mut self, place: usize) {
         if place >= self.face.len() {
             return;
@@ -168,10 +168,10 @@ impl<V> Entry<V> {
     }
 }
 
-/// What an entry takes besides its names and its value.
+/// Memory of an entry in bytes in addition to its names and its value.
 const ENTRY_WEIGHT: usize = 256;
 
-/// Passes a hash through that is one already.
+/// Hasher for keys that are hashes already.
 #[derive(Debug, Default)]
 struct Hashed(u64);
 

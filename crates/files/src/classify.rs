@@ -1,9 +1,10 @@
-//! Classifies a place: a script, a directory, a file, or nothing that may be sent.
+//! Classifies a location: script, directory, regular file, or a reason why nothing is sent. The
+//! steps:
 //!
 //! 1. A script, by its exact name.
-//! 2. The allowed media types, which need no system call and tell nothing about the disk.
+//! 2. The allowed media types. This check needs no system call and reveals nothing about the disk.
 //! 3. Names that are never sent.
-//! 4. The file, or the first index of the directory.
+//! 4. The file, or the first existing index of the directory.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,25 +17,25 @@ use super::outcome::{NotServedReason, ScriptPath};
 use super::resolve::{Access, Kind, Opened, Opener};
 use super::share::{FileLocation, Share};
 
-/// Classifies one place with system calls.
+/// Classifies one location with system calls.
 pub(super) struct Classifier<'s, 'p> {
     pub opener: &'p Opener,
     pub share: &'s Share,
     pub place: &'p FileLocation<'p>,
 }
 
-/// The class of a place.
+/// Class of a location.
 pub(super) enum Target<'s> {
     /// A directory; the path does not end in a slash.
     Directory,
-    /// An existing script.
+    /// An existing PHP script.
     Script(ScriptPath),
-    /// A regular file; `index` is its name if it stands in for its directory.
+    /// A regular file; `index` is its name if it is the index of a directory, otherwise empty.
     File { index: &'s [u8], opened: Opened },
 }
 
 impl<'s> Classifier<'s, '_> {
-    /// Classifies the place. Error: the reason why nothing may be sent.
+    /// Classifies the location. Error: the reason why nothing is sent.
     pub fn classify(&self) -> Result<Target<'s>, NotServedReason> {
         if !self.place.is_sound() {
             return Err(NotServedReason::NotFound);
@@ -47,8 +48,9 @@ impl<'s> Classifier<'s, '_> {
         self.classify_file()
     }
 
-    /// The first prefix of the path that ends in `.php` and is a regular file, as Apache takes
-    /// it: directories may have such names too, and anything else on the way ends the search.
+    /// Returns the script at the first prefix of the path that ends in `.php` and is a regular
+    /// file, as Apache does. Directories may have such names too; any other kind of file ends the
+    /// search.
     fn find_script(&self) -> Result<Option<ScriptPath>, NotServedReason> {
         let path = self.place.path;
         let inner = memchr::memmem::find_iter(path, b".php/").map(|dot| dot + b".php".len());
@@ -98,8 +100,8 @@ impl<'s> Classifier<'s, '_> {
         }
     }
 
-    /// Classifies a place that cannot or must not be read as a file. It may still be a directory, which
-    /// need not be readable to be entered and may have any name.
+    /// Classifies a location that cannot or must not be read as a file. It may still be a
+    /// directory, which needs no read permission to be entered and may have any name.
     fn classify_directory(
         &self,
         otherwise: NotServedReason,
@@ -110,7 +112,7 @@ impl<'s> Classifier<'s, '_> {
         }
     }
 
-    /// The first index of the directory that exists.
+    /// Returns the first index of the directory that exists.
     fn find_index(&self) -> Result<Target<'s>, NotServedReason> {
         for name in self.share.options().index.iter().map(|name| name.as_bytes()) {
             let script = self.share.options().scripts && hidden::is_script_name(name);
@@ -130,13 +132,14 @@ impl<'s> Classifier<'s, '_> {
     }
 }
 
-/// The URL's path is checked by itself, because `.well-known` is allowed at its start.
+/// Returns true if a segment starts with a dot. The URL's path is checked separately, because
+/// `.well-known` is allowed at its start.
 fn has_dot_segment(place: &FileLocation<'_>) -> bool {
     let before = place.path.get(..place.url_offset).unwrap_or_default();
     hidden::has_dot_segment(before) || hidden::has_dot_segment(place.url())
 }
 
-/// `name` is the script's part of the place's path and `info` the rest.
+/// Splits a path: `name` is the script's part of it and `info` the rest.
 fn script_path(place: &FileLocation<'_>, name: &[u8], info: &[u8]) -> ScriptPath {
     let file = [place.root, name].concat();
     ScriptPath {

@@ -1,4 +1,4 @@
-//! Conditional requests (RFC 9110, 13): the order in which preconditions are evaluated.
+//! Conditional requests (RFC 9110, 13): evaluates preconditions in the prescribed order.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use howdah_http::message::Fields;
 
 use super::etag::{EntityTag, parse_entity_tags};
 
-/// What a selected representation is compared by.
+/// Validators of the selected representation (RFC 9110, 8.8).
 #[derive(Debug, Clone, Copy)]
 pub struct Validators<'a> {
     /// Strong entity tag, with its quotes.
@@ -15,18 +15,18 @@ pub struct Validators<'a> {
     pub modified: Option<u64>,
 }
 
-/// What follows from a request's preconditions.
+/// Result of evaluating a request's preconditions (RFC 9110, 13.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Perform the method.
     Proceed,
-    /// 304
+    /// Respond with 304.
     NotModified,
-    /// 412
+    /// Respond with 412.
     Failed,
 }
 
-/// The fields of a request that select, check or cut a representation.
+/// Conditional and range fields of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Conditions<'r> {
     fields: &'r Fields,
@@ -35,7 +35,7 @@ pub struct Conditions<'r> {
 }
 
 impl<'r> Conditions<'r> {
-    /// Looks once at the names, so that a plain request costs one pass.
+    /// Scans the field names once, so that a request without such fields costs one pass.
     pub fn of(fields: &'r Fields) -> Self {
         let mut conditions = Conditions { fields, preconditions: false, range: false };
         for (name, _) in fields.iter() {
@@ -77,8 +77,8 @@ impl<'r> Conditions<'r> {
         Verdict::Proceed
     }
 
-    /// The `Range` field if there is exactly one and `If-Range` does not void it. `now` is the
-    /// time of the response in seconds since 1970.
+    /// Returns the value of the `Range` field, or `None` if it is missing, repeated, or voided by
+    /// `If-Range`. `now` is the time of the response in seconds since 1970.
     pub fn range(&self, validators: Validators<'_>, now: u64) -> Option<&'r [u8]> {
         if !self.range {
             return None;
@@ -93,7 +93,7 @@ impl<'r> Conditions<'r> {
         Some(range)
     }
 
-    /// Whether a tag of the list satisfies `matches`; `None` if there is no such field.
+    /// Returns true if a tag of the list satisfies `matches`; `None` if there is no such field.
     fn any_tag(&self, name: &str, matches: impl Fn(EntityTag<'_>) -> bool) -> Option<bool> {
         let mut present = None;
         for value in self.fields.get_all(name) {
@@ -111,23 +111,23 @@ impl<'r> Conditions<'r> {
     }
 }
 
-/// A date in any of the three forms of RFC 9110, 5.6.7, in seconds since 1970.
+/// Parses a date in any of the three forms of RFC 9110, 5.6.7; returns seconds since 1970.
 pub fn parse_date(value: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(value.trim_ascii()).ok()?;
     let date = httpdate::parse_http_date(text).ok()?;
     date.duration_since(UNIX_EPOCH).ok().map(|age| age.as_secs())
 }
 
-/// A date as `Last-Modified` has it. Years after 9999 have no such form and become its end.
+/// Formats a date for `Last-Modified`. Times after the year 9999 become its last second.
 pub fn format_date(seconds: u64) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds.min(LAST_SECOND)))
 }
 
-/// The last second of the year 9999.
+/// Last second of the year 9999.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// RFC 9110, 13.1.5: a tag must match strongly; a date must be exactly the one sent, and old
-/// enough to be a strong validator (8.8.2.2).
+/// Returns true if `If-Range` matches (RFC 9110, 13.1.5): a tag must match strongly; a date must be
+/// exactly the one sent, and old enough to be a strong validator (8.8.2.2).
 fn if_range_holds(wanted: &[u8], validators: Validators<'_>, now: u64) -> bool {
     match parse_date(wanted) {
         Some(date) => {
@@ -141,7 +141,7 @@ fn if_range_holds(wanted: &[u8], validators: Validators<'_>, now: u64) -> bool {
     }
 }
 
-/// The value of a field that may occur once; a repeated one says nothing.
+/// Returns the value of a field that may occur once; `None` if it is missing or repeated.
 fn single<'r>(fields: &'r Fields, name: &str) -> Option<&'r [u8]> {
     let mut found = None;
     for (_, value) in fields.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes())) {

@@ -144,7 +144,7 @@ fn dates_outside_of_the_format_do_not_fail() {
     assert_eq!(format_date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
 }
 
-/// The order of RFC 9110, 13.2.2, written down a second time as a table of its steps.
+/// The order of RFC 9110, 13.2.2, as an independent table of its steps.
 fn by_the_rfc(
     if_match: Option<bool>,
     unmodified: Option<bool>,

@@ -1,13 +1,13 @@
-//! Entity tags (RFC 9110, 8.8.3): those of files, and those that requests name.
+//! Entity tags (RFC 9110, 8.8.3): creates those of files and parses those in requests.
 
 use bytes::Bytes;
 use howdah_http::encoding::Coding;
 
 use super::resolve::Meta;
 
-/// Returns the entity tag of a stored file. The tag is strong: `"<seconds>.<nanoseconds>-<size>"`, the
-/// time of the last modification and the length in hexadecimal. `coding` is that of a precompressed
-/// sibling, whose own time and size are followed by `-br`, `-zstd` or `-gzip`.
+/// Returns the entity tag of a stored file. The tag is strong: `"<seconds>.<nanoseconds>-<size>"`,
+/// the time of the last modification and the length, in hexadecimal. For a precompressed sibling,
+/// its own time and size are used and `-br`, `-zstd` or `-gzip` is appended (`coding`).
 pub(super) fn etag(meta: &Meta, coding: Coding) -> Bytes {
     let dash = if coding == Coding::Identity { "" } else { "-" };
     let Meta { modified, modified_nanos, size, .. } = meta;
@@ -17,26 +17,26 @@ pub(super) fn etag(meta: &Meta, coding: Coding) -> Bytes {
 /// An entity tag of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntityTag<'a> {
-    /// Marked with `W/`.
+    /// The tag has the prefix `W/`.
     pub weak: bool,
-    /// The opaque tag, with its quotes.
+    /// Opaque tag, with its quotes.
     pub opaque: &'a [u8],
 }
 
 impl EntityTag<'_> {
-    /// Strong comparison (RFC 9110, 8.8.3.2) with a strong tag.
+    /// Compares strongly with a strong tag (RFC 9110, 8.8.3.2).
     pub fn matches_strongly(self, etag: &[u8]) -> bool {
         !self.weak && self.opaque == etag
     }
 
-    /// Weak comparison with a strong tag.
+    /// Compares weakly with a strong tag (RFC 9110, 8.8.3.2).
     pub fn matches_weakly(self, etag: &[u8]) -> bool {
         self.opaque == etag
     }
 }
 
-/// The tags of a comma-separated list. What is not well formed ends the list: a precondition is
-/// never met by a guess.
+/// Parses the tags of a comma-separated list. The list ends at the first malformed element: a
+/// precondition is never met by a guess.
 pub fn parse_entity_tags(list: &[u8]) -> EntityTags<'_> {
     EntityTags { rest: list }
 }
@@ -60,7 +60,7 @@ impl<'a> Iterator for EntityTags<'a> {
             None => (false, list),
         };
         let length = memchr::memchr(b'"', quoted.strip_prefix(b"\"")?)?;
-        // The two quotes are outside of what was counted.
+        // `length` does not include the two quotes.
         let (opaque, rest) = quoted.split_at_checked(length + 2)?;
         if opaque.iter().any(|byte| *byte <= b' ' || *byte == 0x7F) {
             return None;

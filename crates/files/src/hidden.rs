@@ -1,7 +1,7 @@
-//! Names that are never sent as files, whatever is stored under them.
+//! Names of files that are never sent, whatever their content.
 //!
-//! Two rules, both blind to the disk. They are for the names in the request's path and, if that has
-//! symbolic links, once more for those in the path that it resolves to:
+//! Both rules read only names, never the disk. They apply to the names in the request's path and,
+//! if the path has symbolic links, also to those in the resolved path:
 //!
 //! 1. **Dot names.** A path with a segment that starts with a dot is hidden: `.git`, `.env`,
 //!    `.htaccess`, `.user.ini`. The exception is a first segment of exactly `.well-known`
@@ -14,16 +14,16 @@
 //!
 //! Names are compared in a folded form: some file systems find `index.php` under `INDEX.PHP`, under
 //! a name with invisible characters in it, or under its full-width look-alike. Folding only ever
-//! hides more. What runs as a script is decided by [`is_script_name`] alone, on the exact bytes.
+//! hides more. [`is_script_name`] alone decides which files run as scripts, on the exact bytes.
 
 use std::borrow::Cow;
 
-/// Whether a file of this name may run as a PHP script: it ends in exactly `.php`.
+/// Returns true if the name ends in exactly `.php`: only such files run as PHP scripts.
 pub fn is_script_name(path: &[u8]) -> bool {
     path.ends_with(b".php")
 }
 
-/// Whether a segment of the path starts with a dot and is not a leading `.well-known`.
+/// Returns true if a segment of the path starts with a dot and is not a leading `.well-known`.
 pub fn has_dot_segment(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/')
         .filter(|segment| !segment.is_empty())
@@ -31,13 +31,14 @@ pub fn has_dot_segment(path: &[u8]) -> bool {
         .any(|(place, segment)| is_dot_name(segment) && !(place == 0 && segment == b".well-known"))
 }
 
-/// Whether a segment of a resolved path starts with a dot. `.well-known` is public wherever links
-/// lead to it: sites often share the directory for answers to certificate authorities.
+/// Returns true if a segment of a resolved path starts with a dot. `.well-known` is allowed
+/// anywhere in it: sites often share the directory of ACME challenges.
 pub fn is_hidden_segment(segment: &[u8]) -> bool {
     is_dot_name(segment) && segment != b".well-known"
 }
 
-/// Whether a file name is that of PHP source or of a copy of it.
+/// Returns true if the name contains an extension of PHP source and does not end in one of
+/// `PAGE_EXTENSIONS`.
 pub fn is_php_source(name: &[u8]) -> bool {
     let folded = fold(name);
     let marked = [&b".php"[..], b".pht", b".phar"]
@@ -58,10 +59,10 @@ fn has_extension(name: &[u8], extension: &[u8]) -> bool {
     name.strip_suffix(extension).is_some_and(|stem| stem.ends_with(b"."))
 }
 
-/// The name as a forgiving file system may read it: ASCII in lower case, compatibility forms of
-/// ASCII characters replaced by them (Unicode's NFKC, as far as it yields a single ASCII
-/// character), invisible characters (Default_Ignorable_Code_Point) left out. Everything else
-/// becomes the byte 0xFF, which occurs in no marker.
+/// Folds a name as a lenient file system may: ASCII in lower case, compatibility forms of ASCII
+/// characters replaced by them (Unicode's NFKC, if it yields a single ASCII character), invisible
+/// characters (Default_Ignorable_Code_Point) left out. Every other character becomes the byte 0xFF,
+/// which occurs in no marker.
 fn fold(name: &[u8]) -> Cow<'_, [u8]> {
     if name.iter().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
         return Cow::Borrowed(name);
@@ -78,7 +79,7 @@ fn fold(name: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(folded)
 }
 
-/// The ASCII character that NFKC normalisation or case folding turns this one into.
+/// Returns the ASCII character that NFKC normalisation or case folding maps a character to.
 fn ascii_form(character: char) -> Option<u8> {
     let code = u32::from(character);
     let letter = |offset: u32, first: u8| u8::try_from(offset).ok().map(|offset| first + offset);
@@ -92,13 +93,14 @@ fn ascii_form(character: char) -> Option<u8> {
         0x24B6..=0x24CF => letter(code - 0x24B6, b'A'),
         0x24D0..=0x24E9 => letter(code - 0x24D0, b'a'),
         0x1F130..=0x1F149 => letter(code - 0x1F130, b'A'),
-        // Mathematical alphabets: capitals, then small letters, thirteen times over.
+        // Mathematical alphabets: 26 capitals, then 26 small letters, thirteen times.
         0x1D400..=0x1D6A3 => match (code - 0x1D400) % 52 {
             capital @ 0..26 => letter(capital, b'A'),
             small => letter(small - 26, b'a'),
         },
         0x1D7CE..=0x1D7FF => letter((code - 0x1D7CE) % 10, b'0'),
-        // Letterlike symbols, modifier letters, subscripts; those of "php", "pht" and "phar".
+        // Letterlike symbols, modifier letters, subscripts: only the letters of "php", "pht" and
+        // "phar".
         0x210B..=0x210E | 0x02B0 | 0x1D34 | 0x2095 => Some(b'h'),
         0x2119 | 0x1D3E | 0x1D56 | 0x209A => Some(b'p'),
         0x1D40 | 0x1D57 | 0x209C => Some(b't'),
@@ -108,7 +110,7 @@ fn ascii_form(character: char) -> Option<u8> {
     }
 }
 
-/// Unicode's Default_Ignorable_Code_Point.
+/// Returns true for characters of Unicode's Default_Ignorable_Code_Point.
 fn is_ignorable(character: char) -> bool {
     matches!(
         u32::from(character),
@@ -131,7 +133,7 @@ fn is_ignorable(character: char) -> bool {
     )
 }
 
-/// Last extensions that no editor and no backup gives to a copy of a script.
+/// Last extensions that neither editors nor backup tools give to a copy of a script.
 const PAGE_EXTENSIONS: [&[u8]; 19] = [
     b"html", b"htm", b"xhtml", b"css", b"js", b"mjs", b"json", b"xml", b"rss", b"png", b"jpg",
     b"jpeg", b"gif", b"webp", b"avif", b"svg", b"ico", b"pdf", b"woff2",

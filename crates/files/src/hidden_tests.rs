@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Attack class 21: no dot file is sent, in any place of the path.
+/// Attack class 21: no dot file is sent, at any position in the path.
 #[test]
 fn dot_names_are_hidden_except_well_known() {
     for path in [
@@ -31,7 +31,7 @@ fn dot_names_are_hidden_except_well_known() {
     }
 }
 
-/// Attack class 58: what editors and hands leave next to a script is not sent as text.
+/// Attack class 58: copies that editors and users leave next to a script are not sent as text.
 #[test]
 fn copies_of_scripts_are_hidden() {
     for name in [

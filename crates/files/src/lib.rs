@@ -1,20 +1,22 @@
-//! Static files: from a request to a file, a redirect, a script to run, or a reason why not.
+//! Static files: turns a request into a file, a redirect, a script to run, or a reason for an
+//! error.
 //!
-//! In the order of [`Files::serve_at`]:
+//! Steps of [`Files::serve_at`]:
 //!
-//! 1. A method other than GET and HEAD ends here, unless the share has scripts.
-//! 2. A cached finding younger than [`REVALIDATION_INTERVAL`] is used without a system call (`cache`).
-//! 3. Otherwise the place is classified (`classify`): a script (byte-exact `.php`, also in front of
-//!    more path segments), then the media type allowed (`mime`), then names that are never sent
-//!    (`hidden`), then the file or the directory's index (`resolve`, and `links` where symbolic links
-//!    are on the way).
+//! 1. A method other than GET and HEAD is refused, unless the share has scripts.
+//! 2. A cached result younger than [`REVALIDATION_INTERVAL`] is used without a system call
+//!    (`cache`).
+//! 3. Otherwise the location is classified (`classify`): a script (byte-exact `.php`, also in front
+//!    of more path segments), then the media types allowed (`mime`), then names that are never sent
+//!    (`hidden`), then the file or the directory's index (`resolve`; `links` if the path has
+//!    symbolic links).
 //! 4. A regular file becomes a resource with its precompressed siblings, their response fields and
 //!    small bodies (`load`); unchanged parts of the last load are reused.
-//! 5. Conditions, then ranges decide which part is sent (`conditional`, `range`, `reply`).
+//! 5. Conditions, then ranges select the part to send (`conditional`, `range`, `reply`).
 //!
-//! Nothing here blocks on the network or writes to the disk, but for a line in the log about a link
-//! that is not followed. No file is sent whose name says PHP source or starts with a dot, whatever
-//! the configuration and the links on the way to it. The clock is the caller's.
+//! Nothing here waits for the network or writes to the disk, except for a log line about a link
+//! that is not followed. A file whose name starts with a dot or is that of PHP source is never
+//! sent, whatever the configuration and the links on its path. The caller provides the time.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -56,13 +58,13 @@ pub use self::resolve::Opener;
 pub use self::share::{FileLocation, Options, Share};
 pub use self::socket::SocketHandle;
 
-/// Time for which a cached finding is used without a system call.
+/// Time for which a cached result is used without a system call.
 pub const REVALIDATION_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Shortest time between two log lines of a thread about links that are not followed.
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Serves files on one thread.
+/// File server of one thread.
 #[derive(Debug)]
 pub struct Files {
     opener: Opener,
@@ -79,11 +81,12 @@ pub struct Files {
 /// Limits of a thread's cache.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Bytes of everything kept, an eighth of it for findings that are no file.
+    /// Memory of the cache in bytes; an eighth of it is for negative results (missing, directory,
+    /// script).
     pub bytes: usize,
-    /// Cached files, and as many findings that are no file.
+    /// Maximum number of cached files, and separately of cached negative results.
     pub entries: usize,
-    /// Files up to this many bytes are kept in memory, larger ones open.
+    /// Files of up to this many bytes are kept in memory; larger ones are kept open.
     pub body: u64,
     /// Maximum number of files kept open.
     pub open: usize,
@@ -96,29 +99,29 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Bytes of files that are kept.
+    /// Returns the part of `bytes` that is for files.
     fn resource_bytes(&self) -> usize {
         self.bytes - self.bytes / 8
     }
 }
 
-/// The time of a request on both clocks.
+/// Time of a request on both clocks.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestTime {
-    /// For the age of findings.
+    /// For the age of cached results.
     pub monotonic: Instant,
-    /// For dates.
+    /// For HTTP dates.
     pub wall: SystemTime,
 }
 
-/// A cached value and its time.
+/// Cached value with the time of its lookup.
 #[derive(Debug, Clone)]
 struct Recent<T> {
     at: Instant,
     value: T,
 }
 
-/// Class of a place without a file that can be sent.
+/// Class of a location without a file to send.
 #[derive(Debug, Clone)]
 enum Finding {
     Directory,
@@ -133,7 +136,7 @@ enum Found {
 }
 
 impl Files {
-    /// A server with an empty cache.
+    /// Creates a file server with an empty cache.
     pub fn new(limits: Limits) -> Self {
         Files {
             opener: Opener::new(),
@@ -147,17 +150,17 @@ impl Files {
         }
     }
 
-    /// Logs links that are not followed because of their owner.
+    /// Sets the log for links that are not followed because of their owner.
     pub fn with_log(self, log: Arc<Log>) -> Self {
         Files { log: Some(log), ..self }
     }
 
-    /// Serves the request's path under the share's root.
+    /// Serves the path of the request from the share's document root.
     pub fn serve(&self, share: &Share, request: &Request, now: RequestTime) -> ServeOutcome {
         self.serve_at(share, share.place(&request.path), request, now)
     }
 
-    /// Serves a place that the caller worked out, for shares with variables and for chroots.
+    /// Serves a location that the caller computed, for shares with variables and for chroots.
     pub fn serve_at(
         &self,
         share: &Share,
@@ -168,7 +171,7 @@ impl Files {
         self.respond(share, place, request, now, redirect_to_directory)
     }
 
-    /// As [`Files::serve_at`], but a directory is found only by a path with a slash at its end.
+    /// Like [`Files::serve_at`], but a directory whose path has no slash at the end is not found.
     pub fn serve_place_without_redirect(
         &self,
         share: &Share,
@@ -179,7 +182,8 @@ impl Files {
         self.respond(share, place, request, now, |_| None)
     }
 
-    /// `redirect` makes the response for a directory whose path does not end in a slash.
+    /// Builds the response. `redirect` makes the one for a directory whose path does not end in a
+    /// slash.
     fn respond(
         &self,
         share: &Share,
@@ -228,7 +232,7 @@ impl Files {
         ))
     }
 
-    /// Returns a fresh cached finding, or inspects the disk and caches the result.
+    /// Returns a fresh cached result, or inspects the disk and caches the result.
     fn look_up(
         &self,
         share: &Share,
@@ -258,7 +262,7 @@ impl Files {
         found
     }
 
-    /// Logs a link that the last inspection has not followed.
+    /// Logs a link that the last inspection did not follow.
     fn log_refused_link(&self, now: Instant) {
         let Some(link) = self.opener.take_refused() else { return };
         let is_recent = |at: Instant| now.saturating_duration_since(at) < REFUSAL_INTERVAL;
@@ -276,12 +280,13 @@ impl Files {
         match found {
             Found::File(resource) if resource.is_settled => {
                 findings.remove(key);
-                // An open file takes its share of the cache, so the limit in bytes bounds open files.
+                // An open file weighs its part of the cache: the limit in bytes bounds open files
+                // too.
                 let open = self.limits.resource_bytes().div_ceil(self.limits.open.max(1));
                 let weight = resource.weight(if self.limits.open > 0 { open } else { usize::MAX });
                 resources.insert(key, Recent { at, value: Rc::clone(resource) }, weight);
             }
-            // A file that was just written is inspected for each request until it has settled.
+            // A recently written file is inspected for each request until it has settled.
             Found::File(_) | Found::Other(Finding::Missing(NotServedReason::Failed(_))) => {
                 findings.remove(key);
                 resources.remove(key);
@@ -297,7 +302,7 @@ impl Files {
         }
     }
 
-    /// Classifies the place and loads its file.
+    /// Classifies the location and loads its file.
     fn inspect(
         &self,
         share: &Share,

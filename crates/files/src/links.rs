@@ -1,24 +1,25 @@
-//! Symbolic links: resolves a path name by name and judges each link on the way.
+//! Symbolic links: resolves a path name by name and checks each link.
 //!
-//! The kernel follows links within one call, and returns neither their owners nor their targets. So a
-//! path with links is walked here: each name is opened relative to the directory before it, never
-//! through a link, and what is judged is the file that was opened. Renames during the walk change
-//! nothing about that.
+//! The kernel follows links within one call and returns neither their owners nor their targets. A
+//! path with links is therefore walked here: each name is opened relative to its directory, never
+//! through a link, and the checks apply to the opened file. Renames during the walk have no effect
+//! on the result.
 //!
 //! The rule for [`Symlinks::OwnerMatch`]:
 //!
-//! 1. A link that leads to a place inside the document root is followed, whoever owns it.
-//! 2. A link of root that leads out of the root is followed, as only the administrator can have made it.
-//! 3. Another link that leads out of the root is followed as far as its owner's own files go: to what
-//!    belongs to the owner of the link, and to what lies in a directory of the owner and everybody
-//!    may read. The owner could show that in other ways too; anything else, perhaps only the server may
-//!    read. Nothing in procfs is anybody's own file.
-//! 4. Each link of a chain is judged by where the whole chain ends. Links in the path of the root
-//!    itself are judged like those that lead out of it.
+//! 1. A link to a target inside the document root is followed, whoever owns it.
+//! 2. A link of root that leads out of the document root is followed: only the administrator can
+//!    have created it.
+//! 3. Another link that leads out of the document root is followed to files of the owner of the
+//!    link, and to files in a directory of that owner that everybody may read. The owner could
+//!    publish those in other ways; any other file may be readable to the server only. A link to
+//!    procfs is refused.
+//! 4. Each link of a chain is checked against the end of the chain. Links in the path of the
+//!    document root itself are checked like those that lead out of it.
 //!
-//! The directories that the text of a link names on its way to the target may be anybody's. Under
-//! [`Symlinks::All`] every link is followed. In both cases the caller learns whether a name on the way
-//! is one that is never sent.
+//! The directories in the text of a link may belong to anybody. Under [`Symlinks::All`] every link
+//! is followed. In both cases the result tells whether a name on the resolved path is one that is
+//! never sent.
 //!
 //! Nothing is opened for reading here: all descriptors are `O_PATH`.
 
@@ -39,38 +40,38 @@ use super::outcome::NotServedReason;
 /// A path to walk, and the rule for its links.
 pub(super) struct Route<'a> {
     pub rule: Symlinks,
-    /// The directory that stands for `/` and cannot be left; otherwise the root directory or the
-    /// working directory, as the path is absolute or not.
+    /// Directory that acts as `/` and cannot be left; `None` for the root directory (absolute path)
+    /// or the working directory (relative path).
     pub chroot: Option<&'a File>,
     /// The path is absolute.
     pub is_absolute: bool,
-    /// The path of the document root. May be empty.
+    /// Path of the document root; may be empty.
     pub root: &'a [u8],
-    /// The path below the document root.
+    /// Path below the document root.
     pub path: &'a [u8],
 }
 
-/// The end of a walk.
+/// Result of a walk.
 pub(super) struct Resolved {
     /// Opened with `O_PATH`. While it is open, no other file can get its inode number.
     file: File,
     pub is_regular: bool,
-    /// Whether a name on the resolved path below the document root starts with a dot. Outside the
-    /// root, names below the last directory that the root's path has in common with the
-    /// resolved path count.
+    /// A name on the resolved path below the document root starts with a dot. If the path leaves
+    /// the root, this covers the names below the last directory that both paths have in common.
     pub is_hidden: bool,
-    /// The last name of the resolved path.
+    /// Last name of the resolved path.
     pub name: Vec<u8>,
     id: Id,
 }
 
-/// Why a walk stops before its end.
+/// Reason why a walk fails.
 pub(super) enum WalkError {
     Reason(NotServedReason),
     Link(RefusedLink),
 }
 
-/// A link that leads out of the document root to what is not its owner's.
+/// A symbolic link that is not followed: it leads out of the document root to a file that its owner
+/// may not publish.
 #[derive(Debug)]
 pub struct RefusedLink {
     path: PathBuf,
@@ -79,19 +80,19 @@ pub struct RefusedLink {
 }
 
 impl Resolved {
-    /// Whether a file of this device and inode number is what the walk has found.
+    /// Returns true if the walk ended at the file with this device and inode number.
     pub fn is_file(&self, device: u64, inode: u64) -> bool {
         self.id == Id { device, inode }
     }
 
-    /// The `O_PATH` descriptor of what was found.
+    /// Returns the `O_PATH` descriptor of the file.
     pub fn into_file(self) -> File {
         self.file
     }
 }
 
 impl RefusedLink {
-    /// The message for an administrator who can change the document.
+    /// Returns the message for an administrator who can change the configuration.
     pub fn with_advice(&self) -> String {
         format!(
             "{self}; give both the same owner, or make the link root's (chown -h root), or set \
@@ -99,11 +100,11 @@ impl RefusedLink {
         )
     }
 
-    /// The message for a link in the path of an upstream's socket.
+    /// Returns the message for a link in the path of an upstream's socket.
     pub(super) fn socket_error(&self) -> String {
         let RefusedLink { path, owner, target_owner } = self;
         format!(
-            "the symbolic link {} of user {owner} leads to what belongs to user {target_owner}, and is \
+            "the symbolic link {} of user {owner} leads to a target of user {target_owner}, and is \
              not followed; give both the same owner, or make the link root's (chown -h root)",
             path.display()
         )
@@ -115,7 +116,7 @@ impl fmt::Display for RefusedLink {
         let RefusedLink { path, owner, target_owner } = self;
         write!(
             f,
-            "the symbolic link {} of user {owner} leads out of the share to what belongs to user \
+            "the symbolic link {} of user {owner} leads out of the share to a target of user \
              {target_owner}, and is not followed",
             path.display()
         )
@@ -134,8 +135,8 @@ impl From<Errno> for WalkError {
     }
 }
 
-/// The link on the way to a document root, or to a file in one, that is not followed by default.
-/// `None` for any other problem with the path.
+/// Returns the first link in the path of a document root, or of a file in one, that is not followed
+/// by default; `None` for any other problem with the path.
 pub fn refused_link(file: &Path, is_directory: bool) -> Option<RefusedLink> {
     let file = file.as_os_str().as_bytes();
     let root_len = match is_directory {
@@ -180,21 +181,21 @@ pub(super) fn walk(route: &Route<'_>) -> Result<Resolved, WalkError> {
 /// Maximum number of symbolic links in a path (Linux: 40).
 const MAX_LINKS: usize = 40;
 
-/// Maximum depth of a resolved path. Each directory on it takes a descriptor for the moment.
+/// Maximum depth of a resolved path. The walk holds one descriptor for each directory on it.
 const MAX_DEPTH: usize = 256;
 
-/// Maximum number of names in a path, including those in the texts of its links. Without it, 40 texts of
-/// 4 KiB would keep a thread busy for 80,000 names.
+/// Maximum number of names in a path, including those in the texts of its links. Without this
+/// limit, 40 texts of 4 KiB would make a thread resolve 80,000 names.
 const MAX_NAMES: usize = 1000;
 
-/// The user id that the kernel shows for owners that a user namespace or a file system cannot map. Two
-/// such owners need not be the same user.
+/// User id that the kernel reports for owners that a user namespace or a file system cannot map.
+/// Two such owners may be different users.
 const OVERFLOW_UID: u32 = 65_534;
 
 struct Walk {
     rule: Symlinks,
     start: Node,
-    /// Whether absolute links lead to the start and `..` does not leave it.
+    /// Absolute links lead to the start and `..` does not leave it.
     is_top: bool,
     /// Files that were opened between the start and the current position.
     nodes: Vec<Node>,
@@ -203,9 +204,9 @@ struct Walk {
     /// All directories from the start to the document root; empty until the root is reached.
     root: Vec<Id>,
     limit: Option<OwnerLimit>,
-    /// Number of links so far.
+    /// Number of links followed.
     links: usize,
-    /// Number of names so far.
+    /// Number of names resolved.
     names: usize,
     /// Number of links whose texts are being walked.
     unfinished_links: usize,
@@ -229,9 +230,9 @@ struct Id {
 enum Step {
     Name(Vec<u8>),
     Up,
-    /// The document root is reached.
+    /// The names of the document root end here.
     Root,
-    /// The text of a link ends.
+    /// The text of a link ends here.
     EndOfLink(Link),
 }
 
@@ -240,8 +241,8 @@ struct Link {
     owner: u32,
 }
 
-/// The limit behind a link that has led out of the root: only files of the owner of the link and files
-/// that are open to everybody are reached.
+/// Limit after a link out of the document root: only files of the owner of the link and files that
+/// are open to everybody are reachable.
 struct OwnerLimit {
     link: Link,
     /// Number of nodes up to the target of the link. Nodes beyond it are below the target.
@@ -274,7 +275,7 @@ impl Walk {
         Ok(Resolved { file, is_regular: mode & S_IFMT == S_IFREG, is_hidden, name, id })
     }
 
-    /// The current position.
+    /// Returns the current position.
     fn current(&self) -> &Node {
         self.nodes.last().unwrap_or(&self.start)
     }
@@ -318,7 +319,7 @@ impl Walk {
     fn open_node(&self, name: Vec<u8>) -> Result<Node, Errno> {
         let directory = &self.current().file;
         let is_on_the_way = self.steps.iter().any(|step| matches!(step, Step::Name(_) | Step::Up));
-        // Only what is opened as a directory is mounted on demand (autofs).
+        // Autofs mounts only what is opened as a directory.
         let file = match is_on_the_way {
             true => match open(directory, &name, OFlags::DIRECTORY) {
                 Err(Errno::NOTDIR | Errno::LOOP) => open(directory, &name, OFlags::empty()),
@@ -329,7 +330,7 @@ impl Walk {
         Node::new(file?, name)
     }
 
-    /// Returns to the directory that the walk has come from.
+    /// Returns to the parent directory on the walked path.
     fn go_up(&mut self) -> Result<(), WalkError> {
         if self.current().mode & S_IFMT != S_IFDIR {
             return Err(self.conceal(NotServedReason::NotFound));
@@ -376,7 +377,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Judges a link by the current position, which is its target.
+    /// Checks a link against its target, which is the current position.
     fn judge(&mut self, link: Link) -> Result<(), WalkError> {
         self.unfinished_links = self.unfinished_links.saturating_sub(1);
         if self.rule == Symlinks::All {
@@ -406,8 +407,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Whether the current position belongs to a user, or lies in a directory of the user and is open
-    /// to everybody from there on.
+    /// Returns true if the current position belongs to the user, or lies in a directory of the user
+    /// and everything from there on is open to everybody.
     fn is_within_reach_of(&self, owner: u32) -> bool {
         let mut nodes = self.nodes.iter().rev().chain([&self.start]);
         let decisive = nodes.find(|node| node.owner == owner || !node.is_open_to_all());
@@ -424,8 +425,8 @@ impl Walk {
         }
     }
 
-    /// Turns "not found" behind a link out of the root into "forbidden", which is the answer for files
-    /// that exist: the owner of the link must not learn which files other users have.
+    /// Replaces "not found" behind a link out of the root by "forbidden", the result for existing
+    /// files: the owner of the link must not learn which files other users have.
     fn conceal(&self, reason: NotServedReason) -> WalkError {
         let is_owned = |step: &Step| matches!(step, Step::EndOfLink(link) if link.owner != 0);
         let conceals = reason == NotServedReason::NotFound
@@ -450,8 +451,8 @@ impl Node {
         Ok(Node { file, name, id, owner: metadata.uid(), mode: metadata.mode() })
     }
 
-    /// Whether everybody may read the file, enter the directory or connect to the socket. The group
-    /// counts as well, since a mode may shut out a group that the user in question is in.
+    /// Returns true if everybody may read the file, enter the directory or connect to the socket.
+    /// The group must be permitted as well, since a mode can exclude a group that the user is in.
     fn is_open_to_all(&self) -> bool {
         let needed = match self.mode & S_IFMT {
             S_IFDIR => 0o011,
@@ -462,8 +463,8 @@ impl Node {
     }
 }
 
-/// Whether a link is one of those of procfs that lead to what a process has open, whatever their text
-/// says. The others there, such as `/proc/self`, have relative texts without a colon.
+/// Returns true for links of procfs to files that a process has open: the kernel ignores their
+/// text. Other links there, such as `/proc/self`, have relative texts without a colon.
 fn is_magic(link: &Node, text: &[u8]) -> Result<bool, Errno> {
     Ok((text.starts_with(b"/") || text.contains(&b':')) && is_on_procfs(link)?)
 }

@@ -1,7 +1,6 @@
-//! Attacks by symbolic links, and links that sites have for good reasons.
+//! Attacks with symbolic links, and legitimate uses of links.
 //!
-//! Most of them need files of several users, so they run as root only; what needs no second user
-//! runs always.
+//! Most tests need files of several users and run as root only; the others always run.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -20,10 +19,10 @@ const ROOT: u32 = 0;
 const ALICE: u32 = 54_321;
 const BOB: u32 = 54_322;
 
-/// What must never appear in a response.
+/// Content that must never appear in a response.
 const SECRET: &str = "SECRET-CONTENT";
 
-/// A path in the temporary directory that the document root `www` lies in.
+/// Returns a path in the temporary directory that contains the document root `www`.
 fn at(site: &Site, name: &str) -> PathBuf {
     site.root.path().join(name)
 }
@@ -40,7 +39,7 @@ fn directory(site: &Site, name: &str, owner: u32, mode: u32) {
     give(&at(site, name), owner);
 }
 
-/// A file that holds its name.
+/// Creates a file whose content is its name.
 fn file(site: &Site, name: &str, owner: u32, mode: u32) {
     let path = at(site, name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -69,8 +68,8 @@ fn get(site: &Site, path: &str) -> u16 {
     status(site, &site.share, site.share.place(path.as_bytes()))
 }
 
-/// Status under each rule: by default, with all links followed, within a chroot, and by default
-/// on a kernel without `openat2`.
+/// Returns the status under each rule: by default, with all links followed, within a chroot, and by
+/// default on a kernel without `openat2`.
 fn each(site: &Site, path: &str) -> [u16; 4] {
     let share =
         |symlinks| Share::new(site.path(""), Options { symlinks, ..site.share.options().clone() });
@@ -201,7 +200,7 @@ fn links_inside_the_root_are_followed_whoever_owns_them() {
         assert_eq!(each(&site, path), [200; 4], "{path}");
     }
     for path in ["/absolute/f.html", "/absolute-chain"] {
-        // In the chroot the text names something else.
+        // In the chroot the same text leads elsewhere.
         assert_eq!(each(&site, path), [200, 200, 404, 200], "{path}");
     }
     assert_eq!(each(&site, "/directory"), [301; 4]);
@@ -220,7 +219,7 @@ fn a_link_out_of_the_root_needs_the_owner_of_its_target() {
         (ROOT, ALICE, 200),
         (ROOT, BOB, 200),
         (ROOT, ROOT, 200),
-        // Owners without a number of their own.
+        // Owners without a mapped id.
         (65_534, 65_534, 403),
     ] {
         let site = Site::plain();
@@ -276,7 +275,7 @@ fn every_link_of_a_chain_is_judged() {
     }
 }
 
-/// What only the server may read beside its owner is not the link's owner's to show.
+/// A file that only its owner and the server may read cannot be published by the owner of the link.
 #[test]
 fn below_a_linked_directory_others_files_must_be_open_to_all() {
     if !howdah_requirements::root() {
@@ -298,7 +297,7 @@ fn below_a_linked_directory_others_files_must_be_open_to_all() {
         directory(&site, "home", ALICE, 0o755);
         link(&site, "../home", "www/home", ALICE);
         link(&site, "../home", "www/by-root", ROOT);
-        // A link below the target leads back to the same place, another one to a link of root.
+        // One link below the target leads back to the same place, the other one to a link of root.
         link(&site, "d/../d", "home/d2", ALICE);
         link(&site, "d", "home/d3", ROOT);
         link(&site, at(&site, "home/d"), "home/d4", ROOT);
@@ -320,7 +319,7 @@ fn below_a_linked_directory_others_files_must_be_open_to_all() {
     }
 }
 
-/// A project whose files belong to whoever deploys it, with a directory that the application writes.
+/// A project that belongs to its deploying user, with a directory that the application writes.
 #[test]
 fn a_project_may_link_to_what_its_application_writes() {
     if !howdah_requirements::root() {
@@ -337,7 +336,7 @@ fn a_project_may_link_to_what_its_application_writes() {
         }
         link(&site, at(&site, "project/storage/public"), "project/public/storage", ALICE);
         link(&site, "../storage/public", "project/public/relative", ALICE);
-        // What the application has linked itself is not the project's.
+        // A link of the application does not count as one of the project.
         link(&site, "../index.html", "project/storage/public/page", APPLICATION);
         link(&site, "/etc/passwd", "project/storage/public/passwd", APPLICATION);
         site.share = Share::new(at(&site, "project/public"), Options::default());
@@ -378,7 +377,7 @@ fn links_in_the_path_of_the_root_are_judged_too() {
         }
         assert_ne!(served(Symlinks::OwnerMatch, "/source.txt"), 200);
         assert_eq!(served(Symlinks::All, "/source.txt"), 404);
-        // A chroot of this path is the directory of whoever owns the link.
+        // The chroot of this path is the directory of the owner of the link.
         let chroot = at(&site, "current");
         let share = Share::new(at(&site, "current/public"), Options::default());
         let chroot =
@@ -387,7 +386,7 @@ fn links_in_the_path_of_the_root_are_judged_too() {
     }
 }
 
-/// Where a variable of the share's name says which site it is, that site's directory is the root.
+/// If a variable of the share's name selects the site, that site's directory is the root.
 #[test]
 fn a_site_is_no_part_of_its_neighbour_below_one_directory() {
     let site = Site::plain();
@@ -493,14 +492,14 @@ fn what_is_no_path_is_never_followed() {
         assert!(all == 403 || name == "environ", "{name}: {all}");
         assert!(chroot == 403 || chroot == 404, "{name}: {chroot}");
     }
-    // A process belongs to the link's owner here.
+    // The process belongs to the owner of the link here.
     let owner = rustix::process::geteuid().as_raw();
     if owner != ROOT {
         symlink("/proc/self/maps", site.path("maps")).unwrap();
         symlink("/proc/self", site.path("self")).unwrap();
         assert_eq!([get(&site, "/maps"), get(&site, "/self/maps")], [403; 2]);
     }
-    // As many links in a row as the kernel follows, and one more.
+    // The maximum number of links in a row, and one more.
     for n in 0..45 {
         link(&site, format!("{}", n + 1), &format!("www/chain/{n}"), ALICE);
     }
@@ -520,7 +519,7 @@ fn what_is_no_path_is_never_followed() {
     assert_eq!(get(&site, "/deep/"), 403, "no more descriptors than this are taken");
 }
 
-/// Whether a file of another user exists is nobody's business.
+/// A link does not reveal whether a file of another user exists.
 #[test]
 fn a_link_out_of_the_root_does_not_tell_what_is_there() {
     let site = Site::plain();
@@ -587,7 +586,7 @@ fn the_log_is_told_of_a_link_that_is_not_followed() {
     let path = site.path("passwd");
     let path = path.display();
     let expected = format!(
-        "the symbolic link {path} of user {owner} leads out of the share to what belongs to user 0"
+        "the symbolic link {path} of user {owner} leads out of the share to a target of user 0"
     );
     assert!(line.contains("[warn]") && line.contains(&expected), "{line}");
     site.pass(1000);
@@ -597,7 +596,7 @@ fn the_log_is_told_of_a_link_that_is_not_followed() {
     assert!(!read().is_empty());
 }
 
-/// Asks for a file while names are swapped; what may be sent says `inside`.
+/// Requests a file while names are swapped; content that may be sent starts with `inside`.
 fn swap_while_asking(site: &Site, path: &str, mut swap: impl FnMut(usize) + Send) {
     const SWAPS: usize = 100_000;
     let done = AtomicBool::new(false);
@@ -621,7 +620,7 @@ fn swap_while_asking(site: &Site, path: &str, mut swap: impl FnMut(usize) + Send
                 },
                 ServeOutcome::NotServed(NotServedReason::NotFound | NotServedReason::Forbidden) => {
                 }
-                // So many renames that the walk and the kernel never met.
+                // The names changed until the retries were used up.
                 ServeOutcome::NotServed(NotServedReason::Failed(Errno::AGAIN)) => {}
                 other => panic!("{other:?}"),
             }
@@ -695,7 +694,7 @@ fn a_chain_whose_middle_is_swapped_never_leads_to_anothers_file() {
     swap_while_asking(&site, "/link", swap);
 }
 
-/// The root itself, and a directory of it that is moved out while it is looked through.
+/// Swaps the root itself, and a directory of it that is moved out during the walk.
 #[test]
 fn a_root_that_is_swapped_never_becomes_anothers_directory() {
     if !howdah_requirements::root() {

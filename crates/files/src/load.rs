@@ -1,10 +1,11 @@
-//! Loads an opened file: its stored codings, their response fields, and the bodies that are small
+//! Loads an opened file: its stored codings, their response fields, and bodies that are small
 //! enough to keep in memory.
 //!
-//! Files are loaded on a cache miss and when a cached resource must be checked again; unchanged parts
-//! are taken over. A body is kept only if the file's state is the same before and
-//! after reading it and old enough for any later change to show
-//! ([`Meta::is_settled`](super::resolve::Meta::is_settled)), so a cache never holds a torn file.
+//! Files are loaded on a cache miss and when a cached resource must be revalidated; unchanged parts
+//! are reused. A body is kept only if the state of the file is the same before and after reading it
+//! and old enough for any later change to show
+//! ([`Meta::is_settled`](super::resolve::Meta::is_settled)), so that the cache never holds a torn
+//! file.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -35,19 +36,19 @@ pub(super) struct Variant {
     meta: Meta,
     etag: Bytes,
     modified: Option<u64>,
-    /// The head of a 200.
+    /// Head of a 200 response.
     pub fields: FieldBlock,
     pub content: Content,
 }
 
-/// The bytes of a variant.
+/// Content of a variant.
 #[derive(Debug, Clone)]
 pub(super) enum Content {
     /// In memory.
     Memory(Bytes),
-    /// In an open file, read while it is sent.
+    /// The file is open, and read while it is sent.
     File(Arc<File>),
-    /// Not opened yet: no request has chosen this variant.
+    /// The file is not open yet: no request has chosen this variant.
     Unread,
 }
 
@@ -68,7 +69,7 @@ pub(super) struct Loader<'a> {
 }
 
 impl Resource {
-    /// The variant to send.
+    /// Returns the variant to send.
     pub fn choose(&self, accept: impl FnOnce() -> AcceptEncoding) -> Option<&Variant> {
         if !self.has_siblings {
             return self.variant(Coding::Identity);
@@ -76,7 +77,7 @@ impl Resource {
         self.variant(accept().choose(|coding| self.variant(coding).is_some()))
     }
 
-    /// Size in bytes for the cache; an open file counts as `open`.
+    /// Returns the size in bytes for the cache; an open file counts as `open`.
     pub fn weight(&self, open: usize) -> usize {
         self.variants.iter().flatten().fold(0, |weight: usize, variant| {
             let content = match &variant.content {
@@ -94,12 +95,12 @@ impl Resource {
 }
 
 impl Variant {
-    /// Validators for conditional requests.
+    /// Returns the validators for conditional requests.
     pub fn validators(&self) -> Validators<'_> {
         Validators { etag: &self.etag, modified: self.modified }
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn size(&self) -> u64 {
         match &self.content {
             Content::Memory(bytes) => bytes.len() as u64,
@@ -146,7 +147,7 @@ impl Loader<'_> {
         Resource { variants, has_siblings, is_settled }
     }
 
-    /// Opens a sibling, if it is a readable regular file and not older than the original.
+    /// Opens a sibling if it is a readable regular file and not older than the original.
     fn open_sibling(&self, coding: Coding, original: &Meta) -> Option<Opened> {
         let suffix = [self.index, coding.suffix().as_bytes()];
         let opened = self.opener.open(self.share, self.place, &suffix, Access::Read).ok()?;
@@ -154,7 +155,7 @@ impl Loader<'_> {
         (opened.kind == Kind::Regular && time(&opened.meta) >= time(original)).then_some(opened)
     }
 
-    /// The content of the earlier load, if the file is unchanged.
+    /// Returns the content of the previous load if the file is unchanged.
     fn unchanged_content(&self, coding: Coding, meta: &Meta) -> Option<Content> {
         let variant = self.previous?.variant(coding)?;
         (variant.meta == *meta).then(|| variant.content.clone())
@@ -190,8 +191,9 @@ impl Loader<'_> {
     }
 }
 
-/// Reads a file of at most `max_body` bytes; keeps a larger one open. Also returns false if the file
-/// changed meanwhile: then it stays open, and is read when it is sent.
+/// Reads a file of at most `max_body` bytes; keeps a larger one open. Also returns true if the
+/// content is consistent; a file that changed while it was read stays open and is read when it is
+/// sent.
 fn read_or_keep_open(opened: Opened, max_body: u64) -> (Content, bool) {
     let Opened { file, meta, .. } = opened;
     match usize::try_from(meta.size) {
@@ -209,14 +211,14 @@ fn read_or_keep_open(opened: Opened, max_body: u64) -> (Content, bool) {
     }
 }
 
-/// A time in the future is sent as the present (RFC 9110, 8.8.2.1); one before 1970 has no form
-/// and is left out.
+/// Returns the `Last-Modified` time. A time in the future becomes the present (RFC 9110, 8.8.2.1);
+/// one before 1970 cannot be formatted and is left out.
 fn last_modified(meta: &Meta, wall: SystemTime) -> Option<u64> {
     u64::try_from(meta.modified.min(wall_seconds(wall))).ok()
 }
 
-/// Collects field lines. The values are our own or were checked with the configuration, but a
-/// media type from there must not add a line.
+/// Builds field lines. The values are the server's own or were checked with the configuration; a
+/// configured media type still must not be able to add a line.
 struct FieldLines(BytesMut);
 
 impl FieldLines {

@@ -1,23 +1,24 @@
 //! Media types by file name.
 //!
-//! A name's extension starts at its last dot; a name without a dot is looked up whole, so that
-//! `README` can have a type. Case does not count. Looked up in turn: the configured types, the
-//! list below, then `mime_guess`. The list holds what NGINX Unit and nginx send where
-//! `mime_guess` differs or knows nothing. A type is sent without `charset`, as both peers do.
-//! A name that nothing knows has no type: like Unit, we then send no `Content-Type`.
+//! The extension of a name starts at its last dot; a name without a dot is looked up whole, so that
+//! `README` can have a type. Case is ignored. The order of lookup: configured types, the list
+//! below, `mime_guess`. The list has the types that NGINX Unit and nginx send where `mime_guess`
+//! differs or has none. A type is sent without `charset`, as both peers do. For an unknown type no
+//! `Content-Type` is sent, as in Unit.
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
 
-/// Media types by extension, with the configured ones on top of the built-in ones.
+/// Media types by extension; configured types take precedence over built-in ones.
 #[derive(Debug, Clone, Default)]
 pub struct MimeTypes {
     configured: HashMap<Box<[u8]>, Bytes>,
 }
 
 impl MimeTypes {
-    /// From pairs of an extension with its dot (`.log`) or a whole name (`README`), and a type.
+    /// Creates the types from pairs of an extension with its dot (`.log`) or a whole name
+    /// (`README`), and a type.
     pub fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let configured = pairs.into_iter().map(|(extension, media_type)| {
             let extension = extension.to_ascii_lowercase().into_bytes().into_boxed_slice();
@@ -26,7 +27,7 @@ impl MimeTypes {
         MimeTypes { configured: configured.collect() }
     }
 
-    /// The type for a path's last segment; empty if there is none.
+    /// Returns the type for the last segment of a path; empty if there is none.
     pub fn of(&self, path: &[u8]) -> Bytes {
         let name = match memchr::memrchr(b'/', path) {
             Some(slash) => path.get(slash + 1..).unwrap_or_default(),
@@ -54,7 +55,7 @@ impl MimeTypes {
     }
 }
 
-/// Types that differ from, or are unknown to, `mime_guess`.
+/// Types that differ from those of `mime_guess` or are missing there.
 const TYPES: &[(&str, &[&str])] = &[
     ("text/html", &["html", "htm", "shtml"]),
     ("text/css", &["css"]),
@@ -102,7 +103,7 @@ const TYPES: &[(&str, &[&str])] = &[
     ("video/mp2t", &["ts"]),
     ("video/webm", &["webm"]),
     ("video/x-msvideo", &["avi"]),
-    // Unit has no type for logs, and sites that give them one configure it.
+    // Unit has no type for logs; sites that need one configure it.
     ("", &["log"]),
 ];
 

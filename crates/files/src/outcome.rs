@@ -1,4 +1,4 @@
-//! What a share makes of a request.
+//! Result of serving a request from a share.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,45 +7,46 @@ use bytes::Bytes;
 use howdah_http::message::Response;
 use rustix::io::Errno;
 
-/// What came of a request.
+/// Result of serving a request from a share.
 #[derive(Debug)]
 pub enum ServeOutcome {
-    /// The answer.
+    /// The response.
     Response(Response),
     /// The request is for a PHP script that exists.
     Script(ScriptPath),
-    /// There is nothing to send: the share's fallback is taken, or else an error.
+    /// There is nothing to send: the share's fallback is used, or an error is sent.
     NotServed(NotServedReason),
 }
 
-/// A script and what the request's path has after it.
+/// A PHP script and the `PATH_INFO` of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptPath {
-    /// The script's own path as in the URL; CGI's `SCRIPT_NAME`.
+    /// Path of the script in the URL; CGI's `SCRIPT_NAME`.
     pub script_name: Bytes,
-    /// The rest of the path, with its slash; CGI's `PATH_INFO`. Empty if there is none.
+    /// Rest of the path, with its slash; CGI's `PATH_INFO`. Empty if there is none.
     pub path_info: Bytes,
-    /// The file; CGI's `SCRIPT_FILENAME`.
+    /// Path of the file; CGI's `SCRIPT_FILENAME`.
     pub file: Arc<Path>,
 }
 
-/// Why there is nothing to send.
+/// Reason why there is nothing to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotServedReason {
-    /// No such file, a directory without index, no regular file, or a name that is never sent.
+    /// No such file, a directory without an index, not a regular file, or a name that is never
+    /// sent.
     NotFound,
-    /// The system or the share's restrictions refuse it.
+    /// The system or the share's restrictions deny access.
     Forbidden,
-    /// The share's `types` refuse it.
+    /// The share's `types` do not include the media type.
     TypeNotAllowed,
-    /// Files can only be read.
+    /// The method is neither GET nor HEAD.
     MethodNotAllowed,
-    /// The lookup itself failed.
+    /// The lookup failed.
     Failed(Errno),
 }
 
 impl NotServedReason {
-    /// The status if there is no fallback.
+    /// Returns the status if there is no fallback.
     pub fn status(self) -> u16 {
         match self {
             NotServedReason::NotFound => 404,
@@ -55,13 +56,14 @@ impl NotServedReason {
         }
     }
 
-    /// Whether the next share or the fallback is tried. As in Unit a failure is an error, so
-    /// that a lack of descriptors does not turn pictures into front controller pages.
+    /// Returns true if the next share or the fallback is tried. As in Unit a failed lookup is an
+    /// error, so that a lack of descriptors does not turn pictures into pages of a front
+    /// controller.
     pub fn allows_fallback(self) -> bool {
         !matches!(self, NotServedReason::Failed(_))
     }
 
-    /// What `Allow` says in the error's response, where it must be there.
+    /// Returns the value of `Allow` if the error response must have it.
     pub fn allow(self) -> Option<&'static str> {
         matches!(self, NotServedReason::MethodNotAllowed).then_some("GET, HEAD")
     }

@@ -1,34 +1,34 @@
-//! Byte ranges (RFC 9110, 14): the `Range` field against a length.
+//! Byte ranges (RFC 9110, 14): applies the `Range` field to a length.
 
 use std::ops::Range;
 
-/// More ranges than this in one request are not a client's need; the whole file is sent.
+/// Maximum number of ranges in a request. With more, the whole file is sent.
 pub const MAX_RANGES: usize = 64;
 
-/// What a `Range` field asks of a representation.
+/// Result of applying a `Range` field to a representation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ranges {
-    /// Not a well-formed list of byte ranges, or one we decline: the field is ignored and the
-    /// whole representation is sent (RFC 9110, 14.2).
+    /// The field is malformed or has too many ranges. It is ignored and the whole representation is
+    /// sent (RFC 9110, 14.2).
     Ignored,
-    /// Well formed, but no range overlaps the representation: 416.
+    /// No range overlaps the representation: 416.
     Unsatisfiable,
-    /// The parts to send: not empty, each within the representation, none overlapping another,
-    /// in the order asked for unless some had to be merged.
+    /// Parts to send: not empty, each within the representation, without overlap, in the order of
+    /// the request unless some had to be merged.
     Parts(Vec<Range<u64>>),
 }
 
-/// Reads the value of a `Range` field for a representation of `length` bytes.
+/// Parses the value of a `Range` field for a representation of `length` bytes.
 ///
-/// Positions beyond 64 bits count as the largest number, so they select nothing or clamp to the
-/// end. Overlapping ranges are merged: no byte is sent twice, and the answer is never longer
-/// than the representation plus [`MAX_RANGES`] part heads.
+/// Positions beyond 64 bits are clamped to the largest number. Overlapping ranges are merged: no
+/// byte is sent twice, and the response is never longer than the representation plus [`MAX_RANGES`]
+/// part heads.
 pub fn parse_range(value: &[u8], length: u64) -> Ranges {
     let Some(list) = strip_unit(value) else { return Ranges::Ignored };
     let mut parts = Vec::new();
     let mut specs = 0;
     for spec in list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-        // A list may hold empty elements (RFC 9110, 5.6.1).
+        // A list may have empty elements (RFC 9110, 5.6.1).
         if spec.is_empty() {
             continue;
         }
@@ -44,7 +44,7 @@ pub fn parse_range(value: &[u8], length: u64) -> Ranges {
     }
     match (specs, parts.is_empty()) {
         (0, _) => Ranges::Ignored,
-        // A suffix of an empty representation is satisfiable, but no Content-Range can say so.
+        // A suffix of an empty representation is satisfiable, but Content-Range cannot express it.
         (_, true) if length == 0 && has_suffix(list) => Ranges::Ignored,
         (_, true) => Ranges::Unsatisfiable,
         (_, false) => Ranges::Parts(merge(parts)),
@@ -57,7 +57,7 @@ enum Spec {
     Part(Range<u64>),
 }
 
-/// Takes the unit `bytes` and `=` off; unit names are case-insensitive.
+/// Removes the unit `bytes` and `=`; unit names are case-insensitive.
 fn strip_unit(value: &[u8]) -> Option<&[u8]> {
     let value = value.trim_ascii();
     let equals = memchr::memchr(b'=', value)?;
@@ -67,7 +67,7 @@ fn strip_unit(value: &[u8]) -> Option<&[u8]> {
 
 fn parse_spec(spec: &[u8], length: u64) -> Spec {
     let Some(dash) = memchr::memchr(b'-', spec) else { return Spec::Malformed };
-    // The dash is within the spec, so both sides of it are too.
+    // The dash is within `spec`, and so are both parts.
     let (first, last) = (&spec[..dash], &spec[dash + 1..]);
     match (first.is_empty(), last.is_empty()) {
         (true, true) => Spec::Malformed,
@@ -89,7 +89,7 @@ fn parse_spec(spec: &[u8], length: u64) -> Spec {
     }
 }
 
-/// Decimal digits only; a number beyond 64 bits becomes the largest one.
+/// Parses decimal digits; a number beyond 64 bits becomes the largest one.
 fn parse_position(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -100,14 +100,14 @@ fn parse_position(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Whether a range of the list counts from the end, with a length other than zero.
+/// Returns true if the list has a suffix range with a length other than zero.
 fn has_suffix(list: &[u8]) -> bool {
     list.split(|byte| *byte == b',')
         .filter_map(|spec| spec.trim_ascii().strip_prefix(b"-"))
         .any(|suffix| parse_position(suffix).is_some_and(|suffix| suffix > 0))
 }
 
-/// Merges ranges that overlap; if none do, the order stays as asked for.
+/// Merges ranges that overlap; if none do, the order stays unchanged.
 fn merge(parts: Vec<Range<u64>>) -> Vec<Range<u64>> {
     let mut sorted = parts.clone();
     sorted.sort_by_key(|part| part.start);

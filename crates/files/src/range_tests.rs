@@ -1,4 +1,4 @@
-// A list of one range is meant as such.
+// Some lists really have one range.
 #![allow(clippy::single_range_in_vec_init)]
 
 use super::*;

@@ -1,4 +1,4 @@
-//! Regular files at paths that somebody else may change at any time.
+//! Regular files at paths that other users can change at any time.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -7,12 +7,12 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Opens a regular file for reading, and looks at it only then: what is there may have been exchanged
-/// since any look at the path.
+/// Opens a regular file for reading, and checks its kind after opening it: the path may have been
+/// changed since any earlier check.
 ///
-/// Never waits for another process: a FIFO is opened at once and refused, a terminal does not become
-/// the server's, and a file that somebody has taken a lease of (`F_SETLEASE`), which would delay an
-/// open by 45 seconds, is an error of the kind [`WouldBlock`](io::ErrorKind::WouldBlock).
+/// Never waits for another process: a FIFO is opened without blocking and refused, a terminal does
+/// not become the controlling terminal, and a file under a lease (`F_SETLEASE`), which would delay
+/// an open by 45 seconds, fails with [`WouldBlock`](io::ErrorKind::WouldBlock).
 pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
@@ -25,6 +25,6 @@ pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
     let metadata = file.metadata()?;
     match metadata.is_file() {
         true => Ok((file, metadata)),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
     }
 }

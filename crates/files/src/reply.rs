@@ -1,4 +1,4 @@
-//! The response for a resource: conditions, then ranges, then the whole.
+//! Builds the response for a resource: evaluates conditions, then ranges.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
@@ -14,8 +14,8 @@ use super::load::{Content, Variant};
 use super::range::{Ranges, parse_range};
 use super::resolve::wall_seconds;
 
-/// The answer to a GET or HEAD. For HEAD it is that to GET without its ranges; the protocol
-/// layer keeps the body to itself and sends its length.
+/// Builds the response to a GET or HEAD. A HEAD gets the response to GET without ranges; the
+/// protocol layer omits its body and sends its length.
 pub(super) fn file_response(
     variant: &Variant,
     request: &Request,
@@ -46,9 +46,9 @@ pub(super) fn file_response(
     }
 }
 
-/// The redirect that gives a directory its slash. The location starts with the one slash that
-/// the request's path starts with, so it never names another host (of `/` it makes `//`, which names
-/// none); `None` if the path does not have that form.
+/// Builds the redirect that appends a slash to the path of a directory. The location starts with
+/// exactly one slash, like the request's path, so it never names another host (for `/` it is `//`,
+/// which names none). `None` if the path does not start with exactly one slash.
 pub fn redirect_to_directory(request: &Request) -> Option<Response> {
     if !request.path.starts_with(b"/") || request.path.starts_with(b"//") {
         return None;
@@ -58,13 +58,14 @@ pub fn redirect_to_directory(request: &Request) -> Option<Response> {
     location.push('/');
     if !request.query.is_empty() {
         location.push('?');
-        // The query is passed on as it was sent; only what no URI may hold is escaped.
+        // The query is copied; only bytes that a URI cannot contain are escaped.
         escape(&request.query, b"!$%&'()*+,-./:;=?@_~[]", &mut location);
     }
     Some(Response::new(301, Body::Empty).with("Location", location))
 }
 
-/// An unpredictable multipart boundary: who puts parts of a body into a file cannot know it.
+/// Returns an unpredictable multipart boundary, so that the author of a file cannot put it into the
+/// content.
 pub(super) fn boundary(hasher: &RandomState, count: u64) -> String {
     format!("{:016x}{:016x}", hasher.hash_one((count, 0u8)), hasher.hash_one((count, 1u8)))
 }
@@ -77,7 +78,7 @@ fn whole(variant: &Variant) -> Response {
     Response { fields: variant.fields.clone(), ..Response::new(200, body) }
 }
 
-/// RFC 9110, 15.4.5: what a cache needs to find and refresh its copy.
+/// Builds a 304 with the fields that a cache needs to find and refresh its copy (RFC 9110, 15.4.5).
 fn not_modified(variant: &Variant) -> Response {
     let kept =
         |name: &[u8]| name.eq_ignore_ascii_case(b"etag") || name.eq_ignore_ascii_case(b"vary");
@@ -94,7 +95,8 @@ fn single_part(variant: &Variant, part: Range<u64>) -> Response {
         .with("Content-Range", content_range)
 }
 
-/// RFC 9110, 14.6: parts with heads of their own; the media type moves into them.
+/// Builds a `multipart/byteranges` response (RFC 9110, 14.6); the media type moves into the heads
+/// of the parts.
 fn multiple_parts(variant: &Variant, parts: &[Range<u64>], boundary: &str) -> Response {
     let media_type = variant.fields.get("Content-Type").unwrap_or_default();
     let mut body = Vec::with_capacity(2 * parts.len() + 1);
@@ -119,7 +121,7 @@ fn multiple_parts(variant: &Variant, parts: &[Range<u64>], boundary: &str) -> Re
         .with("Content-Type", format!("multipart/byteranges; boundary={boundary}"))
 }
 
-/// A part of a variant that lies within it.
+/// Returns a part of the variant; `None` if the content is too short.
 fn piece(variant: &Variant, part: Range<u64>) -> Option<Piece> {
     match &variant.content {
         Content::Memory(bytes) => {
@@ -156,7 +158,7 @@ fn filtered(fields: &FieldBlock, keep: impl Fn(&[u8]) -> bool) -> FieldBlock {
     FieldBlock::from_lines(Bytes::from(lines))
 }
 
-/// Appends bytes as part of a URI: letters, digits and `safe` as they are, the rest escaped.
+/// Appends bytes to a URI: letters, digits and `safe` unchanged, all others percent-encoded.
 fn escape(bytes: &[u8], safe: &[u8], uri: &mut String) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for byte in bytes {
@@ -164,7 +166,7 @@ fn escape(bytes: &[u8], safe: &[u8], uri: &mut String) {
             uri.push(char::from(*byte));
         } else {
             uri.push('%');
-            // Four bits are always an index of the sixteen digits.
+            // Four bits are a valid index of the sixteen digits.
             uri.push(char::from(HEX[usize::from(byte >> 4)]));
             uri.push(char::from(HEX[usize::from(byte & 0xF)]));
         }

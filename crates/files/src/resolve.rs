@@ -1,32 +1,32 @@
-//! Opens the file of a place under the share's rules for links and mounts.
+//! Opens the file of a location under the share's rules for links and mounts.
 //!
-//! The path holds no `..`, so by its text it cannot leave the root. What a symbolic link may do
-//! depends on the share:
+//! The path has no `..`, so its text cannot leave the root. The rule for symbolic links depends on
+//! the share:
 //!
-//! - **By default** links are followed inside the root, and out of it if they belong to root or to the
-//!   owner of what they lead to (`links`).
-//! - **`follow_symlinks` on**: links are followed wherever they lead, as nginx and Apache
-//!   (FollowSymLinks) do. Whoever can make links in the root can show every file that the
-//!   router may read.
-//! - **`follow_symlinks` off**: no link anywhere in `root` and `path`. As in Unit this includes
-//!   the root's own directories, whose owner could otherwise point it elsewhere.
+//! - **By default** links are followed inside the root, and out of it if they belong to root or to
+//!   the owner of their target (`links`).
+//! - **`follow_symlinks` on**: all links are followed, as in nginx and Apache (FollowSymLinks).
+//!   Anybody who can create links in the root can publish every file that the router may read.
+//! - **`follow_symlinks` off**: no link anywhere in `root` and `path`. As in Unit this includes the
+//!   root's own directories, whose owner could otherwise redirect it.
 //! - **`traverse_mounts` off**: no mount is crossed, counted from `/`.
 //! - **chroot**: the lookup happens within that directory and cannot leave it; links are resolved
 //!   as if it were `/`, and the last two restrictions count from it. By default links are followed
-//!   within that directory, whoever owns them, and those in its own path are judged like those in the path of a root.
+//!   within that directory, whoever owns them, and links in its own path are checked like those in
+//!   the path of a document root.
 //!
-//! The kernel enforces the last three within one `openat2` call, so there is no moment between
-//! check and use. Without `openat2` (before Linux 5.6, or filtered) they are refused rather than
-//! imitated.
+//! The kernel enforces the last three within one `openat2` call, so there is no race between check
+//! and use. Without `openat2` (before Linux 5.6, or filtered) such shares are refused, not
+//! emulated.
 //!
-//! One call that refuses links finds what has none in its path. Otherwise the path is walked name by
-//! name (`links`), the resolved names are judged like those of a request (`hidden`), and the kernel
-//! opens the file in its own way. Only if both have arrived at the same file, it is used. Links of
-//! procfs that lead to open descriptors (`/proc/self/fd/…`) are never followed, because they name
+//! A path without links is found with one call that refuses links. Otherwise the path is walked
+//! name by name (`links`), the resolved names are checked like those of a request (`hidden`), and
+//! the kernel opens the file by its path. The file is used only if both results are the same file.
+//! Links of procfs to open descriptors (`/proc/self/fd/…`) are never followed, because they name
 //! the router's own.
 //!
-//! Files are opened without blocking and without becoming a controlling terminal, and only
-//! regular files are read from: a FIFO or a device cannot hold the router up.
+//! Files are opened without blocking and without becoming a controlling terminal, and only regular
+//! files are read: a FIFO or a device cannot block the router.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -48,17 +48,17 @@ use super::share::{FileLocation, Share};
 #[derive(Debug)]
 pub struct Opener {
     openat2: bool,
-    /// The last link that was not followed because of its owner.
+    /// Last link that was not followed because of its owner.
     refused: RefCell<Option<RefusedLink>>,
 }
 
 /// Use of an opened file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// To read from it.
+    /// Reading.
     Read,
-    /// To learn its kind; needs no right to read it. Scripts are often readable by their application's
-    /// user alone.
+    /// Checking its kind; needs no read permission. Scripts are often readable to the user of their
+    /// application only.
     Inspect,
 }
 
@@ -78,7 +78,7 @@ pub(super) enum Kind {
     Other,
 }
 
-/// State of a file; it differs after a change.
+/// State of a file; a change of the file changes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Meta {
     pub device: u64,
@@ -91,17 +91,17 @@ pub(super) struct Meta {
 }
 
 impl Opener {
-    /// Checks once whether the kernel can restrict a lookup.
+    /// Probes whether the kernel has `openat2`.
     pub fn new() -> Self {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let probe =
             rustix::fs::openat2(CWD, "/", flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS);
-        // Container runtimes that filter a call they do not know say EPERM.
+        // Container runtimes that filter an unknown call return EPERM.
         let openat2 = !matches!(probe, Err(Errno::NOSYS | Errno::PERM));
         Opener { openat2, refused: RefCell::default() }
     }
 
-    /// As on a kernel that cannot restrict a lookup.
+    /// Acts as on a kernel without `openat2`.
     #[cfg(test)]
     pub fn without_openat2() -> Self {
         Opener { openat2: false, refused: RefCell::default() }
@@ -117,7 +117,7 @@ impl Opener {
         self.refused.take()
     }
 
-    /// Opens the place with `suffix` appended to its path.
+    /// Opens the location with `suffix` appended to its path.
     pub(super) fn open(
         &self,
         share: &Share,
@@ -205,7 +205,7 @@ impl Opener {
 
 /// A name to look up.
 struct Lookup<'a> {
-    /// Directory that the name is relative to and cannot leave.
+    /// Directory that the name is relative to and that the lookup cannot leave.
     chroot: Option<&'a File>,
     name: &'a [u8],
     /// Length in bytes of the document root's path at the start of the name.
@@ -256,7 +256,7 @@ impl Default for Opener {
 }
 
 impl Meta {
-    /// The state of an open file.
+    /// Returns the state of an open file.
     pub fn of(metadata: &std::fs::Metadata) -> Self {
         Meta {
             device: metadata.dev(),
@@ -269,32 +269,33 @@ impl Meta {
         }
     }
 
-    /// Returns true if a later change would show in the state. Time stamps have the grain of
-    /// the kernel's tick (of a second on some file systems), so a state that is younger than
-    /// that may hide a write. The change time counts, since no program can set it.
+    /// Returns true if a later change would be visible in the state. Time stamps have the
+    /// resolution of the kernel's tick (a second on some file systems), so a younger state may hide
+    /// a write. The change time (ctime) is used, since no program can set it.
     pub fn is_settled(&self, wall: SystemTime) -> bool {
         wall_seconds(wall).saturating_sub(self.changed).unsigned_abs() > SETTLING_SECONDS
     }
 }
 
-/// Seconds since 1970 of a clock that should be past it.
+/// Returns the seconds since 1970; 0 if the clock is before that.
 pub(super) fn wall_seconds(wall: SystemTime) -> i64 {
     let age = wall.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     i64::try_from(age.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Maximum number of `openat2` calls for a lookup. The kernel returns EAGAIN if names change during a
-/// restricted lookup.
+/// Maximum number of `openat2` calls for a lookup. The kernel returns EAGAIN if names change during
+/// a restricted lookup.
 const MAX_OPEN_ATTEMPTS: usize = 64;
 
-/// Maximum number of walks for a lookup. A walk is repeated if the kernel then opens another file,
+/// Maximum number of walks for a lookup. A walk is repeated if the kernel then opens another file
 /// because links were changed in between.
 const MAX_WALK_ATTEMPTS: usize = 16;
 
-/// Time in seconds after a change within which another change may not show in the file's state.
+/// Time in seconds after a change within which another change may not be visible in the file's
+/// state.
 const SETTLING_SECONDS: u64 = 2;
 
-/// Opens a name as the kernel resolves it under restrictions.
+/// Opens a name under the kernel's path resolution restrictions.
 pub(super) fn open_resolved(
     directory: BorrowedFd<'_>,
     name: &[u8],
@@ -312,8 +313,9 @@ pub(super) fn open_resolved(
     }
 }
 
-/// What remains of `name` within the directory `chroot`, compared segment by segment, and how many
-/// bytes of that belong to the first `root_len` bytes of the name.
+/// Returns the rest of `name` below the directory `chroot`, compared segment by segment, and the
+/// number of bytes of it that belong to the first `root_len` bytes of the name. `None` if the name
+/// is not below `chroot`.
 fn within(chroot: &[u8], name: &[u8], root_len: usize) -> Option<(Vec<u8>, usize)> {
     if chroot.starts_with(b"/") != name.starts_with(b"/") {
         return None;
@@ -340,7 +342,7 @@ fn within(chroot: &[u8], name: &[u8], root_len: usize) -> Option<(Vec<u8>, usize
 }
 
 impl From<Errno> for NotServedReason {
-    /// As Unit sorts them; names that a file system cannot hold are not found either.
+    /// Maps errors as Unit does; names that a file system cannot store are not found either.
     fn from(error: Errno) -> Self {
         match error {
             Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::NXIO | Errno::NODEV => {
@@ -353,7 +355,7 @@ impl From<Errno> for NotServedReason {
     }
 }
 
-/// The reason for an error of the standard library's calls.
+/// Maps an error of the standard library.
 fn reason_of(error: &io::Error) -> NotServedReason {
     Errno::from_io_error(error).unwrap_or(Errno::IO).into()
 }

@@ -1,4 +1,4 @@
-//! A share: what the configuration says about serving files from a place.
+//! A share: the settings for serving files from a directory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use howdah_config::{Patterns, Symlinks};
 use super::hidden;
 use super::mime::MimeTypes;
 
-/// Settings of a share, as the configuration has them.
+/// Settings of a share.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Names tried in turn in a directory. Empty names are passed over, as in Unit.
+    /// Names tried in turn in a directory. Empty names are skipped, as in Unit.
     pub index: Vec<String>,
-    /// Which symbolic links are followed.
+    /// Rule for symbolic links.
     pub symlinks: Symlinks,
-    /// Whether the path may cross into another mount.
+    /// Allows paths into other mounts.
     pub traverse_mounts: bool,
-    /// Whether PHP files become [`Outcome::Script`](super::ServeOutcome::Script). They are never sent
+    /// Returns PHP files as [`Outcome::Script`](super::ServeOutcome::Script). They are never sent
     /// as files.
     pub scripts: bool,
-    /// Whether `.br`, `.zst` and `.gz` siblings stand in for their files.
+    /// Sends the `.br`, `.zst` and `.gz` siblings of files to clients that accept them.
     pub precompressed: bool,
-    /// Media types that may be sent, and the empty one for files of no known type. An index
-    /// that stands in for its directory is not asked for its type, as in Unit.
+    /// Media types that may be sent; the empty type stands for files of unknown type. The type of
+    /// an index file is not checked, as in Unit.
     pub types: Option<Patterns>,
     /// Media types by name.
     pub mime: Arc<MimeTypes>,
@@ -44,8 +44,8 @@ impl Default for Options {
     }
 }
 
-/// A compiled share. Caches tell shares apart by an identity that each one gets when it is made,
-/// so a reconfigured share never meets the findings of its predecessor.
+/// A compiled share. Each one has a unique id in the keys of the caches, so a reconfigured share
+/// never gets cached results of its predecessor.
 #[derive(Debug)]
 pub struct Share {
     id: u64,
@@ -54,7 +54,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// A share whose document root is `root`.
+    /// Creates a share with the document root `root`.
     pub fn new(root: impl AsRef<Path>, mut options: Options) -> Self {
         use std::os::unix::ffi::OsStrExt;
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -66,46 +66,47 @@ impl Share {
         }
     }
 
-    /// Where the path of a request lies under the share's own root.
+    /// Returns the location of a request's path under the share's own root.
     pub fn place<'a>(&'a self, path: &'a [u8]) -> FileLocation<'a> {
         FileLocation { root: &self.root, path, url_offset: 0, chroot: b"" }
     }
 
-    /// The settings.
+    /// Returns the settings.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// What caches know the share by.
+    /// Returns the id of the share in cache keys.
     pub(super) fn id(&self) -> u64 {
         self.id
     }
 
-    /// Whether lookups need the kernel's restricted path resolution.
+    /// Returns true if lookups need the kernel's restricted path resolution.
     pub(super) fn is_restricted(&self) -> bool {
         self.options.symlinks == Symlinks::None || !self.options.traverse_mounts
     }
 }
 
-/// A place on the disk that a request asks for: `root` followed by `path`.
+/// Location of a file on the disk: `root` followed by `path`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileLocation<'a> {
-    /// The part that the administrator wrote, without a slash at its end; may be empty.
+    /// Part from the configuration, without a slash at its end; may be empty.
     pub root: &'a [u8],
-    /// The part that the request decides; starts with a slash. Hidden names are looked for here.
+    /// Part from the request; starts with a slash. The rules for hidden names apply to it.
     pub path: &'a [u8],
-    /// So many bytes of `path` come before the URL's path; a script's name starts after them.
+    /// Length in bytes of the part of `path` before the URL's path; the name of a script starts
+    /// there.
     pub url_offset: usize,
-    /// A directory that the lookup cannot leave, as Unit's `chroot`: `root` and `path` together
-    /// must lead into it, and links are resolved as if it were `/`. Empty for none.
+    /// Directory that the lookup cannot leave, as Unit's `chroot`: `root` and `path` together must
+    /// lead into it, and links are resolved as if it were `/`. Empty for none.
     pub chroot: &'a [u8],
 }
 
 impl<'a> FileLocation<'a> {
-    /// Divides a share's file name whose variables have been filled in. Its first `fixed` bytes
-    /// are the administrator's and the URL's path, if the name ends with it, starts at `url`. A
-    /// segment that is only partly the administrator's counts as the request's. `None` if the
-    /// request's part would not start with a slash.
+    /// Splits a share's file name after the expansion of its variables. Its first `fixed` bytes
+    /// come from the configuration; the URL's path, if the name ends with it, starts at `url`. A
+    /// segment that comes from both counts as the request's. `None` if the request's part would not
+    /// start with a slash.
     pub fn split(
         name: &'a [u8],
         fixed: usize,
@@ -121,13 +122,13 @@ impl<'a> FileLocation<'a> {
         Some(FileLocation { root, path, url_offset, chroot })
     }
 
-    /// The URL's path.
+    /// Returns the URL's path.
     pub(super) fn url(&self) -> &'a [u8] {
         self.path.get(self.url_offset..).unwrap_or_default()
     }
 
-    /// Whether the path can be looked up: it starts with a slash, also where the URL's part
-    /// begins, and holds no `.` or `..` segment and no NUL. The protocol layer has made sure of that; this is the second lock.
+    /// Returns true if the path and its URL part are absolute, no segment is `.` or `..`, and
+    /// there is no NUL. The protocol layer has checked this already; defence in depth.
     pub(super) fn is_sound(&self) -> bool {
         self.path.starts_with(b"/")
             && self.url().starts_with(b"/")
@@ -137,7 +138,8 @@ impl<'a> FileLocation<'a> {
     }
 }
 
-/// An index name stays in its directory, and is a script or no PHP source at all.
+/// Returns true if an index name stays in its directory, and is either a script that runs or no PHP
+/// source.
 fn is_index_name(name: &str, scripts: bool) -> bool {
     let sound = !name.split('/').any(|segment| matches!(segment, "" | "." | ".."));
     let file_name = name.rsplit('/').next().unwrap_or_default().as_bytes();

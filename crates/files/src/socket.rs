@@ -1,9 +1,9 @@
-//! Unix sockets of upstreams: found by the rule for symbolic links, and connected to as found.
+//! Unix sockets of upstreams, opened under the rule for symbolic links.
 //!
-//! The directory of such a socket often belongs to a site, which can put a link in its place. The router
-//! may connect to sockets of all sites, so a link must not choose among them. Every link in the
-//! path is judged as one that leads out of a share (`links`): those of root are followed, those of others
-//! to what is their owner's.
+//! The directory of such a socket often belongs to a site, which can replace it by a link. The
+//! router may connect to the sockets of all sites, so a link must not select another one. Every
+//! link in the path is checked like one that leads out of a share (`links`): links of root are
+//! followed, links of other users only to files that these may publish.
 
 use std::fs::File;
 use std::io;
@@ -19,18 +19,18 @@ use super::links::{self, Route, WalkError};
 use super::outcome::NotServedReason;
 use super::resolve::open_resolved;
 
-/// A socket that was found, as an `O_PATH` descriptor.
+/// An `O_PATH` descriptor of a socket.
 #[derive(Debug)]
 pub struct SocketHandle(File);
 
 impl SocketHandle {
-    /// Finds the socket of a path. A link that is not followed is
+    /// Opens the socket of a path. A link that is not followed is
     /// [`io::ErrorKind::PermissionDenied`]; the message names it.
     pub fn find(path: &Path) -> io::Result<SocketHandle> {
         let name = path.as_os_str().as_bytes();
         let (flags, resolve) = (OFlags::PATH | OFlags::CLOEXEC, ResolveFlags::NO_SYMLINKS);
         match open_resolved(CWD, name, flags, resolve) {
-            // There is a link in the path, or the kernel has no such call.
+            // The path has a link, or the kernel has no `openat2`.
             Err(Errno::LOOP | Errno::NOSYS | Errno::PERM) => SocketHandle::find_through_links(name),
             file => Ok(SocketHandle(file?)),
         }
@@ -38,7 +38,7 @@ impl SocketHandle {
 
     fn find_through_links(name: &[u8]) -> io::Result<SocketHandle> {
         let (rule, is_absolute) = (Symlinks::OwnerMatch, name.starts_with(b"/"));
-        // No link leads to the inside of the socket, so all are judged by their owners.
+        // The whole path is the root: every link is checked by its owner.
         let route = Route { rule, chroot: None, is_absolute, root: name, path: b"" };
         match links::walk(&route) {
             Ok(resolved) => Ok(SocketHandle(resolved.into_file())),
@@ -51,8 +51,8 @@ impl SocketHandle {
         }
     }
 
-    /// The path to connect to while this is held. It leads to what was found, whatever has become of the
-    /// name. The kernel refuses to connect if that is no socket.
+    /// Returns the path to connect to; valid while this handle exists. It leads to the opened file
+    /// even if the name has changed. The kernel refuses to connect if that file is not a socket.
     pub fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
     }
@@ -77,7 +77,7 @@ mod tests {
         lchown(path, Some(owner), Some(owner)).unwrap();
     }
 
-    /// A listening socket in a directory of its own, both of this user.
+    /// Creates a listening socket in its own directory; the user owns both.
     fn socket_of(path: &Path, owner: u32) -> UnixListener {
         let directory = path.parent().unwrap();
         fs::create_dir_all(directory).unwrap();
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(kind("file"), io::ErrorKind::ConnectionRefused);
         assert_eq!(kind("missing"), io::ErrorKind::NotFound);
         assert_eq!(kind("file/below"), io::ErrorKind::NotADirectory);
-        // Of what a link leads to, its owner does not learn whether it is there.
+        // The owner of a link does not learn whether its target exists.
         assert!(kind("link") == io::ErrorKind::PermissionDenied || howdah_requirements::is_root());
         assert_eq!(kind("loop"), io::ErrorKind::PermissionDenied);
     }
@@ -143,7 +143,7 @@ mod tests {
             let error = connect(&at(name)).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{name}");
             let text = error.to_string();
-            assert!(text.contains("of user 54321 leads to what belongs to user 54322"), "{text}");
+            assert!(text.contains("of user 54321 leads to a target of user 54322"), "{text}");
         }
     }
 

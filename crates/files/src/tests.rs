@@ -11,8 +11,8 @@ use howdah_http::message::{ConnectionInfo, Fields, Response, Version};
 
 use super::*;
 
-/// A document root in a temporary directory, a thread's files, and a clock that stands still
-/// until it is moved. It runs ahead of the disk's, so that new files count as settled.
+/// A document root in a temporary directory, a file server, and a manual clock. The clock is ahead
+/// of the disk's, so that new files count as settled.
 pub(super) struct Site {
     pub root: tempfile::TempDir,
     pub files: Files,
@@ -74,7 +74,7 @@ impl Site {
         }
     }
 
-    /// The response without reading its body, which may have been cut meanwhile.
+    /// Returns the response without reading its body, which may have been truncated meanwhile.
     pub fn get_unread(&self, path: &str) -> Response {
         match self.outcome(&request("GET", path.as_bytes(), b"", &[])) {
             ServeOutcome::Response(response) => response,
@@ -253,7 +253,7 @@ fn a_share_that_names_a_directory_itself_shows_its_index_if_it_ends_with_a_slash
     };
     assert_eq!(serve("/d/", "/any/").body, b"index");
     assert_eq!(serve("/d/", "/any").body, b"index");
-    // Without one it is as in Unit.
+    // Without the slash the result is as in Unit.
     assert_eq!(serve("/d", "/any").field("location"), "/any/");
     assert_eq!(serve("/d", "/any/").field("location"), "/any//");
     assert_eq!(serve("/d", "/").field("location"), "//");
@@ -573,7 +573,7 @@ fn a_script_need_not_be_readable_for_the_router() {
 
 #[test]
 fn without_permission_a_file_is_forbidden_and_a_directory_still_one() {
-    // Root reads every file, unless this thread gives that right up.
+    // Root reads every file, unless the thread drops that capability.
     let mut sets = rustix::thread::capabilities(None).unwrap();
     sets.effective = rustix::thread::CapabilitySet::empty();
     rustix::thread::set_capabilities(None, sets).unwrap();

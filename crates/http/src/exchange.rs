@@ -1,7 +1,7 @@
 //! The interface between the protocols and the handlers of requests.
 //!
-//! A protocol reads a request, passes it to a [`Handler`] as an [`Exchange`], sends the response that
-//! the handler returns, and reports the outcome. A handler does not depend on the protocol: it
+//! A protocol reads a request, passes it to a [`Handler`] as an [`Exchange`], sends the response
+//! that the handler returns, and reports the outcome. A handler does not depend on the protocol: it
 //! reaches the connection through [`Carrier`] only.
 
 use std::fmt;
@@ -24,23 +24,24 @@ pub use crate::body::BodyError;
 
 /// Answers requests. A handler serves the connections of one thread, so it need not be `Send`.
 pub trait Handler {
-    /// Returns the current limits. Called once per request, so that a new configuration applies from the
-    /// next request on.
+    /// Returns the current limits. Called once per request, so that a new configuration applies
+    /// from the next request on.
     fn limits(&self) -> Rc<Limits>;
 
     /// Returns the number of the next request, unique within the instance.
     fn next_id(&self) -> u64;
 
-    /// Answers a request. The handler need not read the body. The future is polled to its end even if
-    /// the client closes the connection; see [`Exchange::client_gone`].
+    /// Answers a request. The handler need not read the body. The future is polled to its end even
+    /// if the client closes the connection; see [`Exchange::client_gone`].
     fn handle(&self, exchange: &mut Exchange<'_>) -> impl Future<Output = Response>;
 
-    /// Returns the response to a request that never became an [`Exchange`]: its head is malformed or
-    /// did not arrive in time.
+    /// Returns the response to a request that never became an [`Exchange`]: its head is malformed
+    /// or did not arrive in time.
     fn error(&self, status: u16) -> Response;
 
-    /// Reports a response that is complete or was cut short. Called once per request or refused head,
-    /// when the last byte was passed to the system, or to the buffer that pipelined responses share.
+    /// Reports a response that is complete or was cut short. Called once per request or refused
+    /// head, when the last byte was passed to the system, or to the buffer that pipelined responses
+    /// share.
     fn log_request(&self, record: &RequestRecord<'_>);
 
     /// Reports a connection that is closed because the client misbehaves. Called at most once per
@@ -89,7 +90,8 @@ impl<'c> Exchange<'c> {
         Exchange { request, started_at, carrier }
     }
 
-    /// Length of the request body in bytes: `Some(0)` without a body, `None` for a chunked one.
+    /// Returns the length of the request body in bytes: `Some(0)` without a body, `None` for a
+    /// chunked one.
     pub fn body_len(&self) -> Option<u64> {
         self.carrier.body_len()
     }
@@ -106,8 +108,8 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// Returns the next bytes of the body, never empty; `None` at its end. The first call tells a client
-    /// that waits for `100 Continue` to go on.
+    /// Returns the next bytes of the body, never empty; `None` at its end. The first call tells a
+    /// client that waits for `100 Continue` to go on.
     ///
     /// # Errors
     /// The body cannot be read further; the handler answers with [`BodyError::status`].
@@ -128,30 +130,30 @@ impl<'c> Exchange<'c> {
         feed.poll_fill(self.carrier, cx)
     }
 
-    /// Returns the lines of the trailer, once the body has been read to its end. They are untrusted and
-    /// never become fields of the request.
+    /// Returns the lines of the trailer, once the body has been read to its end. They are untrusted
+    /// and never become fields of the request.
     pub fn trailer(&self) -> Bytes {
         self.carrier.trailer()
     }
 
-    /// Sends an interim response (1xx except 101) with `fields`. Does nothing for HTTP/1.0, which has no
-    /// interim responses.
+    /// Sends an interim response (1xx except 101) with `fields`. Does nothing for HTTP/1.0, which
+    /// has no interim responses.
     pub async fn interim(&self, status: u16, fields: &FieldBlock) -> io::Result<()> {
         self.carrier.queue_interim(status, fields)?;
         poll_fn(|cx| self.carrier.poll_flush(cx)).await
     }
 
-    /// Returns a carrier for a further request on the same connection that has no body, even if this
-    /// one has.
+    /// Returns a carrier for a further request on the same connection that has no body, even if
+    /// this one has.
     pub fn without_body(&self) -> WithoutBody<'c> {
         WithoutBody(self.carrier)
     }
 
-    /// Waits until the client has closed or reset the connection. Cancel-safe: no byte of the body or
-    /// of a further request is lost.
+    /// Waits until the client has closed or reset the connection. Cancel-safe: no byte of the body
+    /// or of a further request is lost.
     ///
-    /// A client that has shut down its sending direction only cannot be told from one that has closed
-    /// the connection until something is sent: as in nginx, both are [`Disconnect::Closed`].
+    /// A client that has shut down its sending direction only cannot be told from one that has
+    /// closed the connection until something is sent: as in nginx, both are [`Disconnect::Closed`].
     pub async fn client_gone(&self) -> Disconnect {
         poll_fn(|cx| self.poll_gone(cx)).await
     }
@@ -177,8 +179,8 @@ pub trait Carrier: BodySource {
     fn body_len(&self) -> Option<u64>;
     /// Sets the maximum length of the body in bytes.
     fn limit_body(&self, max: u64);
-    /// Records that the handler only waits for more of the body, or no longer waits. The connection may
-    /// be evicted meanwhile.
+    /// Records that the handler only waits for more of the body, or no longer waits. The connection
+    /// may be evicted meanwhile.
     fn awaits_body(&self, _waits: bool) {}
     /// Appends an interim response to the output.
     fn queue_interim(&self, status: u16, fields: &FieldBlock) -> io::Result<()>;
@@ -233,8 +235,9 @@ pub struct RequestRecord<'a> {
     pub connection: &'a Arc<ConnectionInfo>,
     /// The request; `None` if its head was refused.
     pub request: Option<&'a Request>,
-    /// Request line of a refused head, as far as it arrived; otherwise empty. A head that is incomplete
-    /// when the client disconnects counts as refused with status 400, though nothing was sent.
+    /// Request line of a refused head, as far as it arrived; otherwise empty. A head that is
+    /// incomplete when the client disconnects counts as refused with status 400, though nothing was
+    /// sent.
     pub refused_line: &'a [u8],
     /// Reason for which the head was refused.
     pub refusal: Option<&'static str>,

@@ -8,7 +8,7 @@ use howdah_config::Captures;
 use crate::message::{ConnectionInfo, Fields, Request, Version};
 use crate::target::Target;
 
-/// A GET request from 127.0.0.1 to port 80 of 127.0.0.2.
+/// Creates a GET request from 127.0.0.1 to port 80 of 127.0.0.2.
 pub fn request(target: &str, fields: &[(&str, &str)]) -> Request {
     let bytes = target.as_bytes();
     let parsed = Target::parse(bytes).expect("a target");

@@ -1,4 +1,4 @@
-//! HTTP between the server and its clients, independent of what answers the requests.
+//! HTTP between the server and its clients, independent of the handlers of requests.
 //!
 //! A connection of [`h1`] or [`h2`] reads a [`message::Request`], passes it to an
 //! [`exchange::Handler`] as an [`exchange::Exchange`], and sends the [`message::Response`] that the
@@ -14,8 +14,8 @@
 //! | `connection` | parts of a connection: input buffer, timer, drain signal, eviction, tunnel |
 //! | `compress` | compression of responses |
 //!
-//! Beside the folders: [`exchange`] is the interface between protocols and handlers,
-//! [`limits`] what a client may use, [`request_body`] collects the body of a request,
+//! Beside the folders: [`exchange`] is the interface between protocols and handlers, [`limits`]
+//! bounds the time and size of requests, [`request_body`] collects the body of a request,
 //! [`respond`] makes error pages, and [`variables`] evaluates the variables of templates.
 #![forbid(unsafe_code)]
 

@@ -24,12 +24,12 @@ pub enum RequestBody {
 pub enum CollectError {
     /// The client did not send it.
     Client(BodyError),
-    /// It could not be stored.
+    /// The body could not be stored.
     Disk(io::Error),
 }
 
 impl RequestBody {
-    /// Number of bytes.
+    /// Returns the number of bytes.
     pub fn len(&self) -> u64 {
         match self {
             RequestBody::Memory(bytes) => bytes.len() as u64,
@@ -43,7 +43,8 @@ impl RequestBody {
     }
 }
 
-/// Collects the body of a request: up to `memory` bytes in memory, a longer one in a file in `directory`.
+/// Collects the body of a request: up to `memory` bytes in memory, a longer one in a file in
+/// `directory`.
 pub async fn collect(
     exchange: &mut Exchange<'_>,
     memory: u64,

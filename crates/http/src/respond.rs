@@ -6,8 +6,8 @@ use crate::body::Body;
 use crate::message::Response;
 use crate::reason;
 
-/// Returns the response for an error: a short page with the status and no internal facts. The response for
-/// 503 has `Retry-After`.
+/// Returns the response for an error: a short page with the status and no internal facts. The
+/// response for 503 has `Retry-After`.
 pub fn error(status: u16) -> Response {
     let reason = reason::phrase(status);
     let page = format!("<!doctype html><title>{status}</title><p>{status} {reason}</p>\n");

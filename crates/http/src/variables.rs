@@ -24,7 +24,7 @@ pub struct VariableSource<'a> {
     pub connection: &'a ConnectionInfo,
     /// The response, once there is one.
     pub answer: Option<ResponseFacts<'a>>,
-    /// When the request began to arrive.
+    /// Time at which the first byte of the request arrived.
     pub started_at: Instant,
     /// The values are for a log, which shows the target with the fragment that was cut off.
     pub is_for_log: bool,
@@ -65,8 +65,8 @@ impl<'a> VariableSource<'a> {
         out
     }
 
-    /// Appends the value of a variable. Returns false if it has none, which the access log shows in another
-    /// way than an empty value.
+    /// Appends the value of a variable. Returns false if the variable has no value, which the
+    /// access log does not show like an empty one.
     pub fn write(&self, variable: &Variable, out: &mut Vec<u8>) -> bool {
         match variable {
             Variable::BodyBytesSent => {
@@ -168,8 +168,8 @@ fn request_variable(
     }
 }
 
-/// Formats the public id of a request, as in the log, in applications and in `$request_id`: 32 hexadecimal
-/// digits.
+/// Formats the public id of a request, as in the log, in applications and in `$request_id`: 32
+/// hexadecimal digits.
 #[derive(Debug, Clone, Copy)]
 pub struct ShownRequestId(pub u64);
 
@@ -180,8 +180,9 @@ impl fmt::Display for ShownRequestId {
     }
 }
 
-/// Returns the public id of a request: a keyed hash (SipHash) of its number, which reveals neither the number
-/// nor the next id. The key is random, made once per process, so that a request costs no system call.
+/// Returns the public id of a request: a keyed hash (SipHash) of its number, which reveals neither
+/// the number nor the next id. The key is random, made once per process, so that a request costs no
+/// system call.
 fn public_id(id: u64) -> [u64; 2] {
     static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     [0u8, 1].map(|half| KEY.hash_one((id, half)))
@@ -210,7 +211,8 @@ fn handshake_variable(variable: SslVariable, shown: &Handshake, out: &mut Vec<u8
     !value.is_empty() && text(out, value.as_bytes())
 }
 
-/// Percent-encodes all bytes except the unreserved ones (RFC 3986, 2.3). Returns false if `value` is empty.
+/// Percent-encodes all bytes except the unreserved ones (RFC 3986, 2.3). Returns false if `value`
+/// is empty.
 fn escape(value: &str, out: &mut Vec<u8>) -> bool {
     for byte in value.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

@@ -106,7 +106,7 @@ fn a_request_is_known_by_128_bits_that_tell_nothing() {
         ids.iter().all(|id| id.len() == 32 && id.bytes().all(|b| b"0123456789abcdef".contains(&b)))
     );
     assert_eq!(id(7), id(7), "the same wherever it is asked for");
-    // Each of the digits takes all its values: none is a counter's.
+    // Each digit takes all values, so none belongs to a counter.
     for place in 0..32 {
         let digits: std::collections::HashSet<_> =
             ids.iter().map(|id| &id[place..=place]).collect();

@@ -1,4 +1,4 @@
-//! An application as requests see it: its settings, its queue and its scripts.
+//! An application as requests use it: settings, queue and scripts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,22 +8,22 @@ use ::howdah_config as config;
 use crate::queue::Queue;
 use crate::target::Targets;
 
-/// An application as requests see it.
+/// Settings, queue and scripts of an application.
 #[derive(Debug)]
 pub struct Application {
-    /// Name.
+    /// Name of the application.
     pub name: Arc<str>,
-    /// Its part of the configuration.
+    /// Settings of the application.
     pub config: config::Application,
-    /// Requests that wait for a worker.
+    /// Queue of requests that wait for a worker.
     pub queue: Arc<Queue>,
-    /// Its scripts.
+    /// Scripts of the application.
     pub targets: Targets,
 }
 
 impl Application {
-    /// Returns true if more workers seem to be needed for this many requests, or spare ones are missing.
-    /// The pool decides.
+    /// Returns true if this many requests seem to need more workers, or spare workers are missing.
+    /// The pool makes the decision.
     pub fn wants_workers(&self, requests: u32, workers: u32) -> bool {
         match self.config.processes {
             config::Processes::Automatic => {
@@ -36,7 +36,7 @@ impl Application {
         }
     }
 
-    /// Maximum run time of a script; `None` without a limit.
+    /// Returns the maximum run time of a script; `None` without a limit.
     pub fn timeout(&self) -> Option<Duration> {
         self.config.limits.timeout
     }

@@ -1,8 +1,8 @@
-//! CGI parameters of a request: what becomes `$_SERVER`, as PHP-FPM behind nginx has it
-//! (`docs/php.md` has the table).
+//! CGI parameters of a request, which become `$_SERVER`. They are those of PHP-FPM behind nginx
+//! (table in `docs/php.md`).
 //!
-//! Nothing a client sends can take the name of a parameter that the server sets: fields become
-//! `HTTP_…`, and their names hold letters, digits and hyphens only.
+//! A client cannot set a parameter of the server: fields become `HTTP_…`, and their names have
+//! letters, digits and hyphens only.
 
 use std::fmt::{Display, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -15,14 +15,14 @@ use howdah_wire::request::Params;
 
 use super::target::Script;
 
-/// Value of `SERVER_SOFTWARE` unless the application has another one.
+/// Default value of `SERVER_SOFTWARE`.
 const SOFTWARE: &str = concat!("Howdah/", env!("CARGO_PKG_VERSION"));
 
-/// Bytes of an IPv6 address, the longest number or address that is written.
+/// Length in bytes of the longest formatted value: an IPv6 address.
 const LONGEST_TEXT: usize = 45;
 
-/// Writes the parameters of a request. `software` is the application's value of
-/// `SERVER_SOFTWARE`, `body_len` the length of the body as received.
+/// Writes the parameters of a request. `software` is the application's value of `SERVER_SOFTWARE`,
+/// `body_len` the length in bytes of the received body.
 pub fn write(
     params: &mut Params,
     request: &Request,
@@ -86,8 +86,8 @@ pub fn write(
         params.push(b"REMOTE_USER", user);
         params.push(b"AUTH_TYPE", b"Basic");
     }
-    // PHP refuses to run under some configurations without it; its being set by the server is
-    // what proves that no client called the interpreter directly.
+    // Some PHP configurations (`cgi.force_redirect`) refuse to run without it: it proves that a
+    // server, not a client, called the interpreter.
     let status = request.error.as_ref().map_or(200, |error| error.status);
     shown(params, "REDIRECT_STATUS", &status);
     if let Some(error) = &request.error {
@@ -97,7 +97,8 @@ pub fn write(
     write_fields(params, request);
 }
 
-/// What the TLS handshake has shown: names of Apache's mod_ssl, and of nginx where that has others.
+/// Writes the facts of the TLS handshake: the names of Apache's mod_ssl, or nginx's where mod_ssl
+/// has none.
 fn handshake(params: &mut Params, shown: &Handshake) {
     params.push(b"SSL_PROTOCOL", shown.protocol.as_bytes());
     params.push(b"SSL_CIPHER", shown.cipher.as_bytes());
@@ -123,7 +124,7 @@ fn has_body(request: &Request, body_len: u64) -> bool {
         || request.fields.get("transfer-encoding").is_some()
 }
 
-/// Header fields as `HTTP_…`; several fields of one name are joined, as RFC 9110, 5.2 allows.
+/// Writes header fields as `HTTP_…`; several fields of one name are joined (RFC 9110, 5.2).
 fn write_fields(params: &mut Params, request: &Request) {
     let fields: Vec<(&[u8], &[u8])> = request.fields.iter().collect();
     for (index, (name, value)) in fields.iter().enumerate() {

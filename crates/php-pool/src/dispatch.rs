@@ -1,4 +1,4 @@
-//! One request to PHP, from its body to its response head.
+//! Runs one request in PHP: from reading its body to its response head.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -22,13 +22,13 @@ use super::thread::{ControlRequest, PhpThread, RequestHandle, is_server_idle};
 use crate::application::Application;
 use crate::queue::QueueError;
 
-/// Size of a slot for an encoded request (`Geometry::for_pool`).
+/// Size in bytes of a slot for an encoded request (`Geometry::for_pool`).
 const SLOT_BYTES: usize = 32 * 1024;
 
-/// Status of a request whose client left before its answer; nginx's number, for the log only.
+/// Status of a request whose client left before the response; nginx's 499, for the log only.
 const CLIENT_GONE: u16 = 499;
 
-/// Where the body of a request is kept until a worker has it.
+/// Buffer for the body of a request until a worker takes it.
 #[derive(Debug)]
 pub struct BodyBuffer {
     /// Maximum number of bytes kept in memory.
@@ -37,7 +37,7 @@ pub struct BodyBuffer {
     pub directory: Arc<Path>,
 }
 
-/// Runs a script; returns its response when its head has come.
+/// Runs a script; returns its response when the head is complete.
 pub async fn run(
     thread: &Rc<PhpThread>,
     buffer: BodyBuffer,
@@ -61,7 +61,7 @@ pub async fn run(
         Err(CollectError::Client(error)) => return refuse(error.status()),
         Err(CollectError::Disk(error)) => {
             let log = thread.log();
-            log.write(Level::Error, format_args!("{context}: the body cannot be kept: {error}"));
+            log.write(Level::Error, format_args!("{context}: the body cannot be stored: {error}"));
             return refuse(507);
         }
     };
@@ -99,8 +99,8 @@ pub async fn run(
     wait(thread, application, &context, handle, exchange, has_workers).await
 }
 
-/// Waits for the head of the answer. Without `has_workers` the request stays although its client
-/// leaves: the application is being started for it.
+/// Waits for the head of the response. Without `has_workers` the request stays queued even if its
+/// client leaves: the application is being started for it.
 async fn wait(
     thread: &Rc<PhpThread>,
     application: &Application,
@@ -156,7 +156,7 @@ async fn wait(
 
 fn refuse(status: u16) -> Response {
     let mut response = respond::error(status);
-    // The rest of a body that was not read cannot be told from the next request.
+    // An unread rest of the body cannot be told from the next request.
     response.close = matches!(status, 400 | 408 | 413 | CLIENT_GONE);
     response
 }
@@ -171,7 +171,7 @@ fn refuse_queue(thread: &PhpThread, context: &RequestContext, refused: QueueErro
     refuse(503)
 }
 
-/// Encodes a request for a worker; returns it and the descriptors that go with it.
+/// Encodes a request for a worker; returns it and its descriptors.
 fn encode(
     exchange: &Exchange<'_>,
     application: &Application,

@@ -1,5 +1,4 @@
-//! An instance of an application: a prototype, the region that it shares with the router, and its
-//! workers.
+//! An instance of an application: a prototype, the region shared with the router, and its workers.
 
 use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,10 +15,10 @@ use super::request::RequestKey;
 use super::status::LastRequest;
 use super::worker_output::Output;
 
-/// A running application's region and workers.
+/// Region and workers of a running application.
 #[derive(Debug)]
 pub struct Instance {
-    /// Number that the supervisor knows it by.
+    /// Number of the instance at the supervisor.
     pub number: u32,
     /// Memory shared with the workers.
     pub region: Region<Mapping>,
@@ -36,18 +35,18 @@ pub struct Instance {
 pub struct Worker {
     /// Process id.
     pub pid: u32,
-    /// The router's end of its socket.
+    /// Router's end of the worker's socket.
     pub socket: Arc<OwnedFd>,
-    /// Time of its start, in seconds since 1970.
+    /// Start of the worker, in seconds since 1970.
     pub since: u64,
-    /// Its number of requests, and the last one.
+    /// Number of the worker's requests, and the last one.
     pub last: LastRequest,
-    /// Its standard output and error; `None` if both are files.
+    /// Standard output and error of the worker; `None` if both are files.
     pub output: Option<Arc<Output>>,
 }
 
 impl Worker {
-    /// A worker that starts now.
+    /// Creates a worker that starts now.
     pub fn new(pid: u32, socket: OwnedFd, output: Option<Arc<Output>>) -> Self {
         Worker {
             pid,
@@ -60,7 +59,8 @@ impl Worker {
 }
 
 impl Instance {
-    /// Creates region and eventfds. Also returns the region's descriptor, for the supervisor.
+    /// Creates the region and the eventfds. Also returns the region's descriptor, for the
+    /// supervisor.
     pub fn create(number: u32, geometry: Geometry) -> std::io::Result<(Self, OwnedFd)> {
         let memory = shm::create("howdah-region", geometry.region_bytes())?;
         let mapping = Mapping::map(&memory)?;
@@ -84,18 +84,18 @@ impl Instance {
         Ok((instance, memory))
     }
 
-    /// The eventfds, one per router thread.
+    /// Returns the eventfds, one per router thread.
     pub fn eventfds(&self) -> &[OwnedFd] {
         &self.eventfds
     }
 
-    /// The request that a slot belongs to; `None` for a number that is no slot or a free one.
+    /// Returns the request of a slot; `None` for a free slot or an invalid number.
     pub fn key(&self, slot: u32) -> Option<RequestKey> {
         let key = self.keys.get(slot as usize)?.load(Acquire);
         (key != 0).then_some(RequestKey(key))
     }
 
-    /// Slots and keys in use by a thread.
+    /// Returns the slots in use by a thread, with their keys.
     pub fn slots_of(&self, thread: u32) -> impl Iterator<Item = (u32, RequestKey)> {
         (0..self.keys.len() as u32)
             .filter_map(|slot| Some((slot, self.key(slot)?)))
@@ -130,17 +130,18 @@ impl Instance {
         workers.into_iter().for_each(|worker| self.remove_worker(worker));
     }
 
-    /// A worker's output. Error: there is no such worker, or its start has not been reported.
+    /// Returns the output of a worker. Error: there is no such worker, or its start has not been
+    /// reported.
     pub(super) fn output(&self, owner: WorkerId) -> Result<Option<Arc<Output>>, NotSent> {
         self.workers().get(&owner).map(|worker| worker.output.clone()).ok_or(NotSent::Unknown)
     }
 
-    /// Number of workers.
+    /// Returns the number of workers.
     pub fn worker_count(&self) -> u32 {
         self.worker_count.load(Relaxed)
     }
 
-    /// Process id of a running worker.
+    /// Returns the process id of a running worker.
     pub fn pid(&self, owner: WorkerId) -> Option<u32> {
         self.workers().get(&owner).map(|worker| worker.pid)
     }
@@ -160,7 +161,7 @@ impl Instance {
         self.workers().get(&worker).is_some_and(ended_one) || self.has_request(worker)
     }
 
-    /// Returns true if a slot has a request.
+    /// Returns true if any slot has a request.
     pub fn has_requests(&self) -> bool {
         self.keys.iter().any(|key| key.load(Acquire) != 0)
     }
@@ -170,8 +171,8 @@ impl Instance {
         self.workers().contains_key(&owner)
     }
 
-    /// Sends a worker a message with descriptors. Never waits: a worker that leaves its messages
-    /// unread until its socket is full does not get them.
+    /// Sends a worker a message with descriptors. Never blocks: if the worker does not read its
+    /// messages and its socket is full, the message is not sent.
     pub fn send(
         &self,
         owner: WorkerId,
@@ -206,7 +207,7 @@ impl Instance {
     }
 }
 
-/// The reason why a message was not sent to a worker.
+/// Reason why a message was not sent to a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotSent {
     /// There is no such worker, or its start has not been reported yet: a worker takes requests as

@@ -1,20 +1,21 @@
-//! PHP on the router's side: from a request to a script's response.
+//! Router side of PHP: runs a script for a request and returns its response.
 //!
-//! 1. [`target`] decides which script a request runs.
-//! 2. [`dispatch`] collects the request's body, in memory and then in an unlinked file, and takes the
-//!    request through the following steps.
+//! 1. [`target`] selects the script for a request.
+//! 2. [`dispatch`] collects the request's body, in memory and then in an unlinked file, and takes
+//!    the request through the following steps.
 //! 3. [`cgi_params`] writes the CGI parameters that become `$_SERVER`.
 //! 4. [`queue`] queues the request; an idle worker of the application's [`instance`] pulls it from
 //!    shared memory.
-//! 5. [`thread`] takes the frames of the answer as fast as the worker writes them; [`pending`] keeps
-//!    what the client has not taken yet in a [`spool`](howdah_http::spool).
+//! 5. [`thread`] takes the frames of the response as fast as the worker writes them; [`pending`]
+//!    keeps the part that the client has not taken yet in a [`spool`](howdah_http::spool).
 //! 6. [`response`] turns the script's head into a response; the connection sends the body at the
 //!    client's pace.
 //!
 //! [`output`] logs the standard output and error of workers, within the application's
 //! [`LogRate`](howdah_sys::log_rate::LogRate).
 //!
-//! [`pool`] decides the number of workers; [`status`] has the counters, [`status_page`] shows them.
+//! [`pool`] decides the number of workers; [`status`] has the counters, [`status_page`] formats
+//! them.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! A request that a worker answers, as its router thread sees it: frames in, parts of a response
-//! out. No I/O except the spool's file.
+//! A request that a worker answers, as its router thread sees it: frames go in, parts of the
+//! response come out. No I/O except for the spool's file.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -19,7 +19,7 @@ const MAX_LOG_BYTES: usize = 1 << 20;
 /// Maximum number of interim responses that wait for the client; further ones are dropped.
 const MAX_INTERIM: usize = 16;
 
-/// Status and header lines of a script's answer, not checked yet.
+/// Status and header lines of a script's response, not checked yet.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ScriptHead {
     /// Status code.
@@ -30,14 +30,14 @@ pub struct ScriptHead {
     pub lines: Vec<Bytes>,
 }
 
-/// The reason why there is no complete answer.
+/// Reason why there is no complete response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// The worker has died; the reason is for the log.
+    /// The worker has died, for this reason (for the log).
     Died(String),
-    /// The worker wrote an invalid answer.
+    /// The worker wrote an invalid response.
     Broken(String),
-    /// The part of the answer that waits for the client could not be stored.
+    /// The part of the response that waits for the client could not be stored.
     SpoolFailed,
     /// The application has ended or cannot start.
     Stopped(String),
@@ -45,10 +45,10 @@ pub enum Failure {
     TimedOut,
 }
 
-/// What a frame asks the router thread to do.
+/// Action of the router thread that a frame requires.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Nothing.
+    /// No action.
     None,
     /// Write a record to the log: syslog severity, message.
     Log(u8, Vec<u8>),
@@ -56,9 +56,10 @@ pub enum Event {
     SendDescriptors,
     /// Send the worker the status of its application.
     SendStatus,
-    /// Read what the request has left in the worker's output.
+    /// Read the rest of the request's output from the worker's pipe.
     TakeOutput,
-    /// Log the reason why the answer could not be stored. It has failed; the worker is not to blame.
+    /// Log the reason why the response could not be stored. The response has failed; the worker has
+    /// done nothing wrong.
     SpoolFailed(String),
     /// The worker is free.
     Done(RequestUsage),
@@ -77,23 +78,24 @@ pub struct PendingResponse {
     waker: Option<Waker>,
     /// The client has gone: frames are discarded.
     is_abandoned: bool,
-    /// Descriptors that the worker will ask for.
+    /// Descriptors that the worker will request.
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// The next part of an answer before its body.
+/// Next part of a response before its body.
 #[derive(Debug)]
 pub enum Next {
     /// An interim response.
     Interim(ScriptHead),
     /// The head; the body follows.
     Head(ScriptHead),
-    /// There is no answer.
+    /// There is no response.
     Failed(Failure),
 }
 
 impl PendingResponse {
-    /// A request that was queued; `spool` is the directory for what the client does not take.
+    /// Creates the state of a queued request; `spool` is the directory for the part of the response
+    /// that the client has not taken.
     pub fn new(spool: Arc<Path>, descriptors: Vec<OwnedFd>) -> Self {
         PendingResponse {
             interim: VecDeque::new(),
@@ -109,12 +111,12 @@ impl PendingResponse {
         }
     }
 
-    /// Returns true if frames may be taken: not while too much waits for the client.
+    /// Returns true if frames may be taken: not while too many bytes wait for the client.
     pub fn has_room(&self) -> bool {
         self.is_abandoned || self.body.len() < MAX_WAITING
     }
 
-    /// Takes one frame. An error means that the worker cannot be trusted any further.
+    /// Takes one frame. Error: the frame violates the protocol, so the worker cannot be trusted.
     pub fn frame(&mut self, kind: u8, payload: &[u8]) -> Result<Event, String> {
         let Some(kind) = Kind::from_byte(kind) else {
             return Err(format!("a frame of unknown kind {kind}"));
@@ -152,7 +154,7 @@ impl PendingResponse {
             Kind::Done => {
                 let done = RequestUsage::decode(payload).map_err(malformed)?;
                 if !self.ended {
-                    return Err("the request was over before its answer was".to_owned());
+                    return Err("the request ended before its response was complete".to_owned());
                 }
                 return Ok(Event::Done(done));
             }
@@ -160,8 +162,8 @@ impl PendingResponse {
         Ok(Event::None)
     }
 
-    /// Takes a part of the body: `len` bytes that `take` appends to what it is given. As many as
-    /// `behind` says are likely to follow at once.
+    /// Takes a part of the body: `take` appends `len` bytes to its buffer. About `behind` more
+    /// bytes follow immediately.
     pub fn body(
         &mut self,
         len: usize,
@@ -190,7 +192,7 @@ impl PendingResponse {
             self.wake();
             return Ok(Event::None);
         };
-        // The rest is discarded, and the stored part is not taken for the whole answer.
+        // The rest is discarded, and the stored part must not be taken for the whole response.
         (self.head, self.head_taken) = (None, true);
         self.fail(Failure::SpoolFailed);
         self.abandon();
@@ -205,12 +207,12 @@ impl PendingResponse {
         })
     }
 
-    /// Returns true if the whole response has come.
+    /// Returns true if the whole response has arrived.
     pub fn is_complete(&self) -> bool {
         self.ended
     }
 
-    /// There will be no more frames.
+    /// Sets the failure; no more frames will arrive.
     pub fn fail(&mut self, failure: Failure) {
         if !self.ended && self.failure.is_none() {
             self.failure = Some(failure);
@@ -218,14 +220,14 @@ impl PendingResponse {
         self.wake();
     }
 
-    /// Discards the answer: the client has gone.
+    /// Discards the response: the client has gone.
     pub fn abandon(&mut self) {
         self.is_abandoned = true;
         self.waker = None;
         self.body.clear();
     }
 
-    /// The next part before the body.
+    /// Returns the next part before the body.
     pub fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
         if let Some(interim) = self.interim.pop_front() {
             return Poll::Ready(Next::Interim(interim));
@@ -240,12 +242,12 @@ impl PendingResponse {
         self.wait(cx)
     }
 
-    /// The whole body, if it is complete and in memory.
+    /// Returns the whole body if it is complete and in memory.
     pub fn whole_body(&mut self) -> Option<Bytes> {
         if self.ended && self.failure.is_none() { self.body.take_all() } else { None }
     }
 
-    /// The next bytes of the body; `None` at its end.
+    /// Returns the next bytes of the body; `None` at its end.
     pub fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
         match self.body.pop() {
             Ok(Some(bytes)) => return Poll::Ready(Some(Ok(bytes))),

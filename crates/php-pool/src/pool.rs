@@ -1,30 +1,30 @@
-//! How many workers an application has. A pure function of what is running and waiting; the
-//! clock is an argument.
+//! Decides the number of workers of an application. A pure function of the current load; the clock
+//! is an argument.
 
 use std::time::{Duration, Instant};
 
 use howdah_config::{DynamicProcesses, Processes};
 
-/// What the configuration asks for, or what automatic sizing has found right.
+/// Limits of the number of workers, from the configuration or from automatic sizing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolLimits {
-    /// Most workers.
+    /// Maximum number of workers.
     pub max: u32,
-    /// Workers that are there before the first request, even if more than `spare`.
+    /// Number of workers started before the first request, even if more than `spare`.
     pub start: u32,
-    /// Workers that shall be idle, as long as `max` allows.
+    /// Minimum number of idle workers, within `max`.
     pub spare: u32,
-    /// Idle workers beyond these end, however short they have been idle.
+    /// Maximum number of idle workers; the excess ends without waiting for `idle_timeout`.
     pub max_spare: Option<u32>,
-    /// How long a worker above `spare` may stay idle; `None`: for ever.
+    /// Time after which an idle worker above `spare` ends; `None` for no limit.
     pub idle_timeout: Option<Duration>,
-    /// Most workers that are started together; `None`: all that are needed.
+    /// Maximum number of workers that are started together; `None` for no limit.
     pub spawn_rate: Option<u32>,
 }
 
 impl PoolLimits {
-    /// From the configuration; `automatic` is the most for a number that is not configured. Then
-    /// there is none while there is nothing to do.
+    /// Returns the configured limits. `automatic` is the maximum if no number is configured; then
+    /// there are no workers while there are no requests.
     pub fn of(processes: Processes, automatic: u32) -> Self {
         match processes {
             Processes::Static(count) => PoolLimits::fixed(count),
@@ -36,7 +36,7 @@ impl PoolLimits {
         }
     }
 
-    /// As many workers as this, always.
+    /// Returns limits for a fixed number of workers.
     pub fn fixed(count: u32) -> Self {
         PoolLimits {
             max: count,
@@ -53,73 +53,73 @@ impl PoolLimits {
         PoolLimits { max, start, spare, max_spare, idle_timeout, spawn_rate: Some(spawn_rate) }
     }
 
-    /// Workers that are there before the first request.
+    /// Returns the number of workers to start before the first request.
     pub fn initial(self) -> u32 {
         self.spare.max(self.start).min(self.max)
     }
 }
 
-/// What is running.
+/// Load of an application at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolState {
-    /// Workers that run.
+    /// Number of running workers.
     pub workers: u32,
-    /// Workers that were asked for and have not started yet.
+    /// Number of workers that were requested and have not started yet.
     pub starting: u32,
-    /// Workers that have a request, or had one at the same time since the last decision.
+    /// Number of workers with a request; at least the maximum since the last decision.
     pub busy: u32,
-    /// Requests that no worker has.
+    /// Number of requests that no worker has taken.
     pub waiting: u32,
-    /// When a request was last there.
+    /// Time of the last request.
     pub last_request: Option<Instant>,
 }
 
-/// What to do.
+/// Changes to make.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// Workers to start.
+    /// Number of workers to start.
     pub spawn: u32,
-    /// Idle workers to end.
+    /// Number of idle workers to end.
     pub retire: u32,
-    /// Look again then, even if nothing happens.
+    /// Time of the next decision if no event comes before; `None` if none is due.
     pub next_check: Option<Instant>,
 }
 
-/// For how long there may be more idle workers than [`PoolLimits::max_spare`]: as long as PHP-FPM takes
-/// to look again.
+/// Time for which there may be more idle workers than [`PoolLimits::max_spare`]: PHP-FPM's
+/// maintenance interval.
 const EXCESS_SPARE_GRACE: Duration = Duration::from_secs(1);
 
-/// Deaths of workers that lived shorter than this without a request hold the next start back.
+/// A worker that dies younger than this, without having had a request, delays the next start.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
 
-/// How far a worker had come when it died.
+/// Progress of a worker when it died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerStage {
-    /// It was not ready to take a request.
+    /// Before it could take a request.
     Starting,
-    /// It waited for its first request.
+    /// While it waited for its first request.
     Ready,
-    /// It had a request.
+    /// After it had taken a request.
     Served,
 }
 
-/// State that decisions need over time.
+/// State between decisions.
 #[derive(Debug, Default)]
 pub struct Pool {
-    /// For the idle timeout.
+    /// Window of the idle timeout.
     window: Option<Window>,
-    /// For the most idle workers.
+    /// Window of the maximum number of idle workers.
     crowd: Option<Window>,
-    /// Workers that were started together the last time, while more are needed.
+    /// Number of workers of the last start, while more are needed.
     batch: u32,
-    /// Waves of workers that died early, in a row.
+    /// Number of successive waves of workers that died early.
     early_deaths: u32,
-    /// When the last of these waves began.
+    /// Start of the last of these waves.
     wave: Option<Instant>,
     not_before: Option<Instant>,
 }
 
-/// Since when the most busy workers have been counted, and how many that were.
+/// Maximum number of busy workers since a moment.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     since: Instant,
@@ -127,7 +127,7 @@ struct Window {
 }
 
 impl Window {
-    /// Counts on, or anew.
+    /// Updates the window, or begins a new one; returns it.
     fn count(window: &mut Option<Window>, busy: u32, now: Instant) -> Window {
         let counted = window.get_or_insert(Window { since: now, peak: busy });
         counted.peak = counted.peak.max(busy);
@@ -136,19 +136,20 @@ impl Window {
 }
 
 impl Pool {
-    /// A worker has died by itself, `lived` after its start.
+    /// Notes that a worker has died by itself, `lived` after its start.
     ///
-    /// One that had a request, or lived for long, is replaced at once: a script that crashes its
-    /// worker, or somebody who kills the worker, costs just that request. Others may do the same
-    /// again and again. So, after a few, workers that die while they start are replaced with pauses
-    /// that double from 50 ms to 5 s, and those that were ready with pauses of 50 ms.
+    /// A worker that had a request or lived longer than `SHORT_LIFE` is replaced immediately: a
+    /// script that crashes its worker, or a signal, costs only that request. Other deaths are
+    /// likely to repeat. After a few of them, workers that die while they start are replaced with
+    /// pauses that double from 50 ms to 5 s, and workers that die while they are ready with pauses
+    /// of 50 ms.
     pub fn worker_died(&mut self, progress: WorkerStage, lived: Duration, now: Instant) {
         if progress == WorkerStage::Served || lived >= SHORT_LIFE {
             self.early_deaths = 0;
             self.not_before = None;
             return;
         }
-        // Workers that ran side by side and died together are one failure.
+        // Workers that ran at the same time and died together count as one failure.
         if self.wave.is_some_and(|wave| now.checked_sub(lived).is_none_or(|start| start < wave)) {
             return;
         }
@@ -164,7 +165,7 @@ impl Pool {
         }
     }
 
-    /// Decides.
+    /// Returns the changes for the current load.
     pub fn decide(&mut self, wanted: PoolLimits, running: PoolState, now: Instant) -> Decision {
         let total = running.workers + running.starting;
         let idle = running.workers.saturating_sub(running.busy);
@@ -192,8 +193,8 @@ impl Pool {
         self.shrink(wanted, running, now)
     }
 
-    /// How many of the workers that are needed start now. One that suffices is often the answer to
-    /// a short crowd, so their number doubles only as those before have started.
+    /// Returns the number of needed workers to start now. One worker is often enough for a short
+    /// peak, so the number doubles only after the previous workers have started.
     fn spawn(&mut self, wanted: PoolLimits, running: PoolState, need: u32) -> u32 {
         let Some(rate) = wanted.spawn_rate else { return need };
         if running.starting > 0 {
@@ -203,9 +204,9 @@ impl Pool {
         need.min(self.batch)
     }
 
-    /// Ends workers that were not needed for the idle timeout: all but the spare ones if there
-    /// was no request at all, otherwise those beyond the most that were busy together. And those
-    /// that make more idle ones than may be.
+    /// Ends workers that were not needed for the idle timeout: all but the spare ones if there was
+    /// no request, otherwise those beyond the maximum number of busy workers and the spare ones.
+    /// Also ends workers beyond the maximum number of idle ones.
     fn shrink(&mut self, wanted: PoolLimits, running: PoolState, now: Instant) -> Decision {
         let crowd = wanted.max_spare.map(|most| {
             let window = Window::count(&mut self.crowd, running.busy, now);
@@ -226,7 +227,7 @@ impl Pool {
             (self.window, self.crowd) = (None, None);
             return Decision { retire: many, ..Decision::default() };
         }
-        // What was counted is too old to count.
+        // Restarts the windows that are due.
         for (rule, window) in [(crowd, &mut self.crowd), (over, &mut self.window)] {
             if rule.is_some_and(|(due, _)| due <= now) {
                 *window = Some(Window { since: now, peak: running.busy });

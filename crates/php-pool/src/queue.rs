@@ -1,8 +1,8 @@
-//! An application: one FIFO queue, and at most one [`Instance`] that takes from it.
+//! Queue of an application: FIFO, with at most one [`Instance`] that takes from it.
 //!
-//! Requests wait in private memory and move to the region's slots in order, as slots become
-//! free; workers pull from there. A slot's key says which thread waits for it; the region's own
-//! word about that is a hint that a worker could have changed, the key is not.
+//! Requests wait in private memory and move to the region's slots in order, as slots become free;
+//! workers take them from there. The key of a slot identifies the waiting thread. The region has
+//! that information too, but workers could change it, so it is only a hint.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
@@ -21,15 +21,15 @@ pub use super::request::RequestKey;
 use super::status::{Counters, PoolStatus, ProcessStatus, RequestInfo, SlowRequest, Times};
 use super::worker_output::Output;
 
-/// Number of requests that may lie in slots with few or no workers.
+/// Minimum limit of the number of requests in slots, however few workers there are.
 const MIN_IN_SLOTS: u32 = 16;
 
-/// The reason why a request was refused.
+/// Reason why a request was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QueueError {
     /// The queue is at its limit.
     QueueFull,
-    /// No worker was free for as long as a request may wait.
+    /// No worker was free within the maximum waiting time.
     QueueTimeout,
     /// The application cannot run, for this reason.
     Stopped(String),
@@ -38,7 +38,7 @@ pub enum QueueError {
 /// State of a request when it was withdrawn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Withdrawal {
-    /// No worker had it, and none will.
+    /// No worker had it, and none will take it.
     NotStarted,
     /// This worker of this instance has it.
     Running(Arc<Instance>, WorkerId),
@@ -46,18 +46,18 @@ pub enum Withdrawal {
     Ended,
 }
 
-/// Load of an application, from which the number of workers is decided.
+/// Load of an application; the number of workers depends on it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Requests in slots: next in turn or running.
+    /// Number of requests in slots: next in turn or running.
     pub in_slots: u32,
-    /// Requests in the queue.
+    /// Number of requests in the queue.
     pub waiting: u32,
     /// Maximum of `in_slots` since the last call of [`Queue::take_load`].
     pub peak: u32,
-    /// End of the last request.
+    /// Time of the end of the last request.
     pub last_request: Option<Instant>,
-    /// Requests that have ended since the start.
+    /// Number of requests that have ended since the start.
     pub served: u64,
 }
 
@@ -121,7 +121,7 @@ struct Serving {
     instance: Arc<Instance>,
     producer: Producer,
     in_slots: u32,
-    /// The request in each slot.
+    /// Request in each slot.
     infos: Vec<Option<RequestInfo>>,
 }
 
@@ -133,7 +133,7 @@ struct Waiting {
 }
 
 impl Queue {
-    /// A queue that holds at most `limit` waiting requests; no instance yet.
+    /// Creates a queue for at most `limit` waiting requests, without an instance.
     pub fn new(limit: usize) -> Self {
         let counters = Counters::new(clock::wall_seconds());
         let inner = Inner { counters, ..Inner::default() };
@@ -175,8 +175,8 @@ impl Queue {
         Ok((requests, workers))
     }
 
-    /// Frees the slot of a request that a worker has ended, and moves the next ones up. Returns the
-    /// worker's output if some of it is not logged.
+    /// Frees the slot of a request that a worker has finished, and fills slots from the queue.
+    /// Returns the worker's output if a part of it is not logged.
     pub fn finish(
         &self,
         instance: &Arc<Instance>,
@@ -201,7 +201,7 @@ impl Queue {
         output
     }
 
-    /// Frees the slot of a request that failed, and moves the next ones up.
+    /// Frees the slot of a failed request, and fills slots from the queue.
     pub fn release(&self, instance: &Arc<Instance>, slot: u32) {
         let mut inner = self.lock();
         inner.release(instance, slot);
@@ -224,7 +224,8 @@ impl Queue {
                 inner.feed();
                 Withdrawal::NotStarted
             }
-            // It was taken meanwhile, or the region is corrupt; the worker's end settles either.
+            // A worker took it meanwhile, or the region is corrupt; the end of the worker settles
+            // both.
             _ => match instance.region.claim_of(slot) {
                 Claim::Taken(_, owner) => {
                     if let Some(words) = instance.region.slot(slot) {
@@ -237,14 +238,15 @@ impl Queue {
         }
     }
 
-    /// Waiting and run time of a request; `None` if no worker has it.
+    /// Returns the waiting and run time of a request; `None` if no worker has it.
     pub fn times(&self, key: RequestKey) -> Option<Times> {
         let inner = self.lock();
         let (serving, slot) = inner.find(key)?;
         serving.running(slot, clock::monotonic_us()).map(|(_, _, times)| times)
     }
 
-    /// The request that a worker has. If an earlier one is not settled yet, the later one.
+    /// Returns the request of a worker. If an earlier one is not settled yet, returns the later
+    /// one.
     pub(super) fn request_of(
         &self,
         instance: &Arc<Instance>,
@@ -258,7 +260,7 @@ impl Queue {
             if let (Some(info), Some(key), Claim::Taken(ticket, owner)) =
                 (info, instance.key(slot), instance.region.claim_of(slot))
                 && owner == worker
-                // Tickets wrap; what is in one ring lies within half of their range.
+                // Tickets wrap around; those in one ring differ by less than half of their range.
                 && latest.is_none_or(|(known, ..)| ticket.wrapping_sub(known) as i32 > 0)
             {
                 latest = Some((ticket, key, info));
@@ -267,7 +269,7 @@ impl Queue {
         latest.map(|(_, key, info)| (key, Arc::clone(&info.context)))
     }
 
-    /// Number of requests that have run for at least this time.
+    /// Returns the number of requests that have run for at least this time.
     pub fn count_running_longer_than(&self, least: Duration) -> u32 {
         let (inner, now) = (self.lock(), clock::monotonic_us());
         let Some(serving) = &inner.serving else { return 0 };
@@ -275,7 +277,7 @@ impl Queue {
         running.filter(|(_, _, times)| u128::from(times.ran) >= least.as_micros()).count() as u32
     }
 
-    /// Requests that have run for longer than `limit` microseconds, each reported once.
+    /// Returns requests that have run for longer than `limit` microseconds, each only once.
     pub fn take_slow_requests(&self, limit: u64) -> Vec<SlowRequest> {
         let mut inner = self.lock();
         let (now, mut found) = (clock::monotonic_us(), Vec::new());
@@ -298,16 +300,17 @@ impl Queue {
         found
     }
 
-    /// A thread's requests in the slots of an instance, with their claims. A snapshot: no request
-    /// moves into a slot meanwhile.
+    /// Returns a thread's requests in the slots of an instance, with their claims. No request moves
+    /// into a slot meanwhile.
     pub fn claims_of(&self, instance: &Instance, thread: u32) -> Vec<(u32, RequestKey, Claim)> {
         let _snapshot = self.lock();
         let claim = |(slot, key)| (slot, key, instance.region.claim_of(slot));
         instance.slots_of(thread).map(claim).collect()
     }
 
-    /// Replaces the instance that takes from the queue; returns the old one, whose workers finish the
-    /// requests that they have. Requests that no worker has taken go to the new one, in order.
+    /// Replaces the instance that takes from the queue; returns the old one, whose workers finish
+    /// the requests that they have. Requests that no worker has taken move to the new one, in
+    /// order.
     pub fn set_instance(&self, instance: Option<Arc<Instance>>) -> Option<Arc<Instance>> {
         let mut inner = self.lock();
         let new = instance.map(|instance| Serving {
@@ -329,31 +332,31 @@ impl Queue {
         instance
     }
 
-    /// Refuses requests until there is an instance again, as the application cannot run. Returns the
-    /// keys of the waiting requests, which have failed.
+    /// Refuses requests until there is an instance again, because the application cannot run.
+    /// Returns the keys of the waiting requests, which fail.
     pub fn stop(&self, reason: &str) -> Vec<RequestKey> {
         let mut inner = self.lock();
         inner.stopped = Some(reason.to_owned());
         inner.waiting.drain(..).map(|waiting| waiting.key).collect()
     }
 
-    /// Accepts requests again for an application that could not run.
+    /// Accepts requests again after [`Queue::stop`].
     pub fn resume(&self) {
         self.lock().stopped = None;
     }
 
-    /// The instance that takes from the queue.
+    /// Returns the instance that takes from the queue.
     pub fn instance(&self) -> Option<Arc<Instance>> {
         self.lock().serving.as_ref().map(|serving| Arc::clone(&serving.instance))
     }
 
-    /// Current load.
+    /// Returns the current load.
     pub fn load(&self) -> Load {
         self.lock().load()
     }
 
-    /// Current load, for a decision about the number of workers. Resets the peak, and lets threads ask
-    /// for more workers again.
+    /// Returns the current load for a decision about the number of workers. Resets the peak, and
+    /// lets threads ask for more workers again.
     pub fn take_load(&self) -> Load {
         self.has_asked.store(false, SeqCst);
         let mut inner = self.lock();
@@ -362,18 +365,20 @@ impl Queue {
         load
     }
 
-    /// The part of the shared memory that workers have damaged; `None` if there is none.
+    /// Returns the name of the part of the shared memory that workers have damaged; `None` if there
+    /// is none.
     pub fn damage(&self) -> Option<&'static str> {
         let inner = self.lock();
         let serving = inner.serving.as_ref()?;
         let (instance, producer) = (&serving.instance, &serving.producer);
         if instance.region.is_closing() && !instance.closed.load(Acquire) {
-            return Some("whether workers shall leave");
+            return Some("the closing flag");
         }
         producer.damage(&instance.region)
     }
 
-    /// Sets the maximum number of workers, and what decides their number.
+    /// Sets the maximum number of workers, and the name of the way in which their number is decided
+    /// (see [`PoolStatus::manager`]).
     pub fn set_max_workers(&self, max_workers: u32, manager: &'static str) {
         self.max_workers.store(max_workers, Relaxed);
         let counters = &mut self.lock().counters;
@@ -385,7 +390,7 @@ impl Queue {
         self.lock().stopped.is_none()
     }
 
-    /// Current status; with all workers if `full`.
+    /// Returns the current status; with all workers if `full`.
     pub fn status(&self, full: bool) -> PoolStatus {
         let inner = self.lock();
         let now = clock::monotonic_us();
@@ -429,17 +434,18 @@ impl Queue {
         status
     }
 
-    /// Current maximum number of workers.
+    /// Returns the current maximum number of workers.
     pub fn max_workers(&self) -> u32 {
         self.max_workers.load(Relaxed)
     }
 
-    /// Moves waiting requests up after workers have started.
+    /// Fills slots from the queue after workers have started.
     pub fn fill_slots(&self) {
         self.lock().feed();
     }
 
-    /// Returns true for the first caller since the last decision: it asks for more workers.
+    /// Returns true for the first caller since the last decision: that caller asks for more
+    /// workers.
     pub fn claim_growth_request(&self) -> bool {
         !self.has_asked.swap(true, SeqCst)
     }
@@ -505,7 +511,7 @@ impl Inner {
         info
     }
 
-    /// The slot of a request.
+    /// Returns the slot of a request.
     fn find(&self, key: RequestKey) -> Option<(&Serving, u32)> {
         self.serving.iter().chain(&self.retired).find_map(|serving| {
             let mut slots = serving.instance.slots_of(key.thread());
@@ -515,14 +521,14 @@ impl Inner {
 }
 
 impl Serving {
-    /// Returns true if another request may move into a slot. One lies ready for each worker; more
+    /// Returns true if another request may move into a slot: one per worker may wait there; more
     /// would only occupy shared memory.
     fn has_room(&self) -> bool {
         let limit = (2 * self.instance.worker_count()).max(MIN_IN_SLOTS);
         self.in_slots < limit && self.producer.has_slot()
     }
 
-    /// Worker, request and times of a slot that a worker has taken.
+    /// Returns worker, request and times of a slot that a worker has taken.
     fn running(&self, slot: u32, now: u64) -> Option<(WorkerId, &RequestInfo, Times)> {
         let info = self.infos.get(slot as usize)?.as_ref()?;
         let Claim::Taken(_, worker) = self.instance.region.claim_of(slot) else { return None };
@@ -551,7 +557,7 @@ impl Serving {
                 found.push((ticket, Waiting { key, request, info }));
             }
         }
-        // Tickets wrap; what is in one ring lies within half of their range.
+        // Tickets wrap around; those in one ring differ by less than half of their range.
         found.sort_by(|(a, _), (b, _)| (b.wrapping_sub(*a) as i32).cmp(&0));
         found.into_iter().map(|(_, waiting)| waiting).collect()
     }

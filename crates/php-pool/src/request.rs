@@ -1,4 +1,4 @@
-//! The names of a request: its key between threads and workers, and its description in the log.
+//! Identifiers of a request: its key for threads and workers, and its description for the log.
 
 use std::fmt;
 use std::path::Path;
@@ -12,18 +12,19 @@ use howdah_http::variables::ShownRequestId;
 pub struct RequestKey(pub(super) u64);
 
 impl RequestKey {
-    /// The key of entry `index` of thread `thread` (below 64) in its `generation`th use.
+    /// Returns the key of entry `index` of router thread `thread` (below 64) in its `generation`th
+    /// use.
     pub fn new(thread: u32, generation: u32, index: u32) -> Self {
         let generation = u64::from(generation & 0x00ff_ffff);
         RequestKey(u64::from(thread + 1) << 56 | generation << 32 | u64::from(index))
     }
 
-    /// Number of the router thread.
+    /// Returns the number of the router thread.
     pub fn thread(self) -> u32 {
         ((self.0 >> 56) as u32).wrapping_sub(1)
     }
 
-    /// Index of the entry.
+    /// Returns the index of the entry.
     pub fn index(self) -> usize {
         self.0 as u32 as usize
     }
@@ -32,7 +33,7 @@ impl RequestKey {
 /// Description of a request for the log and the status page.
 #[derive(Debug, Clone)]
 pub struct RequestContext {
-    /// Application.
+    /// Name of the application.
     pub application: Arc<str>,
     /// Request id.
     pub id: u64,
@@ -40,7 +41,7 @@ pub struct RequestContext {
     pub method: Bytes,
     /// Request target.
     pub target: Bytes,
-    /// File of the script.
+    /// Path of the script.
     pub script: Arc<Path>,
     /// Authenticated user.
     pub user: Option<Bytes>,

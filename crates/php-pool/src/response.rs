@@ -1,8 +1,7 @@
-//! From what a script has set to a response, and its body as a stream.
+//! Converts the header lines of a script into a response, and streams its body.
 //!
-//! A script's header lines are hostile like everything from a worker: a line that is no field is
-//! dropped, and fields that frame the message or belong to the connection are the server's
-//! business alone.
+//! Header lines come from a worker and are untrusted: a line that is not a valid field is dropped,
+//! and so are fields that frame the message or belong to the connection.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -15,8 +14,8 @@ use howdah_http::message::{FieldBlock, Response};
 use super::pending::{Failure, ScriptHead};
 use super::thread::RequestHandle;
 
-/// Fields of scripts that are dropped: hop-by-hop (RFC 9110, 7.6.1), what the connection
-/// writes itself, and CGI's `Status`.
+/// Fields of scripts that are dropped: hop-by-hop fields (RFC 9110, 7.6.1), those that the
+/// connection writes itself, and CGI's `Status`.
 const DROPPED_FIELDS: [&str; 10] = [
     "connection",
     "content-length",
@@ -30,8 +29,7 @@ const DROPPED_FIELDS: [&str; 10] = [
     "upgrade",
 ];
 
-/// Status, reason and fields of a script's answer, ready to send, and the length that the script
-/// announced.
+/// Checked head of a script's response.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CheckedHead {
     /// Status code, 200 to 599.
@@ -44,9 +42,9 @@ pub struct CheckedHead {
     pub length: Option<u64>,
 }
 
-/// Checks a head. Error: what is wrong with it, for the log.
+/// Checks a head. Error: the problem, for the log.
 pub fn check(head: &ScriptHead) -> Result<CheckedHead, &'static str> {
-    // As nginx, which passes on what RFC 9110 gives no meaning, too.
+    // As nginx, which also passes on statuses without a meaning in RFC 9110.
     if !(200..=999).contains(&head.status) {
         return Err("the script set a status that is not within 200 to 999");
     }
@@ -57,13 +55,13 @@ pub fn check(head: &ScriptHead) -> Result<CheckedHead, &'static str> {
     Ok(CheckedHead { status: head.status, reason, fields, length })
 }
 
-/// Fields of an interim response.
+/// Returns the fields of an interim response.
 pub fn interim_fields(head: &ScriptHead) -> FieldBlock {
     check_lines(&head.lines).0
 }
 
-/// Fields as lines, and the length if the script announced one. A `Content-Length` that is no
-/// number, or two that differ, announce nothing, as in the peers: the body has the length it has.
+/// Returns the valid fields, and the length if the script sent one. A `Content-Length` that is not
+/// a number, or several different ones, are ignored, as in the peers.
 fn check_lines(lines: &[Bytes]) -> (FieldBlock, Option<u64>) {
     let mut block = Vec::with_capacity(lines.iter().map(|line| line.len() + 2).sum());
     let mut lengths = Vec::new();
@@ -88,7 +86,7 @@ fn check_lines(lines: &[Bytes]) -> (FieldBlock, Option<u64>) {
     (FieldBlock::from_lines(block.into()), length)
 }
 
-/// Name and value of a line that is a field (RFC 9110, 5.1 and 5.5).
+/// Splits a line into name and value; `None` if it is not a field (RFC 9110, 5.1 and 5.5).
 fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = memchr::memchr(b':', line)?;
     let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
@@ -97,16 +95,17 @@ fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
     (!name.is_empty() && name.iter().all(token) && value.iter().all(text)).then_some((name, value))
 }
 
-/// The response for a checked head; the body comes from `handle`. As under PHP-FPM and in Unit
-/// its length is told if the script told it, and to HTTP/1.0, which knows no chunks. In an answer
-/// `to_head` nobody knows another, since PHP writes no body.
+/// Builds the response for a checked head; `handle` provides the body. As under PHP-FPM and in
+/// Unit, `Content-Length` is sent if the script sent it, and to HTTP/1.0 clients, which cannot read
+/// chunks, if the body is complete. For a HEAD request (`to_head`) no other length is known, since
+/// PHP writes no body.
 pub fn respond(head: CheckedHead, handle: RequestHandle, to_head: bool) -> Response {
     let body = match (handle.whole_body(), head.length) {
         (_, length) if to_head => Body::unsent(length),
         (Some(bytes), None) => bytes.into(),
         (Some(bytes), Some(length)) if bytes.len() as u64 == length => bytes.into(),
-        // The script announced another length than it wrote: what is too much is cut, and if it
-        // is too little the connection ends, so that nobody takes a part for the whole.
+        // The script sent a wrong `Content-Length`: excess bytes are cut, and after too few the
+        // connection ends, so that the client notices the truncation.
         (Some(bytes), Some(length)) => {
             Body::Stream(Box::new(MislabeledBody { rest: Some(bytes), length }))
         }
@@ -116,7 +115,7 @@ pub fn respond(head: CheckedHead, handle: RequestHandle, to_head: bool) -> Respo
     Response { reason, fields, chunked: length.is_none(), ..Response::new(status, body) }
 }
 
-/// A complete body whose announced length is wrong.
+/// A complete body with a wrong `Content-Length`.
 struct MislabeledBody {
     rest: Option<Bytes>,
     length: u64,
@@ -132,7 +131,8 @@ impl BodyStream for MislabeledBody {
     }
 }
 
-/// The response for a client that has gone. Its body lets the connection wait for the script's end.
+/// Builds the response for a client that has gone. The connection waits in its body for the end of
+/// the script.
 pub fn for_gone_client(handle: RequestHandle, response: Response) -> Response {
     let body = Body::Stream(Box::new(ScriptBody { handle, remaining: Some(0) }));
     Response { body, ..response }

@@ -1,5 +1,5 @@
-//! The status of an application and its workers, with the meanings of PHP-FPM's status. The queue
-//! counts; the status page, the control API and scripts read.
+//! Status of an application and its workers, with the meanings of PHP-FPM's status. The queue
+//! updates the counters; the status page, the control API and scripts read them.
 
 use std::sync::Arc;
 
@@ -11,81 +11,82 @@ use howdah_wire::queue::WorkerId;
 
 use super::request::RequestContext;
 
-/// An application at one moment. Times are in microseconds unless they say otherwise.
+/// Status of an application at one moment. Times are in microseconds unless stated otherwise.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PoolStatus {
-    /// What decides the number of workers: `static`, `dynamic`, `ondemand` or `auto`.
+    /// The way in which the number of workers is decided: `static`, `dynamic`, `ondemand` or
+    /// `auto`.
     pub manager: &'static str,
-    /// When the counting began, in seconds of the wall clock.
+    /// Start of the counters, in seconds since 1970.
     pub start_time: u64,
-    /// Requests that were taken since then.
+    /// Number of requests accepted since `start_time`.
     pub accepted: u64,
-    /// Requests that no worker has.
+    /// Number of requests that no worker has taken.
     pub queued: u32,
-    /// The most of them so far.
+    /// Maximum of `queued` since `start_time`.
     pub max_queued: u32,
-    /// The most that there may be.
+    /// Maximum length of the queue.
     pub queue_limit: u32,
-    /// Workers without a request.
+    /// Number of workers without a request.
     pub idle: u32,
-    /// Workers with a request.
+    /// Number of workers with a request.
     pub active: u32,
-    /// The most of them so far.
+    /// Maximum of `active` since `start_time`.
     pub max_active: u32,
-    /// How often requests had to wait because there were as many workers as there may be; only of
-    /// an application whose number of workers varies.
+    /// Number of times that requests began to wait while the number of workers was at its maximum;
+    /// 0 for a fixed number of workers.
     pub max_children_reached: u64,
-    /// Requests that took longer than `limits/slow`.
+    /// Number of requests that took longer than `limits/slow`.
     pub slow: u64,
-    /// The most memory that a script has used, in bytes.
+    /// Maximum memory of a script, in bytes.
     pub memory_peak: u64,
-    /// The most workers that there may be.
+    /// Maximum number of workers.
     pub max_processes: u32,
-    /// How long the oldest of those that wait has waited.
+    /// Waiting time of the oldest waiting request.
     pub waiting_time: u64,
-    /// The longest that one has waited so far.
+    /// Maximum waiting time of a request since `start_time`.
     pub max_waiting_time: u64,
-    /// Every worker, if asked for.
+    /// All workers, if requested.
     pub processes: Vec<ProcessStatus>,
 }
 
-/// A worker at one moment.
+/// Status of a worker at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProcessStatus {
     /// Process id.
     pub pid: u32,
-    /// Whether it has a request.
+    /// The worker has a request.
     pub running: bool,
-    /// When it started, in seconds of the wall clock.
+    /// Start of the worker, in seconds since 1970.
     pub start_time: u64,
-    /// Requests that it has been given.
+    /// Number of requests that the worker has taken.
     pub requests: u64,
-    /// Bytes of memory that it has for itself; 0 if the kernel does not say.
+    /// Private memory of the worker in bytes; 0 if unknown.
     pub memory: u64,
-    /// The request that it has, or the last one that it had.
+    /// Current request of the worker, or its last one.
     pub request: RequestStatus,
 }
 
-/// A request that a worker has or had.
+/// Status of a request that a worker has or had.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RequestStatus {
-    /// Its id in the log; `None` if there was none yet.
+    /// Id of the request in the log; `None` if there was no request yet.
     pub id: Option<u64>,
-    /// Its method.
+    /// Method.
     pub method: String,
-    /// Its target, query included.
+    /// Request target with the query.
     pub target: String,
-    /// Bytes of its body.
+    /// Length of the body in bytes.
     pub length: u64,
-    /// Who it is from.
+    /// Authenticated user; empty if there is none.
     pub user: String,
-    /// The script.
+    /// Path of the script.
     pub script: String,
-    /// How long it has run, in microseconds.
+    /// Run time in microseconds.
     pub duration: u64,
-    /// Processor time that it took, in microseconds; 0 while it runs.
+    /// Processor time in microseconds; 0 while the request runs.
     pub cpu: u64,
-    /// The most memory that it took, in bytes; 0 while it runs.
+    /// Peak memory in bytes; 0 while the request runs.
     pub memory: u64,
 }
 
@@ -99,32 +100,33 @@ pub(super) struct RequestInfo {
     pub(super) is_reported_slow: bool,
 }
 
-/// A request that takes long.
+/// A slow request.
 #[derive(Debug)]
 pub struct SlowRequest {
     /// Number of the instance that runs it.
     pub instance: u32,
-    /// The worker.
+    /// Name of the worker that runs it.
     pub worker: WorkerId,
-    /// The worker's process id; 0 if its start has not been reported yet.
+    /// Process id of the worker; 0 if its start has not been reported yet.
     pub pid: u32,
-    /// Which request it is.
+    /// Description of the request.
     pub context: Arc<RequestContext>,
-    /// How long it has waited and run.
+    /// Waiting and run time.
     pub times: Times,
 }
 
-/// How long a request has waited and run, in microseconds.
+/// Waiting and run time of a request, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Before a worker took it.
+    /// Time before a worker took the request.
     pub waited: u64,
-    /// Since then.
+    /// Time since a worker took the request.
     pub ran: u64,
 }
 
 impl RequestInfo {
-    /// The times at `now`. `started` is the worker's start mark; it is clamped to the possible range.
+    /// Returns the times at `now`. `started` is the worker's start mark, clamped to the possible
+    /// range.
     pub(super) fn times(&self, started: u64, now: u64) -> Times {
         let started = if started == 0 { now } else { started.clamp(self.queued, now) };
         Times { waited: started - self.queued, ran: now - started }
@@ -142,16 +144,16 @@ pub(super) struct Counters {
     max_children_reached: u64,
     memory_peak: u64,
     max_waiting_time: u64,
-    /// Requests that were slow.
+    /// Number of slow requests.
     pub(super) slow: u64,
     /// Maximum number of workers.
     pub(super) max_workers: u32,
-    /// What decides the number of workers, as in [`PoolStatus::manager`].
+    /// The way in which the number of workers is decided, as in [`PoolStatus::manager`].
     pub(super) manager: &'static str,
 }
 
 impl Counters {
-    /// Counters from `now` on, in seconds of the wall clock.
+    /// Creates the counters; `now` is in seconds since 1970.
     pub(super) fn new(now: u64) -> Self {
         Counters { start_time: now, ..Counters::default() }
     }
@@ -174,7 +176,7 @@ impl Counters {
         self.memory_peak = self.memory_peak.max(done.peak_memory);
     }
 
-    /// A status with the counters; the caller adds the present state.
+    /// Returns a status with the counters; the caller adds the current state.
     pub(super) fn status(&self, queue_limit: usize) -> PoolStatus {
         PoolStatus {
             manager: self.manager,
@@ -193,7 +195,7 @@ impl Counters {
     }
 }
 
-/// The number of a worker's requests, and a copy of the last one: the request's own context refers to
+/// Number of a worker's requests, and a copy of the last one: the request's own context refers to
 /// the connection's memory.
 #[derive(Debug, Default)]
 pub struct LastRequest {
@@ -209,12 +211,12 @@ pub struct LastRequest {
 }
 
 impl LastRequest {
-    /// Number of requests that the worker has ended.
+    /// Returns the number of requests that the worker has finished.
     pub(super) fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// Notes a request that the worker has ended.
+    /// Stores a request that the worker has finished.
     pub(super) fn set(&mut self, context: &RequestContext, times: Times, done: RequestUsage) {
         let copy = |to: &mut Vec<u8>, from: &[u8]| {
             to.clear();
@@ -242,7 +244,7 @@ impl ProcessStatus {
         self.memory = private_memory(self.pid);
     }
 
-    /// The status of a worker without a request, started at `start_time`.
+    /// Returns the status of a worker without a request, started at `start_time`.
     pub(super) fn idle(pid: u32, start_time: u64, last: &LastRequest) -> Self {
         let request = RequestStatus {
             id: last.id,
@@ -258,7 +260,7 @@ impl ProcessStatus {
         ProcessStatus { request, ..ProcessStatus::new(pid, start_time, last) }
     }
 
-    /// The status of a worker with a request, started at `start_time`.
+    /// Returns the status of a worker with a request, started at `start_time`.
     pub(super) fn running(
         pid: u32,
         start_time: u64,
@@ -280,7 +282,7 @@ impl ProcessStatus {
         ProcessStatus { running: true, requests: process.requests + 1, request, ..process }
     }
 
-    /// How much of a processor the last request took, in percent; 0 while one runs.
+    /// Returns the processor share of the last request in percent; 0 while a request runs.
     pub fn cpu_percent(&self) -> f64 {
         let request = &self.request;
         if request.duration == 0 {
@@ -291,7 +293,7 @@ impl ProcessStatus {
     }
 }
 
-/// PHP-FPM's name for how the number of workers is decided, or ours.
+/// Returns PHP-FPM's name of the way in which the number of workers is decided; `auto` is Howdah's.
 pub fn manager(processes: &Processes) -> &'static str {
     match processes {
         Processes::Automatic => "auto",
@@ -302,13 +304,14 @@ pub fn manager(processes: &Processes) -> &'static str {
 }
 
 impl PoolStatus {
-    /// Seconds since the counting began.
+    /// Returns the seconds since `start_time`.
     pub fn start_since(&self) -> u64 {
         clock::wall_seconds().saturating_sub(self.start_time)
     }
 }
 
-/// Resident memory that is no file's and not shared on purpose. The kernel tells everybody.
+/// Returns the private resident memory of a process in bytes: neither file pages nor shared memory.
+/// Needs no permission.
 fn private_memory(pid: u32) -> u64 {
     let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
     let mut pages = statm.split(' ').skip(1).map_while(|number| number.parse::<u64>().ok());

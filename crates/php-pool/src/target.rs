@@ -1,10 +1,10 @@
-//! Which script a request runs, from the target's settings and the path alone.
+//! Selects the script of a request, from the target's settings and the path alone.
 //!
 //! As in Unit: a target with `script` runs that script for every path; otherwise the path names a
-//! script under `root`, `PATH_INFO` begins behind the first `.php` that a slash follows, and a
-//! path that ends in a slash gets the index. The comparison is byte-exact, so nothing that merely
-//! looks like `.php` is ever a script. The worker opens the script, under its own user, and
-//! answers 404 or 403 if it cannot.
+//! script under `root`, `PATH_INFO` begins after the first `.php` that a slash follows, and a path
+//! that ends in a slash gets the index. The comparison is byte-exact: a look-alike of `.php` is
+//! never a script. The worker opens the script under its own user, and responds with 404 or 403 if
+//! it cannot.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -13,16 +13,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use howdah_config::PhpTarget;
 
-/// A script to run and how it was reached.
+/// A script to run, with its CGI paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
-    /// `SCRIPT_NAME`: the URL path of the script.
+    /// `SCRIPT_NAME`: URL path of the script.
     pub name: Bytes,
-    /// `PATH_INFO`: what follows it.
+    /// `PATH_INFO`: rest of the URL path after the script.
     pub path_info: Bytes,
-    /// `SCRIPT_FILENAME`: the file.
+    /// `SCRIPT_FILENAME`: path of the file.
     pub file: Arc<Path>,
-    /// `DOCUMENT_ROOT`.
+    /// `DOCUMENT_ROOT`: document root of the target.
     pub root: Arc<Path>,
 }
 
@@ -39,18 +39,18 @@ pub struct Target {
 pub struct Targets(Vec<(Option<String>, Target)>);
 
 impl Targets {
-    /// Compiles targets.
+    /// Compiles the targets of an application.
     pub fn new(config: &[PhpTarget]) -> Self {
         Targets(config.iter().map(|target| (target.name.clone(), Target::new(target))).collect())
     }
 
-    /// The target of this name; without a name the first.
+    /// Returns the target of this name; without a name the first.
     pub fn get(&self, name: Option<&str>) -> Option<&Target> {
         let found = self.0.iter().find(|(n, _)| n.as_deref() == name);
         found.or_else(|| self.0.first().filter(|_| name.is_none())).map(|(_, target)| target)
     }
 
-    /// Whether a file is the one that a target runs for every path.
+    /// Returns true if a file is the `script` of a target.
     pub fn is_fixed(&self, file: &Path) -> bool {
         let mut fixed = self.0.iter().filter_map(|(_, target)| target.fixed.as_ref());
         fixed.any(|(_, other)| **other == *file)
@@ -68,12 +68,12 @@ impl Target {
         Target { root, fixed, index: config.index.clone() }
     }
 
-    /// The document root.
+    /// Returns the document root.
     pub fn root(&self) -> &Arc<Path> {
         &self.root
     }
 
-    /// The script for a decoded, normalised path.
+    /// Returns the script for a decoded, normalised path.
     pub fn script(&self, path: &Bytes) -> Script {
         if let Some((name, file)) = &self.fixed {
             let (file, root) = (Arc::clone(file), Arc::clone(&self.root));
@@ -89,7 +89,7 @@ impl Target {
         self.found(name, path_info)
     }
 
-    /// The script of this name under the root.
+    /// Returns the script of this name under the document root.
     pub fn found(&self, name: Bytes, path_info: Bytes) -> Script {
         let mut file = self.root.as_os_str().as_bytes().to_vec();
         file.extend_from_slice(&name);

@@ -1,14 +1,14 @@
-//! A router thread's side of PHP: its requests, and the instances that answer them.
+//! PHP state of one router thread: its requests, and the instances that answer them.
 //!
-//! 1. [`requests`] has an entry for each request. [`handle`] registers a request and is held by
-//!    the connection that waits for the answer.
-//! 2. [`instances`] attaches the instances that may answer, and settles the requests of workers and
-//!    instances that have ended.
-//! 3. [`answers`] takes frames from the slots that workers have marked dirty; [`frame_events`] does what
-//!    a frame asks for beside that.
-//! 4. [`sleep`] tells workers when the thread waits for events. Only then do workers write its eventfd,
-//!    so that under load no system call announces an answer.
-//! 5. [`time_limits`] ends scripts that run too long; [`log_backlog`] holds back the answers of
+//! 1. [`requests`] has an entry for each request. [`handle`] registers a request; the connection
+//!    that waits for the response holds the handle.
+//! 2. [`instances`] attaches instances, and settles the requests of workers and instances that have
+//!    ended.
+//! 3. [`answers`] takes frames from the slots that workers have marked dirty; [`frame_events`]
+//!    handles frames that are not part of the response.
+//! 4. [`sleep`] tells workers when the thread waits for events. Only then do workers write its
+//!    eventfd, so that under load a response needs no system call to be noticed.
+//! 5. [`time_limits`] ends scripts that run too long; [`log_backlog`] delays the responses of
 //!    applications that log too fast.
 
 mod answer_spin;

@@ -1,14 +1,14 @@
-//! Standard output and error of a worker, and of the programs that its scripts start: a pipe whose
-//! reading end the router has. The output of a request is one record in the log.
+//! Standard output and error of a worker, and of the programs that its scripts start: a pipe that
+//! the router reads. The output of a request is one log record.
 //!
-//! 1. The control thread reads whenever there is output ([`Output::watch`]), so that no writer waits
-//!    for long unless its application exceeds its log rate. A piece belongs to the request that the
+//! 1. The control thread reads whenever there is output ([`Output::watch`]), so that a writer waits
+//!    only while its application exceeds its log rate. A piece belongs to the request that the
 //!    worker had when the piece was already in the pipe.
 //! 2. When a script ends and the pipe is not empty, the worker waits until the request's own router
-//!    thread has read it ([`Output::take`]). So the pipe never holds output older than the worker's
-//!    present request.
-//! 3. When the request ends, its output is logged ([`Output::finish`]). Output while the worker has no
-//!    request is from a background program, and is logged line by line.
+//!    thread has read it ([`Output::take`]). The pipe therefore never has output older than the
+//!    worker's current request.
+//! 3. When the request ends, its output is logged ([`Output::finish`]). Output while the worker has
+//!    no request comes from a background program, and is logged line by line.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -27,22 +27,22 @@ const MAX_RECORD_BYTES: usize = 1 << 20;
 /// Maximum length in bytes of a line without a known request.
 const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// Bytes of one read: the capacity of a pipe.
+/// Maximum number of bytes of one read: the capacity of a pipe.
 const READ_BYTES: usize = 64 << 10;
 
-/// The requests of the worker that an output belongs to, and their log.
+/// Requests of the worker that an output belongs to, and their log.
 pub(super) trait RequestSource: fmt::Debug + Send + Sync {
-    /// Name of the application.
+    /// Returns the name of the application.
     fn application(&self) -> &str;
-    /// The request that the worker has, or had last.
+    /// Returns the current request of the worker, or its last one.
     fn current_request(&self) -> Option<(RequestKey, Arc<RequestContext>)>;
     /// Writes a record to the log, within the application's log rate.
     fn log(&self, message: fmt::Arguments<'_>);
-    /// Time until the application may log again.
+    /// Returns the time until the application may log again.
     fn log_pause(&self) -> Duration;
 }
 
-/// The output of one worker.
+/// Output of one worker.
 #[derive(Debug)]
 pub struct Output {
     pipe: AsyncFd<OwnedFd>,
@@ -56,7 +56,7 @@ pub struct Output {
 struct State {
     /// Output that is not logged yet.
     read: Vec<u8>,
-    /// The request that wrote it.
+    /// Request that wrote it.
     request: Option<(RequestKey, Arc<RequestContext>)>,
     /// Number of records of this request so far.
     parts: u32,
@@ -84,7 +84,7 @@ impl Output {
         loop {
             let Ok(mut ready) = self.pipe.readable().await else { return };
             if self.read_available() {
-                // A script that writes without end must not keep the thread from its work.
+                // A script that writes without end must not occupy the thread.
                 match self.source.log_pause() {
                     Duration::ZERO => tokio::task::yield_now().await,
                     wait => tokio::time::sleep(wait).await,
@@ -104,7 +104,7 @@ impl Output {
         self.has_unlogged.store(true, SeqCst);
         let available = self.available();
         if available > 0 {
-            // In this order: what is in the pipe now was not written by a later request.
+            // Order matters: the current content of the pipe was not written by a later request.
             let request = if state.has_ended { None } else { self.source.current_request() };
             state.attribute_to(request, &*self.source);
             self.read(&mut state, available);
@@ -119,7 +119,7 @@ impl Output {
         available > 0
     }
 
-    /// Reads what the ended script of a request has left.
+    /// Reads the remaining output of the ended script of a request.
     pub(super) fn take(&self, key: RequestKey, context: Arc<RequestContext>) {
         let mut state = self.lock();
         self.has_unlogged.store(true, SeqCst);
@@ -128,7 +128,7 @@ impl Output {
         self.read(&mut state, available);
     }
 
-    /// Returns true if output may have to be logged when a request ends.
+    /// Returns true if there may be output to log when a request ends.
     pub(super) fn has_unlogged(&self) -> bool {
         self.has_unlogged.load(SeqCst)
     }
@@ -155,12 +155,12 @@ impl Output {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Number of bytes in the pipe.
+    /// Returns the number of bytes in the pipe.
     fn available(&self) -> usize {
         rustix::io::ioctl_fionread(self.pipe.get_ref()).map_or(0, |n| n as usize)
     }
 
-    /// Reads this many bytes.
+    /// Reads this many bytes from the pipe.
     fn read(&self, state: &mut State, mut left: usize) {
         while left > 0 {
             let start = state.read.len();
@@ -195,8 +195,8 @@ impl State {
         }
     }
 
-    /// Logs the output as a record: all of it if it is the last record of its request, otherwise its
-    /// whole lines.
+    /// Logs the output as a record: all of it if it is the last record of its request, otherwise
+    /// its complete lines.
     fn log(&mut self, source: &dyn RequestSource, last: bool) {
         let lines = self.read.iter().rposition(|byte| *byte == b'\n').filter(|_| !last);
         let rest = lines.map(|end| self.read.split_off(end + 1)).unwrap_or_default();
@@ -221,7 +221,7 @@ impl State {
         }
     }
 
-    /// Logs the whole lines of output without a request.
+    /// Logs the complete lines of output without a request.
     fn log_lines(&mut self, source: &dyn RequestSource) {
         let end = match self.read.iter().rposition(|byte| *byte == b'\n') {
             Some(last) => last + 1,

@@ -25,8 +25,8 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_headers_send, 0, 0, IS_LONG, 0)
     ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, status, IS_LONG, 0, "200")
 ZEND_END_ARG_INFO()
 
-/* Ends the response while the script goes on. What it writes afterwards is dropped, and unlike
-   under PHP-FPM does not end it. */
+/* Ends the response while the script goes on. Its further output is dropped; unlike under PHP-FPM,
+   output does not end the script. */
 ZEND_FUNCTION(fastcgi_finish_request)
 {
     const struct howdah_request *request = howdah_request();
@@ -87,8 +87,8 @@ ZEND_FUNCTION(apache_response_headers)
     }
 }
 
-/* Sends the header fields set so far. With a status of 1xx that is an interim response: the
-   fields and the status of the final one stay as they are. */
+/* Sends the header fields set so far. A status of 1xx makes this an interim response: the fields
+   and the status of the final response stay unchanged. */
 ZEND_FUNCTION(headers_send)
 {
     zend_long status = 200;
@@ -112,7 +112,7 @@ ZEND_FUNCTION(headers_send)
     RETURN_LONG(howdah_send_head(&SG(sapi_headers), (int)status));
 }
 
-/* What PHP-FPM says about a pool, and more, of the application that runs the script. */
+/* Returns PHP-FPM's pool status, with additions, for the application that runs the script. */
 ZEND_FUNCTION(fpm_get_status)
 {
     const struct howdah_request *request = howdah_request();
@@ -155,7 +155,7 @@ const char *howdah_php_preload(void)
     return preload;
 }
 
-/* OPcache asks for it later, when extensions of Zend's are started. */
+/* OPcache reads the setting later, when Zend extensions are started. */
 static void take_preload_away(void)
 {
     zval *setting = cfg_get_entry(ZEND_STRL("opcache.preload"));
@@ -200,7 +200,7 @@ static zend_module_entry howdah_module = {
     STANDARD_MODULE_PROPERTIES,
 };
 
-/* Scripts that ask whether they run under Unit look for its extension. It has no functions. */
+/* The extension of NGINX Unit, by which scripts recognise it. It has no functions. */
 static zend_module_entry unit_module = {
     STANDARD_MODULE_HEADER,
     "unit",
@@ -220,8 +220,8 @@ zend_result howdah_start_modules(sapi_module_struct *module)
 
     if (result == SUCCESS) {
         unit_module.type = MODULE_PERSISTENT;
-        /* Its name is to be kept for good. By now PHP keeps strings for a request, in a table that
-         * there is only in one, unless OPcache has brought its own. */
+        /* The name must be stored permanently. At this point PHP stores strings for one request, in
+         * a table that exists only during a request, unless OPcache has replaced it. */
         zend_interned_strings_switch_storage(0);
         result = zend_startup_module(&unit_module);
         zend_interned_strings_switch_storage(1);

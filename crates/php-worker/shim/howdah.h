@@ -27,7 +27,7 @@ struct howdah_param {
     struct howdah_string value;
 };
 
-/* A request. Everything it points to lives until howdah_php_handle returns. */
+/* A request. All pointers are valid until howdah_php_handle returns. */
 struct howdah_request {
     /* Passed to every callback. */
     void *context;
@@ -63,15 +63,15 @@ struct howdah_callbacks {
     void (*head_begin)(void *context, uint32_t status, const char *reason, size_t len);
     void (*head_field)(void *context, const char *line, size_t len);
     int (*head_end)(void *context, int informational);
-    /* The response is complete although the script goes on. 0 if it was complete before. */
+    /* Completes the response while the script goes on. Returns 0 if it was complete before. */
     int (*finish)(void *context);
-    /* Reads the request's body; returns fewer bytes than asked for only at its end. */
+    /* Reads the request's body. Returns fewer bytes than requested only at its end. */
     size_t (*read)(void *context, char *buffer, size_t len);
     void (*log)(void *context, int severity, const char *message, size_t len);
     /* The status of the application, as JSON; valid until the next call. Empty if the router does
        not answer. */
     const char *(*status)(void *context, size_t *len);
-    /* PHP ends the process while it is being loaded. */
+    /* Called when PHP ends the process while it is being loaded. */
     void (*exiting)(void);
 };
 
@@ -83,7 +83,7 @@ struct howdah_callbacks {
 int howdah_php_start(const struct howdah_callbacks *callbacks, const char *ini,
                      const char *ini_file, const char *lock_dir);
 
-/* Has howdah_php_start() run no preload script; howdah_php_preload() returns its name. */
+/* Makes howdah_php_start() run no preload script; howdah_php_preload() returns its name. */
 void howdah_php_skip_preload(void);
 
 /* The value of opcache.preload, or null. */
@@ -92,22 +92,24 @@ const char *howdah_php_preload(void);
 /* Keeps scripts and .user.ini files from changing a setting. Returns 0, or -1 if no extension has it. */
 int howdah_php_lock(const char *name, size_t len);
 
-/* Disables functions for good, in addition to those that php.ini disables. */
+/* Disables functions permanently, in addition to those that php.ini disables. */
 void howdah_php_disable_functions(const char *list);
 
-/* Disables classes for good, in addition to those that php.ini disables; nothing from PHP 8.5 on. */
+/* Disables classes permanently, in addition to those that php.ini disables; no effect from PHP 8.5
+ * on. */
 void howdah_php_disable_classes(const char *list);
 
 /* PHP's full version, from the loaded library. Valid after howdah_php_start. */
 const char *howdah_php_version(void);
 
-/* memory_limit in bytes, -1 if there is none. Valid after howdah_php_start. */
+/* memory_limit in bytes, -1 without a limit. Valid after howdah_php_start. */
 int64_t howdah_php_memory_limit(void);
 
 /* The command that mail() runs, or null. Valid after howdah_php_start, until PHP is called again. */
 const char *howdah_php_sendmail(void);
 
-/* Logs this text, of which a copy is kept, whenever mail() fails. Called once, after howdah_php_start. */
+/* Sets a text, which is copied, that is logged whenever mail() fails. Call once, after
+ * howdah_php_start. */
 void howdah_php_set_mail_advice(const char *text);
 
 /* Name and version of OPcache, or null if it is not active. Valid after howdah_php_start. */
@@ -126,12 +128,12 @@ void howdah_php_set_upload_directory(const char *directory);
 struct howdah_layout {
     /* Address of the pointer to the innermost call. */
     uint64_t current;
-    /* In a call. */
+    /* Offsets in a call. */
     uint64_t call_opline, call_function, call_type, call_arguments, call_previous, call_slots;
-    /* In a function; the last four in one of a script. */
+    /* Offsets in a function; the last four only in a function of a script. */
     uint64_t function_type, function_name, function_class, function_parameters;
     uint64_t function_file, function_variables, function_temporaries;
-    /* In an instruction, a string, a class, a value, an object, a reference. */
+    /* Offsets in an instruction, a string, a class, a value, an object, a reference. */
     uint64_t opline_line, string_length, string_text, class_name;
     uint64_t value_type, value_size, object_class, reference_value;
     /* The flag of the outermost call. */
@@ -141,10 +143,10 @@ struct howdah_layout {
 /* Fills in the layout of the loaded PHP. */
 void howdah_php_layout(struct howdah_layout *layout);
 
-/* Makes a forked process independent of its siblings: random seeds and signals. */
+/* Gives a forked process random seeds and signal handling of its own. */
 void howdah_php_child(void);
 
-/* Runs one request from its parameters to the end of its shutdown functions. */
+/* Runs one request, from its parameters to the end of its shutdown functions. */
 void howdah_php_handle(const struct howdah_request *request, struct howdah_outcome *outcome);
 
 _Static_assert(sizeof(struct howdah_string) == 16, "shared with src/ffi.rs");

@@ -1,4 +1,4 @@
-/* What the C files of the shim have in common. */
+/* Declarations that the C files of the shim share. */
 #ifndef HOWDAH_INTERNAL_H
 #define HOWDAH_INTERNAL_H
 
@@ -27,17 +27,17 @@ zend_result howdah_start_modules(sapi_module_struct *module);
 /* cgi.fix_pathinfo */
 extern bool howdah_fix_pathinfo;
 
-/* The request in hand, or null. */
+/* Returns the current request, or null. */
 static inline const struct howdah_request *howdah_request(void)
 {
     return SG(server_context);
 }
 
-/* The value of a parameter of the request in hand, or null. */
+/* Returns the value of a parameter of the current request, or null. */
 const struct howdah_string *howdah_param(const char *name, size_t len);
 #define HOWDAH_PARAM(name) howdah_param(name, sizeof(name) - 1)
 
-/* As above for C strings: null if there is no such parameter. */
+/* Returns the value as a C string; null if there is no such parameter. */
 static inline char *howdah_value(const struct howdah_string *value)
 {
     return value ? (char *)value->data : NULL;
@@ -45,22 +45,22 @@ static inline char *howdah_value(const struct howdah_string *value)
 
 /* Puts the parameters of the request into an array such as $_SERVER. */
 void howdah_register_variables(zval *array);
-/* Makes PHP see the parameters as environment, as it does under FastCGI. */
+/* Makes PHP read the parameters as environment variables, as under FastCGI. */
 void howdah_hook_environment(void);
 
-/* While modules start, before OPcache looks: scripts are not passed on to other programs. */
+/* Called while modules start, before OPcache reads the hook: closes scripts on exec. */
 void howdah_hook_open(void);
 
-/* Activates settings of php.ini sections and .user.ini files for the script in hand. */
+/* Activates settings of php.ini sections and .user.ini files for the current script. */
 void howdah_user_ini_startup(void);
 int howdah_user_ini_activate(void);
 
-/* What OPcache may know of the script in hand, or null. */
+/* Returns the attributes of the current script for OPcache, or null. */
 zend_stat_t *howdah_script_stat(void);
-/* In a new worker: remembers the working directory. */
+/* Called in a new worker: opens the working directory to return to. */
 void howdah_request_child(void);
 
-/* Sends the head of the response; with a status of 1xx the head of an interim one. */
+/* Sends the head of the response; with a status of 1xx, the head of an interim response. */
 int howdah_send_head(sapi_headers_struct *headers, int interim_status);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * How this PHP lays out the calls of a script, for whoever reads them from outside.
+ * The layout of the calls of a script in this PHP, for readers in other processes.
  */
 #include "internal.h"
 
-/* The types are numbers that src/trace.rs has names for. */
+/* src/trace.rs has names for these numbers. */
 _Static_assert(IS_UNDEF == 0 && IS_NULL == 1 && IS_FALSE == 2 && IS_TRUE == 3 && IS_LONG == 4
                    && IS_DOUBLE == 5 && IS_STRING == 6 && IS_ARRAY == 7 && IS_OBJECT == 8
                    && IS_RESOURCE == 9 && IS_REFERENCE == 10,

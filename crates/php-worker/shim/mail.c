@@ -1,9 +1,9 @@
 /*
- * mail() and mb_send_mail(): where they cannot work, the log says why when they fail.
+ * mail() and mb_send_mail(): logs the reason when they fail and cannot work at all.
  */
 #include "internal.h"
 
-/* What the log says, or null. */
+/* The text for the log, or null. */
 static char *advice;
 
 static zif_handler plain_mail, plain_mb_mail;
@@ -29,7 +29,8 @@ static ZEND_FUNCTION(mb_mail_or_advice)
     call(plain_mb_mail, INTERNAL_FUNCTION_PARAM_PASSTHRU);
 }
 
-/* Puts a handler in place of a function's own, which is returned: null if there is no function. */
+/* Replaces the handler of a function. Returns the original handler; null if there is no such
+ * function. */
 static zif_handler replace(const char *name, size_t len, zif_handler handler)
 {
     zend_function *function = zend_hash_str_find_ptr(CG(function_table), name, len);

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The script, as the kernel described it when the request began; OPcache takes the time stamp from
-   here in place of asking again. */
+/* Attributes of the script when the request began. OPcache takes the time stamp from here, which
+   saves a system call. */
 static zend_stat_t script_stat;
 static bool have_script_stat;
 
@@ -19,7 +19,7 @@ zend_stat_t *howdah_script_stat(void)
     return have_script_stat ? &script_stat : NULL;
 }
 
-/* The directory to go back to after a script. */
+/* Descriptor of the working directory to return to after a script. */
 static int home_directory = -1;
 
 /* This process's own directory for uploaded files, or null. */
@@ -38,9 +38,10 @@ void howdah_php_set_upload_directory(const char *directory)
     upload_directory = strdup(directory);
 }
 
-/* Each script runs in its own directory. The next one must not find itself there if its own cannot be
-   entered, so the worker goes back in between: by a descriptor, since the path may be closed to its
-   user or lead elsewhere by now. Programs that scripts start do not inherit it. */
+/* Each script runs in its own directory. If a later script's directory cannot be entered, it must
+   not run in that of an earlier one, so the worker returns to its working directory in between: by
+   a descriptor, since its user may have no access to the path, or the path may lead elsewhere by
+   now. Programs that scripts start do not inherit the descriptor. */
 void howdah_request_child(void)
 {
     home_directory = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -57,7 +58,7 @@ static int protocol_number(const struct howdah_string *protocol)
     return strcmp(protocol->data, "HTTP/1.1") == 0 ? 1001 : 2000;
 }
 
-/* Below zend_try: decoding credentials allocates. */
+/* Must run below zend_try: decoding credentials allocates. */
 static void fill_request_info(const struct howdah_request *request)
 {
     const struct howdah_string *type = HOWDAH_PARAM("CONTENT_TYPE");
@@ -88,8 +89,8 @@ static bool has_dot_dot(const char *path)
     return false;
 }
 
-/* Why the script cannot be run, as a status; 0 if it can. The router has decided which file it is;
-   this is the second look, in the process that is going to open it. */
+/* Returns the status with which the script is refused; 0 if it can be run. The router has already
+   chosen the file; this second check is in the process that opens it. */
 static int refuse_script(const char *path)
 {
     size_t len = path ? strlen(path) : 0;
@@ -98,7 +99,7 @@ static int refuse_script(const char *path)
     if (len == 0 || len >= MAXPATHLEN || path[0] != '/' || has_dot_dot(path)) {
         return 404;
     }
-    /* Only what is certainly meant as a script: byte for byte, in lower case. */
+    /* Only names that certainly are scripts: compared byte for byte, in lower case. */
     bool is_script = len >= sizeof("/.php") - 1 && strcmp(path + len - 4, ".php") == 0;
 
     if (stat(path, &script_stat) != 0) {
@@ -113,7 +114,7 @@ static int refuse_script(const char *path)
     if (!is_script) {
         return 403;
     }
-    /* What everybody can read needs no second question. */
+    /* A file that everybody can read needs no access(). */
     if ((script_stat.st_mode & 0444) != 0444 && access(path, R_OK) != 0) {
         return 403;
     }
@@ -130,8 +131,8 @@ static const char *parameter(const char *name, char **owned, const char *otherwi
     return *owned && **owned ? *owned : otherwise;
 }
 
-/* A directory without its slash: relative links of its index would lead elsewhere. The location
-   is Unit's, with the port that the client has connected to. */
+/* Redirects a request for a directory without its slash: relative links of its index would lead
+   elsewhere. The location is Unit's, with the port that the client has connected to. */
 static void redirect_to_directory(void)
 {
     char *owned[4], *location;
@@ -176,17 +177,17 @@ static void refuse(const struct howdah_request *request, int status)
     }
 }
 
-/* The script runs in its own directory, its shutdown functions in that of the application. */
+/* Enters the script's directory; shutdown functions run in the application's directory. */
 static void enter_directory_of(const char *path)
 {
     char directory[MAXPATHLEN];
     size_t len = strrchr(path, '/') - path;
 
-    /* Shorter than MAXPATHLEN and with a slash: see refuse_script. */
+    /* Shorter than MAXPATHLEN, and contains a slash: see refuse_script. */
     memcpy(directory, path, len);
     strcpy(directory + len, len == 0 ? "/" : "");
     if (chdir(directory) != 0) {
-        /* As under PHP-FPM: whoever needs the directory will notice. */
+        /* No error, as under PHP-FPM: a script that needs the directory will fail by itself. */
     }
     SG(options) |= SAPI_OPTION_NO_CHDIR;
 }
@@ -194,7 +195,7 @@ static void enter_directory_of(const char *path)
 static void leave_directory(void)
 {
     if (home_directory >= 0 && fchdir(home_directory) != 0) {
-        /* The directory itself stays open, so this does not fail. */
+        /* Cannot fail: the descriptor stays open. */
     }
 }
 
@@ -208,7 +209,7 @@ static void run_script(const struct howdah_request *request)
         refuse(request, refused);
         return;
     }
-    /* By name: PHP opens the file only if OPcache does not have it. */
+    /* By name: PHP opens the file only if OPcache has not cached it. */
     zend_stream_init_filename(&file, path);
     file.primary_script = 1;
     EG(exit_status) = 0;
@@ -220,9 +221,9 @@ static void run_script(const struct howdah_request *request)
     }
 }
 
-/* PHP begins a request with max_input_time, the limit for reading what the client sent, and puts
-   max_execution_time in its place when the script begins. Without a body there is nothing to read:
-   one system call less. ini_get() does not see it. */
+/* PHP begins a request with max_input_time, the limit for reading the body, and replaces it with
+   max_execution_time when the script begins. Without a body nothing is read, and no timer is set
+   for that, which saves a system call. ini_get() does not show the change. */
 static int start_request(const struct howdah_request *request)
 {
     zend_long max_input_time = PG(max_input_time);
@@ -255,8 +256,8 @@ void howdah_php_handle(const struct howdah_request *request, struct howdah_outco
             outcome->broken = 1;
         }
     } zend_catch {
-        /* php_execute_script catches what a script does; what arrives here is a client that went
-           while a refusal was written, or PHP out of memory before the script. */
+        /* php_execute_script catches errors of the script; this catches a disconnected client
+           during a refusal, and PHP running out of memory before the script. */
         leave_directory();
     } zend_end_try();
 

@@ -15,7 +15,7 @@
 
 struct howdah_callbacks howdah_rust;
 
-/* Below PHP's zend_try; a client that has gone ends the script unless ignore_user_abort is on. */
+/* Runs below PHP's zend_try; a disconnected client ends the script unless ignore_user_abort is on. */
 static size_t write_output(const char *data, size_t len)
 {
     const struct howdah_request *request = howdah_request();
@@ -57,7 +57,7 @@ static bool named(const sapi_header_struct *header, const char *name, size_t len
 }
 #define NAMED(header, name) named(header, name, sizeof(name) - 1)
 
-/* The three digits and the reason of "404 Not Found". 0 if there are no three digits. */
+/* Returns the number and the reason in a text such as "404 Not Found"; 0 without three digits. */
 static int status_of(const char *text, const char **reason)
 {
     int status = 0;
@@ -82,9 +82,9 @@ static int status_of(const char *text, const char **reason)
 }
 
 /*
- * The status of the response: in this order, the line of header("HTTP/1.1 404 …"), a field
- * "Status: 404 …", the response code. As under PHP-FPM the line counts only if it says something
- * other than 200. What cannot be the status of a response is a mistake of the script: 500.
+ * Returns the status of the response, from the first of: the line of header("HTTP/1.1 404 …"), a
+ * field "Status: 404 …", the response code. As under PHP-FPM the line counts only if its status is
+ * not 200. An invalid status is an error of the script: 500.
  */
 static int final_status(sapi_headers_struct *headers, const char **reason)
 {
@@ -112,7 +112,7 @@ static int final_status(sapi_headers_struct *headers, const char **reason)
     return status;
 }
 
-/* As under PHP-FPM, "Status" is no field of the response, and 304 has no Content-Type. */
+/* As under PHP-FPM, "Status" is not a field of the response, and 304 has no Content-Type. */
 int howdah_send_head(sapi_headers_struct *headers, int interim_status)
 {
     const struct howdah_request *request = howdah_request();
@@ -179,7 +179,7 @@ static sapi_module_struct howdah_sapi = {
     .php_ini_ignore_cwd = 1,
 };
 
-/* The process that loads PHP, or 0. OPcache calls exit() when it cannot start. */
+/* Process id while PHP is being loaded, otherwise 0. OPcache calls exit() when it cannot start. */
 static pid_t loading;
 
 static void at_exit(void)
@@ -189,10 +189,10 @@ static void at_exit(void)
     }
 }
 
-/* Where OPcache puts its lock file unless php.ini or a setting says so; or null. */
+/* Default directory of OPcache's lock file, or null; php.ini and settings override it. */
 static const char *lock_directory;
 
-/* Called before php.ini is read, which replaces these values. */
+/* Called before php.ini is read, which overrides these values. */
 static void ini_defaults(HashTable *configuration)
 {
     static const char name[] = "opcache.lockfile_path";
@@ -206,7 +206,8 @@ static void ini_defaults(HashTable *configuration)
 
 static zend_result (*open_script)(zend_file_handle *handle);
 
-/* PHP keeps the script open while it runs and would pass it on to programs that it starts. */
+/* PHP keeps the script open while it runs; closes it on exec, so that programs that it starts do
+ * not inherit the descriptor. */
 static zend_result open_script_close_on_exec(zend_file_handle *handle)
 {
     zend_result result = open_script(handle);
@@ -239,7 +240,7 @@ int howdah_php_start(const struct howdah_callbacks *callbacks, const char *ini,
     atexit(at_exit);
     zend_signal_startup();
     sapi_startup(&howdah_sapi);
-    /* PHP keeps both pointers for as long as the process lives. */
+    /* PHP keeps both pointers for the life of the process. */
     howdah_sapi.ini_entries = strdup(ini);
     howdah_sapi.php_ini_path_override = ini_file ? strdup(ini_file) : NULL;
     lock_directory = lock_dir ? strdup(lock_dir) : NULL;
@@ -281,7 +282,7 @@ static void disable_class(const char *name, size_t len)
         zend_disable_class(name, len);
     } zend_end_try();
 #else
-    /* PHP has no such setting any more; the log says that nothing knows it. */
+    /* PHP has no such setting any more; the log warns that no extension has it. */
     (void)name, (void)len;
 #endif
 }
@@ -315,7 +316,7 @@ const char *howdah_php_opcache(void)
 {
     zend_extension *extension = zend_get_extension("Zend OPcache");
 
-    /* OPcache that refuses to run stays loaded and withdraws its hooks. */
+    /* If OPcache refuses to run, it stays loaded and removes its hooks. */
     if (extension == NULL || extension->startup == NULL || zend_compile_file == compile_file) {
         return NULL;
     }
@@ -325,11 +326,11 @@ const char *howdah_php_opcache(void)
 void howdah_php_child(void)
 {
     howdah_request_child();
-    /* What the parent has drawn from must not repeat in every child. */
+    /* Random numbers of the parent must not be repeated in every child. */
     RANDOM_G(combined_lcg_seeded) = false;
     RANDOM_G(mt19937_seeded) = false;
 #ifdef ZEND_SIGNALS
-    /* PHP need not take over the handlers of HUP, INT, QUIT, TERM, USR1 and USR2 for each request:
+    /* Keeps PHP from installing handlers of HUP, INT, QUIT, TERM, USR1 and USR2 for each request:
        this process has handlers for them that do nothing. */
     SIGG(reset) = 0;
 #endif

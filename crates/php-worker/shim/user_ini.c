@@ -1,12 +1,12 @@
 /*
  * Settings per directory: [PATH=…] and [HOST=…] sections of php.ini, and .user.ini files from the
- * document root down to the script's directory. What .user.ini files say is kept for
+ * document root down to the script's directory. Settings of .user.ini files are cached for
  * user_ini.cache_ttl seconds per directory of a script, as in PHP-FPM.
  */
 #include "internal.h"
 
-/* Directories remembered at most; beyond that the cache starts anew, so that a site with very
-   many script directories costs bounded memory. */
+/* Maximum number of cached directories; beyond it the cache is cleared, so that a site with very
+   many script directories needs bounded memory. */
 #define MAX_DIRECTORIES 1024
 
 struct directory {
@@ -29,8 +29,8 @@ void howdah_user_ini_startup(void)
     zend_hash_init(&directories, 8, NULL, forget, 1);
 }
 
-/* Reads the files anew. `path` ends in a slash; `root_len` counts no trailing slash. If the path is
-   not below the root, only its own directory counts. */
+/* Reads the files again. `path` ends in a slash; `root_len` excludes a trailing slash. If the path
+   is not below the root, only its own directory is searched. */
 static void read_files(char *path, const char *root, size_t root_len, HashTable *settings)
 {
     size_t path_len = strlen(path);
@@ -78,7 +78,7 @@ static void activate_files(char *path, size_t len)
     php_ini_activate_config(&directory->settings, PHP_INI_PERDIR, PHP_INI_STAGE_HTACCESS);
 }
 
-/* Called by PHP below its own zend_try while it starts a request. */
+/* PHP calls this below its own zend_try while it starts a request. */
 int howdah_user_ini_activate(void)
 {
     const char *script = SG(request_info).path_translated;

@@ -22,7 +22,8 @@ const struct howdah_string *howdah_param(const char *name, size_t len)
     return NULL;
 }
 
-/* Through the input filter, so that filter_input(INPUT_SERVER, …) sees the value as well. */
+/* Registers a value through the input filter, so that filter_input(INPUT_SERVER, …) returns it as
+ * well. */
 static void register_filtered(int source, const char *name, const char *value, size_t len,
                               zval *array)
 {
@@ -52,7 +53,7 @@ static void import_environment(zval *array)
     }
 }
 
-/* For getenv() without a name: unfiltered. */
+/* Loads the environment for getenv() without a name, unfiltered. */
 static void load_environment(zval *array)
 {
     const struct howdah_request *request = howdah_request();
@@ -75,8 +76,8 @@ void howdah_hook_environment(void)
     php_load_environment_variables = load_environment;
 }
 
-/* Beside the parameters only PHP_SELF: the script's name and, unless cgi.fix_pathinfo is off, the
-   path behind it. PHP itself adds REQUEST_TIME and the credentials. */
+/* Registers the parameters and PHP_SELF: the script's name and, unless cgi.fix_pathinfo is off, the
+   path after it. PHP itself adds REQUEST_TIME and the credentials. */
 void howdah_register_variables(zval *array)
 {
     const struct howdah_string *name = HOWDAH_PARAM("SCRIPT_NAME");

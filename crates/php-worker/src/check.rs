@@ -1,5 +1,5 @@
-//! Checks for `howdah check` that an application could run: PHP is loaded as the prototype loads
-//! it, but no script of the site runs. The preload script is only opened, and PHP's messages go to
+//! Checks for `howdah check` that an application could run: loads PHP as the prototype does, but
+//! runs no script of the site. The preload script is only opened, and PHP's messages are written to
 //! no file.
 
 use std::fs::File;
@@ -13,7 +13,7 @@ use crate::loading::{check_roots, load};
 use crate::mail;
 use crate::supervisor::Supervisor;
 
-/// Reports warnings and notes to the supervisor. Returns PHP's version; the error says why the
+/// Reports warnings and notes to the supervisor. Returns PHP's version; Error: the reason why the
 /// application cannot run.
 pub fn run(supervisor: &Supervisor, spec: &ApplicationSpec, tmp: &str) -> Result<String, Problem> {
     check_roots(&spec.roots)?;
@@ -47,7 +47,7 @@ pub fn run(supervisor: &Supervisor, spec: &ApplicationSpec, tmp: &str) -> Result
 /// `include_path`.
 fn check_preload(script: &Path) -> io::Result<()> {
     if script.is_absolute() && !File::open(script)?.metadata()?.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("it is not a file"));
     }
     Ok(())
 }

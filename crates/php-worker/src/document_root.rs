@@ -3,8 +3,8 @@
 //! A deployment that replaces a link (`current` → `releases/7`) takes effect between two requests
 //! and never within one. PHP, which caches resolved paths for minutes, gets paths without links.
 //!
-//! A root without links costs nothing; one with links costs one `stat`, which detects another
-//! target. Each root is resolved anew once a second, in case directories were renamed.
+//! A root without links costs nothing; one with links costs one `stat`, which detects a new target.
+//! Each root is resolved again once a second, in case directories were renamed.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Maximum number of cached roots. A configuration with variables may have any number.
+/// Maximum number of cached roots. A configuration with variables can have any number of roots.
 const MAX_ROOTS: usize = 64;
 /// Time for which a root is cached, in microseconds.
 const MAX_AGE_US: u64 = 1_000_000;
@@ -34,8 +34,8 @@ struct Resolution {
 }
 
 impl Roots {
-    /// The root without links; `None` if it has none or does not exist. `now_us` is any monotonic
-    /// time.
+    /// Returns the root without links; `None` if it has none or does not exist. `now_us` is
+    /// monotonic time in microseconds.
     pub fn real(&self, root: &[u8], now_us: u64) -> Option<Rc<[u8]>> {
         if let Some(known) = self.0.borrow().get(root)
             && now_us.saturating_sub(known.at_us) < MAX_AGE_US
@@ -65,9 +65,9 @@ impl Roots {
 fn resolve(root: &[u8], at_us: u64) -> Option<Resolution> {
     let real = fs::canonicalize(OsStr::from_bytes(root)).ok()?;
     let real = real.as_os_str().as_bytes();
-    // Of the resolved path: the link may have been replaced meanwhile.
+    // Identity of the resolved path: the link may have been replaced meanwhile.
     let identity = identity(real)?;
-    // The path as written may have redundant slashes, which are no links.
+    // The path may have redundant slashes, which are not links.
     let is_plain = Path::new(OsStr::from_bytes(root))
         .components()
         .eq(Path::new(OsStr::from_bytes(real)).components());
@@ -102,7 +102,7 @@ mod tests {
         symlink("2", path("new")).unwrap();
         fs::rename(path("new"), path("current")).unwrap();
         assert_eq!(real(1), Some(text(&path("2/public"))));
-        // The same directory under another name is noticed within a second.
+        // The same directory under another name is detected within a second.
         fs::rename(path("2"), path("3")).unwrap();
         fs::remove_file(path("current")).unwrap();
         symlink("3", path("current")).unwrap();

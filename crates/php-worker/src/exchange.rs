@@ -34,7 +34,7 @@ const MIN_UNBUFFERED_BYTES: usize = 2 * 1024;
 /// Interval at which a worker that waits for the router checks that it still runs.
 const LIVENESS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The client has closed its connection, or the router has ended: nobody reads the response.
+/// The client has disconnected, or the router has ended: the response has no reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Disconnected;
 
@@ -69,7 +69,7 @@ pub struct Exchange<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    /// The request in a slot that this worker has taken.
+    /// Creates the exchange of a request in a slot that this worker has taken.
     pub fn new(
         region: &'a Region<Mapping>,
         events: &'a [OwnedFd],
@@ -115,7 +115,7 @@ impl<'a> Exchange<'a> {
             || self.region.slot(self.slot).is_none_or(|words| words.aborted.load(Acquire) != 0)
     }
 
-    /// Reads the request's body; fewer bytes than asked for only at its end.
+    /// Reads the request's body. Returns fewer bytes than requested only at its end.
     pub fn read(&mut self, buffer: &mut [MaybeUninit<u8>]) -> usize {
         self.body.read(buffer)
     }
@@ -230,7 +230,8 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// The application's status from the router, as JSON; empty if the router does not answer.
+    /// Returns the application's status from the router, as JSON; empty if the router does not
+    /// answer.
     pub fn status(&mut self) -> &CStr {
         let json = self.request_status().unwrap_or_default();
         self.status = CString::new(json).unwrap_or_default(); // JSON has no NUL
@@ -273,7 +274,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Has the router read the pipe of standard output and error empty, before another request
+    /// Makes the router read all of the pipe of standard output and error, before another request
     /// writes to it.
     fn drain_output(&mut self, output: BorrowedFd<'_>) {
         let left = rustix::io::ioctl_fionread(output);
@@ -283,13 +284,14 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Ends the request: the slot is the router's again. `output` is the pipe of standard output
+    /// Ends the request and returns the slot to the router. `output` is the pipe of standard output
     /// and error. Returns the buffer, to be reused.
     pub fn done(mut self, done: RequestUsage, output: Option<BorrowedFd<'_>>) -> Vec<u8> {
-        // The file of the body is closed before the router counts the request as finished.
+        // Close the file of the body before the router counts the request as finished.
         self.body = Body::Inline(&[]);
         if self.stage == Stage::Head {
-            // PHP sends a head at the end of every request that it begins; this one was not begun.
+            // PHP sends a head at the end of every request that it begins; this request was not
+            // begun.
             let _ = self.replace(500);
         }
         if self.stage != Stage::Ended {
@@ -315,7 +317,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Writes a head with status 200 if there is none: a body or an end must not come first. PHP
-    /// sends the head; this is for an extension that keeps it from doing so.
+    /// sends the head; this is for extensions that prevent that.
     fn ensure_head(&mut self) -> Result<(), Disconnected> {
         if self.stage != Stage::Head {
             return Ok(());
@@ -342,7 +344,7 @@ impl<'a> Exchange<'a> {
     /// has closed its connection; the router needs all others to free the slot.
     fn put(&mut self, kind: Kind, payload: &[u8]) -> Result<(), Disconnected> {
         if process::is_forked_copy() {
-            return Ok(()); // a script has forked: the response is its own, not that of the copy
+            return Ok(()); // the script has forked: the response belongs to the parent
         }
         while !self.writer.put(self.region, kind as u8, payload) {
             if self.router_gone || (kind == Kind::Body && self.aborted()) {

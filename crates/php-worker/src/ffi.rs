@@ -33,7 +33,7 @@ pub struct Param {
 }
 
 impl Param {
-    /// `None` unless both strings end in a NUL and have no other.
+    /// Creates a parameter; `None` unless both strings end in a NUL and have no other.
     fn new(name: &[u8], value: &[u8]) -> Option<Self> {
         let text = |with_nul: &[u8]| {
             let c = CStr::from_bytes_with_nul(with_nul).ok()?;
@@ -51,7 +51,7 @@ struct RawRequest {
     content_length: i64,
 }
 
-/// The result of a request.
+/// Result of a request.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct RequestResult {
@@ -152,17 +152,17 @@ static STARTUP: Mutex<String> = Mutex::new(String::new());
 /// Maximum length of those messages, in bytes.
 const MAX_STARTUP_BYTES: usize = 8 * 1024;
 
-/// The function that is called if PHP ends the process while it is being loaded. Set once: PHP can
-/// be loaded once.
+/// Function that is called if PHP ends the process while it is being loaded. Set once, as PHP can
+/// be loaded only once.
 static ON_EXIT: OnceLock<fn()> = OnceLock::new();
 
-/// PHP, loaded. There is one per process, and it is not to be shared between threads.
+/// The loaded PHP. There is one per process, and threads must not share it.
 #[derive(Debug)]
 pub struct Php(PhantomData<*const ()>);
 
 impl Php {
     /// Loads PHP with settings that override those of `php.ini`, or of `ini_file` in its place.
-    /// The error is PHP's own message. `on_exit` is called if PHP ends the process instead.
+    /// Error: PHP's own message. `on_exit` is called if PHP ends the process instead.
     ///
     /// # Panics
     /// When called a second time.
@@ -181,7 +181,7 @@ impl Php {
         let lock = lock.map_err(|_| nul("directory of OPcache's lock file"))?;
         let lock = lock.as_deref().map_or(ptr::null(), CStr::as_ptr);
         // SAFETY: the callbacks are copied; the strings end in a NUL (or are null where that is
-        // allowed) and are copied; it is called once (see above).
+        // allowed) and are copied; the function is called once (see above).
         if unsafe { howdah_php_start(&CALLBACKS, ini.as_ptr(), file, lock) } == 0 {
             return Ok(Php(PhantomData));
         }
@@ -192,15 +192,16 @@ impl Php {
         })
     }
 
-    /// Has [`Php::start`] preload no script. To be called before it.
+    /// Makes [`Php::start`] preload no script. Must be called before it.
     pub fn skip_preload() {
-        // SAFETY: it sets a variable of C, in a process that has one thread.
+        // SAFETY: the function sets a variable of C, in a process that has one thread.
         unsafe { howdah_php_skip_preload() };
     }
 
-    /// The script that was not preloaded after [`Php::skip_preload`].
+    /// Returns the script that was not preloaded after [`Php::skip_preload`].
     pub fn preload(&self) -> Option<String> {
-        // SAFETY: PHP is loaded; the string is null, or ends in a NUL and is never changed or freed.
+        // SAFETY: PHP is loaded; the string is null, or ends in a NUL and is never changed or
+        // freed.
         let script = unsafe {
             let script = howdah_php_preload();
             (!script.is_null()).then(|| CStr::from_ptr(script))
@@ -230,13 +231,13 @@ impl Php {
         Ok(())
     }
 
-    /// Full version of the PHP that is loaded.
+    /// Returns the full version of the loaded PHP.
     pub fn version(&self) -> String {
         // SAFETY: PHP is loaded; the string belongs to a constant that lives as long as PHP.
         unsafe { CStr::from_ptr(howdah_php_version()) }.to_string_lossy().into_owned()
     }
 
-    /// Version of OPcache; `None` if it does not run.
+    /// Returns the version of OPcache; `None` if it does not run.
     pub fn opcache(&self) -> Option<String> {
         // SAFETY: PHP is loaded; the string belongs to an extension that stays loaded.
         let version = unsafe {
@@ -246,13 +247,14 @@ impl Php {
         version.map(|v| v.to_string_lossy().into_owned())
     }
 
-    /// Bytes that a script may allocate (`memory_limit`); `None`: any number.
+    /// Returns the number of bytes that a script may allocate (`memory_limit`); `None` without a
+    /// limit.
     pub fn memory_limit(&self) -> Option<u64> {
-        // SAFETY: PHP is loaded; it reads a number.
+        // SAFETY: PHP is loaded; the function reads a number.
         u64::try_from(unsafe { howdah_php_memory_limit() }).ok()
     }
 
-    /// The command that `mail()` runs (`sendmail_path`); empty if there is none.
+    /// Returns the command that `mail()` runs (`sendmail_path`); empty if there is none.
     pub fn sendmail(&self) -> String {
         // SAFETY: PHP is loaded; the string is null, or is copied before PHP is called again.
         let command = unsafe {
@@ -262,7 +264,7 @@ impl Php {
         command.map(|command| command.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    /// Sets a text that is logged whenever `mail()` fails. To be called once.
+    /// Sets a text that is logged whenever `mail()` fails. Must be called only once.
     pub fn set_mail_advice(&self, text: &str) -> Result<(), NulError> {
         let text = CString::new(text)?;
         // SAFETY: the text ends in a NUL and is copied; PHP is loaded, and runs no script.
@@ -270,7 +272,7 @@ impl Php {
         Ok(())
     }
 
-    /// PHP's directory for uploaded files.
+    /// Returns PHP's directory for uploaded files.
     pub fn upload_directory(&self) -> PathBuf {
         // SAFETY: PHP is loaded; the string is copied before PHP is called again.
         let path = unsafe { CStr::from_ptr(howdah_php_upload_directory()) };
@@ -283,7 +285,7 @@ impl Php {
         unsafe { howdah_php_set_upload_directory(directory.as_ptr()) };
     }
 
-    /// The layout of a script's stack in the memory of a worker.
+    /// Returns the layout of a script's stack in the memory of a worker.
     pub fn layout(&self) -> Layout {
         let mut layout = Layout::default();
         // SAFETY: PHP is loaded; the struct is written once, and any bits are integers.
@@ -291,7 +293,7 @@ impl Php {
         layout
     }
 
-    /// Seeds PHP's random numbers anew. To be called in each worker once it is forked.
+    /// Seeds PHP's random numbers again. Must be called in each new worker.
     pub fn after_fork(&self) {
         // SAFETY: PHP is loaded, and this process has one thread (see `sys::process::fork`).
         unsafe { howdah_php_child() };
@@ -368,7 +370,7 @@ fn guard<T>(context: *mut c_void, callback: impl FnOnce(&mut Exchange<'_>) -> T)
     catch_unwind(run).unwrap_or_else(|_| howdah_sys::process::exit_now(70))
 }
 
-/// The bytes that C passes to a callback.
+/// Returns the bytes that C passes to a callback.
 ///
 /// # Safety
 /// `data` must be valid for `len` bytes while the callback runs, or `len` be 0.

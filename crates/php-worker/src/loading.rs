@@ -1,4 +1,4 @@
-//! Loads PHP for an application, and reports it if that ends the process.
+//! Loads PHP for an application, and reports to the supervisor if that ends the process.
 
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -47,7 +47,7 @@ pub fn check_roots(roots: &[(String, String)]) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Runs `load`. If PHP ends the process meanwhile, that is reported to the supervisor.
+/// Runs `load`. If PHP ends the process meanwhile, reports that to the supervisor.
 pub fn during_loading<T>(supervisor: &Supervisor, load: impl FnOnce() -> T) -> T {
     let set_loading = |reports| LOADING.lock().map(|mut loading| *loading = reports).is_ok();
     set_loading(supervisor.reports.try_clone().ok());
@@ -61,7 +61,7 @@ pub fn during_loading<T>(supervisor: &Supervisor, load: impl FnOnce() -> T) -> T
 fn ended_by_php() {
     if let Some(reports) = LOADING.lock().ok().and_then(|mut reports| reports.take()) {
         let advice = match take_lock_directory() {
-            Some(_) => "the log has its message",
+            Some(_) => "see its message in the log",
             None => lock_directory::ADVICE,
         };
         let problem = format_args!("PHP ended while it was being loaded; {advice}");
@@ -76,12 +76,12 @@ fn take_lock_directory() -> Option<LockDirectory> {
 }
 
 /// Loads PHP for an application. `tmp` is the server's directory for temporary files. Returns PHP
-/// and notices about settings that may not be meant so.
+/// and notices about settings that are probably mistakes.
 pub fn load(spec: &ApplicationSpec, tmp: &str) -> Result<(Php, Vec<Problem>), Problem> {
     let mut notices = Vec::new();
     let mut ini_file = spec.ini_file.as_deref();
     match ini_file.map(|file| (file, std::fs::File::open(file))) {
-        // PHP goes on without the file, and so does Unit: such documents are in use.
+        // PHP and Unit go on without the file, and documents rely on that.
         Some((file, Err(error))) if error.kind() == ErrorKind::NotFound => {
             let notice = format_args!("there is no {file}; php.ini of the system is used");
             notices.push(Problem::at("options/file", notice));

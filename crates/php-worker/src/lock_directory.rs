@@ -1,10 +1,11 @@
 //! The directory of OPcache's lock file.
 //!
-//! OPcache makes the file when PHP is loaded, in `/tmp` whatever `TMPDIR` says, readable and
+//! OPcache creates the file when PHP is loaded, in `/tmp` even if `TMPDIR` is set, readable and
 //! writable for everybody, and removes its name at once. Another site's script that opens it in
-//! between can hold its lock for ever, and PHP waits for that. So the file gets a directory that
-//! only this process's user can enter and that exists only while PHP is loaded. It is the default
-//! of `opcache.lockfile_path`, which `php.ini` and the application's settings can change.
+//! between can hold its lock for ever, and PHP waits for that. So the file is created in a
+//! directory that only this process's user can enter and that exists only while PHP is being
+//! loaded. It is the default of `opcache.lockfile_path`, which `php.ini` and the application's
+//! settings can change.
 
 use std::fs;
 use std::io;
@@ -19,21 +20,20 @@ pub const ADVICE: &str = "OPcache can make its lock file neither in /tmp nor in 
 /// Maximum number of names that are tried until one is free.
 const MAX_ATTEMPTS: u32 = 100;
 
-/// A directory that is removed when this is dropped.
+/// A directory that is removed on drop.
 #[derive(Debug)]
 pub struct LockDirectory(PathBuf);
 
 impl LockDirectory {
-    /// Makes a directory in the first of `/tmp`, `tmp`, `TMPDIR` and `/dev/shm` where that is
-    /// possible; `None` if it is possible in none. `tmp` is the server's directory for temporary
-    /// files, or empty.
+    /// Creates a directory in the first possible place of `/tmp`, `tmp`, `TMPDIR` and `/dev/shm`;
+    /// `None` if none is possible. `tmp` is the server's directory for temporary files, or empty.
     pub fn make(tmp: &str) -> Option<Self> {
         let variable = std::env::var("TMPDIR").unwrap_or_default();
         let candidates = ["/tmp", tmp, variable.as_str(), "/dev/shm"].map(Path::new);
         candidates.into_iter().filter(|place| place.is_absolute()).find_map(make_in)
     }
 
-    /// Path of the directory.
+    /// Returns the path of the directory.
     pub fn path(&self) -> Option<&str> {
         self.0.to_str()
     }

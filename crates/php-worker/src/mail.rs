@@ -1,8 +1,8 @@
 //! Checks that `mail()` can work.
 //!
 //! The `sendmail` of most mail servers has a set-user-ID or set-group-ID bit, or runs a program
-//! that has one: it needs that user's rights for its settings and its queue. A process that gains
-//! no new privileges cannot give it these rights, and the program's own message (exim4: "failed to
+//! that has one: it needs that user's rights for its settings and its queue. A process with
+//! `no_new_privs` cannot give it these rights, and the program's own message (exim4: "failed to
 //! open configuration file: Permission denied") does not say what to change.
 
 use std::fs;
@@ -19,17 +19,17 @@ const SET_ID: u32 = 0o6000;
 /// Programs that `sendmail` runs to write to the queue: those of Postfix and nullmailer.
 const HELPERS: [&str; 2] = ["postdrop", "nullmailer-queue"];
 
-/// Returns why `mail()` cannot work in this process; `None` if no reason is known.
+/// Returns the reason why `mail()` cannot work in this process; `None` if none is known.
 pub fn problem(spec: &ApplicationSpec, php: &Php) -> Option<Problem> {
-    // If the kernel does not say, the default is assumed: no new privileges.
+    // Without an answer of the kernel, the default is assumed: no new privileges.
     match rustix::thread::no_new_privs() {
         Ok(false) => None,
         _ => explain(&php.sendmail(), spec.isolation.new_privileges),
     }
 }
 
-/// Returns why `mail()` cannot work in a process that gains no privileges. `command` is PHP's
-/// `sendmail_path`; `is_allowed` if the document permits new privileges.
+/// Returns the reason why `mail()` cannot work in a process with `no_new_privs`. `command` is PHP's
+/// `sendmail_path`; `is_allowed` is true if the document permits new privileges.
 fn explain(command: &str, is_allowed: bool) -> Option<Problem> {
     let program = needs_rights(&find(command)?)?;
     let advice = match is_allowed {
@@ -50,7 +50,7 @@ fn explain(command: &str, is_allowed: bool) -> Option<Problem> {
     Some(Problem::at("isolation/new_privs", problem))
 }
 
-/// Path of the program of a command line.
+/// Returns the path of the program of a command line.
 fn find(command: &str) -> Option<PathBuf> {
     let name = command.split_ascii_whitespace().next()?;
     if name.contains('/') {
@@ -60,7 +60,7 @@ fn find(command: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|directory| directory.join(name)).find(|path| path.is_file())
 }
 
-/// The program or its helper that has a set-ID bit.
+/// Returns the program, or its helper, with a set-ID bit.
 fn needs_rights(program: &Path) -> Option<PathBuf> {
     let program = fs::canonicalize(program).ok()?;
     let helpers = HELPERS.iter().map(|name| program.with_file_name(name));

@@ -1,4 +1,4 @@
-//! `howdah-php`: PHP behind a SAPI of our own; one executable per PHP version.
+//! `howdah-php`: PHP with Howdah's SAPI; one executable per PHP version.
 //!
 //! The supervisor starts it as the prototype of one application. The prototype loads PHP once and
 //! forks workers; a worker takes requests from the memory that it shares with the router, one at
@@ -60,8 +60,8 @@ use howdah_sys::process;
 use crate::lock_directory::LockDirectory;
 
 fn main() -> ExitCode {
-    // Before anything is read: scripts run as the same user, and one that could trace the prototype
-    // could send reports in its name.
+    // First of all: scripts run as the same user, and a script that could trace the prototype could
+    // send reports in its name.
     if let Err(error) = process::deny_tracing() {
         eprintln!("howdah-php: cannot keep other processes from tracing it: {error}");
         return ExitCode::from(2);

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 pub struct MemoryLimit(Option<(File, u64)>);
 
 impl MemoryLimit {
-    /// A limit in bytes; 0: no limit. Without `/proc` there is no limit either.
+    /// Creates a limit in bytes; 0: no limit. Without `/proc` there is no limit either.
     pub fn new(bytes: u64) -> Self {
         let statm = || File::open("/proc/self/statm").ok();
         MemoryLimit((bytes != 0).then(statm).flatten().map(|statm| (statm, bytes)))
@@ -25,7 +25,8 @@ impl MemoryLimit {
     }
 }
 
-/// Parses /proc/PID/statm: resident pages without those of files and shared memory.
+/// Parses /proc/PID/statm. Returns the number of resident pages without those of files and shared
+/// memory.
 fn private_pages(statm: &str) -> Option<u64> {
     let mut numbers = statm.split_ascii_whitespace().map(str::parse::<u64>);
     let (resident, shared) = (numbers.nth(1)?.ok()?, numbers.next()?.ok()?);

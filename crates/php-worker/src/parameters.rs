@@ -6,12 +6,12 @@ use howdah_wire::request::decode_params;
 use crate::document_root::Roots;
 use crate::ffi::Params;
 
-/// Why parameters cannot be used.
+/// Reason why parameters cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unusable {
-    /// The encoding is broken, which is the router's fault.
+    /// The encoding is invalid: an error of the router.
     Malformed,
-    /// A parameter contains a NUL, at which C would end it.
+    /// A parameter contains a NUL, at which C would end the string.
     Nul,
 }
 

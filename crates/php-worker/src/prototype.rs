@@ -1,8 +1,7 @@
 //! The prototype: loads PHP once, then forks workers and reports to the supervisor.
 //!
 //! 1. Descriptor 3 is the socket of requests; the first one is the specification. Descriptor 4 is
-//!    the pipe of reports. If the specification is only to be checked, [`check`] does that and the
-//!    process ends.
+//!    the pipe of reports. For a dry run, [`check`] checks the specification and the process ends.
 //! 2. PHP is loaded with the application's settings. The report is `Ready`, or `Failed` and the
 //!    process ends.
 //! 3. The loop forks workers, measures them, reads the stacks of their scripts, and reaps those
@@ -70,7 +69,7 @@ struct Prototype {
     upload_directory: PathBuf,
 }
 
-/// Why the prototype's loop ends.
+/// Reason for which the prototype's loop ends.
 enum LoopEnd {
     /// The supervisor has ended, or has closed its end of the socket.
     Orphaned,
@@ -86,13 +85,13 @@ pub fn run() -> ExitCode {
         return ExitCode::from(2);
     };
     let supervisor = Supervisor { commands, reports };
-    // There is no parent in a process namespace of its own.
+    // In a process namespace of its own, the process has no parent.
     let parent = rustix::process::getppid();
     process::die_with_parent(parent.map(|parent| parent.as_raw_nonzero().get() as u32));
     process::close_on_exec_from(3);
     signals::reset();
     handlers::disarm(&IGNORED_SIGNALS);
-    // Processes that scripts leave running become this process's children, and end with it.
+    // Orphans of scripts become children of this process, and end with it.
     let _ = process_tree::adopt_orphans();
     let started = match supervisor.first_message() {
         Ok((ToPrototype::Check { spec, tmp }, _)) => {
@@ -168,7 +167,7 @@ impl Prototype {
             eprintln!("application \"{}\": {notice}", spec.name);
         }
         if let Some(problem) = mail::problem(&spec, &php) {
-            // Logged when mail() fails, not now. The text has no NUL: no path has one.
+            // Logged when mail() fails, not now. The text contains no NUL, as no path does.
             let _ = php.set_mail_advice(&problem.to_string());
         }
         let ready = FromPrototype::Ready { version: php.version() };
@@ -186,7 +185,7 @@ impl Prototype {
                 PollFd::new(&self.child_ended, PollFlags::IN),
             ];
             if poll(&mut ready, None).is_err() {
-                continue; // a signal came
+                continue; // a signal interrupted the wait
             }
             let (message, child) = (!ready[0].revents().is_empty(), !ready[1].revents().is_empty());
             let result = self.reap(child).and_then(|()| match message {
@@ -202,11 +201,11 @@ impl Prototype {
             }
         }
         process_tree::kill_descendants(std::process::id(), &[]);
-        // Without /proc the call above finds none.
+        // Without /proc, the call above finds no processes.
         for (_, pid) in &self.workers {
             let _ = signals::send(*pid, signals::SIGKILL);
         }
-        // Temporary files are removed only after the worker that writes them has ended.
+        // Remove temporary files only after the worker that writes them has ended.
         while let Some((pid, _)) = process::wait() {
             uploads::remove(&self.upload_directory, pid);
         }
@@ -224,9 +223,9 @@ impl Prototype {
             Ok(ToPrototype::Spawn { worker }) => self.spawn(worker, descriptors),
             Ok(ToPrototype::Kill { worker, signal }) => {
                 if let Some((_, pid)) = self.workers.iter().find(|(owner, _)| *owner == worker) {
-                    // If it has ended meanwhile, its end is about to be reported.
+                    // If the worker has ended meanwhile, its end is reported soon.
                     match i32::from(signal) {
-                        // Programs that the script has started are killed too.
+                        // Also kills the programs that the script has started.
                         signals::SIGKILL => process_tree::kill(*pid),
                         signal => drop(signals::send(*pid, signal)),
                     }
@@ -244,7 +243,7 @@ impl Prototype {
                 };
                 self.report(&FromPrototype::Traced { number, stack })
             }
-            // A second specification, or a message newer than this program.
+            // A second specification, or a message that this version does not know.
             Ok(ToPrototype::Hello { .. } | ToPrototype::Check { .. }) | Err(_) => Ok(()),
         }
     }
@@ -274,7 +273,7 @@ impl Prototype {
         self.report(&FromPrototype::Measured { base, memory_limit, workers })
     }
 
-    /// Goes on as a worker. Closes the descriptors of the prototype first.
+    /// Becomes a worker. Closes the descriptors of the prototype first.
     fn become_worker(self, owner: WorkerId, socket: OwnedFd, output: Option<OwnedFd>) -> ! {
         let Prototype {
             supervisor,
@@ -287,15 +286,15 @@ impl Prototype {
             upload_directory,
         } = self;
         drop((supervisor, child_ended));
-        // Permits core files, debuggers, and the prototype's measurements and stack traces.
+        // Permits core dumps, debuggers, and the prototype's measurements and stack traces.
         let _ = process::allow_tracing();
         title::set(&format!("howdah: \"{}\" application", spec.name));
         let output = output.and_then(|pipe| redirect_output(&spec, &pipe));
         php.after_fork();
-        // Otherwise a script that forks would mix its response with that of the copy.
+        // Without it, a script that forks would mix its response with that of the child.
         let _ = process::track_forks();
         let limit = spec.requests;
-        // Opened in the worker: /proc/self/statm is that of the process that opens it.
+        // Opened in the worker: /proc/self/statm belongs to the process that opens it.
         let memory = MemoryLimit::new(spec.memory);
         Worker {
             owner,
@@ -346,7 +345,7 @@ impl Prototype {
     }
 }
 
-/// Redirects standard output and error into a pipe unless they are files. Returns one that is
+/// Redirects standard output and error to a pipe, unless they are files. Returns one that is
 /// redirected.
 fn redirect_output(spec: &ApplicationSpec, pipe: &OwnedFd) -> Option<BorrowedFd<'static>> {
     let mut redirected = None;

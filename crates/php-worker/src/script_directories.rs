@@ -1,7 +1,7 @@
-//! The directories that scripts of requests may run from. Included files are not checked.
+//! Directories from which requests may run scripts. Included files are not checked.
 //!
 //! All paths are resolved for each request: a script behind a symbolic link counts by its real
-//! path, and a deployment that replaces a link moves its directories along.
+//! path, and after a deployment that replaces a link, the directories below it are the new ones.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,7 +19,7 @@ pub struct ScriptDirectories<'a> {
 }
 
 impl<'a> ScriptDirectories<'a> {
-    /// The directories of an application.
+    /// Creates the lists of an application.
     pub fn new(spec: &'a ApplicationSpec) -> Self {
         ScriptDirectories {
             allowed: &spec.script_directories,

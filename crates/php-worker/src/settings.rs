@@ -12,11 +12,11 @@ use crate::ffi::Php;
 const FUNCTIONS: &str = "disable_functions";
 const CLASSES: &str = "disable_classes";
 
-/// The text that overrides `php.ini`. The error names a setting that it cannot contain.
+/// Returns the text that overrides `php.ini`. Error: a setting that it cannot contain.
 pub fn text(spec: &ApplicationSpec) -> Result<String, Problem> {
     let problem = |text: String| Problem::at("options", text);
     let mut out = String::new();
-    // The later of two values counts: the administrator's.
+    // The later of two values counts, so the administrator's settings come last.
     for (name, value) in spec.ini_user.iter().chain(&spec.ini_admin) {
         if !is_valid_name(name) {
             return Err(problem(format!("\"{name}\" is not the name of a PHP setting")));
@@ -40,7 +40,7 @@ pub fn text(spec: &ApplicationSpec) -> Result<String, Problem> {
 pub fn apply(spec: &ApplicationSpec, php: &Php) -> Vec<String> {
     let mut unknown = Vec::new();
     for (name, value) in spec.ini_user.iter().chain(&spec.ini_admin) {
-        // There is no NUL, see `text`.
+        // Names and values contain no NUL, see `text`.
         let _ = match name.as_str() {
             FUNCTIONS => php.disable_functions(value),
             CLASSES => php.disable_classes(value),
@@ -61,8 +61,8 @@ fn is_valid_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(allowed)
 }
 
-/// Appends a value in single quotes, which make it literal; a single quote itself is put in double
-/// ones.
+/// Appends a value in single quotes, which make it literal; single quotes in it are put in double
+/// quotes.
 fn quote(value: &str, out: &mut String) {
     for (index, part) in value.split('\'').enumerate() {
         if index > 0 {

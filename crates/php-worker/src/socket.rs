@@ -6,7 +6,7 @@ use std::time::Duration;
 use howdah_sys::packet::{self, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Receives a packet; [`Received::Empty`] if none comes within `timeout`.
+/// Receives a packet; [`Received::Empty`] if none arrives within `timeout`.
 pub fn receive_within(
     socket: &OwnedFd,
     timeout: Duration,

@@ -1,9 +1,9 @@
 //! The stack of a worker's script, read from the worker's memory while it runs.
 //!
-//! The worker takes no part in it: this works while it computes or waits in a system call, and
-//! costs workers that are not traced nothing. The memory may be changing, and a hostile script may
-//! have written anything to it: every length and every depth is limited, and a reading counts only
-//! if a second one confirms it.
+//! The worker does not cooperate: tracing works while it computes or waits in a system call, and
+//! costs workers without a trace nothing. The memory may be changing, and a hostile script may have
+//! written anything to it: every length and depth is limited, and a reading counts only if a second
+//! one confirms it.
 
 use crate::ffi::Layout;
 
@@ -37,8 +37,8 @@ const MAX_STACK_BYTES: usize = 64 * 1024;
 /// Maximum number of readings, until one confirms the one before.
 const MAX_READINGS: usize = 5;
 
-/// The stack of a process, a line for each call, the innermost first. The error says why it cannot
-/// be read.
+/// Returns the stack of a process, a line for each call, the innermost first. Error: the reason why
+/// it cannot be read.
 pub fn take(memory: &impl Memory, layout: &Layout) -> Result<Vec<String>, String> {
     let reader = Reader { memory, layout };
     let mut last = reader.calls();
@@ -50,7 +50,7 @@ pub fn take(memory: &impl Memory, layout: &Layout) -> Result<Vec<String>, String
         last = calls;
     }
     let mut calls = last?;
-    calls.push("(the script ran on meanwhile, so some of this may be earlier or later)".to_owned());
+    calls.push("(the script ran on meanwhile: these calls may be of different moments)".to_owned());
     Ok(calls)
 }
 
@@ -98,7 +98,7 @@ impl<M: Memory> Reader<'_, M> {
         Ok(calls)
     }
 
-    /// One call; `None` for a frame that PHP puts between calls.
+    /// Formats one call; `None` for a frame that PHP inserts between calls.
     fn call(&self, call: u64) -> Read<Option<String>> {
         let layout = self.layout;
         let function = self.pointer(add(call, layout.call_function))?;
@@ -136,7 +136,7 @@ impl<M: Memory> Reader<'_, M> {
         Ok(Some(text))
     }
 
-    /// The types of the arguments of a call.
+    /// Formats the types of the arguments of a call.
     fn arguments(&self, call: u64, function: u64, is_script: bool) -> Read<String> {
         let layout = self.layout;
         let count = self.number(add(call, layout.call_arguments))?;
@@ -186,7 +186,7 @@ impl<M: Memory> Reader<'_, M> {
         Ok(name.split('\u{fffd}').next().unwrap_or_default().to_owned())
     }
 
-    /// A PHP string, with control characters replaced.
+    /// Reads a PHP string. Replaces control characters.
     fn string(&self, string: u64, limit: u64) -> Read<String> {
         let length = self.pointer(add(string, self.layout.string_length))?;
         let mut bytes = vec![0; length.min(limit) as usize];
@@ -206,12 +206,12 @@ impl<M: Memory> Reader<'_, M> {
         Ok(bytes)
     }
 
-    /// 64 bits.
+    /// Reads 64 bits.
     fn pointer(&self, address: u64) -> Read<u64> {
         self.bytes(address).map(u64::from_ne_bytes)
     }
 
-    /// 32 bits.
+    /// Reads 32 bits.
     fn number(&self, address: u64) -> Read<u64> {
         self.bytes(address).map(|bytes| u64::from(u32::from_ne_bytes(bytes)))
     }
@@ -236,7 +236,7 @@ mod tests {
 
     use super::*;
 
-    /// Memory in which every word is a hash of its address and of how often it was looked at.
+    /// Memory in which every word is a hash of its address and of the number of reads.
     struct Nonsense(u64, Cell<u64>);
 
     impl Memory for Nonsense {

@@ -1,14 +1,13 @@
 //! The directories of uploaded files: one per worker, so that the files of a killed worker can be
 //! removed.
 //!
-//! A worker makes its directory below PHP's when it gets its first request with a body, and holds a
-//! lock on it all its life. It is removed
+//! A worker creates its directory below PHP's with its first request with a body, and locks it
+//! until it ends. It is removed
 //!
 //! - by the prototype, when the worker has ended;
-//! - by the next prototype of the same user, if a whole server was killed: then nobody holds the
-//!   lock.
+//! - by the next prototype of the same user, if a whole server was killed: then it is not locked.
 //!
-//! If the directory cannot be made or locked, PHP uses its own.
+//! If the directory cannot be created or locked, PHP uses its own.
 
 use std::ffi::CString;
 use std::fs::{self, DirBuilder};
@@ -28,16 +27,16 @@ const PREFIX: &str = "howdah-uploads-";
 pub struct Uploads {
     /// Path of the directory, for PHP.
     pub path: CString,
-    /// Holds the lock.
+    /// Descriptor that holds the lock.
     _directory: OwnedFd,
 }
 
 impl Uploads {
-    /// Makes this process's directory in `base`.
+    /// Creates this process's directory in `base`.
     pub fn new(base: &Path) -> io::Result<Self> {
         let path = path_of(base, std::process::id());
         match DirBuilder::new().mode(0o700).create(&path) {
-            // A directory of an earlier process, or of another user: `lock` checks which.
+            // The directory of an earlier process, or of another user: `lock` checks that.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             result => result?,
         }

@@ -1,7 +1,7 @@
-//! Memory and processor time of workers, as the kernel accounts for them.
+//! Memory and processor time of workers, as counted by the kernel.
 //!
-//! The prototype reads them, which has the right to: other users see only the resident memory of a
-//! process, which counts shared pages once for each worker.
+//! The prototype reads them, as it has the permission: other users see only the resident memory of
+//! a process, which counts shared pages once for each worker.
 
 use std::fs;
 
@@ -12,19 +12,19 @@ use howdah_wire::queue::WorkerId;
 /// Value for `clear_refs` that resets the peak of the resident memory (`proc(5)`).
 const RESET_PEAK: &str = "5";
 
-/// Usage of a worker; `None` if it has ended or the kernel does not say. The peak is the one since
-/// the last call.
+/// Returns the usage of a worker; `None` if it has ended or the kernel has no figures. The peak is
+/// the one since the last call.
 pub fn of(worker: WorkerId, pid: u32) -> Option<Usage> {
     let read = |file| process::read_proc_file(pid, file);
     let status = read("status").ok()?;
     let usage = parse(worker, &read("smaps_rollup").ok()?, &status)?;
     let (cpu_us, delay_us) = read("schedstat").ok().and_then(|text| times(&text)).unwrap_or((0, 0));
-    // If that fails, the peak is that of the worker's whole life.
+    // If this fails, the peak is that of the worker's whole life.
     let _ = fs::write(format!("/proc/{pid}/clear_refs"), RESET_PEAK);
     Some(Usage { cpu_us, delay_us, ..usage })
 }
 
-/// Memory of this process in bytes, shared pages in proportion.
+/// Returns the memory of this process in bytes, shared pages in proportion.
 pub fn of_self() -> u64 {
     let rollup = fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     bytes(&rollup, "Pss:").unwrap_or(0)
@@ -33,22 +33,22 @@ pub fn of_self() -> u64 {
 fn parse(worker: WorkerId, rollup: &str, status: &str) -> Option<Usage> {
     let resident = bytes(rollup, "Rss:")?;
     let pss = bytes(rollup, "Pss:")?;
-    // Linux before 5.9 has no figures by kind.
+    // Linux before 5.9 has no figures by type.
     let private = bytes(rollup, "Pss_Anon:").unwrap_or(pss);
-    // Memory that was resident at the peak and is no more was the script's: files and shared memory
+    // Memory that was resident only at the peak belonged to the script: files and shared memory
     // stay resident.
     let freed = bytes(status, "VmHWM:").map_or(0, |peak| peak.saturating_sub(resident));
     let peak = private.saturating_add(freed);
     Some(Usage { worker, pss, private, peak, cpu_us: 0, delay_us: 0 })
 }
 
-/// The value of a line such as `Pss:   12 kB`.
+/// Parses a line such as `Pss:   12 kB`. Returns bytes.
 fn bytes(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name))?;
     value.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Microseconds on a processor and waiting for one, from nanoseconds.
+/// Parses nanoseconds on a processor and waiting for one. Returns microseconds.
 fn times(schedstat: &str) -> Option<(u64, u64)> {
     let mut numbers = schedstat.split_whitespace().map(str::parse::<u64>);
     Some((numbers.next()?.ok()? / 1000, numbers.next()?.ok()? / 1000))

@@ -37,7 +37,7 @@ const MAX_PARAMS_BYTES: u32 = 16 << 20;
 /// Maximum size of the buffer for parameters that is kept for the next request, in bytes.
 const MAX_KEPT_PARAMS_BYTES: usize = 64 << 10;
 
-/// A worker, with what it has from its prototype.
+/// A worker, with the resources from its prototype.
 pub struct Worker<'a> {
     /// This worker's index and incarnation.
     pub owner: WorkerId,
@@ -55,15 +55,15 @@ pub struct Worker<'a> {
     pub memory: MemoryLimit,
     /// PHP's directory for uploaded files.
     pub upload_directory: &'a Path,
-    /// Document roots without symbolic links.
+    /// Cache of document roots without symbolic links.
     pub roots: Roots,
-    /// The directories that scripts may run from.
+    /// Directories from which scripts may run.
     pub script_directories: ScriptDirectories<'a>,
     /// This worker's own directory in `upload_directory`, once a request with a body has come.
     pub uploads: OnceCell<Option<Uploads>>,
     /// The pipe of standard output, standard error or both.
     pub output: Option<BorrowedFd<'static>>,
-    /// The last request was the only one in the server.
+    /// True if the last request was the only one in the server.
     pub was_only_request: Cell<bool>,
     /// Decides whether to spin for the next request in that case.
     pub spin_policy: SpinPolicy,
@@ -77,16 +77,16 @@ struct Buffers {
     output: Vec<u8>,
 }
 
-/// Why a request is answered without PHP.
+/// Reason why a request is answered without PHP.
 enum Refused {
     /// The response has this status.
     Status(u16),
-    /// There is no response: the client has closed its connection, or the router has ended.
+    /// There is no response: the client has disconnected, or the router has ended.
     Disconnected,
 }
 
 impl Worker<'_> {
-    /// Serves until it is time to leave.
+    /// Serves requests until the worker must leave.
     pub fn run(&self) {
         let mut buffers = Buffers::default();
         let mut served = 0;
@@ -109,8 +109,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Waits for work; `None` if the router has ended. `cpu` is the processor time at which the
-    /// next request begins: time that is spent spinning is not counted for a request.
+    /// Waits for work; `None` if the router has ended. Sets `cpu` to the processor time at which
+    /// the next request begins: time spent spinning is not counted for a request.
     fn next_work(&self, cpu: &mut u64) -> Option<Work> {
         let work = self.region.take(self.owner);
         if work != Work::Idle {
@@ -129,8 +129,7 @@ impl Worker<'_> {
             return Some(work);
         }
         let sequence = self.region.begin_sleep(self.owner);
-        // A request that is published from now on wakes this worker; one that was published before
-        // is found here.
+        // A request published from now on wakes this worker; one published before is found here.
         let mut work = self.region.take(self.owner);
         if work == Work::Idle {
             let word = self.region.wake_word();
@@ -181,7 +180,7 @@ impl Worker<'_> {
         !leaving
     }
 
-    /// Runs PHP for a request. Returns the peak of its memory and whether the worker must not go
+    /// Runs PHP for a request. Returns the peak of its memory, and true if the worker must not go
     /// on.
     fn handle<'m>(
         &self,
@@ -234,7 +233,7 @@ impl Worker<'_> {
         Ok((outcome.peak_memory, outcome.broken()))
     }
 
-    /// Makes this worker's directory for uploaded files, once.
+    /// Creates this worker's directory for uploaded files, once.
     fn prepare_uploads(&self) {
         self.uploads.get_or_init(|| {
             let uploads = Uploads::new(self.upload_directory).ok()?;
@@ -261,12 +260,12 @@ impl Worker<'_> {
                     Ok(ToWorker::Descriptors { ticket: of }) if of == ticket => {
                         return Ok(descriptors);
                     }
-                    // For an earlier request.
+                    // Descriptors for an earlier request.
                     _ => continue,
                 },
                 Ok(Received::Empty) if exchange.aborted() => return Err(Refused::Disconnected),
                 Ok(Received::Empty) => continue,
-                // The router has ended: nobody waits for this worker.
+                // The router has ended, so the result is not needed.
                 Ok(Received::Closed) | Err(_) => process::exit_now(0),
             }
         }
@@ -285,13 +284,13 @@ fn read_params(file: Option<OwnedFd>, len: u32, out: &mut Vec<u8>) -> Option<&[u
     Some(out)
 }
 
-/// Logs why a request cannot be run, which is the router's fault.
+/// Logs why a request cannot be run: an error of the router.
 fn malformed(exchange: &mut Exchange<'_>, problem: &str) -> Refused {
     exchange.log(3, format!("the request cannot be run: {problem}").as_bytes());
     Refused::Status(500)
 }
 
-/// The body of a request: the start of `inline`, or the next of its files.
+/// Returns the body of a request: the start of `inline`, or the next of its files.
 fn body<'m>(
     fixed: &RequestHeader,
     inline: &'m [u8],
@@ -305,7 +304,7 @@ fn body<'m>(
     Ok(Body::File { file, at: 0, len: fixed.body_len })
 }
 
-/// Processor time of this process, in microseconds.
+/// Returns the processor time of this process in microseconds.
 fn cpu_time_us() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000

@@ -37,7 +37,7 @@ fn a_body_in_a_file_is_read_from_its_start() {
     assert_eq!(answer.text(), format!("{} {}", body.len(), md5_of(&mut application, &body)));
 }
 
-/// What PHP itself takes for the digest, from a file on disk.
+/// Returns the digest that PHP itself computes from a file on disk.
 fn md5_of(application: &mut Application, body: &[u8]) -> String {
     let path = application.root.path().join("body.bin");
     std::fs::write(&path, body).unwrap();
@@ -175,7 +175,7 @@ fn a_hundred_thousand_parts_are_bounded() {
 #[test]
 fn colliding_names_cost_no_time() {
     let mut application = Application::start(1);
-    // Keys that fall into one bucket of a table of 65,536.
+    // Keys that collide in a hash table of 65,536 buckets.
     let body: String = (0..60_000u64).map(|n| format!("a[{}]=&", n << 16)).collect();
     let request =
         application.script("echo count($_POST['a'] ?? []);").post(FORM, body).body_in_file();

@@ -1,4 +1,4 @@
-//! What goes wrong in scripts, and in what a worker is given.
+//! Errors in scripts, and invalid input to workers.
 
 mod harness;
 
@@ -97,7 +97,7 @@ fn a_killed_worker_leaves_its_request_marked_and_is_reported() {
     assert_eq!(application.death(), (owner, pid, Exit::Signal(9)));
     assert!(!application.last_was_idle);
     assert_eq!(application.owner(&pending), Some(owner), "the router can tell whose it was");
-    // Its successor serves.
+    // The worker's successor serves.
     application.spawn(WorkerId { index: 0, incarnation: 1 });
     assert_eq!(application.run("echo 'next';").text(), "next");
 }
@@ -206,7 +206,7 @@ fn garbage_in_the_slot_is_answered_and_harmless() {
                 bytes.truncate(random() as usize % bytes.len());
             }
         }
-        // Descriptors that are announced and never come would only make this test slow.
+        // Announced descriptors that never arrive would only make this test slow.
         if let Some(flags) = bytes.first_mut() {
             *flags &= !3;
         }

@@ -1,4 +1,4 @@
-//! Status and header fields, and which files are run at all.
+//! Status and header fields, and the files that are run at all.
 
 mod harness;
 

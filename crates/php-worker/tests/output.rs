@@ -1,4 +1,4 @@
-//! Output on its way: flushing, large answers, clients that go, answers that end early.
+//! Output: flushing, large responses, clients that disconnect, responses that end early.
 
 mod harness;
 
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use harness::Application;
 
-/// Code that waits until the test has made a file. A script that gets past it has proof that the
-/// test saw what it had written by then.
+/// Returns code that waits until the test has created a file. A script that continues after it has
+/// proof that the test received its output so far.
 fn wait_for(application: &Application, name: &str) -> (PathBuf, String) {
     let path = application.root.path().join(name);
     let code = format!(
@@ -71,7 +71,7 @@ fn a_reader_that_is_slow_to_start_loses_nothing() {
     let mut application = Application::start(1);
     let request = application.script("echo str_repeat('x', 1 << 20);");
     let pending = application.send(&request);
-    // Longer than the worker waits before it looks whether the router is alive.
+    // Longer than the interval at which a worker checks that the router runs.
     std::thread::sleep(Duration::from_millis(2500));
     assert_eq!(pending.wait(&mut application).body.len(), 1 << 20);
 }

@@ -1,4 +1,4 @@
-//! The life of prototype and workers, and what one request leaves for the next.
+//! The life of prototype and workers, and the traces that a request leaves for the next one.
 
 mod harness;
 
@@ -23,7 +23,7 @@ fn exists(pid: u32) -> bool {
     !stat.contains(") Z ")
 }
 
-/// Less than scripts sleep here, and more than a busy machine needs.
+/// Longer than scripts sleep here, and longer than a busy machine needs.
 const TEST_TIMEOUT: Duration = Duration::from_secs(40);
 
 fn soon(condition: impl Fn() -> bool) -> bool {
@@ -45,7 +45,7 @@ fn is_soon_gone(pid: u32) -> bool {
 fn titles_tell_what_a_process_is() {
     let application = Application::start(1);
     assert_eq!(command_line(application.prototype()), "howdah: \"test\" prototype");
-    // A worker is reported before it has come to do anything.
+    // A worker is reported before it has run any code.
     let worker = application.workers[&FIRST].pid;
     let title = "howdah: \"test\" application";
     assert!(soon(|| command_line(worker) == title), "{}", command_line(worker));
@@ -85,7 +85,7 @@ fn workers_share_what_opcache_has_compiled() {
     let old = std::time::SystemTime::now() - Duration::from_secs(60);
     fs::File::options().write(true).open(&path).unwrap().set_modified(old).unwrap();
     let code = |round: u32, workers: u32| {
-        // Nobody is done before all work.
+        // No worker finishes before all of them have started work.
         format!(
             "include '{0}'; touch('{1}/{round}-' . getmypid());
              for ($i = 0; count(glob('{1}/{round}-*')) < {workers} && $i < 3000; $i++) usleep(10000);
@@ -198,7 +198,8 @@ fn programs_started_by_scripts_inherit_nothing_of_ours() {
     for set in ["SigBlk", "SigIgn"] {
         let line = text.lines().find(|line| line.starts_with(set)).unwrap();
         let set = u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap();
-        // Signals 32 and 33 belong to the C library; whoever runs the tests may ignore them.
+        // Signals 32 and 33 belong to the C library, and may be ignored in the environment of the
+        // tests.
         assert_eq!(set & !(3 << 31), 0, "{line}");
     }
 }
@@ -307,7 +308,7 @@ fn the_prototype_measures_what_workers_cost() {
     let mut application = Application::start_with(2, &|spec| {
         spec.ini_admin = vec![("memory_limit".into(), "100M".into())]
     });
-    // What a worker calls itself hides nothing.
+    // The title that a worker sets hides nothing.
     application.run(
         "file_put_contents('/proc/self/comm', \"\\xff\"); $x = str_repeat('x', 50 << 20);
          $x = null; for ($i = 0; $i < 1e6; $i++);",
@@ -362,7 +363,7 @@ fn another_php_ini_can_be_named() {
     );
 }
 
-/// Who owns what the kernel tells of a process: root, if nobody but root may trace it.
+/// Returns the owner of a process's files in /proc: root, if only root may trace the process.
 fn owner(pid: u32) -> u32 {
     use std::os::unix::fs::MetadataExt;
     fs::metadata(format!("/proc/{pid}/environ")).unwrap().uid()

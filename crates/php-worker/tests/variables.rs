@@ -1,5 +1,5 @@
-//! What a script sees of its request: `$_SERVER`, `$_ENV`, `getenv()`, credentials, header
-//! functions, settings per directory.
+//! Data of the request in a script: `$_SERVER`, `$_ENV`, `getenv()`, credentials, header functions,
+//! settings per directory.
 
 mod harness;
 
@@ -94,7 +94,7 @@ fn basic_and_digest_credentials_are_decoded() {
     assert_eq!(application.send(&basic).wait(&mut application).text(), "user|pa:ss|-");
     let digest = application.script(code).with("HTTP_AUTHORIZATION", "Digest username=\"u\"");
     assert_eq!(application.send(&digest).wait(&mut application).text(), "-|-|username=\"u\"");
-    // And nothing of them is left for the next visitor.
+    // No values are left for the next request.
     assert_eq!(application.run(code).text(), "-|-|-");
 }
 
@@ -204,6 +204,6 @@ fn administrators_settings_hold_and_users_settings_can_be_changed() {
          (int) function_exists('passthru'), (int) function_exists('exec');",
     );
     assert_eq!(answer.text(), "7|it's \"${HOME}\" ; me|x|4000|001");
-    // What a script has set is gone with it.
+    // Settings of a script end with it.
     assert_eq!(application.run("echo ini_get('user_agent');").text(), "it's \"${HOME}\" ; me");
 }

@@ -1,6 +1,6 @@
-//! What it costs to decide a request where there are few steps, and where there are many, of each
-//! kind of condition; the one behind them all holds. Few steps are compared one by one and found
-//! with an index, which shows from how many on a route should have one.
+//! Benchmarks routing in routes with few and with many steps, for each kind of condition; only the
+//! last step holds. Short routes are measured with and without an index, which gives the number of
+//! steps from which on an index pays.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -34,7 +34,7 @@ const KINDS: [(&str, Kind); 8] = [
     }),
 ];
 
-/// A route of so many steps.
+/// Creates a snapshot with a route of `steps` steps.
 fn snapshot(kind: Kind, steps: usize) -> Snapshot {
     let mut list: Vec<_> = (1..steps)
         .map(|n| format!(r#"{{"match": {}, "action": {{"return": 404}}}}"#, kind(n)))
@@ -48,15 +48,15 @@ fn snapshot(kind: Kind, steps: usize) -> Snapshot {
     Snapshot::compile(config, None, None, &Default::default(), |_| Arc::new(Queue::new(1)))
 }
 
-/// The same route with an index or without.
+/// Adds an index to the route, or removes it.
 fn set_index(snapshot: &mut Snapshot, wanted: bool) {
     let route = snapshot.main_route.as_mut().expect("the route");
     let conditions = route.steps.iter().map(|step| &step.conditions);
     route.index = wanted.then(|| Index::new(conditions));
 }
 
-/// A request whose parts lie in one buffer, as they come. Texts at the very end of a page would be
-/// compared ten times as slowly if what follows is not there.
+/// Creates a request whose parts lie in one buffer, as the parser leaves them. Comparing a text at
+/// the very end of a mapped page would be ten times as slow.
 fn request() -> Request {
     const PATH: &str = "/sectionsection/2026/a-post.html";
     const HOST: &str = "www.example.org";

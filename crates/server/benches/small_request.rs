@@ -1,4 +1,4 @@
-//! What a request for a small file costs apart from system calls: its head, the look into the
+//! Benchmarks a request for a small file without system calls: parsing its head, the look-up in the
 //! cache, the response's head, and all of it together over a connection in memory.
 
 use std::cell::Cell;
@@ -22,9 +22,9 @@ use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, Fields, Request, Response, Version};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 
-/// As wrk and ab ask.
+/// Request of wrk and ab.
 const PLAIN: &[u8] = b"GET /small.txt HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
-/// As a browser asks.
+/// Request of a browser.
 const BROWSER: &[u8] = b"GET /wp-includes/js/jquery/jquery.min.js?ver=3.6.1 HTTP/1.1\r\n\
     Host: www.example.com\r\n\
     User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n\
@@ -38,7 +38,7 @@ const BROWSER: &[u8] = b"GET /wp-includes/js/jquery/jquery.min.js?ver=3.6.1 HTTP
     Sec-Fetch-Mode: no-cors\r\n\
     Sec-Fetch-Site: same-origin\r\n\
     If-None-Match: \"64b8c1a0-15db1\"\r\n\r\n";
-/// Requests on one connection; few enough that they and their answers fit into the pipe.
+/// Number of requests on one connection. They and their responses must fit into the pipe.
 const PIPELINED: usize = 64;
 
 fn heads(criterion: &mut Criterion) {
@@ -65,7 +65,8 @@ impl Site {
         let root = tempfile::tempdir().expect("a directory");
         std::fs::write(root.path().join("small.txt"), "Hello, world!").expect("a file");
         let share = Share::new(root.path(), Options::default());
-        // Ahead of the disk's clock: what was written a moment ago is not kept.
+        // The clock runs ahead of the file's times: the cache does not keep files that were just
+        // written.
         let wall = SystemTime::now() + Duration::from_secs(100);
         let now = RequestTime { monotonic: Instant::now(), wall };
         Site { _root: root, files: Files::new(howdah_files::Limits::default()), share, now }

@@ -1,7 +1,8 @@
 //! Accepting connections, and spreading them over the router threads.
 //!
-//! Every thread accepts from every listening socket. A thread that has accepted a connection although
-//! another one has clearly fewer hands it over, so that few connections are spread as evenly as many.
+//! Every thread accepts from every listening socket. A thread that has accepted a connection
+//! although another one has clearly fewer hands it over, so that few connections are spread as
+//! evenly as many.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -87,8 +88,8 @@ async fn accept_until(
         };
         serve_or_hand_over(thread, name, stream, info);
     }
-    // With the socket the kernel would reset what waits in its backlog. Here, as other threads may
-    // have ended.
+    // Closing the socket would make the kernel reset the connections in its backlog. Other threads
+    // may have ended, so this one takes them.
     for _ in 0..MAX_LAST_CONNECTIONS {
         let Ok((stream, info)) = accept(socket.get_ref()) else { break };
         register_and_serve(
@@ -108,7 +109,7 @@ async fn pause_after(thread: &Rc<RouterThread>, name: &Arc<str>, error: &io::Err
     {
         return;
     }
-    // It may be the whole machine that is short of files.
+    // The whole machine may be short of files, not only this process.
     let is_short = error.raw_os_error() == Some(Errno::NFILE.raw_os_error());
     if is_short && descriptor_shortage::evict(thread, name, 1).await {
         tokio::time::sleep(SHORTAGE_PAUSE).await;
@@ -133,7 +134,7 @@ fn serve_or_hand_over(
     let serving = thread.handles.iter().take(thread.shared.threads.load(Relaxed));
     let least = serving.min_by_key(|handle| handle.counters().open());
     let own = thread.counters.open();
-    // Counted here, so that no more are accepted than there may be before it is served.
+    // Counted before the connection is served, so that the limit holds in between.
     match least {
         Some(least) if least.counters().open() + own / 8 < own => {
             least.counters().accepted.fetch_add(1, Relaxed);

@@ -1,5 +1,5 @@
-//! TLS checks of `howdah check`: prepares the TLS of a document from the same files and by the same code
-//! as for a configuration that is applied.
+//! TLS checks of `howdah check`: prepares the TLS of a document from the same files and by the same
+//! code as for a configuration that is applied.
 
 use std::path::{Path, PathBuf};
 
@@ -8,17 +8,18 @@ use howdah_tls::{CertificateFiles, Source, TlsClient, TlsListener};
 
 /// Sources of certificates and keys.
 pub struct CertificateSources<'a> {
-    /// Reads a file. The error says why it cannot be read.
+    /// Reads a file. Error: the reason why it cannot be read.
     pub read: &'a dyn Fn(&Path) -> Result<Vec<u8>, String>,
-    /// Reads a bundle from the certificate store. Without a store, listeners and upstreams that name
-    /// stored certificates are not checked.
+    /// Reads a bundle from the certificate store. Without a store, listeners and upstreams that
+    /// name stored certificates are not checked.
     pub stored: Option<&'a Stored<'a>>,
 }
 
 /// Returns the stored bundle with a name; `None` if there is none.
 pub type Stored<'a> = dyn Fn(&str) -> Option<Vec<u8>> + 'a;
 
-/// Checks the TLS of a document. Returns the place in the document and the description of each problem.
+/// Checks the TLS of a document. Returns the place in the document and the description of each
+/// problem.
 pub fn tls(config: &Config, texts: &CertificateSources<'_>) -> Vec<(String, String)> {
     let mut problems = Vec::new();
     let known = |certificate: &Certificate| {
@@ -63,8 +64,8 @@ pub(crate) fn place(listener: &Listener) -> String {
     format!("{}/tls", howdah_config::path(["listeners", listener.name.as_str()]))
 }
 
-/// Returns the files with trusted authorities for the HTTPS of ACME servers. They are read again when
-/// they are needed.
+/// Returns the files with trusted authorities for the HTTPS of ACME servers. They are read again
+/// when they are needed.
 pub(crate) fn authorities(settings: &Tls) -> impl Iterator<Item = &PathBuf> {
     settings.acme.iter().flat_map(|acme| &acme.servers).filter_map(|server| server.ca.as_ref())
 }

@@ -24,7 +24,7 @@ use crate::snapshot::Listener;
 use crate::stream::Stream;
 use crate::thread::RouterThread;
 
-/// Maximum number of bytes that are read and dropped of a client that speaks another protocol.
+/// Maximum number of bytes read and dropped from a client that speaks another protocol.
 const MAX_DISCARDED_BYTES: u64 = 64 * 1024;
 
 /// Serves a connection to its end, as a task of this thread; then it is counted as closed.
@@ -41,7 +41,7 @@ pub fn serve(thread: &Rc<RouterThread>, accepted: Accepted, drain: DrainRegistra
         };
     let handler = RequestHandler::new(thread, &listener);
     let stream = Stream::new(stream);
-    // A task each, so that a plain connection need not have the size of the others.
+    // One task type per protocol: the task of a plain connection stays small.
     drop(match protocol {
         protocol if has_proxy_header => {
             spawn_local(serve_proxied(handler, protocol, stream, info, drain))
@@ -88,7 +88,10 @@ async fn serve_proxied(
     };
     let Some(header) = header else { return };
     let Some(header) = header.ok().flatten() else {
-        return handler.log_client_error(&info, format_args!("no header of the PROXY protocol"));
+        return handler.log_client_error(
+            &info,
+            format_args!("the connection does not begin with a PROXY protocol header"),
+        );
     };
     if let Some((client, target)) = header.addresses {
         let shown = ConnectionInfo { peer: Some(client), local: Some(target), ..(*info).clone() };
@@ -131,7 +134,7 @@ async fn serve_http2_only(
         h2::serve(Box::new(stream), info, || handler.for_stream(), drain).await;
         return;
     }
-    // Closing a socket with unread bytes would be a reset.
+    // Closing a socket with unread bytes would send a reset.
     let _ = stream.shutdown().await;
     let (mut rest, mut nowhere) = (stream.take(MAX_DISCARDED_BYTES), tokio::io::sink());
     let rest = tokio::io::copy(&mut rest, &mut nowhere);
@@ -211,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_waits_is_a_small_task() {
-        // The runtime adds 104 bytes, and rounds up to a multiple of 128.
+        // Memory of a task: the runtime adds 104 bytes and rounds up to a multiple of 128.
         let size = size(h1::serve::<Stream, RequestHandler>);
         assert!(size <= 280, "{size} bytes");
     }

@@ -1,16 +1,18 @@
 //! Makes room for new connections when descriptors run short.
 //!
-//! Each connection is an open file, and so are a file that is sent, a socket to another server and a
-//! temporary file. Before a thread accepts a connection, it checks whether there is room ([`is_full`]):
+//! Each connection is an open file, and so are a file that is sent, a socket to another server and
+//! a temporary file. Before a thread accepts a connection, it checks whether there is room
+//! ([`is_full`]):
 //!
 //! 1. for the number of connections, of all threads;
 //! 2. for the number of open files ([`crate::descriptors`]).
 //!
-//! If there is no room and a client waits in the backlog, the thread closes connections that wait for
-//! their clients ([`make`]). [`howdah_http::eviction`] chooses them among the connections of this thread.
-//! Connections are spread evenly over the threads, so each thread has about the same mixture.
+//! If there is no room and a client waits in the backlog, the thread closes connections that wait
+//! for their clients ([`make`]). [`howdah_http::eviction`] chooses them among the connections of
+//! this thread. Connections are spread evenly over the threads, so each thread has about the same
+//! mixture.
 //!
-//! A connection with a request in hand is never closed here.
+//! A connection with a request in progress is never closed here.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -27,8 +29,8 @@ use crate::thread::RouterThread;
 /// Interval between two checks for room while no connection can be closed.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// One of this many waiting connections is closed at a time, at most [`MAX_BATCH`]. A choice takes time
-/// in proportion to all of them, so a flood of connections must not cause a choice for each.
+/// One of this many waiting connections is closed at a time, at most [`MAX_BATCH`]. A choice takes
+/// time in proportion to all of them, so a flood of connections must not cause a choice for each.
 const BATCH_DIVISOR: usize = 64;
 const MAX_BATCH: usize = 1024;
 
@@ -47,8 +49,8 @@ pub fn has_pending_client(socket: &OwnedFd) -> bool {
     poll(&mut socket, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-/// Waits until there is room or no client waits in the backlog any more. Closes connections that wait
-/// for their clients, if there are any.
+/// Waits until there is room or no client waits in the backlog any more. Closes connections that
+/// wait for their clients, if there are any.
 pub async fn make(thread: &Rc<RouterThread>, listener: &str, socket: &OwnedFd) {
     // At first only of clients with more than one: another thread may have a heavier client.
     let mut least = 2;
@@ -65,8 +67,8 @@ pub async fn make(thread: &Rc<RouterThread>, listener: &str, socket: &OwnedFd) {
     }
 }
 
-/// Closes connections that wait for their clients, of clients with at least `least` such connections.
-/// Returns true if there were any.
+/// Closes connections that wait for their clients, of clients with at least `least` such
+/// connections. Returns true if there were any.
 pub async fn evict(thread: &Rc<RouterThread>, listener: &str, least: usize) -> bool {
     // Connections whose requests have come meanwhile take them first.
     settle().await;
@@ -110,11 +112,11 @@ fn log(thread: &RouterThread, listener: &str, closed: Option<(usize, Client)>) {
     match closed {
         Some((_, client)) => write(
             Level::Warn,
-            format_args!("closed {all} without a request in hand, most of them of {client}"),
+            format_args!("closed {all} without a request, most of them from {client}"),
         ),
         None => write(
             Level::Error,
-            format_args!("all have a request in hand, so others wait until one ends"),
+            format_args!("all of them have a request, so new ones wait until a request ends"),
         ),
     }
 }

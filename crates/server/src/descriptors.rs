@@ -1,7 +1,7 @@
 //! The limit of open files, and how a router thread notices that they run short.
 //!
-//! No thread counts the open files of the process. The kernel gives out the lowest descriptor that is
-//! free, so at least as many files are open as the number of the newest descriptor says.
+//! No thread counts the open files of the process. The kernel gives out the lowest descriptor that
+//! is free, so at least as many files are open as the number of the newest descriptor says.
 
 use std::cell::Cell;
 use std::io;
@@ -29,19 +29,19 @@ impl DescriptorLimit {
         self.limit
     }
 
-    /// Maximum number of connections. A quarter of the limit is for other files.
+    /// Returns the maximum number of connections. A quarter of the limit is for other files.
     fn connections(self) -> u64 {
         (self.limit - self.limit / 4).max(1)
     }
 
-    /// Number of open files from which on no connection is accepted. The last eighth of the limit is
-    /// for requests in hand, the control API and the log.
+    /// Returns the number of open files from which on no connection is accepted. The last eighth of
+    /// the limit is for requests in progress, the control API and the log.
     fn files(self) -> u64 {
         (self.limit - self.limit / 8).max(1)
     }
 
-    /// Maximum number of files that the cache of each of `threads` threads keeps open. All caches
-    /// together have a sixteenth of the limit.
+    /// Returns the maximum number of files that the cache of each of `threads` threads keeps open.
+    /// All caches together have a sixteenth of the limit.
     pub fn cached_files(self, threads: u64) -> usize {
         usize::try_from(self.limit / 16 / threads.max(1)).unwrap_or(usize::MAX)
     }
@@ -79,7 +79,7 @@ impl Shortage {
         self.limit.get()
     }
 
-    /// Returns how many open files there are too many; 0 without a shortage.
+    /// Returns the number of open files beyond the limit of files; 0 without a shortage.
     pub fn excess(&self) -> usize {
         self.excess.get()
     }
@@ -98,7 +98,8 @@ impl Shortage {
         }
     }
 
-    /// Records a failure to accept. Returns true if the process has run out of descriptors (`EMFILE`).
+    /// Records a failure to accept. Returns true if the process has run out of descriptors
+    /// (`EMFILE`).
     pub fn note_failure(&self, error: &io::Error) -> bool {
         let is_short = Errno::from_io_error(error) == Some(Errno::MFILE);
         if is_short {
@@ -116,8 +117,8 @@ impl Shortage {
         open >= self.limit.get().connections() || self.is_short(socket)
     }
 
-    /// Returns true if [`DescriptorLimit::files`] are open. Costs system calls only after a descriptor
-    /// has shown that.
+    /// Returns true if [`DescriptorLimit::files`] are open. Costs system calls only after a
+    /// descriptor has shown that.
     fn is_short(&self, socket: impl AsFd) -> bool {
         let excess = self.excess.take();
         if excess == 0 {
@@ -130,8 +131,8 @@ impl Shortage {
         self.excess.get() > 0
     }
 
-    /// Counts closed connections. Returns how many have been closed since the last line in the log if
-    /// the next one is due now, at most once in [`LOG_INTERVAL`].
+    /// Counts closed connections. Returns how many have been closed since the last line in the log
+    /// if the next one is due now, at most once in [`LOG_INTERVAL`].
     pub fn count_closed(&self, count: usize, now: Instant) -> Option<usize> {
         let closed = self.closed.get() + count;
         if self.logged.get().is_some_and(|then| now.duration_since(then) < LOG_INTERVAL) {

@@ -22,7 +22,7 @@ pub struct ListeningSocket {
 pub enum Family {
     /// Unix domain.
     Unix,
-    /// TCP. With the local address of its connections, if that is the same for all.
+    /// TCP, with the local address of its connections if that is the same for all.
     Tcp(Option<SocketAddr>),
 }
 
@@ -32,7 +32,8 @@ impl ListeningSocket {
         if address.starts_with("unix:") {
             return ListeningSocket { fd, family: Family::Unix };
         }
-        // Connections inherit the first; the second spares them the reactor. Both can be done without.
+        // Both options are optimisations, so failures are ignored. Connections inherit the first;
+        // the second delays `accept` until a request has arrived.
         let _ = set_tcp_nodelay(&fd, true);
         let _ = sockets::defer_accept(&fd);
         let local = address.parse().ok().filter(|local: &SocketAddr| !local.ip().is_unspecified());
@@ -69,7 +70,8 @@ fn tcp(
     local: Option<SocketAddr>,
 ) -> (AcceptedStream, ConnectionInfo) {
     let stream = std::net::TcpStream::from(fd);
-    // Without an address it must not pass for a unix socket, which conditions may trust.
+    // A connection of unknown address must not pass for one of a unix socket, which conditions may
+    // trust.
     let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
     let local = local.or_else(|| stream.local_addr().ok()).unwrap_or(unknown);
     let peer = peer.unwrap_or(unknown);

@@ -68,13 +68,13 @@ pub fn to_memory(bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Reads the bytes of a descriptor that [`to_memory`] has made. A missing descriptor, one that is not
-/// a file, and more than `max` bytes are errors.
+/// Reads the bytes of a descriptor that [`to_memory`] has made. A missing descriptor, one that is
+/// not a file, and more than `max` bytes are errors.
 pub fn from_memory(memory: Option<OwnedFd>, max: u64) -> io::Result<Vec<u8>> {
     let memory = memory.ok_or_else(|| io::Error::other("a descriptor is missing"))?;
     let mut file = File::from(memory);
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("what was sent is no file"));
+        return Err(io::Error::other("the descriptor is not a file"));
     }
     file.rewind()?;
     let mut bytes = Vec::new();

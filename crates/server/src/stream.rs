@@ -1,5 +1,4 @@
-//! A socket of either family, for what does not need to know which, and which protocol its client
-//! begins with.
+//! A socket of TCP or the Unix domain, and detection of the protocol that its client speaks.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -20,33 +19,34 @@ use crate::listener::AcceptedStream;
 #[derive(Debug)]
 pub struct Stream {
     socket: Socket,
-    /// What has been read and is still to be read; nearly always nothing, so it is kept small.
+    /// Bytes that were read ahead. Nearly always `None`, and boxed to keep the stream small.
     unread: Option<Box<Bytes>>,
 }
 
 #[derive(Debug)]
 enum Socket {
-    /// Not watched by the runtime yet, which is two system calls and a round through its reactor:
-    /// often the request has come with the connection, and the answer is the end of it.
+    /// Not registered with the runtime yet. Registering takes two system calls and a turn of the
+    /// reactor: often the request has arrived with the connection, and its response is the end.
     Fresh(AcceptedStream),
     Tcp(TcpStream),
     Unix(UnixStream),
-    /// It could not be watched.
+    /// Registration has failed.
     Lost,
 }
 
-/// The first read of a socket is at most so long.
+/// Maximum length in bytes of the first read of a socket.
 const FIRST_READ: usize = 4096;
 
 impl Stream {
-    /// From an accepted socket, which this thread's runtime watches from when it must be waited for.
+    /// Creates a stream of an accepted socket. The runtime of this thread registers it when it
+    /// first has to wait.
     pub fn new(accepted: AcceptedStream) -> Self {
         Stream { socket: Socket::Fresh(accepted), unread: None }
     }
 
-    /// Acknowledges at once what came. After a handshake the server may have nothing to send that
-    /// could tell the client so, and until it knows (40 ms as a rule) Nagle's algorithm may keep
-    /// its request back.
+    /// Acknowledges received data at once. After a handshake the server may have nothing to send
+    /// that would carry the acknowledgement, and until it arrives (usually after 40 ms) Nagle's
+    /// algorithm may keep the client's request back.
     pub fn acknowledge(&self) {
         let _ = match &self.socket {
             Socket::Fresh(AcceptedStream::Tcp(stream)) => set_tcp_quickack(stream, true),
@@ -73,13 +73,13 @@ impl Stream {
         Some(header)
     }
 
-    /// Whether the client begins with these bytes. Waits until that is certain or `give_up` is
-    /// ready. Nothing that came is lost.
+    /// Returns true if the client begins with these bytes. Waits until that is known or `give_up`
+    /// is ready. All bytes that were read stay readable.
     pub async fn begins_with(&mut self, bytes: &[u8], give_up: impl Future<Output = ()>) -> bool {
         let mut came = Vec::with_capacity(bytes.len());
         let mut give_up = pin!(give_up);
         while came.len() < bytes.len() && bytes.starts_with(&came) {
-            // No more than these, so that all of them can be read again.
+            // Read at most `bytes.len()` bytes.
             let mut rest = (&mut *self).take((bytes.len() - came.len()) as u64);
             let read = pin!(rest.read_buf(&mut came));
             tokio::select! {
@@ -88,7 +88,7 @@ impl Stream {
             }
         }
         let begins = came == bytes;
-        // Before what was read ahead earlier.
+        // Insert the bytes in front of those that were read ahead.
         came.extend(self.unread.take().into_iter().flat_map(|rest| *rest));
         self.unread = (!came.is_empty()).then(|| Box::new(came.into()));
         begins
@@ -96,15 +96,16 @@ impl Stream {
 }
 
 impl Socket {
-    /// Does with a fresh socket what can be done at once; if it must be waited for, the runtime watches
-    /// it from then on. `None`: go on with what is watched.
+    /// Runs `act` on a socket that is not registered yet. If it would block, registers the socket.
+    /// `None`: use the registered socket.
     fn at_once<T>(
         &mut self,
         cx: &mut Context<'_>,
         act: impl FnOnce(&AcceptedStream) -> io::Result<T>,
     ) -> Option<Poll<io::Result<T>>> {
         let Socket::Fresh(stream) = self else { return None };
-        // As with watched ones: a client that never pauses must not keep others waiting.
+        // Same budget as for registered sockets: a client that sends without a pause must not
+        // starve other connections.
         let Poll::Ready(turn) = coop::poll_proceed(cx) else { return Some(Poll::Pending) };
         turn.made_progress();
         match act(stream) {
@@ -115,7 +116,7 @@ impl Socket {
         }
     }
 
-    /// Has the runtime watch it from now on.
+    /// Registers the socket with the runtime.
     fn watch(&mut self) -> io::Result<()> {
         *self = match std::mem::replace(self, Socket::Lost) {
             Socket::Fresh(AcceptedStream::Tcp(stream)) => Socket::Tcp(TcpStream::from_std(stream)?),
@@ -200,7 +201,7 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        // As TLS has it, mostly; for the kernel it is less to do.
+        // TLS usually has one slice; `write` is cheaper than `writev` then.
         if let [slice] = slices {
             return self.poll_write(cx, slice);
         }
@@ -220,7 +221,7 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(())) // nothing is kept back
+        Poll::Ready(Ok(())) // nothing is buffered
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -240,8 +241,8 @@ mod tests {
 
     use super::*;
 
-    /// A connection that was never found without data was not watched, and its thread did nothing else
-    /// while it was flooded.
+    /// Data is always available on the connection, so its socket is never registered, and without a
+    /// budget its thread would serve nothing else.
     #[tokio::test]
     async fn a_client_that_never_pauses_lets_others_have_their_turn() {
         let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();

@@ -1,4 +1,4 @@
-//! What it costs to decide a request, in allocations: none for a condition.
+//! Allocations of a routing decision: conditions must not allocate.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, RefCell};
@@ -13,23 +13,23 @@ use howdah_server::route::{Decision, Routing, Scratch};
 use howdah_server::snapshot::Snapshot;
 use howdah_sys::log::Log;
 
-/// Counts what this thread allocates.
+/// Allocator that counts the allocations of this thread.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: every call goes to the system's allocator as it came; counting allocates nothing.
+// SAFETY: every call is passed unchanged to the system's allocator; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller has made sure of what is demanded.
+        // SAFETY: the caller meets the preconditions of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller has made sure of what is demanded.
+        // SAFETY: the caller meets the preconditions of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -37,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// A configuration whose last step answers, behind steps with conditions that do not hold.
+/// A configuration whose last step answers; the conditions of all other steps do not hold.
 struct Site {
     snapshot: Snapshot,
     files: Files,
@@ -66,7 +66,7 @@ impl Site {
         }
     }
 
-    /// Allocations of a decision, once the memory that is used again is there.
+    /// Returns the number of allocations of a decision once all reusable memory is allocated.
     fn allocations(&self) -> usize {
         let mut least = usize::MAX;
         for _ in 0..20 {

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 /// Delays between starts: none if the process ran for at least [`MIN_HEALTHY_UPTIME`], otherwise
-/// doubling from 50 ms to 800 ms. Longer delays would only keep visitors waiting: a start costs
-/// less than a tenth of that.
+/// doubling from 50 ms to 800 ms. Longer delays would only delay responses: a start takes less than
+/// a tenth of that time.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     failures: u32,
@@ -14,8 +14,7 @@ pub(crate) struct Backoff {
 const MIN_HEALTHY_UPTIME: Duration = Duration::from_secs(2);
 
 impl Backoff {
-    /// Returns when to start the successor of a process that was started at `started` and has
-    /// ended.
+    /// Returns the time of the next start of a process that was started at `started` and has ended.
     pub(crate) fn next_start(&mut self, started: Instant, now: Instant) -> Instant {
         if now.saturating_duration_since(started) >= MIN_HEALTHY_UPTIME {
             self.failures = 0;

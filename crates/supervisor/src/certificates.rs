@@ -84,12 +84,12 @@ impl Certificates {
         put_bundles(wanted.map(|(name, pem)| (name.as_str(), pem.as_slice())))
     }
 
-    /// Names of all bundles.
+    /// Returns the names of all bundles.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.bundles.keys().map(String::as_str)
     }
 
-    /// The text of a bundle.
+    /// Returns the text of a bundle.
     pub(crate) fn get(&self, name: &str) -> Option<&[u8]> {
         self.bundles.get(name).map(Vec::as_slice)
     }
@@ -120,8 +120,8 @@ fn read_open(file: File) -> io::Result<Vec<u8>> {
     Ok(pem)
 }
 
-/// Reads a file that a listener's `tls` names. It must be what TLS needs: certificates and keys in
-/// PEM, or an OCSP response. So the router gets no other file of root's.
+/// Reads a file that a listener's `tls` names. Fails unless the content is certificates and keys in
+/// PEM, or an OCSP response, so that the router gets no other file that only root can read.
 pub fn read_for_tls(path: &Path) -> io::Result<Vec<u8>> {
     if !path.is_absolute() {
         return Err(io::Error::other("the path must begin with a slash"));

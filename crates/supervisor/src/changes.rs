@@ -7,7 +7,7 @@ use howdah_wire::messages::ApplicationSpec;
 
 use crate::grants::Grants;
 
-/// A configuration; the current one is that with which a new router starts.
+/// A configuration. A new router starts with the current one.
 #[derive(Debug, Default)]
 pub(crate) struct Current {
     /// Number of the configuration; grows with each.
@@ -20,7 +20,7 @@ pub(crate) struct Current {
 #[derive(Debug)]
 struct Candidate {
     next: Current,
-    /// It is stored and current; the router carries it out.
+    /// The configuration is stored and current; the router is applying it.
     is_committed: bool,
 }
 
@@ -33,8 +33,8 @@ pub(crate) struct Changes {
     former: VecDeque<Former>,
 }
 
-/// An application as it was before a change. It may have to be started for requests that began to
-/// arrive before the change.
+/// An application as it was before a change. The router may have to start it for requests that
+/// began to arrive before the change.
 #[derive(Debug)]
 struct Former {
     generation: u32,
@@ -73,7 +73,7 @@ impl Changes {
         self.candidate.is_some()
     }
 
-    /// The document of a change that has begun and is not committed.
+    /// Returns the document of a change that has begun and is not committed.
     pub(crate) fn prepared(&self, generation: u32) -> Option<&[u8]> {
         let candidate = self.candidate.as_ref().filter(|candidate| !candidate.is_committed);
         let candidate = candidate.filter(|candidate| candidate.next.generation == generation);
@@ -119,7 +119,7 @@ impl Changes {
         candidate.chain([&self.current.grants]).any(names)
     }
 
-    /// The application of this name in the configuration with this number.
+    /// Returns the application of this name in the configuration with this number.
     pub(crate) fn application(
         &self,
         name: &str,

@@ -1,9 +1,9 @@
-//! Checks for `howdah check`: would the supervisor be able to run a document? Nothing is made,
+//! Checks for `howdah check` whether the supervisor could run a document. Nothing is created,
 //! changed or bound.
 //!
 //! Steps without side effects are carried out by the code of the server: a prototype is started and
-//! becomes the application's user. The other steps are only checked: no control group is entered,
-//! no file is made, and no root directory is mounted, so that PHP is not loaded there.
+//! takes the application's user. The other steps are only checked: no control group is entered, no
+//! file is created, and no root directory is mounted, so PHP is not loaded in one.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -36,9 +36,9 @@ const MAX_OUTPUT_BYTES: usize = 16 * 1024;
 /// The result of checking an application.
 #[derive(Default)]
 pub struct Findings {
-    /// Why it cannot run.
+    /// Reason why the application cannot run.
     pub error: Option<Problem>,
-    /// Problems that do not keep it from running.
+    /// Problems that do not prevent it from running.
     pub warnings: Vec<Problem>,
     /// Settings that may be intended.
     pub notes: Vec<Problem>,
@@ -83,8 +83,8 @@ fn try_application(
     })
 }
 
-/// Reads the reports of the new process until it says that the application can run, or why not;
-/// `None` if it ends before that. Its output becomes warnings.
+/// Reads the reports of the new process until it reports success or failure; `None` if it ends
+/// before that. Its output becomes warnings.
 fn read_reports(
     reports: &OwnedFd,
     output: &OwnedFd,
@@ -146,7 +146,7 @@ fn take_output(output: &OwnedFd, text: &mut Vec<u8>) -> bool {
     }
 }
 
-/// Checks that a listener's socket could be made, as far as possible without making it.
+/// Checks that a listener's socket could be created, as far as possible without creating it.
 pub fn socket(address: &str) -> Result<(), String> {
     let Some(path) = address.strip_prefix("unix:").filter(|path| !path.starts_with('@')) else {
         return Ok(());

@@ -1,9 +1,8 @@
 //! Starts the control process.
 //!
-//! The control process speaks HTTP with administrators, so that the router, which speaks with
-//! strangers, has no part in changes of the configuration. It is started when a connection waits at
-//! the control socket, or when the configuration is to be read again, and ends by itself when it
-//! has been idle for a while.
+//! The control process serves the control API, so that the router, which reads untrusted input, has
+//! no part in changes of the configuration. It is started when a connection waits at the control
+//! socket, or to read the configuration again, and ends by itself after some idle time.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

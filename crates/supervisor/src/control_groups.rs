@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// The groups that this process has made. They are removed when no process is in them.
+/// Control groups that this process has created. A group is removed when it has no processes.
 #[derive(Debug, Default)]
 pub(crate) struct ControlGroups {
     made: BTreeSet<PathBuf>,
@@ -13,7 +13,7 @@ pub(crate) struct ControlGroups {
 }
 
 impl ControlGroups {
-    /// Puts a process into a group, which is made if it does not exist.
+    /// Moves a process into a group; creates the group if it does not exist.
     pub(crate) fn put(&mut self, group: &str, pid: u32) -> io::Result<()> {
         let root = root().ok_or_else(|| {
             io::Error::other("there is no control group file system of version 2 here")
@@ -23,9 +23,9 @@ impl ControlGroups {
         fs::write(group.join("cgroup.procs"), pid.to_string())
     }
 
-    /// Kills all processes in a group that was made here, unless one of the `others` is that group
-    /// or below it. The kernel kills them at once, so that none can escape by forking. Does nothing
-    /// before Linux 5.14.
+    /// Kills all processes in a group that this process has created, unless one of the `others` is
+    /// that group or below it. The kernel kills them at once, so that none can escape by forking.
+    /// Does nothing before Linux 5.14.
     pub(crate) fn kill<'a>(&self, group: &str, others: impl Iterator<Item = &'a str>) {
         let Some(root) = root() else { return };
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -34,7 +34,8 @@ impl ControlGroups {
         }
     }
 
-    /// The directory of a group, if it was made here and no other application uses it.
+    /// Returns the directory of a group if this process has created it and no other application
+    /// uses it.
     fn unused<'a>(
         &self,
         root: &Path,
@@ -61,8 +62,8 @@ impl ControlGroups {
         Ok(())
     }
 
-    /// The counter of out-of-memory kills in the group of a process, which is watched from now on.
-    /// Counters of version 1 are supported too.
+    /// Starts to watch the counter of out-of-memory kills in the group of a process, and returns
+    /// its path. Counters of version 1 are supported too.
     pub(crate) fn watch(&mut self, pid: u32) -> Option<PathBuf> {
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
         let counter = groups.lines().find_map(|line| {
@@ -97,8 +98,8 @@ impl ControlGroups {
         is_new
     }
 
-    /// Removes groups that were made here and are not used any more. The kernel refuses to remove
-    /// the others.
+    /// Removes unused groups that this process has created. The kernel refuses to remove the
+    /// others.
     pub(crate) fn tidy(&mut self) {
         // In reverse order of names: children before their parents.
         let made: Vec<_> = self.made.iter().rev().cloned().collect();
@@ -118,7 +119,7 @@ fn count(counter: &Path) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
-/// The mount point of the file system: alone, or beside those of version 1.
+/// Returns the mount point of the cgroup2 file system, also beside file systems of version 1.
 fn root() -> Option<PathBuf> {
     ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
         .map(PathBuf::from)
@@ -126,8 +127,8 @@ fn root() -> Option<PathBuf> {
         .find(|root| root.join("cgroup.controllers").exists())
 }
 
-/// The directory of a group: below that of this process (`own` is its /proc/self/cgroup), or below
-/// the root if its name begins with a slash.
+/// Returns the directory of a group: below that of this process (`own` is its /proc/self/cgroup),
+/// or below the root if its name begins with a slash.
 fn directory(root: &Path, own: &str, group: &str) -> PathBuf {
     let own = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
     let base = if group.starts_with('/') { "" } else { own.trim_matches('/') };

@@ -3,7 +3,7 @@
 use howdah_wire::messages::{ApplicationSpec, Isolation};
 use howdah_wire::region::Geometry;
 
-/// An application with default settings.
+/// Creates an application with default settings.
 pub(crate) fn spec() -> ApplicationSpec {
     ApplicationSpec {
         name: "site".to_owned(),

@@ -1,14 +1,14 @@
-//! The resources that a configuration names and the router may therefore have.
+//! The resources that a configuration names and that the router may therefore have.
 //!
-//! The router reads the bytes of strangers, one of whom may have taken it over. So the supervisor
-//! opens, binds, runs and starts for it only what the administrator's document names. The document
-//! never comes from the router.
+//! The router reads untrusted input, and an attacker may have taken control of it. So the
+//! supervisor opens, binds, runs and starts for it only resources that the administrator's document
+//! names. The document never comes from the router.
 
 use std::collections::{BTreeSet, HashMap};
 
 use howdah_wire::messages::ApplicationSpec;
 
-/// Derives the grants of a document. The error says why it is no configuration.
+/// Derives the grants of a document. Error: the reason why it is not a configuration.
 pub type DeriveGrants = Box<dyn Fn(&[u8]) -> Result<Grants, String>>;
 
 /// The resources that a configuration names.

@@ -93,7 +93,7 @@ impl Identity {
 }
 
 impl Identity {
-    /// User and group outside of the user namespace; `None`: those of the server.
+    /// Returns user and group outside of the user namespace; `None`: those of the server.
     pub(crate) fn outside(&self) -> (Option<u32>, Option<u32>) {
         let map = |ranges: &[Range], id: u32| match ranges.iter().find(|range| range.contains(id)) {
             Some(range) => range.outside.wrapping_add(id.wrapping_sub(range.inside)),
@@ -134,7 +134,7 @@ impl Maps {
                 )),
                 ranges if !ranges.iter().any(|range| range.contains(inside)) => {
                     let name = &user.name;
-                    Err(problem(format!("has no place for the id {inside} of user \"{name}\"")))
+                    Err(problem(format!("does not map the id {inside} of user \"{name}\"")))
                 }
                 _ => Ok(ranges),
             }
@@ -198,7 +198,7 @@ mod tests {
     fn a_map_must_have_the_user() {
         assert!(maps(&[(0, 100_000, 65536)], true).is_ok());
         let error = maps(&[(0, 100_000, 33)], true).unwrap_err();
-        let expected = "isolation/uidmap: has no place for the id 33 of user \"site\"";
+        let expected = "isolation/uidmap: does not map the id 33 of user \"site\"";
         assert_eq!(error.to_string(), expected);
     }
 

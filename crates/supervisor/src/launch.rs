@@ -15,7 +15,7 @@ use crate::identity::{Identity, Maps};
 use crate::unprivileged::NAMESPACE_TITLE;
 use crate::{open_files, output, rootfs, sandbox};
 
-/// A prototype that is to be started.
+/// A prototype to start.
 pub(crate) struct Launch<'a> {
     pub(crate) spec: &'a ApplicationSpec,
     pub(crate) identity: &'a Identity,
@@ -27,7 +27,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) reports: OwnedFd,
     /// The pipe of its output.
     pub(crate) output: OwnedFd,
-    /// Only checks that the application could run: nothing is made or changed.
+    /// Only checks that the application could run; creates and changes nothing.
     pub(crate) is_dry_run: bool,
 }
 
@@ -56,7 +56,7 @@ impl Launch<'_> {
                     process::exit_now(0);
                 }
                 if let Ok(launch) = self.move_descriptors() {
-                    // Returns only if there is no prototype.
+                    // Returns only on failure, or after a dry run.
                     let report = launch.become_prototype(parent);
                     let _ = pipe::send(&launch.reports, &report.encode());
                 }
@@ -90,8 +90,8 @@ impl Launch<'_> {
         })
     }
 
-    /// Without root the kernel maps users only for a process that can be traced, see
-    /// [`make_user_namespace`](namespaces::make_user_namespace).
+    /// Forks the process with its own users, without root: the kernel then maps users only for a
+    /// process that can be traced, see [`make_user_namespace`](namespaces::make_user_namespace).
     fn fork_with_own_users(&self, maps: &Maps, namespaces: Namespaces) -> std::io::Result<Forked> {
         let program = process::own_program()?;
         let user = namespaces::make_user_namespace(
@@ -117,7 +117,7 @@ impl Launch<'_> {
         Ok(())
     }
 
-    /// Becomes the prototype. Returns the report if that fails, or if it is only checked.
+    /// Becomes the prototype. Returns the report if that fails, or after a dry run.
     fn become_prototype(&self, parent: u32) -> FromPrototype {
         if let Err(problem) = self.prepare(parent) {
             return FromPrototype::Failed { problem };
@@ -137,7 +137,7 @@ impl Launch<'_> {
             return error;
         }
         let title = format!("howdah: \"{}\" prototype", self.spec.name);
-        // Spaces, as room for the longer titles of workers.
+        // Spaces reserve room for the longer titles of workers.
         let arguments = [title.as_str(), "                "];
         process::exec_file(&self.executable, &arguments, &self.environment())
     }
@@ -158,7 +158,8 @@ impl Launch<'_> {
         process::close_on_exec_from(3);
         process::set_standard_streams(self.output.as_fd(), self.output.as_fd())
             .map_err(unstartable)?;
-        // No terminal, and a share of its own where the kernel schedules by session.
+        // No controlling terminal, and a scheduling group of its own if the kernel schedules by
+        // session.
         rustix::process::setsid().map_err(unstartable)?;
         if isolation.cgroup_namespace {
             namespaces::leave_control_groups()
@@ -182,7 +183,7 @@ impl Launch<'_> {
                 .map_err(|error| Problem::at(format!("limits/rlimits/{name}"), error))?;
         }
         self.assume_role(parent).map_err(unstartable)?;
-        // The root directory was not entered, in which these paths mean other files.
+        // A dry run does not enter the root directory, in which these paths name other files.
         if self.is_dry_run && isolation.rootfs.is_some() {
             return Ok(());
         }
@@ -231,7 +232,7 @@ impl Launch<'_> {
         }
     }
 
-    /// The configured environment, with `USER` and `HOME` as PHP-FPM sets them.
+    /// Returns the configured environment, with `USER` and `HOME` as PHP-FPM sets them.
     fn environment(&self) -> Vec<(String, String)> {
         let user = self.identity.user.clone().unwrap_or_else(Credentials::current);
         let mut environment = self.spec.environment.clone();

@@ -1,9 +1,10 @@
-//! The privileged process tree: binds sockets, starts, reaps and respawns.
+//! The privileged process of the server: binds sockets, and starts, reaps and restarts the other
+//! processes.
 //!
 //! The supervisor has one thread, parses no HTTP, and trusts neither the router nor a prototype:
-//! what they send is decoded and checked, and what the router asks for must be named by a document
-//! that the administrator gave ([`Grants`]). It keeps every listening socket, so that no connection
-//! in a backlog is lost when the router is replaced.
+//! their messages are checked, and the router gets only resources that the administrator's document
+//! names ([`Grants`]). It keeps every listening socket, so that no connection in a backlog is lost
+//! when the router is replaced.
 //!
 //! - [`Options`]: the settings of the command line.
 //! - `tree`: the event loop and its messages.

@@ -1,6 +1,6 @@
-//! The limit of open files. Supervisor and router get as many as the system allows: they have a
-//! descriptor for each worker and each connection. All other processes get the original limit,
-//! because some programs call `select` or close every possible descriptor.
+//! The limit of open files. Supervisor and router get the highest limit that the system allows:
+//! they have a descriptor for each worker and each connection. All other processes get the original
+//! limit, because some programs call `select` or close every possible descriptor.
 
 use std::sync::OnceLock;
 
@@ -12,7 +12,8 @@ static ORIGINAL: OnceLock<Rlimit> = OnceLock::new();
 /// Raises the limit of this process.
 pub(crate) fn raise() {
     let limit = getrlimit(Resource::Nofile);
-    // If that fails, some workers have no descriptor and are killed through their prototypes.
+    // If this fails, some workers may have no descriptor here; they are killed through their
+    // prototypes.
     if setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).is_ok() {
         let _ = ORIGINAL.set(limit);
     }

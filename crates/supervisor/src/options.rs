@@ -7,7 +7,7 @@ use howdah_wire::messages::Secret;
 
 use crate::grants::DeriveGrants;
 
-/// Reads a document again. The error says why it cannot be read.
+/// Reads a document again. Error: the reason why it cannot be read.
 pub type ReloadDocument = Box<dyn Fn() -> Result<Vec<u8>, String>>;
 
 /// The settings of the command line.
@@ -41,17 +41,17 @@ pub struct Options {
     /// Directory for temporary files of requests and responses.
     pub tmp: PathBuf,
     /// Address of the control API. With one, the server starts even if its document cannot be run:
-    /// it can be corrected there.
+    /// an administrator can correct it through the API.
     pub control: Option<String>,
     /// Addresses for the control API if there is no `control`: the first free one is used. Paths
     /// are absolute, in a directory of this user alone. If none is free, there is no control API.
     pub default_controls: Vec<String>,
-    /// Documents have NGINX Unit's defaults.
+    /// True if documents have NGINX Unit's defaults.
     pub unit_defaults: bool,
     /// Token that requests to the control API must carry; `None`: the permissions of its socket
     /// suffice.
     pub control_token: Option<Secret>,
-    /// The router enters a sandbox.
+    /// True if the router enters a sandbox.
     pub sandbox: bool,
     /// The `howdah-php` programs, one per version of PHP.
     pub php: Vec<PhpProgram>,
@@ -69,7 +69,7 @@ pub struct PhpProgram {
 }
 
 impl Options {
-    /// The newest program whose version is `wanted` or begins with `wanted` and a dot.
+    /// Returns the newest program whose version is `wanted` or begins with `wanted` and a dot.
     pub(crate) fn php_for(&self, wanted: &str) -> Option<&PhpProgram> {
         let numbers = |version: &str| -> Vec<u32> {
             version.split('.').map(|part| part.parse().unwrap_or(0)).collect()

@@ -1,8 +1,8 @@
 //! The queue of messages for the router that wait until its socket has room.
 //!
-//! A router that is busy for a moment loses nothing; one that reads nothing for
-//! [`READ_TIMEOUT`] is stuck. The messages about each application are limited: one that exceeds its
-//! limit is to be ended, and the others are not affected.
+//! A busy router loses no messages; a router that reads nothing for [`READ_TIMEOUT`] is stuck. The
+//! messages about each application are limited: the caller ends an application that exceeds its
+//! limit, and the others are not affected.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,9 +33,9 @@ pub(crate) struct Outbox {
     waiting: VecDeque<Waiting>,
     size: Size,
     of_applications: HashMap<u32, Size>,
-    /// When the socket became full, if it is.
+    /// Time at which the socket became full; `None` if it has room.
     blocked_since: Option<Instant>,
-    /// When to try again although poll does not report room.
+    /// Time of the next attempt although poll does not report room.
     retry_at: Option<Instant>,
 }
 
@@ -68,7 +68,7 @@ impl Size {
     }
 }
 
-/// Why a message was not sent or queued.
+/// Reason why a message was neither sent nor queued.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum SendError {
     /// The messages about this application exceed their limit, and were removed from the queue.
@@ -134,7 +134,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Notes that the socket is full. Returns an error that will not pass.
+    /// Records that the socket is full. Returns errors that are not temporary.
     fn blocked(&mut self, error: Errno, now: Instant) -> Result<(), Errno> {
         match error {
             Errno::AGAIN => self.retry_at = None,
@@ -178,8 +178,8 @@ impl Outbox {
         self.waiting.is_empty()
     }
 
-    /// Events of the socket to poll for: room, if messages are queued, and messages of the router,
-    /// unless [`Outbox::is_full`].
+    /// Returns the events of the socket to poll for: room, if messages are queued, and messages of
+    /// the router, unless [`Outbox::is_full`].
     pub(crate) fn poll_flags(&self) -> PollFlags {
         let room = !self.is_empty() && self.retry_at.is_none();
         let mut flags = PollFlags::empty();
@@ -188,13 +188,14 @@ impl Outbox {
         flags
     }
 
-    /// Returns true if the router's messages are not to be read until it has read some of the
-    /// queue.
+    /// Returns true if the caller must not read messages of the router until it has read some of
+    /// the queue.
     pub(crate) fn is_full(&self) -> bool {
         self.size.exceeds(MAX_TOTAL)
     }
 
-    /// When to call [`Outbox::flush`] and [`Outbox::is_stuck`] although the socket is not writable.
+    /// Returns the time of the next call of [`Outbox::flush`] and [`Outbox::is_stuck`] although the
+    /// socket is not writable.
     pub(crate) fn due(&self) -> Option<Instant> {
         let stuck = self.blocked_since.map(|since| since + READ_TIMEOUT);
         stuck.into_iter().chain(self.retry_at).min()
@@ -206,7 +207,7 @@ impl Outbox {
     }
 }
 
-/// The application that a message is about.
+/// Returns the application that a message is about.
 fn application_of(message: &FromSupervisor) -> Option<u32> {
     match message {
         FromSupervisor::Ready { application, .. }
@@ -292,7 +293,7 @@ mod tests {
         let later = now + READ_TIMEOUT;
         assert_eq!(outbox.due(), Some(later));
         assert!(!outbox.is_stuck(later - RETRY_INTERVAL) && outbox.is_stuck(later));
-        // It reads one: that is enough to begin anew.
+        // Reading one message is enough to start the time anew.
         assert_eq!(read(&theirs), Some(message.clone()));
         outbox.flush(ours.as_fd(), later).unwrap();
         assert!(!outbox.is_stuck(later));

@@ -1,6 +1,6 @@
 //! Standard output and error of an application: a pipe whose lines are written to the log.
 //!
-//! The pipe keeps workers, and the programs that they start, from having a descriptor of the log.
+//! With the pipe, workers and the programs that they start need no descriptor of the log.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,18 +26,18 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Makes a pipe. Returns its reader and the application's end.
+    /// Creates a pipe. Returns its reader and the application's end.
     pub(crate) fn new() -> std::io::Result<(Self, OwnedFd)> {
         let (read, write) = pipe::new()?;
         Ok((Output { pipe: read, line: Vec::new(), rate: LogRate::default() }, write))
     }
 
-    /// The descriptor to poll.
+    /// Returns the descriptor to poll.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.pipe.as_fd()
     }
 
-    /// Time until output may be read again; zero if the rate is not exceeded.
+    /// Returns the time until output may be read again; zero if the rate is not exceeded.
     pub(crate) fn pause(&self) -> Duration {
         self.rate.wait()
     }
@@ -45,7 +45,7 @@ impl Output {
     /// Reads output and logs complete lines. Returns false if all writers have closed the pipe.
     pub(crate) fn drain(&mut self, name: &str, log: &Log) -> bool {
         let mut buffer = [0; 16 * 1024];
-        // A limited number of reads: a script that writes without end must not block the
+        // The number of reads is limited: a script that writes without end must not block the
         // supervisor.
         for _ in 0..16 {
             if !self.rate.has_room() {
@@ -99,7 +99,7 @@ const NOT_BLOCKING: i32 = (OFlags::NONBLOCK.bits() | OFlags::NOCTTY.bits()) as i
 
 fn explained(error: std::io::Error) -> std::io::Error {
     match Errno::from_io_error(&error) {
-        Some(Errno::NXIO) => std::io::Error::other("it is a FIFO that nobody reads, or a socket"),
+        Some(Errno::NXIO) => std::io::Error::other("it is a FIFO without a reader, or a socket"),
         Some(Errno::AGAIN) => std::io::Error::other("a process has a lease on it"),
         _ => error,
     }

@@ -33,8 +33,8 @@ pub(crate) struct PidFile {
 
 impl PidFile {
     /// Locks and writes the file. One that no running server has locked is taken over. A link is
-    /// replaced, not followed; a path that is neither file nor link is an error, so that
-    /// `--pid /dev/null` does not remove the device. The error says what to do.
+    /// replaced, not followed; a path that is neither file nor link is an error, so that `--pid
+    /// /dev/null` does not remove the device. The error includes the remedy.
     pub(crate) fn claim(path: &Path) -> io::Result<Self> {
         let deadline = Instant::now() + LOCK_TIMEOUT;
         let place = SafePath::resolve(path)?;
@@ -80,7 +80,8 @@ impl Drop for PidFile {
     }
 }
 
-/// Type of the file in the place of a PID file; an error if a PID file must not replace it.
+/// Returns the type of the file in the place of a PID file. Fails if a PID file must not replace
+/// it.
 pub(crate) fn check(place: &SafePath) -> io::Result<Option<FileType>> {
     match place.kind()? {
         Some(FileType::RegularFile | FileType::Symlink) | None => place.kind(),
@@ -91,7 +92,7 @@ pub(crate) fn check(place: &SafePath) -> io::Result<Option<FileType>> {
 /// The result of an attempt to lock the file.
 enum Locked {
     ByThis(File),
-    /// Another server has the lock; with its process id, if it is in the file already.
+    /// Another server has the lock. With its process id, if the file contains it already.
     ByOther(Option<u32>),
 }
 
@@ -160,7 +161,7 @@ fn lock(file: &File, operation: FlockOperation) -> io::Result<bool> {
     }
 }
 
-/// The process id in a PID file.
+/// Returns the process id in a PID file.
 fn pid_in(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     file.rewind().ok()?;

@@ -27,7 +27,7 @@ const MAX_PROGRAMS: usize = 16;
 /// Maximum run time of a program.
 const MAX_RUN_TIME: Duration = Duration::from_secs(3600);
 
-/// A program that the router wants to run.
+/// A program that the router requests.
 pub(crate) struct Run {
     pub(crate) program: String,
     pub(crate) arguments: Vec<String>,
@@ -82,7 +82,7 @@ impl Programs {
     }
 
     /// Removes a program whose process has ended. Returns its request and an error message, empty
-    /// on success; `None` if the process was no program.
+    /// on success; `None` if the process was not a program.
     pub(crate) fn ended(&mut self, pid: u32, exit: Exit) -> Option<((u32, u32), String)> {
         let running = self.0.remove(&pid)?;
         let problem = match exit {
@@ -103,12 +103,12 @@ impl Programs {
         }
     }
 
-    /// Next time at which a program exceeds its run time.
+    /// Returns the next time at which a program exceeds its run time.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.0.values().filter(|running| !running.is_late).map(|running| running.deadline).min()
     }
 
-    /// Process ids of running programs.
+    /// Returns the process ids of running programs.
     pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
         self.0.keys().copied()
     }
@@ -119,7 +119,7 @@ impl Programs {
     }
 }
 
-/// Kills a program and the processes that it has started: it leads a session of its own.
+/// Kills a program and all processes of its session, which it leads.
 fn kill(pid: u32) {
     let raw = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
     if let Some(group) = raw {

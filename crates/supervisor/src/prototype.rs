@@ -1,15 +1,16 @@
 //! Applications: a prototype each, which has loaded PHP and forks the workers.
 //!
-//! A prototype has the user of its scripts. It cannot be traced by them, but a script may stop it,
-//! or take it over from within. So it decides about nothing here: the supervisor makes the sockets
-//! and kills the workers, the kernel reports their deaths, and a prototype that does not answer in
-//! time is killed with all processes below it.
+//! A prototype runs as the user of its scripts. They cannot trace it, but a script may stop it, or
+//! take control of it through PHP. So it is not trusted: the supervisor creates the sockets and
+//! kills the workers, the kernel reports their deaths, and a prototype that does not answer in time
+//! is killed with all processes below it.
 //!
-//! - `application`: the state of an application, and how its prototype is started.
+//! - `application`: the state of an application, and the start of its prototype.
 //! - `commands`: requests to the prototype, and signals to workers; `pending`: requests that wait
 //!   for an answer; `reports`: the answers.
-//! - `workers`: the workers, and their processes as the kernel knows them; `worker_end`: the end of one.
-//! - `lifecycle`: how a prototype is watched and ended.
+//! - `workers`: the workers, and their processes as the kernel knows them; `worker_end`: the end of
+//!   one.
+//! - `lifecycle`: watching and ending a prototype.
 //! - `requirements`: the program and the user of an application.
 
 mod application;

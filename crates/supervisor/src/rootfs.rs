@@ -1,8 +1,8 @@
 //! The root directory of an application, with the files that PHP needs.
 //!
-//! Runs in the new process, in a mount namespace of its own and before it gives up its privileges.
-//! The directory belongs to another user: every path in it is resolved as if it were the root
-//! already, so that no link leads out, and mounts are attached to descriptors, not to paths.
+//! Runs in the new process, in its own mount namespace and before it drops its privileges. The
+//! directory belongs to another user: every path in it is resolved as if it were the root already,
+//! so that no link leads out, and mounts are attached to descriptors, not to paths.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -64,7 +64,7 @@ pub(crate) fn enter(directory: &str, isolation: &Isolation) -> io::Result<()> {
             io::Error::new(kind, format!("{directory}: {step}: {error}"))
         }
     };
-    // pivot_root demands a mount.
+    // pivot_root requires a mount point.
     let tree = open_tree(CWD, directory, clone_of_all()).map_err(context("cannot be used"))?;
     let place = open(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(context("cannot be used"))?;
@@ -81,7 +81,7 @@ pub(crate) fn enter(directory: &str, isolation: &Isolation) -> io::Result<()> {
         mount_proc(&tree, isolation).map_err(context("/proc"))?;
     }
     rustix::process::fchdir(&tree).map_err(context("cannot be entered"))?;
-    // Mounts the old root on the new one, from where it is detached.
+    // Mounts the old root over the new one, from where it is detached.
     rustix::process::pivot_root(".", ".").map_err(context("pivot_root"))?;
     unmount(".", UnmountFlags::DETACH).map_err(context("the old root"))?;
     rustix::process::chdir("/").map_err(context("cannot be entered"))
@@ -118,10 +118,10 @@ fn attach(mount: &OwnedFd, place: &OwnedFd) -> Result<(), Errno> {
     move_mount(mount, "", place, "", flags)
 }
 
-/// Mounts a file or directory of the system read-only at the same path. One that the root has
-/// already stays as it is.
+/// Mounts a file or directory of the system read-only at the same path. An existing one in the root
+/// is left unchanged.
 fn mount_read_only(root: &OwnedFd, path: &Path) -> Result<(), Errno> {
-    // /lib, for example, leads to /usr/lib.
+    // Some are links: /lib, for example, leads to /usr/lib.
     let Ok(source) = std::fs::canonicalize(path) else { return Ok(()) };
     if is_populated(root, path)? {
         return Ok(());
@@ -129,7 +129,7 @@ fn mount_read_only(root: &OwnedFd, path: &Path) -> Result<(), Errno> {
     let tree = open_tree(CWD, &source, clone_of_all())?;
     let place = if source.is_dir() { directory(root, path)? } else { file(root, path)? };
     attach(&tree, &place)?;
-    // The kernel refuses to remove flags that restrict the mount already.
+    // The kernel refuses to remove flags that already restrict the mount.
     let restricted = fstatvfs(&tree)?.f_flag;
     let kept = [
         (rustix::fs::StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
@@ -144,8 +144,8 @@ fn mount_read_only(root: &OwnedFd, path: &Path) -> Result<(), Errno> {
     mount_remount(format!("/proc/self/fd/{}", tree.as_raw_fd()), flags | kept, "")
 }
 
-/// Returns true if the root has this path, and it is not an empty file or directory, as an earlier
-/// mount leaves it.
+/// Returns true if the root has this path, and it is not an empty file or directory, which an
+/// earlier mount leaves behind.
 fn is_populated(root: &OwnedFd, path: &Path) -> Result<bool, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let found = match openat2(root, inside(path), flags, Mode::empty(), ResolveFlags::IN_ROOT) {
@@ -171,7 +171,7 @@ fn inside(path: &Path) -> &Path {
     }
 }
 
-/// Opens a directory in the root. Missing directories are made.
+/// Opens a directory in the root. Creates missing directories.
 fn directory(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = |path: &Path| openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT);
@@ -192,7 +192,7 @@ fn directory(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     Ok(found)
 }
 
-/// Makes an empty file in the root, to mount another one on.
+/// Creates an empty file in the root, as a mount point for a file.
 fn file(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     let above = directory(root, path.parent().unwrap_or(Path::new("/")))?;
     let flags = OFlags::CREATE | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -22,32 +22,32 @@ pub(crate) struct Router {
     pub(crate) pid: u32,
     pub(crate) socket: OwnedFd,
     pub(crate) started: Instant,
-    /// Names of the certificate bundles that it was given.
+    /// Names of the certificate bundles that the router has.
     pub(crate) certificates: BTreeSet<String>,
-    /// Messages that wait until its socket has room.
+    /// Messages that wait until the socket has room.
     pub(crate) outbox: RefCell<Outbox>,
 }
 
 #[cfg(any(test, feature = "model"))]
 impl Router {
-    /// A router whose part a test plays.
+    /// Creates a router that is played by a test.
     pub(crate) fn model(pid: u32, socket: OwnedFd) -> Router {
         let (certificates, outbox) = (BTreeSet::new(), RefCell::default());
         Router { pid, socket, started: Instant::now(), certificates, outbox }
     }
 }
 
-/// The stage of the server, which decides what becomes of a configuration that cannot be run.
+/// Stage of the server. It decides about a configuration that cannot be run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stage {
-    /// There is a control API through which it can be corrected: it is no reason to end.
+    /// There is a control API: the administrator can correct the configuration, so the server goes
+    /// on.
     pub(crate) can_be_corrected: bool,
-    /// A router has served before: another one is started.
+    /// A router has served before, so another one is started.
     pub(crate) has_served: bool,
 }
 
-/// Starts the router and sends it the current configuration and the certificate bundles that this
-/// names.
+/// Starts the router. Sends it the current configuration and the certificate bundles that it names.
 pub(crate) fn start(
     options: &Options,
     stage: Stage,

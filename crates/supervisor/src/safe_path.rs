@@ -2,8 +2,8 @@
 //! log in a directory of the site's user, a socket in one of `www-data`.
 //!
 //! The owner of a directory can replace an entry by a symbolic link and have root write where the
-//! link leads (CVE-2016-1247). So links in a path are followed only if root or the user of this
-//! process has made them, such as `/var/run`, and the last part of a path is never a link.
+//! link leads (CVE-2016-1247). So links in a path are followed only if they belong to root or to
+//! the user of this process, such as `/var/run`, and the last part of a path is never followed.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -59,13 +59,13 @@ impl SafePath {
         Ok(SafePath { directory, name: name.to_owned() })
     }
 
-    /// Opens the file. A link is an error, and a pipe is not waited for.
+    /// Opens the file. Fails on a link, and does not wait for the other end of a pipe.
     pub(crate) fn open(&self, flags: OFlags, mode: Mode) -> io::Result<File> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         Ok(openat(&self.directory, &self.name, flags, mode)?.into())
     }
 
-    /// Type of the file; `None` if there is none.
+    /// Returns the type of the file; `None` if there is none.
     pub(crate) fn kind(&self) -> io::Result<Option<FileType>> {
         match statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some(FileType::from_raw_mode(found.st_mode))),
@@ -74,7 +74,7 @@ impl SafePath {
         }
     }
 
-    /// Returns true if this open file has the name now.
+    /// Returns true if the path still leads to this open file.
     pub(crate) fn is(&self, file: &File) -> io::Result<bool> {
         let opened = fstat(file)?;
         match statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {

@@ -1,8 +1,8 @@
 //! The sandbox of an application: a Landlock domain, and a system call filter for limits of other
 //! processes.
 //!
-//! The new process enters it as the last step before it runs PHP, when paths mean the same as to
-//! the application. Every application has a domain of its own, unless its document says otherwise;
+//! The new process enters it as the last step before it runs PHP, when paths have the same meaning
+//! as for the application. Every application has its own domain, unless its document turns it off;
 //! with `isolation.sandbox` the domain restricts files too. `SYSTEM` has the files of the system
 //! that PHP needs.
 
@@ -15,8 +15,8 @@ use howdah_sys::sandbox::landlock::{self, Access, Domain, Grant};
 use howdah_sys::sandbox::{paths, seccomp};
 use howdah_wire::messages::{ApplicationSpec, Problem, Sandbox};
 
-/// Files of the system that every application may use, as far as their modes permit. Missing ones
-/// are left out. Sockets can be connected to anywhere.
+/// Files of the system that every application may use, within their modes. Missing ones are left
+/// out. Connecting to sockets is allowed everywhere.
 const SYSTEM: &[(&str, Access)] = &[
     // Programs, libraries, PHP's extensions, time zones, locales, certificates.
     ("/usr", Access::Execute),
@@ -30,14 +30,14 @@ const SYSTEM: &[(&str, Access)] = &[
     ("/nix/store", Access::Execute),
     ("/gnu/store", Access::Execute),
     ("/snap", Access::Execute),
-    // php.ini, name resolution, users, certificates, time zone. The directory, because single files
-    // are replaced by new ones of the same name.
+    // php.ini, name resolution, users, certificates, time zone. The whole directory, because single
+    // files are replaced by new ones of the same name.
     ("/etc", Access::Read),
     // The kernel checks access process by process; `/dev/stdout` leads here.
     ("/proc", Access::Read),
     ("/proc", Access::Use),
     ("/sys", Access::Read),
-    // null, zero, random, tty; shared memory, and semaphores that have names.
+    // null, zero, random, tty; shared memory and named semaphores.
     ("/dev", Access::Read),
     ("/dev", Access::Use),
     ("/dev/shm", Access::Write),
@@ -45,7 +45,7 @@ const SYSTEM: &[(&str, Access)] = &[
     // Targets of links in /etc, such as resolv.conf; lock files.
     ("/run", Access::Read),
     ("/run/lock", Access::Write),
-    // Temporary files; OPcache's lock file, whatever TMPDIR says.
+    // Temporary files; OPcache's lock file, which ignores TMPDIR.
     ("/tmp", Access::Write),
     // PHP's sessions and caches.
     ("/var/lib/php", Access::Write),
@@ -137,15 +137,15 @@ const NO_PRIVILEGE: &str = "cannot be had together with \"new_privs\": true by a
 
 fn too_old(version: u32) -> String {
     let found = match version {
-        0 => "has no Landlock, or it is switched off (lsm=landlock)".to_owned(),
+        0 => "has no Landlock, or it is disabled (lsm=landlock)".to_owned(),
         version => {
-            format!("has version {version} of Landlock, and it takes version 2 (Linux 5.19)")
+            format!("has version {version} of Landlock, and version 2 (Linux 5.19) is required")
         }
     };
     format!("this kernel {found}; remove the key, or add \"required\": false")
 }
 
-/// The grants of the Landlock domain.
+/// Returns the grants of the Landlock domain.
 fn grants(
     spec: &ApplicationSpec,
     sandbox: &Sandbox,
@@ -174,19 +174,19 @@ fn grants(
     Ok(grants)
 }
 
-/// A file or directory that the application shall be able to use.
+/// A file or directory that the application may use.
 #[derive(Debug, PartialEq)]
 struct Request {
-    /// The key of the document that names it; `None` if it only follows from other keys, and is
-    /// left out if it does not exist.
+    /// Key of the document that names the path; `None` if it follows from other keys, and then it
+    /// is left out if it does not exist.
     key: Option<String>,
     path: PathBuf,
     access: Access,
 }
 
 impl Request {
-    /// Opens it. A path below a directory that scripts can change is resolved without leaving that
-    /// directory: a script could have put a link there.
+    /// Opens the path. A path below a directory that scripts can change is resolved without leaving
+    /// that directory: a script could have put a link there.
     fn grant(&self, written: &[&Path]) -> Result<Grant, String> {
         let above =
             |directory: &&&Path| self.path != ***directory && self.path.starts_with(directory);
@@ -210,7 +210,7 @@ impl Request {
     }
 }
 
-/// The paths of the document's `sandbox`, and those that follow from its other keys.
+/// Returns the paths of the document's `sandbox` and those that follow from its other keys.
 fn requests(spec: &ApplicationSpec, sandbox: &Sandbox) -> Vec<Request> {
     let mut all = Vec::new();
     let mut add = |key: Option<&str>, path: &Path, access| {
@@ -220,7 +220,7 @@ fn requests(spec: &ApplicationSpec, sandbox: &Sandbox) -> Vec<Request> {
         }
     };
     for (key, root) in &spec.roots {
-        // A deployment replaces a link by one to another target in the same directory.
+        // A deployment replaces a link with one to another target in the same directory.
         let links = paths::resolve(Path::new(root)).links;
         match links.iter().find(|link| !paths::is_shared(&link.directory)) {
             None => add(Some(key), Path::new(root), Access::Write),
@@ -253,7 +253,7 @@ fn requests(spec: &ApplicationSpec, sandbox: &Sandbox) -> Vec<Request> {
     for (name, value) in spec.ini_admin.iter().chain(&spec.ini_user) {
         let name = name.as_str();
         if INI_WRITTEN.contains(&name) {
-            // As in "2;0600;/srv/sessions".
+            // Such as "2;0600;/srv/sessions".
             add(None, value.rsplit(';').next().unwrap_or(value).as_ref(), Access::Write);
         }
         if INI_READ.contains(&name) {

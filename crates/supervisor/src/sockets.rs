@@ -13,8 +13,8 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::safe_path::SafePath;
 
-/// Time after the start within which binding an address in use is retried: a server that was killed
-/// has its addresses until the last of its processes has ended.
+/// Time after the start within which binding an address in use is retried: the addresses of a
+/// killed server are in use until its last process has ended.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Interval between attempts.
@@ -24,12 +24,12 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct Sockets {
     open: HashMap<String, Socket>,
-    /// When an address in use begins to be an error at once.
+    /// Time from which on an address in use is an error at once.
     retry_until: Instant,
 }
 
 impl Sockets {
-    /// No sockets yet, of a server that starts now.
+    /// Creates an empty set for a server that starts now.
     pub(crate) fn at_start() -> Self {
         Sockets::retrying_until(Instant::now() + STARTUP_TIMEOUT)
     }
@@ -38,7 +38,8 @@ impl Sockets {
         Sockets { open: HashMap::new(), retry_until }
     }
 
-    /// Returns the socket for an address: the open one, or a new one. The error says what to do.
+    /// Returns the socket for an address: the open one, or a new one. Error: the problem and what
+    /// to do.
     pub(crate) fn bind(
         &mut self,
         address: &str,
@@ -64,7 +65,7 @@ impl Sockets {
     }
 
     /// Binds the first of some unix sockets on which no other server listens. All are in one
-    /// directory; `None` if there are none. The error says why the last one cannot be bound.
+    /// directory; `None` if there are none. Error: the reason why the last one cannot be bound.
     pub(crate) fn bind_first(
         &mut self,
         addresses: &[String],
@@ -73,7 +74,8 @@ impl Sockets {
     ) -> Result<Option<String>, String> {
         let Some(first) = addresses.first() else { return Ok(None) };
         let directory = Path::new(first.strip_prefix("unix:").unwrap_or(first)).parent();
-        // Two servers that start at once could each take the other's new socket for a stale one.
+        // Without the lock, two servers that start at once could each take the other's new socket
+        // for stale.
         let _lock = directory.and_then(|directory| {
             let lock = std::fs::File::open(directory).ok()?;
             let end = Instant::now() + STARTUP_TIMEOUT;
@@ -95,26 +97,26 @@ impl Sockets {
         Err(problem)
     }
 
-    /// The open socket for an address.
+    /// Returns the open socket for an address.
     pub(crate) fn get(&self, address: &str) -> Option<BorrowedFd<'_>> {
         self.open.get(address).map(AsFd::as_fd)
     }
 
-    /// The addresses of all open sockets, sorted.
+    /// Returns the addresses of all open sockets, sorted.
     pub(crate) fn addresses(&self) -> Vec<&str> {
         let mut addresses: Vec<_> = self.open.keys().map(String::as_str).collect();
         addresses.sort_unstable();
         addresses
     }
 
-    /// Closes a socket.
+    /// Closes the socket of an address, and removes its file if it has one.
     pub(crate) fn unbind(&mut self, address: &str) {
         if self.open.remove(address).is_some() {
             remove_file(address);
         }
     }
 
-    /// Closes all sockets.
+    /// Closes all sockets and removes their files.
     pub(crate) fn close(&mut self) {
         for (address, _) in self.open.drain() {
             remove_file(&address);
@@ -207,8 +209,9 @@ fn listen_unix(name: &str, backlog: i32, mode: u32) -> io::Result<Socket> {
     } else {
         let path = Path::new(name);
         remove_stale(path)?;
-        // The file gets the mode of the socket, less the umask. So it has the right mode from the
-        // start, and its path is not resolved a second time, when it could lead elsewhere.
+        // The mode of the socket, less the umask, becomes that of its file. So the file has the
+        // right mode from the start, and its path need not be resolved a second time, when it could
+        // lead elsewhere.
         fchmod(&socket, Mode::from_raw_mode(mode))?;
         let before = umask(Mode::empty());
         let bound = socket.bind(&SockAddr::unix(path)?);
@@ -219,7 +222,7 @@ fn listen_unix(name: &str, backlog: i32, mode: u32) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Removes the file of a socket on which nobody listens.
+/// Removes the file of a socket without a listener.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let place = SafePath::resolve(path)?;
     if place.kind()? != Some(FileType::Socket) {

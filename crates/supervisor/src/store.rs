@@ -45,7 +45,7 @@ fn write(directory: &Path, new: &Path, path: &Path, bytes: &[u8]) -> io::Result<
         .open(new)?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all());
     if let Err(error) = written {
-        // A full disk needs the space.
+        // Frees the space: the disk may be full.
         let _ = fs::remove_file(new);
         return Err(error);
     }
@@ -54,8 +54,8 @@ fn write(directory: &Path, new: &Path, path: &Path, bytes: &[u8]) -> io::Result<
 }
 
 /// Opens a log for appending. A symbolic link is refused (see [`SafePath`]), except for
-/// `/dev/stdout` and `/dev/stderr`, which mean the server's own streams. A pipe that nobody reads
-/// is an error.
+/// `/dev/stdout` and `/dev/stderr`, which mean the server's own streams. A pipe without a reader is
+/// an error.
 pub fn open_log(path: &Path) -> io::Result<OwnedFd> {
     match path.to_str() {
         Some("/dev/stdout") => return io::stdout().as_fd().try_clone_to_owned(),

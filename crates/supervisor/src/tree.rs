@@ -1,12 +1,12 @@
-//! The event loop: waits for signals, the router, the control process, the prototypes and their
-//! output, and dispatches what it gets.
+//! The event loop: waits for signals and for messages and output of the router, the control process
+//! and the prototypes, and dispatches them.
 //!
-//! - `startup`: what is opened, locked and bound before the loop begins.
+//! - `startup`: opens, locks and binds everything before the loop begins.
 //! - `state`: the state of the loop; `wait`: its poll call.
 //! - `signals`: signals, and children that have ended.
-//! - `router`: the router's process and its socket; `requests`: each message that it can send, a
-//!   line each; `resources`: addresses, files and programs for it; `applications`: prototypes and
-//!   workers; `configuration`: how a new configuration becomes current.
+//! - `router`: the router's process and its socket; `requests`: dispatches its messages;
+//!   `resources`: addresses, files and programs for it; `applications`: prototypes and workers;
+//!   `configuration`: the change of the configuration.
 //! - `control`: the control process and its messages.
 //! - `shutdown`: the end of the server.
 
@@ -40,7 +40,7 @@ use crate::options::Options;
 
 pub use self::state::Ending;
 
-/// Runs the server until it ends. The error says why it could not start.
+/// Runs the server until it ends. Error: the reason why it could not start.
 pub fn run(options: Options) -> Result<Ending, String> {
     let (mut tree, signals) = start(options)?;
     let ending = tree.run(&signals);

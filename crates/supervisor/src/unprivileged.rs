@@ -1,9 +1,9 @@
 //! Starts the unprivileged processes of this program: the router and the control process.
 //!
-//! Each is the same program, executed again under a title of its own. It gives up its rights itself
-//! ([`assume_role`]), as the first step after the exec: an exec makes a process dumpable, and if
-//! it already had the sites' user, a script could trace it for a moment. Until then it is root,
-//! which no script can trace, and afterwards it is not dumpable.
+//! Each is the same program, executed again with its own title. It drops its privileges itself
+//! ([`assume_role`]), as the first step after the exec: an exec makes a process dumpable, and if it
+//! already had the sites' user, a script could trace it for a moment. Until then it is root, which
+//! no script can trace, and afterwards it is not dumpable.
 //!
 //! A server that was not started by root has one user for all processes. There, only the Landlock
 //! domains separate applications.
@@ -50,10 +50,10 @@ struct Ids {
 /// The unprivileged processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Reads the files of sites: has the sites' user for files, and the server's own user
+    /// Reads the files of sites: has the sites' user for file access, and the server's own user
     /// otherwise.
     Router,
-    /// Opens no file: has the server's own user.
+    /// Opens no files: has the server's own user.
     Control,
 }
 
@@ -71,7 +71,7 @@ impl Kind {
         let Credentials { uid, gid, groups, .. } = user.clone();
         Some(match self {
             Kind::Router => Ids { uid: own, files: uid, gid, groups },
-            // The group of the same number; whether it exists does not matter.
+            // The group with the same number, which need not exist.
             Kind::Control => Ids { uid: own, files: own, gid: own, groups: Vec::new() },
         })
     }
@@ -104,7 +104,7 @@ fn execute(kind: Kind, role: &Role, socket: &OwnedFd, log: BorrowedFd<'_>) -> io
         rustix::process::setpgid(None, None)?;
         Ok(())
     };
-    // The kernel's link, not the program's path, which may lead through directories that the
+    // The kernel's link instead of the program's path, which may lead through directories that the
     // process cannot enter later.
     match prepare() {
         Ok(()) => {
@@ -115,12 +115,13 @@ fn execute(kind: Kind, role: &Role, socket: &OwnedFd, log: BorrowedFd<'_>) -> io
     }
 }
 
-/// Takes on the role that the supervisor has given this process: another user, no capabilities and
-/// none to be gained, not dumpable, killed when the supervisor ends. To be called first in `main`.
-/// An error if the process was not started by a supervisor.
+/// Takes the role that the supervisor has given this process: another user, no capabilities and no
+/// way to gain any, not dumpable, killed when the supervisor ends. Must be the first call in
+/// `main`. Fails if the process was not started by a supervisor.
 pub fn assume_role() -> io::Result<()> {
     let role = std::env::var(VARIABLE).ok().and_then(|text| Role::from_text(&text));
-    let role = role.ok_or_else(|| io::Error::other("it is started by the server itself"))?;
+    let role =
+        role.ok_or_else(|| io::Error::other("only the server itself can start this process"))?;
     process::drop_bounding_set();
     if let Some(Ids { uid, files, gid, groups }) = role.user {
         let (name, home) = (String::new(), String::new());

@@ -1,11 +1,11 @@
 //! Memory and processor time of workers, as the kernel reports them.
 //!
-//! A prototype measures more exactly, because it may see which pages are shared. But a script may
-//! have taken it over: its figures count only up to those of the kernel.
+//! A prototype measures more exactly, because it can see which pages are shared. But a script may
+//! control it: its figures are limited by those of the kernel.
 //!
-//! Only files in /proc are read that the kernel fills from counters. For others, such as
-//! `smaps_rollup` and `cmdline`, it takes a lock that the process itself can hold for any time, so
-//! that reading them could block.
+//! Only files in /proc that the kernel fills from counters are read. Reading others, such as
+//! `smaps_rollup` and `cmdline`, takes a lock that the process itself can hold for any time, so it
+//! could block.
 
 use std::fs;
 
@@ -13,11 +13,11 @@ use howdah_sys::process;
 use howdah_wire::messages::Usage;
 use howdah_wire::queue::WorkerId;
 
-/// Tolerance of the kernel's figures, in bytes: it adds its counters of each processor only now and
+/// Tolerance of the kernel's figures in bytes: it adds up its per-processor counters only now and
 /// then.
 const SLACK_BYTES: u64 = 16 << 20;
 
-/// Memory of a process about which the kernel says nothing, in bytes: PHP's default limit.
+/// Assumed memory of a process without a figure of the kernel, in bytes: PHP's default limit.
 const UNKNOWN_BYTES: u64 = 128 << 20;
 
 /// Memory of a process, in bytes.
@@ -32,7 +32,7 @@ pub(crate) struct MemoryUsage {
 }
 
 impl MemoryUsage {
-    /// Reads the usage of a process; `None` if there is none, or the kernel does not say.
+    /// Reads the usage of a process; `None` if it does not exist or the kernel has no figures.
     pub(crate) fn of(pid: u32) -> Option<Self> {
         MemoryUsage::parse(&process::read_proc_file(pid, "status").ok()?)
     }
@@ -47,14 +47,14 @@ impl MemoryUsage {
         Some(MemoryUsage { resident, anonymous, peak: bytes("VmHWM:").unwrap_or(resident) })
     }
 
-    /// Peak of the private memory.
+    /// Returns the peak of the private memory.
     fn private_peak(&self) -> u64 {
         self.anonymous.saturating_add(self.peak.saturating_sub(self.resident))
     }
 }
 
-/// Microseconds that a process ran on a processor, and waited for one; 0 if the kernel does not
-/// say.
+/// Returns the microseconds that a process ran on a processor, and waited for one; 0 if the kernel
+/// has no figures.
 fn times(pid: u32) -> (u64, u64) {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
     let mut numbers = text.split_whitespace().map_while(|number| number.parse::<u64>().ok());
@@ -62,8 +62,8 @@ fn times(pid: u32) -> (u64, u64) {
     (next(), next())
 }
 
-/// Usage of a worker: the figures of its prototype, limited by those of the kernel. `before` is the
-/// usage when the measurement was requested, which resets the peak.
+/// Returns the usage of a worker: the figures of its prototype, limited by those of the kernel.
+/// `before` is the usage when the measurement was requested, which resets the peak.
 pub(crate) fn of_worker(
     worker: WorkerId,
     pid: u32,
@@ -99,7 +99,7 @@ fn bounded(
     }
 }
 
-/// Memory of a prototype: its own figure, limited by that of the kernel.
+/// Returns the memory of a prototype in bytes: its own figure, limited by that of the kernel.
 pub(crate) fn of_prototype(pid: u32, reported: u64) -> u64 {
     reported.min(with_slack(MemoryUsage::of(pid).map_or(UNKNOWN_BYTES, |figures| figures.resident)))
 }

@@ -1,20 +1,20 @@
-//! The wall clock, in the local time zone, and the monotonic clock, for durations across processes.
+//! Clocks: wall clock in the local time zone, and monotonic clock for durations across processes.
 
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Microseconds on the monotonic clock, which all processes share. Never 0.
+/// Returns the monotonic clock in microseconds; it is the same for all processes. Never 0.
 pub fn monotonic_us() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     (now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000).max(1)
 }
 
-/// Seconds on the wall clock; 0 if it is set before 1970.
+/// Returns the seconds since 1970; 0 if the clock is set before that.
 pub fn wall_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Appends the current time as `2026/11/20 15:04:05`.
+/// Appends the current local time as `2026/11/20 15:04:05`.
 pub fn local_time(out: &mut String) {
     let tm = local(wall_seconds());
     let _ = write!(
@@ -29,8 +29,8 @@ pub fn local_time(out: &mut String) {
     );
 }
 
-/// Appends a time, in seconds of the wall clock, as access logs write it:
-/// `20/Nov/2026:15:04:05 +0100`.
+/// Appends a time, in seconds since 1970, in the format of access logs: `20/Nov/2026:15:04:05
+/// +0100`.
 pub fn log_date(seconds: u64, out: &mut String) {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -56,7 +56,7 @@ fn local(seconds: u64) -> libc::tm {
     let seconds = libc::time_t::try_from(seconds).unwrap_or(0);
     // SAFETY: `tm` consists of integers and a pointer, for which zero is a value.
     let mut tm: libc::tm = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are to locals that live to the end of the call.
+    // SAFETY: both pointers are to locals that live until the end of the call.
     unsafe { libc::localtime_r(&seconds, &mut tm) };
     tm
 }

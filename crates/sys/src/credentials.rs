@@ -1,4 +1,4 @@
-//! Users and groups: looking them up, and changing the user of a process.
+//! Users and groups: look-up, and change of a process's user.
 
 use std::fmt;
 use std::fs::File;
@@ -10,7 +10,7 @@ use rustix::thread::CapabilitySet;
 use crate::process::{self, Forked};
 use crate::users;
 
-/// A user to run as, with everything that must be known before privileges are dropped.
+/// A user to run as, with all facts that are needed before privileges are dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// User id.
@@ -25,7 +25,7 @@ pub struct Credentials {
     pub home: String,
 }
 
-/// A user or group does not exist.
+/// Error: a user or group does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unknown {
     /// No such user.
@@ -46,7 +46,7 @@ impl fmt::Display for Unknown {
 impl std::error::Error for Unknown {}
 
 impl Credentials {
-    /// Looks up a user, with another primary group if one is given.
+    /// Looks up a user; `group` replaces the primary group.
     pub fn look_up(user: &str, group: Option<&str>) -> Result<Self, Unknown> {
         let entry = users::by_name(user).ok_or_else(|| Unknown::User(user.to_owned()))?;
         let gid = match group {
@@ -59,7 +59,7 @@ impl Credentials {
         Ok(Credentials { uid: entry.uid, gid, groups, name: entry.name, home: entry.home })
     }
 
-    /// The user that this process runs as.
+    /// Returns the user that this process runs as.
     pub fn current() -> Self {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         match users::by_uid(uid) {
@@ -77,22 +77,22 @@ impl Credentials {
         }
     }
 
-    /// Becomes this user irrevocably. The process must have one thread.
+    /// Changes the process to this user, irrevocably. The process must have one thread.
     pub fn assume(&self) -> std::io::Result<()> {
         users::set_groups(&self.groups)?;
         self.assume_without_groups()
     }
 
-    /// Becomes this user irrevocably, with the supplementary groups that the process has: in a user
-    /// namespace that was made without privileges, they cannot be set.
+    /// Changes the process to this user, irrevocably, and keeps its supplementary groups: in a user
+    /// namespace that was created without privileges, they cannot be set.
     pub fn assume_without_groups(&self) -> std::io::Result<()> {
         users::set_ids(self.uid, self.gid)
     }
 
-    /// Becomes this user for file access, and the user `own` otherwise, irrevocably. Other
-    /// processes of this user can neither signal nor trace this process: the kernel compares real,
-    /// effective and saved user ids. The process must have one thread and the right to change
-    /// users, and loses all capabilities.
+    /// Changes the process to this user for file access, and otherwise to the user `own`,
+    /// irrevocably. Other processes of this user can neither signal nor trace this process: the
+    /// kernel compares real, effective and saved user ids. The process must have one thread and the
+    /// right to change users, and loses all capabilities.
     pub fn assume_for_files(&self, own: u32) -> std::io::Result<()> {
         users::set_groups(&self.groups)?;
         rustix::thread::set_keep_capabilities(true)?;
@@ -103,9 +103,9 @@ impl Credentials {
     }
 }
 
-/// Finds a user id for the server alone: that of the user `howdah` if there is one, otherwise the
-/// highest id below 65534 that no user of the system has. `None` if this process may not assume
-/// such an id (a user namespace that maps few ids).
+/// Returns a user id for the server alone: that of the user `howdah` if it exists, otherwise the
+/// highest id below 65534 that no user of the system has. `None` if this process cannot assume such
+/// an id (a user namespace that maps few ids).
 pub fn private_user() -> Option<u32> {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let is_mapped = |id: u32| {
@@ -125,16 +125,16 @@ pub fn private_user() -> Option<u32> {
     named.filter(|id| is_mapped(*id)).or_else(unnamed)
 }
 
-/// Name of the user that packages make for the server.
+/// Name of the user that packages create for the server.
 const PRIVATE_USER: &str = "howdah";
 
-/// Range of ids that [`private_user`] tries. 65534 is `nobody`, 65535 is reserved; below the range
-/// are those of systemd's dynamic users.
+/// Range of ids that [`private_user`] tries. 65534 is `nobody`, 65535 is reserved; systemd's
+/// dynamic users have ids below the range.
 const FIRST_UNNAMED: u32 = 65_520;
 const LAST_UNNAMED: u32 = 65_533;
 
 /// Runs `ask` in a process of this user, or in this process if `user` is `None`, and returns its
-/// answer. Only the kernel knows all permissions of a user (access control lists, read-only file
+/// result. Only the kernel knows all permissions of a user (access control lists, read-only file
 /// systems). The caller must have one thread and no other children.
 pub fn run_as(user: Option<&Credentials>, ask: impl FnOnce() -> String) -> io::Result<String> {
     let Some(user) = user else { return Ok(ask()) };
@@ -153,7 +153,7 @@ pub fn run_as(user: Option<&Credentials>, ask: impl FnOnce() -> String) -> io::R
     }
 }
 
-/// Returns true if this process may become another user.
+/// Returns true if this process runs as root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

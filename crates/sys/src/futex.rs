@@ -1,4 +1,4 @@
-//! Waiting on the low half of a 64-bit word that processes share.
+//! Waits on the low half of a 64-bit word that processes share.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -19,12 +19,12 @@ fn low_half(word: &AtomicU64) -> &AtomicU32 {
 }
 
 /// Waits until the word is woken, its low half is not `expected`, the timeout has passed, or a
-/// signal came. The caller checks the word again in any case.
+/// signal arrives. The caller must check the word again in any case.
 pub fn wait(word: &AtomicU64, expected: u32, timeout: Option<Duration>) {
     wait_in(word, expected, NonZeroU32::MAX, timeout);
 }
 
-/// Waits as [`wait`] does, as a member of a bit set: [`wake_in`] wakes it if the sets intersect.
+/// Waits like [`wait`], with a bit set: [`wake_in`] wakes this waiter if the sets intersect.
 pub fn wait_in(word: &AtomicU64, expected: u32, sets: NonZeroU32, timeout: Option<Duration>) {
     // FUTEX_WAIT_BITSET takes an absolute time.
     let end = timeout.map(|timeout| {

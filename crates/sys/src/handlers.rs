@@ -1,18 +1,18 @@
-//! Signals without effect on this process, and with their default effect on programs that it
+//! Signals that have no effect on this process, and their default effect on programs that it
 //! executes.
 
 extern "C" fn nothing(_signal: libc::c_int) {}
 
-/// Gives signals a handler that does nothing and restarts system calls. Unlike ignored signals,
-/// handled ones have their default disposition in a program that this process executes.
+/// Installs a handler that does nothing and restarts system calls. Unlike ignored signals, handled
+/// ones get their default disposition in a program that this process executes.
 pub fn disarm(signals: &[i32]) {
     for signal in signals {
         // SAFETY: `sigaction` consists of integers and a pointer, for which zero is a value.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = nothing as *const () as libc::sighandler_t;
         action.sa_flags = libc::SA_RESTART;
-        // SAFETY: the handler has the signature that flags without SA_SIGINFO ask for, and does
-        // nothing, which is safe at any point; the old action is not asked for.
+        // SAFETY: the handler has the signature for flags without SA_SIGINFO, and does nothing,
+        // which is safe at any point; the old action is not requested.
         unsafe { libc::sigaction(*signal, &action, std::ptr::null_mut()) };
     }
 }

@@ -1,14 +1,14 @@
-//! Safe Linux calls that the standard library lacks; one file for each subject, each `unsafe` in it
-//! with the reason why it is sound.
+//! Safe wrappers of Linux calls that the standard library lacks; one file for each subject. Each
+//! `unsafe` states the reason why it is sound.
 //!
 //! - [`shm`]: memory shared between processes.
 //! - [`futex`]: waiting on a word of such memory.
 //! - [`packet`]: messages with descriptors between processes.
-//! - [`pipe`]: messages from processes that are not trusted.
+//! - [`pipe`]: messages from untrusted processes.
 //! - [`process`]: fork, exec, wait, and the rights of a new process.
-//! - [`pidfd`]: a process by a descriptor.
+//! - [`pidfd`]: descriptors of processes.
 //! - [`process_tree`]: finding and ending the descendants of a process.
-//! - [`namespaces`]: processes in namespaces of their own.
+//! - [`namespaces`]: processes in new namespaces.
 //! - [`process_memory`]: reading the memory of another process.
 //! - [`credentials`]: users and groups.
 //! - [`sandbox`]: Landlock domains and filters of system calls.
@@ -17,10 +17,10 @@
 //! - [`sockets`]: options of listening sockets.
 //! - [`log`], [`clock`]: the server's log and its time stamps; [`log_rate`]: the rate at which an
 //!   application may write to it.
-//! - `reactor`: descriptors in tokio's reactor, for the router alone (a feature, so that the
-//!   other processes do not carry tokio).
-//! - [`spin`]: spinning for a moment before sleeping.
-//! - [`memory`]: giving back memory that only the start needed.
+//! - `reactor`: descriptors in tokio's reactor, only for the router (a feature, so that the other
+//!   processes do not link tokio).
+//! - [`spin`]: spinning briefly before sleeping.
+//! - [`memory`]: releasing memory that is used only at the start.
 //! - [`title`]: the title of a process in `ps`.
 #![deny(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! The server's log: one line a record, written with one call, in the form
-//! `2026/11/20 15:04:05 [notice] 123#123 message`, as NGINX Unit writes it.
+//! The server's log: one line per record, written with one call, in NGINX Unit's format `2026/11/20
+//! 15:04:05 [notice] 123#123 message`.
 //!
-//! Bytes that could forge a line or drive a terminal are escaped; further lines of one record are
-//! indented, so that no record can look like two.
+//! Bytes that could forge a line or control a terminal are escaped; continuation lines of a record
+//! are indented, so that no record can look like two.
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,11 +19,11 @@ pub enum Level {
     Error,
     /// Something may fail.
     Warn,
-    /// Normal and worth knowing.
+    /// Normal and important.
     Notice,
     /// Normal.
     Info,
-    /// Of use for debugging only.
+    /// For debugging only.
     Debug,
 }
 
@@ -39,8 +39,8 @@ impl Level {
         }
     }
 
-    /// From a syslog severity, 0 (emergency) to 7 (debug). Emergencies and alerts of a script
-    /// are errors to the server.
+    /// Returns the level of a syslog severity, 0 (emergency) to 7 (debug). Emergencies and alerts
+    /// of a script are errors to the server.
     pub fn from_syslog(severity: u8) -> Self {
         match severity {
             0..=3 => Level::Error,
@@ -59,12 +59,12 @@ pub struct Log {
 }
 
 impl Log {
-    /// Writes to an open file (append mode) or stream.
+    /// Creates a log that writes to an open file (append mode) or stream.
     pub fn new(file: OwnedFd) -> Self {
         Log { file: RwLock::new(file) }
     }
 
-    /// Standard error of this process.
+    /// Creates a log that writes to standard error.
     pub fn standard_error() -> std::io::Result<Self> {
         Ok(Log::new(std::io::stderr().as_fd().try_clone_to_owned()?))
     }
@@ -79,18 +79,18 @@ impl Log {
         self.file.read().unwrap_or_else(|e| e.into_inner()).try_clone()
     }
 
-    /// Writes a record. Errors are ignored: there is nowhere to report them.
+    /// Writes a record. Errors are ignored: there is no place to report them.
     pub fn write(&self, level: Level, message: impl fmt::Display) {
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         self.record(level, std::process::id(), thread, &message);
     }
 
-    /// Writes a record about another process, as if it had written that itself.
+    /// Writes a record in the name of another process.
     pub fn write_as(&self, pid: u32, level: Level, message: impl fmt::Display) {
         self.record(level, pid, pid, &message);
     }
 
-    /// Writes a record about another process, and counts it against `rate`.
+    /// Writes a record in the name of another process, and counts it against `rate`.
     pub fn write_limited(
         &self,
         rate: &LogRate,
@@ -134,9 +134,9 @@ impl Log {
     }
 }
 
-/// Appends `bytes` with control characters escaped and further lines indented. The controls of
-/// Latin-1 (U+0080 to U+009F) are escaped too, because terminals obey them, encoded or as single
-/// bytes; so are all bytes that are not UTF-8.
+/// Appends `bytes` with control characters escaped and continuation lines indented. The controls of
+/// Latin-1 (U+0080 to U+009F), encoded or as single bytes, are escaped too, because terminals
+/// interpret them; so are all bytes that are not UTF-8.
 pub fn escape(bytes: &[u8], out: &mut Vec<u8>) {
     for chunk in bytes.utf8_chunks() {
         let mut rest = chunk.valid();

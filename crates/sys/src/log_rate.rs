@@ -1,4 +1,4 @@
-//! The rate at which an application may write to the log.
+//! Limit on the rate at which an application may write to the log.
 //!
 //! Router and supervisor write the log, so a script that writes without end would take their time
 //! from all other sites. Output beyond [`RATE`] stays in its pipe until it may be read: nothing is
@@ -15,10 +15,10 @@ pub const RATE: u64 = 4 << 20;
 /// Burst after a pause, in bytes.
 const BURST: u64 = RATE / 2;
 
-/// Cost of a record beside its bytes, in bytes.
+/// Cost of a record in addition to its bytes, in bytes.
 const RECORD_COST: u64 = 512;
 
-/// The log rate of one application: a generic cell rate algorithm, whose state is one number that
+/// Log rate of one application: a generic cell rate algorithm, whose state is one number that
 /// several threads may change.
 #[derive(Debug, Default)]
 pub struct LogRate {
@@ -32,12 +32,12 @@ impl LogRate {
         self.wrote_at(clock::monotonic_us(), bytes);
     }
 
-    /// Returns true if more may be written now.
+    /// Returns true if another record may be written now.
     pub fn has_room(&self) -> bool {
         self.wait_at(clock::monotonic_us()).is_zero()
     }
 
-    /// Time until more may be written; zero if it may be now.
+    /// Returns the time until another record may be written; zero if it may be now.
     pub fn wait(&self) -> Duration {
         self.wait_at(clock::monotonic_us())
     }

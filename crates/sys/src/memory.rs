@@ -1,14 +1,14 @@
-//! Giving back memory that only the start of a process needed.
+//! Releases memory that a process uses only at its start.
 
 use std::ffi::c_void;
 
 use rustix::mm::{Advice, madvise};
 
-/// Gives back the unchanged memory of programs and libraries that this process has mapped. Pages
-/// that it needs again come from the kernel's cache, a few at a time; pages that only the start
-/// needed do not count any more.
+/// Releases the unchanged memory of programs and libraries that this process has mapped. Pages that
+/// are needed again come from the kernel's cache, a few at a time; pages used only at the start no
+/// longer count.
 ///
-/// No other thread may be loading a library meanwhile.
+/// No other thread may load a library meanwhile.
 pub fn release_start_memory() {
     let Ok(mappings) = std::fs::read_to_string("/proc/self/smaps") else { return };
     for (start, end) in unchanged(&mappings) {
@@ -20,7 +20,7 @@ pub fn release_start_memory() {
     }
 }
 
-/// Start and end of mappings of files that are read-only and have no changed page.
+/// Returns start and end of read-only mappings of files that have no changed page.
 fn unchanged(smaps: &str) -> Vec<(usize, usize)> {
     let mut found: Vec<(usize, usize)> = Vec::new();
     let mut candidate = false;

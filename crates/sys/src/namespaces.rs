@@ -1,4 +1,4 @@
-//! Namespaces, see namespaces(7): forking a process into new ones, and mapping its users.
+//! Namespaces, see namespaces(7): forks a process into new ones, and maps its users.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,27 +10,27 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 use crate::process::{self, Forked, thread_count};
 use crate::signals;
 
-/// The namespaces that a new process gets of its own.
+/// New namespaces of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Namespaces {
-    /// Users, groups and capabilities.
+    /// User namespace: users, groups and capabilities.
     pub user: bool,
-    /// Processes: the new one has id 1, and all others in it end with it.
+    /// Process namespace: the new process has id 1, and all others in it end with it.
     pub pid: bool,
-    /// Interfaces, addresses, ports.
+    /// Network namespace: interfaces, addresses, ports.
     pub network: bool,
-    /// Mounts.
+    /// Mount namespace.
     pub mount: bool,
-    /// Host name.
+    /// UTS namespace: host name.
     pub uts: bool,
 }
 
-/// A range of ids in a user namespace and the ids outside that they are mapped to.
+/// Range of ids in a user namespace, and the ids outside that they are mapped to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
-    /// The first id inside.
+    /// First id inside.
     pub inside: u32,
-    /// The first id outside.
+    /// First id outside.
     pub outside: u32,
     /// Number of ids.
     pub size: u32,
@@ -43,8 +43,8 @@ impl Range {
     }
 }
 
-/// Duplicates this process; the new one is in namespaces of its own. In a new user namespace it
-/// has all capabilities and no user until [`map_users`] gives it some.
+/// Duplicates this process; the new one is in new namespaces. In a new user namespace it has all
+/// capabilities and no user until [`map_users`] maps some.
 ///
 /// # Panics
 /// As [`fork`](crate::process::fork).
@@ -52,8 +52,8 @@ pub fn fork_into(namespaces: Namespaces) -> io::Result<Forked> {
     clone(namespaces, 0)
 }
 
-/// Duplicates this process as [`fork_into`] does, in the user namespace `user` that
-/// [`make_user_namespace`] has made.
+/// Duplicates this process like [`fork_into`], in the user namespace `user` from
+/// [`make_user_namespace`].
 ///
 /// Only a process itself can join a user namespace: an intermediate copy of this process joins and
 /// forks again. The kernel makes the result a child of this process (`CLONE_PARENT`).
@@ -87,12 +87,12 @@ pub fn fork_within(user: BorrowedFd<'_>, namespaces: Namespaces) -> io::Result<F
     }
 }
 
-/// Makes a user namespace with these maps for [`fork_within`], without privileges.
+/// Creates a user namespace with these maps for [`fork_within`], without privileges.
 ///
 /// A process that is not root can write the maps only of a process that can be traced, and a copy
-/// of this process must not be traced: it has this one's memory and descriptors. So the process in
-/// the new namespace is another program: `becomes` is an executable that waits, as [`wait_for_stdin_close`] does,
-/// until its standard input is closed. `arguments` begin with its title.
+/// of this process must not be traced: it has the same memory and descriptors. Therefore another
+/// program runs in the new namespace: the executable `becomes`, which must wait until its standard
+/// input is closed, as [`wait_for_stdin_close`] does. `arguments` begin with its title.
 ///
 /// # Panics
 /// As [`fork`](crate::process::fork).
@@ -125,7 +125,7 @@ pub fn make_user_namespace(
     drop((wait, fails));
     let made = (|| {
         let mut code = [0; 4];
-        // The exec closes the other end.
+        // Exec closes the other end.
         if rustix::io::retry_on_intr(|| rustix::io::read(&failed, &mut code))? > 0 {
             return Err(io::Error::from_raw_os_error(i32::from_ne_bytes(code)));
         }
@@ -137,7 +137,8 @@ pub fn make_user_namespace(
     made
 }
 
-/// Waits until standard input is closed: the whole program of [`make_user_namespace`].
+/// Waits until standard input is closed. This is all that the program of [`make_user_namespace`]
+/// does.
 pub fn wait_for_stdin_close() {
     let _ = io::copy(&mut io::stdin(), &mut io::sink());
 }
@@ -178,7 +179,7 @@ fn wait_for(child: u32) {
     }
 }
 
-/// Gives this process a control group namespace whose root is the group that it is in.
+/// Moves this process into a new control group namespace whose root is its current group.
 pub fn leave_control_groups() -> io::Result<()> {
     // SAFETY: takes an integer. Unlike CLONE_FILES and its like, this flag changes what
     // /proc/PID/cgroup shows and nothing that memory safety could rest on.
@@ -188,9 +189,8 @@ pub fn leave_control_groups() -> io::Result<()> {
     }
 }
 
-/// Maps the users and groups of a process in a new user namespace; can be done once. If this
-/// process has no privileges, the other one cannot set supplementary groups: the kernel demands
-/// that.
+/// Maps the users and groups of a process in a new user namespace; possible only once. If this
+/// process has no privileges, the kernel does not allow the other one to set supplementary groups.
 pub fn map_users(pid: u32, users: &[Range], groups: &[Range], privileged: bool) -> io::Result<()> {
     let write = |file: &str, text: String| {
         std::fs::write(format!("/proc/{pid}/{file}"), text)
@@ -203,7 +203,7 @@ pub fn map_users(pid: u32, users: &[Range], groups: &[Range], privileged: bool) 
     write("gid_map", lines(groups))
 }
 
-/// The text of uid_map and gid_map, see user_namespaces(7).
+/// Returns the text of uid_map and gid_map, see user_namespaces(7).
 fn lines(ranges: &[Range]) -> String {
     ranges.iter().map(|r| format!("{} {} {}\n", r.inside, r.outside, r.size)).collect()
 }

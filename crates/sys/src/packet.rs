@@ -1,7 +1,7 @@
 //! Messages with descriptors between processes: `SOCK_SEQPACKET` sockets.
 //!
 //! No call blocks. Every process that shares a socket can change its blocking mode, so each call
-//! says that it must not block (`MSG_DONTWAIT`).
+//! sets `MSG_DONTWAIT`.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -17,21 +17,21 @@ use rustix::net::{
 /// Maximum number of descriptors in one message.
 pub const MAX_DESCRIPTORS: usize = 80;
 
-/// Makes a connected pair of packet sockets, closed on exec.
+/// Creates a connected pair of packet sockets, closed on exec.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
 
-/// Makes a connected pair for one direction: the sending end and the receiving end. The receiver
-/// can send nothing back, and so no descriptors: closing one can block for as long as its sender
-/// likes.
+/// Creates a connected pair for one direction: the sending end and the receiving end. The receiver
+/// cannot send anything back, and so no descriptors, whose closing could block for as long as the
+/// receiver likes.
 pub fn one_way() -> io::Result<(OwnedFd, OwnedFd)> {
     let (sender, receiver) = pair()?;
     shutdown(&sender, Shutdown::Read)?;
     Ok((sender, receiver))
 }
 
-/// Sends one packet with descriptors. `AGAIN` if the socket is full.
+/// Sends one packet with descriptors. Error `AGAIN` if the socket is full.
 pub fn send(socket: impl AsFd, packet: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -45,19 +45,18 @@ pub fn send(socket: impl AsFd, packet: &[u8], descriptors: &[BorrowedFd<'_>]) ->
     if sent == packet.len() { Ok(()) } else { Err(Errno::MSGSIZE) }
 }
 
-/// The result of [`receive`].
+/// Result of [`receive`].
 #[derive(Debug)]
 pub enum Received {
     /// A packet of this length, with descriptors (closed on exec).
     Packet(usize, Vec<OwnedFd>),
     /// The peer has closed its end.
     Closed,
-    /// No packet is there.
+    /// There is no packet.
     Empty,
 }
 
-/// Receives one packet into `buffer`. A packet or descriptors that do not fit are an error
-/// (`MSGSIZE`).
+/// Receives one packet into `buffer`. Error `MSGSIZE` if the packet or its descriptors do not fit.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

@@ -1,4 +1,4 @@
-//! A process by a descriptor, which never refers to another process with the same id.
+//! Descriptors of processes, which never refer to another process with the same id.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -11,13 +11,13 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 pub struct PidFd(OwnedFd);
 
 impl PidFd {
-    /// Opens the process that has this id now. `SRCH` if there is none.
+    /// Opens the process that has this id now. Error `SRCH` if there is none.
     pub fn open(pid: u32) -> io::Result<Self> {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
         pidfd_open(pid, PidfdFlags::empty()).map(PidFd)
     }
 
-    /// Sends a signal. `SRCH` if the process has ended and was reaped.
+    /// Sends a signal. Error `SRCH` if the process has ended and was reaped.
     pub fn send(&self, signal: i32) -> io::Result<()> {
         let signal = Signal::from_named_raw(signal).ok_or(Errno::INVAL)?;
         pidfd_send_signal(&self.0, signal)
@@ -30,7 +30,7 @@ impl PidFd {
     }
 }
 
-/// Becomes readable when the process ends.
+/// The descriptor becomes readable when the process ends.
 impl AsFd for PidFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

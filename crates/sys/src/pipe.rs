@@ -1,8 +1,8 @@
-//! Messages in one direction, through a pipe.
+//! Messages in one direction through a pipe.
 //!
 //! A socket would carry descriptors too. The kernel closes descriptors that the reader does not
 //! take, in the reader's context, and closing some of them can take hours (a TCP connection that
-//! lingers). A process that must not be blocked by a hostile one reads from a pipe instead. Each
+//! lingers). A process that must not be blocked by a hostile one therefore reads from a pipe. Each
 //! message is preceded by its length.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,17 +10,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::io::{self, Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-/// Size of one read, in bytes.
+/// Maximum size of one read, in bytes.
 const READ_BYTES: usize = 16 * 1024;
 
 /// Size of the length before each message, in bytes.
 const PREFIX: usize = 4;
 
-/// Makes a pipe, closed on exec. Returns its reading end, which never blocks, and its writing end,
-/// which does.
+/// Creates a pipe, closed on exec. Returns its reading end, which never blocks, and its writing
+/// end, which does.
 pub fn new() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-    // Each end has an open file description of its own: the writer cannot change the reader's mode.
+    // Each end has its own open file description: the writer cannot change the reader's mode.
     rustix::fs::fcntl_setfl(&read, rustix::fs::OFlags::NONBLOCK)?;
     Ok((read, write))
 }
@@ -39,12 +39,12 @@ pub fn send(pipe: impl AsFd, message: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The result of [`Reader::receive`].
+/// Result of [`Reader::receive`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received {
     /// A message.
     Message(Vec<u8>),
-    /// No complete message is there.
+    /// There is no complete message.
     Empty,
     /// All writers have closed the pipe.
     Closed,
@@ -58,13 +58,13 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader of messages of at most `limit` bytes.
+    /// Creates a reader of messages of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Reader { limit, buffer: Vec::new() }
     }
 
-    /// Receives the next message from a pipe whose reading end does not block. `MSGSIZE` if it is
-    /// too long; the pipe cannot be used any more then.
+    /// Receives the next message from a pipe whose reading end does not block. Error `MSGSIZE` if
+    /// the message is too long; the pipe cannot be used any more then.
     pub fn receive(&mut self, pipe: impl AsFd) -> io::Result<Received> {
         loop {
             if let Some(message) = self.take()? {

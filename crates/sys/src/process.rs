@@ -1,4 +1,4 @@
-//! Fork, exec, wait, and the rights of a new process.
+//! Fork, exec, wait, and the privileges of a new process.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -28,7 +28,7 @@ pub enum Forked {
 pub fn fork() -> io::Result<Forked> {
     assert_eq!(thread_count(), 1, "fork of a process with several threads");
     // SAFETY: there is one thread (checked above), so the child has everything that it needs to
-    // go on as a full process.
+    // continue as a full process.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Forked::Child),
@@ -42,44 +42,43 @@ extern "C" fn become_copy() {
     COPY.store(true, Ordering::Relaxed);
 }
 
-/// Has [`is_forked_copy`] return true in processes that are forked from this one.
+/// Makes [`is_forked_copy`] return true in processes that are forked from this one.
 pub fn track_forks() -> io::Result<()> {
-    // SAFETY: the handler has the signature that is asked for, lives as long as the program, and
-    // only stores to an atomic, which is allowed in a process that has just been forked.
+    // SAFETY: the handler has the required signature, lives as long as the program, and only stores
+    // to an atomic, which is allowed in a process that has just been forked.
     match unsafe { libc::pthread_atfork(None, None, Some(become_copy)) } {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),
     }
 }
 
-/// Returns true if this process was forked, by any code, from one that has called
-/// [`track_forks`].
+/// Returns true if this process was forked, by any code, from one that has called [`track_forks`].
 pub fn is_forked_copy() -> bool {
     COPY.load(Ordering::Relaxed)
 }
 
-/// Reads a file of a process in /proc. Bytes that are not UTF-8, as in the name of a process, are
-/// replaced.
+/// Reads a file of a process in /proc. Bytes that are not UTF-8, for example in the name of a
+/// process, are replaced.
 pub fn read_proc_file(pid: u32, file: &str) -> io::Result<String> {
     let bytes = fs::read(format!("/proc/{pid}/{file}"))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Number of threads of this process.
+/// Returns the number of threads of this process.
 pub fn thread_count() -> usize {
     fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }
 
-/// How a process ended.
+/// Exit status of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// It returned this status.
+    /// The process returned this status.
     Status(u8),
-    /// A signal killed it.
+    /// A signal killed the process.
     Signal(u8),
 }
 
-/// Reaps the next child that has ended, without waiting.
+/// Reaps the next child that has ended; does not block. `None` if there is none.
 pub fn reap() -> Option<(u32, Exit)> {
     loop {
         let (pid, status) = rustix::process::wait(WaitOptions::NOHANG).ok().flatten()?;
@@ -92,15 +91,15 @@ pub fn reap() -> Option<(u32, Exit)> {
 /// A change of a child's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// It has ended.
+    /// The child has ended.
     Ended(Exit),
-    /// A signal has stopped it.
+    /// A signal has stopped the child.
     Stopped,
-    /// A signal has continued it.
+    /// A signal has continued the child.
     Continued,
 }
 
-/// Returns the next change of a child's state, without waiting. A child that has ended is reaped.
+/// Returns the next change of a child's state; does not block. A child that has ended is reaped.
 pub fn next_change() -> Option<(u32, Change)> {
     let all = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
     let (pid, status) = rustix::process::wait(all).ok().flatten()?;
@@ -144,7 +143,7 @@ pub fn exit_now(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Has the kernel kill this process when its parent ends. If the parent is not `parent` any more,
+/// Makes the kernel kill this process when its parent ends. If the parent is not `parent` any more,
 /// this process ends now. `None` for a parent in another process namespace, which has no id here.
 pub fn die_with_parent(parent: Option<u32>) {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
@@ -161,15 +160,15 @@ pub fn runs_as_root(pid: u32) -> bool {
     users.is_some_and(|users| users.split_whitespace().nth(1) == Some("0"))
 }
 
-/// Keeps this process, and all that it starts, from gaining privileges, by set-user-ID files or
+/// Prevents this process, and all that it starts, from gaining privileges, by set-user-ID files or
 /// otherwise.
 pub fn no_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
-/// Keeps other processes of the same user from tracing this one, reading its memory and taking its
-/// descriptors, and its memory from core files (`PR_SET_DUMPABLE`). Inherited by forks, reset by
-/// exec.
+/// Prevents other processes of the same user from tracing this one, reading its memory and taking
+/// its descriptors, and excludes its memory from core files (`PR_SET_DUMPABLE`). Inherited by
+/// forks, reset by exec.
 pub fn deny_tracing() -> io::Result<()> {
     // Reads the auxiliary vector now: its file belongs to root afterwards (Linux before 6.4).
     let _ = rustix::param::page_size();
@@ -177,19 +176,19 @@ pub fn deny_tracing() -> io::Result<()> {
 }
 
 /// Undoes [`deny_tracing`]. The process must have no descriptors and no memory that other processes
-/// must not have: for a copy of another process only an exec is sure to remove them.
+/// must not have: for a copy of another process only an exec removes them with certainty.
 pub fn allow_tracing() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::Dumpable)?)
 }
 
-/// Returns true if a process can gain no privileges, or is not visible.
+/// Returns true if a process cannot gain privileges, or is not visible.
 pub fn has_no_new_privileges(pid: u32) -> bool {
     let status = read_proc_file(pid, "status").unwrap_or_default();
     !status.lines().any(|line| line.starts_with("NoNewPrivs:") && line.ends_with('0'))
 }
 
-/// Empties the bounding set of capabilities of this process. To be called before root becomes
-/// another user, which may not do so.
+/// Empties the capability bounding set of this process. Must be called before root becomes another
+/// user, which may not do so.
 pub fn drop_bounding_set() {
     for capability in 0..64 {
         // SAFETY: takes integers only; unknown capabilities are refused with EINVAL, and without
@@ -242,7 +241,7 @@ pub fn drop_capabilities() -> io::Result<()> {
 /// Marks all descriptors from `first` on as closed on exec.
 pub fn close_on_exec_from(first: u32) {
     const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
-    // SAFETY: sets a flag on descriptors; closes none, so no owner is surprised.
+    // SAFETY: sets a flag on descriptors and closes none, so no owner is affected.
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, CLOSE_RANGE_CLOEXEC) };
 }
 
@@ -254,27 +253,27 @@ pub fn duplicate_to(fd: impl AsFd, target: i32) -> io::Result<()> {
         // SAFETY: clears the close-on-exec flag of a descriptor that `fd` keeps open.
         unsafe { libc::fcntl(raw, libc::F_SETFD, 0) }
     } else {
-        // SAFETY: `raw` is open (borrowed from `fd`); what `target` was is meant to be replaced.
+        // SAFETY: `raw` is open (borrowed from `fd`); the old `target` is meant to be replaced.
         unsafe { libc::dup2(raw, target) }
     };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Sets the standard streams: input from /dev/null, output and errors as given.
+/// Sets the standard streams: input from /dev/null, output and errors to these descriptors.
 pub fn set_standard_streams(stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::Result<()> {
     let null = fs::File::open("/dev/null")?;
     duplicate_to(&null, 0)?;
     set_output_streams(stdout, stderr)
 }
 
-/// Sets standard output and error. Opens no file, so that a process without access to files can do
-/// it.
+/// Sets standard output and error. Opens no file, so that a process without access to files can
+/// call it.
 pub fn set_output_streams(stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::Result<()> {
     duplicate_to(stdout, 1)?;
     duplicate_to(stderr, 2)
 }
 
-/// Executes a program in this process. Returns only on failure.
+/// Executes a program in this process. Returns only the error.
 pub fn exec(program: &str, arguments: &[&str], environment: &[(String, String)]) -> io::Error {
     let (flags, mode) = (OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
     match rustix::fs::open(program, flags, mode) {
@@ -290,7 +289,7 @@ pub fn own_program() -> io::Result<OwnedFd> {
     Ok(rustix::fs::open("/proc/self/exe", flags, Mode::empty())?)
 }
 
-/// Executes an open file in this process; the file needs no name. Returns only on failure.
+/// Executes an open file in this process; the file needs no name. Returns only the error.
 pub fn exec_file(
     program: impl AsFd,
     arguments: &[&str],
@@ -329,10 +328,10 @@ pub fn exec_file(
 
 /// Takes ownership of a descriptor that this program was started with. `None` if it is not open.
 ///
-/// To be called once for each descriptor, at the start of `main`.
+/// Must be called only once for each descriptor, at the start of `main`.
 pub fn take_inherited(fd: i32) -> Option<std::os::fd::OwnedFd> {
     use std::os::fd::FromRawFd;
-    // SAFETY: asks for the flags of a descriptor; fails if there is none.
+    // SAFETY: reads the flags of a descriptor; fails if there is none.
     if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
         return None;
     }
@@ -343,7 +342,7 @@ pub fn take_inherited(fd: i32) -> Option<std::os::fd::OwnedFd> {
     Some(owned)
 }
 
-/// Sets a soft and hard limit for this process and all that it starts; `None`: no limit.
+/// Sets a soft and hard limit for this process and all that it starts; `None` for no limit.
 pub fn limit(resource: Resource, limit: Option<u64>) -> io::Result<()> {
     Ok(rustix::process::setrlimit(resource, Rlimit { current: limit, maximum: limit })?)
 }

@@ -1,7 +1,7 @@
-//! Reading the memory of another process while it runs.
+//! Reads the memory of another process while it runs.
 //!
-//! The kernel permits it to a process that may debug the other one: in general its parent with the
-//! same user. The other process is neither stopped nor attached to.
+//! The kernel permits this to a process that may debug the other one: in general to its parent with
+//! the same user. The other process is neither stopped nor attached to.
 
 use std::io;
 
@@ -13,7 +13,7 @@ pub struct Process(
 );
 
 impl Process {
-    /// Reads memory at an address into a buffer. An error if any of it is not mapped.
+    /// Reads memory at an address into a buffer. Error: a part of the range is not mapped.
     pub fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
         let pid = i32::try_from(self.0).map_err(io::Error::other)?;
         let address = usize::try_from(address).map_err(io::Error::other)?;

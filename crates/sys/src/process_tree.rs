@@ -1,4 +1,4 @@
-//! Finding and ending the descendants of a process.
+//! Finds and ends the descendants of a process.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,14 +10,14 @@ use rustix::io::Errno;
 use crate::pidfd::PidFd;
 use crate::{process, signals};
 
-/// Time within which all processes of a tree must have stopped; then they are killed as they are.
-/// Stopping takes milliseconds, or seconds beside a fork bomb that leaves no processor time.
+/// Time within which all processes of a tree must have stopped; afterwards they are killed in any
+/// state. Stopping takes milliseconds, or seconds beside a fork bomb that uses all processor time.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Interval at which processes that are to stop are checked.
+/// Interval of the checks of processes that are being stopped.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Becomes the parent of descendants whose own parent has ended.
+/// Makes this process the parent of descendants whose own parent has ended.
 pub fn adopt_orphans() -> rustix::io::Result<()> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
 }
@@ -39,7 +39,7 @@ pub fn kill_descendants(root: u32, spare: &[u32]) {
     end(|| Snapshot::take().descendants(root, spare));
 }
 
-/// Stops and kills all processes that a search finds.
+/// Stops and kills all processes that `search` finds.
 fn end(search: impl Fn() -> Vec<Process>) {
     let mut stopping = Stopping::new(Instant::now());
     while !stopping.step(search(), Instant::now()) {
@@ -47,7 +47,7 @@ fn end(search: impl Fn() -> Vec<Process>) {
     }
 }
 
-/// Families of processes that are being ended, each as by [`kill`], without blocking the caller.
+/// Process trees that are being ended like by [`kill`], without blocking the caller.
 #[derive(Debug, Default)]
 pub struct PendingKills {
     trees: Vec<Ending>,
@@ -62,7 +62,7 @@ struct Ending {
 }
 
 impl PendingKills {
-    /// Begins to end a process, whose id is `pid`, and all its descendants.
+    /// Starts ending a process, whose id is `pid`, and all its descendants.
     pub fn add(&mut self, pid: u32, root: Rc<PidFd>, now: Instant) {
         let is_known = |tree: &Ending| tree.pid == pid && !tree.root.has_ended();
         if pid <= 1 || self.trees.iter().any(is_known) {
@@ -73,13 +73,12 @@ impl PendingKills {
         self.next = Some(now);
     }
 
-    /// When the next step is due; `None` if all have ended.
+    /// Returns the time of the next step; `None` if all have ended.
     pub fn due(&self) -> Option<Instant> {
         self.next
     }
 
-    /// Takes the next step with each tree, if it is due. Reads the list of processes once for
-    /// all.
+    /// Takes the next step with each tree, if it is due. Reads the list of processes once for all.
     pub fn step_if_due(&mut self, now: Instant) {
         if self.next.is_none_or(|next| next > now) {
             return;
@@ -87,7 +86,7 @@ impl PendingKills {
         let processes = Snapshot::take();
         self.trees.retain_mut(|tree| {
             let found = processes.tree(tree.pid);
-            // If the root has not ended by now, its id was its own in that list.
+            // If the root has not ended by now, the list has no other process with its id.
             let found = if tree.root.has_ended() { Vec::new() } else { found };
             let is_done = tree.stopping.step(found, now);
             if is_done {
@@ -95,15 +94,16 @@ impl PendingKills {
             }
             !is_done
         });
-        // Takes at most half of the caller's time.
+        // Uses at most half of the caller's time.
         let (ended, took) = (Instant::now(), now.elapsed());
         self.next = (!self.trees.is_empty()).then(|| ended + CHECK_INTERVAL.max(took));
     }
 }
 
-/// Processes that are being stopped in order to be killed. SIGSTOP takes effect some time after it
-/// was sent, and a fork that has begun by then still succeeds (unlike with SIGKILL). So no process
-/// is killed until a search has found all stopped, and the next search has found the same ones.
+/// Processes that are being stopped before they are killed. SIGSTOP takes effect some time after it
+/// was sent, and a fork that has begun by then still succeeds (unlike with SIGKILL). Therefore no
+/// process is killed until a search has found all stopped, and the next search has found the same
+/// ones.
 #[derive(Debug)]
 struct Stopping {
     begun: Instant,
@@ -122,7 +122,7 @@ impl Stopping {
         if are_stopped && (found.is_empty() || self.stopped.as_ref() == Some(&found))
             || now.saturating_duration_since(self.begun) > STOP_TIMEOUT
         {
-            // Children before their parents, whose end would give them another parent.
+            // Children before their parents: the end of a parent would give them another one.
             found.iter().rev().for_each(|process| process.send(signals::SIGKILL));
             return true;
         }
@@ -132,33 +132,33 @@ impl Stopping {
     }
 }
 
-/// Process ids of the children of a process.
+/// Returns the process ids of the children of a process.
 pub fn children(root: u32) -> Vec<u32> {
     let all = Snapshot::take().0.into_iter();
     all.filter(|process| process.parent == root).map(|process| process.pid).collect()
 }
 
-/// The child of a process that has this id in its own process namespace. A child that has ended is
-/// included until it is reaped.
+/// Returns the child of a process that has this id in its own process namespace. Includes a child
+/// that has ended and is not reaped.
 pub fn child_known_as(parent: u32, inner: u32) -> Option<u32> {
     let mut all = all_ids();
     all.find(|pid| parent_of(*pid) == Some(parent) && id_within(*pid) == Some(inner))
 }
 
-/// The id of a process in its own process namespace.
+/// Returns the id of a process in its own process namespace.
 pub fn id_within(pid: u32) -> Option<u32> {
     let status = process::read_proc_file(pid, "status").ok()?;
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     ids.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
-/// The parent of a process, also of one that has ended and is not reaped. `None` if there is no
-/// such process, or the kernel does not say.
+/// Returns the parent of a process, even of one that has ended and is not reaped. `None` if there
+/// is no such process, or /proc does not show it.
 pub fn parent_of(pid: u32) -> Option<u32> {
     Some(parse_stat(&process::read_proc_file(pid, "stat").ok()?)?.1)
 }
 
-/// The state of a process, as a letter of `proc(5)`; `None` if the kernel does not say.
+/// Returns the state of a process, as a letter of `proc(5)`; `None` if /proc does not show it.
 pub fn state_of(pid: u32) -> Option<u8> {
     Some(parse_stat(&process::read_proc_file(pid, "stat").ok()?)?.0)
 }
@@ -168,8 +168,8 @@ pub fn state_of(pid: u32) -> Option<u8> {
 struct Process {
     pid: u32,
     parent: u32,
-    /// Stopped, or in a system call that cannot be interrupted, which SIGKILL ends without a return
-    /// to the program.
+    /// Stopped, or in an uninterruptible system call, which SIGKILL ends without a return to the
+    /// program.
     is_stopped: bool,
 }
 
@@ -177,7 +177,7 @@ impl Process {
     /// Sends a signal, if the id still belongs to this process.
     fn send(self, signal: i32) {
         match PidFd::open(self.pid) {
-            // The descriptor's process had this id while its parent was looked up, or has ended.
+            // The process of the descriptor had this id while its parent was read, or has ended.
             Ok(process) => {
                 if parent_of(self.pid) == Some(self.parent) {
                     let _ = process.send(signal);
@@ -190,7 +190,7 @@ impl Process {
     }
 }
 
-/// A list of the running processes that are visible; empty without /proc.
+/// List of the visible running processes; empty without /proc.
 struct Snapshot(Vec<Process>);
 
 impl Snapshot {
@@ -198,7 +198,7 @@ impl Snapshot {
         Snapshot(all_ids().filter_map(read_process).collect())
     }
 
-    /// A process and its descendants, parents before their children.
+    /// Returns a process and its descendants, parents before their children.
     fn tree(&self, root: u32) -> Vec<Process> {
         let itself = self.0.iter().filter(|process| process.pid == root);
         itself.copied().chain(self.descendants(root, &[])).collect()
@@ -237,7 +237,7 @@ fn read_process(pid: u32) -> Option<Process> {
 }
 
 /// Parses the state and the parent in the text of /proc/PID/stat. The name of the program, in
-/// parentheses, may contain anything.
+/// parentheses, may contain any characters.
 fn parse_stat(stat: &str) -> Option<(u8, u32)> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
@@ -259,10 +259,10 @@ mod tests {
         assert_eq!(parse_stat("12 (a) "), None);
     }
 
-    /// A shell with three processes below it.
+    /// Starts a shell with three processes below it.
     fn shell() -> (Child, Vec<Process>) {
         let shell = Command::new("sh")
-            // A process may give itself a name that is not text.
+            // A process may set its name to bytes that are not text.
             .args(["-c", r"sh -c 'printf \377 > /proc/$$/comm; sleep 600 & sleep 600' & sleep 600"])
             .stdout(Stdio::null())
             .spawn()
@@ -322,7 +322,7 @@ mod tests {
         let mistaken = Process { pid: other.id(), parent: 1, is_stopped: false };
         mistaken.send(signals::SIGKILL);
         assert_eq!(other.try_wait().unwrap(), None);
-        // A root that ended before it was looked for has no tree: its id may be another's.
+        // A root that ended before the search has no tree: its id may belong to another process.
         let mut child = Command::new("true").spawn().unwrap();
         let root = Rc::new(PidFd::open(child.id()).unwrap());
         child.wait().unwrap();

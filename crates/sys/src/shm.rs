@@ -15,8 +15,8 @@ pub struct Mapping {
     words: usize,
 }
 
-/// Creates shared memory of `bytes` zero bytes with a sealed size: a process that has the
-/// descriptor cannot make others fault by shrinking it.
+/// Creates shared memory of `bytes` zero bytes with a sealed size: a process with the descriptor
+/// cannot make others fault by shrinking it.
 pub fn create(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&fd, bytes as u64)?;
@@ -25,7 +25,7 @@ pub fn create(name: &str, bytes: usize) -> io::Result<OwnedFd> {
 }
 
 impl Mapping {
-    /// Maps memory that [`create`] has made. `INVAL` if its size is not sealed.
+    /// Maps memory from [`create`]. Error `INVAL` if its size is not sealed.
     pub fn map(fd: impl AsFd) -> io::Result<Self> {
         let seals = rustix::fs::fcntl_get_seals(&fd)?;
         if !seals.contains(SealFlags::SHRINK) {
@@ -36,8 +36,8 @@ impl Mapping {
         if words == 0 {
             return Err(io::Errno::INVAL);
         }
-        // SAFETY: no address is asked for, so the kernel places the mapping where nothing of
-        // this process lies.
+        // SAFETY: no address is requested, so the kernel places the mapping in unused address space
+        // of this process.
         let address = unsafe {
             mmap(
                 std::ptr::null_mut(),

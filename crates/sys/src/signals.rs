@@ -26,7 +26,7 @@ fn set_of(signals: &[i32]) -> libc::sigset_t {
 /// readable when one of them is pending.
 pub fn descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
     let set = set_of(signals);
-    // SAFETY: the set is initialised; the old mask is not asked for.
+    // SAFETY: the set is initialised; the old mask is not requested.
     let blocked = unsafe { libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
     if blocked != 0 {
         return Err(Errno::INVAL);
@@ -36,11 +36,11 @@ pub fn descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL));
     }
-    // SAFETY: `signalfd` has just returned this descriptor; nobody else owns it.
+    // SAFETY: `signalfd` has just returned this descriptor, which has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Takes the next pending signal from a descriptor that [`descriptor`] made.
+/// Returns the next pending signal from a descriptor of [`descriptor`]; `None` if there is none.
 pub fn next(fd: impl AsFd) -> Option<i32> {
     const SIZE: usize = size_of::<libc::signalfd_siginfo>();
     let mut info = [0u8; SIZE];
@@ -49,7 +49,8 @@ pub fn next(fd: impl AsFd) -> Option<i32> {
     (n == SIZE).then(|| i32::from_ne_bytes(number))
 }
 
-/// Gives every signal its default disposition and empties the mask, for a new process before exec.
+/// Resets every signal to its default disposition and empties the mask, for a new process before
+/// exec.
 pub fn reset() {
     for signal in 1..=libc::SIGRTMAX() {
         // SAFETY: `SIG_DFL` is a valid disposition; for numbers that cannot be changed the call
@@ -57,7 +58,7 @@ pub fn reset() {
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     let none = set_of(&[]);
-    // SAFETY: the set is initialised; the old mask is not asked for.
+    // SAFETY: the set is initialised; the old mask is not requested.
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut()) };
 }
 

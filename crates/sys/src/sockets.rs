@@ -3,9 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Has a connection accepted when its first bytes have come, or after about a second
-/// (`TCP_DEFER_ACCEPT`). So the first read finds the request, and a client that only connects costs
-/// nothing meanwhile. NGINX Unit sets it too; in nginx it is `listen … deferred`.
+/// Delays accepting a connection until its first bytes have arrived, or for about a second
+/// (`TCP_DEFER_ACCEPT`). The first read then finds the request, and a client that only connects
+/// costs nothing meanwhile. NGINX Unit sets this option too; in nginx it is `listen … deferred`.
 pub fn defer_accept(socket: impl AsFd) -> io::Result<()> {
     let seconds: libc::c_int = 1;
     // SAFETY: the descriptor is open for the call, and the kernel reads one `c_int` at the address.

@@ -1,8 +1,8 @@
-//! Spinning for a moment before a thread or process sleeps.
+//! Spins briefly before a thread or process sleeps.
 //!
-//! Sleeping and being woken takes longer than a short script, so with one visitor at a time it pays
-//! to spin for a moment. After a spin in vain a number of occasions are skipped, twice as many each
-//! time: where nothing comes in a moment, spinning costs next to nothing.
+//! Sleeping and being woken takes longer than a short script, so spinning is worthwhile with one
+//! visitor at a time. After a spin without success a number of occasions are skipped, twice as many
+//! each time: without frequent events, spinning costs next to nothing.
 
 use std::cell::Cell;
 use std::sync::LazyLock;
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 /// script.
 const SPIN_TIME: Duration = Duration::from_micros(150);
 
-/// Number of checks before the processor is yielded, which take some microseconds.
+/// Number of checks, which take some microseconds, before the processor is yielded.
 const CHECKS_PER_YIELD: u32 = 128;
 
-/// Maximum number of occasions that are skipped after a spin in vain.
+/// Maximum number of occasions that are skipped after a spin without success.
 const MAX_SKIPPED: u32 = 256;
 
 /// Returns true if there is more than one processor, so that another process runs during a spin.
@@ -25,17 +25,17 @@ pub fn has_room() -> bool {
     *HAS_ROOM
 }
 
-/// Decides when to spin, by the results so far.
+/// Decides whether to spin, by the results so far.
 #[derive(Debug, Default)]
 pub struct SpinPolicy {
-    /// Number of occasions still to be skipped.
+    /// Number of occasions that will be skipped.
     pause: Cell<u32>,
-    /// Number of occasions to skip after the next spin in vain.
+    /// Number of occasions to skip after the next spin without success.
     next_pause: Cell<u32>,
 }
 
 impl SpinPolicy {
-    /// Returns true if this occasion is one to spin. Otherwise it counts as skipped.
+    /// Returns true if the caller should spin on this occasion; otherwise counts it as skipped.
     pub fn should_spin(&self) -> bool {
         let pause = self.pause.get();
         self.pause.set(pause.saturating_sub(1));
@@ -53,7 +53,7 @@ impl SpinPolicy {
                 }
                 std::hint::spin_loop();
             }
-            // The process that is waited for may need this processor.
+            // The awaited process may need this processor.
             std::thread::yield_now();
             if begun.elapsed() > SPIN_TIME {
                 let next = self.next_pause.get();
@@ -69,7 +69,7 @@ impl SpinPolicy {
 mod tests {
     use super::*;
 
-    /// Spins in vain if that is due. Returns true if it was.
+    /// Spins without success if a spin is due. Returns true if it was.
     fn looks_in_vain(looks: &SpinPolicy) -> bool {
         let due = looks.should_spin();
         if due {
@@ -85,7 +85,7 @@ mod tests {
         let looks = SpinPolicy::default();
         let pattern: Vec<bool> = (0..8).map(|_| looks_in_vain(&looks)).collect();
         assert_eq!(pattern, [true, true, false, true, false, false, true, false]);
-        // What comes in time makes up for all of it.
+        // One success resets the number of skipped occasions.
         while !looks.should_spin() {}
         looks.until(|| true);
         assert!(looks_in_vain(&looks));

@@ -1,4 +1,4 @@
-//! The title of a process in `ps`: the memory that holds its command line.
+//! Title of a process in `ps`: the memory of its command line.
 
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 static START: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static SPACE: AtomicUsize = AtomicUsize::new(0);
 
-/// The C library calls this with the arguments before `main`.
+/// Stores the arguments. The C library calls this function before `main`.
 extern "C" fn remember(argc: c_int, argv: *const *const c_char, _envp: *const *const c_char) {
     if argc < 1 || argv.is_null() {
         return;
@@ -32,8 +32,8 @@ extern "C" fn remember(argc: c_int, argv: *const *const c_char, _envp: *const *c
 #[unsafe(link_section = ".init_array")]
 static REMEMBER: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = remember;
 
-/// Replaces the command line by `title`, cut to the length of the command line. Only for a process
-/// with one thread: `std::env::args` must not run meanwhile.
+/// Replaces the command line by `title`, truncated to the length of the command line. Only for a
+/// process with one thread: `std::env::args` must not run meanwhile.
 pub fn set(title: &str) {
     let (start, space) = (START.load(Relaxed), SPACE.load(Relaxed));
     if start.is_null() || space < 2 {

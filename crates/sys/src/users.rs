@@ -1,8 +1,8 @@
-//! The C library's user database.
+//! User database of the C library.
 
 use std::ffi::{CStr, CString};
 
-/// A user's numeric ids and home.
+/// Numeric ids, name and home directory of a user.
 pub(crate) struct Entry {
     pub uid: u32,
     pub gid: u32,
@@ -65,7 +65,7 @@ pub(crate) fn group_id(name: &str) -> Option<u32> {
     (status == 0 && !found.is_null()).then_some(group.gr_gid)
 }
 
-/// All groups of a user, including `gid`.
+/// Returns all groups of a user, including `gid`.
 pub(crate) fn groups(name: &str, gid: u32) -> Vec<u32> {
     let Ok(name) = CString::new(name) else { return vec![gid] };
     let mut groups = vec![0; 256];
@@ -91,7 +91,7 @@ pub(crate) fn set_groups(groups: &[u32]) -> std::io::Result<()> {
 
 /// Sets real, effective and saved group and user of this process, in this order.
 pub(crate) fn set_ids(uid: u32, gid: u32) -> std::io::Result<()> {
-    // SAFETY: the calls take integers only. The process has one thread, as `credentials` demands.
+    // SAFETY: the calls take integers only. The process has one thread, as `credentials` requires.
     let failed =
         unsafe { libc::setresgid(gid, gid, gid) != 0 || libc::setresuid(uid, uid, uid) != 0 };
     if failed { Err(std::io::Error::last_os_error()) } else { Ok(()) }
@@ -99,8 +99,8 @@ pub(crate) fn set_ids(uid: u32, gid: u32) -> std::io::Result<()> {
 
 /// Sets the user id for file access of this thread and of threads that it starts.
 pub(crate) fn set_file_user(uid: u32) -> std::io::Result<()> {
-    // SAFETY: the calls take integers only. They return the id before; no user has the highest one,
-    // so that the second call changes nothing.
+    // SAFETY: the calls take integers only. They return the previous id; no user has the highest
+    // one, so the second call changes nothing.
     let now = unsafe {
         libc::setfsuid(uid);
         libc::setfsuid(u32::MAX)

@@ -1,4 +1,4 @@
-//! Trusted authorities: those of the system, or those of a file of the user's.
+//! Trusted authorities: those of the system, or those of a configured file.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// Files of the system's trusted authorities, by distribution.
+/// Files with the system's trusted authorities, by distribution.
 const SYSTEM_FILES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -14,20 +14,20 @@ const SYSTEM_FILES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Path of the system's file; without any, Debian's path.
+/// Returns the path of the system's file that exists, or else Debian's path.
 pub fn system_file() -> &'static Path {
     let mut existing = SYSTEM_FILES.into_iter().map(Path::new).filter(|path| path.exists());
     existing.next().unwrap_or(Path::new(SYSTEM_FILES[0]))
 }
 
-/// The message for a file of certificates or keys that cannot be read; for the system's file, with the
-/// package to install.
+/// Returns the error for a file of certificates or keys that cannot be read; for the system's file,
+/// with the package to install.
 pub fn unreadable(path: &str, error: &str) -> String {
     let advice = if SYSTEM_FILES.contains(&path) { "; install ca-certificates" } else { "" };
     format!("{path} cannot be read: {error}{advice}")
 }
 
-/// Parses the system's file. Certificates that the library cannot read are skipped.
+/// Parses the system's file. Certificates that the TLS library cannot parse are skipped.
 pub fn system(text: &[u8]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     let certificates = CertificateDer::pem_slice_iter(text).filter_map(Result::ok);
@@ -37,7 +37,7 @@ pub fn system(text: &[u8]) -> Result<RootCertStore, String> {
     }
 }
 
-/// Parses a user's file of certificates. Error: broken PEM, or no certificate.
+/// Parses a configured file of certificates. Error: broken PEM, or no certificate.
 pub fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let all = CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>();
     match all.map_err(|_| "there is broken PEM in it".to_owned())? {
@@ -46,7 +46,8 @@ pub fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String>
     }
 }
 
-/// The trusted authorities of a user's file. Error: a certificate that is not an authority's.
+/// Returns the trusted authorities of a configured file. Error: a certificate that is not an
+/// authority's.
 pub fn users(certificates: Vec<CertificateDer<'_>>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for (index, certificate) in certificates.into_iter().enumerate() {

@@ -1,9 +1,9 @@
-//! A listener's certificates, and the choice of one for a client: the certificate for the requested
-//! name, or the first.
+//! A listener's certificates. A client gets the certificate for the name in its hello, or else the
+//! first.
 //!
-//! Names are the DNS names of the certificate, or, if it has none, its common name. A leading `*`
-//! stands for one label. Several certificates for a name are for different kinds of keys; where
-//! they are not, the first counts.
+//! The names of a certificate are its DNS names, or, if it has none, its common name. A leading `*`
+//! stands for one label. Several certificates for a name must have different kinds of keys; of
+//! those with the same kind, the first is used.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -25,7 +25,7 @@ use super::material::{CertificateFiles, Source};
 #[derive(Debug)]
 pub(super) struct Certificates {
     configured: ArcSwap<Table>,
-    /// Certificates on demand, by name.
+    /// On-demand certificates by name.
     on_demand: RwLock<HashMap<String, Arc<CertifiedKey>>>,
 }
 
@@ -72,7 +72,7 @@ impl Certificates {
         Ok(true)
     }
 
-    /// Adds or replaces a certificate on demand. Error: there are `max` names already.
+    /// Adds or replaces an on-demand certificate. Error: `max` names already have one.
     pub fn add(&self, key: CertifiedKey, max: usize) -> Result<(), String> {
         let key = Arc::new(key);
         let mut all = self.on_demand.write().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +85,7 @@ impl Certificates {
         Ok(())
     }
 
-    /// The configured certificates.
+    /// Returns the configured certificates.
     pub fn in_use(&self) -> Vec<CertificateInUse> {
         self.configured.load().in_use.clone()
     }
@@ -115,7 +115,7 @@ impl ResolvesServerCert for Certificates {
         let named = hello.server_name().map(|name| table.named(name)).unwrap_or_default();
         let mut named = named.iter().filter_map(|index| table.all.get(*index)).peekable();
         let for_name = named.peek().copied();
-        // A certificate for the name with an unsuitable key is still better than one for another name.
+        // A certificate for the name with an unsuitable key is better than one for another name.
         let found = { named }.find(suits).or(for_name);
         if let (None, Some(name)) = (found, hello.server_name())
             && let Some(made) = self.on_demand(&name.to_ascii_lowercase())
@@ -147,7 +147,7 @@ impl Table {
         Ok(table)
     }
 
-    /// The certificates for a name.
+    /// Returns the certificates for a name.
     fn named(&self, name: &str) -> &[usize] {
         let name = name.to_ascii_lowercase();
         let exact = self.names.get(&name).filter(|_| !name.starts_with('.'));
@@ -191,7 +191,7 @@ pub(super) fn load(
     Ok(made)
 }
 
-/// Parses a certificate chain and its key in one text (PEM).
+/// Parses a certificate chain and its private key from one text (PEM).
 pub fn certified(pem: &[u8]) -> Result<CertifiedKey, String> {
     certified_of(pem, pem)
 }
@@ -203,7 +203,7 @@ fn certified_of(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, String> {
     if certificates.is_empty() {
         return Err(refuse("there is no certificate in PEM form in it"));
     }
-    // The library's own messages could repeat a part of the key.
+    // The library's messages could contain a part of the key.
     let key = PrivateKeyDer::from_pem_slice(key)
         .map_err(|_| refuse("there is no private key in PEM form for it, or it is encrypted"))?;
     let key = aws_lc_rs::sign::any_supported_type(&key)
@@ -217,7 +217,7 @@ fn certified_of(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, String> {
     Ok(made)
 }
 
-/// The DNS names of a certificate, in lower case; wildcards without their asterisk.
+/// Returns the DNS names of a certificate, in lower case; wildcards without their asterisk.
 pub fn names(leaf: &CertificateDer<'_>) -> Vec<String> {
     let Ok((_, leaf)) = X509Certificate::from_der(leaf) else { return Vec::new() };
     let alternatives = leaf.extensions().iter().find_map(|one| match one.parsed_extension() {

@@ -1,9 +1,9 @@
-//! Published answers to ACME challenges, and the names that connections want certificates for.
+//! Published answers to ACME challenges, and the queue of names that need a certificate on demand.
 //!
-//! HTTP-01 (RFC 8555, 8.3): a request below `/.well-known/acme-challenge/` is answered here, before any
-//! route, as soon as any listener has ACME settings; no script, password or fallback is asked.
-//! TLS-ALPN-01 (RFC 8737): a handshake with the protocol `acme-tls/1` gets a certificate that proves the
-//! name, and the connection is closed.
+//! HTTP-01 (RFC 8555, 8.3): a request below `/.well-known/acme-challenge/` is answered here, before
+//! any route, if any listener has ACME settings; no script, password or fallback applies.
+//! TLS-ALPN-01 (RFC 8737): a handshake with the protocol `acme-tls/1` gets a certificate that
+//! proves the name, and the connection is closed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -33,14 +33,14 @@ struct Proofs {
     tls_alpn: HashMap<String, Arc<ServerConfig>>,
 }
 
-/// A connection that asks for a name without a certificate.
+/// Request of a connection for a certificate on demand.
 #[derive(Debug)]
 pub struct OnDemandRequest {
     /// Host name, in lower case.
     pub name: String,
     /// The listener's ACME settings.
     pub acme: Acme,
-    /// Completed when listeners have a certificate, dropped if there will be none.
+    /// Completed when the listeners have a certificate; dropped if there will be none.
     pub done: oneshot::Sender<()>,
 }
 
@@ -61,14 +61,14 @@ enum ProofKey {
 pub const MAX_PENDING_REQUESTS: usize = 64;
 
 impl ChallengeStore {
-    /// A store, and the receiver of its on-demand requests.
+    /// Creates a store, and the receiver of its on-demand requests.
     pub fn new() -> (Arc<ChallengeStore>, mpsc::Receiver<OnDemandRequest>) {
         let (on_demand, receiver) = mpsc::channel(MAX_PENDING_REQUESTS);
         (Arc::new(ChallengeStore { proofs: RwLock::default(), on_demand }), receiver)
     }
 
-    /// Publishes a key authorization for HTTP-01. `None` if the token has other characters than
-    /// RFC 8555 allows: the authority chooses it, and it becomes part of a path.
+    /// Publishes a key authorization for HTTP-01. `None` if the token has characters that RFC 8555
+    /// does not allow: the authority chooses the token, and it is part of a path.
     pub fn publish_http(
         self: &Arc<Self>,
         token: &str,
@@ -82,8 +82,8 @@ impl ChallengeStore {
         Some(PublishedProof { store: Arc::clone(self), key: ProofKey::Token(token.to_owned()) })
     }
 
-    /// Publishes the digest of a key authorization for TLS-ALPN-01. Error: the reason why there is no
-    /// certificate with it.
+    /// Publishes the digest of a key authorization for TLS-ALPN-01. Error: the reason why the
+    /// proof's certificate could not be created.
     pub fn publish_tls_alpn(
         self: &Arc<Self>,
         name: &str,
@@ -95,7 +95,7 @@ impl ChallengeStore {
         Ok(PublishedProof { store: Arc::clone(self), key: ProofKey::HostName(name.to_owned()) })
     }
 
-    /// Answers a request of HTTP-01. `None` for any other request.
+    /// Answers an HTTP-01 request. `None` for any other request.
     pub fn answer(&self, config: &Config, request: &Request) -> Option<Response> {
         let token = request.path.strip_prefix(HTTP_PATH_PREFIX)?;
         let mut listeners = config.listeners.iter().filter_map(|listener| listener.tls.as_ref());
@@ -116,13 +116,14 @@ impl ChallengeStore {
         })
     }
 
-    /// The configuration for a TLS-ALPN-01 handshake with this name.
+    /// Returns the configuration for a TLS-ALPN-01 handshake with this name.
     pub fn tls_alpn_config(&self, name: &str) -> Option<Arc<ServerConfig>> {
         let proofs = self.proofs.read().unwrap_or_else(PoisonError::into_inner);
         proofs.tls_alpn.get(name).cloned()
     }
 
-    /// Requests a certificate on demand, and waits until the listener has it or there will be none.
+    /// Requests a certificate on demand, and waits until the listener has it or the request is
+    /// refused.
     pub async fn request_certificate(&self, acme: &Acme, name: &str) {
         let (done, wait) = oneshot::channel();
         let request = OnDemandRequest { name: name.to_owned(), acme: acme.clone(), done };
@@ -143,7 +144,7 @@ impl Drop for PublishedProof {
     }
 }
 
-/// Returns true for tokens of base64url characters (RFC 8555, 8.3), at most 256.
+/// Returns true for tokens of 1 to 256 base64url characters (RFC 8555, 8.3).
 fn is_token(token: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     (1..=256).contains(&token.len()) && token.bytes().all(fits)

@@ -1,9 +1,10 @@
-//! TLS with other servers: whom we trust, and who we are.
+//! TLS client connections to upstream servers: trusted authorities, client certificate, server
+//! name.
 //!
-//! A [`TlsClient`] is made of an upstream's settings and of the texts that they name, like a
-//! listener; without one that can be read there is none, and the configuration is refused. All
-//! threads share its sessions. Its number tells its connections from those of others to the same
-//! address, who may trust somebody else.
+//! A [`TlsClient`] is built from an upstream's settings and the files that they name. If a file
+//! cannot be used, the configuration is refused. All threads share the sessions of a client. Its id
+//! is part of a connection's pool key, so that a connection is never reused under settings that
+//! trust other authorities.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,20 +29,20 @@ use tokio_rustls::client::TlsStream;
 use super::material::{CertificateFiles, Source};
 use super::{authorities, certificates};
 
-/// The clients of a configuration, by their settings.
+/// TLS clients of a configuration, by their settings.
 pub type TlsClients = HashMap<UpstreamTls, Arc<TlsClient>>;
 
-/// How TLS is spoken with some servers.
+/// TLS client for the servers of an upstream.
 pub struct TlsClient {
-    /// Unlike that of any other.
+    /// Unique id of this client in the process. Never 0.
     pub id: u64,
     settings: UpstreamTls,
-    /// Stands for the texts that it was made of.
+    /// Digest of the files that the client was built from.
     digest: Vec<u8>,
     config: Arc<ClientConfig>,
 }
 
-/// The texts that settings name.
+/// Returns the sources of the files that the settings name.
 pub fn client_sources(settings: &UpstreamTls) -> Vec<Source> {
     let mut sources = Vec::new();
     if settings.verify {
@@ -59,13 +60,13 @@ pub fn client_sources(settings: &UpstreamTls) -> Vec<Source> {
     sources
 }
 
-/// The file with those who are trusted.
+/// Returns the path of the file with the trusted authorities (PEM).
 fn trusted(settings: &UpstreamTls) -> PathBuf {
     settings.authorities.clone().unwrap_or_else(|| authorities::system_file().to_owned())
 }
 
 impl TlsClient {
-    /// Makes all ready. `Err` says what is of no use, and why.
+    /// Builds the client. Error: the setting or file that cannot be used, and the reason.
     pub fn new(settings: &UpstreamTls, material: &CertificateFiles) -> Result<Self, String> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -95,13 +96,13 @@ impl TlsClient {
         })
     }
 
-    /// Whether it was made of these settings and texts.
+    /// Returns true if the client was built from these settings and files.
     pub fn is_of(&self, settings: &UpstreamTls, material: &CertificateFiles) -> bool {
         self.settings == *settings && digest(settings, material).as_ref() == Ok(&self.digest)
     }
 
-    /// Shakes hands with a server that is called `name` unless the settings say otherwise. What it
-    /// sends before that is no answer to anything.
+    /// Performs a handshake with the server `name`, or with `server_name` of the settings. Bytes
+    /// that the server sends before the handshake are never read as a response.
     pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,
@@ -109,24 +110,26 @@ impl TlsClient {
     ) -> Result<TlsStream<S>, String> {
         let name = self.settings.server_name.as_deref().unwrap_or(name);
         let known = ServerName::try_from(name.to_owned());
-        let known = known.map_err(|_| format!("\"{name}\" is no name of a server"))?;
+        let known = known.map_err(|_| format!("\"{name}\" is not a valid server name"))?;
         let connector = TlsConnector::from(Arc::clone(&self.config));
         connector.connect(known, stream).await.map_err(|error| self.explain(&error, name))
     }
 
-    /// Why a handshake has failed.
+    /// Returns the message for a failed handshake.
     fn explain(&self, error: &io::Error, name: &str) -> String {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
         let Some(Error::InvalidCertificate(problem)) = inner else {
             return match error.kind() {
-                io::ErrorKind::UnexpectedEof => "it ended the TLS handshake".to_owned(),
+                io::ErrorKind::UnexpectedEof => {
+                    "it closed the connection during the TLS handshake".to_owned()
+                }
                 _ => format!("TLS handshake: {error}"),
             };
         };
         let problem = match problem {
-            // An issuer that is known by name, but with another key, is somebody else.
+            // An authority with the same name and another key is a different authority.
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                format!("is from nobody in {}", trusted(&self.settings).display())
+                format!("is not issued by an authority in {}", trusted(&self.settings).display())
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 format!("is not for \"{name}\"")
@@ -143,7 +146,7 @@ impl TlsClient {
     }
 }
 
-/// Those who are trusted.
+/// Returns the trusted authorities.
 fn roots(settings: &UpstreamTls, material: &CertificateFiles) -> Result<RootCertStore, String> {
     let path = trusted(settings);
     let text = material.get(&Source::File(path.clone()))?;
@@ -164,14 +167,14 @@ fn digest(settings: &UpstreamTls, material: &CertificateFiles) -> Result<Vec<u8>
     Ok(digest.finish().as_ref().to_vec())
 }
 
-/// Whoever writes this to a log does not write a key.
+/// Omits keys, so that no log shows them.
 impl fmt::Debug for TlsClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsClient").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
-/// Takes every certificate, of which the server must have the key.
+/// Verifier that accepts every certificate whose key the server has (`verify` is false).
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! Rules about client certificates (`client_certificates`).
+//! Rules for client certificates (`client_certificates`).
 
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// Compiles a rule; `text` is that of its file of authorities. A rule without any readable
-    /// certificate is an error, as it would admit no client or every client. `config` gets the
-    /// verifier and a digest of the rule.
+    /// Compiles a rule; `text` is the content of its file of authorities. A rule without any
+    /// readable certificate is an error, as it would admit no client or every client. `config` gets
+    /// the verifier and a digest of the rule.
     pub fn new(
         rule: &ClientCertificates,
         text: &[u8],
@@ -49,7 +49,7 @@ impl Rule {
         self.authorities == authorities
     }
 
-    /// Returns true if the rule is for a lower-case name.
+    /// Returns true if the rule applies to a lower-case name.
     pub fn is_for(&self, name: &str) -> bool {
         let is_for = |own: &String| match own.strip_prefix('*') {
             Some(parent) => name.find('.').is_some_and(|dot| dot > 0 && &name[dot..] == parent),

@@ -12,8 +12,8 @@ use x509_parser::prelude::FromDer;
 use super::listener::TlsListener;
 use super::parameters;
 
-/// Facts about a connection whose handshake is complete. `rule` is the listener's rule about client
-/// certificates that counts for the name of the handshake.
+/// Returns the facts about a connection whose handshake is complete. `rule` is the index of the
+/// listener's client certificate rule for the name of the handshake.
 pub(super) fn facts(
     connection: &ServerConnection,
     listener: Arc<TlsListener>,
@@ -45,7 +45,7 @@ fn client_certificate(der: &[u8]) -> Option<ClientCertificate> {
     })
 }
 
-/// A name as RFC 2253 writes it: last part first, special characters escaped.
+/// Formats a name as in RFC 2253: last part first, special characters escaped.
 fn name(name: &x509_parser::x509::X509Name<'_>) -> String {
     let mut text = String::new();
     let parts: Vec<_> = name.iter_rdn().collect();
@@ -94,7 +94,7 @@ fn escape(value: &str, text: &mut String) {
             || (index == 0 && matches!(character, '#' | ' '))
             || (index == last && character == ' ');
         if character.is_ascii_control() {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(text, "\\{:02X}", u32::from(character));
             continue;
         }
@@ -108,7 +108,7 @@ fn escape(value: &str, text: &mut String) {
 fn hex(bytes: &[u8], upper: bool) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = if upper { write!(text, "{byte:02X}") } else { write!(text, "{byte:02x}") };
     }
     text

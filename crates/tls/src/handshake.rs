@@ -1,6 +1,7 @@
 //! Handshakes with clients.
 //!
-//! 1. Read the first bytes. If they are not TLS, they are most likely plain HTTP: the caller answers.
+//! 1. Read the first bytes. If they are not TLS, they are most likely plain HTTP: the caller
+//!    responds.
 //! 2. Read the whole hello. A hello for the protocol `acme-tls/1` gets the proof of its name.
 //! 3. If the name has no certificate, wait for one on demand.
 //! 4. Choose the configuration by the name, and complete the handshake.
@@ -31,9 +32,9 @@ use crate::proof;
 
 /// Result of a handshake.
 pub enum HandshakeOutcome<S> {
-    /// The encrypted connection, and the facts about it.
+    /// The encrypted connection, and the facts about its handshake.
     Encrypted(Box<TlsConnection<S>>, Handshake),
-    /// The client does not speak TLS; the bytes are what it has sent.
+    /// The client does not speak TLS; the bytes are those read from the client.
     NotTls(S, Vec<u8>),
     /// The client got the proof of a name (TLS-ALPN-01); the connection is closed.
     ChallengeAnswered,
@@ -41,7 +42,7 @@ pub enum HandshakeOutcome<S> {
     Failed(io::Error),
 }
 
-/// Type of a handshake record, its first byte (RFC 8446, 5.1).
+/// Type of a handshake record: the first byte of the record (RFC 8446, 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
 
 /// Performs a handshake within `timeout`.
@@ -70,7 +71,7 @@ pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
         let _ = timeout_at(deadline, challenges.request_certificate(acme, &name)).await;
     }
     if !listener.has_certificates() {
-        // rustls sends the alert; a self-signed certificate would make browsers show a warning.
+        // rustls sends the alert; a self-signed certificate would show a warning in browsers.
         let remaining = StartHandshake::from_parts(*accepted, stream);
         let remaining = remaining.into_stream(Arc::clone(listener.config(None)));
         let _ = timeout_at(deadline, remaining).await;
@@ -97,7 +98,7 @@ async fn answer_challenge<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> HandshakeOutcome<S> {
     let Some(proof) = proof else {
         return HandshakeOutcome::Failed(io::Error::other(
-            "a proof is asked for that is not there",
+            "the client asked for a proof (acme-tls/1) that is not published",
         ));
     };
     let remaining = StartHandshake::from_parts(accepted, stream).into_stream(proof);
@@ -141,7 +142,7 @@ async fn read_hello<S: AsyncRead + AsyncWrite + Unpin>(
                 return Err(io::ErrorKind::InvalidData.into());
             }
             match acceptor.accept() {
-                // What came behind a hello waits in the acceptor only as far as it has read it.
+                // Bytes after a hello are in the acceptor only as far as it has read them.
                 Ok(Some(accepted)) if rest.is_empty() => {
                     return Ok(Hello::Tls(Box::new(accepted)));
                 }

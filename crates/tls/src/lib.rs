@@ -1,12 +1,13 @@
-//! TLS with clients and with other servers, and the store of ACME challenges.
+//! TLS with clients and with upstream servers, and the store of ACME challenges.
 //!
-//! - A [`TlsListener`] is made of a listener's settings and of the texts that they name
-//!   ([`CertificateFiles`]). Its certificates can be replaced while it runs ([`TlsListener::renew`]).
+//! - A [`TlsListener`] is built from a listener's settings and the files that they name
+//!   ([`CertificateFiles`]). Its certificates can be replaced while it runs
+//!   ([`TlsListener::renew`]).
 //! - [`handshake()`] reads a client's hello and completes the handshake with the certificate
-//!   ([`certificates`]) and the rule about client certificates ([`clients`]) for the name in it.
+//!   ([`certificates`]) and the client certificate rule ([`clients`]) for the name in it.
 //!   [`sessions`] and [`tickets`] resume sessions.
-//! - A [`TlsClient`] speaks TLS with other servers.
-//! - [`challenges`] has the answers to ACME challenges, which handshakes and requests ask for.
+//! - A [`TlsClient`] connects to upstream servers.
+//! - [`challenges`] has the answers to ACME challenges, for handshakes and requests.
 //!
 //! Keys stay in this process and are never part of a message or of a `Debug` text.
 

@@ -1,7 +1,7 @@
-//! TLS of a listener.
+//! TLS state of a listener.
 //!
-//! There is one rustls configuration for each rule about client certificates, and one for names
-//! without a rule, so that no session of one can be resumed under another.
+//! There is one rustls configuration for each client certificate rule, and one for names without a
+//! rule, so that a session of one cannot be resumed under another.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -17,7 +17,7 @@ use super::parameters;
 use super::sessions::Sessions;
 use super::tickets::Tickets;
 
-/// TLS of one listener.
+/// TLS state of one listener.
 #[derive(Debug)]
 pub struct TlsListener {
     settings: config::Tls,
@@ -28,7 +28,7 @@ pub struct TlsListener {
     counters: Arc<Counters>,
 }
 
-/// Counters of a listener's handshakes; they go on when its settings change.
+/// Counters of a listener's handshakes; they continue when its settings change.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Completed handshakes, resumed sessions included.
@@ -39,7 +39,7 @@ pub struct Counters {
     pub failed: AtomicU64,
 }
 
-/// The sources of all texts that a listener's settings name.
+/// Returns the sources of all files that a listener's settings name.
 pub fn sources(settings: &config::Tls) -> Vec<Source> {
     let mut sources = Vec::new();
     for certificate in &settings.certificates {
@@ -58,7 +58,8 @@ pub fn sources(settings: &config::Tls) -> Vec<Source> {
 }
 
 impl TlsListener {
-    /// TLS with these settings. Error: which certificate cannot be used, and why.
+    /// Builds the TLS state for these settings. Error: the certificate that cannot be used, and the
+    /// reason.
     pub fn new(settings: &config::Tls, material: &CertificateFiles) -> Result<Self, String> {
         let certificates = Arc::new(Certificates::new(settings, material)?);
         let rules = settings.client_certificates.iter().map(|rule| {
@@ -89,12 +90,12 @@ impl TlsListener {
         &self.counters
     }
 
-    /// The configured certificates in use.
+    /// Returns the configured certificates.
     pub fn in_use(&self) -> Vec<CertificateInUse> {
         self.certificates.in_use()
     }
 
-    /// Returns true if the listener has these settings and these authorities for clients: only its
+    /// Returns true if the listener has these settings and these client authorities: only its
     /// certificates may differ.
     pub fn has_settings(&self, settings: &config::Tls, material: &CertificateFiles) -> bool {
         let mut rules = settings.client_certificates.iter().zip(&self.rules);
@@ -105,17 +106,18 @@ impl TlsListener {
             })
     }
 
-    /// Replaces certificates that have changed. Returns true if any has. Sessions go on.
+    /// Replaces certificates that have changed. Returns true if any has. Sessions stay valid.
     pub fn renew(&self, material: &CertificateFiles) -> Result<bool, String> {
         self.certificates.renew(&self.settings, material)
     }
 
-    /// Adds or replaces a certificate on demand.
+    /// Adds or replaces an on-demand certificate.
     pub fn add(&self, pem: &[u8]) -> Result<(), String> {
         self.certificates.add(certified(pem)?, self.max_on_demand())
     }
 
-    /// The settings for a certificate on demand, if there are any and the name has no certificate.
+    /// Returns the settings for a certificate on demand, if there are any and the name has no
+    /// certificate.
     pub(super) fn on_demand_settings(&self, name: &str) -> Option<&config::Acme> {
         let mut all = self.settings.acme.iter();
         let acme = all.find(|acme| acme.on_demand.is_some())?;
@@ -127,18 +129,19 @@ impl TlsListener {
         all.map(|on_demand| on_demand.max as usize).sum()
     }
 
-    /// Index of the rule about client certificates for a lower-case name.
+    /// Returns the index of the client certificate rule for a lower-case name.
     pub fn rule(&self, name: &str) -> Option<usize> {
         self.rules.iter().position(|rule| rule.is_for(name))
     }
 
-    /// The configuration for a rule, or for names without one.
+    /// Returns the configuration for a rule, or for names without one.
     pub(super) fn config(&self, rule: Option<usize>) -> &Arc<ServerConfig> {
         rule.and_then(|rule| self.rules.get(rule)).map_or(&self.without_rule, |rule| &rule.config)
     }
 }
 
-/// The configuration for one rule about client certificates. Session tickets are bound to `binding`.
+/// Builds the configuration for one client certificate rule. Session tickets are bound to
+/// `binding`.
 fn server_config(
     settings: &config::Tls,
     certificates: &Arc<Certificates>,

@@ -1,29 +1,29 @@
-//! The texts that TLS settings name: certificates, keys and authorities. The caller reads them; this
-//! crate opens no file of a configuration.
+//! Contents of the files that TLS settings name: certificates, keys and authorities. The caller
+//! reads them; this crate opens no configured file.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-/// Texts by their sources.
+/// Contents by their sources.
 #[derive(Default)]
 pub struct CertificateFiles(HashMap<Source, Vec<u8>>);
 
-/// The source of a text.
+/// Source of a certificate, key or file of authorities.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// A certificate bundle of this name in the certificate store.
+    /// Certificate bundle of this name in the certificate store.
     Stored(String),
-    /// A file.
+    /// File at this path.
     File(PathBuf),
 }
 
 impl CertificateFiles {
-    /// Adds a text.
+    /// Adds the content of a source.
     pub fn add(&mut self, source: Source, text: Vec<u8>) {
         self.0.insert(source, text);
     }
 
-    /// A text. Error: what is missing, and what to do.
+    /// Returns the content of a source. Error: the missing source, and what to do.
     pub(super) fn get(&self, source: &Source) -> Result<&[u8], String> {
         self.0.get(source).map(Vec::as_slice).ok_or_else(|| match source {
             Source::Stored(name) => {
@@ -33,7 +33,7 @@ impl CertificateFiles {
         })
     }
 
-    /// A text; `None` if it was not read.
+    /// Returns the content of a source; `None` if it was not read.
     pub(super) fn find(&self, source: &Source) -> Option<&[u8]> {
         self.0.get(source).map(Vec::as_slice)
     }

@@ -1,4 +1,4 @@
-//! `conf_commands` in the terms of the TLS library.
+//! Translates `conf_commands` into settings of rustls.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use rustls::crypto::aws_lc_rs::{self, cipher_suite as suite, kx_group as group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::{SupportedCipherSuite, SupportedProtocolVersion, version};
 
-/// The versions that are spoken.
+/// Returns the enabled protocol versions.
 pub(super) fn versions(parameters: &TlsParameters) -> Vec<&'static SupportedProtocolVersion> {
     let mut versions = Vec::new();
     versions.extend(parameters.tls13.then_some(&version::TLS13));
@@ -15,7 +15,7 @@ pub(super) fn versions(parameters: &TlsParameters) -> Vec<&'static SupportedProt
     versions
 }
 
-/// The cryptography, as far as it is wanted.
+/// Returns the cryptography provider with the configured suites and key exchange groups.
 pub(super) fn provider(parameters: &TlsParameters) -> Arc<CryptoProvider> {
     let mut provider = aws_lc_rs::default_provider();
     let suites = parameters.suites13.iter().chain(&parameters.suites12);
@@ -40,7 +40,7 @@ fn cipher_suite(chosen: CipherSuite) -> SupportedCipherSuite {
     }
 }
 
-/// The name of a suite that was agreed on, as OpenSSL has it.
+/// Returns OpenSSL's name of a negotiated suite.
 pub(super) fn suite_name(agreed: SupportedCipherSuite) -> &'static str {
     let all = CipherSuite::TLS13.into_iter().chain(CipherSuite::TLS12);
     let found = { all }.find(|known| cipher_suite(*known).suite() == agreed.suite());

@@ -9,11 +9,11 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-/// The ALPN protocol of these handshakes.
+/// ALPN protocol of these handshakes.
 pub const PROTOCOL: &[u8] = b"acme-tls/1";
 
-/// The configuration for a proof. Its only certificate is self-signed and has the digest of the key
-/// authorization, which only the account's owner can compute (RFC 8737, 3).
+/// Builds the configuration for a proof. Its only certificate is self-signed and has the digest of
+/// the key authorization, which only the owner of the account can compute (RFC 8737, 3).
 pub fn server_config(name: &str, digest: &[u8]) -> Result<Arc<ServerConfig>, String> {
     let certified = certificate(name, digest).map_err(|error| error.to_string())?;
     let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use howdah_config::TlsSession;
 use rustls::server::StoresServerSessions;
 
-/// The session cache of all threads. A full cache drops the oldest sessions.
+/// Session cache of all threads. A full cache drops the oldest sessions.
 pub(super) struct Sessions {
     size: usize,
     timeout: Duration,
@@ -17,7 +17,7 @@ pub(super) struct Sessions {
 #[derive(Default)]
 struct Cache {
     sessions: HashMap<Vec<u8>, (Instant, Vec<u8>)>,
-    /// Keys by age, keys of removed sessions included.
+    /// Keys by age, including those of removed sessions.
     ages: VecDeque<Vec<u8>>,
 }
 
@@ -31,13 +31,13 @@ impl Sessions {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session, unless it is older than the timeout.
+    /// Returns the session, unless it is older than the timeout.
     fn if_fresh(&self, (stored, value): (Instant, Vec<u8>)) -> Option<Vec<u8>> {
         (stored.elapsed() < self.timeout).then_some(value)
     }
 }
 
-/// Without the sessions, which are secret.
+/// Omits the sessions, which are secret.
 impl std::fmt::Debug for Sessions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Sessions").field("size", &self.size).finish_non_exhaustive()

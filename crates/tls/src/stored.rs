@@ -1,5 +1,5 @@
-//! The stored certificate bundles that the configuration uses: the text of each, keys included. The
-//! supervisor keeps them on the disk.
+//! Stored certificate bundles that the configuration uses, with their private keys. The supervisor
+//! stores them on the disk.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,12 +19,12 @@ impl Certificates {
         Ok(Certificates(take_bundles(bytes)?.iter().map(own).collect()))
     }
 
-    /// The bundle of this name.
+    /// Returns the bundle of this name.
     pub fn get(&self, name: &str) -> Option<&Arc<[u8]>> {
         self.0.get(name)
     }
 
-    /// All bundles: names and texts.
+    /// Returns all bundles: names and texts.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.0.iter().map(|(name, pem)| (name.as_str(), &**pem))
     }
@@ -40,7 +40,7 @@ impl Certificates {
     }
 }
 
-/// Names only, so that no log shows a key.
+/// Shows names only, so that no log contains a key.
 impl fmt::Debug for Certificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()

@@ -9,23 +9,24 @@ use rustls::ServerConnection;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
-/// Sends at once what the library answers by itself, such as a refusal of another handshake. It would leave with
-/// the next thing that is written, for which the client may be waiting in vain.
+/// A TLS stream after its handshake. Flushes records that rustls writes on its own, such as the
+/// refusal of a renegotiation, right after a read: otherwise they would wait for the next write,
+/// which the client may be waiting for.
 #[derive(Debug)]
 pub struct TlsConnection<S>(TlsStream<S>);
 
 impl<S> TlsConnection<S> {
-    /// After a handshake.
+    /// Wraps a stream whose handshake is complete.
     pub fn new(stream: TlsStream<S>) -> Self {
         TlsConnection(stream)
     }
 
-    /// What it runs over.
+    /// Returns the underlying transport.
     pub fn transport(&self) -> &S {
         self.0.get_ref().0
     }
 
-    /// What was agreed on.
+    /// Returns the TLS session.
     pub fn session(&self) -> &ServerConnection {
         self.0.get_ref().1
     }
@@ -41,7 +42,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsConnection<S> {
     ) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.0).poll_read(cx, buffer);
         if self.session().wants_write() {
-            let _ = Pin::new(&mut self.0).poll_flush(cx); // who writes next learns of an error
+            let _ = Pin::new(&mut self.0).poll_flush(cx); // the next write reports an error
         }
         poll
     }

@@ -17,7 +17,7 @@ use tokio_rustls::TlsConnector;
 use super::*;
 use crate::challenges::ChallengeStore;
 
-/// An authority, and what it has issued.
+/// A certificate authority that issues certificates for the tests.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -28,7 +28,7 @@ impl Authority {
         Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// A bundle for names; the first is the common name too.
+    /// Issues a bundle for the names; the first is the common name too.
     fn issue(&self, names: &[&str]) -> String {
         let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names.clone()).unwrap();
@@ -69,7 +69,7 @@ fn refusal(tls: Value, texts: &[(&str, &str)]) -> String {
     TlsListener::new(&settings(tls), &material(texts)).unwrap_err()
 }
 
-/// A client that trusts an authority, with a certificate of its own or without.
+/// Creates a client that trusts an authority, with or without a certificate.
 fn client(authority: &Authority, bundle: Option<&str>) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(authority.0.der().clone()).unwrap();
@@ -88,15 +88,15 @@ fn client(authority: &Authority, bundle: Option<&str>) -> Arc<ClientConfig> {
     })
 }
 
-/// A store without challenges.
+/// Creates a store without challenges.
 fn no_challenges() -> Arc<ChallengeStore> {
     ChallengeStore::new().0
 }
 
-/// What the server has seen, and which certificate the client got.
+/// Handshake as the server sees it, and the certificate that the client got.
 type Seen = Result<(Handshake, CertificateDer<'static>), String>;
 
-/// Shakes hands, and lets the client read what comes behind, such as tickets.
+/// Performs a handshake, and lets the client read records after it, such as tickets.
 async fn shake(listener: &Arc<TlsListener>, client: &Arc<ClientConfig>, name: &str) -> Seen {
     shake_at(listener, client, name, &no_challenges()).await
 }
@@ -138,7 +138,7 @@ async fn shake_at(
     }
 }
 
-/// The common name of the certificate that a client gets.
+/// Returns the common name of the certificate that a client gets.
 async fn shown(listener: &Arc<TlsListener>, client: &Arc<ClientConfig>, name: &str) -> String {
     let (_, certificate) = shake(listener, client, name).await.unwrap();
     use x509_parser::prelude::FromDer;
@@ -154,7 +154,7 @@ async fn the_certificate_is_chosen_by_name_and_wildcard() {
     let b = authority.issue(&["b.example", "*.B.example", "both.example"]);
     let names = json!({"certificate": ["a", "b"]});
     let listener = listener(names, &[("a", &a), ("b", &b)]);
-    // It does not check names: any certificate will do.
+    // The client does not check names: it accepts any certificate.
     let client = client(&authority, None);
     for (name, expected) in
         [("a.example", "a.example"), ("X.b.example", "b.example"), ("both.example", "a.example")]
@@ -178,7 +178,7 @@ async fn changed_certificates_are_shown_from_then_on() {
     assert_eq!(shown(&listener, &client, "a.example").await, "old");
     assert!(listener.has_settings(&settings(files), &material(&[])));
     assert_eq!(listener.renew(&material(&[("/c", &old), ("/k", &old)])), Ok(false));
-    // Half of the files is there already: the old certificate goes on.
+    // Only one of the two files is new: the old certificate stays in use.
     let half = listener.renew(&material(&[("/c", &new), ("/k", &old)])).unwrap_err();
     assert!(half.contains("belongs to another"), "{half}");
     assert_eq!(shown(&listener, &client, "a.example").await, "old");
@@ -237,11 +237,11 @@ async fn clients_without_the_right_certificate_are_turned_away() {
     assert_eq!(shown.subject, "O=A\\, \\\"B\\\" & Co,CN=user");
     assert_eq!((shown.issuer.as_str(), shown.fingerprint.len()), ("CN=authority", 40));
     assert_eq!(shown.pem.lines().collect::<String>(), certificate_of(&bundle));
-    // Other rules count for other hosts, so they may not share the connection.
+    // Other rules apply to other hosts, so they may not share the connection.
     assert!(facts.admits("a.example") && !facts.admits("b.example") && !facts.admits("c.example"));
 }
 
-/// The certificate of a bundle, without line ends.
+/// Returns the certificate of a bundle, without line ends.
 fn certificate_of(bundle: &str) -> String {
     let end = "-----END CERTIFICATE-----";
     let certificate = bundle.split(end).next().unwrap();
@@ -300,7 +300,7 @@ async fn no_session_is_taken_up_under_another_rule_about_clients() {
     let ca = authority.pem();
     let texts = [("a", &*server), ("/ca", &*ca)];
     let session = json!({"tickets": KEY, "cache_size": 8});
-    // The same key for tickets everywhere, as on several machines.
+    // The same ticket key for both, as on several machines.
     let open = listener(json!({"certificate": "a", "session": session}), &texts);
     let closed = listener(
         json!({"certificate": "a", "session": session, "client_certificates": {
@@ -328,13 +328,13 @@ async fn old_versions_and_foreign_protocols_are_turned_away() {
     foreign.alpn_protocols = vec![b"ftp".to_vec()];
     let error = shake(&listener, &Arc::new(foreign), "a.example").await.unwrap_err();
     assert!(error.contains("support any known protocol"), "{error}");
-    // A hello of TLS 1.0, as `openssl s_client -tls1` sends it, without extensions.
+    // A TLS 1.0 hello without extensions, as from `openssl s_client -tls1`.
     let hello =
         [&[22, 3, 1, 0, 45, 1, 0, 0, 41, 3, 1][..], &[7; 32], &[0, 0, 2, 0, 47, 1, 0]].concat();
     assert!(matches!(sent(&listener, &hello).await, HandshakeOutcome::Failed(_)));
 }
 
-/// What comes of a client that sends these bytes and nothing else.
+/// Returns the outcome for a client that sends these bytes and nothing else.
 async fn sent(listener: &Arc<TlsListener>, bytes: &[u8]) -> HandshakeOutcome<DuplexStream> {
     let (ours, mut theirs) = duplex(1 << 16);
     theirs.write_all(bytes).await.unwrap();
@@ -364,7 +364,8 @@ async fn a_handshake_that_goes_nowhere_ends_in_time() {
     }
 }
 
-/// A client that trusts everybody, as authorities do that look for a proof, and offers these.
+/// Creates a client that accepts every certificate, as authorities do when they check a proof, and
+/// offers these protocols.
 fn looking(protocols: &[&str]) -> Arc<ClientConfig> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
@@ -391,7 +392,7 @@ impl rustls::client::danger::ServerCertVerifier for Trusting {
         Ok(rustls::client::danger::ServerCertVerified::assertion())
     }
 
-    // The library does not know the critical extension that makes the certificate a proof.
+    // The library does not know the critical extension of the proof's certificate.
     fn verify_tls12_signature(
         &self,
         _: &[u8],
@@ -415,7 +416,7 @@ impl rustls::client::danger::ServerCertVerifier for Trusting {
     }
 }
 
-/// The certificate that a name is proved with, as an authority sees it.
+/// Returns the certificate that proves a name, as an authority sees it.
 async fn proof_of(
     listener: &Arc<TlsListener>,
     challenges: &ChallengeStore,
@@ -458,7 +459,8 @@ async fn a_name_is_proved_to_who_asks_for_the_proof_and_only_while_it_is_needed(
     let identifier = identifier.unwrap();
     assert!(identifier.critical && identifier.value == [&[4, 32][..], &[7; 32]].concat());
     assert_eq!(names(&proof), ["b.example"]);
-    // Whoever does not ask for it gets what everybody gets, and other names are not proved.
+    // A client that does not offer the protocol gets the normal certificate, and other names have
+    // no proof.
     let seen =
         shake_at(&listener, &client(&authority, None), "a.example", &challenges).await.unwrap();
     assert_ne!(seen.1, proof);

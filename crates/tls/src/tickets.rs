@@ -1,10 +1,9 @@
-//! Session tickets (`session.tickets`): sealed sessions that clients keep.
+//! Session tickets (`session.tickets`): encrypted sessions that clients store.
 //!
-//! A ticket is the name of its key, a salt, and the session with the time it was made, sealed
-//! with AES-256-GCM under a key that is derived from the ticket key and the salt. So a ticket key
-//! that several servers share for years never repeats a nonce. The rule about client certificates
-//! that a session was made under is part of the derivation: under another rule the ticket is
-//! worthless.
+//! A ticket is the name of its key, a salt, and the session with its creation time, encrypted with
+//! AES-256-GCM under a key that is derived from the ticket key and the salt. A ticket key that
+//! several servers share for years thus never repeats a nonce. The derivation includes the client
+//! certificate rule of the session: under another rule the ticket is invalid.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -18,10 +17,10 @@ const NAME_BYTES: usize = TicketKey::NAME;
 const SALT_BYTES: usize = 32;
 const TIME_BYTES: usize = 8;
 
-/// Shortest interval after which a generated key is replaced; with a longer session timeout it is that.
+/// Minimum age at which a generated key is replaced; a longer session timeout takes precedence.
 const ROTATION_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Seals and opens tickets.
+/// Encrypts and decrypts tickets.
 pub(super) struct Tickets {
     keys: Keys,
     timeout: Duration,
@@ -29,9 +28,9 @@ pub(super) struct Tickets {
 }
 
 enum Keys {
-    /// Configured keys; the last one seals.
+    /// Configured keys; the last one encrypts.
     Configured(Vec<Key>),
-    /// Keys of the server's own.
+    /// Keys that the server generates.
     Generated(Mutex<GeneratedKeys>),
 }
 
@@ -48,7 +47,7 @@ struct Key {
 }
 
 impl Tickets {
-    /// `None` if clients get no tickets.
+    /// Creates the tickets; `None` if they are off.
     pub fn new(settings: &TlsSession, binding: &[u8]) -> Result<Option<Self>, String> {
         let keys = match &settings.tickets {
             TicketSetting::Off => return Ok(None),
@@ -60,7 +59,8 @@ impl Tickets {
                 Keys::Configured(keys.iter().filter_map(key).collect())
             }
             TicketSetting::OwnKeys => {
-                let current = Key::random().ok_or("there are no random numbers for ticket keys")?;
+                let current =
+                    Key::random().ok_or("the system provides no random numbers for ticket keys")?;
                 Keys::Generated(Mutex::new(GeneratedKeys {
                     current,
                     since: Instant::now(),
@@ -71,7 +71,7 @@ impl Tickets {
         Ok(Some(Tickets { keys, timeout: settings.timeout, binding: binding.to_vec() }))
     }
 
-    /// The key that seals.
+    /// Returns the key that encrypts.
     fn current(&self) -> Option<Key> {
         match &self.keys {
             Keys::Configured(keys) => keys.last().cloned(),
@@ -87,7 +87,7 @@ impl Tickets {
         }
     }
 
-    /// The key of a name.
+    /// Returns the key of this name.
     fn named(&self, name: &[u8; NAME_BYTES]) -> Option<Key> {
         match &self.keys {
             Keys::Configured(keys) => keys.iter().rev().find(|key| key.name == *name).cloned(),
@@ -132,7 +132,7 @@ impl Key {
         Some(Key { name, secret })
     }
 
-    /// The key of one ticket.
+    /// Derives the key of one ticket.
     fn derive(&self, salt: &[u8; SALT_BYTES], binding: &[u8]) -> Option<LessSafeKey> {
         let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, salt).extract(&self.secret);
         let info = [&b"howdah session ticket"[..], binding];
@@ -157,7 +157,7 @@ impl ProducesTickets for Tickets {
     }
 
     fn lifetime(&self) -> u32 {
-        // RFC 8446, 4.6.1: at most a week.
+        // RFC 8446, 4.6.1: at most seven days.
         u32::try_from(self.timeout.as_secs()).unwrap_or(u32::MAX).min(604_800)
     }
 
@@ -224,7 +224,7 @@ mod tests {
         let make = |binding: &[u8]| Tickets::new(&session, binding).unwrap().unwrap();
         let ticket = make(b"").seal(b"session", 0).unwrap();
         assert_eq!(make(b"clients of A").open(&ticket, 0), None);
-        // Another server with the same key takes it.
+        // Another server with the same key accepts it.
         assert_eq!(make(b"").open(&ticket, 0).as_deref(), Some(&b"session"[..]));
     }
 }

@@ -12,7 +12,7 @@ use crate::queue::QueueError;
 /// Status of a request whose client left before the response; as in nginx, for the log only.
 pub const CLIENT_GONE: u16 = 499;
 
-/// Describes what is wrong with a response.
+/// Problem of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
@@ -60,7 +60,7 @@ impl Failure {
         !self.is_by_client() && !matches!(self, Failure::Queue(_))
     }
 
-    /// Returns true if the connection ended, as an idle one does when the server has closed it.
+    /// Returns true if the connection ended, as an idle one does after the server has closed it.
     pub fn is_closed_connection(&self) -> bool {
         matches!(self, Failure::ServerClosed | Failure::Read(_) | Failure::Send(_))
     }
@@ -83,7 +83,7 @@ impl Failure {
 /// Returns the router's own response to a request that no server has answered.
 pub fn refuse(status: u16) -> Response {
     let mut response = respond::error(status);
-    // The rest of a body that was not read cannot be told from the next request.
+    // An unread rest of the body cannot be told from the next request.
     response.close = matches!(status, 400 | 408 | 413 | CLIENT_GONE);
     response
 }
@@ -107,8 +107,8 @@ impl fmt::Display for Failure {
             Failure::Connect(error) => write!(f, "cannot connect: {error}"),
             Failure::Tls(problem) => f.write_str(problem),
             Failure::ConnectTimeout => f.write_str("the connection was not accepted in time"),
-            Failure::Send(error) => write!(f, "the request was not taken: {error}"),
-            Failure::SendTimeout => f.write_str("the request was not taken in time"),
+            Failure::Send(error) => write!(f, "the request could not be sent: {error}"),
+            Failure::SendTimeout => f.write_str("the request could not be sent in time"),
             Failure::HeadTimeout => f.write_str("no response came in time"),
             Failure::Read(error) => write!(f, "the response cannot be read: {error}"),
             Failure::ReadTimeout => f.write_str("the rest of the response did not come in time"),
@@ -117,7 +117,7 @@ impl fmt::Display for Failure {
             }
             Failure::Malformed(Malformed(problem)) => f.write_str(problem),
             Failure::UnexpectedUpgrade => {
-                f.write_str("it switched to a protocol that nobody asked for")
+                f.write_str("it switched to a protocol that the request did not offer (101)")
             }
             Failure::Client(error) => error.fmt(f),
             Failure::ClientGone => f.write_str("the client has left"),

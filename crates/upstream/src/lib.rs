@@ -1,10 +1,10 @@
-//! Other servers that answer requests: HTTP upstreams and FastCGI servers.
+//! Requests to other servers: HTTP upstreams and FastCGI servers.
 //!
-//! [`proxy`] and [`fastcgi`] each speak one protocol. What they share:
+//! [`proxy`] and [`fastcgi`] each implement one protocol. Shared modules:
 //!
-//! - [`retry`]: the way of a request to a server, and to another one if that fails.
-//! - [`servers`]: which server gets a request, and which servers fail.
-//! - [`connections`]: how connections are made and kept.
+//! - [`retry`]: passes a request to a server, and to another one if that fails.
+//! - [`servers`]: selects the server of a request, and tracks failing servers.
+//! - [`connections`]: opens and keeps connections.
 //! - [`transfer`]: bodies, timeouts and buffers on a connection.
 //! - [`names`]: addresses of servers that the configuration names.
 #![forbid(unsafe_code)]

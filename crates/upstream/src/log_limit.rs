@@ -7,36 +7,36 @@ use std::time::Duration;
 use howdah_sys::log::{Level, Log};
 use howdah_sys::log_rate::LogRate;
 
-/// Rate of the log messages of a site or an upstream, of all threads together.
+/// Limit on the rate of the log messages of a site or an upstream, of all threads together.
 ///
-/// The servers of a site decide how often they fail and what they write. The threads that write
-/// the log serve all sites.
+/// The servers of a site control how often they fail and what they write, and the threads that
+/// write the log serve all sites.
 #[derive(Debug, Default)]
 pub struct LogLimit {
     rate: LogRate,
-    /// Number of messages that were left out and that the log does not mention yet.
+    /// Number of dropped messages that the log does not mention yet.
     left_out: AtomicU64,
 }
 
 impl LogLimit {
-    /// Returns the time until more may be written; zero if there is room.
+    /// Returns the time until there is room for another message; zero if there is room.
     pub fn wait(&self) -> Duration {
         self.rate.wait()
     }
 
-    /// Writes a message, however much was written before. The caller has waited for room.
+    /// Writes a message regardless of the limit. The caller has waited for room.
     pub fn write(&self, log: &Log, level: Level, message: fmt::Arguments<'_>) {
         let pid = std::process::id();
         let left_out = self.left_out.swap(0, Relaxed);
         if left_out > 0 {
-            let text = format_args!("{left_out} records were left out, as too many came at once");
+            let text = format_args!("{left_out} messages were dropped: the log rate was exceeded");
             log.write_limited(&self.rate, pid, Level::Warn, text);
         }
         log.write_limited(&self.rate, pid, level, message);
     }
 
-    /// Writes a message, or counts it if there is no room. The next message comes after the number
-    /// of those that were left out.
+    /// Writes a message, or counts it if there is no room. The next message is preceded by the
+    /// number of dropped ones.
     pub fn write_or_count(&self, log: &Log, level: Level, message: fmt::Arguments<'_>) {
         match self.rate.has_room() {
             true => self.write(log, level, message),
@@ -81,7 +81,7 @@ mod tests {
         assert!(lines[0].ends_with(" at last"), "{lines:?}");
         let written = text.lines().filter(|line| line.ends_with("xxx")).count();
         let count =
-            format!(" {} records were left out, as too many came at once", messages - written);
+            format!(" {} messages were dropped: the log rate was exceeded", messages - written);
         assert!(lines[1].ends_with(&count), "{lines:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Limits on requests that wait for a server: how many, and for how long.
+//! Limits on the number and the time of requests that wait for a server.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -24,7 +24,7 @@ impl fmt::Display for QueueError {
     }
 }
 
-/// Counts waiting requests. The order in which they continue is up to what they wait for.
+/// Counts waiting requests. The awaited future determines the order in which they continue.
 #[derive(Debug)]
 pub struct Queue {
     waiting: AtomicU32,
@@ -42,7 +42,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl Queue {
-    /// Creates a queue of at most `max_waiting` requests; without a timeout they wait for ever.
+    /// Creates a queue of at most `max_waiting` requests; without a timeout they wait forever.
     pub fn new(max_waiting: u32, timeout: Option<Duration>) -> Self {
         Queue { waiting: AtomicU32::new(0), max_waiting, timeout }
     }

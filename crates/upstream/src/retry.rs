@@ -1,16 +1,16 @@
-//! The way of a request to a server, and to another one if that one fails.
+//! Passes a request to a server, and to another one if that one fails.
 //!
-//! 1. A server is chosen ([`crate::servers::selection`]).
-//! 2. The request goes over an idle connection if it may be repeated, otherwise over a new one. If
-//!    the idle connection turns out to be closed, a new one to the same server follows.
-//! 3. The response is there as soon as its head is. A failure counts against the server, which may
-//!    then not be used for a while, and is logged.
+//! 1. A server is selected ([`crate::servers::selection`]).
+//! 2. The request uses an idle connection if it may be repeated, otherwise a new one. If the server
+//!    has closed the idle connection, a new one to the same server follows.
+//! 3. The attempt succeeds when the head of the response is complete. A failure counts against the
+//!    server, which may then not be used for a while, and is logged.
 //! 4. Within the retry budget and the upstream's number of tries, another server follows if nothing
 //!    can happen twice: the connection was never made, or the method is idempotent, there is no
-//!    body, and no byte of a response has come.
+//!    body, and no byte of a response has arrived.
 //!
-//! So a request that must not be repeated never goes over an idle connection, which the server may
-//! close at the same moment.
+//! A request that must not be repeated therefore never uses an idle connection, which the server
+//! may close at the same moment.
 
 use std::fmt;
 use std::rc::Rc;
@@ -31,14 +31,14 @@ use crate::thread::UpstreamThread;
 use crate::transfer::BufferSettings;
 use crate::transfer::content::Content;
 
-/// A request of a client, with its body, on the thread that serves it.
+/// A client's request with its body, on the thread that serves it.
 #[derive(Clone, Copy)]
 pub struct RequestContext<'a, 'c> {
     /// State of the thread.
     pub thread: &'a Rc<UpstreamThread>,
     /// The request.
     pub exchange: &'a Exchange<'c>,
-    /// Its body.
+    /// Body of the request.
     pub content: &'a Content,
 }
 
@@ -48,9 +48,9 @@ pub trait Protocol {
     type Owner: Clone + fmt::Display;
     /// A connection to a server.
     type Connection;
-    /// A request as a server gets it.
+    /// A request as it is sent to a server.
     type Encoded;
-    /// A response whose head has come, with its connection.
+    /// A response whose head is complete, with its connection.
     type Answer;
 
     /// Returns the request of the client.
@@ -65,13 +65,13 @@ pub trait Protocol {
     /// Returns the servers that may answer.
     fn upstream(&self) -> &Arc<Upstream>;
 
-    /// Writes the request for a server. An error is nobody's failure and ends the request.
+    /// Writes the request for a server. An error ends the request and counts against no server.
     fn encode(&self, server: &Server) -> Result<Self::Encoded, Failure>;
 
     /// Takes an idle connection to a server. Returns `None` unless the request `is_repeatable`.
     fn take_idle(&self, server: &Server, is_repeatable: bool) -> Option<Self::Connection>;
 
-    /// Makes a connection to a server, within the connect timeout.
+    /// Opens a connection to a server, within the connect timeout.
     fn connect(&self, server: &Server) -> impl Future<Output = Result<Self::Connection, Failure>>;
 
     /// Sends the request and waits for the head of the response.
@@ -82,11 +82,11 @@ pub trait Protocol {
         request: Self::Encoded,
     ) -> impl Future<Output = Result<Self::Answer, SendError>>;
 
-    /// Returns true if another server may get the request after this failure, where it is
-    /// repeatable and no byte of a response has come.
+    /// Returns true if another server may get the request after this failure, provided that it is
+    /// repeatable and no byte of a response has arrived.
     fn is_retryable(failure: &Failure) -> bool;
 
-    /// Makes the response for the client. An error ends the request.
+    /// Builds the response for the client. An error ends the request.
     fn respond(
         &self,
         attempt: &Attempt<Self::Owner>,
@@ -98,18 +98,18 @@ pub trait Protocol {
 /// Failure of a request that was sent.
 #[derive(Debug)]
 pub struct SendError {
-    /// The reason.
+    /// Reason of the failure.
     pub failure: Failure,
-    /// A byte of a response has come.
+    /// A byte of a response has arrived.
     pub has_input: bool,
 }
 
-/// A request on its way to one server; shown in the log.
+/// A request that is passed to one server; displayed in the log.
 #[derive(Debug, Clone)]
 pub struct Attempt<O> {
     /// Upstream or site that the request is for.
     pub owner: O,
-    /// The server.
+    /// Server that gets the request.
     pub server: Arc<Server>,
     id: u64,
     method: Bytes,
@@ -129,7 +129,7 @@ impl AttemptError {
     }
 }
 
-/// Reads the body of a request: in full, unless it `is_streamed`. An error is the status of the
+/// Reads the body of a request: in full, unless it `is_streamed`. Error: the status of the
 /// response.
 pub async fn read_content(
     thread: &UpstreamThread,
@@ -141,14 +141,14 @@ pub async fn read_content(
     Content::read(exchange, buffer, is_streamed).await.map_err(|error| match error {
         CollectError::Client(error) => error.status(),
         CollectError::Disk(error) => {
-            let problem = format_args!("the body cannot be kept: {error}");
+            let problem = format_args!("the body cannot be stored: {error}");
             log_request(thread, (owner, log_limit), exchange, problem);
             507
         }
     })
 }
 
-/// Logs why a request was not passed to a server.
+/// Logs the reason why a request was not passed to a server.
 pub fn log_request(
     thread: &UpstreamThread,
     (owner, log_limit): (&impl fmt::Display, &LogLimit),
@@ -200,8 +200,8 @@ pub async fn run<P: Protocol>(protocol: &P) -> Response {
     refuse(status)
 }
 
-/// Chooses a server, except those in `tried`; waits until one has room. Returns `None` if there is
-/// none. An error is the status of the response.
+/// Selects a server, except those in `tried`; waits until one has room. Returns `None` if there is
+/// none. Error: the status of the response.
 async fn choose_server<P: Protocol>(
     protocol: &P,
     tried: &[usize],
@@ -236,7 +236,7 @@ impl<O: Clone + fmt::Display> Attempt<O> {
         &self.method
     }
 
-    /// Passes the request to the server, over an idle connection if that is allowed.
+    /// Passes the request to the server, over an idle connection if allowed.
     async fn run<P: Protocol<Owner = O>>(
         &self,
         protocol: &P,
@@ -248,7 +248,7 @@ impl<O: Clone + fmt::Display> Attempt<O> {
         if let Some(connection) = protocol.take_idle(server, is_repeatable) {
             match protocol.send(self, connection, request).await {
                 Ok(answer) => return self.respond(protocol, answer, active),
-                // The server has closed the connection just when it was used.
+                // The server closed the idle connection at the same moment.
                 Err(error) if !error.has_input && error.failure.is_closed_connection() => {
                     request = protocol.encode(server).map_err(AttemptError::last)?;
                 }
@@ -270,7 +270,7 @@ impl<O: Clone + fmt::Display> Attempt<O> {
         }
     }
 
-    /// Makes the response for the client.
+    /// Builds the response for the client.
     fn respond<P: Protocol<Owner = O>>(
         &self,
         protocol: &P,
@@ -278,13 +278,15 @@ impl<O: Clone + fmt::Display> Attempt<O> {
         active: ActiveRequest,
     ) -> Result<Response, AttemptError> {
         if active.answered() {
-            let message = format_args!("\"{}\": {} is back", self.owner, self.server.address);
+            let message =
+                format_args!("\"{}\": {} gets requests again", self.owner, self.server.address);
             protocol.context().thread.log_notice(protocol.log_limit(), message);
         }
         protocol.respond(self, answer, active).map_err(AttemptError::last)
     }
 
-    /// Counts the failure of a request that was sent, and decides about another try.
+    /// Counts the failure of a request that was sent, and decides whether another server may get
+    /// it.
     fn failed<P: Protocol<Owner = O>>(
         &self,
         protocol: &P,
@@ -309,7 +311,9 @@ impl<O: Clone + fmt::Display> Attempt<O> {
         }
         if let Some(time) = active.failed() {
             let (owner, address, seconds) = (&self.owner, &self.server.address, time.as_secs());
-            let message = format_args!("\"{owner}\": {address} is left alone for {seconds} s");
+            let message = format_args!(
+                "\"{owner}\": {address} gets no requests for {seconds} s, because requests to it failed"
+            );
             protocol.context().thread.log_notice(protocol.log_limit(), message);
         }
     }

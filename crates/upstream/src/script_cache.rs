@@ -1,7 +1,7 @@
-//! Cache of script files that were found on the disk, one for each thread.
+//! Cache of script files that exist on the disk, one for each thread.
 //!
-//! As for static files an entry is valid for a second without a look at the disk. A missing file
-//! is not cached.
+//! As for static files, an entry is valid for a second without a system call. A missing file is not
+//! cached.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
-//! What one router thread keeps for its requests to other servers.
+//! State of one router thread for requests to other servers.
 //!
-//! Threads share nothing of it, so that no request waits for another thread.
+//! Threads do not share this state, so that no request waits for another thread.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -23,13 +23,13 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of timers that are kept.
 const MAX_TIMERS: usize = 64;
 
-/// Log, choice of servers, idle connections, timers and caches of one thread.
+/// Log, server selection, idle connections, timers and caches of one thread.
 #[derive(Debug)]
 pub struct UpstreamThread {
     log: Arc<Log>,
     selector: Selector<Upstream>,
     idle: IdlePool,
-    /// Timers of finished conversations. One that runs already costs nothing to use again.
+    /// Timers of finished conversations. Reusing a running timer is free.
     timers: RefCell<Vec<Timer>>,
     backlog: BacklogQueues,
     scripts: ScriptCache,
@@ -42,7 +42,7 @@ pub struct UpstreamThread {
 impl UpstreamThread {
     /// Creates the state of a thread that writes to this log.
     pub fn new(log: Arc<Log>) -> Rc<Self> {
-        // Threads that start at the same moment have different addresses of their stacks.
+        // Threads that start at the same moment differ in the addresses of their stacks.
         let seed = std::ptr::from_ref(&log) as u64 ^ u64::from(std::process::id()) << 32;
         Rc::new(UpstreamThread {
             log,
@@ -76,17 +76,17 @@ impl UpstreamThread {
         &self.selector
     }
 
-    /// Returns the requests that wait for room in the backlog of a FastCGI server.
+    /// Returns the queues of requests that wait for room in the backlog of a FastCGI server.
     pub fn backlog(&self) -> &BacklogQueues {
         &self.backlog
     }
 
-    /// Returns the scripts of FastCGI servers that were found on the disk.
+    /// Returns the cache of script files that exist on the disk.
     pub fn scripts(&self) -> &ScriptCache {
         &self.scripts
     }
 
-    /// Takes a timer, perhaps one of a finished conversation.
+    /// Returns a timer; reuses one of a finished conversation if there is any.
     pub fn timer(&self) -> Timer {
         self.timers.borrow_mut().pop().unwrap_or_default()
     }
@@ -104,7 +104,7 @@ impl UpstreamThread {
         self.idle.take(key)
     }
 
-    /// Keeps an HTTP connection on which a response has ended; see [`IdlePool::put`].
+    /// Keeps an HTTP connection whose response is complete; see [`IdlePool::put`].
     pub fn put_idle(
         self: &Rc<Self>,
         key: &PoolKey,
@@ -116,8 +116,8 @@ impl UpstreamThread {
         self.start_sweeping();
     }
 
-    /// Keeps a timer running that ends within a second. For each timer that is set for later, such
-    /// as the timeout of a response, the runtime need not wake itself then.
+    /// Keeps a timer running that ends within a second. Then the runtime need not wake itself for
+    /// each timer that is set for later, such as the timeout of a response.
     pub fn keep_awake(self: &Rc<Self>) {
         self.is_active.set(true);
         self.start_sweeping();
@@ -129,7 +129,7 @@ impl UpstreamThread {
         }
     }
 
-    /// Closes unusable idle connections. Returns true if there is a reason to go on.
+    /// Closes unusable idle connections. Returns true if it must run again.
     fn sweep(&self) -> bool {
         let has_idle = self.idle.close_unusable();
         self.is_active.replace(false) || has_idle

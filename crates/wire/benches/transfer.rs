@@ -1,5 +1,5 @@
-//! A request's way into a worker and its answer's way back, through the region that both share:
-//! everything that is done for it there but the waking.
+//! Measures the transfer of a request to a worker and of its response back through the shared
+//! region, without waking.
 
 use std::hint::black_box;
 use std::sync::atomic::AtomicU64;
@@ -18,7 +18,7 @@ fn region() -> Region<Vec<AtomicU64>> {
     Region::new(words, geometry).expect("the memory has the size that the geometry asks for")
 }
 
-/// What is kept from one request to the next.
+/// State kept between requests.
 struct Transfer {
     region: Region<Vec<AtomicU64>>,
     producer: Producer,
@@ -35,7 +35,7 @@ impl Transfer {
         Transfer { region, producer, request: vec![b'x'; request], received, frames }
     }
 
-    /// One request with an answer of these frames.
+    /// Transfers one request and a response of these frames.
     fn run(&mut self, answer: &[(Kind, &[u8])]) -> usize {
         let region = &self.region;
         let slot = self.producer.take_slot().expect("all slots are free");

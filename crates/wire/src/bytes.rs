@@ -1,5 +1,5 @@
-//! Reading and writing the small binary encodings of this crate: little-endian integers, and
-//! byte strings behind a 32-bit length.
+//! Decoding and encoding of the small binary formats of this crate: little-endian integers, and
+//! byte strings after a 32-bit length.
 
 /// The input ended early or a length does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

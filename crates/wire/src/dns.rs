@@ -1,14 +1,14 @@
 //! DNS queries for the addresses of a name, and their responses (RFC 1035).
 //!
-//! Anybody who can send a datagram can forge a response: one that does not repeat the id and the
-//! question is ignored. Aliases are followed within the same response.
+//! Anybody who can send a datagram can forge a response. A response that does not repeat the id and
+//! the question is therefore ignored. Aliases are followed within the same response.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Maximum length of a name, in bytes.
 const MAX_NAME_BYTES: usize = 255;
 
-/// Maximum number of names, with aliases, that lead to an address.
+/// Maximum number of names, aliases included, on the way to an address.
 const MAX_ALIASES: usize = 16;
 
 /// Class of the Internet (IN).
@@ -26,20 +26,20 @@ pub enum Kind {
     Aaaa,
 }
 
-/// The response of a server.
+/// Response of a DNS server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Answer {
-    /// The addresses.
+    /// Addresses of the name.
     pub addresses: Vec<IpAddr>,
     /// Time to live in seconds.
     pub ttl: u32,
     /// The response was truncated to fit a datagram.
     pub is_truncated: bool,
-    /// Response code: 0, or 3 if there is no such name; others are failures of the server.
+    /// Response code: 0, or 3 if the name does not exist; others are failures of the server.
     pub code: u8,
 }
 
-/// The message is not a response to the query.
+/// Error: the message is not a response to the query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotAResponse;
 
@@ -63,7 +63,7 @@ pub fn question(number: u16, name: &str, kind: Kind) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Decodes the response to a query.
+/// Decodes the response to a query. Error: the message is not a response to it.
 pub fn answer(message: &[u8], number: u16, name: &str, kind: Kind) -> Result<Answer, NotAResponse> {
     let mut reader = Reader { message, at: 0 };
     let wanted = encoded(name).ok_or(NotAResponse)?;
@@ -172,7 +172,7 @@ impl<'m> Reader<'m> {
     }
 
     /// Reads a name, decompressed and in lower case. Each pointer must lead further back than the
-    /// one before, so that there are no loops.
+    /// previous one, so that there are no loops.
     fn name(&mut self) -> Result<Vec<u8>, NotAResponse> {
         let mut name = Vec::new();
         let mut after = None;
@@ -211,9 +211,9 @@ impl<'m> Reader<'m> {
         let length = usize::from(self.u16()?);
         let at = self.at;
         let data = self.take(length)?;
-        // A record of another class has no known type.
+        // The type of a record of another class is unknown.
         let kind = if class == INTERNET { kind } else { 0 };
-        // RFC 2181, 8: a time to live with the highest bit set counts as 0.
+        // RFC 2181, 8: a TTL with the highest bit set counts as 0.
         let ttl = if ttl > i32::MAX as u32 { 0 } else { ttl };
         Ok(Record { owner, kind, ttl, data, at })
     }
@@ -227,7 +227,7 @@ mod tests {
 
     const NAME: &str = "Back.example";
 
-    /// The question with this many answers, which follow as they are.
+    /// Builds a response with the question and this number of answers, whose records are `records`.
     fn reply(flags: u16, answers: u16, records: &[u8]) -> Vec<u8> {
         let mut message = question(7, NAME, Kind::A).unwrap();
         message[2..4].copy_from_slice(&flags.to_be_bytes());
@@ -246,7 +246,7 @@ mod tests {
         out
     }
 
-    /// A reference to the question's name.
+    /// Pointer to the name in the question.
     const ASKED: &[u8] = &[0xc0, 12];
 
     fn read(message: &[u8]) -> Result<Answer, NotAResponse> {
@@ -317,7 +317,7 @@ mod tests {
     fn a_query_has_the_bytes_of_the_rfc() {
         let expected = b"\x01\x02\x01\0\0\x01\0\0\0\0\0\0\x01a\x02bc\0\0\x1c\0\x01";
         assert_eq!(question(0x0102, "A.bc", Kind::Aaaa).as_deref(), Some(&expected[..]));
-        // 254 bytes of labels with their lengths, and the root: the limit.
+        // 254 bytes of labels with their lengths, and the root: the maximum.
         let longest = [&"x".repeat(63)[..]; 4].join(".");
         assert!(question(1, &longest[..253], Kind::A).is_some());
         assert!(question(1, &longest[..254], Kind::A).is_none());

@@ -1,11 +1,11 @@
 //! FastCGI records, in both directions and without I/O (FastCGI Specification, section 3 and 8).
 //!
 //! A connection is a sequence of records: eight bytes of header, up to 65,535 bytes of content, and
-//! up to 255 bytes of padding. Records of one kind make a stream (parameters, body, output), which
+//! up to 255 bytes of padding. Records of one type form a stream (parameters, body, output), which
 //! an empty record ends.
 //!
-//! Writing splits content that is longer than a record, so a length never wraps (the bug behind
-//! smuggled requests in other implementations). Reading takes bytes as they come and returns
+//! Encoding splits content that is longer than a record, so a length never wraps (the bug behind
+//! smuggled requests in other implementations). Decoding takes bytes as they arrive and returns
 //! content without waiting for the rest of its record.
 
 mod answers;

@@ -1,9 +1,9 @@
-//! The frames of a worker's response.
+//! Frames of a worker's response.
 //!
 //! Order: any number of [`Kind::Informational`], then one [`Kind::Head`], any number of
-//! [`Kind::Body`], one [`Kind::End`] (the response is complete), and at last one [`Kind::Done`]
-//! (the worker is free). [`Kind::Log`] may come at any time, [`Kind::Descriptors`] only first,
-//! [`Kind::Output`] when the script is over.
+//! [`Kind::Body`], one [`Kind::End`] (the response is complete), and finally one [`Kind::Done`]
+//! (the worker is free). [`Kind::Log`] may occur at any time, [`Kind::Descriptors`] only first,
+//! [`Kind::Output`] after the end of the script.
 
 use crate::bytes::{Decoder, Encode, Malformed};
 
@@ -15,9 +15,9 @@ pub enum Kind {
     Head = 1,
     /// Part of the body.
     Body = 2,
-    /// The response is complete; the script may go on (`fastcgi_finish_request`). No payload.
+    /// The response is complete; the script may continue (`fastcgi_finish_request`). No payload.
     End = 3,
-    /// The request has ended and the slot is the router's again: [`RequestUsage`].
+    /// The request has ended and the slot belongs to the router again: [`RequestUsage`].
     Done = 4,
     /// A record for the log: [`Log`].
     Log = 5,
@@ -27,13 +27,13 @@ pub enum Kind {
     Descriptors = 7,
     /// The worker waits on its socket for the status of its application. No payload.
     Status = 8,
-    /// The worker waits on its socket until the pipe of its standard output and error, which
-    /// belongs to this request, has been read empty. No payload.
+    /// The worker waits on its socket until the router has read the pipe of its standard output and
+    /// error, which belongs to this request. No payload.
     Output = 9,
 }
 
 impl Kind {
-    /// The type with this number on the wire; `None` if it is unknown.
+    /// Returns the type with this number on the wire; `None` if it is unknown.
     pub fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Kind::Head,
@@ -50,12 +50,12 @@ impl Kind {
     }
 }
 
-/// Status and header fields as the script set them; not checked for syntax.
+/// Status and header fields from the script; their syntax is not checked.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Head<'a> {
     /// Status code.
     pub status: u16,
-    /// Reason phrase that the script gave, or empty.
+    /// Reason phrase from the script, or empty.
     pub reason: &'a [u8],
     fields: &'a [u8],
 }
@@ -72,7 +72,7 @@ impl<'a> Head<'a> {
         out.put_bytes(line);
     }
 
-    /// Decodes all but the fields, which [`Head::fields`] decodes one by one.
+    /// Decodes the payload, except for the fields, which [`Head::fields`] decodes.
     pub fn decode(payload: &'a [u8]) -> Result<Self, Malformed> {
         let mut take = Decoder(payload);
         let status = take.u16()?;
@@ -84,7 +84,7 @@ impl<'a> Head<'a> {
         Ok(Head { status, reason, fields: take.0 })
     }
 
-    /// The header lines.
+    /// Returns the header lines.
     pub fn fields(&self) -> impl Iterator<Item = &'a [u8]> {
         let mut take = Decoder(self.fields);
         std::iter::from_fn(move || take.bytes().ok())
@@ -98,7 +98,7 @@ pub struct RequestUsage {
     pub peak_memory: u64,
     /// Processor time, user and system, in microseconds.
     pub cpu_us: u64,
-    /// The worker ends after this request: it has reached a limit, or cannot go on.
+    /// The worker ends after this request: it has reached a limit, or cannot continue.
     pub is_worker_exiting: bool,
 }
 
@@ -128,7 +128,7 @@ impl RequestUsage {
 pub struct Log<'a> {
     /// Syslog severity, 0 (emergency) to 7 (debug).
     pub severity: u8,
-    /// The message, perhaps of several lines.
+    /// Message; may have several lines.
     pub message: &'a [u8],
     /// The message continues in the next frame of this type.
     pub more: bool,

@@ -1,8 +1,7 @@
 //! Messages between router, control process, supervisor, prototypes and workers.
 //!
-//! Each message is one packet of a `SOCK_SEQPACKET` socket; descriptors travel beside it in the
-//! order that a variant documents. Messages of a prototype go through a pipe, which carries no
-//! descriptors.
+//! Each message is one packet of a `SOCK_SEQPACKET` socket; descriptors are attached in the order
+//! that the variant documents. Messages of a prototype use a pipe, which carries no descriptors.
 //!
 //! - `router`: between router and supervisor.
 //! - `control`: between control process, supervisor and router.
@@ -44,5 +43,5 @@ pub const MAX_MESSAGE: usize = 128 * 1024;
 /// Maximum length of a prototype's message, in bytes: its contents fit a message to the router.
 pub const MAX_REPORT: usize = MAX_MESSAGE - 1024;
 
-/// Maximum number of descriptors beside one message.
+/// Maximum number of descriptors attached to one message.
 pub const MAX_DESCRIPTORS: usize = 80;

@@ -1,29 +1,29 @@
 //! The PROXY protocol, versions 1 and 2: a header with the client's address that a load balancer
 //! sends before the client's first byte (haproxy.org, proxy-protocol.txt).
 //!
-//! A header is read as a whole or not at all, and no byte after it is consumed.
+//! A header is read completely or not at all, and no byte after it is consumed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The first bytes of version 2.
+/// First bytes of a version 2 header.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
 /// Maximum length of a header of version 1, in bytes.
 const MAX_TEXT_BYTES: usize = 107;
 
-/// Maximum length of the variable part of version 2, in bytes. Balancers send some hundred.
+/// Maximum length of the variable part of version 2, in bytes. Load balancers send some hundred.
 const MAX_BINARY_BYTES: usize = 4096;
 
 /// Maximum length of a header, in bytes.
 pub const MAX_HEADER_BYTES: usize = 16 + MAX_BINARY_BYTES;
 
-/// The contents of a header.
+/// Contents of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Header {
     /// Address of the client, and the address that it connected to; `None` for a connection of the
-    /// balancer itself, or if it does not know.
+    /// load balancer itself, or if the client is unknown.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
-    /// The client's connection to the balancer uses TLS.
+    /// The client's connection to the load balancer uses TLS.
     pub tls: bool,
 }
 
@@ -36,12 +36,12 @@ pub enum Version {
     V2,
 }
 
-/// The connection does not begin with a header.
+/// Error: the connection does not begin with a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
 impl Header {
-    /// Reads the header at the start of `input`. Returns it and its length; `None` if more bytes
+    /// Decodes the header at the start of `input`. Returns it and its length; `None` if more bytes
     /// are needed.
     pub fn read(input: &[u8]) -> Result<Option<(Header, usize)>, Malformed> {
         let common = input.len().min(SIGNATURE.len());
@@ -90,7 +90,7 @@ impl Header {
         out.extend_from_slice(&bytes);
     }
 
-    /// Both addresses in one family.
+    /// Returns both addresses in the same family.
     fn pair(&self) -> Option<(SocketAddr, SocketAddr)> {
         let (from, to) = self.addresses?;
         let (short, long) = (from.ip().to_canonical(), to.ip().to_canonical());
@@ -174,7 +174,7 @@ fn addresses_of(family: u8, rest: &[u8]) -> Result<Header, Malformed> {
     let (found, used) = match family {
         0x11 => ((v4(0), v4(4), port(8), port(10)), 12),
         0x21 => ((v6(0), v6(16), port(32), port(34)), 36),
-        // Another family or protocol: the client's address is unknown.
+        // The client's address is unknown for another family or protocol.
         _ => return Ok(Header::default()),
     };
     let (Some(from), Some(to), Some(from_port), Some(to_port)) = found else {
@@ -185,7 +185,7 @@ fn addresses_of(family: u8, rest: &[u8]) -> Result<Header, Malformed> {
     Ok(Header { addresses: Some(addresses), tls })
 }
 
-/// Reads the extensions after the addresses. Returns true if the client uses TLS.
+/// Decodes the extensions after the addresses. Returns true if the client uses TLS.
 fn read_extensions(mut rest: &[u8]) -> Result<bool, Malformed> {
     const SSL: u8 = 0x20;
     let mut tls = false;
@@ -222,7 +222,7 @@ mod tests {
         }
         let mut binary = Vec::new();
         v4.write(Version::V2, &mut binary);
-        // A client with TLS, and something that nobody knows.
+        // A client with TLS, and an unknown extension.
         binary.extend_from_slice(&[0x20, 0, 5, 1, 0, 0, 0, 0, 0xee, 0, 1, 9]);
         binary[15] += 12;
         let told = Header { tls: true, ..v4 };

@@ -1,16 +1,17 @@
-//! The queue of requests from the router to idle workers.
+//! Queue of requests from the router to idle workers.
 //!
-//! One producer (the router, under a lock of its own), many consumers (the workers). A request
-//! occupies a slot from its publication until its response is complete. The slot's claim word
-//! decides which worker has it: a worker takes it with one compare-and-swap that includes the ring
-//! position. So a request is taken exactly once, the request of a worker that dies is known, and a
-//! worker with an outdated ring position cannot take one.
+//! There is one producer (the router, under its own lock) and many consumers (the workers). A
+//! request occupies a slot from its publication until its response is complete. The slot's claim
+//! word decides which worker has it: a worker takes it with one compare-and-swap that includes the
+//! ring position. A request is therefore taken exactly once, the request of a worker that dies is
+//! known, and a worker with an outdated ring position cannot take one.
 //!
 //! Sleeping workers are woken one at a time: the router wakes one when it publishes a request,
 //! unless one is waking already, and a worker that has woken wakes the next if more requests wait.
-//! So only as many wake as find work, and while requests wait and workers sleep, one of them is
-//! waking. It is the first that sleeps, so that as few workers as possible do the work: their code
-//! and data are in the processors' caches, and the others can be stopped.
+//! Only workers that find a request are woken, and while requests wait and workers sleep, one of
+//! them is waking. It is always the sleeping worker with the lowest index, so that as few workers
+//! as possible do the work: their code and data stay in the processors' caches, and the others can
+//! be stopped.
 //!
 //! Functions return the worker that must be woken; the caller makes the system call.
 
@@ -29,34 +30,35 @@ pub struct WorkerId {
 }
 
 impl WorkerId {
-    /// Upper limit of indexes; numbers from here on mark states of a slot.
+    /// Upper limit of indexes; numbers from here on are states of a slot.
     pub const LIMIT: u16 = 0xfff0;
 
-    /// The bit set of `FUTEX_WAIT_BITSET` with which this worker waits on [`Region::wake_word`].
+    /// Returns the bit set of `FUTEX_WAIT_BITSET` with which this worker waits on
+    /// [`Region::wake_word`].
     pub fn wait_set(self) -> NonZeroU32 {
         set_of(u32::from(self.index))
     }
 }
 
 /// A sleeping worker that must be woken: one that waits on [`Region::wake_word`] with this bit set.
-/// Any other worker with the same bit would do as well.
+/// Waking another worker with the same bit is equivalent.
 #[must_use = "requests wait until the worker is woken"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WakeUp(NonZeroU32);
 
 impl WakeUp {
-    /// The bit set of `FUTEX_WAKE_BITSET`.
+    /// Returns the bit set of `FUTEX_WAKE_BITSET`.
     pub fn wake_set(self) -> NonZeroU32 {
         self.0
     }
 }
 
-/// A worker's bit.
+/// Returns a worker's bit.
 fn set_of(index: u32) -> NonZeroU32 {
     NonZeroU32::new(1 << (index % u32::BITS)).expect("it is one bit")
 }
 
-/// State of a slot, as its claim word holds it: the low half of the ring position at which it was
+/// State of a slot, encoded in its claim word: the low half of the ring position at which it was
 /// published, and the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
@@ -105,12 +107,12 @@ impl Claim {
 pub struct Producer {
     tail: u64,
     free: Vec<u32>,
-    /// For each slot in use, the position at which it was published.
+    /// Position at which each slot in use was published.
     published: Vec<Option<u64>>,
 }
 
-/// The ring is full: entries of cancelled requests are between ones that workers have not taken
-/// yet.
+/// Error: the ring is full. Entries of cancelled requests are between ones that workers have not
+/// taken yet.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -130,7 +132,7 @@ impl Producer {
         }
     }
 
-    /// Takes the free slot that was used last: its pages are in memory and in the caches. `None` if
+    /// Takes the most recently used free slot: its pages are in memory and in the caches. `None` if
     /// none is free.
     pub fn take_slot(&mut self) -> Option<u32> {
         self.free.pop()
@@ -151,8 +153,8 @@ impl Producer {
         }
     }
 
-    /// Makes a staged request visible to workers. Returns its ticket and the sleeping worker that
-    /// must be woken, if any.
+    /// Makes a staged request visible to workers. Returns its ticket and the sleeping worker to
+    /// wake, if any.
     pub fn publish<M: AsRef<[AtomicU64]>>(
         &mut self,
         region: &Region<M>,
@@ -176,19 +178,18 @@ impl Producer {
         Ok((ticket, region.call_worker()))
     }
 
-    /// Checks the queue for values that only a worker which writes where it must not can have left:
-    /// requests would wait for ever, or workers end. Returns the damaged part; `None` if there is
-    /// none.
+    /// Checks the queue for values that only a worker with stray writes can have left: requests
+    /// would wait forever, or workers would end. Returns the damaged part; `None` if there is none.
     pub fn damage<M: AsRef<[AtomicU64]>>(&self, region: &Region<M>) -> Option<&'static str> {
-        // Read before the claims: workers move it on after they have taken a request.
+        // Read before the claims: workers advance it after they have taken a request.
         let head = region.head().load(SeqCst);
         let ahead = self.tail.wrapping_sub(head);
         if region.tail().load(Relaxed) != self.tail || ahead > region.entries() {
-            return Some("the ends of the queue");
+            return Some("the head or the tail of the queue");
         }
         let limit = u64::from(WorkerId::LIMIT);
         if region.retire_word().load(Relaxed) > limit || region.shed_word().load(Relaxed) > limit {
-            return Some("the number of workers that shall leave");
+            return Some("the number of workers to end");
         }
         for (slot, position) in self.published.iter().enumerate() {
             let Some(position) = *position else { continue };
@@ -202,21 +203,21 @@ impl Producer {
                         return Some("an entry of the queue");
                     }
                 }
-                _ => return Some("who has a request"),
+                _ => return Some("the owner of a slot"),
             }
         }
         None
     }
 
-    /// Number of entries that no worker has passed.
+    /// Returns the number of entries that no worker has passed.
     fn waiting<M: AsRef<[AtomicU64]>>(&self, region: &Region<M>) -> u64 {
         self.tail.wrapping_sub(region.head().load(Acquire))
     }
 }
 
 impl<M: AsRef<[AtomicU64]>> Region<M> {
-    /// Fills a slot that [`Producer::take_slot`] gave, for router thread `thread`. The request
-    /// must fit [`Geometry::request_bytes`](crate::region::Geometry). Returns false if it does not.
+    /// Fills a slot from [`Producer::take_slot`] for router thread `thread`. Returns false if the
+    /// request is longer than [`Geometry::request_bytes`](crate::region::Geometry).
     pub fn stage(&self, slot: u32, thread: u32, request: &[u8]) -> bool {
         let Some(words) = self.slot(slot) else { return false };
         if request.len() > self.geometry().request_bytes as usize {
@@ -233,7 +234,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         true
     }
 
-    /// The state of a slot. Any value of the word is some state.
+    /// Returns the state of a slot. Every value of the word is a valid state.
     pub fn claim_of(&self, slot: u32) -> Claim {
         self.slot(slot).map_or(Claim::Free, |words| Claim::decode(words.claim.load(Acquire)))
     }
@@ -248,7 +249,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
 
     /// Moves the head past entries of requests that no worker can take, up to `tail`.
     fn pass_cancelled(&self, tail: u64) {
-        // A limited number of turns, whatever a worker writes to the head meanwhile.
+        // The number of turns is limited, even if a worker changes the head meanwhile.
         for _ in 0..self.entries() {
             let head = self.head().load(Acquire);
             let slot = self.entry(head).load(Acquire) as u32;
@@ -259,14 +260,14 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         }
     }
 
-    /// Asks `count` workers to end as soon as they are idle.
+    /// Tells `count` workers to end as soon as they are idle.
     pub fn retire(&self, count: u64) {
         self.retire_word().fetch_add(count, SeqCst);
         self.wake_word().fetch_add(1, SeqCst);
     }
 
-    /// Asks `count` workers to end before they take another request, even if requests wait; 0
-    /// withdraws an earlier call.
+    /// Tells `count` workers to end before they take another request, even if requests wait; 0
+    /// cancels an earlier call.
     pub fn retire_now(&self, count: u64) {
         self.shed_word().store(count, SeqCst);
         if count > 0 {
@@ -274,19 +275,19 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         }
     }
 
-    /// A worker has ended, perhaps while it slept. To be called before another process gets its
-    /// index. Returns the worker that must be woken in its place.
+    /// Removes a worker that has ended, possibly while it slept. Must be called before another
+    /// process gets its index. Returns the worker to wake in its place.
     pub fn ended(&self, worker: WorkerId) -> Option<WakeUp> {
         self.end_sleep(worker)
     }
 
-    /// Returns true if a worker waits for a request, or did so when it ended and
-    /// [`Region::ended`] has not been called yet.
+    /// Returns true if a worker waits for a request, or did so when it ended and [`Region::ended`]
+    /// has not been called yet.
     pub fn is_asleep(&self, worker: WorkerId) -> bool {
         self.sleeper(worker).is_some_and(|(sleepers, bit)| sleepers.load(SeqCst) & bit != 0)
     }
 
-    /// Asks all workers to end when the queue is empty.
+    /// Tells all workers to end when the queue is empty.
     pub fn close(&self) {
         self.closing().store(1, SeqCst);
         self.wake_word().fetch_add(1, SeqCst);
@@ -303,8 +304,8 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
             return None;
         }
         let Some(first) = self.first_sleeper() else {
-            // The worker that slept a moment ago has woken, and may have cleared `calling` before
-            // this call set it; nobody else would clear it.
+            // The worker that was asleep has woken, and may have cleared `calling` before this call
+            // set it; no other worker would clear it.
             self.calling().store(0, SeqCst);
             return None;
         };
@@ -312,7 +313,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         Some(WakeUp(set_of(first)))
     }
 
-    /// The lowest index of a sleeping worker.
+    /// Returns the lowest index of a sleeping worker.
     fn first_sleeper(&self) -> Option<u32> {
         let words = self.sleepers().iter().map(|sleepers| sleepers.load(SeqCst));
         let (index, word) = words.enumerate().find(|(_, word)| *word != 0)?;
@@ -320,26 +321,26 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
     }
 }
 
-/// The result of [`Region::take`].
+/// Result of [`Region::take`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Work {
-    /// A request: slot, ticket and the router thread that waits for the answer.
+    /// A request: slot, ticket and the router thread that waits for the response.
     Request {
-        /// The slot, now this worker's.
+        /// Slot, which now belongs to this worker.
         slot: u32,
-        /// Identifies the request among all that used this slot.
+        /// Identifies the request among all requests in this slot.
         ticket: u32,
         /// Router thread that reads the response.
         thread: u64,
     },
-    /// Nothing to do.
+    /// There is no request.
     Idle,
-    /// The worker shall end.
+    /// The worker must end.
     Exit,
 }
 
 impl<M: AsRef<[AtomicU64]>> Region<M> {
-    /// Worker side: takes the oldest request, if there is one.
+    /// Takes the oldest request, if there is one. For workers.
     pub fn take(&self, me: WorkerId) -> Work {
         let leave = |count: u64| count.checked_sub(1);
         if self.shed_word().load(Relaxed) > 0
@@ -351,7 +352,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
             let head = self.head().load(Acquire);
             let waiting = self.tail().load(SeqCst).wrapping_sub(head);
             if waiting == 0 || waiting > self.entries() && head == self.head().load(Acquire) {
-                // Empty, or more than there are entries although the head has not moved meanwhile:
+                // Empty, or more entries than possible although the head has not moved meanwhile:
                 // then another worker has damaged it.
                 break;
             }
@@ -361,7 +362,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
                 let (from, to) = (Claim::Queued(ticket), Claim::Taken(ticket, me));
                 words.claim.compare_exchange(from.encode(), to.encode(), AcqRel, Acquire).is_ok()
             });
-            // Passes the entry even if another worker has taken it and not passed it yet.
+            // Passes the entry even if another worker has taken but not yet passed it.
             let _ = self.head().compare_exchange(head, head.wrapping_add(1), AcqRel, Acquire);
             if mine {
                 let thread = self.slot(slot).map_or(0, |words| words.thread.load(Relaxed));
@@ -374,21 +375,21 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         Work::Idle
     }
 
-    /// Worker side: announces that this worker spins for the next request, so that no other needs
-    /// to be woken for it; [`Region::end_sleep`] ends that. Returns false if another worker is waking
-    /// already.
+    /// Announces that this worker spins for the next request, so that no other needs to be woken
+    /// for it; [`Region::end_sleep`] ends that. Returns false if another worker is waking already.
+    /// For workers.
     pub fn begin_spin(&self) -> bool {
         self.calling().swap(1, SeqCst) == 0
     }
 
-    /// Worker side: returns true if a request may be waiting.
+    /// Returns true if a request may be waiting. For workers.
     pub fn has_entries(&self) -> bool {
         self.tail().load(Relaxed) != self.head().load(Relaxed)
     }
 
-    /// Worker side: announces that this worker is going to wait on [`Region::wake_word`] for a
-    /// value other than the one returned, with its [`WorkerId::wait_set`]. The caller must try to take
-    /// a request once more before waiting and once after it, and then call [`Region::end_sleep`].
+    /// Announces that this worker will wait on [`Region::wake_word`] while it has the returned
+    /// value, with its [`WorkerId::wait_set`]. The caller must try to take a request once more
+    /// before waiting and once after it, and then call [`Region::end_sleep`]. For workers.
     pub fn begin_sleep(&self, me: WorkerId) -> u32 {
         let sequence = self.wake_word().load(SeqCst) as u32;
         if let Some((sleepers, bit)) = self.sleeper(me) {
@@ -397,13 +398,13 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         sequence
     }
 
-    /// Worker side: ends [`Region::begin_sleep`] or [`Region::begin_spin`]. Returns another
-    /// worker that must be woken, because more requests wait.
+    /// Ends [`Region::begin_sleep`] or [`Region::begin_spin`]. Returns another worker to wake,
+    /// because more requests wait. For workers.
     pub fn end_sleep(&self, me: WorkerId) -> Option<WakeUp> {
         if let Some((sleepers, bit)) = self.sleeper(me) {
             sleepers.fetch_and(!bit, SeqCst);
         }
-        // In this order: a request that was published before is seen below, and one that is
+        // Order matters: a request that was published before is seen below, and one that is
         // published afterwards wakes a worker itself.
         self.calling().store(0, SeqCst);
         if self.tail().load(SeqCst) == self.head().load(SeqCst) {
@@ -417,7 +418,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         Some((word, 1 << (worker.index % 64)))
     }
 
-    /// Worker side: copies the encoded request of a slot out of shared memory.
+    /// Copies the encoded request of a slot out of shared memory. For workers.
     pub fn request(&self, slot: u32, out: &mut Vec<u8>) {
         out.clear();
         if let Some(words) = self.slot(slot) {

@@ -16,27 +16,27 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Words per cache line. Words that different processors write are on different lines.
+/// Number of words per cache line. Words that different processors write are on different lines.
 const LINE: usize = 8;
 
-/// Words per page. Payload areas begin on a page, so that an unused slot costs no memory.
+/// Number of words per page. Payload areas begin on a page, so that an unused slot costs no memory.
 const PAGE: usize = 512;
 
 /// Sizes of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
-    /// Requests that can be queued or running in workers; a power of two, at most 4096.
+    /// Maximum number of requests queued in slots or running; a power of two, at most 4096.
     pub slots: u32,
-    /// Router threads, 1 to 64.
+    /// Number of router threads, 1 to 64.
     pub threads: u32,
-    /// Bytes for an encoded request in a slot; a multiple of 4096.
+    /// Size in bytes of a slot's area for the encoded request; a multiple of 4096.
     pub request_bytes: u32,
-    /// Bytes of a slot's response ring; a power of two, at least 8192.
+    /// Size in bytes of a slot's response ring; a power of two, at least 8192.
     pub response_bytes: u32,
 }
 
 impl Geometry {
-    /// A geometry for `workers` workers and as many waiting requests.
+    /// Returns a geometry for `workers` workers and as many waiting requests.
     pub fn for_pool(workers: u32, threads: u32) -> Self {
         Geometry {
             slots: (workers.clamp(1, 2048) * 2).next_power_of_two(),
@@ -46,7 +46,7 @@ impl Geometry {
         }
     }
 
-    /// Checks a geometry that came in a message.
+    /// Checks a geometry from a message.
     pub fn check(self) -> Result<Self, &'static str> {
         if !self.slots.is_power_of_two() || self.slots > 4096 {
             return Err("slots: not a power of two up to 4096");
@@ -67,13 +67,13 @@ impl Geometry {
         Ok(self)
     }
 
-    /// Size of the region in bytes, a multiple of the page size.
+    /// Returns the size of the region in bytes, a multiple of the page size.
     pub fn region_bytes(self) -> usize {
         Layout::new(self).total * 8
     }
 }
 
-/// Word offsets, derived from a geometry.
+/// Word offsets, computed from a geometry.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     sleepers: usize,
@@ -137,34 +137,34 @@ pub struct Region<M> {
 /// Control words of one slot.
 #[derive(Debug)]
 pub struct SlotWords<'a> {
-    /// Who may use the slot; see [`crate::queue::Claim`].
+    /// Owner of the slot; see [`crate::queue::Claim`].
     pub claim: &'a AtomicU64,
-    /// Router thread that waits for the answer.
+    /// Router thread that waits for the response.
     pub thread: &'a AtomicU64,
     /// Length of the encoded request in bytes.
     pub request_len: &'a AtomicU64,
     /// Not 0 once the client has closed its connection.
     pub aborted: &'a AtomicU64,
-    /// Bytes of the response ring that the router has taken.
+    /// Number of bytes of the response ring that the router has taken.
     pub consumed: &'a AtomicU64,
-    /// Counts up when the router has made room; workers wait on it.
+    /// Counter, incremented when the router has made room; workers wait on it.
     pub space: &'a AtomicU64,
-    /// Bytes of the response ring that the worker has written.
+    /// Number of bytes of the response ring that the worker has written.
     pub written: &'a AtomicU64,
     /// Not 0 while the worker waits for room.
     pub waiting: &'a AtomicU64,
-    /// When the worker took the request, on the monotonic clock in microseconds; 0 before.
+    /// Time at which the worker took the request, on the monotonic clock in microseconds; 0 before.
     pub started: &'a AtomicU64,
 }
 
 impl<M: AsRef<[AtomicU64]>> Region<M> {
-    /// A region in memory of at least [`Geometry::region_bytes`]; `None` if it is smaller.
+    /// Creates a region in memory of at least [`Geometry::region_bytes`]; `None` if it is smaller.
     pub fn new(memory: M, geometry: Geometry) -> Option<Self> {
         let layout = Layout::new(geometry);
         (memory.as_ref().len() >= layout.total).then_some(Region { memory, geometry, layout })
     }
 
-    /// Sizes of this region.
+    /// Returns the geometry of this region.
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
@@ -181,17 +181,19 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         self.word(HEAD)
     }
 
-    /// Counts up when idle workers are woken; they wait on its low half.
+    /// Returns the wake counter, incremented when idle workers are woken; they wait on its low
+    /// half.
     pub fn wake_word(&self) -> &AtomicU64 {
         self.word(WAKE)
     }
 
-    /// Not 0 while a worker is waking: from the call until one has woken.
+    /// Returns the `calling` word: not 0 from waking a worker until one has woken.
     pub(crate) fn calling(&self) -> &AtomicU64 {
         self.word(CALLING)
     }
 
-    /// One bit for each worker, set while it sleeps. There are at least twice as many as workers.
+    /// Returns the words with one bit for each worker, set while it sleeps. There are at least
+    /// twice as many bits as workers.
     pub(crate) fn sleepers(&self) -> &[AtomicU64] {
         let start = self.layout.sleepers;
         &self.memory.as_ref()[start..start + (self.geometry.slots as usize).div_ceil(64)]
@@ -209,8 +211,8 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         self.word(SHED)
     }
 
-    /// Ring entry for a position; the ring is twice as long as there are slots, because an entry
-    /// of a cancelled request stays until a worker has passed it.
+    /// Returns the ring entry for a position. The ring has twice as many entries as there are
+    /// slots, because an entry of a cancelled request stays until a worker has passed it.
     pub(crate) fn entry(&self, position: u64) -> &AtomicU64 {
         self.word(self.layout.entries + (position % self.entries()) as usize)
     }
@@ -219,13 +221,13 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         u64::from(self.geometry.slots) * 2
     }
 
-    /// Sleeping flag of a router thread; `None` if there is no such thread.
+    /// Returns the sleeping flag of a router thread; `None` if there is no such thread.
     pub(crate) fn sleeping(&self, thread: u64) -> Option<&AtomicU64> {
         (thread < u64::from(self.geometry.threads))
             .then(|| self.word(self.layout.threads + self.layout.thread_words * thread as usize))
     }
 
-    /// Dirty bits of a router thread, 64 slots a word.
+    /// Returns the dirty bits of a router thread, 64 slots a word.
     pub(crate) fn dirty(&self, thread: u64) -> Option<&[AtomicU64]> {
         if thread >= u64::from(self.geometry.threads) {
             return None;
@@ -234,7 +236,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         Some(&self.memory.as_ref()[start..start + (self.geometry.slots as usize).div_ceil(64)])
     }
 
-    /// Control words of a slot; `None` if there is no such slot.
+    /// Returns the control words of a slot; `None` if there is no such slot.
     pub fn slot(&self, slot: u32) -> Option<SlotWords<'_>> {
         if slot >= self.geometry.slots {
             return None;
@@ -267,7 +269,8 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
 
 /// Copies bytes into words; the last word is padded with zeros.
 ///
-/// Plain 64-bit stores: measured as fast as `memcpy` for what fits the second-level cache.
+/// Uses plain 64-bit stores: measured as fast as `memcpy` for sizes that fit the second-level
+/// cache.
 pub(crate) fn store_bytes(words: &[AtomicU64], bytes: &[u8]) {
     let mut chunks = bytes.chunks_exact(8);
     for (word, chunk) in words.iter().zip(&mut chunks) {

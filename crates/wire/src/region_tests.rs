@@ -12,7 +12,7 @@ fn region(geometry: Geometry) -> Region<Vec<AtomicU64>> {
     Region::new(words, geometry).unwrap()
 }
 
-/// Offsets of all words of a region that can be reached, in the order of its layout.
+/// Returns the offsets of all reachable words of a region, in the order of its layout.
 fn words(region: &Region<Vec<AtomicU64>>) -> Vec<usize> {
     let base = region.memory.as_ptr().addr();
     let at = |word: &AtomicU64| (std::ptr::from_ref(word).addr() - base) / 8;

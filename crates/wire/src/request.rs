@@ -1,7 +1,7 @@
-//! The encoding of a request for a worker: CGI parameters and the body, or where the body is.
+//! Encoding of a request for a worker: CGI parameters, and the body or its location.
 //!
 //! The parameters are those that a FastCGI server gets, so that `$_SERVER` is the same in both
-//! cases. Strings end in a NUL that their length does not count, so that C reads them in place.
+//! cases. Strings end in a NUL, not counted in their length, so that C reads them in place.
 //!
 //! ```text
 //! flags u32 │ parameters u32 │ parameter bytes u32 │ request id u64 │ body length u64 │ queued µs u64
@@ -11,14 +11,14 @@
 
 use crate::bytes::{Decoder, Encode, Malformed};
 
-/// Flags: the descriptors that follow over the worker's socket, and the load of the server.
+/// Flags: the descriptors that follow on the worker's socket, and the load of the server.
 pub mod flags {
     /// The body is in a file, passed as a descriptor.
     pub const BODY_FILE: u32 = 1;
     /// The parameters are in a file, passed as a descriptor before that of the body; the slot
     /// holds only the fixed part.
     pub const PARAMS_FILE: u32 = 2;
-    /// No other request is in the server: spinning for the next one may pay.
+    /// There is no other request in the server: spinning for the next one may be worthwhile.
     pub const IS_ONLY_REQUEST: u32 = 4;
 }
 
@@ -33,7 +33,7 @@ pub struct Params {
 }
 
 impl Params {
-    /// No parameters, with a capacity in bytes.
+    /// Creates an empty list with a capacity in bytes.
     pub fn with_capacity(bytes: usize) -> Self {
         Params { bytes: Vec::with_capacity(bytes), count: 0 }
     }
@@ -44,13 +44,13 @@ impl Params {
         self.count = 0;
     }
 
-    /// Adds a parameter. A NUL within the value ends it for PHP as for any CGI program; callers
+    /// Adds a parameter. A NUL in the value ends it for PHP as for any CGI program; callers must
     /// refuse or drop such values.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         self.push_with(name, value.len(), |out| out.extend_from_slice(value));
     }
 
-    /// Adds a parameter whose value of `len` bytes is written by `write`.
+    /// Adds a parameter; `write` appends its value of `len` bytes.
     pub fn push_with(&mut self, name: &[u8], len: usize, write: impl FnOnce(&mut Vec<u8>)) {
         self.bytes.put_u32(name.len() as u32);
         self.bytes.put_u32(len as u32);
@@ -64,8 +64,8 @@ impl Params {
         self.count += 1;
     }
 
-    /// Adds a parameter whose name is `HTTP_` and the field's name in upper case with `_` for
-    /// `-` (RFC 3875, 4.1.18).
+    /// Adds a header field as parameter: its name is `HTTP_` and the field's name in upper case
+    /// with `_` for `-` (RFC 3875, 4.1.18).
     pub fn push_field(&mut self, name: &[u8], value: &[u8]) {
         self.bytes.put_u32(name.len() as u32 + 5);
         self.bytes.put_u32(value.len() as u32);
@@ -78,21 +78,21 @@ impl Params {
         self.count += 1;
     }
 
-    /// The encoded parameters.
+    /// Returns the encoded parameters.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// All names and values.
+    /// Returns all names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         ParamsIter { take: Decoder(&self.bytes), left: self.count }
     }
 }
 
-/// The fixed part of an encoded request.
+/// Fixed part of an encoded request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestHeader {
-    /// See [`flags`].
+    /// Flags, see [`flags`].
     pub flags: u32,
     /// Number of parameters.
     pub params: u32,
@@ -100,14 +100,14 @@ pub struct RequestHeader {
     pub params_len: u32,
     /// Request id, for the log.
     pub id: u64,
-    /// Length of the body.
+    /// Length of the body in bytes.
     pub body_len: u64,
     /// Time that the request waited for a worker, in microseconds.
     pub queued_us: u64,
 }
 
 impl RequestHeader {
-    /// The fixed part for these parameters and this body.
+    /// Creates the fixed part for these parameters and this body.
     pub fn new(params: &Params, flags: u32, id: u64, body_len: u64, queued_us: u64) -> Self {
         let params_len = params.bytes.len() as u32;
         RequestHeader { flags, params: params.count, params_len, id, body_len, queued_us }
@@ -123,7 +123,7 @@ impl RequestHeader {
         out.put_u64(self.queued_us);
     }
 
-    /// Decodes the fixed part. Returns it and the bytes that follow.
+    /// Decodes the fixed part. Returns it and the bytes after it.
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
         let mut take = Decoder(bytes);
         let fixed = RequestHeader {
@@ -138,7 +138,8 @@ impl RequestHeader {
     }
 }
 
-/// Decodes `count` parameters from the front of `bytes`. Returns the bytes that follow.
+/// Decodes `count` parameters from the front of `bytes`, and calls `each` for each of them. Returns
+/// the bytes after them.
 pub fn decode_params<'a>(
     bytes: &'a [u8],
     count: u32,

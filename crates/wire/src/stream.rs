@@ -1,20 +1,21 @@
-//! The responses of workers: per slot a byte ring of frames, written by the worker that has the
+//! Responses of workers: each slot has a byte ring of frames, written by the worker that has the
 //! slot and read by the router thread that waits for it.
 //!
 //! A frame is a header word (kind in the low byte, length of the payload in the high half) and the
 //! payload, padded to whole words. Positions count bytes since the request was staged. The writer
-//! publishes complete frames only, marks the slot dirty for its router thread, and has the thread
-//! woken only if that sleeps; the reader checks every length against the number of bytes written.
+//! publishes complete frames only, marks the slot dirty for its router thread, and reports whether
+//! the thread sleeps and must be woken; the reader checks every length against the number of bytes
+//! written.
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::region::{Region, load_bytes, store_bytes};
 
-/// A ring that a worker has damaged; with a description.
+/// Error: a worker has damaged the ring; with a description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Corrupt(pub &'static str);
 
-/// The worker's side of a slot's response.
+/// Writes the response into a slot. For workers.
 #[derive(Debug)]
 pub struct Writer {
     slot: u32,
@@ -24,18 +25,18 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer for a slot that this worker has taken.
+    /// Creates a writer for a slot that this worker has taken.
     pub fn new(slot: u32, thread: u64) -> Self {
         Writer { slot, thread, written: 0, published: 0 }
     }
 
-    /// Maximum payload of a frame in bytes: a quarter of the ring, so that the router can read one
-    /// part while the worker writes the next.
+    /// Returns the maximum payload of a frame in bytes: a quarter of the ring, so that the router
+    /// can read one part while the worker writes the next.
     pub fn max_payload<M: AsRef<[AtomicU64]>>(region: &Region<M>) -> usize {
         region.geometry().response_bytes as usize / 4 - 8
     }
 
-    /// Writes a frame without publishing it. Returns false if there is no room: then the caller
+    /// Writes a frame without publishing it. Returns false if there is no room: the caller then
     /// publishes, waits for room, and tries again. `payload` must not exceed
     /// [`Writer::max_payload`].
     pub fn put<M: AsRef<[AtomicU64]>>(
@@ -63,7 +64,7 @@ impl Writer {
         true
     }
 
-    /// Bytes written and not yet published.
+    /// Returns the number of bytes written and not yet published.
     pub fn unpublished(&self) -> u64 {
         self.written - self.published
     }
@@ -73,7 +74,7 @@ impl Writer {
         self.published > 0
     }
 
-    /// Publishes everything written. Returns true if the router thread sleeps and its eventfd must
+    /// Publishes all written frames. Returns true if the router thread sleeps and its eventfd must
     /// be written.
     pub fn publish<M: AsRef<[AtomicU64]>>(&mut self, region: &Region<M>) -> bool {
         self.published = self.written;
@@ -88,8 +89,8 @@ impl Writer {
         sleeping.load(SeqCst) != 0 && sleeping.swap(0, SeqCst) != 0
     }
 
-    /// Announces that this worker is going to wait on the slot's `space` word for a value other
-    /// than the one returned; `None` if there is room for `payload` bytes by now.
+    /// Announces that this worker will wait on the slot's `space` word while it has the returned
+    /// value; `None` if there is room for `payload` bytes by now.
     pub fn wait_for_room<M: AsRef<[AtomicU64]>>(
         &self,
         region: &Region<M>,
@@ -109,7 +110,7 @@ impl Writer {
     }
 }
 
-/// A frame at the front of the ring.
+/// Frame at the front of the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
     /// Type of the frame.
@@ -120,7 +121,7 @@ pub struct Frame {
     pub behind: usize,
 }
 
-/// The router's side of a slot's response.
+/// Reads the response from a slot. For the router.
 #[derive(Debug, Default)]
 pub struct Reader {
     consumed: u64,
@@ -131,7 +132,7 @@ pub struct Reader {
 impl Reader {
     /// Returns the next frame without taking it; `None` if there is none.
     ///
-    /// Between two calls of [`Reader::release`] no more bytes are returned than the ring holds: a
+    /// Between two calls of [`Reader::release`] no more bytes are returned than the ring has: a
     /// worker that overwrites frames too early cannot keep the reader busy.
     pub fn peek<M: AsRef<[AtomicU64]>>(
         &self,
@@ -145,8 +146,8 @@ impl Reader {
         if available == 0 {
             return Ok(None);
         }
-        // Consumed bytes count until they are released. A count that went back becomes a very large
-        // one.
+        // Consumed bytes count until they are released. A counter that went back gives a very large
+        // number.
         let held = written.wrapping_sub(self.released);
         if available > held || held > capacity || !available.is_multiple_of(8) {
             return Err(Corrupt("more than the ring holds"));
@@ -161,7 +162,7 @@ impl Reader {
         Ok(Some(Frame { kind: header as u8, len, behind: behind as usize }))
     }
 
-    /// Takes a frame that [`Reader::peek`] has just returned, and appends its payload to `out`.
+    /// Takes the frame that [`Reader::peek`] has just returned, and appends its payload to `out`.
     pub fn take<M: AsRef<[AtomicU64]>>(
         &mut self,
         region: &Region<M>,
@@ -190,8 +191,8 @@ impl Reader {
         Ok(Some(frame.kind))
     }
 
-    /// Frees the bytes that were taken. Returns true if the worker waits for room and must be woken
-    /// through the slot's `space` word.
+    /// Releases the bytes that were taken. Returns true if the worker waits for room and must be
+    /// woken through the slot's `space` word.
     pub fn release<M: AsRef<[AtomicU64]>>(&mut self, region: &Region<M>, slot: u32) -> bool {
         let Some(words) = region.slot(slot) else { return false };
         self.released = self.consumed;
@@ -205,14 +206,14 @@ impl Reader {
 }
 
 impl<M: AsRef<[AtomicU64]>> Region<M> {
-    /// Router side: returns true if a slot has been marked dirty.
+    /// Returns true if a slot has been marked dirty. For the router.
     pub fn is_dirty(&self, thread: u32) -> bool {
         self.dirty(u64::from(thread))
             .is_some_and(|dirty| dirty.iter().any(|word| word.load(Relaxed) != 0))
     }
 
-    /// Router side, before a thread waits for events: from now on workers write its eventfd.
-    /// Returns true if a slot is dirty already; then the thread must not wait.
+    /// Prepares a router thread for waiting: from now on workers write its eventfd. Returns true if
+    /// a slot is dirty already; then the thread must not wait.
     pub fn thread_sleeps(&self, thread: u32) -> bool {
         let thread = u64::from(thread);
         let (Some(dirty), Some(sleeping)) = (self.dirty(thread), self.sleeping(thread)) else {
@@ -226,14 +227,14 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         found
     }
 
-    /// Router side, after a thread has waited: workers need not write its eventfd.
+    /// Ends the waiting of a router thread: workers need not write its eventfd.
     pub fn thread_wakes(&self, thread: u32) {
         if let Some(sleeping) = self.sleeping(u64::from(thread)) {
             sleeping.store(0, Relaxed);
         }
     }
 
-    /// Router side: calls `each` for every slot marked dirty since the last call.
+    /// Calls `each` for every slot marked dirty since the last call. For the router.
     pub fn take_dirty(&self, thread: u32, mut each: impl FnMut(u32)) {
         let Some(dirty) = self.dirty(u64::from(thread)) else { return };
         for (index, word) in dirty.iter().enumerate() {

@@ -128,8 +128,8 @@ proptest! {
         prop_assert_eq!(next(&mut reader, &region), None);
     }
 
-    /// Whatever a worker leaves in its ring and its control words, reading ends, without a panic
-    /// and with no more than the ring holds.
+    /// Reading ends with any content of the ring and of the control words, without a panic and with
+    /// no more bytes than the ring has.
     #[test]
     fn random_memory_is_read_to_an_end(
         written in prop_oneof![(0u64..1025).prop_map(|words| words * 8), any::<u64>()],

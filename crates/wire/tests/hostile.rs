@@ -1,5 +1,5 @@
-//! A worker that was taken over can write anything anywhere in the region: whatever it leaves
-//! there, router and workers go on without a panic and in bounded time.
+//! A compromised worker can write anything anywhere in the region: router and workers must then
+//! continue without a panic and in bounded time.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -14,7 +14,7 @@ const GEOMETRY: Geometry =
     Geometry { slots: 8, threads: 2, request_bytes: 4096, response_bytes: 8192 };
 const ME: WorkerId = WorkerId { index: 1, incarnation: 1 };
 
-/// Memory with a second handle, which is the hostile worker's.
+/// Memory with a second handle for the hostile worker.
 #[derive(Clone)]
 struct Shared(Arc<[AtomicU64]>);
 
@@ -24,7 +24,7 @@ impl AsRef<[AtomicU64]> for Shared {
     }
 }
 
-/// Numbers that are likely to mean something.
+/// Numbers that are likely to have a meaning.
 fn words() -> impl Strategy<Value = u64> {
     let claim = (any::<u32>(), prop_oneof![0u64..8, 0xfffd..0x10000u64]);
     prop_oneof![
@@ -36,7 +36,7 @@ fn words() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Tail, head, wake, retire, ring entries, threads and slots all lie in front of the first page of
+/// Tail, head, wake, retire, ring entries, threads and slots are all before the first page of
 /// requests.
 fn control() -> impl Strategy<Value = Vec<(usize, u64)>> {
     prop::collection::vec((0usize..512, words()), 0..60)

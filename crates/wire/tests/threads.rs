@@ -1,5 +1,5 @@
-//! Queue and streams between threads that run at the same time, as between the router and its
-//! workers: nothing is lost, nothing is there twice, and nobody sleeps through what concerns it.
+//! Queue and streams between concurrent threads, as between the router and its workers: nothing is
+//! lost or duplicated, and no wake-up is missed.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -13,10 +13,10 @@ use howdah_wire::queue::{Claim, Full, Producer, Work, WorkerId};
 use howdah_wire::region::{Geometry, Region};
 use howdah_wire::stream::{Reader, Writer};
 
-/// Nobody waits so long unless the call that should have come was lost.
+/// Timeout of a wait; only a lost wake-up takes this long.
 const LOST: Duration = Duration::from_secs(20);
 
-/// A region that two mappings show, as two processes have it.
+/// A region with two mappings, as in two processes.
 fn shared(geometry: Geometry) -> (Region<Mapping>, Region<Mapping>) {
     let memory = shm::create("test", geometry.region_bytes()).unwrap();
     let region = || Region::new(Mapping::map(&memory).unwrap(), geometry).unwrap();
@@ -27,7 +27,7 @@ fn small(slots: u32) -> Geometry {
     Geometry { slots, threads: 1, request_bytes: 4096, response_bytes: 8192 }
 }
 
-/// Waits for work as a worker does; `None` when it is time to leave.
+/// Waits for a request as a worker does; `None` at the end.
 fn next_request(region: &Region<Mapping>, me: WorkerId) -> Option<(u32, u32)> {
     loop {
         let mut work = region.take(me);
@@ -54,7 +54,7 @@ fn next_request(region: &Region<Mapping>, me: WorkerId) -> Option<(u32, u32)> {
     }
 }
 
-/// What the router side keeps under its lock.
+/// State that the router keeps under its lock.
 struct Router {
     region: Region<Mapping>,
     producer: Mutex<Producer>,
@@ -94,14 +94,14 @@ impl Router {
     }
 }
 
-/// Queues `count` requests for four workers, takes back each one that `cancels` says, and returns
-/// how often each was taken and whether it was taken back.
+/// Queues `count` requests for four workers, cancels those selected by `cancels`, and returns for
+/// each the number of times it was taken and whether it was cancelled.
 fn run(count: u64, pause: bool, cancels: fn(u64) -> bool) -> Vec<(u64, bool)> {
     let (region, workers) = shared(small(8));
     let producer = Mutex::new(Producer::new(&region));
     let router = Router { region, producer };
     let taken: Vec<AtomicU64> = (0..count).map(|_| AtomicU64::new(0)).collect();
-    // Slot of each ticket plus one, so that a worker can ask what became of the one before its.
+    // Slot of each ticket plus one, so that a worker can check the request before its own.
     let slots: Vec<AtomicU64> = (0..count).map(|_| AtomicU64::new(0)).collect();
     let mut cancelled = vec![false; count as usize];
 
@@ -155,7 +155,7 @@ fn every_request_is_taken_once_and_in_order_by_many_workers() {
 
 #[test]
 fn no_worker_sleeps_through_a_request() {
-    // Pauses on both sides, so that workers fall asleep again and again.
+    // Both sides pause, so that workers fall asleep repeatedly.
     let outcome = run(4_000, true, |_| false);
     assert!(outcome.iter().all(|request| *request == (1, false)));
 }
@@ -196,7 +196,8 @@ fn a_stream_arrives_whole_whoever_is_faster() {
     }
 }
 
-/// A worker writes `count` frames of all lengths; each side pauses at every so many-th frame.
+/// Writes `count` frames of all lengths from a worker; each side pauses after a given number of
+/// frames.
 fn stream(count: u64, [writer_pause, reader_pause]: [u64; 2]) {
     let (region, worker) = shared(small(2));
     let event = AtomicU64::new(0); // the thread's eventfd

@@ -1,5 +1,5 @@
-//! Servers behind a proxy: a real nginx, a small one that tells what reached it, and those that a
-//! test has a program for.
+//! Servers behind a proxy: a real nginx, a small Python server that reports the requests that it
+//! receives, and programs of tests.
 
 use std::fs;
 use std::io::Read;
@@ -11,15 +11,15 @@ use tempfile::TempDir;
 
 use super::{eventually, free_address};
 
-/// A server; ended when it is dropped.
+/// A server; stopped on drop.
 pub struct Backend {
     child: Child,
-    /// Where it listens.
+    /// Address on which it listens.
     pub address: SocketAddr,
     directory: TempDir,
 }
 
-/// Answers by path, and writes down each request line as it came.
+/// Answers by path, and records each request line as received.
 const PYTHON: &str = r#"
 import gzip, http.server, json, sys, time, zlib
 
@@ -89,12 +89,12 @@ http.server.ThreadingHTTPServer((sys.argv[1], int(sys.argv[2])), Handler).serve_
 "#;
 
 impl Backend {
-    /// A server of Python's that tells what reached it, or answers `/text`, `/chunks` and so on.
+    /// Starts a Python server that reports requests, or answers `/text`, `/chunks` and so on.
     pub fn python() -> Backend {
         Backend::program(&["python3", "-I"], PYTHON, &[])
     }
 
-    /// What an interpreter makes of a program, which gets host and port as its first arguments.
+    /// Starts an interpreter with a program, which gets host and port as its first arguments.
     pub fn program(interpreter: &[&str], text: &str, arguments: &[&str]) -> Backend {
         let directory = tempfile::tempdir().unwrap();
         let program = directory.path().join("program");
@@ -106,12 +106,13 @@ impl Backend {
         Backend::start(&mut command, address, directory)
     }
 
-    /// nginx with a document root of its own, which PUT writes to.
+    /// Starts nginx with a new document root, to which PUT writes.
     pub fn nginx() -> Backend {
         Backend::nginx_with(&[], "", "dav_methods PUT DELETE;")
     }
 
-    /// nginx with files in its directory, options of its socket, and directives of its server.
+    /// Starts nginx with files in its directory, options of its socket, and directives of its
+    /// server.
     pub fn nginx_with(files: &[(&str, &str)], options: &str, directives: &str) -> Backend {
         let directory = tempfile::tempdir().unwrap();
         let address = free_address();
@@ -164,22 +165,22 @@ impl Backend {
         backend
     }
 
-    /// What a `proxy` is written as.
+    /// Returns the URL for a `proxy`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// nginx's document root.
+    /// Returns nginx's document root.
     pub fn root(&self) -> PathBuf {
         self.directory.path().join("www")
     }
 
-    /// The requests that reached it, a line each.
+    /// Returns the requests that the server has received, a line each.
     pub fn seen(&self) -> Vec<String> {
         self.file("seen").lines().map(str::to_owned).collect()
     }
 
-    /// Ends it.
+    /// Stops the server.
     pub fn end(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -196,8 +197,8 @@ impl Drop for Backend {
     }
 }
 
-/// The head that somebody sends: byte by byte, so that nothing behind it is taken. `None` if it ends
-/// too soon.
+/// Reads a head byte by byte, so that nothing after it is read. `None` if the connection ends
+/// within it.
 pub fn read_head(stream: &mut impl Read) -> Option<Vec<u8>> {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
@@ -207,7 +208,7 @@ pub fn read_head(stream: &mut impl Read) -> Option<Vec<u8>> {
     Some(head)
 }
 
-/// Where Debian has it is not in everybody's path.
+/// Debian's directory of nginx is not in every user's PATH.
 fn nginx() -> &'static Path {
     let places = ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin/nginx"].map(Path::new);
     places.into_iter().find(|place| place.exists()).unwrap_or(Path::new("nginx"))

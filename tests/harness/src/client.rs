@@ -1,4 +1,4 @@
-//! A client that sends exactly the bytes it is given.
+//! A client that sends exactly the given bytes.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
-/// How long a client waits for bytes before the test fails.
+/// Maximum time that a client waits for bytes before the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A connection.
@@ -26,19 +26,19 @@ pub struct Response {
     pub fields: Vec<(String, String)>,
     /// The body, without its framing.
     pub body: Vec<u8>,
-    /// The connection ended before the body did.
+    /// The connection ended within the body.
     pub cut: bool,
 }
 
 impl Response {
-    /// The value of a field; `None` without it, or if there are several.
+    /// Returns the value of a field; `None` if it is missing or there are several.
     pub fn field(&self, name: &str) -> Option<&str> {
         let mut values = self.fields.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
         let value = values.next()?;
         values.next().is_none().then_some(&value.1)
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -55,7 +55,7 @@ impl fmt::Debug for Response {
 }
 
 impl Client {
-    /// Connects.
+    /// Connects to an address.
     pub fn connect(address: SocketAddr) -> Self {
         Client::new(TcpStream::connect(address).expect("the server accepts connections"))
     }
@@ -77,7 +77,7 @@ impl Client {
         Client { stream, received: Vec::new(), ended: false }
     }
 
-    /// The socket.
+    /// Returns the socket.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
@@ -93,28 +93,28 @@ impl Client {
         self.stream.write_all(bytes.as_ref())
     }
 
-    /// Sends a GET request for a target and takes the response; the connection stays open.
+    /// Sends a GET request and returns the response; the connection stays open.
     pub fn get(&mut self, target: &str) -> Response {
         self.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
         self.response()
     }
 
-    /// Says that nothing more will be sent.
+    /// Shuts down the sending direction.
     pub fn finish_sending(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// The next response, interim or final, to a request other than HEAD.
+    /// Returns the next response, interim or final, to a request other than HEAD.
     pub fn response(&mut self) -> Response {
         self.try_response(false).expect("the server answers before it closes the connection")
     }
 
-    /// The response to a HEAD request.
+    /// Returns the response to a HEAD request.
     pub fn head_response(&mut self) -> Response {
         self.try_response(true).expect("the server answers before it closes the connection")
     }
 
-    /// The next response; `None` if the server closes the connection before it.
+    /// Returns the next response; `None` if the server closes the connection before it.
     pub fn next_response(&mut self) -> Option<Response> {
         self.try_response(false)
     }
@@ -195,7 +195,7 @@ impl Client {
         std::mem::replace(&mut self.received, rest)
     }
 
-    /// Receives bytes until these are among them, for responses that do not end yet.
+    /// Receives bytes until they contain `needle`, for responses that do not end yet.
     pub fn wait_for(&mut self, needle: &str) {
         while find(&self.received, needle.as_bytes()).is_none() {
             assert!(
@@ -206,18 +206,18 @@ impl Client {
         }
     }
 
-    /// Everything until the server closes the connection.
+    /// Returns all bytes until the server closes the connection.
     pub fn everything(&mut self) -> Vec<u8> {
         while self.receive() {}
         self.take(usize::MAX)
     }
 
-    /// Whether the server closes the connection, and sends nothing before that.
+    /// Returns true if the server closes the connection and sends nothing before that.
     pub fn is_closed(&mut self) -> bool {
         !self.receive() && self.received.is_empty()
     }
 
-    /// Reads once; `false` at the end of the connection.
+    /// Reads once. Returns false at the end of the connection.
     fn receive(&mut self) -> bool {
         if self.ended {
             return false;

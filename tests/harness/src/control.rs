@@ -1,4 +1,4 @@
-//! The control API as its users speak to it: HTTP on a unix socket or over TCP.
+//! A client of the control API: HTTP on a unix socket or over TCP.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,13 +19,13 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Fails the test unless the request was carried out.
+    /// Returns the body. Fails the test unless the request succeeded.
     pub fn succeeded(self) -> Value {
         assert_eq!(self.status, 200, "{}", self.body);
         self.body
     }
 
-    /// The value of a member that is a string.
+    /// Returns the value of a member that is a string.
     pub fn text(&self, member: &str) -> &str {
         self.body.get(member).and_then(Value::as_str).unwrap_or_default()
     }
@@ -38,7 +38,7 @@ pub fn ask(socket: &Path, method: &str, target: &str, body: &[u8]) -> std::io::R
     exchange(stream, &request(method, target, "Host: localhost\r\n", body))
 }
 
-/// Sends a request over TCP, with fields of the caller's.
+/// Sends a request over TCP, with additional header fields.
 pub fn ask_tcp(address: SocketAddr, method: &str, target: &str, fields: &str) -> Answer {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -53,7 +53,7 @@ fn request(method: &str, target: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// Sends bytes and reads the answer to its end. The server may answer before it has read all.
+/// Sends bytes and reads the whole response. The server may respond before it has read all bytes.
 pub fn exchange(mut stream: impl Read + Write, request: &[u8]) -> std::io::Result<Answer> {
     let sent = stream.write_all(request);
     let mut answer = Vec::new();

@@ -1,4 +1,4 @@
-//! A disk that is soon full.
+//! A small disk, which is soon full.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::process::Command;
 
 use super::requirements;
 
-/// A file system of 64 KiB, until it is dropped.
+/// A file system of 64 KiB; unmounted on drop.
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Mounts one with these permissions; `None` where that is not allowed.
+    /// Mounts a small file system with these permissions; `None` if the test may not mount.
     pub fn mount(at: &Path, mode: &str) -> Option<SmallDisk> {
         fs::create_dir_all(at).unwrap();
         let mut mount = Command::new("mount");
@@ -27,7 +27,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // What has files open there goes on without a name.
+        // Processes with open files there keep them.
         let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
     }
 }

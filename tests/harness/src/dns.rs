@@ -1,4 +1,4 @@
-//! A DNS server that says what a test tells it to.
+//! A DNS server with the records that a test sets.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use super::free_address;
 
-/// The server; ended when it is dropped. Answers hold for a second.
+/// A DNS server; stopped on drop. Answers are valid for a second.
 pub struct Dns {
-    /// Where it listens.
+    /// Address on which it listens.
     pub address: SocketAddr,
     records: Arc<Mutex<HashMap<String, Vec<Ipv4Addr>>>>,
     is_over: Arc<AtomicBool>,
 }
 
 impl Dns {
-    /// Knows nothing yet. If there is a `forger`, its address comes before each answer, in messages
-    /// that are none.
+    /// Starts a server without records. The address `forger` is sent before each answer, in
+    /// messages that must be ignored.
     pub fn start(forger: Option<Ipv4Addr>) -> Dns {
         let socket = UdpSocket::bind(free_address()).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
@@ -49,7 +49,7 @@ impl Dns {
         dns
     }
 
-    /// Gives a name addresses.
+    /// Sets the addresses of a name.
     pub fn set(&self, name: &str, addresses: &[IpAddr]) {
         let v4 = addresses.iter().filter_map(|address| match address {
             IpAddr::V4(v4) => Some(*v4),
@@ -65,7 +65,7 @@ impl Drop for Dns {
     }
 }
 
-/// The name that is asked for.
+/// Returns the name in a question.
 fn name(question: &[u8]) -> String {
     let mut labels = Vec::new();
     let mut rest = &question[12..];
@@ -77,7 +77,7 @@ fn name(question: &[u8]) -> String {
     labels.join(".")
 }
 
-/// Addresses for a question, or, if there are none, that there is no such name.
+/// Returns the answer to a question; without addresses, that the name does not exist.
 fn answer(question: &[u8], addresses: &[Ipv4Addr]) -> Vec<u8> {
     let is_v4 = question[question.len() - 4..] == [0, 1, 0, 1];
     let addresses = if is_v4 { addresses } else { &[] };

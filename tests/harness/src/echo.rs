@@ -1,4 +1,4 @@
-//! A server that leaves HTTP when it is asked to, and then says everything back.
+//! A server that leaves HTTP on request, and then returns all bytes.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -8,8 +8,9 @@ use tempfile::TempDir;
 
 use super::{eventually, free_address};
 
-/// Agrees to any protocol, with the proof that WebSocket asks for, unless it is asked for
-/// `/plain`, which it answers as HTTP. When the client has finished it says `bye`.
+/// Agrees to any protocol, with the proof that WebSocket requires, except for requests for
+/// `/plain`, which it answers as HTTP. Sends `bye` when the client has shut down its sending
+/// direction.
 const PYTHON: &str = r#"
 import base64, hashlib, socketserver, sys
 
@@ -42,16 +43,16 @@ class Server(socketserver.ThreadingTCPServer):
 Server((sys.argv[1], int(sys.argv[2])), Handler).serve_forever()
 "#;
 
-/// The server; ended when it is dropped.
+/// An echo server; stopped on drop.
 pub struct Echo {
     child: Child,
-    /// Where it listens.
+    /// Address on which it listens.
     pub address: SocketAddr,
     _directory: TempDir,
 }
 
 impl Echo {
-    /// Starts one.
+    /// Starts a server.
     pub fn start() -> Echo {
         let directory = tempfile::tempdir().unwrap();
         let program = directory.path().join("echo.py");

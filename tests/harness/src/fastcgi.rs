@@ -10,23 +10,23 @@ use tempfile::TempDir;
 
 use super::{eventually, free_address, open_to_all};
 
-/// A FastCGI server; ended when it is dropped.
+/// A FastCGI server; stopped on drop.
 pub struct FastCgi {
     child: Child,
     directory: TempDir,
-    /// Where it listens, as a configuration says it.
+    /// Address on which it listens, in the notation of a configuration.
     pub address: String,
 }
 
-/// How a server listens.
+/// Kind of listening socket.
 pub enum Socket {
-    /// On a unix socket with room for so many in its backlog.
+    /// A unix socket with a backlog of this length.
     Unix(u32),
-    /// On a TCP port.
+    /// A TCP port.
     Tcp,
 }
 
-/// PHP-FPM with a fixed number of processes. `settings` are more lines of its pool.
+/// Starts PHP-FPM with a fixed number of processes. `settings` are more lines of its pool.
 pub fn fpm(socket: &Socket, processes: u32, settings: &str) -> FastCgi {
     let directory = directory();
     let path = |name: &str| directory.path().join(name).display().to_string();
@@ -47,12 +47,12 @@ pub fn fpm(socket: &Socket, processes: u32, settings: &str) -> FastCgi {
     start(command, directory, address)
 }
 
-/// php-cgi with a number of processes, on a TCP port that spawn-fcgi opens.
+/// Starts php-cgi with a number of processes, on a TCP port that spawn-fcgi opens.
 pub fn cgi(processes: u32) -> FastCgi {
     cgi_at(&Socket::Tcp, processes, 0)
 }
 
-/// As [`cgi`], on a socket of any kind; each process ends after so many requests, if not 0.
+/// Like [`cgi`], on a socket of any kind; each process ends after `requests` requests, if not 0.
 pub fn cgi_at(socket: &Socket, processes: u32, requests: u32) -> FastCgi {
     let directory = directory();
     let (address, _) = addresses(socket, &directory.path().join("socket").display().to_string());
@@ -79,7 +79,7 @@ fn directory() -> TempDir {
     directory
 }
 
-/// As a configuration of ours says it, and as PHP-FPM's does.
+/// Returns the address in the notation of Howdah and in that of PHP-FPM.
 fn addresses(socket: &Socket, path: &str) -> (String, String) {
     match socket {
         Socket::Unix(_) => (format!("unix:{path}"), path.to_owned()),
@@ -90,7 +90,7 @@ fn addresses(socket: &Socket, path: &str) -> (String, String) {
     }
 }
 
-/// The first of these programs that is installed.
+/// Returns the first of these programs that is installed.
 fn program(names: &[&str]) -> PathBuf {
     let places = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
     let all = names.iter().flat_map(|name| places.map(|place| Path::new(place).join(name)));
@@ -114,7 +114,7 @@ impl FastCgi {
         }
     }
 
-    /// What it has logged.
+    /// Returns the log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
@@ -122,7 +122,7 @@ impl FastCgi {
 
 impl Drop for FastCgi {
     fn drop(&mut self) {
-        // Both end with their children when they are asked to.
+        // Both programs end their children when they are terminated.
         let pid = rustix::process::Pid::from_child(&self.child);
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         let _ = self.child.wait();

@@ -1,4 +1,4 @@
-//! A client of HTTP/2 that sends exactly the frames it is told to, on a cleartext connection.
+//! A client of HTTP/2 that sends exactly the given frames, on a cleartext connection.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -23,19 +23,19 @@ pub mod kind {
 
 /// Flags of DATA and HEADERS.
 pub const END_STREAM: u8 = 1;
-/// Of HEADERS and CONTINUATION.
+/// Flag of HEADERS and CONTINUATION.
 pub const END_HEADERS: u8 = 4;
 
-/// A frame that came.
+/// A received frame.
 #[derive(Debug, Clone)]
 pub struct Frame {
-    /// Its type.
+    /// Frame type.
     pub kind: u8,
-    /// Its flags.
+    /// Flags.
     pub flags: u8,
-    /// Its stream.
+    /// Stream number.
     pub stream: u32,
-    /// What is in it.
+    /// Payload.
     pub payload: Vec<u8>,
 }
 
@@ -44,27 +44,27 @@ pub struct Http2 {
     stream: TcpStream,
 }
 
-/// What came of a stream.
+/// Everything received for a stream.
 #[derive(Debug, Default)]
 pub struct Answer {
-    /// Blocks of header fields that came; all but the last are interim responses.
+    /// Header blocks; all but the last are those of interim responses.
     pub heads: Vec<Vec<u8>>,
     /// The body.
     pub body: Vec<u8>,
-    /// The code of RST_STREAM or GOAWAY, if that ended it.
+    /// Error code of the RST_STREAM or GOAWAY that ended the stream.
     pub reset: Option<u32>,
-    /// It ended as it should.
+    /// True if the stream has ended without an error.
     pub complete: bool,
 }
 
 impl Answer {
-    /// Whether the status is 200, which is one byte in HPACK.
+    /// Returns true if the status is 200, which is one byte in HPACK.
     pub fn is_ok(&self) -> bool {
         self.complete && self.heads.last().is_some_and(|head| first_field(head) == 0x88)
     }
 }
 
-/// The first field, after updates of the table's size.
+/// Returns the first byte of the first field, after updates of the table's size.
 fn first_field(block: &[u8]) -> u8 {
     let mut bytes = block.iter();
     loop {
@@ -79,13 +79,13 @@ fn first_field(block: &[u8]) -> u8 {
     }
 }
 
-/// Header fields of a request in HPACK, without compression.
+/// Encodes the header fields of a request in HPACK, without compression.
 pub fn request(method: &str, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let all = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "a")];
     block(&[&all, fields].concat())
 }
 
-/// Header fields in HPACK, without compression.
+/// Encodes header fields in HPACK, without compression.
 pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
@@ -98,7 +98,7 @@ pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     block
 }
 
-/// The length of a string in HPACK.
+/// Writes the length of a string in HPACK.
 pub fn put_length(block: &mut Vec<u8>, length: usize) {
     if length < 127 {
         return block.push(length as u8);
@@ -112,7 +112,7 @@ pub fn put_length(block: &mut Vec<u8>, length: usize) {
     block.push(rest as u8);
 }
 
-/// A frame's bytes.
+/// Returns the bytes of a frame.
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let [_, a, b, c] = (payload.len() as u32).to_be_bytes();
     let mut bytes = vec![a, b, c, kind, flags];
@@ -139,7 +139,7 @@ impl Http2 {
         client
     }
 
-    /// The socket.
+    /// Returns the socket.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
@@ -149,18 +149,19 @@ impl Http2 {
         self.stream.write_all(bytes.as_ref()).expect("the server takes frames");
     }
 
-    /// Sends bytes to a server that may have ended the connection. Whether it takes them.
+    /// Sends bytes to a server that may have closed the connection. Returns true if they could be
+    /// sent.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
 
-    /// Asks for a target on a stream.
+    /// Sends a GET request on a stream.
     pub fn get(&mut self, stream: u32, path: &str) {
         let head = request("GET", path, &[]);
         self.send(frame(kind::HEADERS, END_STREAM | END_HEADERS, stream, &head));
     }
 
-    /// The next frame; `None` at the end of the connection.
+    /// Returns the next frame; `None` at the end of the connection.
     pub fn frame(&mut self) -> Option<Frame> {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).ok()?;
@@ -170,7 +171,7 @@ impl Http2 {
         Some(Frame { kind, flags, stream: u32::from_be_bytes([s1, s2, s3, s4]), payload })
     }
 
-    /// Reads until a stream ends; makes room in the windows.
+    /// Reads until a stream ends; extends the flow-control windows.
     pub fn answer(&mut self, stream: u32) -> Answer {
         let mut answer = Answer::default();
         while let Some(frame) = self.frame() {
@@ -210,7 +211,8 @@ impl Http2 {
         answer
     }
 
-    /// The code of the GOAWAY that the connection ends with; `None` if it ends without.
+    /// Returns the error code of the GOAWAY before the end of the connection; `None` if it ends
+    /// without one.
     pub fn end(&mut self) -> Option<u32> {
         let mut code = None;
         while let Some(frame) = self.frame() {

@@ -1,7 +1,7 @@
-//! Starts the server as its users do, in a directory of the test's own, and talks to it over
-//! sockets.
+//! Starts the server like a user, in a temporary directory, and sends it requests over sockets.
 //!
-//! As root the server serves as `www-data`, otherwise as who runs the test; tests hold either way.
+//! As root the server runs as `www-data`, otherwise as the user of the test; tests must pass either
+//! way.
 
 #![forbid(unsafe_code)]
 
@@ -41,7 +41,7 @@ use client::{Client, PATIENCE, Response};
 use control::Answer;
 use processes::Process;
 
-/// A site that is to be served, in a directory that everybody may read.
+/// A site to serve, in a directory that everybody can read.
 pub struct Site {
     directory: TempDir,
     workers: u32,
@@ -55,7 +55,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// An empty site.
+    /// Creates an empty site.
     pub fn new() -> Self {
         let directory = tempfile::Builder::new().prefix("howdah-test-").tempdir().unwrap();
         open_to_all(directory.path(), 0o755);
@@ -77,7 +77,7 @@ impl Site {
         site
     }
 
-    /// A site with one script.
+    /// Creates a site with one script.
     pub fn script(name: &str, code: &str) -> Self {
         Site::new().file(name, format!("<?php {code}"))
     }
@@ -86,7 +86,7 @@ impl Site {
         self.directory.path().join(name)
     }
 
-    /// The document root.
+    /// Returns the document root.
     pub fn root(&self) -> PathBuf {
         self.path("www")
     }
@@ -97,7 +97,7 @@ impl Site {
         self
     }
 
-    /// A directory that scripts may write to.
+    /// Returns a directory that scripts can write to.
     pub fn data(&self) -> PathBuf {
         self.path("data")
     }
@@ -123,12 +123,12 @@ impl Site {
         self
     }
 
-    /// Limits the files that each of the server's processes may have open.
+    /// Limits the number of open files of each of the server's processes.
     pub fn open_files(self, limit: u32) -> Self {
         self.through(&["prlimit", &format!("--nofile={limit}")])
     }
 
-    /// Starts the server with a program that becomes it, as `env` does, and its arguments.
+    /// Starts the server through a launcher and its arguments, such as `env`, that executes it.
     pub fn through(mut self, launcher: &[&str]) -> Self {
         self.launcher.extend(launcher.iter().map(|argument| (*argument).to_owned()));
         self
@@ -140,31 +140,31 @@ impl Site {
         self
     }
 
-    /// Serves with a document instead of the directory: one share that runs its scripts, and
-    /// what is given here on top.
+    /// Serves a document in place of the directory: one share that runs its scripts, merged with
+    /// `changes`.
     pub fn with(mut self, changes: Value) -> Self {
         self.changes.push(changes);
         self
     }
 
-    /// Serves what the control API is told, which is nothing at first.
+    /// Serves the configuration of the control API, which is empty at first.
     pub fn controlled(self) -> Self {
         let address = format!("unix:{}", self.control_socket().display());
         self.controlled_at(&address)
     }
 
-    /// As [`Site::controlled`], with another address for the API.
+    /// Like [`Site::controlled`], with another address for the API.
     pub fn controlled_at(mut self, address: &str) -> Self {
         self.control = Some(address.to_owned());
         self
     }
 
-    /// The log's file.
+    /// Returns the log's file.
     pub fn log_path(&self) -> PathBuf {
         self.path("log")
     }
 
-    /// Lets the server have the control socket that it has by default, in a directory of this test's.
+    /// Lets the server have its default control socket, in a directory of this test.
     pub fn own_control(mut self, directory: &Path) -> Self {
         self.own_control = true;
         let variables = own_control(directory).map(|(name, value)| format!("{name}={value}"));
@@ -172,17 +172,17 @@ impl Site {
         self.through(&[&["env"], variables.as_slice()].concat())
     }
 
-    /// The control API's socket.
+    /// Returns the control API's socket.
     pub fn control_socket(&self) -> PathBuf {
         self.path("control.sock")
     }
 
-    /// Where the configuration is kept.
+    /// Returns the directory in which the configuration is stored.
     pub fn state(&self) -> PathBuf {
         self.path("state")
     }
 
-    /// The document that serves the directory on an address.
+    /// Returns the document that serves the directory on an address.
     pub fn document(&self, address: impl Display) -> Value {
         let root = self.root();
         json!({
@@ -197,13 +197,13 @@ impl Site {
                 "root": root,
                 "processes": self.workers,
                 "environment": {"DATA": self.data(), "TMPDIR": self.path("tmp")},
-                // Distributions differ in what php.ini says about it.
+                // Distributions differ in php.ini's value.
                 "options": {"user": {"output_buffering": "0"}},
             }},
         })
     }
 
-    /// The command line that serves the site on an address.
+    /// Returns the command line that serves the site on an address.
     pub fn command(&self, address: &str) -> Command {
         let mut command = match self.launcher.split_first() {
             Some((launcher, arguments)) => {
@@ -237,17 +237,17 @@ impl Site {
         command
     }
 
-    /// Serves the site; returns when it is served.
+    /// Starts the server and waits until it serves.
     pub fn serve(self) -> Server {
         let address = free_address().to_string();
         self.serve_at(&address)
     }
 
-    /// As [`Site::serve`], at an address of the caller's choice.
+    /// Like [`Site::serve`], on a given address.
     pub fn serve_at(self, address: &str) -> Server {
         let mut command = self.command(address);
         let address = address.parse().expect("a socket address");
-        // A file, which nobody needs to read for the server to go on.
+        // A file: with a pipe, the server could block if the test does not read it.
         let stderr = fs::File::create(self.path("stderr")).unwrap();
         let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let announcement = announcement(&mut child, &self.path("stderr"));
@@ -261,7 +261,7 @@ impl Default for Site {
     }
 }
 
-/// What the server prints until it serves.
+/// Returns the output of the server until it serves.
 fn announcement(child: &mut Child, stderr: &Path) -> String {
     let mut lines = String::new();
     let mut output = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -274,8 +274,8 @@ fn announcement(child: &mut Child, stderr: &Path) -> String {
     lines
 }
 
-/// An address that nobody listens on and nobody else gets: each process has hosts of its own of the
-/// loopback network, so that a port that was free a moment ago still is.
+/// Returns an address that is free and stays free for this process: each process has its own hosts
+/// of the loopback network, so that no other one takes the port.
 pub fn free_address() -> SocketAddr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     static GIVEN: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());
@@ -284,14 +284,15 @@ pub fn free_address() -> SocketAddr {
         let host = Ipv4Addr::new(127, high, low, NEXT.fetch_add(1, Ordering::Relaxed));
         let listener = TcpListener::bind((host, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        // There are more tests in a process than such hosts.
+        // A process has more tests than such hosts.
         if GIVEN.lock().unwrap().insert(address) {
             return address;
         }
     }
 }
 
-/// Environment variables with which servers and commands have their control sockets in a directory.
+/// Returns environment variables with which servers and commands have their control sockets in a
+/// directory.
 pub fn own_control(directory: &Path) -> [(&'static str, String); 2] {
     let directory = directory.display();
     [
@@ -300,18 +301,18 @@ pub fn own_control(directory: &Path) -> [(&'static str, String); 2] {
     ]
 }
 
-/// Thousands of connections need as many descriptors, here and in the server.
+/// Raises the limit of open files, for tests with thousands of connections and for their servers.
 pub fn allow_many_files() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
 }
 
-/// Gives a file or a directory a mode whatever the umask is.
+/// Sets the mode of a file or a directory, regardless of the umask.
 pub fn open_to_all(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Puts changes on top of a document.
+/// Merges changes into a document.
 pub fn merge(target: &mut Value, changes: Value) {
     match (target, changes) {
         (Value::Object(target), Value::Object(changes)) => {
@@ -323,35 +324,35 @@ pub fn merge(target: &mut Value, changes: Value) {
     }
 }
 
-/// A server that serves; ended when it is dropped.
+/// A running server; stopped on drop.
 pub struct Server {
     child: Child,
-    /// Where it listens.
+    /// Address on which it listens.
     pub address: SocketAddr,
-    /// What it serves.
+    /// The site that it serves.
     pub site: Site,
-    /// What it has printed.
+    /// Output of the server until it served.
     pub announcement: String,
     ended: Option<ExitStatus>,
 }
 
 impl Server {
-    /// A new connection.
+    /// Opens a new connection.
     pub fn connect(&self) -> Client {
         Client::connect(self.address)
     }
 
-    /// Sends bytes on a connection of their own and takes the response.
+    /// Sends bytes on a new connection and returns the response.
     pub fn send(&self, request: impl AsRef<[u8]>) -> Response {
         self.connect().send(request).response()
     }
 
-    /// Asks for a target on a connection of its own.
+    /// Sends a GET request on a new connection and returns the response.
     pub fn get(&self, target: &str) -> Response {
         self.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
     }
 
-    /// Posts a body on a connection of its own.
+    /// Posts a body on a new connection and returns the response.
     pub fn post(&self, target: &str, content_type: &str, body: impl AsRef<[u8]>) -> Response {
         let body = body.as_ref();
         let mut client = self.connect();
@@ -360,12 +361,12 @@ impl Server {
              Content-Type: {content_type}\r\nContent-Length: {}\r\n\r\n",
             body.len()
         ));
-        // The server may refuse the body before it has taken all of it.
+        // The server may refuse the body before it has read all of it.
         let _ = client.try_send(body);
         client.response()
     }
 
-    /// Asks the control API of a site that is [`Site::controlled`].
+    /// Sends a request to the control API of a site that is [`Site::controlled`].
     pub fn control(&self, method: &str, target: &str, body: impl AsRef<[u8]>) -> Answer {
         control::ask(&self.site.control_socket(), method, target, body.as_ref()).unwrap()
     }
@@ -375,13 +376,13 @@ impl Server {
         self.control("PUT", target, value.to_string()).succeeded();
     }
 
-    /// The log so far.
+    /// Returns the log so far.
     pub fn log(&self) -> String {
         let name = if self.site.logs_to_stderr { "stderr" } else { "log" };
         String::from_utf8_lossy(&fs::read(self.site.path(name)).unwrap_or_default()).into_owned()
     }
 
-    /// Waits until the log contains this.
+    /// Waits until the log contains `needle`. Returns the log.
     pub fn wait_for_log(&self, needle: &str) -> String {
         eventually(&format!("the log contains {needle:?}"), || {
             let log = self.log();
@@ -389,8 +390,8 @@ impl Server {
         })
     }
 
-    /// Waits until the application has so many requests that are not answered yet. The control API
-    /// must be at [`Site::control_socket`].
+    /// Waits until the application has this number of unanswered requests. The control API must be
+    /// at [`Site::control_socket`].
     pub fn wait_for_requests(&self, requests: usize) {
         eventually(&format!("{requests} requests are in hand"), || {
             let status = self.control("GET", "/status", "").succeeded();
@@ -399,26 +400,26 @@ impl Server {
         });
     }
 
-    /// Waits until a script has written a file there.
+    /// Waits until a script has written a file to the data directory. Returns its content.
     pub fn wait_for_data(&self, name: &str) -> String {
         eventually(&format!("there is the file {name}"), || {
             Some(self.data(name)).filter(|contents| !contents.is_empty())
         })
     }
 
-    /// A file that a script has written to the directory for data; empty if it has not.
+    /// Returns the content of a file in the data directory; empty if there is none.
     pub fn data(&self, name: &str) -> String {
         fs::read_to_string(self.site.data().join(name)).unwrap_or_default()
     }
 
     // -- processes --
 
-    /// The first process.
+    /// Returns the process id of the supervisor.
     pub fn supervisor(&self) -> u32 {
         self.child.id()
     }
 
-    /// All processes below the first.
+    /// Returns all processes below the supervisor.
     pub fn processes(&self) -> Vec<Process> {
         processes::descendants(self.supervisor())
     }
@@ -428,28 +429,28 @@ impl Server {
         processes.filter(|process| process.title.ends_with(end)).map(|p| p.pid).collect()
     }
 
-    /// The router.
+    /// Returns the process id of the router.
     pub fn router(&self) -> u32 {
         eventually("there is a router", || self.titled(": router").first().copied())
     }
 
-    /// The prototype of the application.
+    /// Returns the process id of the application's prototype.
     pub fn prototype(&self) -> u32 {
         eventually("there is a prototype", || self.titled("\" prototype").first().copied())
     }
 
-    /// A worker of an application.
+    /// Returns the process id of a worker of an application.
     pub fn titled_worker(&self, name: &str) -> u32 {
         let title = format!("\"{name}\" application");
         eventually("there is a worker", || self.titled(&title).first().copied())
     }
 
-    /// The workers that run now.
+    /// Returns the process ids of the workers that run now.
     pub fn running_workers(&self) -> Vec<u32> {
         self.titled("\" application")
     }
 
-    /// The workers, once there are as many as there should be.
+    /// Waits until all configured workers run. Returns their process ids.
     pub fn workers(&self) -> Vec<u32> {
         eventually(&format!("there are {} workers", self.site.workers), || {
             let workers = self.running_workers();
@@ -457,12 +458,12 @@ impl Server {
         })
     }
 
-    /// Sends a signal to the first process.
+    /// Sends a signal to the supervisor.
     pub fn signal(&self, signal: Signal) {
         processes::signal(self.supervisor(), signal);
     }
 
-    /// Waits for the server to end by itself or by a signal that was sent.
+    /// Waits until the server ends by itself or by a signal that was sent.
     pub fn wait(&mut self) -> ExitStatus {
         let child = &mut self.child;
         let status = eventually("the server ends", || child.try_wait().unwrap());
@@ -470,7 +471,7 @@ impl Server {
         status
     }
 
-    /// Ends the server with a signal and leaves the site.
+    /// Ends the server with a signal. Returns its status and the site.
     pub fn end(mut self, signal: Signal) -> (ExitStatus, Site) {
         self.signal(signal);
         let status = self.wait();
@@ -499,8 +500,8 @@ impl Drop for Server {
     }
 }
 
-/// Tells the threads of a test that it is over when this goes. So they end also when the test fails,
-/// which would wait for them for ever.
+/// Sets a flag on drop, which ends the threads of a test even if the test fails. Otherwise it would
+/// wait for them for ever.
 pub struct Ends<'a>(pub &'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -509,7 +510,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Asks until there is an answer; fails if that takes longer than the patience of clients.
+/// Calls `ask` until it returns a value; fails after the timeout of clients.
 pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {

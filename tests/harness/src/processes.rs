@@ -1,4 +1,4 @@
-//! What the kernel says about processes.
+//! Information of the kernel about processes.
 
 use std::fs;
 
@@ -7,15 +7,15 @@ use rustix::process::{Pid, Signal};
 /// A process.
 #[derive(Debug, Clone)]
 pub struct Process {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// Its parent's.
+    /// Process id of the parent.
     pub parent: u32,
-    /// Its title, as `ps` shows it.
+    /// Title, as shown by `ps`.
     pub title: String,
 }
 
-/// All processes that descend from this one, itself not included.
+/// Returns all descendants of a process.
 pub fn descendants(root: u32) -> Vec<Process> {
     let all = all();
     let mut found: Vec<Process> = Vec::new();
@@ -36,7 +36,7 @@ fn all() -> Vec<Process> {
     pids.filter_map(look).collect()
 }
 
-/// A process that may be gone already; one that has ended and waits to be reaped counts as gone.
+/// Reads a process; `None` if it has ended, also if it waits to be reaped.
 fn look(pid: u32) -> Option<Process> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     if field(&status, "State:")?.starts_with('Z') {
@@ -52,27 +52,27 @@ fn field<'t>(status: &'t str, name: &str) -> Option<&'t str> {
     status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
-/// Whether a process runs.
+/// Returns true if a process runs.
 pub fn is_alive(pid: u32) -> bool {
     look(pid).is_some()
 }
 
-/// Bytes of memory that a process has for itself: resident, neither files nor shared memory.
+/// Returns the private memory of a process in bytes: resident, without files and shared memory.
 pub fn private_memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let kib = field(&status, "RssAnon:").and_then(|text| text.split(' ').next()?.parse().ok());
     kib.unwrap_or(0u64) << 10
 }
 
-/// Bytes of memory that a process has had at most since its start. The kernel adds up now and then
-/// what it counts for each processor: a later figure may be a little lower.
+/// Returns the peak of the memory of a process in bytes. The kernel adds up its per-processor
+/// counters only now and then, so a later figure may be a little lower.
 pub fn peak_memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let kib = field(&status, "VmHWM:").and_then(|text| text.split(' ').next()?.parse().ok());
     kib.unwrap_or(0u64) << 10
 }
 
-/// Processor time that a process has used, in seconds.
+/// Returns the processor time of a process in seconds.
 pub fn processor_time(pid: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
@@ -81,7 +81,7 @@ pub fn processor_time(pid: u32) -> f64 {
     (ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / per_second
 }
 
-/// What the descriptors of a process lead to.
+/// Returns the descriptors of a process, each with its target.
 pub fn descriptors(pid: u32) -> Vec<(u32, String)> {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
     let mut found: Vec<_> = entries
@@ -96,7 +96,7 @@ pub fn descriptors(pid: u32) -> Vec<(u32, String)> {
     found
 }
 
-/// Sends a signal to a process of the server's; one that has just ended does not mind.
+/// Sends a signal to a process of the server; ignores processes that have just ended.
 pub fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id");
     match rustix::process::kill_process(pid, signal) {

@@ -10,12 +10,13 @@ use rustix::process::Signal;
 use super::client::PATIENCE;
 use super::processes;
 
-/// The `howdah` that cargo has built with this test, with an up-to-date `howdah-php` beside it.
+/// Returns the `howdah` that cargo has built with this test, with an up-to-date `howdah-php` beside
+/// it.
 pub fn howdah() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let test = std::env::current_exe().unwrap();
-        // Tests are in `deps`, beside which cargo puts the programs of their package.
+        // Tests are in `deps`; cargo puts the programs of their package beside that directory.
         let above = test.ancestors().nth(2).expect("a test's program lies in two directories");
         let program = above.join("howdah");
         assert!(program.exists(), "{} is not built: run the test with cargo", program.display());
@@ -24,14 +25,14 @@ pub fn howdah() -> &'static Path {
     })
 }
 
-/// Copies a program. Another program does it: a child that another test forks meanwhile has a copy of
-/// what this process has open, and nobody can run a file that somebody has open for writing.
+/// Copies a program, with another program: a child that another test forks meanwhile inherits the
+/// descriptors of this process, and a file that is open for writing cannot be executed.
 pub fn copy(program: &Path, to: &Path) {
     let status = Command::new("cp").arg(program).arg(to).status().unwrap();
     assert!(status.success(), "{} cannot be copied: {status}", program.display());
 }
 
-/// Runs a command that is to end by itself.
+/// Runs a command that ends by itself.
 pub fn run(command: &mut Command) -> Output {
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -46,9 +47,9 @@ pub fn run(command: &mut Command) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Cargo builds the programs of the package under test alone. `howdah-php` is another package's:
-/// it is built here, into the same directory and with the same profile. Cargo's own lock keeps
-/// several tests from doing so at once.
+/// Builds `howdah-php`: cargo builds only the programs of the package under test, and this is
+/// another package's. It goes into the same directory with the same profile. Cargo's lock
+/// serialises concurrent tests.
 fn build_php(howdah: &Path) {
     let profile_dir = howdah.parent().expect("a program lies in a directory");
     let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
@@ -60,7 +61,7 @@ fn build_php(howdah: &Path) {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--package", "howdah-php", "--profile", profile]);
     cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
-    // With `--target` there is another directory between, named after it.
+    // With `--target` there is another directory between, named after the target.
     match (above.join("CACHEDIR.TAG").exists(), above.parent(), above.file_name()) {
         (false, Some(target_dir), Some(triple)) if target_dir.join("CACHEDIR.TAG").exists() => {
             cargo.arg("--target-dir").arg(target_dir).arg("--target").arg(triple);

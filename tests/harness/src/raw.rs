@@ -1,4 +1,4 @@
-//! A server that does with each of its connections what a test says, byte for byte.
+//! A server that handles each connection with a function of the test, byte for byte.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use super::free_address;
 
 /// A server; its thread ends with the test.
 pub struct Raw {
-    /// Where it listens.
+    /// Address on which it listens.
     pub address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
     connections: Arc<AtomicUsize>,
@@ -20,14 +20,14 @@ pub struct Raw {
 pub struct Connection {
     /// The socket.
     pub stream: TcpStream,
-    /// How many there were before it.
+    /// Number of earlier connections.
     pub number: usize,
     received: Vec<u8>,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Raw {
-    /// Serves each connection, on a thread of its own, with this; then it is closed.
+    /// Calls `serve` for each connection, on a new thread; then closes the connection.
     pub fn new(serve: impl Fn(&mut Connection) + Send + Sync + 'static) -> Raw {
         let listener = TcpListener::bind(free_address()).unwrap();
         let address = listener.local_addr().unwrap();
@@ -46,7 +46,7 @@ impl Raw {
         Raw { address, asked, connections }
     }
 
-    /// A server that gives each request this answer, once the whole request has come.
+    /// Starts a server that sends this response to each complete request.
     pub fn answering(answer: impl Into<Vec<u8>>) -> Raw {
         let answer = answer.into();
         Raw::new(
@@ -54,31 +54,31 @@ impl Raw {
         )
     }
 
-    /// What a `proxy` is written as.
+    /// Returns the URL for a `proxy`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Heads of the requests that came.
+    /// Returns the heads of the requests received.
     pub fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
 
-    /// How many connections were made.
+    /// Returns the number of connections so far.
     pub fn connections(&self) -> usize {
         self.connections.load(Relaxed)
     }
 }
 
 impl Connection {
-    /// Takes a request; `None` if there is no more.
+    /// Reads a request; `None` if there are no more.
     pub fn request(&mut self) -> Option<String> {
         let head = self.head()?;
         self.body(&head)?;
         Some(head)
     }
 
-    /// Takes the body that follows a head.
+    /// Reads the body that follows a head.
     pub fn body(&mut self, head: &str) -> Option<()> {
         let length = head.split("Content-Length: ").nth(1);
         let length: usize = length.map_or(0, |rest| rest.lines().next().unwrap().parse().unwrap());
@@ -89,7 +89,7 @@ impl Connection {
         Some(())
     }
 
-    /// Takes the head of a request, and nothing of its body.
+    /// Reads the head of a request, and nothing of its body.
     pub fn head(&mut self) -> Option<String> {
         let end = loop {
             let found = self.received.windows(4).position(|four| four == b"\r\n\r\n");
@@ -104,12 +104,12 @@ impl Connection {
         Some(head)
     }
 
-    /// Sends bytes. Whether they were taken.
+    /// Sends bytes. Returns true if they could be sent.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
 
-    /// Waits until the other side has closed the connection, and drops what still comes.
+    /// Waits until the peer has closed the connection, and discards the bytes that it sends.
     pub fn wait_for_end(&mut self) {
         while self.receive().is_some() {
             self.received.clear();

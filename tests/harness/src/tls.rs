@@ -11,11 +11,11 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, Stream
 
 use super::client::{PATIENCE, Response};
 
-/// An authority that tests trust.
+/// A certificate authority for tests.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    /// A new one.
+    /// Creates an authority.
     pub fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -23,12 +23,13 @@ impl Authority {
         Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// Its certificate, PEM.
+    /// Returns its certificate, PEM.
     pub fn pem(&self) -> String {
         self.0.pem()
     }
 
-    /// Certificate and key for names, PEM; the first is the common name too.
+    /// Issues a certificate for names; the first is the common name too. Returns it and its key,
+    /// PEM.
     pub fn issue(&self, names: &[&str]) -> (String, String) {
         let mut params =
             CertificateParams::new(names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>())
@@ -38,7 +39,7 @@ impl Authority {
         (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
     }
 
-    /// A server that shows a certificate for these names.
+    /// Returns the settings of a server with a certificate for these names.
     pub fn server(&self, names: &[&str]) -> Arc<ServerConfig> {
         let (chain, key) = self.issue(names);
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -49,7 +50,7 @@ impl Authority {
         Arc::new(builder.with_no_client_auth().with_single_cert(chain.collect(), key).unwrap())
     }
 
-    /// A client that trusts it and offers these protocols.
+    /// Returns the settings of a client that trusts the authority and offers these protocols.
     pub fn client(&self, own: Option<&(String, String)>, protocols: &[&str]) -> Arc<ClientConfig> {
         let builder = builder(self.0.der().clone());
         let mut config = match own {
@@ -65,7 +66,7 @@ impl Authority {
     }
 }
 
-/// A client that trusts an authority with this certificate, PEM.
+/// Returns the settings of a client that trusts the authority with this certificate, PEM.
 pub fn trusting(authority: &str) -> Arc<ClientConfig> {
     let authority = CertificateDer::from_pem_slice(authority.as_bytes()).unwrap();
     Arc::new(builder(authority).with_no_client_auth())
@@ -87,7 +88,7 @@ impl Default for Authority {
     }
 }
 
-/// Sends a request over TLS and reads the answer to the end of the connection.
+/// Sends a request over TLS and reads the response to the end of the connection.
 pub fn send(
     address: SocketAddr,
     client: &Arc<ClientConfig>,
@@ -113,13 +114,13 @@ pub fn send(
     })
 }
 
-/// The protocol that is agreed on (ALPN).
+/// Returns the negotiated protocol (ALPN).
 pub fn protocol(address: SocketAddr, client: &Arc<ClientConfig>, name: &str) -> Option<String> {
     let connection = shaken(address, client, name);
     connection.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned())
 }
 
-/// The certificate that a name gets.
+/// Returns the certificate that the server presents for a name.
 pub fn certificate(address: SocketAddr, client: &Arc<ClientConfig>, name: &str) -> Vec<u8> {
     let connection = shaken(address, client, name);
     connection.peer_certificates().unwrap()[0].to_vec()
@@ -136,14 +137,14 @@ fn shaken(address: SocketAddr, client: &Arc<ClientConfig>, name: &str) -> Client
     connection
 }
 
-/// Asks for a target of a host.
+/// Sends a GET request for a target of a host.
 pub fn get(
     address: SocketAddr,
     client: &Arc<ClientConfig>,
     name: &str,
     target: &str,
 ) -> std::io::Result<Response> {
-    // HTTP/1.0, so that no body comes in chunks.
+    // HTTP/1.0, so that the response is not chunked.
     let request = format!("GET {target} HTTP/1.0\r\nHost: {name}\r\n\r\n");
     send(address, client, name, &request)
 }

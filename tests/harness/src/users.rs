@@ -1,4 +1,4 @@
-//! Users that nobody else on this machine has.
+//! Users that exist only for one server.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,13 +11,13 @@ use super::{Site, open_to_all, requirements};
 /// Name of the user and of its group.
 pub const NAME: &str = "howdah-test-user";
 
-/// Puts a user database with [`NAME`] in the place of the system's and becomes the command that
+/// Replaces the system's user database with one that has [`NAME`], and executes the command that
 /// follows. Its first argument is the directory of the database.
 const LAUNCHER: &str = "mount --bind \"$0/passwd\" /etc/passwd && \
     mount --bind \"$0/group\" /etc/group && exec \"$@\"";
 
-/// A site whose server alone knows a user [`NAME`], and the id of that user, which no process has.
-/// `None`, and the test is skipped, where that cannot be made.
+/// Returns a site whose server alone knows a user [`NAME`], and the id of that user, which no
+/// process has. `None` if that is not possible; the test is then skipped.
 pub fn site_with_own_user(site: Site) -> Option<(Site, u32)> {
     if !requirements::root() {
         return None;
@@ -43,7 +43,7 @@ pub fn site_with_own_user(site: Site) -> Option<(Site, u32)> {
     Some((site.through(&launcher), id))
 }
 
-/// A user id that no user and no process has.
+/// Returns a user id that no user and no process has.
 fn free_id() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let passwd = fs::read_to_string("/etc/passwd").unwrap();
@@ -57,7 +57,7 @@ fn free_id() -> u32 {
         .collect();
     loop {
         let number = std::process::id() * 64 + NEXT.fetch_add(1, Ordering::Relaxed) % 64;
-        // Above what system administrators give, or, where few ids are mapped, what there is.
+        // Above the ids of administrators, or, if few ids are mapped, from 20,000 to 59,999.
         let high = (1 << 29) + number;
         let id = if is_mapped(high) { high } else { 20_000 + number % 40_000 };
         if !known.contains(&id) && !running.contains(&id) {
@@ -75,7 +75,7 @@ fn is_mapped(id: u32) -> bool {
     })
 }
 
-/// User and group that the server serves files as if root starts it.
+/// Returns the user and group with which a server that root starts serves files.
 pub fn www_data() -> (Option<u32>, Option<u32>) {
     let passwd = fs::read_to_string("/etc/passwd").unwrap();
     let line = passwd.lines().find(|line| line.starts_with("www-data:"));

@@ -30,7 +30,7 @@ impl From<Option<bool>> for Holds {
     }
 }
 
-/// Looks at the conditions of a route's steps and at their order.
+/// Checks the conditions of a route's steps and their order.
 pub(super) fn of_route(config: &Config, route: &Route, all: &mut Vec<Advice>) {
     let routes = config.document.get("routes");
     let (place, steps) = match &route.name {
@@ -57,7 +57,7 @@ pub(super) fn of_route(config: &Config, route: &Route, all: &mut Vec<Advice>) {
     }
 }
 
-/// Looks at the `if` of the access log.
+/// Checks the `if` of the access log.
 pub(super) fn of_access_log(log: &AccessLog, all: &mut Vec<Advice>) {
     let Some(condition) = &log.condition else { return };
     let message = match condition.constant(Moment::AfterResponse) {
@@ -155,7 +155,7 @@ fn of_patterns(place: &str, value: &Value, subject: Subject, all: &mut Vec<Advic
     }
 }
 
-/// Returns why no request can match a pattern. Regular expressions are not examined.
+/// Returns the reason why no request can match a pattern. Regular expressions are not examined.
 fn impossible(pattern: &str, subject: Subject) -> Option<String> {
     let owned = |reason: &str| Some(reason.to_owned());
     let is_bare = |pattern: &str| !pattern.starts_with('[');
@@ -231,7 +231,7 @@ fn is_empty(value: &Value) -> bool {
     value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// Returns true if alternatives are none, or one of them has no names.
+/// Returns true if there are no alternatives, or one of them has no names.
 fn has_empty(value: &Value) -> bool {
     let is_empty_object = |value: &Value| value.as_object().is_some_and(serde_json::Map::is_empty);
     match value.as_array() {

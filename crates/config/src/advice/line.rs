@@ -7,7 +7,7 @@ use crate::node::Shown;
 pub struct Advice {
     /// The place in the document, as [`crate::Error::path`] gives it.
     pub path: String,
-    /// What is wrong there and what to write.
+    /// The problem and the remedy.
     pub message: String,
 }
 
@@ -16,7 +16,7 @@ pub(super) fn add(all: &mut Vec<Advice>, path: String, message: impl Into<String
     all.push(Advice { path, message: message.into() });
 }
 
-/// Makes the line about a file name, `text`, that is not absolute.
+/// Creates the line about the file name `text`, which is not absolute.
 pub(super) fn relative(path: String, text: &str) -> Advice {
     let message = format!(
         "\"{}\" does not begin with a slash, so it depends on the directory in which the server is \

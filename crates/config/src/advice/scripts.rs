@@ -1,4 +1,4 @@
-//! PHP scripts in shares, and what runs them.
+//! Advice on PHP scripts in shares and the applications that run them.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ pub(super) fn is_script(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|end| end.eq_ignore_ascii_case("php"))
 }
 
-/// Returns what to write so that a share's scripts are run.
+/// Returns the setting with which a share's scripts are run.
 pub(super) fn how_to_run_scripts(config: &Config) -> String {
     let first = config.applications.iter().map(|one| &one.name);
     match first.chain(config.fastcgi.iter().map(|one| &one.name)).next() {
@@ -24,7 +24,7 @@ pub(super) fn how_to_run_scripts(config: &Config) -> String {
     }
 }
 
-/// Returns true if an action answers all scripts that it finds with an error.
+/// Returns true if an action answers requests for all scripts in its share with an error.
 pub(super) fn refuses_scripts(action: &Action) -> bool {
     matches!(&action.kind, ActionKind::Share(share) if share.scripts.is_none()
         && share.fallback.is_none())

@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::node::Shown;
 use crate::template::{Part, Template, Variable};
 
-/// Looks at a share whose action is at `place`.
+/// Checks a share whose action is at `place`.
 pub(super) fn of_share(config: &Config, place: &str, share: &Share, all: &mut Vec<Advice>) {
     for (index, name) in share.paths.iter().enumerate() {
         let place = match share.paths.len() {
@@ -40,7 +40,7 @@ pub(super) fn of_share(config: &Config, place: &str, share: &Share, all: &mut Ve
     }
 }
 
-/// The beginning of a file name that does not begin with a slash.
+/// Returns the beginning of a file name that does not begin with a slash.
 fn relative_start(name: &Template) -> Option<&str> {
     match name.parts().first()? {
         Part::Literal(text) if !text.starts_with('/') => Some(text),
@@ -48,8 +48,8 @@ fn relative_start(name: &Template) -> Option<&str> {
     }
 }
 
-/// The text of a name that is the same for all requests, or for all of a host, and that seems to be a
-/// directory.
+/// Returns the name if it is the same for all requests, or for all requests of a host, and seems to
+/// be a directory.
 fn only_directory(name: &Template) -> Option<&str> {
     let is_path = |part: &Part| {
         matches!(part, Part::Variable(Variable::Uri | Variable::RequestUri | Variable::Capture(_)))

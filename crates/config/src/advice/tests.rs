@@ -2,25 +2,25 @@ use serde_json::{Value, json};
 
 use crate::Config;
 
-/// Advice on a document, each as `PATH: MESSAGE`.
+/// Returns the advice on a document, each as `PATH: MESSAGE`.
 fn advice(document: Value) -> Vec<String> {
     let config = Config::from_value(document).unwrap();
     let line = |advice: crate::Advice| format!("{}: {}", advice.path, advice.message);
     config.advice().into_iter().map(line).collect()
 }
 
-/// Advice on a document with these steps and a listener.
+/// Returns the advice on a document with these steps and a listener.
 fn on_steps(steps: Value) -> Vec<String> {
     advice(json!({"listeners": {"*:80": {"pass": "routes"}}, "routes": steps}))
 }
 
-/// Advice on a step with these conditions and another one that takes the rest.
+/// Returns the advice on a step with these conditions, followed by a step without conditions.
 fn on_match(conditions: Value) -> Vec<String> {
     let answer = json!({"return": 200});
     on_steps(json!([{"match": conditions, "action": answer}, {"action": answer}]))
 }
 
-/// Advice on a step with this action.
+/// Returns the advice on a step with this action.
 fn on_action(action: Value) -> Vec<String> {
     on_steps(json!([{"action": action}]))
 }

@@ -12,7 +12,7 @@ pub(super) fn unfilled(document: &Value, all: &mut Vec<Advice>) {
     visit(document, &mut keys, all);
 }
 
-/// Looks at a value with its keys. Recursion is bounded by the depth of the document.
+/// Checks a value; `keys` lead to it. Recursion is bounded by the depth of the document.
 fn visit(value: &Value, keys: &mut Vec<String>, all: &mut Vec<Advice>) {
     match value {
         Value::String(text) if !is_pattern(text, keys) => {
@@ -65,7 +65,7 @@ fn has_variables(key: &str, parents: &[String]) -> bool {
     ];
     let parents: Vec<&str> = parents.iter().map(String::as_str).collect();
     match parents.as_slice() {
-        // Names that the user has chosen.
+        // Names chosen by the user.
         ["applications" | "upstreams" | "listeners" | "routes"] => false,
         [.., "environment" | "targets" | "admin" | "user"] => false,
         ["upstreams", _] => TEMPLATES.contains(&key) || matches!(key, "host" | "headers"),

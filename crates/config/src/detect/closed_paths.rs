@@ -1,9 +1,9 @@
-//! Parts of a site that zero configuration closes: directories in which no script runs, and files that
-//! are not sent.
+//! Parts of a site that zero configuration closes: directories in which no script runs, and files
+//! that are not sent.
 //!
-//! Applications ship such rules as `.htaccess` files, which are not read. The same parts are closed here:
-//! directories for uploads, and data and sources with ordinary names. Only the applications of
-//! [`APPLICATIONS`] are recognised.
+//! Applications ship such rules as `.htaccess` files, which are not read. The same parts are closed
+//! here: directories for uploads, and data and sources with ordinary names. Only the applications
+//! of [`APPLICATIONS`] are recognised.
 
 use std::path::Path;
 
@@ -25,9 +25,9 @@ pub struct ClosedPaths {
     pub paths: Vec<&'static str>,
 }
 
-/// An application that is recognised by its files.
+/// An application that is recognised by a file.
 struct Application {
-    /// Files in the document root, of which the application has at least one.
+    /// Files in the document root; the application has at least one of them.
     evidence: &'static [&'static str],
     without_scripts: &'static [&'static str],
     directories: &'static [&'static str],
@@ -80,7 +80,7 @@ const APPLICATIONS: [Application; 7] = [
         directories: &["typo3temp/var", "fileadmin/_recycler_"],
         paths: &[],
     },
-    // DokuWiki, as its own page about security has it.
+    // DokuWiki, by its own page about security.
     Application {
         evidence: &["inc/DokuWiki.php", "doku.php"],
         without_scripts: &[],
@@ -95,11 +95,11 @@ const DATABASES: &str = r"(?i)\.(sqlite3?|db3)(-(journal|wal|shm))?$";
 /// Composer's files: versions of packages help attackers, and `auth.json` has passwords.
 const COMPOSER: &str = r"(?i)^/(composer\.(json|lock)|auth\.json|vendor/composer/.*)$";
 
-/// Directories that frameworks keep uploads in, below their public directory.
+/// Names of directories for uploads in the public directories of frameworks.
 const PUBLIC_UPLOADS: [&str; 2] = ["storage", "uploads"];
 
 impl ClosedPaths {
-    /// Finds the parts of a document root that are to be closed.
+    /// Finds the parts of a document root that must be closed.
     pub(super) fn find(root: &Path, kind: &Kind) -> Result<ClosedPaths, DetectError> {
         if *kind == Kind::Static {
             return Ok(ClosedPaths::default());
@@ -132,7 +132,7 @@ impl ClosedPaths {
         let mut steps = Vec::new();
         let expressions = self.paths.iter().map(|path| format!("~{path}"));
         let mut refused: Vec<_> = expressions.collect();
-        // Upper and lower case are the same to some file systems.
+        // Some file systems ignore case.
         refused.extend(below(&self.directories).map(|below| format!("~(?i){below}")));
         refused.extend(below(&self.without_scripts).map(|b| format!(r"~(?is){b}.*\.php(/|$)")));
         if !refused.is_empty() {
@@ -161,7 +161,8 @@ impl ClosedPaths {
     }
 }
 
-/// Returns a regular expression for all paths below any of the directories; `None` if there are none.
+/// Returns a regular expression for all paths below any of the directories; `None` if there are
+/// none.
 fn below(directories: &[&str]) -> Option<String> {
     let expressions: Vec<_> =
         directories.iter().map(|name| name.replace('.', r"\.").replace('*', "[^/]+")).collect();
@@ -172,7 +173,7 @@ fn below(directories: &[&str]) -> Option<String> {
 pub(super) fn check_project(directory: &Path, kind: &Kind) -> Result<(), DetectError> {
     let framework = match kind {
         Kind::PublicFrontController { .. } | Kind::WordPress { .. } => return Ok(()),
-        // An index.php beside composer.json is the entrance of many applications, but never of Laravel's.
+        // Many applications have an index.php beside composer.json, but not Laravel.
         Kind::FrontController { framework: Some(found) } if found.name == "Laravel" => Some(*found),
         Kind::FrontController { .. } => return Ok(()),
         Kind::PhpFiles | Kind::Static => framework(directory)?,
@@ -192,5 +193,5 @@ pub(super) fn check_project(directory: &Path, kind: &Kind) -> Result<(), DetectE
     })
 }
 
-/// Names that public directories have besides [`PUBLIC`].
+/// Other names of public directories, in addition to [`PUBLIC`].
 const OTHER_PUBLIC: [&str; 6] = ["public_html", "htdocs", "docroot", "www", "pub", "html"];

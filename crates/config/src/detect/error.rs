@@ -1,17 +1,17 @@
-//! Why a directory cannot be served.
+//! Reasons why a directory cannot be served.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a directory cannot be served. `Display` is one line and says what to do.
+/// Reason why a directory cannot be served. `Display` is one line that includes the remedy.
 #[derive(Debug)]
 pub enum DetectError {
-    /// There is no such directory.
+    /// The directory does not exist.
     Missing(PathBuf),
-    /// The path leads to something other than a directory.
+    /// The path is not that of a directory.
     NotDirectory(PathBuf),
-    /// The path cannot be written in a JSON document.
+    /// The path cannot be represented in a JSON document.
     NotUtf8(PathBuf),
     /// A project whose root must not be served and that has no public `index.php`.
     Project {
@@ -19,7 +19,7 @@ pub enum DetectError {
         path: PathBuf,
         /// The framework, or Composer.
         project: &'static str,
-        /// A directory in it that may be the public one.
+        /// A directory in it that is probably the public one.
         public: Option<PathBuf>,
     },
     /// The system refuses to read the directory.
@@ -39,7 +39,7 @@ impl DetectError {
 
 impl fmt::Display for DetectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // `Debug` quotes a path and keeps control characters out of the line.
+        // `Debug` quotes a path and escapes control characters.
         match self {
             DetectError::Missing(path) => {
                 write!(f, "{path:?} does not exist; name the directory that holds the site")

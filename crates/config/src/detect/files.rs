@@ -33,8 +33,8 @@ pub(super) fn is_file(path: &Path) -> Result<bool, DetectError> {
     }
 }
 
-/// Returns at most `max` bytes from the start of a regular file. Nothing else is opened: to open a FIFO
-/// can block.
+/// Returns at most `max` bytes from the start of a regular file. Other files are not opened:
+/// opening a FIFO can block.
 pub(super) fn read_start(path: &Path, max: usize) -> Option<Vec<u8>> {
     if !fs::metadata(path).ok()?.is_file() {
         return None;

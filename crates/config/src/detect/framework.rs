@@ -24,8 +24,8 @@ pub enum Evidence {
     File(&'static str),
 }
 
-/// Packages, or prefixes of their names, by framework. Laravel builds on Symfony and Drupal on both, so
-/// the more specific come first.
+/// Packages, or prefixes of their names, by framework. Laravel builds on Symfony and Drupal on
+/// both, so the more specific ones come first.
 const PACKAGES: [(&str, &str); 9] = [
     ("drupal/core", "Drupal"),
     ("laravel/framework", "Laravel"),
@@ -58,8 +58,8 @@ pub(super) fn framework(directory: &Path) -> Result<Option<Framework>, DetectErr
     Ok(None)
 }
 
-/// The packages that a `composer.json` requires; none if it cannot be read, as nothing but the name
-/// in a message depends on it.
+/// Returns the packages that a `composer.json` requires; none if it cannot be read, as they only
+/// determine a name in messages.
 fn required_packages(path: &Path) -> Vec<String> {
     let document = read_start(path, json::MAX_SIZE).and_then(|text| json::parse(&text).ok());
     let required = document.as_ref().and_then(|document| document.get("require")?.as_object());

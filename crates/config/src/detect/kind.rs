@@ -34,8 +34,8 @@ pub enum Kind {
     Static,
 }
 
-/// Names of public directories. The second and third are also names of ordinary parts of sites, so
-/// they count only in a project that Composer manages or that has no other entrance.
+/// Names of public directories. The second and third are also names of ordinary directories of
+/// sites, so they count only in a project that Composer manages or without another entry script.
 pub(super) const PUBLIC: [&str; 3] = ["public", "web", "webroot"];
 
 /// Recognises the kind of site in a directory.
@@ -62,7 +62,7 @@ pub(super) fn recognise(directory: &Path) -> Result<Kind, DetectError> {
     }
 }
 
-/// The version in WordPress's `$wp_version = '6.1.1';`.
+/// Returns the version in WordPress's `$wp_version = '6.1.1';`.
 pub(super) fn wordpress_version(path: &Path) -> Option<String> {
     let text = read_start(path, 16 << 10)?;
     let text = String::from_utf8_lossy(&text);
@@ -89,7 +89,7 @@ fn has_scripts(directory: &Path) -> bool {
             entries_left = left;
             let Ok(entry) = entry else { continue };
             let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-            // A link is not followed, or a circle of them would use up the entries.
+            // Links are not followed: a loop of links would use up the entries.
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() && !is_hidden => below.push(entry.path()),
                 Ok(kind) if kind.is_dir() => {}

@@ -39,12 +39,12 @@ impl Site {
     }
 
     /// Returns the document that serves the site on these addresses with this number of processes;
-    /// `None` chooses the number automatically.
+    /// `None` for automatic sizing.
     ///
-    /// After steps for closed parts, one share serves the site: files are sent, scripts are run, and other
-    /// requests go to the front controller or are answered with 404.
+    /// After steps for closed parts, one share serves the site: files are sent, scripts are run,
+    /// and other requests go to the front controller or are answered with 404.
     pub fn document(&self, listen: &[String], workers: Option<u32>) -> Value {
-        // `detect` accepts nothing but UTF-8.
+        // `detect` has refused paths that are not UTF-8.
         let root = self.root.to_string_lossy();
         let share = Template::escape(root.trim_end_matches('/')) + "$uri";
         let listeners: Map<String, Value> =
@@ -63,8 +63,8 @@ impl Site {
         let mut application = json!({
             "type": "php",
             "targets": {"direct": {"root": root}},
-            // Applications look in it for a server that they know to be able to rewrite:
-            // WordPress offers pretty permalinks only where it finds nginx there, or Apache.
+            // Applications search it for the name of a server with URL rewriting: WordPress offers
+            // pretty permalinks only under nginx or Apache.
             "server_software": concat!("Howdah/", env!("CARGO_PKG_VERSION"), " (nginx compatible)"),
         });
         if let Some(script) = self.front_controller() {
@@ -80,13 +80,14 @@ impl Site {
             "listeners": listeners,
             "routes": steps,
             "applications": {"site": application},
-            // Apache's limit: PHP's own `post_max_size`, which a site can set, is what counts.
+            // Apache's limit. PHP's own `post_max_size`, which a site can set, is the effective
+            // limit.
             "settings": {"http": {"max_body_size": 1u32 << 30}},
         })
     }
 
-    /// Returns lines for the terminal: the kind of site with the evidence, the document root, and how
-    /// requests are handled.
+    /// Returns lines for the terminal: the kind of site with the evidence, the document root, and
+    /// how requests are handled.
     pub fn explain(&self) -> Vec<String> {
         let recognised = match &self.kind {
             Kind::PublicFrontController { public, framework } => match framework {

@@ -10,7 +10,7 @@ use super::kind::wordpress_version;
 use super::*;
 use crate::{ActionKind, Config, Pass, Target};
 
-/// A directory with these files; a name before `=` has what follows as its content.
+/// Creates a directory with these files; in `NAME=CONTENT`, the file has this content.
 fn directory(files: &[&str]) -> TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     for file in files {
@@ -107,7 +107,7 @@ fn a_project_without_its_public_index_is_refused_with_the_remedy() {
     for (files, project) in [
         (&["artisan", "public/index.html", "database/database.sqlite"][..], "Laravel"),
         (&[laravel, "app/a.php", "public/robots.txt"], "Laravel"),
-        // Shared hosting is often set up like this.
+        // A common layout on shared hosting.
         (&[laravel, "index.php", "public/robots.txt"], "Laravel"),
         (&["bin/console", "src/Kernel.php", "public/robots.txt"], "Symfony"),
         (&["composer.json={}", "src/a.php", "public/robots.txt"], "Composer"),
@@ -144,7 +144,8 @@ fn a_site_with_composer_beside_its_index_is_served() {
     assert_eq!(wordpress, Kind::WordPress { version: None });
 }
 
-/// Whether the steps before the site's own refuse a path, and whether they keep scripts from running.
+/// Returns two flags: the steps before the site's own refuse the path; they keep its script from
+/// running.
 fn is_closed(site: &Site, path: &str) -> (bool, bool) {
     let config = config(site);
     let (_, steps) = config.routes[0].steps.split_last().expect("a step");
@@ -232,7 +233,7 @@ fn everything_else_is_files() {
         kind(&["index.html", "php", "x.php.txt", ".hidden.php", ".git/x.php"]),
         Kind::Static
     );
-    // A directory of that name is no script.
+    // A directory with that name is not a script.
     assert_eq!(kind(&["index.php/readme"]), Kind::Static);
 }
 
@@ -321,7 +322,7 @@ fn a_directory_without_permission_is_refused_with_the_remedy() {
         let result = detect(site.path());
         fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).expect("opened");
         match result {
-            // The superuser may read everything.
+            // Root can read everything.
             Ok(site) => assert!(matches!(site.kind, Kind::PublicFrontController { .. })),
             Err(error) => {
                 let line = error.to_string();

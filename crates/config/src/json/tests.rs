@@ -82,7 +82,7 @@ fn broken_strings_are_refused() {
     }
     refused(b"\"\xff\"");
     refused(b"\"\xc3\"");
-    // Three bytes that would be a surrogate, and an overlong slash.
+    // Three bytes that would encode a surrogate, and an overlong slash.
     refused(b"\"\xed\xa0\x80\"");
     refused(b"\"\xc0\xaf\"");
 }
@@ -124,7 +124,7 @@ fn broken_and_huge_numbers_are_refused() {
     ] {
         refused(text);
     }
-    // Ten thousand digits cost no more than reading them.
+    // Ten thousand digits take linear time.
     refused("9".repeat(10_000));
 }
 
@@ -156,7 +156,7 @@ fn nesting_a_hundred_thousand_deep_is_an_error_and_no_stack_overflow() {
     }
     let deepest = "[".repeat(MAX_DEPTH) + &"]".repeat(MAX_DEPTH);
     assert!(parse(deepest.as_bytes()).is_ok());
-    // Depth is how deep it is nested, not how many there are.
+    // The limit applies to the depth of nesting, not to the number of arrays.
     assert!(parse(("[".to_owned() + &"[],".repeat(1000) + "]").as_bytes()).is_ok());
 }
 
@@ -188,7 +188,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Two trees that say the same; whole doubles have become integers.
+/// Returns true if two trees are equal, with whole doubles converted to integers.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
@@ -211,7 +211,7 @@ proptest! {
 
     #[test]
     fn comments_change_nothing(value in any_value(), comment in "[^*/\n]{0,20}") {
-        // Between the lines of the pretty form, no string is cut.
+        // Lines of the pretty form do not split strings.
         let text = serde_json::to_string_pretty(&value).expect("writable");
         let line = text.replace('\n', &format!("// {comment}\n"));
         let block = text.replace('\n', &format!("/* {comment}\n*/"));
@@ -224,7 +224,7 @@ proptest! {
         if let Ok(strict) = serde_json::from_str::<Value>(&text) {
             match parse(text.as_bytes()) {
                 Ok(value) => prop_assert!(same(&value, &strict)),
-                // The other reader takes the last of two members, and numbers beyond 64 bits.
+                // serde_json takes the last of two members of one name, and numbers beyond 64 bits.
                 Err(error) => prop_assert!(
                     error.message().contains("two members") || error.message().contains("64-bit"),
                     "{text}: {error}"

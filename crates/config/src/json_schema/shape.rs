@@ -24,7 +24,7 @@ pub(super) enum Kind {
     Number,
     /// A string, or an array of strings.
     Texts,
-    /// A string of this list.
+    /// One of these strings.
     Word(&'static [&'static str]),
     /// An object of the table.
     Shape(&'static str),
@@ -55,7 +55,7 @@ impl Kind {
             Number => json!({ "type": "number" }),
             Texts => json!({ "type": ["string", "array"], "items": { "type": "string" } }),
             Word(words) => json!({ "enum": words }),
-            // Beside a reference draft 7 ignores everything, also a description.
+            // Beside a reference, draft 7 ignores all other keywords, including a description.
             Kind::Shape(name) => {
                 json!({ "allOf": [{ "$ref": format!("#/definitions/{name}") }] })
             }

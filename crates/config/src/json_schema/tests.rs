@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-/// The document with an object that has an unknown key, and whose other keys are `value`'s.
+/// Returns a document with an object that has an unknown key, and otherwise the keys of `value`.
 fn probe(name: &str, mut value: Value) -> Value {
     value["zzzzzzzzzzzzzzzz"] = json!(1);
     let action = |action: Value| {
@@ -65,7 +65,8 @@ fn probe(name: &str, mut value: Value) -> Value {
     }
 }
 
-/// Objects that are right but for the unknown key; together they make the reader ask for all keys.
+/// Returns objects that are valid except for the unknown key; together they make the parser read
+/// all keys.
 fn samples(name: &str) -> Vec<Value> {
     match name {
         "listener" => vec![json!({"pass": "routes"})],
@@ -147,7 +148,8 @@ fn the_published_schema_is_current() {
     );
 }
 
-/// As `key`, `path/key`, `path.key` or "key" in one of the pages about the document.
+/// Each key appears as `key`, `path/key`, `path.key` or "key" in one of the pages about the
+/// document.
 #[test]
 fn every_key_is_described() {
     let pages = ["configuration.md", "tls.md"].map(|page| {

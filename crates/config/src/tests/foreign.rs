@@ -1,4 +1,4 @@
-//! What people write who know another server is answered with the word to use.
+//! Keys of other servers are refused with their equivalent.
 
 use serde_json::{Value, json};
 
@@ -80,7 +80,7 @@ fn keys_of_other_servers_are_answered_with_the_key_here() {
     }
 }
 
-/// A key that an object may have is not taken for a word of another server.
+/// A key that the object may have is not taken for one of another server.
 #[test]
 fn an_object_that_lacks_a_key_is_told_of_that_alone() {
     let line = refusal(json!({"applications": {"a": {"root": "/www"}}}));
@@ -140,14 +140,17 @@ fn an_address_to_listen_on_that_is_a_name_is_explained() {
     for (key, expected) in [
         (
             "localhost:8080",
-            "a name is no address, as it may stand for several; write \"127.0.0.1:8080\"",
+            "a name is not an address, as it may stand for several; write \"127.0.0.1:8080\"",
         ),
         ("example.com:80", "write \"*:80\" and the name in \"match\""),
         (":80", "write \"*:80\""),
         ("http://127.0.0.1:80", "without a scheme"),
     ] {
         let line = refusal(json!({"listeners": {key: {"pass": "routes"}}, "routes": []}));
-        assert!(line.contains("is no address to listen on") && line.contains(expected), "{line}");
+        assert!(
+            line.contains("is not an address to listen on") && line.contains(expected),
+            "{line}"
+        );
     }
     let line = refusal(json!({"listeners": "*:80"}));
     assert!(line.ends_with("write {\"*:80\": {\"pass\": \"routes\"}}"), "{line}");

@@ -1,4 +1,4 @@
-//! Servers that are named.
+//! Servers that are given by name.
 
 use super::*;
 
@@ -24,10 +24,13 @@ fn names_stand_wherever_a_server_is_connected_to() {
 #[test]
 fn listeners_and_resolvers_have_no_names() {
     for (document, message) in [
-        (json!({"listeners": {"localhost:80": {"pass": "routes"}}, "routes": []}), "is no address"),
-        (json!({"settings": {"resolver": "dns.example"}}), "is no address of a server"),
+        (
+            json!({"listeners": {"localhost:80": {"pass": "routes"}}, "routes": []}),
+            "is not an address",
+        ),
+        (json!({"settings": {"resolver": "dns.example"}}), "is not an address of a server"),
         (json!({"settings": {"resolver": 53}}), "must be a string"),
-        (json!({"upstreams": {"u": {"servers": {"$host:80": {}}}}}), "is no address"),
+        (json!({"upstreams": {"u": {"servers": {"$host:80": {}}}}}), "is not an address"),
     ] {
         let line = refusal(document);
         assert!(line.contains(message), "{line}");

@@ -1,4 +1,4 @@
-//! Log, compression, isolation: what has no part in where a request goes.
+//! Log, compression, isolation: settings that do not affect routing.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Conditions, actions and everything else that decides where a request goes.
+//! Conditions, actions and other settings that affect routing.
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn broken_conditions_are_refused() {
             "\"scheme\" must be \"http\" or \"https\", but is the string \"ftp\"",
         ),
         (json!({"scheme": ["http"]}), "\"scheme\" must be a string"),
-        (json!({"source": "127"}), "\"source\" is no address pattern"),
+        (json!({"source": "127"}), "\"source\" is not an address pattern"),
         (json!({"source": [1]}), "/routes/0/match/source/0: element 0 must be a string"),
         (json!({"query": [1]}), "must be a string"),
         (json!({"query": ["foo", "%3D", "%%1F"]}), "/routes/0/match/query/2: "),
@@ -195,9 +195,9 @@ fn a_proxy_has_an_address() {
             "must not have a path, as the server gets the path of the request; write \
              \"http://127.0.0.1:80\", and \"rewrite\": \"/app$uri\" beside it",
         ),
-        (json!("http://$host:80"), "is no address"),
-        (json!("http://${arg_to}.example:80"), "is no address"),
-        (json!("http://user@localhost:80"), "is no address"),
+        (json!("http://$host:80"), "is not an address"),
+        (json!("http://${arg_to}.example:80"), "is not an address"),
+        (json!("http://user@localhost:80"), "is not an address"),
         (json!([]), "must be a string"),
     ] {
         let line = refusal(action(json!({"proxy": proxy})));
@@ -219,7 +219,7 @@ fn an_upstream_has_servers_with_weights() {
     assert_eq!((config.upstreams[0].tries, config.upstreams[0].keepalive), (Some(3), 16));
     for (upstream, message) in [
         (json!({}), "/upstreams/u: \"servers\" is missing"),
-        (json!({"servers": {"x": {}}}), "/upstreams/u/servers/x: \"x\" is no address"),
+        (json!({"servers": {"x": {}}}), "/upstreams/u/servers/x: \"x\" is not an address"),
         (json!({"servers": {"*:1": {"weight": -1}}}), "must be between 0 and 1000000, but is -1"),
         (json!({"servers": {"*:1": {"weight": 1_000_001}}}), "must be between 0 and 1000000"),
         (json!({"servers": {"*:1": {"weight": "1"}}}), "must be a number"),
@@ -253,7 +253,7 @@ fn trusted_proxies_have_a_source_and_a_field() {
             json!({"client_ip": {"header": "X", "source": null}}),
             "must be a string or an array of strings, but is null",
         ),
-        (json!({"client_ip": {"header": "X", "source": ["a"]}}), "is no address pattern"),
+        (json!({"client_ip": {"header": "X", "source": ["a"]}}), "is not an address pattern"),
         (
             json!({"client_ip": {"header": "X Y", "source": []}}),
             "must be the name of a header field",

@@ -1,4 +1,4 @@
-//! What holds for the whole server.
+//! Settings of the whole server.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Files of a directory: shares.
+//! Shares: files of a directory.
 
 use super::*;
 
@@ -70,6 +70,6 @@ fn broken_shares_are_refused() {
         let line = refusal(action(share));
         assert!(line.contains(message), "{line}");
     }
-    // Unit's way to have no index.
+    // As in Unit, an empty string disables the index.
     assert!(read_share(json!({"share": "/x", "index": ""})).index.is_empty());
 }

@@ -85,7 +85,7 @@ fn commands_of_openssl_are_carried_out_where_there_is_something_to_carry_out() {
     let only12 = commands(json!({"protocol": "-ALL,TLSv1.2", "groups": "X25519:P-256"}));
     assert!(only12.tls12 && !only12.tls13);
     assert_eq!(only12.groups, [KeyExchange::X25519, KeyExchange::Secp256r1]);
-    // OpenSSL: versions that are turned on leave the others as they are.
+    // As in OpenSSL, enabling a version does not affect the others.
     assert!(commands(json!({"Protocol": "TLSv1.2,-SSLv3"})).tls13);
     let options = commands(json!({"Options": "ServerPreference,-SessionTicket,-Compression"}));
     assert!(options.server_preference && !options.tickets);

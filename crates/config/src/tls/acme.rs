@@ -1,4 +1,4 @@
-//! `acme` of a listener's `tls`: certificates that the server obtains and renews by itself (RFC 8555).
+//! `acme` of a listener's `tls`: certificates that the server obtains and renews itself (RFC 8555).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,8 +12,8 @@ use crate::node::{Node, Shown};
 /// A certificate that the server obtains and renews, or certificates on demand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acme {
-    /// The names of the certificate, in lower case and document order; none if certificates are made
-    /// only on demand.
+    /// The names of the certificate, in lower case and document order; none if certificates are
+    /// only obtained on demand.
     pub domains: Vec<String>,
     /// The contact address for the authority.
     pub email: Option<String>,
@@ -36,7 +36,7 @@ pub struct Acme {
 pub struct AcmeServer {
     /// The URL of its directory.
     pub directory: String,
-    /// A file with the authorities of its own TLS certificate; `None` for the system's.
+    /// A file with the authorities for the HTTPS of its directory; `None` for the system's.
     pub ca: Option<PathBuf>,
     /// An existing account of the authority.
     pub external_account: Option<ExternalAccount>,
@@ -61,7 +61,7 @@ impl fmt::Debug for ExternalAccount {
 /// A challenge that proves control of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AcmeChallenge {
-    /// A file on port 80 (RFC 8555, 8.3).
+    /// A response on port 80 (RFC 8555, 8.3).
     Http,
     /// A handshake on port 443 (RFC 8737).
     TlsAlpn,
@@ -69,12 +69,12 @@ pub enum AcmeChallenge {
     Dns,
 }
 
-/// The program that makes and removes DNS records.
+/// The program that creates and removes DNS records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DnsHook {
     /// The program.
     pub program: PathBuf,
-    /// Time until new records are visible everywhere.
+    /// Time until new records are visible on all name servers.
     pub wait: Duration,
     /// Maximum run time of the program.
     pub timeout: Duration,
@@ -92,7 +92,7 @@ pub enum AcmeKey {
 /// Certificates for names that are not configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OnDemand {
-    /// The URL that says whether a name may have a certificate; `?domain=NAME` is appended.
+    /// The URL that is asked whether a name may have a certificate; `?domain=NAME` is appended.
     pub ask: String,
     /// Maximum number of names.
     pub max: u32,
@@ -105,7 +105,8 @@ impl Acme {
     /// The prefix of the names of stored certificates.
     pub const PREFIX: &str = "acme:";
 
-    /// Returns the name that the certificate is stored under; `None` if all are made on demand.
+    /// Returns the name under which the certificate is stored; `None` if all are obtained on
+    /// demand.
     pub fn certificate(&self) -> Option<String> {
         self.domains.first().map(|domain| Acme::certificate_for(domain))
     }
@@ -188,7 +189,7 @@ impl ExternalAccount {
         let object = node.object()?;
         let id = object.required("id")?.text()?.to_owned();
         let key = object.required("key")?;
-        // The message does not repeat the key: it goes to logs.
+        // The message does not contain the key, as it is logged.
         let digits = key.value.as_str().map(|text| text.replace('-', "+").replace('_', "/"));
         let decoded = digits.and_then(|text| base64::decode(text.as_bytes()));
         let decoded = decoded.filter(|key| !key.is_empty());
@@ -255,7 +256,7 @@ impl OnDemand {
 fn read_domain(node: &Node<'_>) -> Result<String, Error> {
     let name = read_name(node)?;
     let host = name.strip_prefix("*.").unwrap_or(&name);
-    // Where the name of the file comes from; a name in DNS has 253 at most.
+    // The name becomes a file name; in DNS it has at most 253 characters.
     let fits = |label: &str| {
         (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
     };

@@ -2,7 +2,7 @@
 
 /// A cipher suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)] // the names say it all
+#[allow(missing_docs)] // the names are OpenSSL's
 pub enum CipherSuite {
     Tls13Aes256Gcm,
     Tls13Aes128Gcm,
@@ -84,8 +84,8 @@ impl CipherSuite {
         }
     }
 
-    /// Reads OpenSSL's cipher list (ciphers(1)) for the suites of the TLS library.
-    /// Words for other suites select nothing. `Err` is a word that is no part of such a list.
+    /// Reads OpenSSL's cipher list (ciphers(1)) for the suites of the TLS library. Words for other
+    /// suites select nothing. Error: a word that is not valid in such a list.
     pub(super) fn choose(list: &str) -> Result<Vec<CipherSuite>, &str> {
         let mut chosen: Vec<CipherSuite> = Vec::new();
         let mut killed: Vec<CipherSuite> = Vec::new();
@@ -128,7 +128,7 @@ impl CipherSuite {
 
 /// A named group for the key exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)] // the names say it all
+#[allow(missing_docs)] // the names are OpenSSL's
 pub enum KeyExchange {
     X25519MlKem768,
     Secp256r1MlKem768,
@@ -171,7 +171,8 @@ mod tests {
             ["ECDHE-RSA-AES128-GCM-SHA256"]
         );
         assert_eq!(chosen("TLSv1.2:!ECDHE-RSA-AES256-GCM-SHA384").len(), 5);
-        // What was excluded for good does not come back; what was only taken out does.
+        // `!` excludes a suite permanently; a later word can add a suite that `-` has removed
+        // (ciphers(1)).
         assert_eq!(chosen("CHACHA20:!CHACHA20:CHACHA20").len(), 0);
         assert_eq!(chosen("CHACHA20:-CHACHA20:CHACHA20").len(), 2);
         assert_eq!(chosen("ALL:+AES")[0], "ECDHE-ECDSA-CHACHA20-POLY1305");

@@ -1,17 +1,18 @@
 //! `conf_commands`: OpenSSL's configuration commands (SSL_CONF_cmd(3)), as far as the TLS library
-//! has the feature. Commands for other features are refused with the reason, so that nobody relies on a
-//! setting without effect. Commands that turn off a feature which is never on are accepted.
+//! has the feature. Commands for other features are refused with the reason, so that no
+//! administrator relies on a setting without effect. Commands that disable a feature that Howdah
+//! never has are accepted.
 
 use super::cipher::{CipherSuite, KeyExchange};
 use crate::error::Error;
 use crate::node::{Node, Shown};
 
-/// Versions, cipher suites and the like.
+/// Versions, cipher suites and related settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsParameters {
-    /// Whether TLS 1.2 is enabled.
+    /// True if TLS 1.2 is enabled.
     pub tls12: bool,
-    /// Whether TLS 1.3 is enabled.
+    /// True if TLS 1.3 is enabled.
     pub tls13: bool,
     /// The cipher suites for TLS 1.2, the preferred first.
     pub suites12: Vec<CipherSuite>,
@@ -19,9 +20,9 @@ pub struct TlsParameters {
     pub suites13: Vec<CipherSuite>,
     /// The key exchanges, the preferred first; empty for the library's own choice.
     pub groups: Vec<KeyExchange>,
-    /// Whether the server's order of suites counts; otherwise the client's.
+    /// True if the server's order of suites counts; otherwise the client's.
     pub server_preference: bool,
-    /// Whether clients may get session tickets.
+    /// True if clients may get session tickets.
     pub tickets: bool,
     /// Number of tickets for each connection with TLS 1.3.
     pub ticket_count: usize,
@@ -58,7 +59,7 @@ impl TlsParameters {
         Ok(parameters)
     }
 
-    /// Carries out one command. Names are compared without regard to case, as OpenSSL does.
+    /// Carries out one command. Names are compared regardless of case, as in OpenSSL.
     fn command(&mut self, command: &str, value: &str) -> Result<(), String> {
         match command.to_ascii_lowercase().as_str() {
             "protocol" => self.protocol(value),
@@ -133,7 +134,7 @@ impl TlsParameters {
         }
     }
 
-    /// `Protocol`: versions to turn on, or with `-` off.
+    /// Reads `Protocol`: versions to enable, or with `-` to disable.
     fn protocol(&mut self, value: &str) -> Result<(), String> {
         for item in value.split(',').map(str::trim) {
             let (on, name) = match item.strip_prefix('-') {
@@ -152,7 +153,7 @@ impl TlsParameters {
         Ok(())
     }
 
-    /// `MinProtocol` and `MaxProtocol`.
+    /// Reads `MinProtocol` or `MaxProtocol`.
     fn bound(&mut self, value: &str, lowest: bool) -> Result<(), String> {
         match (value.to_ascii_lowercase().as_str(), lowest) {
             ("none" | "tlsv1.2", true) | ("none" | "tlsv1.3", false) => {}
@@ -172,7 +173,7 @@ impl TlsParameters {
         match (name.to_ascii_lowercase().as_str(), on) {
             ("sessionticket", on) => self.tickets = on,
             ("serverpreference", on) => self.server_preference = on,
-            // Always off: there is neither compression nor renegotiation.
+            // Always disabled: there is neither compression nor renegotiation.
             ("compression" | "unsafelegacyrenegotiation" | "unsafelegacyserverconnect", false)
             | (
                 "norenegotiation" | "noresumptiononrenegotiation" | "ecdhsingle" | "dhsingle",

@@ -1,4 +1,4 @@
-//! Host names in `tls`: those of certificates and of the servers that they are for.
+//! Host names in `tls`: names of certificates and of servers.
 
 use crate::error::Error;
 use crate::node::{Node, Shown};

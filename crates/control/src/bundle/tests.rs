@@ -17,7 +17,7 @@ fn describe_bundle(pem: &[u8]) -> Result<Value, Refusal> {
     Bundle::read(pem.to_vec()).map(|bundle| bundle.description)
 }
 
-/// The blocks of a bundle.
+/// Splits a bundle into its PEM blocks.
 fn blocks(pem: &str) -> Vec<String> {
     pem.split("-----BEGIN ").skip(1).map(|block| format!("-----BEGIN {block}")).collect()
 }

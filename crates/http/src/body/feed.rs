@@ -1,9 +1,9 @@
 //! Transfer of a request body from the client to an upstream server while it arrives.
 //!
-//! The task that serves the client fills the feed ([`Feed::poll_fill`]), first while it waits for the
-//! response, then while it sends the response. The task that serves the upstream connection reads
-//! from it ([`FeedReader`]). A feed holds the bytes of one read, so that the client cannot send faster
-//! than the upstream server reads.
+//! The task that serves the client fills the feed ([`Feed::poll_fill`]), first while it waits for
+//! the response, then while it sends the response. The task that serves the upstream connection
+//! reads from it ([`FeedReader`]). A feed holds the bytes of one read, so that the client cannot
+//! send faster than the upstream server reads.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -52,7 +52,7 @@ impl Feed {
         })))
     }
 
-    /// Length of the whole body in bytes, if it is known.
+    /// Returns the length of the whole body in bytes, if it is known.
     pub fn len(&self) -> Option<u64> {
         self.0.borrow().len
     }
@@ -69,8 +69,8 @@ impl Feed {
         !self.is_full() && self.0.borrow().piece.is_empty()
     }
 
-    /// Reads from the client while there is room. Ready at the end of the body, or when the reader was
-    /// dropped.
+    /// Reads from the client while there is room. Ready at the end of the body, or when the reader
+    /// was dropped.
     pub fn poll_fill(
         &self,
         source: &(impl BodySource + ?Sized),
@@ -216,8 +216,8 @@ mod tests {
         }
     }
 
-    /// Records of FastCGI are shorter than a read, so that a piece is read in parts. The client was not
-    /// read from any more after that.
+    /// Records of FastCGI are shorter than a read, so that a piece is read in parts. The client was
+    /// not read from any more after that.
     #[test]
     fn the_writer_is_woken_when_the_last_part_of_a_piece_is_read() {
         let woken = Arc::<Woken>::default();

@@ -39,7 +39,7 @@ pub enum Piece {
 }
 
 impl Piece {
-    /// Number of bytes.
+    /// Returns the number of bytes.
     pub fn len(&self) -> u64 {
         match self {
             Piece::Bytes(bytes) => bytes.len() as u64,
@@ -56,11 +56,11 @@ impl Piece {
 /// A body that is produced while it is sent. The connection that sends it polls it.
 #[allow(clippy::len_without_is_empty)] // only polling tells whether more bytes follow
 pub trait BodyStream {
-    /// Returns the next bytes, never empty; `None` at the end. After an error the connection is closed,
-    /// so that the client does not take the part that was sent for the whole.
+    /// Returns the next bytes, never empty; `None` at the end. After an error the connection is
+    /// closed, so that the client does not take the part that was sent for the whole.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>>;
 
-    /// Number of bytes that remain, if known.
+    /// Returns the number of bytes that remain, if known.
     fn len(&self) -> Option<u64>;
 
     /// Discards the rest of the body, and is ready when its producer has stopped. Callers that need
@@ -84,13 +84,13 @@ impl BodyStream for HeadOnly {
 }
 
 impl Body {
-    /// Returns the body of a response to HEAD. It frames the response like one to GET with a body of
-    /// this length (`None`: unknown), and has no bytes.
+    /// Returns the body of a response to HEAD. It frames the response like one to GET with a body
+    /// of this length (`None`: unknown), and has no bytes.
     pub fn unsent(len: Option<u64>) -> Body {
         Body::Stream(Box::new(HeadOnly(len)))
     }
 
-    /// Number of bytes, if known before sending.
+    /// Returns the number of bytes, if known before sending.
     pub fn len(&self) -> Option<u64> {
         match self {
             Body::Empty => Some(0),
@@ -127,8 +127,8 @@ impl std::fmt::Debug for Body {
     }
 }
 
-/// Reason why a response was not sent completely. The connection or the stream ends with it, so that
-/// the client does not take the part that was sent for the whole.
+/// Reason why a response was not sent completely. The connection or the stream ends with it, so
+/// that the client does not take the part that was sent for the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendError {
     /// The client closed the connection, or was too slow.

@@ -1,5 +1,5 @@
-//! Queue for the output of a script that the client has not taken yet: bounded memory, then an unlinked
-//! temporary file.
+//! Queue for the output of a script that the client has not taken yet: bounded memory, then an
+//! unlinked temporary file.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,13 +13,13 @@ use bytes::Bytes;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 
-/// Maximum number of bytes of one response in memory; as much as nginx's eight buffers of 4 or 8 KiB and
-/// a socket buffer.
+/// Maximum number of bytes of one response in memory; as much as nginx's eight buffers of 4 or 8
+/// KiB and a socket buffer.
 pub const MAX_MEMORY_BYTES: usize = 128 * 1024;
 /// Maximum number of bytes that [`Spool::pop`] returns.
 const PIECE_SIZE: usize = 64 * 1024;
-/// Length in bytes below which parts are copied together. A separate part costs an allocation in memory, and
-/// a system call in the file.
+/// Length in bytes below which parts are copied together. A separate part costs an allocation in
+/// memory, and a system call in the file.
 pub const SMALL_PART_BYTES: usize = 4096;
 /// Number of bytes of short parts that are copied together.
 const GATHER_SIZE: usize = 16 * 1024;
@@ -71,7 +71,7 @@ impl Spilled {
         Ok(())
     }
 
-    /// Number of bytes not read yet.
+    /// Returns the number of bytes not read yet.
     fn len(&self) -> u64 {
         self.written - self.read + self.tail.len() as u64
     }
@@ -129,9 +129,9 @@ impl Spool {
         self.gathered.extend_from_slice(bytes);
     }
 
-    /// Returns a buffer to append `len` bytes to, in place of [`Spool::push`], if they may stay in memory. All
-    /// bytes appended to it are returned as one part. `more` is the number of bytes that are likely to
-    /// follow.
+    /// Returns a buffer to append `len` bytes to, in place of [`Spool::push`], if they may stay in
+    /// memory. All bytes appended to it are returned as one part. `more` is the number of bytes
+    /// that are likely to follow.
     pub fn room(&mut self, len: usize, more: usize) -> Option<&mut Vec<u8>> {
         if !self.fits(len) {
             return None;
@@ -145,7 +145,7 @@ impl Spool {
         self.file.is_none() && (self.in_memory() == 0 || self.occupied() + len <= MAX_MEMORY_BYTES)
     }
 
-    /// Number of bytes of memory in use.
+    /// Returns the number of bytes of memory in use.
     fn occupied(&self) -> usize {
         self.in_memory() + self.memory.len() * PART_OVERHEAD
     }
@@ -191,7 +191,7 @@ impl Spool {
         self.file = None;
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     pub fn len(&self) -> u64 {
         let file = self.file.as_ref().map_or(0, Spilled::len);
         self.in_memory() as u64 + file
@@ -223,8 +223,9 @@ pub fn create_temporary_file(directory: &Path) -> io::Result<File> {
     open(directory).map_err(|error| directory_error(directory, &error))
 }
 
-/// Makes a read-only descriptor of a [`create_temporary_file`] file for a worker. The worker cannot write to the file or
-/// extend it, since it counts against the quota of the server's user, and cannot link it to a name.
+/// Creates a read-only descriptor of a [`create_temporary_file`] file for a worker. The worker
+/// cannot write to the file or extend it, since it counts against the quota of the server's user,
+/// and cannot link it to a name.
 pub fn reopen_read_only(file: File, directory: &Path) -> io::Result<OwnedFd> {
     read_only(file).map_err(|error| directory_error(directory, &error))
 }
@@ -270,8 +271,8 @@ fn seal(file: &File) -> Result<(), Errno> {
     fcntl_add_seals(file, seals)
 }
 
-/// Checks that temporary files can be created in `directory`. A full disk is no error: it may have room when
-/// a file is needed.
+/// Checks that temporary files can be created in `directory`. A full disk is no error: it may have
+/// room when a file is needed.
 pub fn check_directory(directory: &Path) -> io::Result<()> {
     match open(directory).and_then(read_only) {
         Err(error) if !is_full(&error) => Err(error),
@@ -330,7 +331,7 @@ mod tests {
         for len in [1, 100] {
             let mut spool = Spool::new(directory.path().into());
             let (mut memory, mut writes, mut pushed) = (0, Vec::new(), 0);
-            // Each is part of something larger, as what was read from a server is.
+            // Each part is a slice of a larger buffer, like data received from a server.
             while writes.len() < 8 {
                 spool.push(read.slice(..len)).unwrap();
                 pushed += len;

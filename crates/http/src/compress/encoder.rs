@@ -9,8 +9,8 @@ use zstd::zstd_safe::CParameter;
 
 /// Encoder of one response.
 ///
-/// The window is at most 2^[`WINDOW_BITS`] bytes at any level, so that thousands of slow clients do not hold
-/// gigabytes.
+/// The window is at most 2^[`WINDOW_BITS`] bytes at any level, so that thousands of slow clients do
+/// not hold gigabytes.
 pub enum Encoder {
     /// `br`
     Brotli(Box<CompressorWriter<Vec<u8>>>),

@@ -1,16 +1,16 @@
 //! `compression`: responses that are compressed while they are sent.
 //!
-//! 1. A response is a candidate if its content has a media type to be compressed, and neither the response
-//!    nor the configuration forbids it ([`Scope`]).
+//! 1. A response is a candidate if its content has a media type to be compressed, and neither the
+//!    response nor the configuration forbids it ([`Scope`]).
 //! 2. All candidates get `Vary: Accept-Encoding`, compressed or not.
-//! 3. The encoding with the highest weight is used; among equals the first one of the document. Short
-//!    content that would not become shorter is not compressed.
-//! 4. Facts that no longer hold are removed: the length, `Accept-Ranges`, and the strength of the entity
-//!    tag (RFC 9110, 8.8.1).
+//! 3. The encoding with the highest weight is used; among equals the first one of the document.
+//!    Short content that would not become shorter is not compressed.
+//! 4. Facts that no longer hold are removed: the length, `Accept-Ranges`, and the strength of the
+//!    entity tag (RFC 9110, 8.8.1).
 //!
 //! A script excludes a response by `Content-Encoding` (also `identity`) or `no-transform` in
-//! `Cache-Control`: the length of compressed secrets beside text chosen by an attacker can be measured
-//! (BREACH).
+//! `Cache-Control`: the length of compressed secrets beside text chosen by an attacker can be
+//! measured (BREACH).
 
 mod encoder;
 mod stream;
@@ -24,7 +24,8 @@ use crate::body::Body;
 use crate::encoding::AcceptEncoding;
 use crate::message::{FieldBlock, Request, Response};
 
-/// Maximum length in bytes of content that is compressed before it is sent, so that its length is known.
+/// Maximum length in bytes of content that is compressed before it is sent, so that its length is
+/// known.
 const MAX_WHOLE: usize = 64 << 10;
 
 /// The part of a response that compression may change.
@@ -117,8 +118,8 @@ fn is_marked(fields: &mut FieldBlock) -> bool {
     })
 }
 
-/// Returns true if content of this media type is to be compressed. By default, types that are compressed
-/// already are not.
+/// Returns true if content of this media type is to be compressed. By default, types that are
+/// compressed already are not.
 fn is_compressed_type(compression: &Compression, value: &[u8]) -> bool {
     const DENSE: [&[u8]; 12] = [
         b"application/gzip",

@@ -42,7 +42,7 @@ fn encoding(response: &Response) -> &str {
     std::str::from_utf8(response.fields.get("content-encoding").unwrap_or_default()).unwrap()
 }
 
-/// All bytes of a body, and how often it was not ready.
+/// Returns all bytes of a body.
 fn collect(body: Body) -> std::io::Result<Vec<u8>> {
     let mut cx = Context::from_waker(Waker::noop());
     match body {
@@ -77,7 +77,7 @@ fn decoded(encoding: &str, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Pieces that come one by one, with a pause after each that lasts for two looks.
+/// Pieces that arrive one by one; after each, the stream is pending for two polls.
 struct Slow(Vec<Bytes>, u32, Option<u64>);
 
 impl BodyStream for Slow {
@@ -232,7 +232,7 @@ fn what_a_script_has_sent_arrives_while_the_script_waits() {
 /// Decodes the start of incomplete content.
 fn start(encoding: &str, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    // Writers keep what they have decoded when the end is missing.
+    // The writers keep the output decoded so far if the end is missing.
     match encoding {
         "br" => drop(brotli::DecompressorWriter::new(&mut out, 4096).write_all(bytes)),
         "gzip" => {

@@ -1,13 +1,13 @@
-//! Signals that end connections: to all connections of a listener on a thread (drain), or to a single one
-//! (eviction).
+//! Signals that end connections: to all connections of a listener on a thread (drain), or to a
+//! single one (eviction).
 //!
-//! A connection has a [`DrainRegistration`]. After [`Drain::start`] it closes when it is idle, otherwise after its
-//! current response. The registry has one waker per connection, not per wait, so that waiting for a
-//! request costs nothing extra.
+//! A connection has a [`DrainRegistration`]. After [`Drain::start`] it closes when it is idle,
+//! otherwise after its current response. The registry has one waker per connection, not per wait,
+//! so that waiting for a request costs nothing extra.
 //!
-//! The registry also has the [`Phase`] of each connection. When descriptors run short, connections that wait
-//! for their client are evicted ([`crate::eviction`]): an evicted connection is woken and closes itself,
-//! unless a request has arrived meanwhile.
+//! The registry also has the [`Phase`] of each connection. When descriptors run short, connections
+//! that wait for their client are evicted ([`crate::eviction`]): an evicted connection is woken and
+//! closes itself, unless a request has arrived meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -73,7 +73,7 @@ thread_local! {
 }
 
 impl Mark {
-    /// A phase that begins now.
+    /// Creates a mark for a phase that begins now.
     fn new(phase: Phase) -> Self {
         let now = BEGINNINGS.get();
         BEGINNINGS.set(now + 1);
@@ -138,9 +138,9 @@ impl Drain {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Waits, after the start, until the idle connections have closed, so that none accepts a request that is
-    /// sent later. A connection may have to be polled several times for that: for the end of its
-    /// handshake, for the signal, and for a last look at its socket.
+    /// Waits, after the start, until the idle connections have closed, so that none accepts a
+    /// request that is sent later. A connection may have to be polled several times for that: for
+    /// the end of its handshake, for the signal, and for a last read of its socket.
     pub async fn idle_closed(&self) {
         for _ in 0..3 {
             yield_now().await; // the runtime polls its sockets
@@ -178,7 +178,7 @@ impl Drain {
         Rc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Number of connections.
+    /// Returns the number of connections.
     pub fn connections(&self) -> usize {
         self.0.count.get()
     }

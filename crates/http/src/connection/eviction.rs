@@ -1,12 +1,13 @@
 //! The choice of connections to close when descriptors run short.
 //!
-//! Candidates are connections that wait for their client: for the rest of a request (handshake, head or
-//! body), or idle between two requests. A connection with a request in hand is no candidate.
+//! Candidates are connections that wait for their client: for the rest of a request (handshake,
+//! head or body), or idle between two requests. A connection with a request in progress is no
+//! candidate.
 //!
 //! 1. The client with the greatest weight is chosen. An incomplete request weighs
 //!    [`INCOMPLETE_WEIGHT`], an idle connection 1.
-//! 2. Its incomplete requests are closed before its idle connections, and of each kind the connection
-//!    that has waited longest.
+//! 2. Its incomplete requests are closed before its idle connections, and of each kind the
+//!    connection that has waited longest.
 //! 3. The weight of the client is less by then, and the choice is repeated.
 //!
 //! This module does no I/O and reads no clock.
@@ -19,8 +20,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// Client that connections are counted by: an IPv4 address, a /64 network of IPv6 addresses, or all
 /// clients of unix sockets together, which have no address.
 ///
-/// The upper half of an IPv6 address, so that the registry of connections needs eight bytes for each.
-/// Multicast networks, from which no connection comes, encode IPv4 addresses and unix sockets.
+/// The upper half of an IPv6 address, so that the registry of connections needs eight bytes for
+/// each. Multicast networks, from which no connection comes, encode IPv4 addresses and unix
+/// sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Client(u64);
 
@@ -28,7 +30,7 @@ const UNIX: u64 = u64::MAX;
 const IPV4: u64 = 0xffff_fffe_0000_0000;
 
 impl Client {
-    /// The client of a connection whose transport has this peer; `None` for a unix socket.
+    /// Returns the client of a connection whose transport has this peer; `None` for a unix socket.
     pub fn of(peer: Option<SocketAddr>) -> Client {
         Client(match peer.map(|peer| peer.ip().to_canonical()) {
             None => UNIX,
@@ -85,12 +87,13 @@ pub struct Selection<T> {
 }
 
 /// Weight of an incomplete request; an idle connection weighs 1. Idle connections are closed after
-/// incomplete requests of others, unless there are this many times more of them. If they were always
-/// last, a client that holds idle connections could have each handshake of other clients closed.
+/// incomplete requests of others, unless there are this many times more of them. If they were
+/// always last, a client that holds idle connections could have each handshake of other clients
+/// closed.
 const INCOMPLETE_WEIGHT: usize = 8;
 
-/// Chooses up to `count` connections, of clients with at least `least` candidates; `None` if there is
-/// no such client. Takes time in proportion to the number of candidates.
+/// Chooses up to `count` connections, of clients with at least `least` candidates; `None` if there
+/// is no such client. Takes time in proportion to the number of candidates.
 pub fn choose<T>(
     candidates: Vec<Candidate<T>>,
     count: usize,
@@ -180,7 +183,8 @@ mod tests {
         Client::of(Some(SocketAddr::from(([192, 0, 2, n], 1))))
     }
 
-    /// Connections of a client, the oldest first; their places are the client's number and theirs.
+    /// Returns connections of client `n`, the oldest first; the key is the client's number and the
+    /// connection's.
     fn waiting(n: u8, is_idle: bool, since: std::ops::Range<u64>) -> Vec<Candidate<(u8, u64)>> {
         let one = |since| Candidate { client: client(n), is_idle, since, key: (n, since) };
         since.map(one).collect()
@@ -219,7 +223,8 @@ mod tests {
     }
 
     /// A client fills the server with idle connections, and each further one completes its request
-    /// at once. Were idle connections always last, only handshakes of others would be left to close.
+    /// at once. Were idle connections always last, only handshakes of others would be left to
+    /// close.
     #[test]
     fn many_idle_connections_do_not_have_handshakes_of_others_closed() {
         let mut all = waiting(1, true, 100..300);

@@ -38,8 +38,8 @@ pub struct ClientCertificate {
     pub pem: String,
 }
 
-/// Decides which hosts a connection may ask for: not those for which other client certificates count
-/// than for the name of the handshake.
+/// Decides whether requests for a host may come on a connection: not for hosts with other
+/// requirements for client certificates than the host of the handshake.
 #[derive(Clone)]
 pub struct HostPolicy(pub Arc<dyn Fn(&str) -> bool + Send + Sync>);
 
@@ -55,7 +55,7 @@ impl Handshake {
         (self.hosts.0)(host)
     }
 
-    /// Value of nginx's `$ssl_client_verify`.
+    /// Returns the value of nginx's `$ssl_client_verify`.
     pub fn verified(&self) -> &'static str {
         if self.client.is_some() { "SUCCESS" } else { "NONE" }
     }

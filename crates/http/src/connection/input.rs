@@ -1,8 +1,8 @@
 //! Input buffer of a connection.
 //!
-//! All reads of a thread use one large buffer. The received bytes are copied into a buffer of their size;
-//! if they fill half of the large buffer, the connection keeps that one. So an idle connection has no
-//! buffer, one with little input a small one, and large uploads are not copied.
+//! All reads of a thread use one large buffer. The received bytes are copied into a buffer of their
+//! size; if they fill half of the large buffer, the connection keeps that one. So an idle
+//! connection has no buffer, one with little input a small one, and large uploads are not copied.
 
 use std::cell::Cell;
 use std::io;

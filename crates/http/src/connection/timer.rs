@@ -1,7 +1,8 @@
 //! Time limits with one timer per connection.
 //!
-//! Deadlines change with every request. To set the timer each time would cost more than a timer that
-//! fires too early: it is moved to a later deadline only when it fires, and to an earlier one at once.
+//! Deadlines change with every request. To set the timer each time would cost more than a timer
+//! that fires too early: it is moved to a later deadline only when it fires, and to an earlier one
+//! at once.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -16,7 +17,8 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Ready once `deadline` has passed; otherwise the task is woken at that time or earlier.
+    /// Returns `Ready` once `deadline` has passed; otherwise the task is woken at that time or
+    /// earlier.
     pub fn poll(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         if sleep.deadline() > deadline {
@@ -40,8 +42,8 @@ pub struct Throughput {
 }
 
 impl Throughput {
-    /// Returns the maximum duration of the next wait: `timeout`, or less if the client was slower than
-    /// `min_rate` bytes per second (0: no limit) for longer than `grace`.
+    /// Returns the maximum duration of the next wait: `timeout`, or less if the client was slower
+    /// than `min_rate` bytes per second (0: no limit) for longer than `grace`.
     pub fn remaining(&self, timeout: Duration, min_rate: u64, grace: Duration) -> Duration {
         if min_rate == 0 {
             return timeout;

@@ -1,12 +1,12 @@
-//! Tunnels: bytes in both directions after an upstream server has agreed to leave HTTP (RFC 9110, 7.8),
-//! above all for WebSockets.
+//! Tunnels: bytes in both directions after an upstream server has agreed to leave HTTP (RFC 9110,
+//! 7.8), above all for WebSockets.
 //!
-//! A tunnel does not interpret the bytes. It buffers only what one end has sent and the other has not
-//! taken yet; while both are silent it has no buffer.
+//! A tunnel does not interpret the bytes. It buffers only what one end has sent and the other has
+//! not taken yet; while both are silent it has no buffer.
 //!
-//! When one end shuts down its sending direction, the other gets a shutdown and may go on for a while. The
-//! tunnel closes when both have shut down, when the connection of either breaks, after an idle timeout,
-//! and some time after the drain signal.
+//! When one end shuts down its sending direction, the other gets a shutdown and may go on for a
+//! while. The tunnel closes when both have shut down, when the connection of either breaks, after
+//! an idle timeout, and some time after the drain signal.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -99,8 +99,8 @@ enum Broken {
 }
 
 impl Tunnel {
-    /// Forwards bytes between a client and the upstream server until the tunnel closes. `input` are bytes
-    /// of the client that have already arrived.
+    /// Forwards bytes between a client and the upstream server until the tunnel closes. `input` are
+    /// bytes of the client that have already arrived.
     pub async fn run<C: AsyncRead + AsyncWrite + Unpin>(
         self,
         client: &mut C,
@@ -242,7 +242,7 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(50);
     const AT_ONCE: Timeouts = Timeouts { half_closed: SHORT, draining: SHORT };
 
-    /// A client and a server with a tunnel between them.
+    /// Creates a client and a server with a tunnel between them.
     fn tunnel(
         drain: &Drain,
         idle_timeout: Duration,
@@ -363,7 +363,7 @@ mod tests {
                 if !carried.is_finished() {
                     return;
                 }
-                // A machine that is too busy to speak in time shows nothing.
+                // On a machine that is too busy to send in time, the test proves nothing.
                 assert!(longest > idle_timeout / 2, "it ended after a pause of {longest:?}");
             }
         });

@@ -100,7 +100,7 @@ impl BodyReader {
         Next::Failed(error)
     }
 
-    /// Number of bytes that remain; `None` if it is unknown or the body has failed.
+    /// Returns the number of bytes that remain; `None` if it is unknown or the body has failed.
     pub fn remaining(&self) -> Option<u64> {
         match self.rest {
             Rest::Known(rest) => Some(rest),

@@ -58,7 +58,7 @@ impl<'c, I: Io> RequestCarrier<'c, I> {
         }
     }
 
-    /// Number of bytes of the body that were returned.
+    /// Returns the number of bytes of the body that were returned.
     pub fn received(&self) -> u64 {
         self.body.borrow().received
     }

@@ -1,8 +1,8 @@
 //! Closing a connection.
 //!
-//! If the kernel closes a socket with unread bytes, it sends a reset, which can reach the client before
-//! the client has read the response. So if the client may still be sending, the connection shuts down
-//! its own direction first, and then reads and discards for a while.
+//! If the kernel closes a socket with unread bytes, it sends a reset, which can reach the client
+//! before the client has read the response. So if the client may still be sending, the connection
+//! shuts down its own direction first, and then reads and discards for a while.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -45,7 +45,8 @@ impl<I: Io, H: Handler> Connection<I, H> {
         .await;
     }
 
-    /// Shuts down the sending direction, then discards input until the client closes the connection.
+    /// Shuts down the sending direction, then discards input until the client closes the
+    /// connection.
     pub(super) async fn linger(&self) {
         let end = Instant::now() + LINGER_TIMEOUT;
         let mut deadline = Instant::now() + LINGER_IDLE_TIMEOUT;

@@ -1,15 +1,15 @@
 //! HTTP/1.0 and HTTP/1.1 (RFC 9112): a connection from its first byte to its last.
 //!
-//! 1. Wait for a request head (`wait`, [`head`]). A waiting connection holds its socket and a timer;
-//!    the rest of its state is in a box that exists only while there is a request.
+//! 1. Wait for a request head (`wait`, [`head`]). A waiting connection holds its socket and a
+//!    timer; the rest of its state is in a box that exists only while there is a request.
 //! 2. Read the head: request line and fields ([`head`]), target ([`target`](crate::target)), host
-//!    ([`authority`](crate::authority)), framing of the body ([`framing`](crate::framing)). A head that
-//!    violates HTTP is refused ([`Refusal`], `refuse`) and the connection closed, since the bytes after
-//!    it cannot be trusted to be a request.
-//! 3. Let the [`Handler`] answer (`requests`). Meanwhile it may read the body, send interim responses
-//!    and learn that the client has disconnected (`carrier`).
-//! 4. Send the response (`respond`: `response_head`, `send_body`, `send_file`). Responses to pipelined
-//!    requests that have all arrived are sent in one write (`output`).
+//!    ([`authority`](crate::authority)), framing of the body ([`framing`](crate::framing)). A head
+//!    that violates HTTP is refused ([`Refusal`], `refuse`) and the connection closed, since the
+//!    bytes after it cannot be trusted to be a request.
+//! 3. Let the [`Handler`] answer (`requests`). Meanwhile it may read the body, send interim
+//!    responses and learn that the client has disconnected (`carrier`).
+//! 4. Send the response (`respond`: `response_head`, `send_body`, `send_file`). Responses to
+//!    pipelined requests that have all arrived are sent in one write (`output`).
 //! 5. Continue with the next request, or close the connection so that the client can still read the
 //!    response (`close`). After status 101 the connection is a tunnel to its end (`tunnel`).
 //!
@@ -55,7 +55,8 @@ pub fn serve<I: Io, H: Handler>(
     drain: DrainRegistration,
 ) -> impl Future<Output = ()> {
     let connection = Connection::new(io, info, handler, drain);
-    // An async fn would hold its arguments beside the connection, for as long as the connection lasts.
+    // An async fn would hold its arguments beside the connection, for as long as the connection
+    // lasts.
     async move {
         let mut next = Next::Wait;
         loop {

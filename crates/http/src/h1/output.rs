@@ -1,7 +1,7 @@
 //! The output of a connection: a buffer for heads and short bodies, and one large piece after it.
 //!
-//! Responses to pipelined requests are collected in the buffer and sent in one write. A thread keeps a
-//! spare buffer for its connections, so a connection without output has none.
+//! Responses to pipelined requests are collected in the buffer and sent in one write. A thread
+//! keeps a spare buffer for its connections, so a connection without output has none.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -49,7 +49,7 @@ impl Output {
         self.queued += bytes.len() as u64;
     }
 
-    /// Appends a large piece and the bytes after it. Both must be sent before anything else is appended.
+    /// Appends a large piece and the bytes after it. Nothing may be appended until both are sent.
     pub fn put_large(&mut self, bytes: Bytes, end: &'static [u8]) {
         self.queued += (bytes.len() + end.len()) as u64;
         self.large = bytes;
@@ -61,17 +61,17 @@ impl Output {
         self.queued += bytes;
     }
 
-    /// Number of bytes to be sent.
+    /// Returns the number of bytes to be sent.
     pub fn waiting(&self) -> usize {
         self.buffer.len() - self.sent + self.large.len() + self.end.len()
     }
 
-    /// Number of bytes of all output so far, sent or not.
+    /// Returns the number of bytes of all output so far, sent or not.
     pub fn queued(&self) -> u64 {
         self.queued
     }
 
-    /// Unsent bytes of the buffer.
+    /// Returns the unsent bytes of the buffer.
     pub fn buffered(&self) -> &[u8] {
         self.buffer.get(self.sent..).unwrap_or_default()
     }
@@ -81,7 +81,8 @@ impl Output {
         self.waiting() == 0 && !self.needs_flush
     }
 
-    /// Sends output. Ready with the number of bytes after the first write; 0 when all output was sent.
+    /// Sends output. Ready with the number of bytes after the first write; 0 when all output was
+    /// sent.
     pub fn poll_write<I: AsyncWrite + Unpin>(
         &mut self,
         io: &mut I,

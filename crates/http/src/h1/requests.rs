@@ -137,8 +137,8 @@ impl<I: Io, H: Handler> Connection<I, H> {
             && framing.keeps_alive()
     }
 
-    /// Returns true if the head of the next request has arrived, so that the response may wait for the
-    /// next one.
+    /// Returns true if the head of the next request has arrived, so that the response may wait for
+    /// the next one.
     fn has_next_head(&self, limits: &Limits) -> bool {
         matches!(self.transport.borrow_mut().scan(limits), Scanned::Complete(_))
     }

@@ -60,8 +60,8 @@ impl Framing {
     }
 }
 
-/// Returns the fields that the connection adds to a response. As in Unit, `Connection` is added only if
-/// it differs from the default of the request's version.
+/// Returns the fields that the connection adds to a response. As in Unit, `Connection` is added
+/// only if it differs from the default of the request's version.
 pub(super) fn connection_fields<'l>(
     response: &Response,
     framing: Framing,

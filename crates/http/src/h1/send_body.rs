@@ -104,8 +104,8 @@ impl<I: Io> Sender<'_, I> {
         if must_flush { self.flush().await } else { Ok(()) }
     }
 
-    /// Returns the next bytes of a stream. While there are none, sends the output and watches the client,
-    /// so that a script learns before its next output that the client has disconnected.
+    /// Returns the next bytes of a stream. While there are none, sends the output and watches the
+    /// client, so that a script learns before its next output that the client has disconnected.
     fn poll_stream(
         &self,
         stream: &mut dyn BodyStream,

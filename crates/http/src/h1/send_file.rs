@@ -1,7 +1,8 @@
 //! Sending a range of a file without blocking the event loop.
 //!
-//! 1. A large range is sent on plain TCP by the kernel (`sendfile`), piece by piece, each loaded into
-//!    the page cache first. The output before it is sent with `MSG_MORE`, so that both share packets.
+//! 1. A large range is sent on plain TCP by the kernel (`sendfile`), piece by piece, each loaded
+//!    into the page cache first. The output before it is sent with `MSG_MORE`, so that both share
+//!    packets.
 //! 2. Any other range is read into a buffer, piece by piece.
 //! 3. Other connections have a turn after each piece.
 //!
@@ -110,8 +111,8 @@ impl<I: Io> Sender<'_, I> {
     }
 }
 
-/// Calls `send` with the socket and the output buffer when the socket is writable. Returns the number of
-/// bytes that `send` has sent.
+/// Calls `send` with the socket and the output buffer when the socket is writable. Returns the
+/// number of bytes that `send` has sent.
 fn poll_socket<I: Io>(
     transport: &mut Transport<I>,
     cx: &mut Context<'_>,

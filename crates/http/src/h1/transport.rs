@@ -1,7 +1,7 @@
 //! The byte level of a connection: socket, input, output and timer.
 //!
-//! State that is needed only while a request is read or answered is in [`Work`]. A thread keeps a spare
-//! one for its connections, as most connections are idle most of the time.
+//! State that is needed only while a request is read or answered is in [`Work`]. A thread keeps a
+//! spare one for its connections, as most connections are idle most of the time.
 
 use std::cell::Cell;
 use std::io;
@@ -78,7 +78,7 @@ thread_local! {
     static SPARE_WORK: Cell<Option<Box<Work>>> = const { Cell::new(None) };
 }
 
-/// The state of a connection that has none of its own.
+/// State of connections that have not taken their own.
 static INITIAL_WORK: LazyLock<Work> = LazyLock::new(Work::default);
 
 /// The [`Work`] of a connection, taken from the thread when it is first changed.
@@ -137,8 +137,8 @@ impl<I: Io> Transport<I> {
         self.input.as_bytes().len() > self.work.scan.start()
     }
 
-    /// Reads once, and returns the number of bytes; 0 at the end. After the end or an error, each call
-    /// returns the same again.
+    /// Reads once, and returns the number of bytes; 0 at the end. After the end or an error, each
+    /// call returns the same again.
     pub fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self.disconnected {
             Some(Disconnect::Reset) => {
@@ -185,8 +185,8 @@ impl<I: Io> Transport<I> {
         }
     }
 
-    /// Ready when the client, which does not take the output now, is too slow. The connection counts as
-    /// reset from then on.
+    /// Ready when the client, which does not take the output now, is too slow. The connection
+    /// counts as reset from then on.
     pub fn poll_send_timeout(&mut self, cx: &mut Context<'_>, limits: &Limits) -> Poll<()> {
         let rate = self.work.send_rate;
         let timeout = || rate.remaining(limits.send_timeout, limits.min_rate, limits.grace);

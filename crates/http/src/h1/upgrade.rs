@@ -25,8 +25,8 @@ pub(super) struct Upgrade {
 }
 
 impl Upgrade {
-    /// Creates the state from the response of status 101 and its request. `received` is the number of
-    /// bytes of the request.
+    /// Creates the state from the response of status 101 and its request. `received` is the number
+    /// of bytes of the request.
     pub fn new(
         tunnel: Tunnel,
         request: Request,

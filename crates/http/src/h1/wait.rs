@@ -16,8 +16,8 @@ use crate::exchange::Handler;
 use crate::limits::Limits;
 use crate::timer::after;
 
-/// Time for the first request of a connection on a unix socket after the drain signal: the connection
-/// was accepted, and its request may be on the way.
+/// Time for the first request of a connection on a unix socket after the drain signal: the
+/// connection was accepted, and its request may be on the way.
 const FIRST_REQUEST_GRACE: Duration = Duration::from_secs(1);
 
 impl<I: Io, H: Handler> Connection<I, H> {
@@ -56,15 +56,15 @@ impl<I: Io, H: Handler> Connection<I, H> {
                 }
                 deadline = deadline.min(since + self.first_request_grace());
             }
-            // The client gets 408, as in Unit, so that it knows that a request which it is sending was
-            // not processed (RFC 9110, 15.5.9).
+            // The client gets 408, as in Unit, so that it knows that a request which it is sending
+            // was not processed (RFC 9110, 15.5.9).
             transport.timer.poll(cx, deadline).map(|()| Next::HeadTimeout)
         })
         .await
     }
 
-    /// A TCP client had the time for which the kernel waits for its first bytes, one with TLS the time
-    /// of the handshake.
+    /// Returns the grace of a first request. None over TCP and TLS: a TCP client had the time for
+    /// which the kernel waits for its first bytes, a TLS client the time of the handshake.
     fn first_request_grace(&self) -> Duration {
         match self.info.tls || self.info.peer.is_some() {
             true => Duration::ZERO,

@@ -74,7 +74,7 @@ struct Block {
 }
 
 impl Blocks {
-    /// At the start of a connection.
+    /// Creates the parser at the start of a connection.
     pub fn new(flaws: Rc<Flaws>) -> Self {
         Blocks { fields: Reader::default(), block: None, newest: 0, flaws }
     }

@@ -1,4 +1,5 @@
-//! Header blocks in every representation, cut everywhere, read beside `h2` itself.
+//! Header blocks in every representation, cut at all places; results are compared with those of
+//! `h2`.
 
 use std::collections::HashMap;
 
@@ -65,13 +66,13 @@ fn a_fragment_and_a_pseudo_field_in_a_trailer_are_found_however_they_are_sent() 
     let head = |path: &[u8]| [&[0x82, 0x86, 0x41, 1, b'a'], path].concat();
     let hash = &b"\x04\x03/#x"[..];
     let mut bytes = Vec::new();
-    // Stream 1: kept, with a name of its own. From then on it is an entry.
+    // Stream 1: a new name and value, added to the dynamic table.
     bytes.extend(frame(HEADERS, all, 1, &head(b"\x40\x05:path\x03/#x")));
     bytes.extend(frame(HEADERS, all, 3, &[0x82, 0x86, 0xbf, 0x80 | 62]));
-    // The name of the entry, with another value, and then with one that has a fragment too.
+    // The name of that entry with another value, and then with one that has a fragment too.
     bytes.extend(frame(HEADERS, all, 5, &[&[0x82, 0x86, 0xbf, 15, 47, 1][..], b"/"].concat()));
     bytes.extend(frame(HEADERS, all, 7, &[&[0x82, 0x86, 0xbf, 15, 47, 2][..], b"/#"].concat()));
-    // In Huffman's code, padded, with a priority, and in two frames.
+    // Huffman-coded, padded, with a priority, and in two frames.
     let code = encode(b"/#");
     let coded = [&[0x82, 0x86, 0xbf, 4, 0x80 | code.len() as u8][..], &code].concat();
     let padded = [&[7, 0, 0, 0, 1, 9][..], &coded, b"\x04\x02/#\0\0\0"].concat();
@@ -79,7 +80,7 @@ fn a_fragment_and_a_pseudo_field_in_a_trailer_are_found_however_they_are_sent() 
     bytes.extend(frame(HEADERS, END_STREAM, 11, &coded[..5]));
     bytes.extend(frame(CONTINUATION, 0, 11, b""));
     bytes.extend(frame(CONTINUATION, END_HEADERS, 11, &coded[5..]));
-    // A trailer is that of a stream which has had a head.
+    // HEADERS of a stream that has had a head are a trailer.
     let with_body = head(b"\x04\x02/a");
     for (stream, trailer) in [
         (13, &b"\x00\x01x\x01#"[..]),
@@ -119,8 +120,8 @@ fn what_ends_the_connection_is_not_read_on() {
         let bytes = [&broken[..], &flawed].concat();
         assert_eq!(flaws(&bytes, 7), [], "{broken:?}");
     }
-    // `h2` does not look at the fields of a head that depends on itself: neither do we, so that
-    // both have the same table.
+    // `h2` does not decode the fields of a head that depends on itself, and neither does this
+    // parser, so that both have the same table.
     let itself = frame(HEADERS, 5 | PRIORITY, 1, b"\0\0\0\x01\0\x40\x05:path\x02/#");
     let entry = frame(HEADERS, 5, 3, &[0x82, 0x86, 0x80 | 62]);
     assert_eq!(flaws(&[&itself[..], &entry].concat(), 5), []);
@@ -144,7 +145,7 @@ fn flaws_of_streams_that_nobody_asks_for_take_bounded_memory() {
 
 // -- beside h2 --
 
-/// A client's encoder: it has the whole table, and represents fields as choices say.
+/// Encoder of a client with the whole dynamic table; `choices` select the representation of fields.
 struct Encoder {
     table: VecDeque<(String, String)>,
     room: usize,
@@ -179,7 +180,7 @@ impl Encoder {
         out.extend_from_slice(&bytes);
     }
 
-    /// Indices of entries for which this holds.
+    /// Returns the indices of entries for which `is` returns true.
     fn find(&self, is: impl Fn(&str, Option<&str>) -> bool) -> Vec<usize> {
         let fixed = STATIC.iter().enumerate().filter(|(_, name)| is(name, None));
         let kept = self.table.iter().enumerate().filter(|(_, (name, value))| is(name, Some(value)));
@@ -251,7 +252,7 @@ fn asked() -> impl Strategy<Value = Asked> {
     let trailer = prop::option::of((prop::option::of(pseudo), fields.clone()));
     let cut = prop::option::of(0..200usize);
     (path, fields, trailer, any::<bool>(), cut).prop_map(|(path, fields, trailer, resizes, cut)| {
-        // `h2` need not trim the blanks that HTTP trims.
+        // `h2` does not trim the blanks that HTTP trims.
         let trim = |fields: Lines| -> Lines {
             fields.into_iter().map(|(name, value)| (name, value.trim().to_owned())).collect()
         };
@@ -260,7 +261,7 @@ fn asked() -> impl Strategy<Value = Asked> {
     })
 }
 
-/// A block as HEADERS and, if it is to be cut, CONTINUATION.
+/// Writes a block as HEADERS and, if `cut` is set, CONTINUATION.
 fn put(bytes: &mut Vec<u8>, stream: u32, flags: u8, block: &[u8], cut: Option<usize>) {
     match cut.filter(|cut| *cut < block.len()) {
         None => bytes.extend(frame(HEADERS, flags | END_HEADERS, stream, block)),
@@ -271,7 +272,7 @@ fn put(bytes: &mut Vec<u8>, stream: u32, flags: u8, block: &[u8], cut: Option<us
     }
 }
 
-/// The paths that `h2` finds in so many requests, by stream.
+/// Returns the paths that `h2` reads in `requests` requests, by stream.
 fn seen_by_h2(bytes: &[u8], requests: usize) -> HashMap<u32, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

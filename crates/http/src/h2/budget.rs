@@ -1,10 +1,10 @@
-//! The budget of a connection for frames. A client that sends frames which only cost work exhausts it, and
-//! the connection is closed (CVE-2019-9511 to 9518, CVE-2025-8671).
+//! The budget of a connection for frames. A client that sends frames which only cost work exhausts
+//! it, and the connection is closed (CVE-2019-9511 to 9518, CVE-2025-8671).
 //!
-//! A frame costs credits in proportion to its processing time: PING 1, the head of a request more. Requests
-//! and bodies in both directions earn more credits than an honest client needs for them: one that sends
-//! two WINDOW_UPDATE per DATA, resets its streams or changes their priorities never exhausts the budget.
-//! Time earns a little too, for clients that send nothing but PING for hours.
+//! A frame costs credits in proportion to its processing time: PING 1, the head of a request more.
+//! Requests and bodies in both directions earn more credits than an honest client needs for them:
+//! one that sends two WINDOW_UPDATE per DATA, resets its streams or changes their priorities never
+//! exhausts the budget. Time earns a little too, for clients that send nothing but PING for hours.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -23,8 +23,8 @@ const CREDIT_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum number of credits: the acknowledgements of bytes in flight may arrive together.
 const MAX_CREDITS: i64 = 100_000;
 
-/// Credits that a request earns beside the size of its head: for a reset, changes of its priority and
-/// window updates.
+/// Credits that a request earns beside the size of its head: for a reset, changes of its priority
+/// and window updates.
 const REQUEST_CREDITS: i64 = 20;
 
 /// Bytes of a head or a body per credit.
@@ -94,7 +94,8 @@ impl Budget {
         self.earn_bytes(bytes);
     }
 
-    /// Adds the credits for `bytes` bytes of a body, whose client may have chosen the size of the piece.
+    /// Adds the credits for `bytes` bytes of a body, whose client may have chosen the size of the
+    /// piece.
     pub fn earn_bytes(&self, bytes: usize) {
         self.earn(i64::try_from(bytes / BYTES_PER_CREDIT).unwrap_or(MAX_CREDITS));
     }
@@ -103,7 +104,8 @@ impl Budget {
         self.left.set(self.left.get().saturating_add(more).min(MAX_CREDITS));
     }
 
-    /// Returns true if the budget is exhausted, then for ever. Calls `now` only if time may still help.
+    /// Returns true if the budget is exhausted, then for ever. Calls `now` only if time may still
+    /// help.
     pub fn is_spent(&self, now: impl FnOnce() -> Instant) -> bool {
         if self.left.get() <= 0 && !self.is_spent.get() {
             let now = now();

@@ -93,7 +93,7 @@ impl StreamCarrier {
         self.respond.take()
     }
 
-    /// Number of bytes of the body that were returned.
+    /// Returns the number of bytes of the body that were returned.
     pub fn received(&self) -> u64 {
         self.body.borrow().received
     }

@@ -1,4 +1,5 @@
-//! Driving a connection between requests: accepting streams, timeouts, graceful and abrupt shutdown.
+//! Driving a connection between requests: accepting streams, timeouts, graceful and abrupt
+//! shutdown.
 
 use std::cell::Cell;
 use std::fmt::Display;
@@ -77,8 +78,8 @@ impl Driver {
         }
     }
 
-    /// Waits for requests, and accepts all that have arrived: their responses are then sent together.
-    /// Returns false at the end of the connection.
+    /// Waits for requests, and accepts all that have arrived: their responses are then sent
+    /// together. Returns false at the end of the connection.
     pub async fn next<F>(
         &mut self,
         tasks: &mut StreamTasks<F>,
@@ -169,8 +170,8 @@ impl Driver {
         }
     }
 
-    /// Ready when the client does not take the output for too long, or has no request for too long after
-    /// the end of the connection was announced.
+    /// Ready when the client does not take the output for too long, or has no request for too long
+    /// after the end of the connection was announced.
     fn poll_timeout(&mut self, is_idle: bool, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             let blocked = self.blocked.get().map(|since| since + self.limits.send_timeout);
@@ -187,8 +188,8 @@ impl Driver {
         }
     }
 
-    /// Announces the end of the connection (GOAWAY): it accepts no more streams, and ends with the last
-    /// one.
+    /// Announces the end of the connection (GOAWAY): it accepts no more streams, and ends with the
+    /// last one.
     fn announce_end(&mut self) {
         self.connection.graceful_shutdown();
         self.is_ending = true;
@@ -211,10 +212,12 @@ impl Driver {
         }
         self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
         match self.abandoned > MAX_ABANDONED {
-            true => cut_off(&"it gives up more requests than it lets end"),
+            true => cut_off(&"the client cancels more requests than it lets complete"),
             false => {
                 let kind = self.shared.budget.costliest_type();
-                cut_off(&format_args!("it sends frames that serve nothing, mostly {kind} frames"));
+                cut_off(&format_args!(
+                    "too many frames that transfer no data, mostly {kind} frames"
+                ));
             }
         }
     }

@@ -48,7 +48,8 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Creates the position before the first byte; `preface` is the number of bytes before the first frame.
+    /// Creates the position before the first byte; `preface` is the number of bytes before the
+    /// first frame.
     pub fn new(preface: usize) -> Self {
         Frames { head: [0; HEAD_LENGTH], received: 0, left: preface, is_payload: false }
     }

@@ -1,7 +1,9 @@
-//! Request heads, converted to the text of HTTP/1, so that one parser reads the heads of all versions.
+//! Request heads, converted to the text of HTTP/1, so that one parser reads the heads of all
+//! versions.
 //!
-//! `h2` has refused fields that belong to a connection, and bytes that could end a line. Several cookie
-//! fields become one (RFC 9113, 8.2.3). A request for a WebSocket becomes that of HTTP/1 (RFC 8441, 5).
+//! `h2` has refused fields that belong to a connection, and bytes that could end a line. Several
+//! cookie fields become one (RFC 9113, 8.2.3). A request for a WebSocket becomes that of HTTP/1
+//! (RFC 8441, 5).
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, COOKIE, HOST, SEC_WEBSOCKET_KEY};
@@ -14,7 +16,8 @@ use crate::h1::head::Head;
 use crate::limits::Limits;
 use crate::message::Version;
 
-/// Reads a head. The second value is its text in HTTP/1; the log shows its first line if it is refused.
+/// Reads a head. The second value is its text in HTTP/1; the log shows its first line if it is
+/// refused.
 pub(super) fn read(
     parts: &Parts,
     websocket: Option<&Handshake>,
@@ -73,7 +76,8 @@ fn write(
     (text, checked)
 }
 
-/// Checks that there is at most one `Host`, and that it has the host and port of `:authority` (RFC 9113,
+/// Checks that there is at most one `Host`, and that it has the host and port of `:authority` (RFC
+/// 9113,
 /// 8.3.1).
 fn hosts_agree(parts: &Parts, named: Option<&str>, limits: &Limits) -> Result<(), Refusal> {
     let mut fields = parts.headers.get_all(HOST).iter();

@@ -1,16 +1,17 @@
-//! Header blocks (RFC 7541), parsed as far as is needed to find two kinds of malformed requests that
-//! `h2` 0.4 accepts: a fragment in `:path`, which its URI type cuts off, and pseudo-header fields in
-//! a trailer, which it drops.
+//! Header blocks (RFC 7541), parsed as far as is needed to find two kinds of malformed requests
+//! that `h2` 0.4 accepts: a fragment in `:path`, which its URI type cuts off, and pseudo-header
+//! fields in a trailer, which it drops.
 //!
-//! The dynamic table holds no texts: of each entry the kind of field, and the sizes that decide when
-//! the entry is evicted. It must have the entries that the table of `h2` has, so errors and limits
-//! are those of `h2`. An invalid block makes `h2` end the connection; nothing is parsed after it.
+//! The dynamic table holds no texts: of each entry the kind of field, and the sizes that decide
+//! when the entry is evicted. It must have the entries that the table of `h2` has, so errors and
+//! limits are those of `h2`. An invalid block makes `h2` end the connection; nothing is parsed
+//! after it.
 
 use std::collections::VecDeque;
 
 use super::huffman::Huffman;
 
-/// Properties of a header block that `h2` does not tell.
+/// Properties of a header block that `h2` does not report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Found {
     /// The block has a pseudo-header field, at any position.
@@ -197,7 +198,8 @@ impl Reader {
         }
     }
 
-    /// Handles a part of a string. The value of a field that is not indexed matters only for `:path`.
+    /// Handles a part of a string. The value of a field that is not indexed matters only for
+    /// `:path`.
     fn text(&mut self, part: Part, huffman: bool, text: &[u8]) {
         let line = &mut self.line;
         if part == Part::Value && !line.is_indexed && line.kind != Kind::Path {

@@ -24,8 +24,8 @@ const MAX_CODE_BITS: usize = 30;
 /// codes.
 const SHORT: u32 = 8;
 
-/// Decoding tables. `first`, `count` and `start` are indexed by the length of a code: the first code,
-/// the number of codes, and the position of their bytes in `bytes`.
+/// Decoding tables. `first`, `count` and `start` are indexed by the length of a code: the first
+/// code, the number of codes, and the position of their bytes in `bytes`.
 struct Codes {
     first: [u32; MAX_CODE_BITS + 1],
     count: [u32; MAX_CODE_BITS + 1],
@@ -190,7 +190,7 @@ pub(super) mod tests {
                 assert_eq!(decoded(&encode(&text)), text);
             }
         }
-        // The code that ends a string, which nobody may send, and bytes that are none.
+        // The code that ends a string, which must not be sent, and invalid codes.
         assert_eq!(decoded(&[0xff; 9]), b"");
     }
 }

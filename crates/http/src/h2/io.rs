@@ -14,8 +14,8 @@ use super::blocks::{Blocks, Flaws};
 use super::budget::Budget;
 use super::frames::{Frames, Piece};
 
-/// A stream that a connection can run over. Used as a trait object, so that the code of the protocol exists
-/// once.
+/// A stream that a connection can run over. Used as a trait object, so that the code of the
+/// protocol exists once.
 pub trait Io: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Io for T {}
@@ -23,12 +23,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Io for T {}
 /// First bytes of a client (RFC 9113, 3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Units of the cooperative budget of a task (128 per turn) that a read costs. A read may have a thousand
-/// short frames, and a client that sends nothing else must not delay others for milliseconds.
+/// Units of the cooperative budget of a task (128 per turn) that a read costs. A read may have a
+/// thousand short frames, and a client that sends nothing else must not delay others for
+/// milliseconds.
 const READ_COST: usize = 8;
 
-/// Transport that records the time since which writes block, the cost of received frames and the flaws of
-/// requests. It reads nothing more when the budget is exhausted.
+/// Transport that records the time since which writes block, the cost of received frames and the
+/// flaws of requests. It reads nothing more when the budget is exhausted.
 pub(super) struct InspectedTransport {
     io: Box<dyn Io>,
     blocked: Rc<Cell<Option<Instant>>>,

@@ -6,18 +6,18 @@
 //! 1. A request becomes the text of an HTTP/1 head and is read by the same parser (`head`), so that
 //!    limits, checks and the requests that handlers see are the same.
 //! 2. The same [`Handler`] answers each stream (`stream`), in a task of its own if it has to wait
-//!    (`tasks`). Streams that the client has reset count until their handlers have ended, so the number
-//!    of handlers never exceeds `MAX_STREAMS` (`settings`, `driver`).
-//! 3. A response is sent piece by piece as the flow-control windows have room (`send`), so that a stalled
-//!    stream holds one piece, for at most `send_timeout`. Of several streams the most urgent sends
-//!    first (`turns`).
+//!    (`tasks`). Streams that the client has reset count until their handlers have ended, so the
+//!    number of handlers never exceeds `MAX_STREAMS` (`settings`, `driver`).
+//! 3. A response is sent piece by piece as the flow-control windows have room (`send`), so that a
+//!    stalled stream holds one piece, for at most `send_timeout`. Of several streams the most
+//!    urgent sends first (`turns`).
 //! 4. A request for a WebSocket is passed to the handler like one of HTTP/1; after its response the
 //!    stream is a tunnel (`websocket`, `tunnel`).
-//! 5. `h2` ignores a fragment in `:path` and pseudo-header fields in a trailer. The transport inspects
-//!    the frames before `h2` does (`io`, `frames`, `blocks`, `hpack`), so that such requests are
-//!    refused.
-//! 6. A client that resets far more streams than it lets end, or sends frames that cost work and serve
-//!    nothing (`budget`), gets `ENHANCE_YOUR_CALM`, and the connection is closed.
+//! 5. `h2` ignores a fragment in `:path` and pseudo-header fields in a trailer. The transport
+//!    inspects the frames before `h2` does (`io`, `frames`, `blocks`, `hpack`), so that such
+//!    requests are refused.
+//! 6. A client that resets far more streams than it lets end, or sends frames that only cost work
+//!    (`budget`), gets `ENHANCE_YOUR_CALM`, and the connection is closed.
 
 use std::cell::Cell;
 use std::fmt::Display;

@@ -8,7 +8,7 @@ use crate::drain::{Drain, DrainRegistration, Phase};
 /// The drain signal of a connection, and its phase, which follows from its streams.
 pub(super) struct ConnectionPhase {
     signal: Drain,
-    /// `None` once the connection has ended; handlers may run longer.
+    /// `None` once the connection has ended; handlers may still run.
     drain: RefCell<Option<DrainRegistration>>,
     /// Number of requests being answered.
     requests: Cell<usize>,
@@ -56,8 +56,8 @@ impl ConnectionPhase {
         self.with_drain(DrainRegistration::set_busy);
     }
 
-    /// Records that the connection waits for frames while `requests` are being answered. It is busy if
-    /// the client does not take what is sent (`is_blocked`).
+    /// Records that the connection waits for frames while `requests` are being answered. It is busy
+    /// if the client does not take what is sent (`is_blocked`).
     pub fn wait(&self, requests: usize, is_blocked: bool) {
         self.requests.set(requests);
         match requests {

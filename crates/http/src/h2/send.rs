@@ -1,4 +1,5 @@
-//! Sending a response at the pace of the flow-control windows, with at most one piece of it in memory.
+//! Sending a response at the pace of the flow-control windows, with at most one piece of it in
+//! memory.
 
 use std::fs::File;
 use std::future::poll_fn;
@@ -22,8 +23,8 @@ use crate::limits::Limits;
 use crate::message::{ConnectionFields, FieldBlock, Response, Trailer};
 use crate::timer::{ProgressDeadline, Throughput, Timer};
 
-/// Sends a response, and its body when `turn` allows; without a turn there is no body. Returns the number
-/// of bytes of the body sent, and the result.
+/// Sends a response, and its body when `turn` allows; without a turn there is no body. Returns the
+/// number of bytes of the body sent, and the result.
 pub(super) async fn send(
     mut respond: SendResponse<Bytes>,
     response: &mut Response,
@@ -176,7 +177,8 @@ impl Sender {
         ended.map_err(|_| SendError::ClientGone)
     }
 
-    /// Sends bytes as the windows have room. The stream ends with the last byte of the announced length.
+    /// Sends bytes as the windows have room. The stream ends with the last byte of the announced
+    /// length.
     async fn bytes(&mut self, mut bytes: Bytes) -> Result<(), SendError> {
         if let Some(left) = self.left {
             // Bytes after the announced length are not part of the response.
@@ -201,8 +203,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Waits for room in the flow-control windows and in the buffer, within the limits for sending. Returns
-    /// the number of bytes.
+    /// Waits for room in the flow-control windows and in the buffer, within the limits for sending.
+    /// Returns the number of bytes.
     fn poll_room(&mut self, want: usize, cx: &mut Context<'_>) -> Poll<Result<usize, SendError>> {
         if self.turn.poll(cx).is_pending() {
             return self.stream.poll_reset(cx).map(|_| Err(SendError::ClientGone));
@@ -228,8 +230,8 @@ impl Sender {
         Poll::Ready(Err(SendError::ClientGone))
     }
 
-    /// Returns the next bytes of a stream. While there are none, watches the client, so that a script
-    /// learns before its next output that the client has disconnected.
+    /// Returns the next bytes of a stream. While there are none, watches the client, so that a
+    /// script learns before its next output that the client has disconnected.
     fn poll_stream(
         &mut self,
         stream: &mut dyn BodyStream,

@@ -313,8 +313,8 @@ impl<H: Handler> Answer<H> {
     }
 }
 
-/// Receives and discards the unread rest of a body, if it is short. To drop the body at once would reset
-/// the stream.
+/// Receives and discards the unread rest of a body, if it is short. To drop the body at once would
+/// reset the stream.
 async fn discard_body(mut body: RecvStream) {
     let mut discarded = 0;
     while discarded <= MAX_DISCARDED_BODY

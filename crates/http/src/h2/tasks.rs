@@ -1,5 +1,5 @@
-//! Tasks that answer the requests of a connection. A request that need not wait for anything, as for
-//! most files, is answered at once: a task costs as much as a short response.
+//! Tasks that answer the requests of a connection. A request that need not wait for anything, as
+//! for most files, is answered at once: a task costs as much as a short response.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ pub(super) enum StreamEnd {
 pub(super) struct StreamTasks<F> {
     /// Futures that wait for something.
     tasks: JoinSet<StreamEnd>,
-    /// Results of futures that had not to wait.
+    /// Results of futures that were ready at once.
     ended: Vec<StreamEnd>,
     /// Memory for the next future.
     spare: Option<Pin<Box<Option<F>>>>,
@@ -46,7 +46,7 @@ impl<F: Future<Output = StreamEnd> + 'static> StreamTasks<F> {
         }
     }
 
-    /// Frees the memory for the next future, which may be long in coming.
+    /// Frees the memory for the next future, which may come much later.
     pub fn free_spare(&mut self) {
         self.spare = None;
     }
@@ -62,7 +62,7 @@ impl<F: Future<Output = StreamEnd> + 'static> StreamTasks<F> {
         }
     }
 
-    /// Number of tasks.
+    /// Returns the number of tasks.
     pub fn len(&self) -> usize {
         self.tasks.len()
     }

@@ -1,9 +1,10 @@
-//! The order in which the streams of a connection send: by the urgency that the client has requested with
-//! the field `Priority` (RFC 9218).
+//! The order in which the streams of a connection send: by the urgency that the client has
+//! requested with the field `Priority` (RFC 9218).
 //!
-//! A stream waits while a more urgent one sends; if neither of two equally urgent streams is incremental,
-//! also while the earlier one sends. A stream that cannot send although the connection can, because its
-//! window is closed or its file is on a slow disk, stops the others for [`MAX_STALL`] only.
+//! A stream waits while a more urgent one sends; if neither of two equally urgent streams is
+//! incremental, also while the earlier one sends. A stream that cannot send although the connection
+//! can, because its window is closed or its file is on a slow disk, stops the others for
+//! [`MAX_STALL`] only.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -26,8 +27,8 @@ pub(super) struct Priority {
     incremental: bool,
 }
 
-/// Priority of a request without the field. Incremental in contrast to RFC 9218, 4, so that clients that
-/// do not know the field get their responses side by side.
+/// Priority of a request without the field. Incremental in contrast to RFC 9218, 4, so that clients
+/// that do not know the field get their responses side by side.
 const DEFAULT_PRIORITY: Priority = Priority { urgency: 3, incremental: true };
 
 impl Priority {
@@ -85,7 +86,7 @@ impl Turns {
         Rc::new(Turns { streams: RefCell::default(), blocked })
     }
 
-    /// Returns whether a stream has its turn, and whether another stream is stuck, so that this may change
+    /// Returns two flags: the stream has its turn; another stream is stuck, so the first may change
     /// without an event.
     fn look(&self, stream: u32, now: Instant) -> (bool, bool) {
         let streams = self.streams.borrow();

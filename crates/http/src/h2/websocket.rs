@@ -1,4 +1,5 @@
-//! The handshake of a WebSocket over HTTP/2 (RFC 8441): the key that HTTP/1 has and HTTP/2 has not.
+//! The handshake of a WebSocket over HTTP/2 (RFC 8441): makes the key that HTTP/1 has and HTTP/2
+//! lacks.
 
 use aws_lc_rs::rand;
 use sha1::{Digest, Sha1};
@@ -20,7 +21,7 @@ impl Handshake {
         Handshake { key: base64(&nonce) }
     }
 
-    /// Value of `Sec-WebSocket-Key`.
+    /// Returns the value of `Sec-WebSocket-Key`.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -33,7 +34,7 @@ impl Handshake {
     }
 }
 
-/// Base64 with padding (RFC 4648, 4).
+/// Encodes bytes in base64 with padding (RFC 4648, 4).
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
@@ -41,7 +42,7 @@ fn base64(bytes: &[u8]) -> String {
         let bits = group.iter().fold(0, |bits, byte| bits << 8 | u32::from(*byte));
         let bits = bits << (8 * (3 - group.len()));
         for digit in 0..4 {
-            // Six bits are always an index of the 64 digits.
+            // Six bits are always an index into the 64 digits.
             let index = bits >> (18 - 6 * digit) & 63;
             let is_padding = digit > group.len();
             out.push(if is_padding { '=' } else { DIGITS[index as usize] as char });

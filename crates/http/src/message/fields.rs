@@ -72,7 +72,7 @@ impl Fields {
         self.spans = spans;
     }
 
-    /// Number of fields.
+    /// Returns the number of fields.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
@@ -130,8 +130,8 @@ impl FieldBlock {
     }
 }
 
-/// Returns true for fields by which upstream servers control this server (`X-Accel-*`, `X-Sendfile*`).
-/// Clients neither get them nor may send them.
+/// Returns true for fields by which upstream servers control this server (`X-Accel-*`,
+/// `X-Sendfile*`). Clients neither get them nor may send them.
 pub fn is_internal_field(name: &[u8]) -> bool {
     let starts =
         |with: &[u8]| name.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));

@@ -2,9 +2,9 @@
 //!
 //! The head of a request stays in the buffer that it was received in: names and values are slices
 //! of it. The header fields of a response are one block of `Name: value\r\n` lines, so that the
-//! head of a cached file is shared and not built again. The connection itself writes the fields that
-//! belong to it (`Date`, `Server`, `Content-Length`, `Transfer-Encoding`, `Connection`); they are
-//! never in the block.
+//! head of a cached file is shared and not built again. The connection itself writes the fields
+//! that belong to it (`Date`, `Server`, `Content-Length`, `Transfer-Encoding`, `Connection`); they
+//! are never in the block.
 
 mod fields;
 mod request;

@@ -21,8 +21,8 @@ pub struct Request {
     /// Fragment that was cut off the target, with its `#`; empty if there was none, and always if
     /// [`Limits::strict`](crate::limits::Limits::strict) is set. Only for logs.
     pub fragment: Bytes,
-    /// Decoded and normalised path: starts with `/`, has no `.` or `..` segment, no empty segment and
-    /// no NUL. Empty only if a route has rewritten it so.
+    /// Decoded and normalised path: starts with `/`, has no `.` or `..` segment, no empty segment
+    /// and no NUL. Empty only if a route has rewritten it so.
     pub path: Bytes,
     /// Query: the target after its first `?`; empty if there is none.
     pub query: Bytes,
@@ -32,8 +32,8 @@ pub struct Request {
     pub host: Bytes,
     /// Header fields in the order received, names as sent.
     pub fields: Fields,
-    /// The connection; with a proxy that the listener trusts, the client's address and scheme that the
-    /// proxy reports.
+    /// The connection; with a proxy that the listener trusts, the client's address and scheme that
+    /// the proxy reports.
     pub connection: Arc<ConnectionInfo>,
     /// Authenticated user.
     pub user: Option<Bytes>,
@@ -66,7 +66,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// Value of `SERVER_PROTOCOL`.
+    /// Returns the value of `SERVER_PROTOCOL`.
     pub fn as_str(self) -> &'static str {
         match self {
             Version::Http10 => "HTTP/1.0",
@@ -98,8 +98,8 @@ impl ConnectionInfo {
     }
 }
 
-/// Formats an address for scripts and logs; `unix:` for a unix socket. IPv4 addresses that a socket of both
-/// families reports as IPv6 are shown as IPv4.
+/// Formats an address for scripts and logs; `unix:` for a unix socket. IPv4 addresses that a socket
+/// of both families reports as IPv6 are shown as IPv4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShownAddress(pub Option<IpAddr>);
 

@@ -1,4 +1,4 @@
-//! Responses, and what accompanies them.
+//! Responses, and their trailers and extras.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -15,14 +15,15 @@ use crate::tunnel::Tunnel;
 pub struct Response {
     /// Status code: 200 to 999, or 0 to 999 from a `return` of the configuration.
     pub status: u16,
-    /// Reason phrase, if it differs from the registered one (PHP's `header("HTTP/1.1 404 Gone fishing")`).
+    /// Reason phrase, if it differs from the registered one (PHP's `header("HTTP/1.1 404 Gone
+    /// fishing")`).
     pub reason: Option<Bytes>,
     /// Header fields as `Name: value\r\n` lines.
     pub fields: FieldBlock,
     /// Body; its length determines the framing.
     pub body: Body,
-    /// A body of bytes is sent in chunks where the protocol has them, although its length is known: its
-    /// producer did not announce a length.
+    /// A body of bytes is sent in chunks where the protocol has them, although its length is known:
+    /// its producer did not announce a length.
     pub chunked: bool,
     /// The connection must not be used for another request.
     pub close: bool,

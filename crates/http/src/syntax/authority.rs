@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::net::Ipv6Addr;
 use std::ops::Range;
 
-/// Returns the range of the host within `authority`, without port and without the dot that may end a name.
-/// `None` if the authority is not `uri-host [ ":" port ]` (RFC 9110, 7.2).
+/// Returns the range of the host within `authority`, without port and without the dot that may end
+/// a name. `None` if the authority is not `uri-host [ ":" port ]` (RFC 9110, 7.2).
 ///
-/// The host of an empty authority is empty. User information, percent signs, bytes outside ASCII and empty
-/// labels within a name are refused, since programs read them in different ways. Unless `strict` is
-/// set, a host that Unit accepts is accepted as well, except bytes that could change the meaning of a
-/// file name or end a line. [`to_valid_authority`] makes such an authority valid.
+/// The host of an empty authority is empty. User information, percent signs, bytes outside ASCII
+/// and empty labels within a name are refused, since programs read them in different ways. Unless
+/// `strict` is set, a host that Unit accepts is accepted as well, except bytes that could change
+/// the meaning of a file name or end a line. [`to_valid_authority`] makes such an authority valid.
 pub fn host(authority: &[u8], strict: bool) -> Option<Range<usize>> {
     if authority.is_empty() {
         return Some(0..0);
@@ -18,10 +18,10 @@ pub fn host(authority: &[u8], strict: bool) -> Option<Range<usize>> {
     exact(authority).or_else(|| if strict { None } else { lenient(authority) })
 }
 
-/// Returns the valid authority that scripts and upstream servers get in place of one that only a lenient
-/// reading accepts, so that none of them reads another host: the host, percent-encoded where a name
-/// cannot have the byte, and the port if it is valid. `None` for all other authorities, which are passed
-/// on unchanged.
+/// Returns the valid authority that scripts and upstream servers get in place of one that only a
+/// lenient reading accepts, so that none of them reads another host: the host, percent-encoded
+/// where a name cannot have the byte, and the port if it is valid. `None` for all other
+/// authorities, which are passed on unchanged.
 pub fn to_valid_authority(authority: &[u8]) -> Option<Vec<u8>> {
     if authority.is_empty() || exact(authority).is_some() {
         return None;
@@ -47,7 +47,7 @@ pub fn encoded(host: &[u8]) -> Cow<'_, [u8]> {
         if is_of_name(byte) {
             out.push(*byte);
         } else {
-            // Four bits are always an index of the sixteen digits.
+            // Four bits are always an index into the sixteen digits.
             let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
             out.extend_from_slice(&[b'%', high, low]);
         }

@@ -24,7 +24,7 @@ impl Coding {
     /// Codings of stored siblings, the densest first, which wins among equal weights.
     pub const SIBLINGS: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
 
-    /// Index of the coding in an array of [`Self::COUNT`] entries.
+    /// Returns the index of the coding in an array of [`Self::COUNT`] entries.
     pub fn index(self) -> usize {
         match self {
             Coding::Identity => 0,
@@ -34,7 +34,7 @@ impl Coding {
         }
     }
 
-    /// Name of the coding in `Content-Encoding`; empty for the file itself.
+    /// Returns the name of the coding in `Content-Encoding`; empty for the file itself.
     pub fn name(self) -> &'static str {
         match self {
             Coding::Identity => "",
@@ -44,7 +44,7 @@ impl Coding {
         }
     }
 
-    /// Suffix of the sibling's name; empty for the file itself.
+    /// Returns the suffix of the sibling's name; empty for the file itself.
     pub fn suffix(self) -> &'static str {
         match self {
             Coding::Identity => "",
@@ -74,10 +74,10 @@ impl AcceptEncoding {
 
     /// Chooses one of the stored codings; the file itself is always stored.
     ///
-    /// The highest weight wins, and the densest coding among equals. The file itself, if the request does
-    /// not name it, ranks below every coding that the request accepts. It is sent even if refused
-    /// (`identity;q=0`) if nothing else is acceptable: a client that cannot read it is no worse off than
-    /// with 406.
+    /// The highest weight wins, and the densest coding among equals. The file itself, if the
+    /// request does not name it, ranks below every coding that the request accepts. It is sent even
+    /// if refused (`identity;q=0`) if nothing else is acceptable: a client that cannot read it is
+    /// no worse off than with 406.
     pub fn choose(&self, stored: impl Fn(Coding) -> bool) -> Coding {
         let mut best = (Coding::Identity, self.identity_weight());
         // From the least dense, so that a denser one replaces it at the same weight.

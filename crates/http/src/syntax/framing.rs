@@ -1,7 +1,7 @@
 //! Framing of request bodies: `Content-Length` and chunked.
 //!
-//! Pure state machines over bytes. All that RFC 9112 does not allow is refused: every reading that is
-//! more lenient than a proxy's is a way to smuggle a request past it.
+//! Pure state machines over bytes. All that RFC 9112 does not allow is refused: every reading that
+//! is more lenient than a proxy's is a way to smuggle a request past it.
 
 /// Length of a body as its head announces it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,8 +23,8 @@ pub fn content_length(value: &[u8]) -> Option<u64> {
     })
 }
 
-/// Decoder of a chunked body (RFC 9112, 7.1). Chunk extensions and trailer fields are checked, counted and
-/// dropped; [`Chunked::with_trailer`] keeps the trailer.
+/// Decoder of a chunked body (RFC 9112, 7.1). Chunk extensions and trailer fields are checked,
+/// counted and dropped; [`Chunked::with_trailer`] keeps the trailer.
 #[derive(Debug, Clone)]
 pub struct Chunked {
     state: State,
@@ -124,8 +124,8 @@ impl Chunked {
         self.state == State::Done
     }
 
-    /// Decodes the start of the input. Before the next call the caller removes the decoded bytes: all of the
-    /// input for [`Decoded::NeedMore`], `skip + len` bytes for data.
+    /// Decodes the start of the input. Before the next call the caller removes the decoded bytes:
+    /// all of the input for [`Decoded::NeedMore`], `skip + len` bytes for data.
     pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, Malformed> {
         if self.is_done() {
             return Ok(Decoded::End(0));

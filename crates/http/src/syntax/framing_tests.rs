@@ -1,10 +1,11 @@
-//! Chunked bodies, cut in all ways.
+//! Chunked bodies, cut at all places.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Decodes `input` cut at `cuts`: the body, and how many bytes it took; `None` if more is needed.
+/// Decodes `input` cut at `cuts`. Returns the body and the number of bytes consumed; `None` if more
+/// input is needed.
 fn decode(input: &[u8], cuts: &[usize]) -> Result<Option<(Vec<u8>, usize)>, Malformed> {
     let mut chunked = Chunked::new();
     let (mut body, mut used) = (Vec::new(), 0);

@@ -1,7 +1,7 @@
 //! Parsing of queries and cookies.
 //!
-//! As in Unit, a query is split at `&` and each piece at its first `=`; then `%XX` is decoded and `+` becomes
-//! a space. An invalid escape is kept as it is. Nothing here fails.
+//! As in Unit, a query is split at `&` and each piece at its first `=`; then `%XX` is decoded and
+//! `+` becomes a space. An invalid escape is kept as it is. Nothing here fails.
 
 /// Decodes `%XX` and `+`.
 pub fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
@@ -33,7 +33,8 @@ pub fn argument<'q>(query: &'q [u8], name: &[u8]) -> Option<&'q [u8]> {
     })
 }
 
-/// Iterates over the names and values of a `Cookie` field, without blanks before a name and after a value.
+/// Iterates over the names and values of a `Cookie` field, without blanks before a name and after a
+/// value.
 pub fn cookies(field: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
     field.split(|byte| *byte == b';').filter_map(|pair| {
         let equals = memchr::memchr(b'=', pair)?;
@@ -44,7 +45,7 @@ pub fn cookies(field: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
 
 fn split(pair: &[u8]) -> (&[u8], &[u8]) {
     let equals = memchr::memchr(b'=', pair).unwrap_or(pair.len());
-    let (name, rest) = pair.split_at(equals); // found in it, or its length
+    let (name, rest) = pair.split_at(equals); // `equals` is an index in `pair`, or its length
     (name, rest.get(1..).unwrap_or_default())
 }
 

@@ -1,10 +1,10 @@
-//! Request targets: the path is checked, decoded once and normalised, so that file systems and routes cannot
-//! read it in two ways.
+//! Request targets: the path is checked, decoded once and normalised, so that file systems and
+//! routes cannot read it in two ways.
 //!
-//! A pure function of the target, for all protocol versions. Where the RFCs leave a choice it follows nginx:
-//! `%2F` separates segments like `/`, empty segments are removed, bytes from 0x80 are kept, and a
-//! fragment is cut off ([`head`](crate::h1::head) refuses it if the reading is strict). In contrast to
-//! nginx, `..` above the root is refused.
+//! A pure function of the target, for all protocol versions. Where the RFCs leave a choice it
+//! follows nginx: `%2F` separates segments like `/`, empty segments are removed, bytes from 0x80
+//! are kept, and a fragment is cut off ([`head`](crate::h1::head) refuses it if the reading is
+//! strict). In contrast to nginx, `..` above the root is refused.
 
 use std::ops::Range;
 
@@ -17,7 +17,8 @@ pub struct Target {
     pub query: Range<usize>,
 }
 
-/// A path that starts with `/` and has no `.` or `..` segment, no empty segment except the last, and no NUL.
+/// A path that starts with `/` and has no `.` or `..` segment, no empty segment except the last,
+/// and no NUL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Path {
     /// Length of the start of the target that is the path, unchanged.
@@ -43,8 +44,8 @@ impl TargetError {
     /// Returns the text for the log.
     pub fn reason(self) -> &'static str {
         match self {
-            TargetError::Form => "the target is no path and no http URI",
-            TargetError::Byte => "a byte that no target may have",
+            TargetError::Form => "the target is neither a path nor an http URI",
+            TargetError::Byte => "a byte that a target must not contain",
             TargetError::Escape => "a malformed percent escape in the path",
             TargetError::AboveRoot => "the path leads above the root",
         }
@@ -77,8 +78,8 @@ impl Target {
     }
 }
 
-/// Returns true if a path needs neither decoding nor normalising. Returns false for all segments that start
-/// with a dot, which costs time only.
+/// Returns true if a path needs neither decoding nor normalising. Returns false for all segments
+/// that start with a dot, which costs time only.
 fn is_plain(path: &[u8]) -> bool {
     let mut previous = 0;
     path.iter().all(|&byte| {
@@ -114,8 +115,8 @@ fn normalise(path: &[u8]) -> Result<Vec<u8>, TargetError> {
     Ok(out)
 }
 
-/// Handles the end of a segment: removes it if it is empty, `.` or `..`, in the last case also the segment
-/// before it. Returns true if it removed anything.
+/// Handles the end of a segment: removes it if it is empty, `.` or `..`, in the last case also the
+/// segment before it. Returns true if it removed anything.
 fn close_segment(out: &mut Vec<u8>, segment: &mut usize) -> Result<bool, TargetError> {
     match out.get(*segment..).unwrap_or_default() {
         b"" | b"." => out.truncate(*segment),

@@ -1,4 +1,4 @@
-//! Targets: known ones, and whatever proptest thinks of.
+//! Targets: known ones, and arbitrary ones made by proptest.
 
 use proptest::prelude::*;
 
@@ -92,7 +92,7 @@ fn the_query_is_what_follows_the_first_question_mark() {
     }
 }
 
-/// The same, done slowly: decode all, split, and keep a stack of segments.
+/// Slow reference implementation: decodes all, splits, and keeps a stack of segments.
 fn model(path: &[u8]) -> Option<Vec<u8>> {
     let mut decoded = Vec::new();
     let mut at = 0;

@@ -1,11 +1,10 @@
-//! From single samples to what sizing goes by.
+//! Condenses samples into the numbers that sizing uses.
 //!
-//! - A worker's cost is the most that one has cost in the last ten to twenty minutes: what has
-//!   happened will happen again.
-//! - The room for workers is the median of the last samples: memory is measured a moment after the
-//!   workers were, and scripts take and give back much in a moment.
-//! - How much workers wait is learnt only while requests wait for workers, as then a worker is
-//!   never idle.
+//! - The cost of a worker is the maximum of the last ten to twenty minutes: peaks repeat.
+//! - The room for workers is the median of the last samples: memory is measured slightly later than
+//!   the workers, and scripts allocate and free much in a short time.
+//! - The waiting time of workers is measured only while requests wait for workers, because then no
+//!   worker is idle.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -15,67 +14,68 @@ use howdah_wire::queue::WorkerId;
 
 use super::{Measured, ProcessorShare};
 
-/// How long costs are remembered: at least once this, at most twice.
+/// Time for which costs are remembered: at least this, at most twice as long.
 const MEMORY: Duration = Duration::from_secs(600);
-/// How many samples the room for workers is the median of.
+/// Number of samples for the median of the room for workers.
 const MEDIAN_SAMPLES: usize = 5;
-/// How much workers wait is the mean of about so many seconds of load.
+/// Time constant in seconds of the moving average of the workers' processor share.
 const WAIT_MEAN_SECONDS: f64 = 3.0;
-/// PHP's own `memory_limit` by default, for an application that has none.
+/// PHP's default `memory_limit` in bytes, for an application without a setting.
 const USUAL_LIMIT: u64 = 128 << 20;
 /// Memory of a worker in bytes beyond what `memory_limit` bounds.
 const OVERHEAD_BYTES: u64 = 12 << 20;
 
-/// What the machine looked like when a sample was taken.
+/// Processors and memory of the machine at the time of a sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MachineState {
-    /// Processors.
+    /// Number of processors.
     pub processors: u32,
-    /// Bytes of the memory that binds.
+    /// Size in bytes of the memory that limits: the machine's or the control group's.
     pub total: u64,
     /// Bytes of it that are free or can be freed.
     pub available: u64,
-    /// Bytes of these that workers of other applications may still take.
+    /// Bytes of these that workers of other applications may still allocate.
     pub reserved_bytes: u64,
-    /// Percent of the time that something waited for memory.
+    /// Time in percent during which a process waited for memory (PSI); `None` if unknown.
     pub pressure: Option<f64>,
-    /// Share of the processors' time that was idle.
+    /// Idle share of the processors' time (0 to 1); `None` if unknown.
     pub idle: Option<f64>,
 }
 
-/// What the application did when a sample was taken.
+/// Load of the application at the time of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Activity {
-    /// Workers that run.
+    /// Number of running workers.
     pub workers: u32,
     /// Requests wait although all workers have one.
     pub saturated: bool,
-    /// Requests that have run for [`LONG`](super::LONG_REQUEST_TIME).
+    /// Number of requests that have run for [`LONG`](super::LONG_REQUEST_TIME).
     pub long: u32,
-    /// Requests answered since the start.
+    /// Number of requests answered since the start.
     pub served: u64,
 }
 
-/// What was measured, and remembers.
+/// Collects samples, and keeps maxima and averages of them.
 #[derive(Debug, Clone)]
 pub struct Meter {
     surroundings: MachineState,
     activity: Activity,
     cost: Option<Cost>,
-    /// Of the last samples: room for workers, and requests that had run for long.
+    /// Last samples: room for workers in bytes, and number of long requests.
     lately: VecDeque<(u64, u32)>,
     last: HashMap<WorkerId, Usage>,
     last_at: Option<Instant>,
     load: Option<Load>,
     known: u32,
     limit: u64,
-    /// Bytes of the prototype, and of all its workers, by their share in what they share.
+    /// Memory in bytes of the prototype and of all its workers; shared pages count in proportion
+    /// (PSS).
     base: u64,
     pss: u64,
     private: u64,
 }
 
-/// The most that a worker has cost, in this span of time and in the one before.
+/// Maximum cost of a worker in bytes, in the current period and in the one before.
 #[derive(Debug, Clone, Copy)]
 struct Cost {
     since: Instant,
@@ -83,14 +83,14 @@ struct Cost {
     before: u64,
 }
 
-/// Seconds while requests waited, the later ones counting for more.
+/// Sums in seconds over the time in which requests waited; old samples fade.
 #[derive(Debug, Clone, Copy, Default)]
 struct Load {
-    /// Of workers: on a processor, waiting for one, and all.
+    /// Time of workers: on a processor, waiting for one, and in total.
     on: f64,
     delayed: f64,
     all: f64,
-    /// Of the processors: idle, and all for which that is known.
+    /// Time of processors: idle, and in total as far as it is known.
     idle: f64,
     known: f64,
 }
@@ -110,7 +110,7 @@ impl Load {
 }
 
 impl Meter {
-    /// Nothing is known but the machine.
+    /// Creates a meter that knows only the machine.
     pub fn new(surroundings: MachineState) -> Self {
         let room = surroundings.available.saturating_sub(surroundings.reserved_bytes);
         Meter {
@@ -129,14 +129,14 @@ impl Meter {
         }
     }
 
-    /// For new processes of the same application: what workers cost is a good guess, what there
-    /// is room for is not.
+    /// Returns the meter of new processes of the same application: the cost of workers stays a good
+    /// estimate, the room does not.
     pub fn for_new_instance(&self, surroundings: MachineState) -> Self {
         let (cost, load, limit) = (self.cost, self.load, self.limit);
         Meter { cost, load, limit, ..Meter::new(surroundings) }
     }
 
-    /// Takes a sample: of each worker what it cost, or of some if they are many.
+    /// Takes a sample. `usages` has all workers, or some of them if there are many.
     pub fn sample(
         &mut self,
         base: u64,
@@ -148,11 +148,11 @@ impl Meter {
     ) {
         self.learn_waiting(usages, surroundings.idle, activity, now);
         (self.surroundings, self.base) = (surroundings, base);
-        // A script cannot allocate more than there is, whatever PHP would let it.
+        // A script cannot allocate more than the whole memory, whatever its limit.
         self.limit = memory_limit.unwrap_or(USUAL_LIMIT).min(surroundings.total).max(1 << 20);
         let all = |value: fn(&Usage) -> u64| -> u64 {
             let sum = usages.iter().fold(0u64, |sum, usage| sum.saturating_add(value(usage)));
-            // Those that were not looked at are like those that were.
+            // Workers that were not measured count like the measured ones.
             let factor = f64::from(activity.workers) / (usages.len().max(1) as f64);
             if factor > 1.0 { (sum as f64 * factor) as u64 } else { sum }
         };
@@ -169,7 +169,7 @@ impl Meter {
     }
 
     fn learn_cost(&mut self, usages: &[Usage], activity: Activity, now: Instant) {
-        // A worker that has had no request yet says nothing about one that has.
+        // The cost of a worker without any request is no estimate for the others.
         let has_worked = activity.served > 0 || usages.iter().any(|usage| usage.cpu_us > 100_000);
         let Some(peak) = usages.iter().map(|usage| usage.peak).max().filter(|_| has_worked) else {
             return;
@@ -221,7 +221,7 @@ impl Meter {
         });
     }
 
-    /// What sizing goes by.
+    /// Returns the numbers for sizing.
     pub fn measured(&self) -> Measured {
         let mut rooms: Vec<_> = self.lately.iter().map(|(room, _)| *room).collect();
         rooms.sort_unstable();
@@ -240,9 +240,10 @@ impl Meter {
         }
     }
 
-    /// Bytes that the workers may still take beyond what they have: each its cost. As long as that has
-    /// not been measured it is what PHP lets a script allocate, and no more than it does by default:
-    /// an application's own word keeps no memory from the others.
+    /// Returns the bytes by which `workers` workers may still grow: the measured cost of each minus
+    /// their current use. Before the first measurement the cost is the application's
+    /// `memory_limit`, but at most PHP's default: a large setting alone takes no memory from other
+    /// applications.
     pub fn reserved_bytes(&self, workers: u32) -> u64 {
         let measured = self.measured();
         let each =
@@ -250,18 +251,18 @@ impl Meter {
         each.saturating_mul(u64::from(workers)).saturating_sub(self.private)
     }
 
-    /// Bytes that the prototype takes, and that its workers take together, in proportion of what
-    /// they share.
+    /// Returns the memory in bytes of the prototype, and of all its workers; shared pages count in
+    /// proportion (PSS).
     pub fn memory_usage(&self) -> (u64, u64) {
         (self.base, self.pss)
     }
 
-    /// Whether it is not known yet how much workers wait.
+    /// Returns true if the waiting time of workers has not been measured yet.
     pub fn lacks_samples(&self) -> bool {
         self.load.is_none()
     }
 
-    /// When the last sample was taken.
+    /// Returns the time of the last sample.
     pub fn last(&self) -> Option<Instant> {
         self.last_at
     }

@@ -1,133 +1,136 @@
-//! How many workers an application gets whose number of processes is not configured.
+//! Automatic sizing: the maximum number of workers of an application without a configured number.
 //!
-//! A pure function of what was measured. Three things bound the number:
+//! A pure function of measurements. Three factors limit the number:
 //!
-//! 1. **Memory**: what the machine or the control group leaves, divided by the most that a worker
-//!    has cost lately. A reserve stays free: at least as much as one worker could still grow to
-//!    what PHP's `memory_limit` lets a script allocate.
-//! 2. **What is known**: as long as memory would not do if every worker took its whole limit, the
-//!    number at most doubles, and then it is measured again before it grows on.
-//! 3. **Processors**: more workers than processors help only while workers wait, for a database
-//!    say; how much they do is measured. Otherwise they take turns and empty each other's caches:
-//!    three workers on two processors answer 7 % fewer requests of WordPress than two, four 12 %.
-//!    But a script that computes for long must not stop all others, so that what runs for long has
-//!    a worker of its own.
+//! 1. **Memory**: the memory that the machine or the control group has left, divided by the maximum
+//!    recent cost of a worker. A reserve stays free: at least enough for one worker to grow to
+//!    PHP's `memory_limit`.
+//! 2. **Measurement**: unless the memory suffices even if every worker grows to its limit, the
+//!    number at most doubles, and is measured again before it grows further.
+//! 3. **Processors**: more workers than processors help only while workers wait, for example for a
+//!    database; this waiting is measured. Otherwise workers take turns and evict each other's
+//!    caches: on two processors, three workers answer 7 % fewer WordPress requests than two, four
+//!    12 %. But a script that computes for long must not block the others, so each long request
+//!    gets an additional worker.
 //!
-//! The number is a ceiling: [`pool`](super::pool) starts workers below it while requests wait and
-//! ends those that are idle. [`meter`] makes what is measured out of many samples.
+//! The number is a maximum: [`pool`](super::pool) starts workers below it while requests wait and
+//! ends idle ones. [`meter`] condenses samples into the measurements.
 
 use std::time::Duration;
 
 pub mod meter;
 
-/// Maximum number of workers. Memory bounds the number earlier on all but large machines.
+/// Maximum number of workers. Memory limits the number earlier on all but large machines.
 pub const MAX_WORKERS: u32 = 128;
 
-/// A request that has run for so long does not count for how many workers are enough.
+/// Run time after which a request is long: it does not count for the number of workers that are
+/// enough.
 pub const LONG_REQUEST_TIME: Duration = Duration::from_millis(500);
 
-/// Workers for a processor, however little they wait, as far as requests run for long.
+/// Maximum number of workers per processor because of long requests.
 const MAX_WORKERS_PER_PROCESSOR: u32 = 2;
-/// Workers for each that waits, as they do not wait in turn, and as many more where few wait.
+/// Factor on the number of waiting workers: their waits overlap unevenly. Applied twice where few
+/// wait.
 const OVERLAP: f64 = 1.25;
-/// A part of a worker that is no reason for a whole one, and none for one more if the processors
-/// are busy.
+/// Fraction of a worker that is not rounded up to a whole one; the second if the processors are
+/// busy.
 const MIN_WORKER_FRACTION: f64 = 0.25;
 const TOO_LITTLE_IF_BUSY: f64 = 0.75;
-/// Surplus workers end only beyond a quarter of the wanted number, as ended ones are missed when the
-/// measured share changes.
+/// Surplus workers end only beyond the wanted number plus the wanted number divided by this: the
+/// measured share fluctuates.
 const IDLE_SHARE_DIVISOR: u32 = 4;
-/// Processors that are idle for less of their time have nothing to give to more workers.
+/// Minimum idle share of the processors' time for which more workers are useful.
 const MIN_IDLE_SHARE: f64 = 0.05;
 
-/// The least that is left free: a part of the memory, and this many bytes.
+/// Minimum free memory: this divisor of the memory, and this number of bytes.
 const RESERVED_PART: u64 = 32;
 const LEAST_RESERVE: u64 = 8 << 20;
 
-/// Percent of the time that something waits for memory to be freed, beyond which there are to be
-/// no more workers, and fewer.
+/// Time in percent during which a process waits for memory: above the first value the number of
+/// workers does not grow, above the second it shrinks.
 const GROWTH_PRESSURE_PERCENT: f64 = 10.0;
 const HIGH_PRESSURE: f64 = 40.0;
 
-/// What was measured.
+/// Measurements for a decision.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
-    /// Processors.
+    /// Number of processors.
     pub processors: u32,
-    /// Bytes of the memory that binds: the machine's, or the control group's.
+    /// Size in bytes of the memory that limits: the machine's, or the control group's.
     pub total: u64,
-    /// Bytes that the workers may have together: what they have, and what is free or can be freed.
+    /// Bytes that all workers may have together: those that they have, and those that are free or
+    /// can be freed.
     pub room: u64,
-    /// Percent of the time that something waited for memory; `None`: the kernel does not say.
+    /// Time in percent during which a process waited for memory (PSI); `None` if unknown.
     pub pressure: Option<f64>,
-    /// Workers that run.
+    /// Number of running workers.
     pub workers: u32,
-    /// Workers that were measured under load, the last time.
+    /// Number of workers that were working when the cost was last measured.
     pub measured_workers: u32,
-    /// Most requests lately that had run for [`LONG_REQUEST_TIME`].
+    /// Recent maximum number of requests that had run for [`LONG_REQUEST_TIME`].
     pub long_requests: u32,
-    /// Most bytes that a worker has cost lately; `None`: none has been measured.
+    /// Recent maximum cost of a worker in bytes; `None` if not measured yet.
     pub cost: Option<u64>,
-    /// Bytes that a worker can cost: PHP's `memory_limit` and what it takes besides.
+    /// Maximum size of a worker in bytes: PHP's `memory_limit` and the overhead.
     pub max_worker_bytes: u64,
-    /// Share of their time with a request that workers were on a processor; `None`: there was not
-    /// enough to do.
+    /// Share of the workers' time on a processor, during requests; `None` if there was not enough
+    /// load.
     pub share: Option<ProcessorShare>,
-    /// Share of the processors' time that was idle; `None`: not known.
+    /// Idle share of the processors' time (0 to 1); `None` if unknown.
     pub idle: Option<f64>,
 }
 
-/// How much of their time workers need a processor.
+/// Processor share of the workers' time (0 to 1).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ProcessorShare {
-    /// Were on one, of the time that they did not wait for one.
+    /// Time on a processor, of the time not spent waiting for one.
     pub running: f64,
-    /// Were on one or waited for one, of all the time.
+    /// Time on a processor or waiting for one, of the total time.
     pub runnable: f64,
 }
 
-/// What keeps the number from being larger.
+/// Factor that limits the number of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitingFactor {
-    /// More would not fit into memory.
+    /// More workers would not fit into memory.
     Memory,
-    /// Something waits for memory to be freed already.
+    /// Processes wait for memory already.
     Pressure,
-    /// More would fit; what workers cost under load is to be measured before.
+    /// More would fit, but the cost under load must be measured first.
     Measurement,
-    /// More would wait for processors.
+    /// More workers would wait for processors.
     Processors,
-    /// There are never more.
+    /// [`MAX_WORKERS`] is reached.
     Maximum,
 }
 
-/// How many workers there may be.
+/// Result of sizing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
-    /// At most so many.
+    /// Maximum number of workers.
     pub workers: u32,
-    /// Why not more.
+    /// Factor that limits the number.
     pub limit: LimitingFactor,
-    /// If there are more than these they end before their next request.
+    /// Number of workers above which the excess ends before its next request.
     pub retire_above: u32,
-    /// As many fit into memory.
+    /// Number of workers that fit into memory.
     pub by_memory: u32,
-    /// As many keep the processors busy.
+    /// Number of workers that keep the processors busy.
     pub by_processors: u32,
     /// Bytes that stay free.
     pub reserve: u64,
-    /// Bytes beyond these kept for a script that takes all that PHP lets it.
+    /// Bytes kept free in addition to `reserve`, for one script that grows to its `memory_limit`.
     pub script_reserve_bytes: u64,
 }
 
-/// Decides.
+/// Computes the number of workers.
 pub fn size(measured: &Measured) -> Decision {
     let cost = measured.cost.unwrap_or(measured.max_worker_bytes).max(1);
     let worst = measured.max_worker_bytes.max(cost);
     let reserve = (measured.total / RESERVED_PART).max(LEAST_RESERVE);
     let room = measured.room.saturating_sub(reserve);
     let surprise = (worst - cost).saturating_sub(reserve);
-    // A processor is not left idle for what may never happen.
+    // A processor is not left idle for an allocation that may never happen.
     let fit = count(room / cost).min(measured.processors);
     let by_memory = count(room.saturating_sub(surprise) / cost).max(fit).max(1);
     let by_processors = by_processors(measured);
@@ -169,7 +172,8 @@ pub fn size(measured: &Measured) -> Decision {
     }
 }
 
-/// Workers that keep the processors busy: one for each, and those that wait meanwhile.
+/// Returns the number of workers that keep the processors busy: one for each, and further ones for
+/// those that wait.
 fn by_processors(measured: &Measured) -> u32 {
     let processors = measured.processors.clamp(1, MAX_WORKERS);
     let besides = |enough: u32| {
@@ -183,8 +187,8 @@ fn by_processors(measured: &Measured) -> u32 {
     let workers =
         |wait: f64, part: f64| (all + OVERLAP * (wait + wait.min(all)) - part).ceil() as u32;
     let alone = all * (1.0 / share.running.clamp(0.001, 1.0) - 1.0);
-    // What they wait for may be a database on the same processors: if these are busy, the time
-    // that a worker waits for one is time that no other can have.
+    // Workers may wait for a database on the same processors: if these are busy, other workers
+    // cannot use the time.
     let now = f64::from(measured.workers) * (1.0 - share.runnable.clamp(0.0, 1.0));
     if measured.idle.is_none_or(|idle| idle >= MIN_IDLE_SHARE) {
         besides(workers(alone, MIN_WORKER_FRACTION))
@@ -196,7 +200,7 @@ fn by_processors(measured: &Measured) -> u32 {
 }
 
 impl Decision {
-    /// Bytes that would have to be added to the memory for `workers` workers.
+    /// Returns the bytes that would have to be added to the memory for `workers` workers.
     pub fn missing_for(&self, workers: u32, measured: &Measured) -> u64 {
         let cost = measured.cost.unwrap_or(measured.max_worker_bytes);
         let needed =

@@ -1,6 +1,6 @@
-//! A machine in a test: workers that take memory and processors as scripts do, sized as the server
-//! sizes them, and compared with every fixed number. The load is that of recorded days of real
-//! sites ([`recorded`](super::recorded)); made up is what they have not, each time to show one thing.
+//! Simulates a machine whose workers use memory and processors like scripts. The number of workers
+//! is sized as in the server, and compared with every fixed number. The load is that of recorded
+//! days of real sites ([`recorded`](super::recorded)); synthetic loads test what those lack.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -17,16 +17,16 @@ use crate::pool::{Pool, PoolLimits, PoolState};
 const MIB: f64 = 1048576.0;
 /// One step of the simulation.
 const STEP: Duration = Duration::from_millis(5);
-/// What supervisor, router, prototype and OPcache take of the memory.
+/// Memory in bytes of supervisor, router, prototype and OPcache.
 const OTHERS: f64 = 30.0 * MIB;
 const PROCESSORS: f64 = 2.0;
-/// What each worker beyond the processors costs all that compute, as they empty each other's
-/// caches: a little more than was measured with WordPress.
+/// Slowdown of all computing workers for each worker beyond the processors, because they evict each
+/// other's caches: a little more than measured with WordPress.
 const CROWDING: f64 = 0.07;
-/// What a worker takes that has had no request.
+/// Memory in bytes of a worker before its first request.
 const FRESH: f64 = 3.0 * MIB;
 
-/// A kind of script, which computes first, and then waits.
+/// A kind of script: it computes first, and then waits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Script {
     /// Milliseconds on a processor.
@@ -35,9 +35,9 @@ pub struct Script {
     pub database: f64,
     /// Milliseconds of waiting for another machine, or a disk.
     pub wait: f64,
-    /// MiB at its peak, in the middle of its time.
+    /// Peak memory in MiB, in the middle of the run time.
     pub peak: f64,
-    /// MiB that its worker keeps after it.
+    /// Memory in MiB that the worker keeps afterwards.
     pub kept: f64,
 }
 
@@ -54,9 +54,9 @@ const WAITS: Script = Script { cpu: 20.0, database: 0.0, wait: 380.0, peak: 12.0
 #[derive(Clone, Copy, Default)]
 struct Worker {
     owner: u16,
-    /// What is left of its request, of how much, and its memory.
+    /// Remaining and total run time of the request, and its script.
     work: Option<(f64, f64, Script)>,
-    /// What is left of the last step, for the next request.
+    /// Unused time of the last step, for the next request.
     spare: f64,
     kept: f64,
     peak: f64,
@@ -67,7 +67,7 @@ struct Worker {
 impl Worker {
     fn memory(&self) -> f64 {
         match self.work {
-            // A third of the time everything is in memory.
+            // The peak lasts for a third of the run time.
             Some((left, all, script)) if left < all * 0.66 && left > all * 0.33 => {
                 (script.peak * MIB).max(self.kept)
             }
@@ -85,22 +85,22 @@ impl Worker {
     }
 }
 
-/// What a worker does.
+/// State of a worker.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Stage {
-    /// Is on a processor, or waits for one.
+    /// On a processor, or waiting for one.
     Computes,
-    /// Waits for the database, which is on a processor.
+    /// Waiting for the database, which is on a processor.
     Database,
-    /// Waits for something else.
+    /// Waiting for something else.
     Waits,
 }
 
-/// What came of it.
+/// Result of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Outcome {
     served: u64,
-    /// The most memory that was taken.
+    /// Maximum memory in use.
     peak: f64,
     workers: u32,
 }
@@ -110,11 +110,11 @@ struct Machine<'a> {
     clients: &'a Clients<'a>,
 }
 
-/// Requests that there are when the time is `at` seconds, waiting or served, and of which kind.
+/// Number of requests that wait or run at `at` seconds, and their kind of script.
 type Clients<'a> = dyn Fn(f64) -> (u32, Script) + 'a;
 
 impl Machine<'_> {
-    /// Runs for some seconds with a fixed number of workers, or with the automatic one.
+    /// Runs for some seconds, with a fixed number of workers or the automatic one.
     fn run(&self, seconds: f64, fixed: Option<u32>) -> Outcome {
         let start = Instant::now();
         let mut now = start;
@@ -180,12 +180,12 @@ impl Machine<'_> {
         outcome
     }
 
-    /// One step of all workers.
+    /// Simulates one step of all workers.
     fn work(&self, workers: &mut [Worker], clients: u32, script: Script, outcome: &mut Outcome) {
         let count = |what| workers.iter().filter(|w| w.stage() == what).count() as f64;
         let (computing, asking) = (count(Stage::Computes), count(Stage::Database));
         let crowding = 1.0 + CROWDING * (computing - PROCESSORS).clamp(0.0, PROCESSORS);
-        // A database has slept, and Linux lets who has slept go first.
+        // Linux schedules a process that has just woken first: the database has slept.
         let database = (PROCESSORS / asking.max(1.0)).min(1.0);
         let left = (PROCESSORS - asking).max(0.0);
         let speed = (left / computing.max(1.0)).min(1.0) / crowding;
@@ -194,7 +194,7 @@ impl Machine<'_> {
         for (at, worker) in workers.iter_mut().enumerate() {
             if worker.work.is_none() && busy < clients {
                 busy += 1;
-                // No two requests are alike.
+                // Run times vary.
                 let all =
                     script.all() * (0.8 + 0.05 * ((at * 7 + outcome.served as usize) % 9) as f64);
                 worker.work = Some((all - std::mem::take(&mut worker.spare), all, script));
@@ -234,7 +234,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The best of all fixed numbers that memory does for.
+    /// Returns the best of all fixed numbers that fit into memory.
     fn best(&self, seconds: f64) -> (u32, Outcome) {
         [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64]
             .into_iter()
@@ -272,7 +272,7 @@ fn good_and_safe(name: &str, mib: f64, seconds: f64, clients: &Clients<'_>) -> O
     automatic
 }
 
-/// Days that were recorded are followed up and down on machines of all sizes.
+/// Checks that sizing follows a recorded day on machines of all sizes.
 fn follows_the_recorded_day(name: &str, text: &str) {
     let day = LoadRecording::read(text);
     for mib in [256.0, 512.0, 1024.0] {
@@ -310,7 +310,7 @@ fn scripts_of_a_hundred_mib_are_served_as_well_as_by_the_best_fixed_number() {
 fn scripts_that_wait_get_many_workers() {
     let outcome = good_and_safe("waiting", 1024.0, 90.0, &|_| (100, WAITS));
     assert!(outcome.workers >= 30, "{outcome:?}");
-    // Where a script that takes its whole limit is half of the memory, room for it comes first.
+    // If a script that takes its whole limit is half of the memory, room for it has priority.
     let small = Machine { memory: 256.0 * MIB, clients: &|_| (100, WAITS) }.run(30.0, None);
     assert!((5..12).contains(&small.workers), "{small:?}");
 }
@@ -318,7 +318,7 @@ fn scripts_that_wait_get_many_workers() {
 #[test]
 fn a_job_that_takes_much_memory_finds_room_among_light_requests() {
     let mixed = |at: f64| match at {
-        // One at a time at first, as a job does.
+        // One request at a time at first, as of a cron job.
         at if at % 20.0 < 0.5 => (1, HUNDRED),
         _ => (40, WORDPRESS),
     };
@@ -329,7 +329,7 @@ fn a_job_that_takes_much_memory_finds_room_among_light_requests() {
     }
 }
 
-/// Visitors of a shop over a day, every half hour; here each lasts a second.
+/// Visitors of a shop over a day, every half hour; each lasts a second here.
 const SHOP: [u32; 48] = [
     2, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 2, 3, 5, 8, 11, 14, 18, 21, 24, 26, 27, 29, 30, 33, 31, 28,
     26, 25, 24, 24, 26, 29, 33, 38, 44, 51, 58, 63, 66, 61, 52, 40, 29, 19, 11, 6, 3,

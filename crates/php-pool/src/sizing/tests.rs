@@ -2,7 +2,7 @@ use super::*;
 
 const MIB: u64 = 1 << 20;
 
-/// Four processors, 4 GiB, and WordPress.
+/// Returns measurements of WordPress on four processors with 4 GiB.
 fn measured() -> Measured {
     Measured {
         processors: 4,
@@ -133,7 +133,7 @@ fn a_machine_that_frees_memory_with_effort_gets_no_more_workers_and_then_fewer()
 
 #[test]
 fn workers_that_wait_for_a_database_on_busy_processors_do_not_multiply() {
-    // What comes of it when there are as many workers each time as were found right before.
+    // Repeats sizing, each time with the number of workers of the previous result.
     let waiting = |idle, on, wanted| {
         (0..20).fold(8, |workers, _| {
             let share = Some(ProcessorShare { running: on, runnable: wanted });

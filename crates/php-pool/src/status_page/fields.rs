@@ -1,4 +1,4 @@
-//! The fields of a page, in order. Names are PHP-FPM's; what follows its last one is our own.
+//! Fields of a status page, in order: those of PHP-FPM, then Howdah's.
 
 use std::borrow::Cow;
 
@@ -16,11 +16,11 @@ pub(super) struct Field<'a>(pub(super) &'static str, pub(super) Value<'a>);
 /// A value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value<'a> {
-    /// Perhaps a visitor's: not to be trusted.
+    /// Text that may come from a client: untrusted.
     Text(Cow<'a, str>),
     Number(u64),
     Percent(f64),
-    /// Seconds of the wall clock.
+    /// Seconds since 1970.
     Time(u64),
 }
 
@@ -55,7 +55,7 @@ impl Value<'_> {
     }
 }
 
-/// The fields of an application.
+/// Returns the fields of an application.
 pub(super) fn of_pool(pool: &Pool) -> Vec<Field<'_>> {
     let status = &pool.status;
     let count = |number: u32| Number(number.into());
@@ -81,7 +81,7 @@ pub(super) fn of_pool(pool: &Pool) -> Vec<Field<'_>> {
     ]
 }
 
-/// The fields of a worker.
+/// Returns the fields of a worker.
 pub(super) fn of_process(process: &ProcessStatus) -> Vec<Field<'_>> {
     let request = &process.request;
     let mut fields = vec![
@@ -99,7 +99,7 @@ pub(super) fn of_process(process: &ProcessStatus) -> Vec<Field<'_>> {
     fields
 }
 
-/// As [`of_process`], with the names that `fpm_get_status()` has for the same.
+/// Returns the fields of a worker with the names of `fpm_get_status()`.
 pub(super) fn for_php(process: &ProcessStatus) -> Vec<Field<'_>> {
     let mut fields = of_process(process);
     fields.truncate(fields.len() - of_cost(process).len() - 2);

@@ -1,5 +1,5 @@
-//! OpenMetrics, with the names that PHP-FPM gives them. Its types are kept too, although a counter
-//! should have another name.
+//! OpenMetrics with the names and types of PHP-FPM, although OpenMetrics requires other names for
+//! counters.
 
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
 //! Status pages in the formats of PHP-FPM, for its monitoring tools: text, HTML, XML, JSON and
-//! OpenMetrics, with PHP-FPM's fields in its order, then our own.
+//! OpenMetrics, with PHP-FPM's fields in its order, then Howdah's.
 //!
-//! The router answers from its own counters, also when every worker is busy.
+//! The router answers from its own counters, even if every worker is busy.
 
 mod fields;
 mod metrics;
@@ -33,7 +33,7 @@ enum Format {
 }
 
 impl Pool {
-    /// The value of PHP's `fpm_get_status()`, with our own fields.
+    /// Returns the value of PHP's `fpm_get_status()`, with Howdah's additional fields.
     pub fn to_value(&self) -> Json {
         let mut pool = members(fields::of_pool(self));
         let processes = self.status.processes.iter();
@@ -43,7 +43,7 @@ impl Pool {
     }
 }
 
-/// The page of an application in the format that the query asks for.
+/// Returns the page of an application in the format that the query requests.
 pub fn page(application: &Application, query: &[u8]) -> Response {
     let asks = |name: &str| {
         let mut names =
@@ -61,7 +61,7 @@ pub fn page(application: &Application, query: &[u8]) -> Response {
     uncached(format.media_type(), format.write(&pool, asks("full")))
 }
 
-/// The ping page of an application that accepts requests.
+/// Returns the ping page of an application that accepts requests.
 pub fn pong(text: &str) -> Response {
     uncached(Format::Text.media_type(), text.to_owned())
 }
@@ -105,7 +105,7 @@ fn text(head: &[Field<'_>], rows: Rows<'_>) -> String {
     let mut out = String::new();
     let lines = |fields: &[Field<'_>], out: &mut String| {
         for Field(name, value) in fields {
-            // The one name that PHP-FPM writes in another way here.
+            // PHP-FPM spells only this name differently here.
             let name = if *name == "request uri" { "request URI" } else { name };
             let _ = writeln!(out, "{:<22}{}", format!("{name}:"), printable(&value.for_people()));
         }
@@ -185,7 +185,7 @@ fn html(head: &[Field<'_>], rows: Rows<'_>) -> String {
     out
 }
 
-/// A name as XML and PHP have it.
+/// Returns a name in the spelling of XML and PHP.
 fn dashed(name: &str) -> String {
     name.replace(' ', "-")
 }
@@ -195,12 +195,13 @@ fn members(fields: Vec<Field<'_>>) -> Map<String, Json> {
     fields.into_iter().map(member).collect()
 }
 
-/// Text of visitors without what would make another line of it or drive a terminal.
+/// Replaces control characters in text from clients, so that it cannot add a line or control a
+/// terminal.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// Text of visitors as text of HTML and XML.
+/// Escapes text from clients for HTML and XML.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in printable(text).chars() {

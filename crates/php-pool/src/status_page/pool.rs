@@ -1,4 +1,4 @@
-//! The status of an application under its name.
+//! Status of an application with its name.
 
 use crate::application::Application;
 use crate::status::PoolStatus;
@@ -8,12 +8,12 @@ use crate::status::PoolStatus;
 pub struct Pool {
     /// Name of the application.
     pub name: String,
-    /// Its status.
+    /// Status of the application.
     pub status: PoolStatus,
 }
 
 impl Pool {
-    /// The current status of an application; with all workers if `full`.
+    /// Returns the current status of an application; with all workers if `full`.
     pub fn of(application: &Application, full: bool) -> Self {
         Pool { name: application.name.to_string(), status: application.queue.status(full) }
     }

@@ -1,4 +1,4 @@
-//! Takes the frames of answers from the slots that workers have marked dirty.
+//! Takes the frames of responses from the slots that workers have marked dirty.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::request::RequestKey;
 /// Maximum number of frames taken from a slot in one turn.
 const MAX_FRAMES_PER_TURN: usize = 64;
 
-/// Interval between two checks whether applications may log again.
+/// Interval of the checks whether applications may log again.
 const LOG_RATE_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What becomes of a log record while its application exceeds its log rate.
+/// Treatment of a log record while its application exceeds its log rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FullLog {
     /// The record waits in the ring, and the worker with it.
@@ -28,7 +28,7 @@ pub(super) enum FullLog {
 }
 
 impl PhpThread {
-    /// Takes the frames that workers have written. Cheap without any.
+    /// Takes the frames that workers have written. Cheap if there are none.
     pub fn drain(&self) {
         let mut slots = self.dirty.take();
         for attached in self.attached.borrow().values() {
@@ -61,8 +61,8 @@ impl PhpThread {
         }
     }
 
-    /// Takes one turn of frames from a slot. Returns true if more may be there: a script that writes
-    /// as fast as its frames are taken must not occupy the thread.
+    /// Takes one turn of frames from a slot. Returns true if there may be more: a script that
+    /// writes as fast as its frames are taken must not occupy the thread.
     pub(super) fn drain_slot(
         &self,
         attached: &Rc<AttachedInstance>,
@@ -102,7 +102,8 @@ impl PhpThread {
         has_more
     }
 
-    /// Takes one frame. `None` if there is none to take now. Error: what no worker writes.
+    /// Takes one frame. `None` if there is none to take now. Error: a frame that no valid worker
+    /// writes.
     fn take_frame(
         &self,
         attached: &Rc<AttachedInstance>,

@@ -1,4 +1,4 @@
-//! Instances that may answer a thread's requests.
+//! Instances that answer a thread's requests.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::io::unix::AsyncFd;
 use crate::instance::Instance;
 use crate::queue::Queue;
 
-/// An instance, its queue, and the eventfd by which its workers wake this thread.
+/// An instance, its queue, and the eventfd with which its workers wake this thread.
 #[derive(Debug)]
 pub(super) struct AttachedInstance {
     pub instance: Arc<Instance>,

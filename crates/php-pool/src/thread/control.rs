@@ -9,7 +9,7 @@ use crate::status::SlowRequest;
 pub enum ControlRequest {
     /// A script has exceeded its time limit: kill the worker.
     Overdue(SlowRequest),
-    /// A worker has written frames that no worker writes: kill it.
+    /// A worker has written invalid frames: kill it.
     Kill {
         /// Number of the instance.
         instance: u32,

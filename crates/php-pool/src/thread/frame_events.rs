@@ -1,4 +1,4 @@
-//! What frames ask for beside passing the answer on: log records, descriptors, status, the end.
+//! Handles frames that are not part of the response: log records, descriptors, status, the end.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl PhpThread {
                 if let Some(context) = self.with_entry(key, |entry| entry.context.clone()) {
                     let text = String::from_utf8_lossy(&message);
                     let level = Level::from_syslog(severity);
-                    // As if the worker had written it itself.
+                    // As if the worker had written to the log itself.
                     let pid = match attached.instance.region.claim_of(slot) {
                         Claim::Taken(_, owner) => attached.instance.pid(owner),
                         _ => None,
@@ -46,7 +46,8 @@ impl PhpThread {
             Event::TakeOutput => self.take_output(attached, slot, key),
             Event::SpoolFailed(problem) => {
                 if let Some(context) = self.with_entry(key, |entry| entry.context.clone()) {
-                    let problem = format_args!("{context}: the answer cannot be kept: {problem}");
+                    let problem =
+                        format_args!("{context}: the response cannot be stored: {problem}");
                     self.log.write(Level::Error, problem);
                 }
             }
@@ -83,7 +84,7 @@ impl PhpThread {
                     attached,
                     slot,
                     key,
-                    format!("that it takes no files ({error})"),
+                    format!("it does not read the descriptors that it asked for ({error})"),
                 );
             }
         }
@@ -105,7 +106,7 @@ impl PhpThread {
         self.note_sent(attached, slot, key, Event::SendStatus, sent);
     }
 
-    /// Reads what an ended script has left in the worker's output, which belongs to its request.
+    /// Reads the rest of the output of an ended script; it belongs to that request.
     fn take_output(&self, attached: &AttachedInstance, slot: u32, key: RequestKey) {
         let Claim::Taken(ticket, owner) = attached.instance.region.claim_of(slot) else { return };
         let Some(context) = self.with_entry(key, |entry| Arc::clone(&entry.context)) else {
@@ -120,7 +121,7 @@ impl PhpThread {
         self.note_sent(attached, slot, key, Event::TakeOutput, sent);
     }
 
-    /// Handles the result of an answer to a worker: the worker would wait forever for a lost answer.
+    /// Handles the result of sending to a worker: the worker would wait forever for a lost message.
     fn note_sent(
         &self,
         attached: &AttachedInstance,
@@ -139,13 +140,13 @@ impl PhpThread {
                     attached,
                     slot,
                     key,
-                    format!("that it takes no answer ({error})"),
+                    format!("it does not read the router's messages ({error})"),
                 );
             }
         }
     }
 
-    /// Fails the request of a worker that wrote what no worker writes, and has the worker killed.
+    /// Fails the request of a worker that wrote an invalid frame, and has the worker killed.
     pub(super) fn reject_worker(
         &self,
         attached: &AttachedInstance,
@@ -161,7 +162,9 @@ impl PhpThread {
         if let Some(context) = context {
             self.log.write(
                 Level::Error,
-                format_args!("{context}: the worker wrote {problem}; it is ended"),
+                format_args!(
+                    "{context}: protocol error of the worker: {problem}; the worker is killed"
+                ),
             );
         }
         if let Claim::Taken(_, worker) = attached.instance.region.claim_of(slot) {

@@ -1,4 +1,4 @@
-//! Registers requests. The connection that waits for an answer holds a handle.
+//! Registers requests. The connection that waits for a response holds a handle.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -15,20 +15,20 @@ use crate::pending::{Failure, Next, PendingResponse};
 use crate::queue::{Queue, Withdrawal};
 use crate::request::{RequestContext, RequestKey};
 
-/// A registered request. Dropping the handle abandons the request: a worker that has it learns that
-/// the client has gone.
+/// A registered request. Dropping the handle cancels the request; a worker that runs it is notified
+/// that the client has disconnected.
 #[derive(Debug)]
 pub struct RequestHandle {
     thread: Rc<PhpThread>,
     key: RequestKey,
-    /// The queue that the request was submitted to.
+    /// Queue that the request was submitted to.
     pub queue: Option<Arc<Queue>>,
     is_abandoned: bool,
 }
 
 impl PhpThread {
-    /// Registers a request that is about to be queued. `timeout` limits the run time of its script;
-    /// the time in the queue does not count.
+    /// Registers a request before it is queued. `timeout` limits the run time of its script; the
+    /// time in the queue does not count.
     pub fn register(
         self: &Rc<Self>,
         pending: PendingResponse,
@@ -44,17 +44,17 @@ impl PhpThread {
 }
 
 impl RequestHandle {
-    /// The key to submit the request under.
+    /// Returns the key to submit the request under.
     pub fn key(&self) -> RequestKey {
         self.key
     }
 
-    /// Notes that no worker will have the request: the queue has refused or returned it.
+    /// Notes that no worker will take the request: the queue has refused or returned it.
     pub fn mark_unqueued(&self) {
         self.thread.with_entry(self.key, |entry| entry.is_settled = true);
     }
 
-    /// Waits for the next part before the body. Safe to cancel.
+    /// Waits for the next part before the body. Cancel safe.
     pub async fn next(&mut self) -> Next {
         poll_fn(|cx| {
             let polled = self.thread.with_entry(self.key, |entry| entry.pending.poll_head(cx));
@@ -68,7 +68,7 @@ impl RequestHandle {
         self.thread.with_entry(self.key, |entry| entry.pending.whole_body()).flatten()
     }
 
-    /// The next bytes of the body.
+    /// Returns the next bytes of the body.
     pub fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
         let polled = self.thread.with_entry(self.key, |entry| {
             let polled = entry.pending.poll_body(cx);
@@ -90,7 +90,7 @@ impl RequestHandle {
         polled
     }
 
-    /// Abandons the request, and waits until no worker has it.
+    /// Cancels the request, and waits until no worker has it.
     pub fn poll_finished(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !std::mem::replace(&mut self.is_abandoned, true) {
             self.abandon();
@@ -121,7 +121,7 @@ impl RequestHandle {
 }
 
 fn unknown_request() -> Failure {
-    Failure::Broken("the request is not known any more".to_owned())
+    Failure::Broken("the request is no longer known".to_owned())
 }
 
 impl Drop for RequestHandle {

@@ -1,4 +1,4 @@
-//! Instances and workers that come and go.
+//! Handles the start and the end of instances and workers.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,15 +16,16 @@ use crate::pending::Failure;
 use crate::queue::Queue;
 use crate::request::RequestKey;
 
-/// Time within which the start of a worker is reported, usually milliseconds. A worker's name in a
-/// claim that is unknown for longer was made up.
+/// Maximum time until the start of a worker is reported, usually milliseconds. A worker name in a
+/// claim that stays unknown for longer is forged.
 const START_REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Turns of taking the frames that a dead worker left: enough for a ring full of the smallest.
+/// Maximum number of turns to take the frames of a dead worker: enough for a ring of the smallest
+/// frames.
 const MAX_LEFTOVER_TURNS: usize = 256;
 
 impl PhpThread {
-    /// Lets an instance answer requests of this thread.
+    /// Attaches an instance that answers requests of this thread.
     pub fn attach(&self, instance: Arc<Instance>, queue: Arc<Queue>) -> std::io::Result<()> {
         let eventfd = instance.eventfds()[self.number as usize].try_clone()?;
         let event = reactor::readable(eventfd)?;
@@ -34,7 +35,7 @@ impl PhpThread {
         Ok(())
     }
 
-    /// Detaches an instance that has ended with all its workers; fails the requests they had.
+    /// Detaches an instance that has ended with all its workers; fails their requests.
     pub fn detach(&self, number: u32, reason: &str) {
         let Some(attached) = self.attached.borrow_mut().remove(&number) else { return };
         self.settle(&attached, &Failure::Died(reason.to_owned()), |_, _| true);
@@ -53,7 +54,8 @@ impl PhpThread {
         }
     }
 
-    /// Handles the report of a worker's death. Its request has failed unless the answer was complete.
+    /// Handles the report of a worker's death. Its request has failed unless the response was
+    /// complete.
     pub fn worker_died(self: &Rc<Self>, number: u32, worker: WorkerId, reason: &str) {
         let attached = self.attached.borrow().get(&number).cloned();
         let Some(attached) = attached else { return };
@@ -61,11 +63,11 @@ impl PhpThread {
         self.settle(&attached, &failure, |_, claim| match claim {
             Claim::Taken(_, owner) => owner == worker,
             Claim::Queued(_) => false,
-            // No honest worker leaves a slot in such a state while its request waits.
+            // No valid worker leaves a slot in this state while its request waits.
             Claim::Free | Claim::Cancelled(_) => true,
         });
-        // A claim with an unknown name is that of a worker that was just forked in the place of the
-        // dead one, or was written by the dead one.
+        // A claim with an unknown name is that of a worker that was just forked to replace the dead
+        // one, or was written by the dead one.
         let is_unknown = |attached: &AttachedInstance, claim| match claim {
             Claim::Taken(_, owner) => !attached.instance.has_worker(owner),
             _ => false,
@@ -85,7 +87,8 @@ impl PhpThread {
         });
     }
 
-    /// Takes what dead workers left in the slots that `is_dead` selects, and fails their requests.
+    /// Takes the remaining frames of dead workers from the slots that `is_dead` selects, and fails
+    /// their requests.
     fn settle(
         &self,
         attached: &Rc<AttachedInstance>,
@@ -111,7 +114,7 @@ impl PhpThread {
             let lost =
                 self.with_entry(key, |entry| (entry.lost_records, Arc::clone(&entry.context)));
             if let Some((records @ 1.., context)) = lost {
-                let what = "parts of messages that its worker left are not logged: too many came";
+                let what = "log records of its worker were dropped: the log rate was exceeded";
                 self.log.write(Level::Error, format_args!("{context}: {records} {what}"));
             }
             // The reason was logged already if the worker was rejected.

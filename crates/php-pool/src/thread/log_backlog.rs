@@ -15,7 +15,7 @@ pub(super) struct LogBacklog {
 }
 
 impl LogBacklog {
-    /// Adds a slot, once.
+    /// Adds a slot, unless it is there already.
     pub fn push(&self, attached: &Rc<AttachedInstance>, slot: u32) {
         let mut slots = self.slots.borrow_mut();
         let is_same = |(other, number): &(Rc<AttachedInstance>, u32)| {

@@ -1,4 +1,4 @@
-//! The state of PHP on one router thread. The other files of this folder add what it does.
+//! PHP state of one router thread. The other files of this folder implement its methods.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use super::time_limit::LimitedRequests;
 use crate::pending::Failure;
 use crate::request::RequestKey;
 
-/// PHP on one router thread.
+/// PHP state of one router thread.
 #[derive(Debug)]
 pub struct PhpThread {
     pub(super) number: u32,
@@ -26,7 +26,7 @@ pub struct PhpThread {
     control: UnboundedSender<ControlRequest>,
     pub(super) requests: RefCell<RequestTable>,
     pub(super) attached: RefCell<HashMap<u32, Rc<AttachedInstance>>>,
-    /// Payload of the current frame; empty between uses, keeps its memory.
+    /// Payload of the current frame; empty between uses, keeps its capacity.
     pub(super) buffer: RefCell<Vec<u8>>,
     /// Dirty slots whose frames were not all taken in their last turn.
     pub(super) dirty: RefCell<Vec<(Rc<AttachedInstance>, u32)>>,
@@ -37,7 +37,7 @@ pub struct PhpThread {
 }
 
 impl PhpThread {
-    /// State of router thread `number`. Messages to the control thread go to `control`.
+    /// Creates the state of router thread `number`. Messages to the control thread go to `control`.
     pub fn new(number: u32, log: Arc<Log>, control: UnboundedSender<ControlRequest>) -> Rc<Self> {
         Rc::new(PhpThread {
             number,
@@ -54,12 +54,12 @@ impl PhpThread {
         })
     }
 
-    /// Number of this thread.
+    /// Returns the number of this thread.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// The log.
+    /// Returns the log.
     pub fn log(&self) -> &Log {
         &self.log
     }
@@ -69,7 +69,7 @@ impl PhpThread {
         let _ = self.control.send(message);
     }
 
-    /// Fails a queued request whose application cannot run.
+    /// Fails a queued request because its application cannot run.
     pub fn fail(&self, key: RequestKey, failure: Failure) {
         self.with_entry(key, |entry| {
             entry.is_settled = true;
@@ -78,7 +78,8 @@ impl PhpThread {
         self.remove_if_finished(key);
     }
 
-    /// The result of `f` for the entry of a request of this thread; `None` if there is none.
+    /// Calls `f` with the entry of a request of this thread and returns the result; `None` if there
+    /// is no entry.
     pub(super) fn with_entry<T>(
         &self,
         key: RequestKey,

@@ -1,4 +1,4 @@
-//! The requests of a router thread: a table of entries with reusable indexes.
+//! Table of a router thread's requests, with reusable indexes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use crate::instance::Instance;
 use crate::pending::{Event, PendingResponse};
 use crate::request::{RequestContext, RequestKey};
 
-/// Entries by index. A key's generation tells the present request of an index from earlier ones.
+/// Entries by index. The generation of a key distinguishes the current request of an index from
+/// earlier ones.
 #[derive(Debug, Default)]
 pub(super) struct RequestTable {
     slots: Vec<TableSlot>,
@@ -30,9 +31,9 @@ pub(super) struct Entry {
     pub reader: Reader,
     pub context: Arc<RequestContext>,
     pub limit: TimeLimit,
-    /// The worker is free again, or there never was one.
+    /// The worker is free again, or no worker has taken the request.
     pub is_settled: bool,
-    /// A connection waits for the answer.
+    /// A connection waits for the response.
     pub has_handle: bool,
     /// The worker wrote invalid frames or ran too long: no more frames are taken from it.
     pub is_rejected: bool,
@@ -78,7 +79,7 @@ impl RequestTable {
         RequestKey::new(thread, slot.generation, index)
     }
 
-    /// The entry of this key; `None` if it was removed.
+    /// Returns the entry of this key; `None` if it was removed.
     pub fn get_mut(&mut self, key: RequestKey) -> Option<&mut Entry> {
         let slot = self.slots.get_mut(key.index())?;
         if RequestKey::new(key.thread(), slot.generation, key.index() as u32) != key {

@@ -1,4 +1,4 @@
-//! The thread's waits for events, and the task that takes answers.
+//! Waits of the thread for events, and the task that takes responses.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use super::php_thread::PhpThread;
 
 impl PhpThread {
-    /// Called before the thread waits for events: from now on workers write its eventfd. If there are
+    /// Prepares for a wait for events: from now on workers write the thread's eventfd. If there are
     /// frames already, the drainer runs instead.
     pub fn before_wait(&self) {
         let attached = self.attached.borrow();
@@ -25,14 +25,14 @@ impl PhpThread {
         }
     }
 
-    /// Called after the thread has waited for events.
+    /// Ends a wait for events.
     pub fn after_wait(&self) {
         for attached in self.attached.borrow().values() {
             attached.instance.region.thread_wakes(self.number);
         }
     }
 
-    /// Takes answers for as long as the thread runs.
+    /// Takes responses for as long as the thread runs.
     pub async fn run_drainer(self: Rc<Self>) {
         poll_fn(|cx| {
             self.drainer.replace(Some(cx.waker().clone()));

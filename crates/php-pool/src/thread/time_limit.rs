@@ -1,11 +1,11 @@
-//! The time limit of one script, and the number of requests with a limit. No I/O, no clock.
+//! Time limit of one script, and the number of requests with a limit. No I/O, no clock.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// The time limit of one script.
+/// Time limit of one script.
 #[derive(Debug, Default)]
 pub(super) struct TimeLimit {
     pub timeout: Option<Duration>,
@@ -18,8 +18,9 @@ impl TimeLimit {
         TimeLimit { timeout, started: None }
     }
 
-    /// Returns true if a script that a worker runs has exceeded its limit. `ran` is the run time that
-    /// the worker's start mark says; it is called once, as a worker could change the mark.
+    /// Returns true if a script that a worker runs has exceeded its limit. `ran` returns the run
+    /// time in microseconds according to the worker's start mark; it is called once, as a worker
+    /// could change the mark.
     pub fn is_exceeded(&mut self, now: u64, ran: impl FnOnce() -> u64) -> bool {
         let Some(timeout) = self.timeout else { return false };
         let started = *self.started.get_or_insert_with(|| now.saturating_sub(ran()));

@@ -1,7 +1,9 @@
-//! Ends scripts that exceed their time limit. The limit holds until the answer is complete, also after
-//! the client has left; a script's work after `fastcgi_finish_request` has no limit, as under PHP-FPM.
+//! Ends scripts that exceed their time limit. The limit holds until the response is complete, even
+//! if the client has left; work of a script after `fastcgi_finish_request` has no limit, as under
+//! PHP-FPM.
 //!
-//! A periodic check finds them, so that other requests, and applications without a limit, pay nothing.
+//! A periodic check finds them, so that other requests, and applications without a limit, have no
+//! cost.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use crate::pending::Failure;
 use crate::request::RequestKey;
 use crate::status::{SlowRequest, Times};
 
-/// Interval between two checks: how late the end of a script may be.
+/// Interval of the checks, and the maximum delay of the end of a script.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 impl PhpThread {
@@ -65,7 +67,7 @@ impl PhpThread {
         }
     }
 
-    /// Time since the script was first seen to run, in microseconds.
+    /// Returns the time since the script was first seen to run, in microseconds.
     fn observed_run_time(&self, key: RequestKey, now: u64) -> u64 {
         let started = self.with_entry(key, |entry| entry.limit.started).flatten();
         started.map_or(0, |started| now.saturating_sub(started))

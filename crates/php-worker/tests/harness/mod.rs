@@ -1,7 +1,7 @@
-//! A supervisor and a router in one: starts the real `howdah-php`, forks workers, and speaks to
-//! them over a real region.
+//! A supervisor and a router in one: starts the real `howdah-php`, forks workers, and sends them
+//! requests through a real region.
 
-// Each test file uses another part of this.
+// Each test file uses another part of this module.
 #![allow(dead_code)]
 
 use std::collections::HashMap;
@@ -26,10 +26,10 @@ use howdah_wire::request::{Params, RequestHeader, flags};
 use howdah_wire::stream::Reader;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-/// How long anything may take before a test gives up.
+/// Maximum time of each wait of a test.
 const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// One application.
+/// An application.
 pub struct Application {
     child: Child,
     commands: OwnedFd,
@@ -40,7 +40,7 @@ pub struct Application {
     event: OwnedFd,
     pub workers: HashMap<WorkerId, Worker>,
     deaths: Vec<(WorkerId, u32, Exit)>,
-    /// The last worker that has died waited for a request.
+    /// True if the last worker that died was waiting for a request.
     pub last_was_idle: bool,
     pub version: String,
     pub root: tempfile::TempDir,
@@ -51,7 +51,7 @@ pub struct Worker {
     pub socket: OwnedFd,
 }
 
-/// What a test wants to differ from the usual specification.
+/// Changes of the usual specification by a test.
 pub type Adapt<'a> = &'a dyn Fn(&mut ApplicationSpec);
 
 pub fn spec() -> ApplicationSpec {
@@ -83,7 +83,7 @@ pub fn spec() -> ApplicationSpec {
     }
 }
 
-/// Removes a prototype that fails to start; for tests that expect it.
+/// Starts a prototype that must fail. Returns the error.
 pub fn start_failing(adapt: Adapt<'_>) -> String {
     match Application::try_start(adapt) {
         Ok(_) => panic!("PHP started"),
@@ -117,7 +117,8 @@ impl Application {
             .collect();
         let (commands, theirs) = packet::one_way().unwrap();
         let (reports, writer) = pipe::new().unwrap();
-        // They arrive as standard input and output, and the shell moves them to where they belong.
+        // The descriptors arrive as standard input and output, and the shell moves them to their
+        // numbers.
         let script = match &spec.user {
             None => r#"exec 3<&0 4>&1 0</dev/null 1>&2; exec -a "$0" "$1" "                ""#,
             Some(_) => {
@@ -219,7 +220,8 @@ impl Application {
         }
     }
 
-    /// What the workers cost, and what PHP lets a script allocate.
+    /// Requests a measurement. Returns the usage of the workers and the memory that PHP lets a
+    /// script allocate.
     pub fn measure(&mut self) -> (Vec<Usage>, Option<u64>) {
         let workers = self.workers.keys().copied().collect();
         self.tell(&ToPrototype::Measure { workers });
@@ -229,7 +231,7 @@ impl Application {
         }
     }
 
-    /// Where the script of a worker is.
+    /// Returns the stack of a worker's script.
     pub fn trace(&mut self, worker: WorkerId) -> Stack {
         self.tell(&ToPrototype::Trace { worker, number: 7 });
         match self.receive() {
@@ -246,7 +248,7 @@ impl Application {
         path
     }
 
-    /// Writes `<?php` and `code` to a file of its own and returns a request for it.
+    /// Writes `<?php` and `code` to a new file. Returns a request for it.
     pub fn script(&self, code: &str) -> Request {
         use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
         static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -255,7 +257,7 @@ impl Application {
         Request::get(&path, self.root.path())
     }
 
-    /// Runs a script and waits for the whole answer.
+    /// Runs a script and waits for the whole response.
     pub fn run(&mut self, code: &str) -> Answer {
         let request = self.script(code);
         self.send(&request).wait(self)
@@ -277,7 +279,7 @@ impl Application {
         Pending { slot, ticket, reader: Reader::default(), files, answer: Answer::default() }
     }
 
-    /// Who has taken a request.
+    /// Returns the worker that has taken a request.
     pub fn owner(&self, pending: &Pending) -> Option<WorkerId> {
         match self.region.claim_of(pending.slot) {
             Claim::Taken(_, owner) => Some(owner),
@@ -285,7 +287,7 @@ impl Application {
         }
     }
 
-    /// What happens to the prototype's socket when the supervisor dies.
+    /// Closes the prototype's socket, as the death of the supervisor does.
     pub fn hang_up(&mut self) {
         let (other, _) = packet::pair().unwrap();
         self.commands = other;
@@ -379,7 +381,7 @@ impl Request {
         self.with("REQUEST_METHOD", method)
     }
 
-    /// A body in the slot.
+    /// Sets a body in the slot.
     pub fn post(self, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         let body = body.into();
         let mut request = self
@@ -390,7 +392,7 @@ impl Request {
         request
     }
 
-    /// The same body in a file.
+    /// Moves the body to a file.
     pub fn body_in_file(mut self) -> Self {
         use std::io::Write;
         let mut file = tempfile::tempfile().unwrap();
@@ -400,7 +402,7 @@ impl Request {
         self
     }
 
-    /// The bytes that go into the slot.
+    /// Returns the bytes for the slot.
     pub fn encoded(&self) -> Vec<u8> {
         let params = self.encode_params();
         let mut set = 0;
@@ -447,7 +449,7 @@ impl Request {
     }
 }
 
-/// A request that is not answered yet.
+/// A request without a complete response.
 pub struct Pending {
     pub slot: u32,
     pub ticket: u32,
@@ -456,7 +458,7 @@ pub struct Pending {
     pub answer: Answer,
 }
 
-/// What a worker answered.
+/// The response of a worker.
 #[derive(Debug, Default)]
 pub struct Answer {
     pub status: u16,
@@ -488,7 +490,7 @@ impl Answer {
 }
 
 impl Pending {
-    /// Takes the frames that are there; `true` if there were any.
+    /// Takes available frames. Returns true if there were any.
     pub fn poll(&mut self, application: &mut Application) -> bool {
         let mut any = false;
         let mut payload = Vec::new();
@@ -556,7 +558,7 @@ impl Pending {
         }
     }
 
-    /// Waits until `condition` holds for what has come so far.
+    /// Waits until `condition` holds for the response so far.
     pub fn until(&mut self, application: &mut Application, condition: impl Fn(&Answer) -> bool) {
         let start = Instant::now();
         while !condition(&self.answer) {
@@ -580,14 +582,14 @@ impl Pending {
         }
     }
 
-    /// Waits for the end and gives the slot back.
+    /// Waits for the end of the response and frees the slot.
     pub fn wait(mut self, application: &mut Application) -> Answer {
         self.until(application, |answer| answer.done.is_some());
         application.producer.release(&application.region, self.slot);
         self.answer
     }
 
-    /// What the router does when the client has gone.
+    /// Does what the router does when the client has disconnected.
     pub fn abort(&self, application: &Application) {
         let words = application.region.slot(self.slot).unwrap();
         words.aborted.store(1, std::sync::atomic::Ordering::SeqCst);

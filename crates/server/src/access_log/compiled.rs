@@ -34,7 +34,7 @@ impl AccessLog {
     /// Returns the values of variables in the line of a request.
     pub(super) fn source<'a>(record: &'a RequestRecord<'a>) -> VariableSource<'a> {
         let connection: &ConnectionInfo = match record.request {
-            // Its own addresses: a proxy may have sent those of the client.
+            // The connection's own addresses: a proxy may have sent those of the client.
             Some(request) => &request.connection,
             None => record.connection,
         };

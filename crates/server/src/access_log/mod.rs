@@ -3,8 +3,8 @@
 //! 1. When a request is over, its line is appended to its thread's [`LineBuffer`], if the condition
 //!    holds. Values are escaped ([`format`](self)), so that no client can forge a line or a field.
 //! 2. The lines of a thread are written with one call to a file opened for appending ([`LogFile`]):
-//!    when there are many, [`MAX_DELAY`] after the first, and when the thread ends. Lines of several
-//!    threads never mix.
+//!    when there are many, [`MAX_DELAY`] after the first, and when the thread ends. Lines of
+//!    several threads never mix.
 //! 3. Log rotation replaces the file; waiting lines go to the new one.
 
 mod buffer;

@@ -17,7 +17,7 @@ struct Logged {
 }
 
 impl Logged {
-    /// A log with the format and condition of a document.
+    /// Creates a log with the format and condition of a document.
     fn new(access_log: &str) -> Self {
         let document = format!(r#"{{"access_log": {access_log}}}"#);
         let config = howdah_config::parse(document.as_bytes()).unwrap();
@@ -60,7 +60,7 @@ fn file(path: PathBuf) -> Arc<LogFile> {
     Arc::new(LogFile::new("log", file.into()))
 }
 
-/// The line of a request.
+/// Returns the line of a request.
 fn line(access_log: &str, target: &str, fields: &[(&str, &str)]) -> String {
     let mut logged = Logged::new(access_log);
     logged.add(Some(&request(target, fields)));

@@ -1,7 +1,7 @@
 //! Files of names and password hashes, as Apache's `htpasswd` writes them.
 //!
 //! One user a line, `name:hash`. A hash is bcrypt (`$2y$`, also `$2a$` and `$2b$`), Apache's MD5
-//! (`$apr1$`) or SHA-1 (`{SHA}`). Others, plain text among them, let nobody in.
+//! (`$apr1$`) or SHA-1 (`{SHA}`). Lines with any other hash or with plain text are not used.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -10,9 +10,9 @@ use howdah_config::base64;
 use md5::Md5;
 use sha1::{Digest, Sha1};
 
-/// A bcrypt hash of a higher cost is not used: each step doubles the time, and whoever writes the
-/// file would keep processors busy with others' requests (31, the highest, takes days). PHP's
-/// `password_hash` has 12 as its default, 10 before PHP 8.4, and `htpasswd -B` 5; 14 takes about a
+/// Maximum cost of a bcrypt hash; hashes of a higher cost are not used. Each step doubles the time,
+/// and the owner of the file could keep the processors busy (31, the highest, takes days). Defaults
+/// elsewhere: PHP's `password_hash` 12, 10 before PHP 8.4; `htpasswd -B` 5. 14 takes about a
 /// second.
 const MAX_BCRYPT_COST: u8 = 14;
 
@@ -27,7 +27,7 @@ pub enum Hash {
     Sha1([u8; 20]),
 }
 
-/// Users by name, and what is wrong with lines that are not used.
+/// Parses a file. Returns the users by name and a description of each line that is not used.
 pub fn parse(text: &[u8]) -> (HashMap<Vec<u8>, Hash>, Vec<String>) {
     let mut users = HashMap::new();
     let (mut useless, mut costly) = (0, Vec::new());
@@ -39,7 +39,7 @@ pub fn parse(text: &[u8]) -> (HashMap<Vec<u8>, Hash>, Vec<String>) {
         let mut parts = line.splitn(3, |byte| *byte == b':');
         let name = parts.next().unwrap_or_default();
         match parts.next().and_then(Hash::parse) {
-            // As in the peers the first line of a name counts.
+            // The first line of a name counts, as in Apache and nginx.
             Some(hash) => match hash.cost().filter(|cost| *cost > MAX_BCRYPT_COST) {
                 Some(cost) => costly.push((number, cost)),
                 None => drop(users.entry(name.to_vec()).or_insert(hash)),
@@ -49,7 +49,9 @@ pub fn parse(text: &[u8]) -> (HashMap<Vec<u8>, Hash>, Vec<String>) {
     }
     let mut notes = Vec::new();
     if useless > 0 {
-        notes.push(format!("{useless} lines are not used; bcrypt, apr1 and {{SHA}} are"));
+        notes.push(format!(
+            "{useless} lines are not used: only bcrypt, apr1 and {{SHA}} are supported"
+        ));
     }
     if let Some((line, cost)) = costly.first() {
         let others = match costly.len() - 1 {
@@ -65,7 +67,7 @@ pub fn parse(text: &[u8]) -> (HashMap<Vec<u8>, Hash>, Vec<String>) {
 }
 
 impl Hash {
-    /// Reads a hash.
+    /// Parses a hash; `None` if its kind is unknown or it is malformed.
     pub fn parse(text: &[u8]) -> Option<Hash> {
         if let Some(rest) = text.strip_prefix(b"$apr1$") {
             let dollar = memchr::memchr(b'$', rest)?;
@@ -82,7 +84,7 @@ impl Hash {
         hash.cost().is_some().then_some(hash)
     }
 
-    /// The cost of a bcrypt hash, two digits: it takes two to its power rounds.
+    /// Returns the cost of a bcrypt hash, a number of two digits: it takes 2^cost rounds.
     fn cost(&self) -> Option<u8> {
         let Hash::Bcrypt(text) = self else { return None };
         let [b'$', b'2', _, b'$', tens @ b'0'..=b'9', ones @ b'0'..=b'9', b'$', ..] =
@@ -93,12 +95,12 @@ impl Hash {
         Some((tens - b'0') * 10 + (ones - b'0'))
     }
 
-    /// Whether testing a password takes so long that others must not wait for it.
+    /// Returns true if testing a password takes so long that it must not run on a router thread.
     pub fn is_slow(&self) -> bool {
         !matches!(self, Hash::Sha1(_))
     }
 
-    /// Whether this is the password. How long that takes does not tell how much of it is right.
+    /// Returns true if this is the password. The time does not depend on how much of it is right.
     pub fn accepts(&self, password: &[u8]) -> bool {
         match self {
             Hash::Apache(salt, hash) => equal(&apache(password, salt), hash),
@@ -108,13 +110,13 @@ impl Hash {
     }
 }
 
-/// Compares all bytes, wherever the first difference is.
+/// Compares all bytes, so that the time does not depend on the place of the first difference.
 fn equal(a: &[u8], b: &[u8]) -> bool {
     let differences = a.iter().zip(b).fold(0, |all, (a, b)| black_box(all | (a ^ b)));
     a.len() == b.len() && differences == 0
 }
 
-/// Apache's variant of the MD5 crypt: a thousand rounds over password and salt.
+/// Computes Apache's variant of the MD5 crypt: a thousand rounds over password and salt.
 fn apache(password: &[u8], salt: &[u8]) -> Vec<u8> {
     let mut context = Md5::new();
     for part in [password, b"$apr1$", salt] {
@@ -146,7 +148,7 @@ fn apache(password: &[u8], salt: &[u8]) -> Vec<u8> {
         hash = context.finalize();
     }
     let mut text = Vec::with_capacity(22);
-    // Sixteen bytes, so all indices are of them.
+    // There are sixteen bytes, so all indices are in range.
     for [high, middle, low] in [[0, 6, 12], [1, 7, 13], [2, 8, 14], [3, 9, 15], [4, 10, 5]] {
         let bits = [hash[high], hash[middle], hash[low]].map(u32::from);
         put(&mut text, bits[0] << 16 | bits[1] << 8 | bits[2], 4);
@@ -158,7 +160,7 @@ fn apache(password: &[u8], salt: &[u8]) -> Vec<u8> {
 fn put(text: &mut Vec<u8>, mut bits: u32, count: usize) {
     const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     for _ in 0..count {
-        // Six bits are always an index of the 64 digits.
+        // Six bits are always an index into the 64 digits.
         text.push(DIGITS[(bits & 63) as usize]);
         bits >>= 6;
     }
@@ -188,7 +190,7 @@ mod tests {
         let (users, useless) =
             parse(b"# note\n\na:plain\r\nb\n:{SHA}W8r/fyL/UzygmbNAjq2HbA67qac=\n");
         assert_eq!(users.len(), 1);
-        assert_eq!(useless, ["2 lines are not used; bcrypt, apr1 and {SHA} are"]);
+        assert_eq!(useless, ["2 lines are not used: only bcrypt, apr1 and {SHA} are supported"]);
     }
 
     #[test]
@@ -220,7 +222,7 @@ mod tests {
         }
     }
 
-    /// From `htpasswd -B`, PHP's `password_hash`, `openssl passwd -apr1` and `htpasswd -s`.
+    /// Made with `htpasswd -B`, PHP's `password_hash`, `openssl passwd -apr1` and `htpasswd -s`.
     const HTPASSWD_LINES: [&str; 4] = [
         "$2y$05$lYG9a7T3lGywFJxnkAiAxO3B5m.CSj7nsxqRqz7lIdbrqbbDmNFxq",
         "$2y$04$3jfO2TrbM9ffPhRb.SIkXOfP8D3azxrnzxo6NGgwKzAxuBNTxG7qK",

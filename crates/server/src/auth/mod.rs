@@ -1,15 +1,15 @@
 //! `basic_auth`: names and passwords (RFC 7617).
 //!
-//! 1. The users' file is read when it is first needed, and again when it has changed; it is looked
-//!    at once a second at most (`users`).
-//! 2. A password that was right is known again by a keyed hash, so that only the first request
-//!    pays for bcrypt. What is known is forgotten when the file changes.
-//! 3. Slow hashes are computed beside the thread that serves connections, a bounded number at a
-//!    time; each users' file has its own share of that number (`turns`).
+//! 1. The users' file is read when it is first needed, and again when it has changed; it is checked
+//!    at most once a second (`users`).
+//! 2. A verified password is cached as a keyed hash, so that only the first request pays for
+//!    bcrypt. The cache is cleared when the file changes.
+//! 3. Slow hashes are computed on other threads, a bounded number at a time; each users' file has
+//!    its own share of that number (`turns`).
 //!
-//! A name that does not exist takes as long as one that does, and nothing tells them apart. A users'
-//! file may belong to somebody who means harm: nothing that is done with it keeps a router thread
-//! or the users of another file waiting for its owner.
+//! Responses to unknown and to known names are the same and take the same time. The owner of a
+//! users' file is not trusted: the file can block neither a router thread nor the users of another
+//! file.
 
 mod htpasswd;
 mod turns;
@@ -29,7 +29,7 @@ use self::users::{PasswordLookup, UsersFile};
 /// Maximum length of a password in bytes. bcrypt uses 72.
 const MAX_PASSWORD_BYTES: usize = 1024;
 
-/// Users of an action.
+/// Password check of an action.
 #[derive(Debug)]
 pub struct BasicAuth {
     challenge: String,
@@ -45,7 +45,8 @@ impl BasicAuth {
         }
     }
 
-    /// The name of the user whose password the request has, or the response that asks for one.
+    /// Returns the name of the user whose password the request has. Error: the response that asks
+    /// for a password.
     pub async fn check(
         &self,
         request: &Request,
@@ -62,7 +63,7 @@ impl BasicAuth {
                     true => Some(self.file.turn().await.ok_or_else(|| respond::error(503))?),
                     false => None,
                 };
-                // The same password may have turned out to be right while this request waited.
+                // Another request may have verified the same password while this one waited.
                 if users.is_verified(&name, &known) {
                     return Ok(name.into());
                 }
@@ -80,7 +81,7 @@ impl BasicAuth {
     }
 }
 
-/// Name and password of a request. Several fields say nothing.
+/// Returns name and password of a request; `None` without exactly one valid field.
 fn credentials(request: &Request) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut fields = request.fields.get_all("authorization");
     let (field, None) = (fields.next()?, fields.next()) else { return None };
@@ -98,7 +99,8 @@ fn credentials(request: &Request) -> Option<(Vec<u8>, Vec<u8>)> {
         .then_some((name, password))
 }
 
-/// Tests a password, on another thread if the request had to wait for a turn to do so.
+/// Returns true if the hash accepts the password. With a permit, computes on another thread;
+/// without one, here.
 async fn compare(
     hash: Hash,
     password: Vec<u8>,

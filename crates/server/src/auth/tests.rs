@@ -26,7 +26,7 @@ impl Site {
         Site { auth: BasicAuth::new(&config), file, log, start: Instant::now() }
     }
 
-    /// The user, or the status, so many seconds after the start.
+    /// Returns the user or the status of a request `seconds` after the start.
     fn ask(&self, seconds: u64, fields: &[(&str, &str)]) -> Result<String, u16> {
         let now = self.start + Duration::from_secs(seconds);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -109,8 +109,8 @@ fn a_changed_file_counts_after_a_second_and_a_missing_one_lets_nobody_in() {
     assert_eq!(site.with(5, "Basic Ym9iOm9wZW4gc2VzYW1l"), Err(500));
 }
 
-/// The look at the path came before the open, which waited for somebody to write to a FIFO that had
-/// taken the file's name in between.
+/// The file is replaced by a FIFO between the check of the path and the open, which would wait for
+/// a writer.
 #[test]
 fn a_file_that_is_exchanged_with_a_fifo_keeps_nobody_waiting() {
     let site = Site::new(&format!("ann:{SHA}\n"));
@@ -133,13 +133,13 @@ fn a_file_that_is_exchanged_with_a_fifo_keeps_nobody_waiting() {
         for _ in 0..2000 {
             match hears.recv_timeout(Duration::from_secs(60)) {
                 Ok(answer) => assert!(matches!(answer.as_deref(), Ok("ann") | Err(500))),
-                // Nothing would end the thread that waits for the FIFO.
+                // Nothing else would end the thread that waits for the FIFO.
                 Err(_) => std::process::abort(),
             }
         }
         ended.store(true, Ordering::Relaxed);
     });
-    assert!(site.logged().contains("it is no regular file"), "{}", site.logged());
+    assert!(site.logged().contains("it is not a regular file"), "{}", site.logged());
 }
 
 #[test]

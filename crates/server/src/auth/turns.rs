@@ -1,25 +1,25 @@
 //! Fair shares of the processors among users' files whose password hashes are slow.
 //!
 //! A check first waits for a permit of its own file and then for one of the server; both waits are
-//! in order of arrival. A file has half as many permits as the server, so that in front of the
-//! first check of another file there are only those that run already and as many of each other
-//! file as it has permits: whoever floods one file with log-ins delays the others, but never has them
-//! refused.
+//! in order of arrival. A file has half as many permits as the server, so the first check of
+//! another file waits only for checks that run already, and for those of other files that hold
+//! permits of their own file: a flood of log-ins for one file delays those for others, but never
+//! causes their refusal.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Checks of one file that are computed or wait to be. Requests beyond it are answered with 503.
+/// Maximum number of checks of one file that run or wait. Further requests are answered with 503.
 pub const MAX_CHECKS: usize = 32;
 
-/// Checks that are computed at a time: more than there are processors would only take time from
-/// the threads that serve connections.
+/// Permits for checks that run at a time: one for each processor, as more would take time from the
+/// router threads.
 static ALL: LazyLock<Arc<Semaphore>> =
     LazyLock::new(|| Arc::new(Semaphore::new(parallel_checks())));
 
-/// The share of one users' file.
+/// Permits of one users' file.
 #[derive(Debug)]
 pub struct HashPermits {
     all: Arc<Semaphore>,
@@ -39,12 +39,12 @@ pub struct Turn {
 struct Counted(Arc<AtomicUsize>);
 
 impl HashPermits {
-    /// A share of half of `all`, which is so many.
+    /// Creates the permits of one file: half of `permits`, the number of `all`.
     fn of(all: Arc<Semaphore>, permits: usize) -> Self {
         HashPermits { all, own: Arc::new(Semaphore::new(permits / 2)), checks: Arc::default() }
     }
 
-    /// Waits for a turn; `None` if too many wait already.
+    /// Waits for a permit; `None` if [`MAX_CHECKS`] checks of the file run or wait already.
     pub async fn next(&self) -> Option<Turn> {
         let counted = Counted(Arc::clone(&self.checks));
         if self.checks.fetch_add(1, Ordering::Relaxed) >= MAX_CHECKS {
@@ -69,7 +69,7 @@ impl Drop for Counted {
     }
 }
 
-/// At least two, so that half of it is one.
+/// Returns the number of processors, at least 2, so that half of it is at least 1.
 fn parallel_checks() -> usize {
     std::thread::available_parallelism().map_or(2, |processors| processors.get().max(2))
 }
@@ -102,7 +102,7 @@ mod tests {
         assert!(now(flooded.next()).await.is_some(), "who has left is counted no more");
     }
 
-    /// What a future gives at once.
+    /// Returns the result of a future if it is ready at once.
     async fn now<T>(future: impl Future<Output = Option<T>>) -> Option<T> {
         tokio::select! { biased; found = future => found, () = std::future::ready(()) => None }
     }

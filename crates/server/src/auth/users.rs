@@ -1,9 +1,8 @@
-//! A users' file: what it says now, and which passwords turned out to be right.
+//! A users' file: its current content, and the passwords that have been verified.
 //!
-//! The file is opened and read on a thread beside those that serve connections, one reading at a time,
-//! and no lock is held meanwhile; requests wait for it without holding up others. The owner of the
-//! file is not trusted: it is opened without waiting for anything, and only then looked at
-//! ([`regular_file`]).
+//! The file is opened and read on another thread, by one task at a time and without a lock;
+//! requests wait for that without blocking their router thread. The owner of the file is not
+//! trusted: the open does not block, and the type is checked afterwards ([`regular_file`]).
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -28,8 +27,7 @@ const RECHECK: Duration = Duration::from_secs(1);
 /// Maximum size of a file in bytes. Files are kept in memory.
 const LARGEST: u64 = 8 << 20;
 
-/// The files that are in use. All actions that name a file share what is known of it, and its share
-/// of the checks.
+/// Files in use. All actions that name a file share its content and its permits.
 static FILES: Mutex<Option<HashMap<PathBuf, Weak<UsersFile>>>> = Mutex::new(None);
 
 /// A users' file and its state.
@@ -58,14 +56,14 @@ pub struct Users {
     stamp: Stamp,
     hashes: HashMap<Vec<u8>, Hash>,
     keys: [RandomState; 2],
-    /// Keyed hashes of passwords that were right.
+    /// Keyed hashes of verified passwords, by user.
     known: Mutex<HashMap<Vec<u8>, CredentialHash>>,
 }
 
 /// A keyed hash of a name and a password.
 pub type CredentialHash = [u64; 2];
 
-/// Attributes that change with the content of a file.
+/// Attributes of a file that change with its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: (u64, u64),
@@ -76,16 +74,16 @@ struct Stamp {
 
 /// Result of a look-up of a name and a password.
 pub enum PasswordLookup {
-    /// The password was right before, for the same content of the file.
+    /// The password was verified before, with the same content of the file.
     Verified,
     /// There are no users, or the name cannot be one.
     Refused,
-    /// Compare with the hash; a real user's, or one that only takes as long.
+    /// Compare with this hash: the user's if `real`, otherwise another one that takes the same
+    /// time.
     Compare { hash: Hash, real: bool, known: CredentialHash },
 }
 
-/// A reading that is under way, by which requests that wait for it learn of its end even if it never
-/// gets a thread.
+/// A read in progress. If it never gets a thread, its drop notifies the waiting requests.
 struct Reading {
     file: Arc<UsersFile>,
     started: Instant,
@@ -93,7 +91,7 @@ struct Reading {
 }
 
 impl UsersFile {
-    /// The file at a path. Nothing is read yet, unless another action names it too.
+    /// Returns the file at a path, shared by all actions that name it. Does not read it.
     pub fn at(path: &Path) -> Arc<UsersFile> {
         let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
         let files = files.get_or_insert_default();
@@ -111,8 +109,8 @@ impl UsersFile {
         file
     }
 
-    /// The content of the file, at most a second old at `now`; `None` if it cannot be read, which is
-    /// logged.
+    /// Returns the content of the file, at most [`RECHECK`] old at `now`; `None` if the file cannot
+    /// be read, which is logged.
     pub async fn users(self: &Arc<Self>, now: Instant, log: &Log) -> Option<Arc<Users>> {
         loop {
             let mut ended = pin!(self.ended.notified());
@@ -139,13 +137,14 @@ impl UsersFile {
         }
     }
 
-    /// Waits until a slow hash of this file may be computed; `None` if too many wait already.
+    /// Waits for a permit to compute a slow hash of this file; `None` if too many checks wait
+    /// already.
     pub async fn turn(&self) -> Option<Turn> {
         self.turns.next().await
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing that holds the lock leaves the state half changed.
+        // No code that can panic leaves the state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -158,7 +157,7 @@ impl Users {
             return PasswordLookup::Verified;
         }
         let found = self.hashes.get(name);
-        // Without any user there is nobody whose existence could be told.
+        // With an empty file there is no hash to compare with, and response time reveals nothing.
         let Some(hash) = found.or_else(|| self.hashes.values().next()) else {
             return PasswordLookup::Refused;
         };
@@ -175,7 +174,7 @@ impl Users {
         self.known().insert(name.to_vec(), known);
     }
 
-    /// Keyed hash of a name and a password.
+    /// Locks the keyed hashes of verified passwords.
     pub(super) fn known(&self) -> MutexGuard<'_, HashMap<Vec<u8>, CredentialHash>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -201,17 +200,18 @@ impl Reading {
                 state.notes.extend(notes);
             }
             Err(error) => {
-                // Nobody is let in by a file that is gone. One that is only held was not changed.
+                // A missing file authenticates nobody. A file that is only leased by another
+                // process has not changed: its last content stays in use.
                 let is_held = error.kind() == io::ErrorKind::WouldBlock && state.users.is_some();
                 let meanwhile = match is_held {
-                    true => "; what it said before is used",
+                    true => "; its last content stays in use",
                     false => "",
                 };
                 let text = format!("cannot read the users' file {path}: {error}{meanwhile}");
                 if !is_held {
                     state.users = None;
                 }
-                // Once, and not each second.
+                // Log a problem once, not every second.
                 if state.problem.as_ref() != Some(&text) {
                     state.notes.push((Level::Error, text.clone()));
                     state.problem = Some(text);
@@ -226,12 +226,12 @@ impl Reading {
 impl Drop for Reading {
     fn drop(&mut self) {
         if !self.is_told {
-            self.tell(Err(io::Error::other("the reading was cut off")));
+            self.tell(Err(io::Error::other("the read was interrupted")));
         }
     }
 }
 
-/// Reads a file unless it is as it was, and says what is wrong with its lines.
+/// Reads a file unless it is unchanged. Returns the users and a description of each bad line.
 fn read(path: &Path, known: Option<&Arc<Users>>) -> io::Result<(Arc<Users>, Vec<String>)> {
     let (file, metadata) = regular_file::open(path)?;
     let stamp = Stamp::of(&metadata);

@@ -3,7 +3,7 @@
 use howdah_config::Cors;
 use howdah_http::message::{Request, Response};
 
-/// Returns true for a preflight: a browser asks for permission before the request itself.
+/// Returns true for a preflight: a browser asks for permission before it sends the request itself.
 pub fn is_preflight(request: &Request) -> bool {
     *request.method == *b"OPTIONS"
         && request.fields.get("origin").is_some()
@@ -21,7 +21,7 @@ pub fn apply(cors: Option<&Cors>, request: &Request, response: &mut Response) {
     match &cors.origins {
         None => fields.push(ALLOWED, "*"),
         Some(origins) => {
-            // Caches must not give one site's answer to another.
+            // Caches must not give a response for one origin to another.
             fields.push("Vary", "Origin");
             let asked = request.fields.get("origin").unwrap_or_default();
             let found = origins.iter().find(|origin| asked.eq_ignore_ascii_case(origin.as_bytes()));

@@ -1,9 +1,8 @@
 //! `error_pages` of an action: content that replaces the server's own pages.
 //!
-//! A page is a file, or what an action makes of the request. That action sees a GET without a body,
-//! conditions and ranges, which are about something else, and scripts learn of the error from
-//! `REDIRECT_STATUS` and `REDIRECT_URL`, as under Apache. If there is an error on the way to a page,
-//! the server's own stays: pages never lead to pages.
+//! A page is a file, or the response of an action. That action sees a GET request without body,
+//! conditions and ranges; scripts find the error in `REDIRECT_STATUS` and `REDIRECT_URL`, as under
+//! Apache. If making a page fails, the server's own page stays: pages never lead to pages.
 
 use bytes::Bytes;
 use howdah_files::{Files, RequestTime, ServeOutcome};
@@ -11,13 +10,14 @@ use howdah_http::message::{ErrorOrigin, FieldBlock, Fields, Request, Response};
 
 use crate::snapshot::action::ErrorPage;
 
-/// The page for a response that has one of the server's own. Status 499 has none: its client has gone.
+/// Returns the configured page for a response with one of the server's own pages. Status 499 has
+/// none: its client has gone.
 pub fn page_for<'p>(pages: &'p [ErrorPage], response: &Response) -> Option<&'p ErrorPage> {
     let wanted = response.is_default_error_page && response.status != 499;
     pages.iter().find(|page| wanted && page.status == response.status)
 }
 
-/// The content of a file.
+/// Returns the response with the content of a file.
 pub fn file(
     share: &howdah_files::Share,
     path: &Bytes,
@@ -37,9 +37,9 @@ pub fn file(
     }
 }
 
-/// The request that the action of a page handles.
+/// Creates the request that the action of a page handles.
 pub fn request(request: &Request, status: u16) -> Request {
-    /// Fields about the body, conditions and ranges.
+    /// Fields about the body, conditions and ranges, which the request for a page does not have.
     const ELSEWHERE: [&[u8]; 11] = [
         b"content-encoding",
         b"content-length",
@@ -63,7 +63,8 @@ pub fn request(request: &Request, status: u16) -> Request {
 }
 
 /// Replaces the server's own page. Fields of the error that the page does not have stay, such as
-/// `Allow` and `WWW-Authenticate`. If the status is kept, validators of the page's file are removed.
+/// `Allow` and `WWW-Authenticate`. If the status is kept, validators of the page's file are
+/// removed.
 pub fn replace(response: &mut Response, page: Response, keep_status: bool) {
     const OF_FILES: [&[u8]; 3] = [b"accept-ranges", b"etag", b"last-modified"];
     let error = std::mem::replace(response, page);

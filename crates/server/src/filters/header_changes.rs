@@ -7,8 +7,8 @@ use howdah_config::ResponseHeader;
 use howdah_http::message::{ConnectionFields, FieldBlock, Request, Response};
 use howdah_http::variables::{ResponseFacts, VariableSource};
 
-/// Changes the fields of the response to a request that began to arrive at `started_at`. `server` is the
-/// value of the `Server` field that the connection adds.
+/// Changes the fields of the response to a request that began to arrive at `started_at`. `server`
+/// is the value of the `Server` field that the connection adds.
 pub fn apply(
     changes: &[ResponseHeader],
     request: &Request,
@@ -33,8 +33,8 @@ pub fn apply(
     change(changes, response, &source);
 }
 
-/// Changes the fields of a response. As in Unit that concerns statuses from 200 to 399, unless a
-/// change is for all, and all values come from the fields as they were before.
+/// Changes the fields of a response. As in Unit, only responses with a status from 200 to 399 are
+/// changed, unless a change is for all, and values are expanded from the original fields.
 pub fn change(changes: &[ResponseHeader], response: &mut Response, source: &VariableSource<'_>) {
     let usual = (200..400).contains(&response.status);
     let changes: Vec<_> = changes.iter().filter(|change| usual || change.always).collect();
@@ -50,7 +50,7 @@ pub fn change(changes: &[ResponseHeader], response: &mut Response, source: &Vari
     }
     let mut value = Vec::new();
     for change in changes {
-        // The connection writes these two, unless it is told not to.
+        // The connection writes `Server` and `Date` unless it is told not to.
         if change.name.eq_ignore_ascii_case("server") {
             response.adds_server = false;
         } else if change.name.eq_ignore_ascii_case("date") {
@@ -61,7 +61,7 @@ pub fn change(changes: &[ResponseHeader], response: &mut Response, source: &Vari
             template.expand(&mut value, |variable, out| {
                 source.write(variable, out);
             });
-            // What a request brought in must not end the line.
+            // A value from the request must not end the line.
             value.retain(|byte| !matches!(byte, b'\r' | b'\n' | 0));
             put(&mut lines, change.name.as_bytes(), &value);
         }

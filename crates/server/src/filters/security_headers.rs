@@ -6,15 +6,15 @@ use howdah_http::message::{Request, Response};
 
 /// The fields, in any case.
 const ALWAYS: [(&str, &str); 3] = [
-    // A picture is not run as a script, whatever is in it.
+    // A picture is never run as a script, whatever its content.
     ("X-Content-Type-Options", "nosniff"),
-    // Other sites cannot show the page in a frame and have it clicked.
+    // Other sites cannot show the page in a frame and mislead users into clicking it.
     ("X-Frame-Options", "SAMEORIGIN"),
     // Other sites do not learn which page a visitor comes from.
     ("Referrer-Policy", "strict-origin-when-cross-origin"),
 ];
 
-/// For a year, ask for this host by TLS only. Means something over TLS only (RFC 6797, 7.2).
+/// Uses only TLS for this host for a year. Valid only over TLS (RFC 6797, 7.2).
 const OVER_TLS: (&str, &str) = ("Strict-Transport-Security", "max-age=31536000");
 
 /// Adds the fields that the response does not have, if they are `wanted`.

@@ -1,4 +1,4 @@
-//! The response of whatever handles a request: PHP, a FastCGI server, an upstream, or the routes
+//! Produces the response of a request: from PHP, a FastCGI server, an upstream, or the routes
 //! themselves.
 
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use super::internal_redirect::take_internal_fields;
 use crate::route::{Decision, Routed};
 use crate::snapshot::delegations::{Instruction, Producer};
 
-/// Produces the response of a routed request whose body has the size that is allowed. Also returns
-/// the instruction that the response gives to the server, if there is one.
+/// Produces the response of a routed request whose body is within the size limit. Also returns the
+/// instruction that the response gives to the server, if any.
 pub async fn answer<'s>(
     context: &Context<'s>,
     routed: &mut Routed<'s>,
@@ -30,7 +30,7 @@ pub async fn answer<'s>(
     }
 }
 
-/// Carries a decision out.
+/// Carries out a decision.
 pub async fn carry_out<'s>(
     context: &Context<'s>,
     decision: Decision,
@@ -47,7 +47,7 @@ pub async fn carry_out<'s>(
     match decision {
         Decision::Respond(response) => (response, None),
         Decision::Refuse(status, allow) => (respond::error_allowing(status, allow), None),
-        // Only `authenticate` checks passwords; without it nobody is let in.
+        // Only `authenticate` checks passwords; a request that gets here without it is refused.
         Decision::Authenticate(_) => (respond::error(401), None),
         Decision::Php(application, script) => {
             let bodies = BodyBuffer {
@@ -57,7 +57,7 @@ pub async fn carry_out<'s>(
                     None => Arc::clone(&thread.shared.tmp),
                 },
             };
-            // Boxed: most requests are for files, and need not pay for its size.
+            // Boxed: most requests are for files and need no memory for this large future.
             let run = dispatch::run(&thread.php, bodies, &application, &script, exchange);
             let response = Box::pin(run).await;
             obey(context, response, Producer::Application(&application.name), exchange)
@@ -75,8 +75,8 @@ pub async fn carry_out<'s>(
     }
 }
 
-/// Takes the internal fields out of a response and returns the instruction that they are, if its
-/// producer may give it.
+/// Removes the internal fields from a response. Returns the instruction in them if the producer of
+/// the response may give it.
 fn obey<'s>(
     context: &Context<'s>,
     mut response: Response,
@@ -86,7 +86,7 @@ fn obey<'s>(
     let fields = take_internal_fields(&mut response);
     let granted = context.routing.snapshot.delegations.grant(fields, producer);
     let instruction = granted.unwrap_or_else(|problem| {
-        context.log_error(&exchange.request, format_args!("the answer has {problem}"));
+        context.log_error(&exchange.request, format_args!("the response has {problem}"));
         None
     });
     (response, instruction)

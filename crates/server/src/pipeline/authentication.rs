@@ -1,10 +1,10 @@
-//! Passwords that actions ask for.
+//! Checks the passwords that actions require.
 
 use howdah_http::message::Request;
 
 use crate::route::{Decision, Routed, Routing};
 
-/// Checks the request's password wherever an action on its way asks for one.
+/// Checks the request's password for each action on its way that requires one.
 pub async fn authenticate<'s>(
     routing: &Routing<'s>,
     routed: &mut Routed<'s>,

@@ -1,4 +1,4 @@
-//! What the steps of the pipeline share about a request.
+//! State of a request that the steps of the pipeline share.
 
 use std::fmt;
 use std::rc::Rc;

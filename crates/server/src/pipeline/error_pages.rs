@@ -1,4 +1,4 @@
-//! Replaces the server's own error pages by those of the configuration.
+//! Replaces the server's own error pages with configured ones.
 
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
@@ -10,7 +10,7 @@ use crate::route::Routed;
 use crate::snapshot::action::{ErrorPage, PageSource};
 
 /// Replaces the server's own page if an action on the request's way has another one for its status.
-/// The server's own page stays where the other one cannot be had.
+/// The server's own page stays if the other one cannot be made.
 pub async fn replace<'s>(
     context: &Context<'s>,
     routed: &mut Routed<'s>,

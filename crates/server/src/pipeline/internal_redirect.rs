@@ -1,11 +1,12 @@
-//! Internal redirects: a response names, in `X-Accel-Redirect`, a path that the routes handle in its
-//! place, or in `X-Sendfile` a file.
+//! Internal redirects: a response names, in `X-Accel-Redirect`, a path that the routes handle in
+//! its place, or in `X-Sendfile`, a file.
 //!
 //! 1. Such fields are taken out of every response ([`take_internal_fields`]): no client sees one.
-//! 2. They count only in responses of applications and upstreams whose configuration allows them.
+//! 2. They have an effect only in responses of applications and upstreams whose configuration
+//!    allows them.
 //! 3. A path is parsed like that of a client, and `..` is refused. The routes see a GET or HEAD
 //!    request without the client's body ([`request`]).
-//! 4. A file lies below a directory of the configuration, and links do not lead out of that.
+//! 4. A file must be below a configured directory; symbolic links must not lead out of it.
 //! 5. Some fields of the first response stay ([`merge`]), as in nginx.
 
 use bytes::Bytes;
@@ -37,8 +38,8 @@ pub fn take_internal_fields(response: &mut Response) -> InternalFields {
     internal
 }
 
-/// The client's request with another path: GET or HEAD, and without a body. `None` if the path is
-/// invalid.
+/// Creates the request of a redirect: the client's request with another path, as GET or HEAD and
+/// without a body. Returns `None` if the path is invalid.
 pub fn request(asked: &Request, uri: &[u8]) -> Option<Request> {
     const OF_BODIES: [&[u8]; 6] = [
         b"content-encoding",
@@ -48,7 +49,7 @@ pub fn request(asked: &Request, uri: &[u8]) -> Option<Request> {
         b"expect",
         b"transfer-encoding",
     ];
-    // nginx takes them as they are.
+    // nginx accepts these bytes unencoded.
     let mut encoded = Vec::with_capacity(uri.len() + 16);
     for &byte in uri {
         match byte {
@@ -73,8 +74,8 @@ pub fn request(asked: &Request, uri: &[u8]) -> Option<Request> {
     Some(request)
 }
 
-/// Replaces a response by the one of an internal redirect. Cookies of the first one stay, and, unless
-/// the second one is an error, its fields about the content and caching.
+/// Replaces a response with the one of an internal redirect. Cookies of the first response stay,
+/// and, unless the second one is an error, its fields about content and caching.
 pub fn merge(response: &mut Response, found: Response) {
     let first = std::mem::replace(response, found);
     let is = |name: &[u8], other: &str| name.eq_ignore_ascii_case(other.as_bytes());

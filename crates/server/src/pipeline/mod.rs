@@ -1,5 +1,5 @@
-//! The pipeline of a request: from its head to its response, whichever protocol carries them.
-//! [`RequestHandler::handle`] is the order of the steps.
+//! The pipeline of a request, from its head to its response, for all protocols.
+//! [`RequestHandler::handle`] shows the order of the steps.
 
 mod answer;
 mod authentication;
@@ -36,9 +36,9 @@ use crate::thread::RouterThread;
 pub struct RequestHandler {
     thread: Rc<RouterThread>,
     listener: Arc<str>,
-    /// A request is being handled.
+    /// True while a request is being handled.
     active: Cell<bool>,
-    /// It stands for the connection, not for one of its streams.
+    /// True for the handler of a connection, false for that of one of its streams.
     is_connection: bool,
 }
 
@@ -96,17 +96,17 @@ impl Handler for RequestHandler {
     }
 
     fn log_misbehaviour(&self, connection: &ConnectionInfo, why: &dyn fmt::Display) {
-        self.log_client_error(connection, format_args!("HTTP/2: cut off: {why}"));
+        self.log_client_error(connection, format_args!("HTTP/2 connection closed: {why}"));
     }
 }
 
 impl RequestHandler {
-    /// For a connection of a listener.
+    /// Creates the handler for a connection of a listener.
     pub fn new(thread: &Rc<RouterThread>, listener: &Arc<str>) -> Self {
         RequestHandler::with(thread, listener, true)
     }
 
-    /// For another request of the same connection at the same time.
+    /// Creates a handler for a concurrent request of the same connection.
     pub fn for_stream(&self) -> Self {
         RequestHandler::with(&self.thread, &self.listener, false)
     }
@@ -116,7 +116,7 @@ impl RequestHandler {
         RequestHandler { thread, listener, active: Cell::new(false), is_connection }
     }
 
-    /// The thread of the connection.
+    /// Returns the thread of the connection.
     pub fn thread(&self) -> &Rc<RouterThread> {
         &self.thread
     }
@@ -131,21 +131,22 @@ impl RequestHandler {
             0 => log.write(Level::Info, format_args!("listener {line}")),
             many => log.write(
                 Level::Info,
-                format_args!("listener {line}; {many} lines about clients before it were left out"),
+                format_args!("listener {line}; {many} earlier lines about clients were not logged"),
             ),
         }
     }
 
-    /// Answers requests that no route may see.
+    /// Answers requests that never reach the routes.
     fn answer_before_routes(&self, snapshot: &Snapshot, request: &Request) -> Option<Response> {
         if &*request.target == b"*" {
-            // RFC 9110, 9.3.7: about the server as a whole.
+            // RFC 9110, 9.3.7: `OPTIONS *` concerns the server as a whole.
             return Some(Response::new(200, Body::Empty));
         }
         if let Some(handshake) = &request.connection.handshake
             && !std::str::from_utf8(&request.host).is_ok_and(|host| handshake.admits(host))
         {
-            // RFC 9110, 15.5.20: other certificates of clients count for this host.
+            // RFC 9110, 15.5.20: this host requires other client certificates than the host of the
+            // handshake.
             return Some(respond::error(421));
         }
         self.thread.shared.challenges.answer(&snapshot.config, request)

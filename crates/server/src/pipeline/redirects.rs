@@ -1,4 +1,5 @@
-//! Follows the instructions that responses give to the server, and those of the responses to these.
+//! Follows the instructions that responses give to the server, and those of the responses that
+//! result.
 
 use bytes::Bytes;
 use howdah_http::exchange::Exchange;
@@ -12,7 +13,7 @@ use super::internal_redirect::{self, MAX_REDIRECTS};
 use crate::route::Routed;
 use crate::snapshot::delegations::Instruction;
 
-/// Replaces a response by what it instructs the server to send.
+/// Replaces a response with the one that its instruction leads to.
 pub async fn follow<'s>(
     context: &Context<'s>,
     instruction: Instruction<'s>,
@@ -39,7 +40,7 @@ pub async fn follow<'s>(
         (found, next) = match next {
             Some(Instruction::Redirect(target, _)) => {
                 let mut effects = std::mem::take(&mut routed.effects);
-                // Header changes are those of the last action, also where no action follows.
+                // The header changes of the last action count, also where no action follows.
                 effects.response_headers = &[];
                 *routed = routing.route_to_target(target, effects, &mut request);
                 authenticate(routing, routed, &mut request).await;
@@ -63,7 +64,10 @@ pub async fn follow<'s>(
         internal_redirect::merge(response, found);
     }
     if next.is_some() {
-        context.log_error(&exchange.request, format_args!("X-Accel-Redirect leads in a circle"));
+        context.log_error(
+            &exchange.request,
+            format_args!("X-Accel-Redirect leads to a redirect loop"),
+        );
         *response = respond::error(500);
     }
 }

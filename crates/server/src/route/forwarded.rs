@@ -1,9 +1,9 @@
 //! `forwarded` and `client_ip` of a listener: client address and scheme from fields of trusted
 //! proxies.
 //!
-//! Only a connection from a listed address is believed, and of a list only what stands to the
-//! right of the first address that is not a listed proxy: everything to the left of it may be the
-//! client's own invention.
+//! The fields count only on a connection from a listed address. A list of addresses is read from
+//! its right end up to the first address that is not a listed proxy: the client may have made up
+//! everything left of it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -34,8 +34,8 @@ pub fn apply(proxies: &[Forwarded], request: &mut Request) {
     }
 }
 
-/// The client's address: the last of the list, or, if the proxies are several, the last that is
-/// none of them. An invalid address ends the search.
+/// Returns the client's address: the last of the list or, with `recursive`, the last that is not a
+/// trusted proxy. An invalid address ends the search.
 fn client(proxy: &Forwarded, field: &str, request: &Request) -> Option<SocketAddr> {
     let mut client = None;
     let lists =
@@ -54,7 +54,7 @@ fn client(proxy: &Forwarded, field: &str, request: &Request) -> Option<SocketAdd
     client
 }
 
-/// An address with or without port.
+/// Parses an address with or without port.
 fn parse(text: &[u8]) -> Option<SocketAddr> {
     let text = std::str::from_utf8(text).ok()?;
     let without_port = || {
@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    /// The client's address and scheme; the fixture's connection comes from 127.0.0.1.
+    /// Returns the client's address and scheme; the fixture's connection comes from 127.0.0.1.
     fn seen(proxy: Forwarded, fields: &[(&str, &str)]) -> (String, &'static str) {
         let mut request = request("/", fields);
         apply(&[proxy], &mut request);

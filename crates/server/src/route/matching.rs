@@ -1,7 +1,7 @@
 //! Compares requests with the conditions of steps.
 //!
-//! Cheap conditions are compared first. None allocates: query and cookies are decoded once for a
-//! request, into buffers that the thread reuses.
+//! Cheap conditions are compared first. No condition allocates: query and cookies are decoded once
+//! per request, into buffers that the thread reuses.
 
 use std::time::Instant;
 
@@ -10,17 +10,17 @@ use howdah_http::message::Request;
 use howdah_http::query::{self, Query};
 use howdah_http::variables::VariableSource;
 
-/// Buffers for conditions.
+/// Reusable buffers for conditions.
 #[derive(Debug, Default)]
 pub struct Scratch {
     query: Query,
     text: Vec<u8>,
-    /// Numbers of the steps that can hold.
+    /// Numbers of the steps that can hold, from the index.
     pub(super) steps: Vec<u32>,
 }
 
 impl Scratch {
-    /// Forgets the last request.
+    /// Clears the values of the last request.
     pub fn clear(&mut self) {
         self.query.clear();
         self.text.clear();
@@ -68,7 +68,7 @@ pub fn holds(
         })
 }
 
-/// Captures of the regular expressions of conditions that hold.
+/// Returns the captures of the regular expressions of conditions that hold.
 pub fn captures(conditions: &Match, request: &Request) -> Captures {
     let uri = conditions.uri.as_ref().map(|uri| (uri, &*request.path));
     let host = conditions.host.as_ref().map(|host| (host, &*request.host));

@@ -5,7 +5,7 @@ use howdah_http::message::ConnectionInfo;
 
 use super::*;
 
-/// Conditions as the document has them.
+/// Parses conditions as they are in a document.
 fn conditions(json: &str) -> Match {
     let document = format!(r#"{{"routes": [{{"match": {json}, "action": {{"return": 200}}}}]}}"#);
     let mut config = howdah_config::parse(document.as_bytes()).unwrap();

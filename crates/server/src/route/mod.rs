@@ -2,10 +2,11 @@
 //!
 //! 1. Fields of trusted proxies set the client address and scheme (`forwarded`).
 //! 2. The listener passes the request to a target. In a route, the first step whose conditions hold
-//!    ([`matching`]) selects the action. An index ([`crate::snapshot::index`]) leaves out steps of long
-//!    routes that cannot hold. Captures of regular expressions are kept if the action names them.
-//! 3. The action checks addresses, asks for a password, rewrites the path (`rewrite`), and passes the
-//!    request on or answers it: `return`, an application, an upstream, a status page, or a file
+//!    ([`matching`]) selects the action. An index ([`crate::snapshot::index`]) leaves out steps of
+//!    long routes that cannot hold. Captures of regular expressions are kept if the action names
+//!    them.
+//! 3. The action checks addresses, asks for a password, rewrites the path (`rewrite`), and passes
+//!    the request on or answers it: `return`, an application, an upstream, a status page, or a file
 //!    (`share`), whose fallback is another action.
 //! 4. The options of all actions on the way are merged ([`Effects`]).
 //!
@@ -43,27 +44,27 @@ use crate::snapshot::{Snapshot, Step, location};
 
 pub use self::matching::Scratch;
 
-/// Maximum number of actions and routes on the way of a request, as in Unit. It ends circles.
+/// Maximum number of actions and routes on the way of a request, as in Unit; ends loops.
 const MAX_PASSES: usize = 256;
 
 /// The handler of a request.
 #[derive(Debug)]
 pub enum Decision {
-    /// This response.
+    /// Send this response.
     Respond(Response),
     /// Check the password first, then call [`Routing::resume`].
     Authenticate(Arc<BasicAuth>),
-    /// A PHP script.
+    /// Run a PHP script.
     Php(Arc<Application>, Script),
-    /// A script of a FastCGI server.
+    /// Run a script of a FastCGI server.
     FastCgi(Arc<FastCgiApplication>, Script),
-    /// An HTTP upstream.
+    /// Ask an HTTP upstream.
     Proxy(Arc<Upstream>),
-    /// An error with this status and this `Allow` field.
+    /// Respond with an error of this status and this `Allow` field.
     Refuse(u16, Option<&'static str>),
 }
 
-/// A request that has gone through the routes, as far as a password allows.
+/// A routed request; routing stops early at an action that requires a password.
 #[derive(Debug)]
 pub struct Routed<'s> {
     /// The handler of the request.
@@ -81,7 +82,7 @@ impl<'s> Routed<'s> {
         Routed { decision: Decision::Refuse(404, None), effects, held: None, passes: 0 }
     }
 
-    /// Takes the decision out.
+    /// Takes the decision, and leaves a refusal in its place.
     pub fn take_decision(&mut self) -> Decision {
         std::mem::replace(&mut self.decision, Decision::Refuse(500, None))
     }
@@ -103,7 +104,7 @@ pub struct Routing<'s> {
     pub started_at: Instant,
 }
 
-/// Next station of a request.
+/// Next step of routing.
 enum Next<'s> {
     Pass(&'s CompiledPass),
     Action(&'s Action),
@@ -111,7 +112,7 @@ enum Next<'s> {
 }
 
 impl<'s> Routing<'s> {
-    /// Routes a request of a listener; its address, scheme and path may change.
+    /// Routes a request of a listener. May change the request's client address, scheme and path.
     pub fn route(&self, listener: &str, request: &mut Request) -> Routed<'s> {
         if self.logs() {
             let text = String::from_utf8_lossy;
@@ -134,14 +135,14 @@ impl<'s> Routing<'s> {
         routed
     }
 
-    /// Routes a request that an action handles, for an error page.
+    /// Routes a request for an error page to an action.
     pub fn route_to_action(&self, action: &'s Action, request: &mut Request) -> Routed<'s> {
         let mut routed = Routed::new(Effects::default());
         self.run(Next::Action(action), &mut routed, request);
         routed
     }
 
-    /// Routes a request of an internal redirect; `effects` are those of the first request.
+    /// Routes the request of an internal redirect; `effects` are those of the first request.
     pub fn route_to_target(
         &self,
         target: &'s Target,
@@ -154,7 +155,7 @@ impl<'s> Routing<'s> {
         routed
     }
 
-    /// Continues with a request whose password was right.
+    /// Continues with a request whose password has been verified.
     pub fn resume(&self, routed: &mut Routed<'s>, request: &mut Request) {
         if let Some(action) = routed.held.take() {
             let next = self.action(action, request);
@@ -172,7 +173,8 @@ impl<'s> Routing<'s> {
                     if is_denied(action, request) {
                         refuse(403)
                     } else if action.options.cors.is_some() && cors::is_preflight(request) {
-                        // Browsers ask without credentials, and before the request itself.
+                        // A preflight has no credentials, so it is answered before the password is
+                        // required.
                         Next::Over(Decision::Respond(Response::new(204, Body::Empty)))
                     } else if let Some(auth) = &action.auth {
                         routed.held = Some(action);
@@ -188,7 +190,7 @@ impl<'s> Routing<'s> {
                 }
             };
         }
-        self.log.write(Level::Error, "routes pass requests on in a circle");
+        self.log.write(Level::Error, "routes pass the request in a loop");
         routed.decision = Decision::Refuse(500, None);
     }
 
@@ -214,7 +216,7 @@ impl<'s> Routing<'s> {
         match target {
             Target::Route(name) => self.named_route(name.as_deref().unwrap_or(""), request),
             Target::Application { name, target } => {
-                // A path that was rewritten to nothing names no script.
+                // A rewrite to an empty path names no script.
                 if request.path.is_empty() {
                     return refuse(404);
                 }
@@ -239,7 +241,7 @@ impl<'s> Routing<'s> {
     fn named_route(&self, name: &str, request: &mut Request) -> Next<'s> {
         let Some(route) = self.snapshot.route(name) else { return refuse(404) };
         let scratch = &mut *self.scratch.borrow_mut();
-        // A log of all steps needs all of them.
+        // `log_route` logs every step, so all of them are compared.
         if let (Some(index), false) = (&route.index, self.logs()) {
             let mut candidates = std::mem::take(&mut scratch.steps);
             index.candidates(request, &mut candidates);
@@ -278,8 +280,10 @@ impl<'s> Routing<'s> {
             match rewrite::path(template, &VariableSource::of(request, self.started_at)) {
                 Ok(path) => request.path = path,
                 Err(error) => {
-                    self.log
-                        .write(Level::Error, format_args!("\"rewrite\" gives no path: {error}"));
+                    self.log.write(
+                        Level::Error,
+                        format_args!("\"rewrite\" does not expand to a path: {error}"),
+                    );
                     return refuse(500);
                 }
             }
@@ -319,13 +323,15 @@ impl<'s> Routing<'s> {
         }
     }
 
-    /// The response of `return`. As in Unit, errors have a page and no location, others no body.
+    /// Returns the response of `return`. As in Unit, errors have a page and no location, others no
+    /// body.
     fn returned(&self, answer: &Return, request: &Request) -> Decision {
         if (400..600).contains(&answer.status) {
             return Decision::Refuse(answer.status, None);
         }
         let mut response = Response::new(answer.status, Body::Empty);
-        // No client takes such a status for the end of its request.
+        // A client takes a status below 200 for an interim response and would wait for the final
+        // one.
         response.close = answer.status < 200;
         let location = answer.location.as_ref().map(|location| match location {
             Location::Fixed(location) => location.clone(),

@@ -1,18 +1,18 @@
-//! `rewrite`: another path in place of the request's.
+//! `rewrite`: replaces the path of the request.
 //!
-//! As in Unit the template comes to a target, percent-encoded, of which only the path counts: the
-//! request keeps its query, and scripts still see the target that was sent. Unlike Unit, values of
-//! variables are not decoded a second time. `$request_uri` alone is encoded as it was sent; all
-//! others stand for themselves, so that no `%3F` or `%2e` that a client sent twice encoded can end
-//! a path or climb out of it.
+//! As in Unit, the template expands to a percent-encoded target, of which only the path is used:
+//! the request keeps its query, and scripts still see the original target. Unlike in Unit, values
+//! of variables are not decoded a second time. `$request_uri` is inserted as it was sent; all other
+//! values are encoded, so that a doubly encoded `%3F` or `%2e` can neither end a path nor climb out
+//! of it.
 
 use bytes::Bytes;
 use howdah_config::{Part, Template, Variable};
 use howdah_http::target::{Target, TargetError};
 use howdah_http::variables::VariableSource;
 
-/// Maximum length of an expanded template in bytes. A request can be rewritten many times, and each
-/// time its path can grow.
+/// Maximum length of an expanded template in bytes. A request can be rewritten many times, and its
+/// path can grow each time.
 const MAX_TARGET_BYTES: usize = 64 << 10;
 
 /// Reason why the expanded template is not a path.
@@ -33,9 +33,10 @@ impl std::fmt::Display for RewriteError {
     }
 }
 
-/// Expands a template to a path, normalised like that of a request; empty if the expansion is empty.
+/// Expands a template to a path, normalised like that of a request; empty if the expansion is
+/// empty.
 pub fn path(template: &Template, source: &VariableSource<'_>) -> Result<Bytes, RewriteError> {
-    // It is normalised already.
+    // The path of the request is normalised already.
     if let [Part::Variable(Variable::Uri)] = template.parts() {
         return Ok(source.request.map(|request| request.path.clone()).unwrap_or_default());
     }
@@ -63,12 +64,13 @@ pub fn path(template: &Template, source: &VariableSource<'_>) -> Result<Bytes, R
     Ok(Bytes::copy_from_slice(parsed.path(&target)))
 }
 
-/// Appends text, with the bytes in `also` and bytes that no target may hold percent-encoded.
+/// Appends text to `out`. Percent-encodes the bytes in `also` and those that a target cannot
+/// contain.
 fn escape(text: &[u8], also: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for byte in text {
         if matches!(byte, 0..=b' ' | 0x7f) || also.contains(byte) {
-            // Four bits are always an index of the sixteen digits.
+            // Four bits are always an index into the sixteen digits.
             let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
             out.extend_from_slice(&[b'%', high, low]);
         } else {

@@ -43,8 +43,9 @@ impl Routing<'_> {
         Err(reason)
     }
 
-    /// Tries one candidate, as nginx's `try_files`: a candidate with a slash at its end is a directory, and if the
-    /// request's own path lacks just that slash, the client is sent there; any other is a file.
+    /// Tries one candidate, as nginx's `try_files`. A candidate that ends with a slash is a
+    /// directory; if the request's own path lacks only that slash, the client is redirected. Any
+    /// other candidate is a file.
     fn find_candidate(
         &self,
         share: &Share,
@@ -52,7 +53,7 @@ impl Routing<'_> {
         asked: &[u8],
         request: &mut Request,
     ) -> Result<Decision, NotServedReason> {
-        // What the request has brought in may lead nowhere, which is its own fault.
+        // A path made from request data may be invalid: that is the client's error.
         let path = rewrite::path(&candidate.path, &VariableSource::of(request, self.started_at));
         let path = path.map_err(|_| NotServedReason::NotFound)?;
         if path.ends_with(b"/") != candidate.directory {
@@ -72,7 +73,7 @@ impl Routing<'_> {
         redirect.map(Decision::Respond).ok_or(NotServedReason::NotFound)
     }
 
-    /// Tries each path of the share.
+    /// Tries each path of the share in turn.
     fn find(
         &self,
         share: &Share,
@@ -85,7 +86,7 @@ impl Routing<'_> {
             None => Vec::new(),
         };
         if chroot.is_empty() && share.chroot.is_some() {
-            // Variables without values must not let a request out of its directory.
+            // Variables with empty values must not lead a request out of its directory.
             return Err(NotServedReason::Forbidden);
         }
         let mut reason = NotServedReason::NotFound;
@@ -122,13 +123,13 @@ impl Routing<'_> {
         }
     }
 
-    /// The handler for a script that the share found.
+    /// Returns the handler for a script that the share found.
     fn script(&self, share: &Share, found: ScriptPath) -> Decision {
         let Some(Target::Application { name, target }) = &share.scripts else {
             return Decision::Refuse(404, None);
         };
         if let Some(site) = self.snapshot.fastcgi.get(name) {
-            // The server may see the files elsewhere: its target says where.
+            // The FastCGI server may see the files under another path, given by its target.
             let Some(target) = site.targets.get(target.as_deref()) else {
                 return Decision::Refuse(404, None);
             };
@@ -139,7 +140,7 @@ impl Routing<'_> {
             return Decision::Refuse(404, None);
         };
         if application.config.isolation.rootfs.is_some() {
-            // So does an application with a root of its own.
+            // An application with its own root directory does so, too.
             let Some(target) = application.targets.get(target.as_deref()) else {
                 return Decision::Refuse(404, None);
             };

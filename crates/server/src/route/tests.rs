@@ -11,7 +11,7 @@ use crate::snapshot::action::PageSource;
 mod candidates;
 mod captures;
 
-/// A configuration whose routes are asked.
+/// A configuration to send requests to.
 struct Routes {
     snapshot: Snapshot,
     files: Files,
@@ -62,7 +62,7 @@ impl Routes {
         self.router().route("*:80", request)
     }
 
-    /// Status and location.
+    /// Returns status and location.
     fn answer(&self, target: &str) -> (u16, Option<String>) {
         match self.decide(&mut request(target, &[])).decision {
             Decision::Respond(response) => {
@@ -88,7 +88,7 @@ impl Routes {
     }
 }
 
-/// A directory with files that contain their names.
+/// Creates a directory with files that contain their names.
 fn with_files(names: &[&str]) -> (tempfile::TempDir, String) {
     let root = tempfile::tempdir().unwrap();
     for name in names {

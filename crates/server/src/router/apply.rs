@@ -1,6 +1,6 @@
 //! Applies a configuration: prepare, store, commit.
 //!
-//! Whatever goes wrong before the commit leaves everything as it was.
+//! A failure before the commit changes nothing.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -22,7 +22,7 @@ use crate::snapshot::Listener;
 /// Reason for which a configuration was not applied: one line with the problem and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ApplyError {
-    /// Something that it needs is not available.
+    /// A resource that the configuration needs is not available.
     NotApplied(String),
     /// The supervisor could not store it.
     NotStored(String),
@@ -45,8 +45,8 @@ impl From<ApplyError> for ChangeOutcome {
 }
 
 impl ControlThread {
-    /// Applies a configuration that the supervisor passes, and reports the outcome. If `restart`, all
-    /// applications are restarted as well.
+    /// Applies a configuration that the supervisor passes, and reports the outcome. If `restart`,
+    /// all applications are restarted as well.
     pub(super) async fn change(
         &mut self,
         generation: u32,
@@ -109,7 +109,7 @@ impl ControlThread {
         }
     }
 
-    /// Gives the current configuration the new addresses of servers that are configured by name.
+    /// Updates the addresses of servers that are configured by name in the current configuration.
     pub(super) async fn refresh_addresses(&mut self) {
         let current = self.shared.snapshot.load_full();
         let tls = |(name, listener): (&String, &Listener)| {
@@ -127,13 +127,15 @@ impl ControlThread {
         };
         let config = current.config.clone();
         if let Err(problem) = self.commit(current, config, prepared).await {
-            let message = format_args!("new addresses of servers are not in use: {problem}");
+            let message = format_args!(
+                "new addresses of servers cannot be used: {problem}; the old ones stay in use"
+            );
             self.shared.log.write(Level::Alert, message);
         }
     }
 
-    /// Restarts an application: new workers take over its queue when they are ready. The error says why
-    /// they are not; then the old workers go on.
+    /// Restarts an application: new workers take over its queue when they are ready. Error: the
+    /// reason why they are not; then the old workers go on.
     pub(super) async fn restart(&mut self, name: &str) -> Result<(), String> {
         if !self.pools.prepare_restart(name).map_err(text)? {
             return Err(format!("there is no application \"{name}\""));

@@ -43,7 +43,7 @@ impl CertificateWatch {
 /// Result of a check.
 #[derive(Default)]
 struct Findings {
-    /// Listeners or clients must be made anew.
+    /// Listeners or clients must be created again.
     is_outdated: bool,
     problems: HashSet<String>,
 }
@@ -71,7 +71,7 @@ impl ControlThread {
                 shared.log.write(
                     Level::Alert,
                     format_args!(
-                        "listener {}: {problem}; the old certificates stay",
+                        "listener {}: {problem}; the old certificates stay in use",
                         listener.name
                     ),
                 );
@@ -79,8 +79,8 @@ impl ControlThread {
         }
     }
 
-    /// Uses new certificates from files. Files that cannot be read or do not match each other leave the
-    /// old certificates in use, and are reported once.
+    /// Uses new certificates from files. Files that cannot be read or do not match each other leave
+    /// the old certificates in use, and are reported once.
     pub(super) async fn renew_from_files(&mut self, watch: &mut CertificateWatch) {
         let snapshot = self.shared.snapshot.load_full();
         let mut findings = Findings::default();
@@ -91,7 +91,9 @@ impl ControlThread {
             && let Err(problem) =
                 self.apply(snapshot.config.clone(), Trigger::CertificateFiles).await
         {
-            problems.insert(format!("new certificates are not in use: {problem}"));
+            problems.insert(format!(
+                "new certificates cannot be used: {problem}; the old ones stay in use"
+            ));
         }
         for problem in problems.difference(&watch.reported) {
             self.shared.log.write(Level::Alert, format_args!("{problem}"));
@@ -111,7 +113,7 @@ impl ControlThread {
                 Ok(material) if running.has_settings(settings, &material) => {
                     running.renew(&material)
                 }
-                // With other authorities for clients it is another listener.
+                // A listener with other client authorities is another listener.
                 Ok(material) => TlsListener::new(settings, &material).map(|_| {
                     findings.is_outdated = true;
                     false
@@ -126,7 +128,8 @@ impl ControlThread {
                 ),
                 Ok(false) => {}
                 Err(problem) => {
-                    let problem = format!("listener {name}: {problem}; the old certificates stay");
+                    let problem =
+                        format!("listener {name}: {problem}; the old certificates stay in use");
                     findings.problems.insert(problem);
                 }
             }
@@ -145,7 +148,8 @@ impl ControlThread {
             }) {
                 Ok(is_new) => findings.is_outdated |= is_new,
                 Err(problem) => {
-                    let problem = format!("{problem}; servers are still known by the old one");
+                    let problem =
+                        format!("{problem}; the old certificates for upstreams stay in use");
                     findings.problems.insert(problem);
                 }
             }
@@ -153,7 +157,7 @@ impl ControlThread {
     }
 }
 
-/// Returns true if a check has something to do.
+/// Returns true if the snapshot has certificate files to check.
 fn has_files(snapshot: &Snapshot) -> bool {
     let of_listener = |listener: &Listener| listener.tls.as_ref().is_some_and(names_files);
     snapshot.tls_clients.keys().any(|settings| watched(settings).next().is_some())
@@ -164,8 +168,8 @@ fn names_files(settings: &Tls) -> bool {
     sources(settings).iter().any(|source| matches!(source, Source::File(_)))
 }
 
-/// Returns the files of a TLS client that are watched. Authorities that the system trusts change with
-/// its packages, and count from the next change of the configuration.
+/// Returns the files of a TLS client that are watched. Authorities that the system trusts change
+/// with its packages, and count from the next change of the configuration.
 fn watched(settings: &UpstreamTls) -> impl Iterator<Item = Source> {
     let own = settings.authorities.is_some();
     let own = own || matches!(settings.certificate, Some(Certificate::Files { .. }));

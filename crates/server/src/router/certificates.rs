@@ -1,5 +1,5 @@
-//! The certificate store in the router: the supervisor sends certificates in sealed memory and stores
-//! those that the router obtains.
+//! The certificate store in the router: the supervisor sends certificates in sealed memory and
+//! stores those that the router obtains.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,8 +25,8 @@ impl ControlThread {
         }
     }
 
-    /// Uses a certificate that the server has obtained itself, and stores it. The error says why it is
-    /// not stored; it is in use all the same.
+    /// Uses a certificate that the server has obtained itself, and stores it. Error: the reason why
+    /// it is not stored; it is in use all the same.
     pub(super) async fn keep_certificate(
         &mut self,
         name: String,

@@ -1,5 +1,5 @@
-//! Commands to the control thread, from the control API and from certificate renewal. It carries them
-//! out one after the other.
+//! Commands to the control thread, from the control API and from certificate renewal. It carries
+//! them out one after the other.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -71,8 +71,8 @@ impl Commands {
         (commands, receiver)
     }
 
-    /// Replaces all workers of an application. The error says why there are no new ones; then the old
-    /// workers go on.
+    /// Replaces all workers of an application. Error: the reason why there are no new ones; then
+    /// the old workers go on.
     pub async fn restart(&self, name: String) -> Result<(), String> {
         let (done, outcome) = oneshot::channel();
         let _ = self.sender.send(Command::Restart { name, done });
@@ -92,8 +92,8 @@ impl Commands {
         acme::Commands::new(move |command| drop(sender.send(Command::Certificates(command))))
     }
 
-    /// Returns the state of all applications, or of the application with this name, with all workers.
-    /// Does not wait.
+    /// Returns the state of all applications, or of the application with this name, with all
+    /// workers. Does not wait.
     pub fn pools(&self, name: Option<&str>) -> Vec<Pool> {
         let snapshot = self.shared.snapshot.load();
         let applications = snapshot.config.applications.iter();

@@ -1,4 +1,5 @@
-//! Makes a prepared configuration the current one with one swap, and retires what it does not have.
+//! Makes a prepared configuration the current one with one swap, and retires the parts of the old
+//! one that it lacks.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -30,8 +31,8 @@ impl ControlThread {
         }
     }
 
-    /// Makes a prepared configuration the current one. Requests that began before go on with the old
-    /// one.
+    /// Makes a prepared configuration the current one. Requests that began before go on with the
+    /// old one.
     pub(super) async fn commit(
         &mut self,
         current: Arc<Snapshot>,

@@ -1,4 +1,4 @@
-//! The control thread of the router: what it owns, and how it waits for answers of the supervisor.
+//! The control thread of the router: its state, and waiting for answers of the supervisor.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ use super::sandbox::RouterSandbox;
 use super::threads::Threads;
 use crate::thread::Shared;
 
-/// State of the control thread. Other files of this folder add what it does.
+/// State of the control thread. Other files of this folder add its functions.
 pub(super) struct ControlThread {
     /// Socket to the supervisor.
     pub(super) link: Rc<Link>,
@@ -60,8 +60,8 @@ impl ControlThread {
         }
     }
 
-    /// Waits for the message that `pick` takes; `pick` hands back all others. The error says why none
-    /// will come.
+    /// Waits for the message that `pick` takes; `pick` hands back all others. Error: the reason why
+    /// none will come.
     pub(super) async fn receive_answer<T>(
         &mut self,
         mut pick: impl FnMut(Message) -> Result<T, Message>,
@@ -86,7 +86,7 @@ impl ControlThread {
             let due = self.pools.tick().map_err(text)?;
             tokio::select! {
                 message = self.link.receive_new() => {
-                    let message = message.map_err(text)?.ok_or("the supervisor has gone")?;
+                    let message = message.map_err(text)?.ok_or("the supervisor has ended")?;
                     if matches!(message.0, FromSupervisor::Quit { .. }) {
                         self.link.postpone(message.0, message.1);
                         return Err("the server is being stopped".to_owned());
@@ -102,8 +102,8 @@ impl ControlThread {
         }
     }
 
-    /// Handles a message that is not the awaited one. Messages for the event loop are postponed until
-    /// it runs again.
+    /// Handles a message that is not the awaited one. Messages for the event loop are postponed
+    /// until it runs again.
     pub(super) fn on_unrelated(
         &mut self,
         message: FromSupervisor,

@@ -28,8 +28,9 @@ pub(super) struct EventLoop {
 }
 
 impl EventLoop {
-    /// Creates the event loop, and what the answers to control processes need. `php` has the versions
-    /// of PHP with their programs, `on_demand` the certificates that connections want on demand.
+    /// Creates the event loop, and the senders for the answers to control processes. `php` has the
+    /// versions of PHP with their programs, `on_demand` the certificates that connections want on
+    /// demand.
     pub(super) fn new(
         control: ControlThread,
         php: Vec<(String, String)>,

@@ -38,7 +38,7 @@ impl Hello {
     /// Waits for the message.
     pub(super) async fn receive(link: &Link) -> io::Result<Self> {
         let (message, descriptors) =
-            link.receive().await?.ok_or_else(|| io::Error::other("the supervisor has gone"))?;
+            link.receive().await?.ok_or_else(|| io::Error::other("the supervisor has ended"))?;
         let mut descriptors = descriptors.into_iter();
         let (
             FromSupervisor::Hello {
@@ -55,7 +55,9 @@ impl Hello {
             document,
         ) = (message, descriptors.next(), descriptors.next())
         else {
-            return Err(io::Error::other("the supervisor's first message is no greeting"));
+            return Err(io::Error::other(
+                "the supervisor's first message is not Hello; are all processes of the same version?",
+            ));
         };
         Ok(Hello {
             origin,

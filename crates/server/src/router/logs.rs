@@ -24,7 +24,7 @@ impl ControlThread {
         }
     }
 
-    /// Takes a log that the supervisor has opened; without a file, `error` says why.
+    /// Takes a log that the supervisor has opened; without a file, `error` is the reason.
     pub(super) fn on_log_opened(&mut self, path: &str, error: &str, file: Option<OwnedFd>) {
         if self.pools.traces.awaits(path) {
             return self.pools.traces.on_log_opened(path, error, file);
@@ -36,7 +36,7 @@ impl ControlThread {
             (Some(_), None) => self.shared.log.write(
                 Level::Error,
                 format_args!(
-                    "access log {path} cannot be opened again, so it goes on as it was: {error}"
+                    "access log {path} cannot be reopened, so the old file stays in use: {error}"
                 ),
             ),
             (None, _) => {} // it is no longer configured
@@ -47,7 +47,10 @@ impl ControlThread {
 /// Replaces the error log, and standard output and error, which would hold the old one for ever.
 fn reopen_error_log(log: &Log, file: OwnedFd) {
     if let Err(error) = process::set_standard_streams(file.as_fd(), file.as_fd()) {
-        log.write(Level::Error, format_args!("standard error stays with the old log: {error}"));
+        log.write(
+            Level::Error,
+            format_args!("cannot redirect standard error to the new log: {error}"),
+        );
     }
     log.reopen(file);
 }

@@ -2,7 +2,7 @@
 //! groups.
 //!
 //! Available memory is free memory and memory that can be freed without harm: half of the recently
-//! used files count as needed. Swap does not count, as it is to stay empty.
+//! used files count as needed. Swap does not count, as the server must not cause swapping.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,8 +47,8 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// Returns the surroundings of processes, in the control group `group` if they have one of their
-    /// own. A value that cannot be read is unknown, or [`UNKNOWN_MEMORY`].
+    /// Returns the surroundings of processes, in the control group `group` if they have one of
+    /// their own. A value that cannot be read is unknown, or [`UNKNOWN_MEMORY`].
     pub(super) fn surroundings(&mut self, group: Option<&Path>) -> MachineState {
         let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let groups = self.groups(group);
@@ -101,8 +101,8 @@ impl Machine {
         self.idle
     }
 
-    /// Returns the directories of the memory control groups of this process, or of its child processes in
-    /// `group`; the innermost first.
+    /// Returns the directories of the memory control groups of this process, or of its child
+    /// processes in `group`; the innermost first.
     fn groups(&self, group: Option<&Path>) -> Vec<PathBuf> {
         let (Some(of_process), Some(mounts)) =
             (self.read("proc/self/cgroup"), self.read("proc/self/mountinfo"))
@@ -153,8 +153,9 @@ impl Machine {
     }
 }
 
-/// Parses a line of `mountinfo`. Returns the mounted part of the hierarchy and its mount point, if it
-/// is the hierarchy of the memory controller (`is_memory`, version 1) or the unified one (version 2).
+/// Parses a line of `mountinfo`. Returns the mounted part of the hierarchy and its mount point, if
+/// it is the hierarchy of the memory controller (`is_memory`, version 1) or the unified one
+/// (version 2).
 fn hierarchy(mount: &str, is_memory: bool) -> Option<(&str, &str)> {
     let (fields, kind) = mount.split_once(" - ")?;
     let mut fields = fields.split(' ').skip(3);
@@ -173,8 +174,8 @@ fn hierarchy(mount: &str, is_memory: bool) -> Option<(&str, &str)> {
 fn of_group(group: &Path) -> Option<Memory> {
     let read = |name: &str| fs::read_to_string(group.join(name)).ok();
     let number = |name: &str| read(name)?.trim().parse::<u64>().ok();
-    // Beyond `memory.high` processes are slowed down, so it is a limit as well. Version 1 has another
-    // name, and counts nested groups in fields with the prefix `total_`.
+    // Beyond `memory.high` processes are slowed down, so it is a limit as well. Version 1 has
+    // another name, and counts nested groups in fields with the prefix `total_`.
     let limits = ["memory.max", "memory.high", "memory.limit_in_bytes"].map(number);
     let total = limits.into_iter().flatten().min().filter(|limit| *limit < NO_LIMIT)?;
     let used = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
@@ -202,7 +203,7 @@ fn pressure_of(text: &str) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// A machine of 2 GiB with half of it available, and these files.
+    /// Creates a machine of 2 GiB with half of it available, and these files.
     fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
         let directory = tempfile::tempdir().unwrap();
         let meminfo = "MemTotal:  2097152 kB\nMemFree: 1 kB\nMemAvailable:  1048576 kB\n";

@@ -1,13 +1,14 @@
-//! The router process: router threads that serve, and this control thread that applies configurations
-//! and manages applications for them.
+//! The router process: router threads that serve, and this control thread that applies
+//! configurations and manages applications for them.
 //!
 //! 1. `start`: the supervisor sends log, document and directories (`hello`); the process enters its
 //!    sandbox and starts its threads (`threads`, `thread_loop`).
-//! 2. `apply`: sockets and applications are prepared (`prepare`), then one swap makes the document the
-//!    current configuration (`commit`).
-//! 3. `event_loop`: from then on the control thread (`control_thread`) keeps each application at the
-//!    number of workers that it needs (`pools`), applies new configurations, renews certificates
-//!    (`certificate_reload`), and carries out commands of the control API (`command`) until it stops (`shutdown`).
+//! 2. `apply`: sockets and applications are prepared (`prepare`), then one swap makes the document
+//!    the current configuration (`commit`).
+//! 3. `event_loop`: from then on the control thread (`control_thread`) keeps each application at
+//!    the number of workers that it needs (`pools`), applies new configurations, renews
+//!    certificates (`certificate_reload`), and carries out commands of the control API (`command`)
+//!    until it stops (`shutdown`).
 
 mod apply;
 mod certificate_reload;

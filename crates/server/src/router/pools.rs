@@ -1,8 +1,8 @@
 //! Running applications and their workers.
 //!
 //! An application is prepared (its prototype loads PHP, its first workers start), then adopted when
-//! its configuration becomes the current one, and leaves when a newer configuration does not have it
-//! any more: it goes on until no request that began under the old one can come.
+//! its configuration becomes the current one, and leaves when a newer configuration lacks it: it
+//! then runs until no request that began under the old configuration can arrive.
 
 mod adopt;
 mod application;
@@ -102,8 +102,9 @@ impl Pools {
         self.instances().for_each(|instance| instance.close());
     }
 
-    /// Returns true if a stopping server must wait for workers: for those with a request, and for the
-    /// others for [`LEAVE_TIMEOUT`]. `idle_since` keeps the end of the last request between calls.
+    /// Returns true if a stopping server must wait for workers: for those with a request, and for
+    /// the others for [`LEAVE_TIMEOUT`]. `idle_since` keeps the end of the last request between
+    /// calls.
     pub(super) fn has_workers(&self, idle_since: &mut Option<Instant>) -> bool {
         let now = Instant::now();
         if self.instances().any(|instance| instance.has_requests()) {

@@ -1,7 +1,7 @@
 //! Prepares a configuration: everything that can fail happens before it becomes the current one.
 //!
-//! Sockets are bound, applications load PHP, certificates are read, and the access log is opened. The
-//! current configuration goes on unchanged meanwhile.
+//! Sockets are bound, applications load PHP, certificates are read, and the access log is opened.
+//! The current configuration goes on unchanged meanwhile.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -32,8 +32,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(5);
 /// The reason for which a configuration is applied.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Trigger {
-    /// The router starts. An application that cannot run must not keep the others from being served,
-    /// as its site may have brought that about.
+    /// The router starts. An application that cannot run must not keep the others from being
+    /// served: its site may have caused that.
     Start(StartPolicy),
     /// A user changes the configuration; all of the new one is applied, or nothing.
     Change {
@@ -47,10 +47,11 @@ pub(super) enum Trigger {
 /// Requirements of a start.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StartPolicy {
-    /// Every application must have loaded PHP, and not only those that shall have workers before
-    /// their first request: nobody could correct the configuration.
+    /// Every application must have loaded PHP, not only those with workers before their first
+    /// request: without a control API nobody can correct the configuration.
     pub(super) requires_all: bool,
-    /// The server has served before, so that nobody reads why it does not start.
+    /// The server has served before: its start must not fail, as nobody reads the reason at a
+    /// terminal.
     pub(super) has_served: bool,
 }
 
@@ -86,8 +87,8 @@ impl Awaited {
 }
 
 impl ControlThread {
-    /// Prepares a configuration. The error is one line with the place in the document, the problem and
-    /// what to do.
+    /// Prepares a configuration. The error is one line with the place in the document, the problem
+    /// and what to do.
     pub(super) async fn prepare(
         &mut self,
         current: &Snapshot,
@@ -136,8 +137,8 @@ impl ControlThread {
         Ok(awaited)
     }
 
-    /// Keeps the file of the current access log if its path is the same. Otherwise asks the supervisor
-    /// to open it and returns its path.
+    /// Keeps the file of the current access log if its path is the same. Otherwise asks the
+    /// supervisor to open it and returns its path.
     fn open_access_log(
         &self,
         current: &Snapshot,

@@ -69,7 +69,7 @@ pub struct ApplicationReport {
     pub problem: Option<String>,
 }
 
-/// The number of an application's workers, and what it is derived from.
+/// Number of an application's workers, and the values that it is derived from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tuning {
     /// Configured numbers.

@@ -1,10 +1,10 @@
 //! Restricts the router process when it knows its first document, before it has a second thread and
 //! before a byte of a client is read.
 //!
-//! 1. Landlock: it reads the files in [`AllowedFiles`], writes temporary files, executes nothing, binds no TCP
-//!    socket, and neither signals nor traces another process.
-//! 2. A filter of system calls: those in no list of [`router_calls`](howdah_sys::sandbox::router_calls)
-//!    do not exist.
+//! 1. Landlock: it reads the files in [`AllowedFiles`], writes temporary files, executes nothing,
+//!    binds no TCP socket, and neither signals nor traces another process.
+//! 2. A filter of system calls: those in no list of
+//!    [`router_calls`](howdah_sys::sandbox::router_calls) do not exist.
 //!
 //! A kernel without one of them still serves; that is one line in the log.
 
@@ -44,7 +44,7 @@ impl RouterSandbox {
                     [sandbox.enter_domain(Path::new(tmp), config), sandbox.filter_calls()];
                 sandbox.missing = results.into_iter().filter_map(Result::err).collect();
             }
-            false => sandbox.missing.push("the router has none, as --no-sandbox says".to_owned()),
+            false => sandbox.missing.push("the router has none because of --no-sandbox".to_owned()),
         }
         sandbox
     }
@@ -52,11 +52,9 @@ impl RouterSandbox {
     fn enter_domain(&mut self, tmp: &Path, config: &Config) -> Result<(), String> {
         let version = self.protection.landlock;
         if version == 0 {
-            return Err(
-                "this kernel has no Landlock, or it is switched off, so that processes of \
+            return Err("this kernel has no Landlock, or it is disabled, so that processes of \
                         the same user can trace and signal each other"
-                    .to_owned(),
-            );
+                .to_owned());
         }
         let (files, grants) = AllowedFiles::of(config, tmp);
         let domain = Domain {
@@ -77,7 +75,7 @@ impl RouterSandbox {
         }
         if version < landlock::SIGNALS {
             return Err(format!(
-                "version {version} of this kernel's Landlock does not know signals (Linux 6.12 does), \
+                "version {version} of this kernel's Landlock cannot restrict signals (Linux 6.12 can), \
                  so that processes of the same user can signal each other"
             ));
         }
@@ -98,7 +96,8 @@ impl RouterSandbox {
         }
     }
 
-    /// Refuses a document that names files which the router cannot open. The error says what to do.
+    /// Refuses a document that names files which the router cannot open. The error includes the
+    /// remedy.
     pub(super) fn check(&self, config: &Config) -> Result<(), String> {
         self.files.as_ref().map_or(Ok(()), |files| files.check(config))
     }
@@ -111,7 +110,7 @@ impl RouterSandbox {
         for (key, path) in self.files.iter().flat_map(|files| &files.missing) {
             let path = path.display();
             let line = format_args!(
-                "{key}: there is no {path}; the router cannot read what comes there until the \
+                "{key}: there is no {path}; the router cannot read files created there until the \
                  server is restarted"
             );
             log.write(Level::Warn, line);

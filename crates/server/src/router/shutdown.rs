@@ -1,11 +1,11 @@
 //! Stops the router.
 //!
-//! A fast shutdown drops everything. A graceful one has two steps, and a request for a fast one ends
-//! either at once:
+//! A fast shutdown drops everything. A graceful one has two steps, and a request for a fast one
+//! ends either at once:
 //!
-//! 1. No connection is accepted any more, and those that are open end with the request in hand.
-//!    Applications run on meanwhile: queued requests are served, workers that die are replaced, scripts
-//!    beyond their time are ended.
+//! 1. No connection is accepted any more, and those that are open end with the request in progress.
+//!    Applications run on meanwhile: queued requests are served, workers that die are replaced,
+//!    scripts beyond their time are ended.
 //! 2. Workers end. A script may go on after its response is complete; it is waited for. A worker
 //!    that does not end although it has no request is not.
 

@@ -2,8 +2,8 @@
 //!
 //! The prototype measures on request. The interval depends on the use of the measurements:
 //! [`GROWTH_INTERVAL`] while the number of workers waits for one, [`LOAD_INTERVAL`] otherwise,
-//! [`CONFIGURED_INTERVAL`] for a configured number (they are shown, and tell other applications what
-//! memory is left). An application without requests is not measured.
+//! [`CONFIGURED_INTERVAL`] for a configured number (they are shown, and tell other applications
+//! what memory is left). An application without requests is not measured.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ const CONFIGURED_INTERVAL: Duration = Duration::from_secs(10);
 /// Time after which a requested measurement is taken for lost.
 const MEASUREMENT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Age from which on a measurement says nothing about the memory that is free now.
+/// Age from which on a measurement is too old to tell the memory that is free now.
 const MAX_AGE: Duration = Duration::from_secs(10);
 
 /// Determines the number of workers of an application.
@@ -118,7 +118,7 @@ impl Sizing {
             && last.is_some_and(|last| now.saturating_duration_since(last) > MAX_AGE)
     }
 
-    /// Takes the memory that is free now, before the first workers start.
+    /// Updates the free memory before the first workers start.
     pub(super) fn refresh(&mut self, surroundings: MachineState) {
         self.meter = self.meter.for_new_instance(surroundings);
         self.decision = sizing::size(&self.meter.measured());

@@ -1,5 +1,5 @@
-//! Derives from a configuration what the supervisor needs: specifications of applications, and
-//! certificates and keys to read.
+//! Derives messages for the supervisor from a configuration: specifications of applications, and
+//! the certificates and keys to read.
 
 use std::path::PathBuf;
 

@@ -52,7 +52,9 @@ pub(super) async fn serve(socket: OwnedFd, answer_queries: impl FnOnce(Queries))
         }
         // A user can correct it through the control API.
         Err(problem) if has_control => {
-            let message = format_args!("{origin}: {problem}; nothing is served");
+            let message = format_args!(
+                "{origin}: {problem}; nothing is served until the configuration is corrected"
+            );
             control.shared.log.write(Level::Alert, message);
         }
         Err(problem) => return refuse(&link, format!("{origin}: {problem}")).await,

@@ -91,7 +91,7 @@ async fn carry_out_commands(
                 if let Err(error) = thread.php.attach(instance, queue) {
                     thread.shared.log.write(
                         Level::Alert,
-                        format_args!("cannot take answers of an application: {error}"),
+                        format_args!("cannot receive responses of an application: {error}"),
                     );
                 }
             }

@@ -1,7 +1,7 @@
 //! Prepares TLS for listeners and for connections to other servers.
 //!
-//! The supervisor reads the files, as keys usually belong to root. A listener whose settings are the
-//! same stays, with its sessions, and only takes certificates that have changed.
+//! The supervisor reads the files, as keys usually belong to root. A listener with unchanged
+//! settings keeps its sessions and only takes changed certificates.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,8 +57,8 @@ impl ControlThread {
         Ok(Some(Arc::new(made.take_counters_of(running))))
     }
 
-    /// Prepares the TLS of connections to other servers. The error names the place in the document, the
-    /// problem and what to do.
+    /// Prepares the TLS of connections to other servers. The error names the place in the document,
+    /// the problem and what to do.
     pub(super) async fn prepare_tls_clients(
         &mut self,
         current: &Snapshot,

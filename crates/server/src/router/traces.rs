@@ -1,9 +1,4 @@
-//! Traces of slow requests: the log says where their scripts are.
-//!
-//! 1. Requests slower than `limits/slow` are found by a check several times within that time, so that
-//!    fast requests pay nothing for it. Router threads report requests beyond `limits/timeout`.
-//! 2. The prototype is asked for the stack of the script. Only then is a worker killed.
-//! 3. The record is written when the stack has come, or when none can come any more.
+//! Traces of slow requests: logs the PHP stack of their scripts.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -26,7 +21,8 @@ const CHECKS: u32 = 10;
 const MIN_INTERVAL: Duration = Duration::from_millis(25);
 const MAX_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Maximum number of records that wait for their file to be opened. Further ones go to the error log.
+/// Maximum number of records that wait for their file to be opened. Further ones go to the error
+/// log.
 const MAX_WAITING_RECORDS: usize = 64;
 
 /// Requested traces, and the slow logs.
@@ -92,8 +88,8 @@ impl Traces {
         Traces { link, log, requested: HashMap::new(), last_number: 0, files: HashMap::new() }
     }
 
-    /// Requests traces of an application's slow requests. Returns the time of the next check; `None`
-    /// if `limits/slow` is not configured.
+    /// Requests traces of an application's slow requests. Returns the time of the next check;
+    /// `None` if `limits/slow` is not configured.
     pub(super) fn trace_slow(
         &mut self,
         application: &config::Application,
@@ -135,7 +131,8 @@ impl Traces {
         }
     }
 
-    /// Writes the records of a worker that has died, or of all workers of an instance, without stacks.
+    /// Writes the records of a worker that has died, or of all workers of an instance, without
+    /// stacks.
     pub(super) fn on_gone(&mut self, instance: u32, worker: Option<WorkerId>) {
         let is_gone = |_: &u32, trace: &mut Trace| {
             trace.slow.instance == instance && worker.is_none_or(|w| w == trace.slow.worker)
@@ -163,7 +160,7 @@ impl Traces {
                 text.push('\n');
                 text.push_str(call);
             }),
-            Err(why) => text += &format!("\nwhere it is, is not known: {why}"),
+            Err(why) => text += &format!("\nno stack: {why}"),
         }
         let record = Record { pid: *pid, level, text };
         match trace.file.as_ref().and_then(|path| self.files.get_mut(path)) {
@@ -187,7 +184,7 @@ impl Traces {
         matches!(self.files.get(path), Some(File::Opening(_)))
     }
 
-    /// Takes a slow log that was opened; without a file, `error` says why.
+    /// Takes a slow log that was opened; without a file, `error` is the reason.
     pub(super) fn on_log_opened(&mut self, path: &str, error: &str, file: Option<OwnedFd>) {
         let state = match file {
             Some(file) => File::Open(Log::new(file)),

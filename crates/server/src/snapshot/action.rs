@@ -8,12 +8,12 @@ use howdah_upstream::servers::upstream::Upstream;
 
 use crate::auth::BasicAuth;
 
-/// Handling of a request.
+/// Compiled action.
 #[derive(Debug)]
 pub struct Action {
     /// The handler.
     pub kind: ActionKind,
-    /// The path that takes the place of the request's beforehand.
+    /// Path that replaces the request's before the action is carried out.
     pub rewrite: Option<Template>,
     /// Client addresses that are allowed; all if `None`.
     pub allow: Option<config::AddressPatterns>,
@@ -40,7 +40,7 @@ pub enum ActionKind {
     Share(Box<Share>),
     /// Status page of the application of this name.
     Status(String),
-    /// Answer that tells if an application takes requests.
+    /// Report whether an application takes requests.
     Ping(config::Ping),
 }
 
@@ -106,7 +106,7 @@ pub enum CompiledPass {
 pub struct Share {
     /// Paths, tried in turn.
     pub paths: Vec<SharePath>,
-    /// Paths that take the place of the request's, tried in turn.
+    /// Paths that replace the request's, tried in turn.
     pub candidates: Vec<config::Candidate>,
     /// Directory that the paths cannot lead out of.
     pub chroot: Option<Template>,
@@ -121,7 +121,8 @@ pub struct Share {
 pub struct SharePath {
     /// Settings of the file server.
     pub files: howdah_files::Share,
-    /// Template of the file name; `None` for a constant directory followed by the path of the request.
+    /// Template of the file name; `None` for a constant directory followed by the path of the
+    /// request.
     pub template: Option<NameTemplate>,
 }
 

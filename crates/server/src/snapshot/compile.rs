@@ -26,10 +26,10 @@ use crate::access_log::{AccessLog, LogFile};
 use crate::auth::BasicAuth;
 
 impl Snapshot {
-    /// Compiles a document, except for the TLS of its listeners. `queue` gives each application
-    /// its queue: that of the running application if its settings are the same. The state of upstreams
-    /// that `previous` has with the same settings is kept; `known` has addresses and TLS settings. `log`
-    /// is the file of the access log; without one there is no access log.
+    /// Compiles a document, except for the TLS of its listeners. `queue` gives each application its
+    /// queue: that of the running application if its settings are the same. The state of upstreams
+    /// that `previous` has with the same settings is kept; `known` has addresses and TLS settings.
+    /// `log` is the file of the access log; without one there is no access log.
     pub fn compile(
         config: Config,
         log: Option<Arc<LogFile>>,
@@ -191,7 +191,7 @@ fn compile_page(
                 precompressed: false,
                 ..howdah_files::Options::default()
             };
-            // The file is absolute and has a name, says `howdah-config`.
+            // `howdah-config` has checked that the path is absolute and names a file.
             let name = file.file_name().unwrap_or_default().as_bytes();
             let directory = file.parent().unwrap_or(Path::new("/"));
             let files = howdah_files::Share::new(directory, options);

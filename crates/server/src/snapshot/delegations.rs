@@ -76,7 +76,7 @@ impl Delegations {
         }
     }
 
-    /// The instruction that a response may give. Error: the field that its producer may not use.
+    /// Returns the instruction of a response. Error: the field that its producer may not use.
     pub fn grant(
         &self,
         fields: InternalFields,
@@ -110,14 +110,14 @@ impl Delegation {
                 ..howdah_files::Options::default()
             };
             let path = directory.as_os_str().as_bytes();
-            // Of the root nothing is left, as files are written with a slash in front.
+            // The root becomes empty: file names have a slash in front.
             let path = path.strip_suffix(b"/").unwrap_or(path).to_vec();
             Directory { files: howdah_files::Share::new(directory, options), path }
         });
         Delegation { redirect: delegation.redirect.clone(), directories: directories.collect() }
     }
 
-    /// Sends a file, named percent-encoded or as it is.
+    /// Sends a file; its name is percent-encoded or literal.
     pub fn send(
         &self,
         file: &[u8],

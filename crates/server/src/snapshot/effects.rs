@@ -5,22 +5,22 @@ use howdah_config::{ActionOptions, Buffering, Cors, ResponseHeader};
 
 use super::action::{Action, ErrorPage};
 
-/// The options that count for a request: those of all actions that it has met.
+/// Effective options of a request: those of all actions on its way, merged.
 #[derive(Debug)]
 pub struct Effects<'s> {
-    /// Of the last action.
+    /// From the last action.
     pub response_headers: &'s [ResponseHeader],
-    /// No action forbids compression.
+    /// True unless an action forbids compression.
     pub compress: bool,
-    /// Of the last action that has error pages.
+    /// From the last action that has error pages.
     pub error_pages: &'s [ErrorPage],
-    /// An action asks for them.
+    /// True if an action asks for the fields.
     pub security_headers: bool,
-    /// Of the last action that has `cors`.
+    /// From the last action that has `cors`.
     pub cors: Option<&'s Cors>,
-    /// Each of the last action that sets it.
+    /// Each member is from the last action that sets it.
     pub buffering: Buffering,
-    /// Of the last action that sets it.
+    /// From the last action that sets it.
     pub max_body_size: Option<u64>,
 }
 

@@ -1,10 +1,10 @@
 //! Index of a long route: finds the steps that can hold for a request.
 //!
-//! Most conditions demand a certain path or host, or a start or end of one. Such steps are found by
-//! looking the request's own path and host up, so that a route with a thousand of them costs little
-//! more than one with ten. Which steps are left, and their order, is the same as if each had been
-//! compared. A step without such a condition (other conditions alone, regular expressions that are
-//! not anchored) is compared each time.
+//! Most conditions require a certain path or host, or a prefix or suffix of one. Such steps are
+//! found by a look-up of the request's path and host, so that a route with a thousand of them costs
+//! little more than one with ten. The result and its order are the same as if each step were
+//! compared. Steps without such a condition (other conditions only, regular expressions without an
+//! anchor) are compared each time.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -13,21 +13,21 @@ use std::marker::PhantomData;
 use howdah_config::{Match, RequiredTexts};
 use howdah_http::message::Request;
 
-/// Below so many steps that can be looked up comparing each is as fast. Of 12 of one kind, of which
-/// the last holds, an index saves 13 to 110 ns, of 8 half as much or nothing; but where one of the
-/// first holds, or kinds are mixed, it costs as much (`cargo bench -p howdah-server --bench routing`).
+/// Minimum number of indexed steps. With 12 steps of one kind of which the last holds, an index
+/// saves 13 to 110 ns; with 8, half as much or nothing. If one of the first steps holds, or kinds
+/// are mixed, it costs as much (`cargo bench -p howdah-server --bench routing`).
 const MIN_INDEXED_STEPS: usize = 12;
 
-/// Steps by what they demand.
+/// Index of a route's steps by the path or host that their conditions require.
 #[derive(Debug, Default)]
 pub struct Index {
     path: Texts,
     host: Texts,
-    /// Steps that demand nothing of that kind.
+    /// Steps that require neither a path nor a host.
     others: Vec<u32>,
 }
 
-/// Steps by what they demand of one text.
+/// Steps by the text that they require of a path or host.
 #[derive(Debug, Default)]
 struct Texts {
     whole: HashMap<Box<[u8]>, Vec<u32>>,
@@ -35,7 +35,7 @@ struct Texts {
     ends: Affixes<Backwards>,
 }
 
-/// Starts, or ends, in order; all that a text has are found with one binary search.
+/// Prefixes or suffixes in order; all those of a text are found with one binary search.
 #[derive(Debug)]
 struct Affixes<D> {
     affixes: Vec<Affix>,
@@ -45,7 +45,7 @@ struct Affixes<D> {
 #[derive(Debug)]
 struct Affix {
     text: Box<[u8]>,
-    /// The longest other one that this one itself starts, or ends, with.
+    /// The longest other affix that is an affix of this one.
     within: Option<usize>,
     steps: Vec<u32>,
 }
@@ -56,11 +56,11 @@ trait Direction {
     fn has(text: &[u8], affix: &[u8]) -> bool;
 }
 
-/// For starts.
+/// Compares from the start, for prefixes.
 #[derive(Debug)]
 struct Forwards;
 
-/// For ends.
+/// Compares from the end, for suffixes.
 #[derive(Debug)]
 struct Backwards;
 
@@ -85,13 +85,13 @@ impl Direction for Backwards {
 }
 
 impl Index {
-    /// An index of these conditions, if there are so many that it pays.
+    /// Creates an index of these conditions; `None` if there are fewer than `MIN_INDEXED_STEPS`.
     pub fn if_worthwhile<'m>(conditions: impl Iterator<Item = &'m Match> + Clone) -> Option<Self> {
         let found = { conditions.clone() }.filter(|one| Demands::of(one).each().next().is_some());
         (found.count() >= MIN_INDEXED_STEPS).then(|| Index::new(conditions))
     }
 
-    /// An index of these conditions.
+    /// Creates an index of these conditions.
     pub fn new<'m>(conditions: impl Iterator<Item = &'m Match>) -> Self {
         let demands: Vec<_> = conditions.map(Demands::of).collect();
         let mut crowds = Crowds::new();
@@ -107,7 +107,7 @@ impl Index {
             };
             for text in landmarks.texts() {
                 let steps = affixes.entry((Demand::of(subject, landmarks), text)).or_default();
-                // The same text twice in one list.
+                // The same text may occur twice in one list.
                 if steps.last() != Some(&step) {
                     steps.push(step);
                 }
@@ -131,7 +131,7 @@ impl Index {
         index
     }
 
-    /// Puts the steps that can hold into `steps`, in order.
+    /// Writes the numbers of the steps that can hold to `steps`, in order.
     pub fn candidates(&self, request: &Request, steps: &mut Vec<u32>) {
         steps.clear();
         steps.extend_from_slice(&self.others);
@@ -170,9 +170,9 @@ impl<D: Direction> Affixes<D> {
         }
     }
 
-    /// All affixes of a text. They are starts of one another, so in order all of them lie before
-    /// the text and what lies between the longest and the text starts with it too: the way up from
-    /// the last before the text leads past every one.
+    /// Adds the steps of all affixes of a text. All of them sort before the text, and each is an
+    /// affix of the next longer one, so the chain of `within` from the last affix before the text
+    /// visits all of them.
     fn find(&self, text: &[u8], steps: &mut Vec<u32>) {
         let after = self.affixes.partition_point(|affix| D::compare(&affix.text, text).is_le());
         let mut found = self.longest(text, after.checked_sub(1));
@@ -182,7 +182,7 @@ impl<D: Direction> Affixes<D> {
         }
     }
 
-    /// On the way up from here, the first one that the text has.
+    /// Follows the chain of `within` from `place` to the first affix of the text.
     fn longest(&self, text: &[u8], mut place: Option<usize>) -> Option<usize> {
         while let Some(affix) = place.and_then(|place| self.affixes.get(place)) {
             if D::has(text, &affix.text) {
@@ -194,7 +194,7 @@ impl<D: Direction> Affixes<D> {
     }
 }
 
-/// Landmarks of one step.
+/// Texts that one step requires.
 struct Demands<'m> {
     path: Option<RequiredTexts<'m>>,
     host: Option<RequiredTexts<'m>>,
@@ -213,7 +213,7 @@ enum Subject {
     Host,
 }
 
-/// The first is the most exact.
+/// Kinds of required texts, the most exact first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Kind {
     Whole,
@@ -254,7 +254,8 @@ impl<'m> Demands<'m> {
         })
     }
 
-    /// Of path and host what fewer steps share; among equals what is more exact.
+    /// Chooses path or host for the key of a step: the text that fewer steps share, or else the
+    /// more exact one.
     fn best(&self, crowds: &Crowds<'_>) -> Option<(Subject, &RequiredTexts<'m>)> {
         self.each().min_by_key(|(subject, landmarks)| {
             let demand = Demand::of(*subject, landmarks);

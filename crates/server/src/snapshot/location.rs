@@ -5,8 +5,8 @@ use std::ops::Range;
 use howdah_config::{Part, Template, Variable};
 use howdah_http::variables::VariableSource;
 
-/// The encoded location that a template comes to. What a regular expression has captured is a
-/// part of a decoded path, so it is encoded by itself: a `?` or `%` in it stays one.
+/// Expands a template to an encoded location. Captures of regular expressions are parts of a
+/// decoded path, so they are encoded separately: a `?` or `%` in them keeps its literal meaning.
 pub fn expand(template: &Template, source: &VariableSource<'_>) -> Vec<u8> {
     let mut text = Vec::new();
     let mut captured = Vec::new();
@@ -25,14 +25,14 @@ pub fn expand(template: &Template, source: &VariableSource<'_>) -> Vec<u8> {
     encode_around(&text, &captured)
 }
 
-/// Encodes a location as Unit does. One that is encoded already stays as it is. In any other,
-/// every byte that no URI holds is escaped, the percent sign among them, and so is each `?` and
-/// `#` that would not start the query or the fragment. No value can end the header field.
+/// Encodes a location as Unit does. An encoded location stays as it is. In any other one, each byte
+/// that no URI contains is escaped, including the percent sign, and each `?` and `#` that would not
+/// start the query or the fragment. No value can end the header field.
 pub fn encode(location: &[u8]) -> Vec<u8> {
     encode_around(location, &[])
 }
 
-/// Encodes a location of which some ranges, in order, are parts of a decoded path.
+/// Encodes a location. The ranges in `decoded`, in order, are parts of a decoded path.
 fn encode_around(location: &[u8], decoded: &[Range<usize>]) -> Vec<u8> {
     let pieces = || {
         let ends = decoded.iter().map(|range| range.start).chain([location.len()]);
@@ -62,14 +62,14 @@ fn encode_around(location: &[u8], decoded: &[Range<usize>]) -> Vec<u8> {
     out
 }
 
-/// Adds a query, as it was sent, to an encoded location: before its fragment, and behind the query
-/// that it has. What no URI holds is escaped.
+/// Adds a query, as it was sent, to an encoded location: before its fragment, and after its own
+/// query. Bytes that no URI contains are escaped.
 pub fn with_query(location: &[u8], query: &[u8]) -> Vec<u8> {
     if query.is_empty() {
         return location.to_vec();
     }
     let hash = memchr::memchr(b'#', location).unwrap_or(location.len());
-    let (target, fragment) = location.split_at(hash); // found in it, or its length
+    let (target, fragment) = location.split_at(hash); // index in `location`, or its length
     let mut out = Vec::with_capacity(location.len() + query.len() + 1);
     out.extend_from_slice(target);
     out.push(if target.contains(&b'?') { b'&' } else { b'?' });
@@ -85,7 +85,7 @@ pub fn with_query(location: &[u8], query: &[u8]) -> Vec<u8> {
 
 fn escape(byte: u8, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    // Four bits are always an index of the sixteen digits.
+    // Four bits are always an index into the sixteen digits.
     let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
     out.extend_from_slice(&[b'%', high, low]);
 }
@@ -106,12 +106,13 @@ fn is_encoded(location: &[u8], delimiters: &mut Delimiters) -> bool {
     true
 }
 
-/// Unreserved and reserved characters (RFC 3986, 2.2 and 2.3) but for the delimiters.
+/// Returns true for unreserved and reserved characters (RFC 3986, 2.2 and 2.3) except for the
+/// delimiters.
 fn is_legal(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~:/[]@!$&'()*+,;=".contains(&byte)
 }
 
-/// Which of `?` and `#` may still come; the query does not start within the fragment.
+/// Delimiters `?` and `#` that may still come; the query does not start within the fragment.
 #[derive(Debug, Default)]
 struct Delimiters {
     query: bool,

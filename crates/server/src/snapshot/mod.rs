@@ -1,7 +1,7 @@
 //! Snapshots: compiled configurations.
 //!
-//! A request takes one snapshot at its start and keeps it to its end; a reconfiguration swaps
-//! the current one and touches no request.
+//! A request takes one snapshot at its start and keeps it to its end; a reconfiguration replaces
+//! the current one and affects no request in progress.
 
 pub mod action;
 mod compile;
@@ -34,8 +34,8 @@ pub struct Snapshot {
     pub config: Config,
     /// Listeners by name.
     pub listeners: HashMap<String, Listener>,
-    /// The route without a name, that of most documents. Not among the others: to compare empty
-    /// texts costs some processors more than all of the rest of a look-up.
+    /// The unnamed route, which most documents have. Not in `routes`: looking up the empty name
+    /// costs more than the rest of the look-up on some processors.
     pub main_route: Option<Route>,
     /// Routes by name.
     pub routes: HashMap<String, Route>,
@@ -93,7 +93,7 @@ pub struct Step {
 }
 
 impl Snapshot {
-    /// The route of a name; that of the empty name is the one without any.
+    /// Returns the route of this name; the empty name is the unnamed route.
     pub fn route(&self, name: &str) -> Option<&Route> {
         match name {
             "" => self.main_route.as_ref(),
@@ -104,7 +104,8 @@ impl Snapshot {
     /// Limits of connections and requests.
     pub fn limits(&self) -> Limits {
         let http = &self.config.settings.http;
-        // A request is held to what its own action says when that is known.
+        // The largest limit of all actions; that of a request's own action is enforced once it is
+        // known.
         let steps = self.config.routes.iter().flat_map(|route| &route.steps);
         let largest_max_body_size =
             steps.map(|step| step.action.largest_max_body_size()).max().unwrap_or(0);

@@ -18,8 +18,8 @@ pub struct ClientErrorLimiter {
 }
 
 impl ClientErrorLimiter {
-    /// Counts a line. Returns `None` if it must be left out, otherwise how many lines have been left
-    /// out since the last one.
+    /// Counts a line. Returns `None` if it must be left out, otherwise how many lines have been
+    /// left out since the last one.
     pub fn next(&self, now: Instant) -> Option<u64> {
         let start = self.interval_start.get();
         if start.is_none_or(|start| now.saturating_duration_since(start) >= INTERVAL) {

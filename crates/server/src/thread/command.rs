@@ -77,7 +77,7 @@ pub enum ThreadCommand {
         instance: u32,
         /// The worker.
         worker: WorkerId,
-        /// Its exit status or signal, for the log.
+        /// Exit status or signal of the worker, for the log.
         how: Arc<str>,
     },
     /// Fail queued requests.
@@ -89,7 +89,7 @@ pub enum ThreadCommand {
     },
     /// Stop serving.
     Quit {
-        /// Finish the requests in hand; otherwise drop all connections.
+        /// Finish the requests in progress; otherwise drop all connections.
         graceful: bool,
         /// Sent when all connections are closed and the access log is written.
         finished: oneshot::Sender<()>,

@@ -109,7 +109,7 @@ impl Listeners {
         drains
     }
 
-    /// Counts in a connection of this listener, and returns the signal that it ends by.
+    /// Counts in a connection of this listener. Returns the signal that asks it to end.
     pub fn connection(&self, name: &str) -> DrainRegistration {
         if let Some(listener) = self.configured.borrow().get(name) {
             return listener.drain.register();

@@ -1,8 +1,8 @@
 //! State of a router thread: its listeners, its cache of files, its requests to PHP and to other
 //! servers, and its lines of the access log.
 //!
-//! `connection` serves connections with it, `accept` accepts them, and `router::thread_loop` runs the
-//! thread. Threads share the configuration and the queues ([`Shared`]), and nothing else.
+//! `connection` serves connections with it, `accept` accepts them, and `router::thread_loop` runs
+//! the thread. Threads share the configuration and the queues ([`Shared`]), and nothing else.
 
 mod client_errors;
 mod command;
@@ -89,14 +89,14 @@ impl RouterThread {
             lines: RefCell::default(),
             lines_written: Cell::new(None),
             limits: RefCell::default(),
-            // Unique among the threads, and not the same after a restart.
+            // Unique among the threads, and different after a restart.
             next_request_id: Cell::new(u64::from(number) << 56 | wall_clock_seconds() << 24),
             shared,
         })
     }
 
-    /// Returns the snapshot that routes the next request of a listener: the current one, or the last
-    /// one with this listener.
+    /// Returns the snapshot that routes the next request of a listener: the current one, or the
+    /// last one with this listener.
     pub fn snapshot_for(&self, listener: &str) -> Arc<Snapshot> {
         let current = self.shared.snapshot.load_full();
         if current.listeners.contains_key(listener) {

@@ -1,4 +1,4 @@
-//! The state of an application, and how its prototype is started.
+//! The state of an application, and the start of its prototype.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,11 +33,12 @@ pub(crate) struct Application {
     pub(super) reader: pipe::Reader,
     pub(crate) output: Option<Output>,
     pub(super) stage: Stage,
-    /// When the prototype is dismissed; set once the application is to stop.
+    /// Time at which the prototype is dismissed; set once the application must stop.
     pub(crate) deadline: Option<Instant>,
     /// The prototype was told to end at once.
     pub(super) is_dismissed: bool,
-    /// Why the application cannot run, as its prototype reported, or why this was killed.
+    /// Reason why the application cannot run, as its prototype reported, or why the prototype was
+    /// killed.
     pub(crate) failure: Option<Problem>,
     pub(super) workers: Workers,
     /// Workers that have not been requested of the prototype yet, the oldest first.
@@ -45,13 +46,13 @@ pub(crate) struct Application {
     pub(super) pending: PendingRequests,
     /// Index of the worker that was measured last.
     pub(super) last_measured: u16,
-    /// When a signal stopped the prototype, if it is stopped.
+    /// Time at which a signal stopped the prototype; `None` if it is not stopped.
     pub(super) stopped_since: Option<Instant>,
     /// Workers that are being killed, with the processes that they have started.
     pub(super) ending_processes: PendingKills,
     /// The application's control group, if it has one.
     pub(crate) control_group: Option<String>,
-    /// The kernel's counter of processes that it kills for want of memory.
+    /// Counter of out-of-memory kills of the application's control group.
     pub(crate) out_of_memory: Option<PathBuf>,
     /// User and group that own the pipes of the workers' output, so that scripts can open
     /// `/dev/stderr`. `None` if both outputs are files and there are no pipes.
@@ -61,13 +62,13 @@ pub(crate) struct Application {
 /// The stages of a prototype.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It loads PHP.
+    /// The prototype loads PHP.
     Loading,
-    /// It can start workers.
+    /// The prototype can start workers.
     Ready,
-    /// It has reported why it cannot run, and ends.
+    /// The prototype has reported why it cannot run, and ends.
     Failed,
-    /// It has been killed; its reports are not read any more.
+    /// The prototype has been killed; its reports are not read any more.
     Killed,
 }
 
@@ -99,7 +100,7 @@ impl Application {
                 ToPrototype::Hello { spec: spec.clone(), tmp: options.tmp.display().to_string() };
             let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
             match packet::send(&commands, &hello.encode(), &descriptors) {
-                // It has ended already, and has reported why.
+                // `PIPE`: the prototype has ended already and has reported the reason.
                 Ok(()) | Err(Errno::PIPE) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -116,7 +117,7 @@ impl Application {
         start().map_err(|error| format!("cannot start a process: {error}"))
     }
 
-    /// The state of an application whose prototype has just been started.
+    /// Creates the state of an application whose prototype has just been started.
     pub(super) fn new(name: String, pid: u32, commands: OwnedFd, reports: OwnedFd) -> Self {
         Application {
             name,
@@ -142,7 +143,7 @@ impl Application {
         }
     }
 
-    /// The pipe of reports, to poll; `None` if it is not read any more.
+    /// Returns the pipe of reports, to poll; `None` if it is not read any more.
     pub(crate) fn reports(&self) -> Option<BorrowedFd<'_>> {
         (self.stage != Stage::Killed).then(|| self.reports.as_fd())
     }
@@ -152,7 +153,7 @@ impl Application {
         self.stage != Stage::Killed && self.reader.has_read()
     }
 
-    /// Descriptors that become readable when workers end, to poll.
+    /// Returns descriptors to poll that become readable when workers end.
     pub(crate) fn worker_ends(&self) -> impl Iterator<Item = (WorkerId, BorrowedFd<'_>)> {
         let running = self.workers.processes().filter(|(_, process)| !process.has_ended);
         running.filter_map(|(owner, process)| Some((owner, process.handle.as_ref()?.as_fd())))

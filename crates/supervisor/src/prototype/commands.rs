@@ -15,11 +15,11 @@ use super::pending::{ANSWER_TIMEOUT, MAX_SPAWNS, MAX_TRACES, Request};
 use super::workers::{Process, RouterEnds, State};
 use crate::usage::MemoryUsage;
 
-/// Maximum number of workers that are measured at once: it takes a few milliseconds.
+/// Maximum number of workers measured at once, which takes a few milliseconds.
 const MAX_MEASURED: usize = 64;
 
 impl Application {
-    /// Queues another worker. The error says why there can be none.
+    /// Queues another worker. Error: the reason why there can be none.
     pub(crate) fn spawn(&mut self) -> Result<(), String> {
         let worker = self.workers.reserve().ok_or("there are too many workers")?;
         self.to_spawn.push_back(worker);
@@ -38,7 +38,7 @@ impl Application {
         {
             match self.request_worker(worker) {
                 Ok(()) => self.pending.add(Request::Spawn(worker), now),
-                // It has not read the requests before this one.
+                // The prototype has not read the requests before this one.
                 Err(error)
                     if error.raw_os_error() == Some(Errno::AGAIN.raw_os_error())
                         && self.pending.oldest().is_some() =>
@@ -61,7 +61,7 @@ impl Application {
         let mut descriptors = vec![theirs];
         let mut output = None;
         if let Some((user, group)) = self.output_owner {
-            // Made here, so that no worker can make reading from it block.
+            // The supervisor creates the pipe, so that no worker can make reading from it block.
             let (read, write) = pipe::new()?;
             let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));
             if user.is_some() || group.is_some() {
@@ -78,9 +78,9 @@ impl Application {
         Ok(())
     }
 
-    /// Sends a signal to a worker, if this incarnation still runs. SIGKILL also ends the processes
-    /// that the worker has started; a worker that is being traced is stopped, and killed
-    /// afterwards.
+    /// Sends a signal to a worker if this incarnation still runs. SIGKILL also ends the processes
+    /// that the worker has started; a worker with a pending trace is stopped now, and killed after
+    /// the trace.
     pub(crate) fn kill(&mut self, worker: WorkerId, signal: i32, now: Instant) {
         let is_trace =
             |request: &Request| matches!(request, Request::Trace(other, _) if *other == worker);
@@ -137,7 +137,7 @@ impl Application {
         }
     }
 
-    /// Requests the stack of a worker's script. The error says why that cannot be done.
+    /// Requests the stack of a worker's script. Error: the reason why that is not possible.
     pub(crate) fn trace(
         &mut self,
         worker: WorkerId,

@@ -1,4 +1,4 @@
-//! How a prototype is watched and ended.
+//! Watches prototypes and ends them.
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +8,14 @@ use howdah_wire::messages::Problem;
 use super::application::{Application, Stage};
 use super::pending::{ANSWER_TIMEOUT, SLOW_ANSWER_TIMEOUT};
 
-/// Time within which a prototype that is dismissed ends its workers.
+/// Time within which a dismissed prototype must end its workers.
 pub(crate) const DISMISSAL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Interval at which a prototype that has not answered in time is checked.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Application {
-    /// Next time at which [`Application::step`] has something to do.
+    /// Returns the time of the next call of [`Application::step`]; `None` if none is needed.
     pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
         let kills = self.workers.processes().filter_map(|(_, process)| process.kill_at);
         let unanswered = match self.must_answer() {
@@ -26,12 +26,12 @@ impl Application {
         self.deadline.into_iter().chain(kills).chain(check).chain(self.ending_processes.due()).min()
     }
 
-    /// A signal has stopped the prototype, or continued it.
+    /// Records that a signal has stopped or continued the prototype.
     pub(crate) fn set_stopped(&mut self, is_stopped: bool, now: Instant) {
         self.stopped_since = is_stopped.then_some(self.stopped_since.unwrap_or(now));
     }
 
-    /// Returns true if the prototype has to answer in time: not when it is about to end anyway.
+    /// Returns true if the prototype must answer in time: false if it ends anyway.
     fn must_answer(&self) -> bool {
         !self.is_dismissed && matches!(self.stage, Stage::Loading | Stage::Ready)
     }
@@ -49,7 +49,7 @@ impl Application {
         if has_passed(self.stopped_since, ANSWER_TIMEOUT) {
             return Some("it was stopped by a signal");
         }
-        // This process may not have run for a while: then answers may be waiting.
+        // This process may not have run for a while, so answers may be waiting.
         if !has_passed(self.pending.oldest(), ANSWER_TIMEOUT) || self.has_unread() {
             return None;
         }
@@ -57,7 +57,7 @@ impl Application {
             return Some("it has not answered for ten seconds");
         }
         // A prototype that waits for a processor, a disk or its debugger is slow; one that sleeps
-        // is not going to answer.
+        // will not answer.
         let is_slow = matches!(process_tree::state_of(self.pid), Some(b'R' | b'D' | b't'));
         (!is_slow).then_some("it does not answer")
     }
@@ -84,7 +84,8 @@ impl Application {
         }
     }
 
-    /// Has the prototype end, with its workers and their temporary files. The second call kills it.
+    /// Tells the prototype to end with its workers and to remove their temporary files. The second
+    /// call kills it.
     pub(crate) fn dismiss(&mut self) {
         let sent = rustix::net::shutdown(&self.commands, rustix::net::Shutdown::Write);
         if self.is_dismissed || sent.is_err() {

@@ -1,7 +1,7 @@
-//! Requests that wait for an answer of the prototype.
+//! Requests that the prototype has not answered yet.
 //!
 //! Every report of a prototype that has loaded PHP is an answer, to a request or to the end of a
-//! worker. A report without a request breaks the protocol, and the number of pending requests
+//! worker. A report without a request violates the protocol, and the number of pending requests
 //! limits the number of reports.
 
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use howdah_wire::queue::WorkerId;
 
 use crate::usage::MemoryUsage;
 
-/// Time within which a prototype must answer.
+/// Time within which a prototype must answer, unless it waits for a processor or a disk.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Time within which a prototype must answer that waits for a processor or a disk.
+/// Time within which a prototype that waits for a processor or a disk must answer.
 pub(crate) const SLOW_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of workers that are requested at once.
@@ -22,7 +22,7 @@ pub(crate) const MAX_SPAWNS: usize = 16;
 /// Maximum number of traces that are requested at once.
 pub(crate) const MAX_TRACES: usize = 64;
 
-/// A request that a prototype has to answer.
+/// A request that a prototype must answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Start a worker.
@@ -31,7 +31,7 @@ pub(crate) enum Request {
     Trace(WorkerId, u32),
     /// Measure these workers; with the memory usage of each when the request was sent.
     Measure(Vec<(WorkerId, Option<MemoryUsage>)>),
-    /// Report how this worker ended.
+    /// Report the exit status of this worker.
     ExitStatus(WorkerId),
 }
 
@@ -51,12 +51,12 @@ impl PendingRequests {
         Some(self.0.remove(index).0)
     }
 
-    /// Number of matching requests.
+    /// Returns the number of matching requests.
     pub(crate) fn count(&self, matches: impl Fn(&Request) -> bool) -> usize {
         self.0.iter().filter(|(request, _)| matches(request)).count()
     }
 
-    /// When the oldest request was sent.
+    /// Returns the time at which the oldest request was sent.
     pub(crate) fn oldest(&self) -> Option<Instant> {
         self.0.first().map(|(_, sent)| *sent)
     }

@@ -1,4 +1,4 @@
-//! Reports of a prototype, checked as if a script had sent them.
+//! Reports of a prototype, checked as untrusted input.
 //!
 //! The order is fixed: `Ready` or `Failed` once, then one answer to each request (see
 //! [`pending`](super::pending)). Any other report is a [`Violation`], after which the prototype is
@@ -25,14 +25,14 @@ const MAX_TEXT: usize = 16 * 1024;
 /// Maximum length of PHP's version, in bytes.
 const MAX_VERSION: usize = 64;
 
-/// A report that breaks the protocol, described for the log.
+/// A report that violates the protocol, described for the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Violation(pub(crate) &'static str);
 
 /// The result of [`Application::next_report`].
 #[derive(Debug)]
 pub(crate) enum Report {
-    /// No report is there.
+    /// There is no report.
     Empty,
     /// A report that does not concern the router.
     Internal,
@@ -106,7 +106,7 @@ impl Application {
                 let base = usage::of_prototype(self.pid, base);
                 FromSupervisor::Measured { application, base, memory_limit, workers }
             }
-            // Only `check` gets such reports.
+            // Only dry runs send such reports.
             FromPrototype::Noticed { .. } => {
                 return Err(Violation("`Noticed` out of order"));
             }
@@ -117,10 +117,11 @@ impl Application {
     /// Removes the pending request that a report answers.
     fn close(&mut self, request: Request) -> Result<(), Violation> {
         let closed = self.pending.take(|pending| *pending == request);
-        closed.map(|_| ()).ok_or(Violation("a worker that it was not asked for"))
+        closed.map(|_| ()).ok_or(Violation("a worker that was not requested"))
     }
 
-    /// A worker has been forked. Returns its process id and adds the router's descriptors of it.
+    /// Handles the report that a worker was forked. Returns its process id and adds the descriptors
+    /// for the router.
     fn on_started(
         &mut self,
         owner: WorkerId,
@@ -133,7 +134,7 @@ impl Application {
             Lookup::Child(pid, handle) => (pid, Some(handle.into())),
             Lookup::Ended => (0, None),
             Lookup::NotAChild => return Err(Violation("a worker that is not its child")),
-            // For the log alone: nothing is done to this process id.
+            // The process id is only logged: no signal is sent to it.
             Lookup::Unknown => (named, None),
         };
         if pid != 0 && self.workers.processes().any(|(_, other)| other.pid == pid) {
@@ -141,8 +142,7 @@ impl Application {
         }
         let has_ended = pid == 0;
         let process = Process { pid, handle, has_ended, kill_at: None };
-        let worker =
-            self.workers.get(owner).ok_or(Violation("a worker that it was not asked for"))?;
+        let worker = self.workers.get(owner).ok_or(Violation("a worker that was not requested"))?;
         if let State::Requested(ends) =
             std::mem::replace(&mut worker.state, State::Running(process))
         {
@@ -162,24 +162,24 @@ impl Application {
         let is_it =
             |pending: &Request| matches!(pending, Request::Trace(_, sent) if *sent == number);
         let Some(Request::Trace(owner, _)) = self.pending.take(is_it) else {
-            return Err(Violation("a trace that it was not asked for"));
+            return Err(Violation("a trace that was not requested"));
         };
         let is_trace =
             |pending: &Request| matches!(pending, Request::Trace(other, _) if *other == owner);
         if self.pending.count(is_trace) == 0
             && let Some(process) = self.workers.process(owner)
         {
-            process.kill_at = process.kill_at.map(|_| now); // its end was put off for the trace
+            process.kill_at = process.kill_at.map(|_| now); // its kill was postponed for the trace
         }
         Ok(())
     }
 
-    /// A measurement. Returns the figures, limited by those of the kernel, of the measured workers
-    /// that still run.
+    /// Handles a measurement. Returns the figures of the measured workers that still run, limited
+    /// by those of the kernel.
     fn on_measured(&mut self, reported: Vec<Usage>) -> Result<Vec<Usage>, Violation> {
         let measured = self.pending.take(|pending| matches!(pending, Request::Measure(_)));
         let Some(Request::Measure(requested)) = measured else {
-            return Err(Violation("figures that it was not asked for"));
+            return Err(Violation("a measurement that was not requested"));
         };
         let count = reported.len();
         let reported: HashMap<WorkerId, Usage> =
@@ -187,13 +187,13 @@ impl Application {
         let are_requested =
             reported.keys().all(|owner| requested.iter().any(|(requested, _)| requested == owner));
         if count != reported.len() || !are_requested {
-            return Err(Violation("figures of other workers than asked for"));
+            return Err(Violation("a measurement of other workers than requested"));
         }
         let mut measured = Vec::with_capacity(requested.len());
         for (owner, before) in requested {
             let Some(process) = self.workers.process(owner) else { continue };
             let usage = usage::of_worker(owner, process.pid, reported.get(&owner), before);
-            // If it is alive now, the process id was its own all the time.
+            // A process that is alive now had this process id during the whole measurement.
             if !process.has_ended && !process.handle.as_ref().is_some_and(|h| h.has_ended()) {
                 measured.push(usage);
             }

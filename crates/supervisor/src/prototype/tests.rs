@@ -1,4 +1,4 @@
-//! A fake prototype at the other end, with real processes below it.
+//! A fake prototype, played by the test, with real processes below it.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -23,7 +23,8 @@ use super::{Application, Report, Violation};
 
 const NUMBER: u32 = 9;
 
-/// An application whose prototype is a shell with three children, and what the shell would have.
+/// An application whose prototype is a shell with three children, and the prototype's ends of its
+/// sockets.
 struct Fake {
     application: Application,
     shell: Child,
@@ -35,17 +36,17 @@ struct Fake {
 }
 
 impl Fake {
-    /// A prototype that sleeps and does not listen.
+    /// Creates a prototype that sleeps and reads nothing.
     fn loading() -> Self {
         let fake = Fake::running("for i in 1 2 3; do sh -c 'sleep 600; :' & done; echo; wait");
-        // Between `echo` and `wait` the shell still runs, for long on a busy machine.
+        // Between `echo` and `wait` the shell still runs, which can take long on a busy machine.
         while process_tree::state_of(fake.shell.id()) != Some(b'S') {
             std::thread::yield_now();
         }
         fake
     }
 
-    /// As [`Fake::loading`], when PHP is loaded.
+    /// Like [`Fake::loading`], with PHP loaded.
     fn ready() -> Self {
         let mut fake = Fake::loading();
         fake.says(&FromPrototype::Ready { version: "8.2.0".to_owned() });
@@ -74,7 +75,7 @@ impl Fake {
         self.application.next_report(NUMBER, self.now)
     }
 
-    /// What becomes of a message.
+    /// Sends a report and returns the result.
     fn judged(&mut self, message: &FromPrototype) -> Result<Report, Violation> {
         self.says(message);
         self.heard()
@@ -86,7 +87,7 @@ impl Fake {
         assert!(judged.is_err(), "{message:?}: {judged:?}");
     }
 
-    /// Messages to the prototype.
+    /// Returns the messages to the prototype.
     fn asked(&mut self) -> Vec<(ToPrototype, Vec<OwnedFd>)> {
         let failures = self.application.request_workers(NUMBER, self.now);
         assert_eq!(failures, []);
@@ -100,7 +101,7 @@ impl Fake {
         .collect()
     }
 
-    /// Asks for a worker. Returns which, and what the prototype gets for it.
+    /// Requests a worker. Returns its id and the descriptors that the prototype gets for it.
     fn spawn(&mut self) -> (WorkerId, Vec<OwnedFd>) {
         self.application.spawn().unwrap();
         match self.asked().pop() {
@@ -109,7 +110,7 @@ impl Fake {
         }
     }
 
-    /// A worker that runs as one of the children.
+    /// Requests a worker and reports that it runs as one of the children.
     fn started(&mut self, child: usize) -> WorkerId {
         let (worker, _) = self.spawn();
         let pid = self.children[child];
@@ -121,13 +122,13 @@ impl Fake {
         worker
     }
 
-    /// Time passes.
+    /// Advances the time.
     fn later(&mut self, time: Duration) -> Option<&'static str> {
         self.now += time;
         self.application.step(self.now)
     }
 
-    /// Steps on, in real time, until a worker's process has ended.
+    /// Calls `step` in real time until a worker's process has ended.
     fn wait_for_end(&mut self, worker: WorkerId) {
         let begun = Instant::now();
         while !self
@@ -150,7 +151,7 @@ impl Fake {
 
 impl Drop for Fake {
     fn drop(&mut self) {
-        // Those whose parent was killed in the test are nobody's by now.
+        // A process whose parent the test has killed is an orphan now.
         for (pid, handle) in self.children.iter().zip(&self.handles) {
             if !handle.has_ended() {
                 process_tree::kill(*pid);
@@ -218,7 +219,7 @@ fn only_a_worker_that_was_asked_for_starts_and_only_once() {
     let pid = fake.children[1];
     fake.is_violation(&FromPrototype::Started { worker, pid });
     fake.is_violation(&not_started(worker));
-    // One that was wanted, and was not asked for yet.
+    // A worker that is queued and not requested yet.
     let mut fake = Fake::loading();
     fake.application.spawn().unwrap();
     let worker = WorkerId { index: 0, incarnation: 1 };
@@ -322,7 +323,7 @@ fn only_what_was_asked_is_answered_and_once() {
     fake.is_violation(&measured(vec![usage_of(worker), usage_of(worker)]));
 }
 
-/// What a worker of 2^50 bytes would cost.
+/// Returns the usage of a worker that claims 2^50 bytes.
 fn usage_of(worker: WorkerId) -> Usage {
     let most = 1 << 50;
     Usage { worker, pss: most, private: most, peak: most, cpu_us: most, delay_us: most }
@@ -408,7 +409,7 @@ fn a_prototype_that_sleeps_over_a_question_is_killed_and_a_busy_one_has_more_tim
     fake.spawn();
     assert_eq!(fake.later(ANSWER_TIMEOUT * 5), None);
     assert_eq!(fake.later(ANSWER_TIMEOUT * 5), Some("it has not answered for ten seconds"));
-    // One that is to end anyway has its own time for that.
+    // A prototype that is dismissed has a deadline of its own.
     fake.application.dismiss();
     assert_eq!(fake.application.step(fake.now), None);
 }
@@ -446,7 +447,7 @@ fn a_worker_is_killed_with_what_it_has_started_though_all_are_stopped() {
     while process::read_proc_file(below, "stat").is_ok_and(|stat| !stat.contains(") Z ")) {
         assert!(begun.elapsed() < Duration::from_secs(20));
     }
-    // Its prototype is to say how it ended, and cannot.
+    // Its prototype must report the exit status, and cannot.
     assert!(fake.later(ANSWER_TIMEOUT).is_some());
 }
 
@@ -465,7 +466,7 @@ fn a_worker_is_stopped_at_once_and_killed_when_its_script_has_been_looked_for() 
             let traced = FromPrototype::Traced { number: 5, stack: Err("x".to_owned()) };
             assert!(fake.judged(&traced).is_ok());
         } else {
-            // One that still runs is taken for slow, and not for one that does not answer.
+            // A prototype that still runs counts as slow, not as stuck.
             while process_tree::state_of(fake.shell.id()) != Some(b'S') {}
             assert!(fake.later(ANSWER_TIMEOUT / 2).is_some());
         }
@@ -513,8 +514,8 @@ fn where_the_kernel_confirms_no_process_its_prototype_is_to_kill_it() {
     assert_eq!(fake.application.step(fake.now), None);
 }
 
-/// Whatever comes in whatever order: nothing panics, the first message out of order is the last,
-/// and no more is passed on than was asked for.
+/// Random messages in random order cause no panic; the first violation is the last message handled,
+/// and no more messages are passed on than there were requests.
 #[test]
 fn random_messages_of_a_prototype_are_answers_or_its_end() {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
@@ -561,7 +562,7 @@ fn random_messages_of_a_prototype_are_answers_or_its_end() {
                 Ok(Report::ForRouter(told, _)) => {
                     assert!(told.encode().len() <= MAX_MESSAGE);
                     answers += 1;
-                    // A death is nobody's answer.
+                    // A death answers no request.
                     asked = (asked + usize::from(matches!(told, FromSupervisor::Died { .. })))
                         .checked_sub(1)
                         .expect("it has answered more than it was asked");

@@ -1,8 +1,9 @@
 //! The end of a worker.
 //!
-//! 1. The kernel reports it through the worker's descriptor (pidfd): the worker counts as ended at once.
-//! 2. The prototype, its parent, reaps it and reports its exit status. A report about a worker that still
-//!    runs is a violation, after which the prototype is killed.
+//! 1. The kernel reports it through the worker's descriptor (pidfd): the worker counts as ended at
+//!    once.
+//! 2. The prototype, its parent, reaps it and reports its exit status. A report about a worker that
+//!    still runs is a violation, after which the prototype is killed.
 
 use std::time::Instant;
 
@@ -13,8 +14,8 @@ use super::pending::Request;
 use super::reports::Violation;
 
 impl Application {
-    /// Records that the kernel has reported the end of a worker, and expects the prototype's report of its
-    /// exit status.
+    /// Records that the kernel has reported the end of a worker, and expects the prototype's report
+    /// of its exit status.
     pub(crate) fn worker_ended(&mut self, worker: WorkerId, now: Instant) {
         if let Some(process) = self.workers.process(worker) {
             process.has_ended = true;

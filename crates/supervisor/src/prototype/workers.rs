@@ -22,19 +22,19 @@ pub(crate) struct Workers {
 pub(crate) struct Worker {
     pub(crate) owner: WorkerId,
     pub(crate) state: State,
-    /// The worker is killed as soon as its process is known.
+    /// True if the worker must be killed as soon as its process is known.
     pub(crate) kill_on_start: bool,
 }
 
 /// The states of a worker.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// Its prototype has other workers to start first.
+    /// The prototype has other workers to start first.
     Queued,
-    /// It has been requested of the prototype. Holds the descriptors that the router gets once it
+    /// Requested from the prototype. Holds the descriptors that the router gets once the worker
     /// runs.
     Requested(RouterEnds),
-    /// Its process runs, or has ended and its prototype has not reported that yet.
+    /// The process runs, or it has ended and the prototype has not reported its exit status.
     Running(Process),
 }
 
@@ -56,9 +56,9 @@ pub(crate) struct Process {
     /// The process, if the kernel has confirmed that it is a child of the prototype. Otherwise
     /// signals are sent by the prototype.
     pub(crate) handle: Option<Rc<PidFd>>,
-    /// The kernel has reported its end; the prototype has not reported how it ended.
+    /// The kernel has reported the end; the prototype has not reported the exit status.
     pub(crate) has_ended: bool,
-    /// Set if the process is stopped: when to kill it, if its prototype has not traced it by then.
+    /// Time at which a stopped process is killed, even if its prototype has not traced it by then.
     pub(crate) kill_at: Option<Instant>,
 }
 
@@ -73,12 +73,12 @@ impl Workers {
         Some(owner)
     }
 
-    /// The worker, if this incarnation has the index.
+    /// Returns the worker with this index and incarnation.
     pub(crate) fn get(&mut self, owner: WorkerId) -> Option<&mut Worker> {
         self.all.get_mut(&owner.index).filter(|worker| worker.owner == owner)
     }
 
-    /// The process of a worker that has started.
+    /// Returns the process of a worker that has started.
     pub(crate) fn process(&mut self, owner: WorkerId) -> Option<&mut Process> {
         match &mut self.get(owner)?.state {
             State::Running(process) => Some(process),
@@ -93,7 +93,7 @@ impl Workers {
         }
     }
 
-    /// Workers whose processes are known.
+    /// Returns the workers whose processes are known.
     pub(crate) fn processes(&self) -> impl Iterator<Item = (WorkerId, &Process)> {
         self.all.values().filter_map(|worker| match &worker.state {
             State::Running(process) => Some((worker.owner, process)),
@@ -101,7 +101,7 @@ impl Workers {
         })
     }
 
-    /// Workers whose processes are known, to be changed.
+    /// Returns the workers whose processes are known, to be changed.
     pub(crate) fn processes_mut(&mut self) -> impl Iterator<Item = (WorkerId, &mut Process)> {
         self.all.values_mut().filter_map(|worker| match &mut worker.state {
             State::Running(process) => Some((worker.owner, process)),
@@ -144,11 +144,11 @@ pub(crate) fn look_up(prototype: u32, named: u32, has_pid_namespace: bool) -> Lo
     let handle = match PidFd::open(pid) {
         Ok(handle) => handle,
         Err(Errno::SRCH) if pid != 0 => return Lookup::Ended,
-        // A thread that is no process.
+        // The id of a thread that is not the first of its process.
         Err(Errno::SRCH | Errno::INVAL) => return Lookup::NotAChild,
         Err(_) => return Lookup::Unknown,
     };
-    // Only after the descriptor was opened: its process has had this id since then.
+    // Checked after the descriptor was opened: since then the id belongs to this process.
     match process_tree::parent_of(pid) {
         Some(parent) if parent == prototype => Lookup::Child(pid, handle),
         None if handle.has_ended() => Lookup::Ended,

@@ -1,5 +1,5 @@
 //! Applications: carries out the router's requests for them, starts and ends their prototypes,
-//! passes on their reports, and ends the processes that they leave behind.
+//! passes on their reports, and ends their orphaned processes.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -21,8 +21,8 @@ use crate::prototype::{Application, DISMISSAL_TIMEOUT, Report, Violation};
 /// one while the old ones finish their requests.
 const MAX_INSTANCES: usize = 64;
 
-/// Maximum number of reports of one prototype in one turn of the event loop, so that all are heard
-/// in turn.
+/// Maximum number of reports of one prototype in one turn of the event loop, so that every
+/// prototype has a turn.
 const MAX_REPORTS_PER_TURN: usize = 32;
 
 /// Error for a request about an application that has no prototype.
@@ -109,14 +109,15 @@ impl Tree {
 
     // -- events --
 
-    /// Sends the router a message about an application, if it is the router that started it.
+    /// Sends a message about an application to the router, if it is the one that started the
+    /// application.
     fn send_about(&self, id: Id, message: &FromSupervisor, descriptors: &[BorrowedFd<'_>]) {
         if id == self.id(id.number) {
             self.send_to_router(message, descriptors);
         }
     }
 
-    /// Ends prototypes whose deadline has passed, and those that are to stop and have no workers.
+    /// Ends prototypes whose deadline has passed, and stopping ones without workers.
     pub(super) fn stop_applications_if_due(&mut self, now: Instant) {
         for application in self.applications.values_mut() {
             let Some(deadline) = application.deadline else { continue };
@@ -156,7 +157,7 @@ impl Tree {
                 (FromSupervisor::Died { status, .. }, counter) => {
                     *status = exit_of(*status, counter, &mut self.control_groups);
                 }
-                // The deaths of its workers have been reported before; further kills that the
+                // The deaths of its workers have been reported before, so further kills that the
                 // kernel has counted are of other processes.
                 (FromSupervisor::Measured { .. }, Some(counter)) => {
                     self.control_groups.caught_up(counter);
@@ -168,14 +169,14 @@ impl Tree {
         }
     }
 
-    /// A worker's descriptor says that its process has ended.
+    /// Handles a readable worker descriptor: the process has ended.
     pub(super) fn on_worker_end(&mut self, id: Id, worker: WorkerId) {
         if let Some(application) = self.applications.get_mut(&id) {
             application.worker_ended(worker, Instant::now());
         }
     }
 
-    /// A signal has stopped a child, or continued it.
+    /// Records that a signal has stopped or continued a child.
     pub(super) fn prototype_stopped(&mut self, pid: u32, is_stopped: bool) {
         let id = self.application_of(pid);
         if let Some(application) = id.and_then(|id| self.applications.get_mut(&id)) {
@@ -190,7 +191,7 @@ impl Tree {
         if was_ending && self.orphans.due().is_none() {
             self.control_groups.tidy();
         }
-        // A router that does not keep up gets no more workers, each of which means messages.
+        // No workers are started while the router does not keep up: each causes further messages.
         let keeps_up = self.router.as_ref().is_some_and(|router| router.outbox.borrow().is_empty());
         let mut failures = Vec::new();
         for (id, application) in &mut self.applications {
@@ -214,7 +215,7 @@ impl Tree {
         let name = &application.name;
         self.log.write(
             Level::Alert,
-            format_args!("\"{name}\" prototype is killed: it reports more than the router reads"),
+            format_args!("\"{name}\" prototype is killed: it reports faster than the router reads"),
         );
         let _ = signals::send(application.pid, signals::SIGKILL);
     }
@@ -241,8 +242,8 @@ impl Tree {
         }
     }
 
-    /// Begins to end the processes that a killed prototype has left behind: its workers end with
-    /// it, but not the processes that these have started.
+    /// Begins to end the orphans of a killed prototype: its workers end with it, but not the
+    /// processes that they have started.
     pub(super) fn end_orphans(&mut self) {
         let (own, expected, now) = (std::process::id(), self.expected_children(), Instant::now());
         let orphans = process_tree::children(own).into_iter().filter(|pid| !expected.contains(pid));
@@ -260,9 +261,9 @@ impl Tree {
         process_tree::kill_descendants(std::process::id(), &self.expected_children());
     }
 
-    /// Process ids of children that are no orphans of an application. As the first process of a
-    /// container this one also adopts processes that are not the server's; those may gain
-    /// privileges, an application's may not.
+    /// Returns the process ids of children that are no orphans of an application. As the first
+    /// process of a container, this one also adopts processes that are not the server's; those may
+    /// gain privileges, an application's may not.
     fn expected_children(&self) -> Vec<u32> {
         let own = std::process::id();
         let router = self.router.as_ref().map(|router| router.pid);
@@ -286,8 +287,8 @@ impl Tree {
     }
 }
 
-/// Returns how a process of an application ended: signal 9 may have been sent by the kernel, for
-/// want of memory.
+/// Returns how a process of an application ended. Signal 9 may have been sent by the kernel when
+/// memory ran out.
 fn exit_of(exit: Exit, counter: Option<&Path>, groups: &mut ControlGroups) -> Exit {
     match counter {
         Some(counter) if exit == Exit::Signal(9) && groups.has_killed(counter) => Exit::OutOfMemory,

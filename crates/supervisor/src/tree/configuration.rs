@@ -1,11 +1,12 @@
-//! How a configuration becomes current.
+//! Changes the configuration.
 //!
 //! 1. The control process sends a document ([`Tree::apply`]); its grants are derived here.
-//! 2. The router prepares it, and may ask for what it names.
+//! 2. The router prepares it, and may request the resources that it names.
 //! 3. When all is ready, the document is stored and becomes current ([`Tree::commit`]).
 //! 4. The router carries it out and reports the outcome ([`Tree::applied`]).
 //!
-//! The first configuration has no control process: the router serves it or refuses it.
+//! The first configuration does not come from a control process: the router serves it or refuses
+//! it.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,12 +24,12 @@ use crate::store;
 const MAX_DOCUMENT: u64 = 256 << 20;
 
 impl Tree {
-    /// Has the router run another configuration. The error is for the administrator.
+    /// Tells the router to apply a configuration. The error is for the administrator.
     pub(super) fn apply(&mut self, restart: bool, files: Vec<OwnedFd>) -> Result<(), String> {
         let document = read_memory_file(files, MAX_DOCUMENT).map_err(|error| error.to_string())?;
         let grants = match &self.options.grants {
             Some(derive) => derive(&document)?,
-            None => return Err("the server takes no configuration".to_owned()),
+            None => return Err("the server cannot apply another configuration".to_owned()),
         };
         if self.router.is_none() {
             return Err("the router is being started; try again".to_owned());
@@ -60,7 +61,7 @@ impl Tree {
         }
     }
 
-    /// Stores a configuration for which everything is ready, and makes it current.
+    /// Stores a configuration that the router has prepared, and makes it current.
     pub(super) fn commit(&mut self, generation: u32) {
         let Some(document) = self.changes.prepared(generation) else {
             self.refuse("a configuration that is not being applied");
@@ -85,7 +86,7 @@ impl Tree {
         }
     }
 
-    /// The router serves its configuration.
+    /// Handles the report that the router serves its configuration.
     pub(super) fn router_serves(&mut self) {
         if !self.has_served {
             let line = self.start_line();
@@ -98,7 +99,8 @@ impl Tree {
         }
     }
 
-    /// The first configuration cannot be run: the server ends. A later one cannot end it.
+    /// Handles the report that the first configuration cannot be run: the server ends. Refused once
+    /// a router has served.
     pub(super) fn refuse_first_configuration(&mut self, message: String) {
         if self.has_served {
             self.refuse("the end of the server");
@@ -108,7 +110,8 @@ impl Tree {
         self.shutdown = Some(Shutdown { is_graceful: false, deadline, refusal: Some(message) });
     }
 
-    /// The router has finished its requests: a shutdown need not wait any longer.
+    /// Handles the report that the router has finished its requests: a shutdown need not wait any
+    /// longer.
     pub(super) fn router_finished(&mut self) {
         match self.shutdown.take() {
             Some(Shutdown { refusal, .. }) => {
@@ -119,7 +122,7 @@ impl Tree {
         }
     }
 
-    /// The line in the log that says what has started.
+    /// Returns the line for the log at the start.
     fn start_line(&self) -> String {
         let applications = self.changes.current.grants.applications.values();
         let php = applications.filter_map(|spec| self.options.php_for(&spec.php_version));

@@ -1,5 +1,5 @@
-//! The control process: starts it and carries out its messages. It speaks for the administrator,
-//! who may change anything.
+//! The control process: starts it and carries out its messages. It acts for the administrator, who
+//! may change anything.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
@@ -14,14 +14,16 @@ use crate::certificates;
 use crate::control::{self, Control};
 use crate::memory::{memory_file, read_memory_file};
 
-/// Maximum number of attempts to read the configuration again, if the control process dies of it.
+/// Maximum number of attempts to read the configuration again if the control process dies during
+/// one.
 const MAX_RELOAD_ATTEMPTS: u32 = 3;
 
 /// Maximum number of messages of the control process in one turn of the event loop.
 const MAX_MESSAGES_PER_TURN: usize = 32;
 
 impl Tree {
-    /// The event source: the socket of the control process, or the control socket if none runs.
+    /// Returns the event source: the socket of the control process, or the control socket if none
+    /// runs.
     pub(super) fn control_source(&self) -> Option<(Source, BorrowedFd<'_>)> {
         match &self.control.process {
             Some(process) => Some((Source::Control, process.socket.as_fd())),
@@ -33,8 +35,8 @@ impl Tree {
         }
     }
 
-    /// When to start the control process; `None` if none is needed. One that was started while a
-    /// change is being applied would begin with the old document.
+    /// Returns the time at which the control process must be started; `None` if none is needed. Not
+    /// during a change: it would begin with the old document.
     pub(super) fn control_due(&self, now: Instant) -> Option<Instant> {
         let is_wanted = self.control.is_wanted || self.control.reload_attempts.is_some();
         let can_start = self.control.process.is_none() && self.has_served && self.router.is_some();
@@ -75,12 +77,12 @@ impl Tree {
         Ok(started)
     }
 
-    /// Process id of the control process, if it runs.
+    /// Returns the process id of the control process, if it runs.
     pub(super) fn control_pid(&self) -> Option<u32> {
         self.control.process.as_ref().map(|process| process.pid)
     }
 
-    /// Has the control process read the configuration again.
+    /// Makes the control process read the configuration again.
     pub(super) fn reload(&mut self) {
         self.control.reload_attempts = Some(0);
         self.send_to_control(&ToControl::Reload {}, &[]);
@@ -96,7 +98,7 @@ impl Tree {
         let Some(process) = self.control.process.take() else { return };
         let now = Instant::now();
         self.control.start_after = Some(self.control.backoff.next_start(process.started, now));
-        // This process kills it when the router has ended.
+        // A kill is no failure: this process kills it when the router has ended.
         if exit != Exit::Status(0) && exit != Exit::Signal(signals::SIGKILL as u8) {
             let pid = process.pid;
             self.log.write(Level::Alert, format_args!("control process {pid} {exit}"));
@@ -121,7 +123,7 @@ impl Tree {
                 Ok(Received::Packet(length, descriptors)) => (length, descriptors),
                 Ok(Received::Empty) => return,
                 Ok(Received::Closed) | Err(_) => {
-                    // Its end is reported by SIGCHLD; this only makes sure that it comes.
+                    // SIGCHLD reports its end; the signal only makes sure that it ends.
                     let _ = signals::send(pid, signals::SIGKILL);
                     self.reap();
                     return;
@@ -187,7 +189,7 @@ impl Tree {
         self.send_to_control(&ToControl::Stored { error }, &[]);
     }
 
-    /// Sends the control process a certificate that the router has got from an authority.
+    /// Sends the control process a certificate that the router has obtained from an authority.
     pub(super) fn send_renewed(&self, name: &str) {
         let pem = self.certificates.get(name).unwrap_or_default();
         if self.control.process.is_some()
@@ -197,7 +199,7 @@ impl Tree {
         }
     }
 
-    /// Sends a message to the control process, if it runs. One that cannot be reached is killed.
+    /// Sends a message to the control process, if it runs. Kills it if that fails.
     pub(super) fn send_to_control(&self, message: &ToControl, descriptors: &[BorrowedFd<'_>]) {
         let Some(process) = &self.control.process else { return };
         if let Err(error) = packet::send(&process.socket, &message.encode(), descriptors) {

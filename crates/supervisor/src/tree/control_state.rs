@@ -11,7 +11,7 @@ pub(super) struct ControlState {
     pub(super) process: Option<Control>,
     /// A connection waits at the control socket.
     pub(super) is_wanted: bool,
-    /// Number of attempts to read the configuration again; `None` if that is not to be done.
+    /// Number of attempts to read the configuration again; `None` if no reload is requested.
     pub(super) reload_attempts: Option<u32>,
     pub(super) backoff: Backoff,
     /// Earliest time of the next start.

@@ -1,7 +1,7 @@
-//! A router that strangers have taken over sends whatever it likes.
+//! A router under the control of an attacker sends arbitrary messages.
 //!
-//! The test is the router at the other end of the socket. Whatever it sends, the supervisor gives
-//! it what the configuration names and nothing else, makes no file elsewhere, and goes on.
+//! The test plays the router at the other end of the socket. Whatever it sends, the supervisor
+//! grants only resources that the configuration names, creates no other files, and goes on.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use super::model::{Answer, Model};
 use crate::grants::Grants;
 
-/// Names that the router asks for; the configuration has those that begin with `good`.
+/// Names that the router requests; the configuration has those that begin with `good`.
 const NAMES: [&str; 6] = ["good", "good.pem", "bad", "../bad", "/etc/passwd", ""];
 
 fn name() -> impl Strategy<Value = String> {
@@ -26,7 +26,8 @@ fn name() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A message, for whose names a path in the model's directory may be put.
+/// Generates a message; if the flag is true, its names are replaced by paths in the model's
+/// directory.
 fn message() -> impl Strategy<Value = (bool, ToSupervisor)> {
     let numbers = (0u32..4, 0u16..4, any::<u16>(), any::<u8>(), any::<u64>());
     let message = (0u8..18, name(), numbers).prop_map(|(kind, name, numbers)| {
@@ -195,7 +196,7 @@ fn a_router_cannot_fill_the_log_with_what_it_is_refused() {
         ask(&mut model, &ToSupervisor::OpenLog { path });
     }
     let log = fs::read_to_string(model.path("supervisor.log")).unwrap();
-    // A busy machine may take several seconds for them.
+    // Sending them may take several seconds on a busy machine.
     assert!(log.lines().count() < 400, "{}", log.lines().count());
 }
 
@@ -206,7 +207,7 @@ fn a_certificate_is_taken_from_memory_and_from_no_file() {
     let file = File::open(model.path("bad.pem")).unwrap();
     let answers = model.send(&store, &[file.into()]).unwrap();
     let [(FromSupervisor::Stored { error }, _)] = &answers[..] else { panic!("{answers:?}") };
-    assert!(error.contains("no memory"), "{error}");
+    assert!(error.contains("not a memory file"), "{error}");
     let memory = crate::memory::memory_file("certificate", b"text").unwrap();
     let answers = model.send(&store, &[memory]).unwrap();
     let expected = FromSupervisor::Stored { error: String::new() };

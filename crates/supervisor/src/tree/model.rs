@@ -1,8 +1,8 @@
-//! The supervisor without processes, for tests and for fuzzing, with a router that strangers have
-//! taken over.
+//! The supervisor without processes, for tests and for fuzzing, with a router under the control of
+//! an attacker.
 //!
-//! [`Model::send`] is that router. Whatever it sends, the supervisor gives it what the
-//! configuration names and nothing else, makes no file elsewhere, and goes on.
+//! [`Model::send`] is that router. Whatever it sends, the supervisor grants only resources that the
+//! configuration names, creates no other files, and goes on.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
@@ -33,8 +33,8 @@ pub struct Model {
 pub type Answer = (FromSupervisor, Vec<OwnedFd>);
 
 impl Model {
-    /// Makes a supervisor whose configuration names the file `good` as listener and log, `good.pem`
-    /// as key, and the application `good`. `is_serving`: a router has served before.
+    /// Creates a supervisor whose configuration names the file `good` as listener and log,
+    /// `good.pem` as key, and the application `good`. `is_serving`: a router has served before.
     pub fn new(is_serving: bool) -> io::Result<Model> {
         let directory = tempfile::tempdir()?;
         let at = |name: &str| directory.path().join(name).display().to_string();
@@ -66,7 +66,7 @@ impl Model {
         for socket in [&ours, &router] {
             rustix::fs::fcntl_setfl(socket, rustix::fs::OFlags::NONBLOCK)?;
         }
-        // No process has this id, so that signals to it reach nobody.
+        // No process has this id, so signals to it have no effect.
         tree.router = Some(Router::model(u32::MAX >> 1, ours));
         tree.has_served = is_serving;
         let mut model = Model { directory, tree, router, before: BTreeSet::new() };
@@ -74,13 +74,13 @@ impl Model {
         Ok(model)
     }
 
-    /// The path of a file in the model's directory. An absolute path stays as it is.
+    /// Returns the path of a file in the model's directory. An absolute path stays as it is.
     pub fn path(&self, name: &str) -> String {
         self.directory.path().join(name).display().to_string()
     }
 
-    /// Sends a packet as the router and has the supervisor process it. Returns its answers. The
-    /// error names a resource that an answer must not have.
+    /// Sends a packet as the router and lets the supervisor process it. Returns the answers. Error:
+    /// a resource that an answer must not contain.
     pub fn send(&mut self, packet: &[u8], files: &[OwnedFd]) -> Result<Vec<Answer>, String> {
         let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
         packet::send(&self.router, packet, &files).map_err(|error| error.to_string())?;
@@ -95,8 +95,8 @@ impl Model {
         Ok(answers)
     }
 
-    /// Checks that the server goes on and has made or started only what the configuration names.
-    /// The error says what else.
+    /// Checks that the server goes on and has created or started only resources that the
+    /// configuration names. Error: any other one.
     pub fn check_whole(&self) -> Result<(), String> {
         let mut made = self.files();
         made.retain(|name| !self.before.contains(name));
@@ -109,7 +109,7 @@ impl Model {
             return Err(format!("files were made: {made:?}"));
         }
         if self.tree.programs.pids().next().is_some() {
-            return Err("a program was started that others could have written".to_owned());
+            return Err("a program was started that other users can change".to_owned());
         }
         match self.tree.has_served && self.tree.shutdown.is_some() {
             true => Err("the server ends".to_owned()),
@@ -117,7 +117,7 @@ impl Model {
         }
     }
 
-    /// Checks that an answer has no descriptor but of a resource that the configuration names.
+    /// Checks that an answer has only descriptors of resources that the configuration names.
     fn check(&self, message: &FromSupervisor, files: &[OwnedFd]) -> Result<(), String> {
         let is_good = match message {
             FromSupervisor::Bound { address } => *address == format!("unix:{}", self.path("good")),
@@ -134,7 +134,7 @@ impl Model {
         }
     }
 
-    /// Files in the model's directory, by their paths below it.
+    /// Returns the files in the model's directory, by their paths below it.
     fn files(&self) -> BTreeSet<String> {
         let root = self.directory.path();
         let below = |path: &Path| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The system's files for name resolution, for a router that may not open them itself any more.
+//! The system's files for name resolution, for a router that cannot open them any more.
 
 use std::fs::File;
 use std::io;
@@ -22,7 +22,7 @@ impl Tree {
             }
             Err(error) => self.log.write(
                 Level::Error,
-                format_args!("/etc/hosts and /etc/resolv.conf cannot be opened again: {error}"),
+                format_args!("/etc/hosts and /etc/resolv.conf cannot be reopened: {error}"),
             ),
         }
     }

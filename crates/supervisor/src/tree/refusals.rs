@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use howdah_sys::log::{Level, Log};
 
-/// Number of refusals that were reported in the current period, so that a router cannot fill the
+/// Number of refusals reported in the current period; limited, so that a router cannot fill the
 /// log.
 #[derive(Debug)]
 pub(super) struct Refusals {
@@ -25,7 +25,7 @@ impl Default for Refusals {
 }
 
 impl Refusals {
-    /// Reports that the router asked for `subject`. Returns the error message for the router.
+    /// Reports that the router requested `subject`. Returns the error message for the router.
     pub(super) fn report(&mut self, subject: impl Display, log: &Log, now: Instant) -> String {
         if now.saturating_duration_since(self.period_start) >= REFUSALS_PERIOD {
             *self = Refusals { period_start: now, reported: 0 };

@@ -1,10 +1,10 @@
-//! The messages of the router, a line each.
+//! Dispatches the messages of the router.
 //!
-//! The router gets what the running configuration names, or the one that is being applied
-//! ([`Grants`]), and nothing else: a router that strangers have taken over can reach no file,
-//! address, user or program that it did not have anyway. Any other request is refused and reported.
-//! It can still end and start the processes of applications, answer visitors as it likes, and read
-//! what the sites' user may read.
+//! The router gets the resources that the running configuration names, or the one that is being
+//! applied ([`Grants`]), and nothing else: an attacker in control of it can reach no file, address,
+//! user or program that it did not have before. Any other request is refused and reported. The
+//! router can still end and start the processes of applications, send any response to clients, and
+//! read the files that the sites' user can read.
 
 use std::fmt::Display;
 use std::os::fd::OwnedFd;
@@ -55,8 +55,8 @@ impl Tree {
         }
     }
 
-    /// Reports that the router asked for `subject`, which it must not have. Returns the error
-    /// message for the router.
+    /// Reports that the router requested `subject`, which the configuration does not name. Returns
+    /// the error message for the router.
     pub(super) fn refuse(&mut self, subject: impl Display) -> String {
         self.refusals.report(subject, &self.log, Instant::now())
     }

@@ -88,7 +88,8 @@ impl Tree {
         }
     }
 
-    /// Stores a certificate bundle or an account that the router got from an authority (ACME).
+    /// Stores a certificate bundle or an account that the router has obtained from an authority
+    /// (ACME).
     pub(super) fn store_managed(&mut self, name: String, descriptors: Vec<OwnedFd>) {
         let stored = match self.allows(|grants| grants.managed.contains(&name)) {
             true => read_memory_file(descriptors, certificates::MAX_LENGTH)

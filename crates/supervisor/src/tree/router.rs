@@ -1,5 +1,5 @@
-//! The router's process and its socket: starts and restarts it, reads its messages and sends it
-//! others.
+//! The router's process and its socket: starts and restarts the router, reads its messages and
+//! sends it messages.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
@@ -13,7 +13,7 @@ use super::state::{Shutdown, Tree};
 use crate::outbox::{Outbox, SendError};
 use crate::router::{self, Stage};
 
-/// Maximum number of router messages in one turn of the event loop, so that prototypes are heard
+/// Maximum number of router messages in one turn of the event loop, so that prototypes have a turn
 /// too.
 const MAX_MESSAGES_PER_TURN: usize = 32;
 
@@ -43,7 +43,7 @@ impl Tree {
         // The control process waits for answers of this router.
         self.changes.abandon();
         self.kill_control();
-        // Nobody reads the memory that the workers write to any more.
+        // The memory that the workers write to has no reader any more.
         for application in self.applications.values_mut() {
             application.deadline = Some(Instant::now());
         }
@@ -76,7 +76,7 @@ impl Tree {
         }
     }
 
-    /// Reads messages of the router, as long as it reads those that are sent to it.
+    /// Reads messages of the router, as long as it reads the messages for it.
     pub(super) fn on_router(&mut self, buffer: &mut [u8]) {
         for _ in 0..MAX_MESSAGES_PER_TURN {
             let Some(router) = &self.router else { return };
@@ -87,7 +87,7 @@ impl Tree {
                 Ok(Received::Packet(length, descriptors)) => (length, descriptors),
                 Ok(Received::Empty) => return,
                 Ok(Received::Closed) => {
-                    // Its end is reported by SIGCHLD; this only makes sure that it comes.
+                    // SIGCHLD reports its end; the signal only makes sure that it ends.
                     let _ = signals::send(router.pid, signals::SIGKILL);
                     self.reap();
                     return;
@@ -107,7 +107,7 @@ impl Tree {
         }
     }
 
-    /// Sends a message to the router, if one runs. A router that cannot be reached is killed.
+    /// Sends a message to the router, if one runs. Kills it if that fails.
     pub(super) fn send_to_router(&self, message: &FromSupervisor, descriptors: &[BorrowedFd<'_>]) {
         let Some(router) = &self.router else { return };
         let mut outbox = router.outbox.borrow_mut();
@@ -115,13 +115,16 @@ impl Tree {
             Ok(()) => {}
             Err(SendError::OverLimit(number)) => self.kill_prototype(self.id(number)),
             Err(SendError::Broken(error)) => {
-                self.log.write(Level::Alert, format_args!("router does not listen: {error}"));
+                self.log.write(
+                    Level::Alert,
+                    format_args!("router is killed: cannot send it a message: {error}"),
+                );
                 let _ = signals::send(router.pid, signals::SIGKILL);
             }
         }
     }
 
-    /// Sends queued messages to the router. A router that reads nothing for too long is killed.
+    /// Sends queued messages to the router. Kills a router that reads nothing for too long.
     pub(super) fn flush_outbox(&mut self, now: Instant) {
         let Some(router) = &self.router else { return };
         let mut outbox = router.outbox.borrow_mut();
@@ -131,7 +134,10 @@ impl Tree {
         }
         *outbox = Outbox::default();
         let reason = sent.err().map_or("it reads nothing".to_owned(), |error| error.to_string());
-        self.log.write(Level::Alert, format_args!("router does not listen: {reason}"));
+        self.log.write(
+            Level::Alert,
+            format_args!("router is killed: cannot send it a message: {reason}"),
+        );
         let _ = signals::send(router.pid, signals::SIGKILL);
     }
 }

@@ -8,14 +8,14 @@ use howdah_wire::messages::FromSupervisor;
 use super::state::{Ending, FAST_SHUTDOWN_TIMEOUT, Shutdown, Tree};
 use crate::prototype::{Application, DISMISSAL_TIMEOUT};
 
-/// Time that prototypes get after they have been killed.
+/// Time to wait for prototypes after they were killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Interval at which ended processes are reaped.
 const REAP_INTERVAL: Duration = Duration::from_millis(2);
 
 impl Tree {
-    /// Begins to end the server. A fast shutdown that has begun is not made graceful again.
+    /// Begins to end the server. A fast shutdown does not become graceful again.
     pub(super) fn shut_down(&mut self, is_graceful: bool) {
         let is_fast_already = self.shutdown.as_ref().is_some_and(|begun| !begun.is_graceful);
         if is_fast_already {
@@ -32,7 +32,7 @@ impl Tree {
         self.send_to_router(&FromSupervisor::Quit { graceful: is_graceful }, &[]);
     }
 
-    /// Returns true if the server ends now: the router has ended, or its time is over.
+    /// Returns true if the server ends now: the router has ended, or the deadline has passed.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         let Some(shutdown) = &self.shutdown else { return false };
         let is_due = shutdown.deadline.is_some_and(|deadline| deadline <= now);

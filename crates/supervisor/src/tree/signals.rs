@@ -23,7 +23,7 @@ impl Tree {
         }
     }
 
-    /// Reaps all children that have ended, and dispatches each by the kind of process that it was.
+    /// Reaps all children that have ended, and handles each by its kind.
     pub(super) fn reap(&mut self) {
         let mut has_orphans = false;
         while let Some((pid, change)) = process::next_change() {
@@ -49,15 +49,15 @@ impl Tree {
                 has_orphans = true;
             }
         }
-        // An orphan that has ended may have left children of its own.
+        // An orphan that has ended may have children, which are orphans now.
         if has_orphans {
             self.end_orphans();
         }
     }
 
-    /// Opens the server's log again if it is a file, and has the router open its other logs again:
-    /// access log and slow logs. A log of the server that cannot be opened stays the old one and
-    /// keeps none of the others from being opened.
+    /// Reopens the server's log if it is a file, and tells the router to reopen the access log and
+    /// the slow logs. If the server's log cannot be opened, the old one stays in use; the others
+    /// are reopened all the same.
     fn reopen_logs(&mut self) {
         if let Some(path) = &self.options.log {
             match store::open_log(path) {

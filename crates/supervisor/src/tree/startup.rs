@@ -17,11 +17,11 @@ use crate::store;
 /// Backlog of the control socket, in connections.
 const CONTROL_BACKLOG: u32 = 64;
 
-/// Mode of the control socket: of the server's user alone.
+/// Mode of the control socket: only the server's user can connect.
 const CONTROL_MODE: u32 = 0o600;
 
 /// Opens the log, claims the PID file and binds the control socket. Returns the state of the event
-/// loop and the descriptor from which signals are read.
+/// loop and the descriptor that signals are read from.
 pub(super) fn start(mut options: Options) -> Result<(Tree, OwnedFd), String> {
     process::deny_tracing()
         .map_err(|error| format!("cannot keep other processes from tracing the server: {error}"))?;
@@ -34,7 +34,8 @@ pub(super) fn start(mut options: Options) -> Result<(Tree, OwnedFd), String> {
     let signals = handled_signals()?;
     let log = open_log(&options)?;
     let mut sockets = Sockets::at_start();
-    // Before any address: two servers that were meant to be one have both in common.
+    // Before any address: a second server with the same settings has the same PID file and control
+    // socket.
     let claim = |path: &PathBuf| {
         PidFile::claim(path)
             .map_err(|error| format!("cannot write the PID file {}: {error}", path.display()))
@@ -57,11 +58,11 @@ pub(super) fn start(mut options: Options) -> Result<(Tree, OwnedFd), String> {
     tree.can_be_corrected = !must_start;
     tree.sockets = sockets;
     tree.pid_file = pid_file;
-    // What applications leave behind is handed to this process, so that it can be ended.
+    // Orphans of applications become children of this process, so that it can end them.
     if let Err(error) = process_tree::adopt_orphans() {
         tree.log.write(
             Level::Warn,
-            format_args!("processes that applications leave behind cannot be ended: {error}"),
+            format_args!("orphaned processes of applications cannot be ended: {error}"),
         );
     }
     Ok((tree, signals))

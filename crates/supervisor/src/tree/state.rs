@@ -26,18 +26,18 @@ use crate::sockets::Sockets;
 pub enum Ending {
     /// On request.
     Stopped,
-    /// The first configuration cannot be run, or something that it needs is missing. The text says
-    /// why.
+    /// The first configuration cannot be run, or a resource that it needs is missing. With the
+    /// reason.
     Refused(String),
 }
 
-/// Time within which a server ends that does not wait for its clients.
+/// Time within which a fast shutdown ends the server.
 pub(super) const FAST_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Interval of [`Options::upkeep`].
 pub(super) const UPKEEP_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// The state of the event loop: each running process, and what it shares with the others.
+/// The state of the event loop: all running processes and their shared state.
 pub(super) struct Tree {
     pub(super) options: Options,
     pub(super) log: Log,
@@ -47,34 +47,33 @@ pub(super) struct Tree {
     pub(super) sockets: Sockets,
     pub(super) pid_file: Option<PidFile>,
     pub(super) control: ControlState,
-    /// The server goes on if the first document cannot be run: it can be corrected through the
-    /// control API.
+    /// The server goes on if the first document cannot be run: the administrator can correct it
+    /// through the control API.
     pub(super) can_be_corrected: bool,
     pub(super) router: Option<Router>,
     pub(super) router_backoff: Backoff,
-    /// When to start the router, if none runs.
+    /// Time of the next start of the router; `None` if one runs.
     pub(super) router_start: Option<Instant>,
     pub(super) applications: HashMap<Id, Application>,
-    /// Processes that ended prototypes have left behind and that are being killed.
+    /// Orphans of ended prototypes that are being killed.
     pub(super) orphans: PendingKills,
     pub(super) programs: Programs,
     pub(super) next_upkeep: Instant,
     pub(super) control_groups: ControlGroups,
     pub(super) refusals: Refusals,
-    /// A router has served. From then on nothing but a request of the administrator's ends the
-    /// server.
+    /// A router has served. From then on only a request of the administrator ends the server.
     pub(super) has_served: bool,
     pub(super) shutdown: Option<Shutdown>,
 }
 
-/// An end of the server that has begun.
+/// A shutdown in progress.
 #[derive(Debug)]
 pub(super) struct Shutdown {
     /// Requests in progress are finished first.
     pub(super) is_graceful: bool,
-    /// When the router is killed; `None` if it may take its time.
+    /// Time at which the router is killed; `None` without a limit.
     pub(super) deadline: Option<Instant>,
-    /// Why the server ends without having served.
+    /// Reason for which the server ends without having served.
     pub(super) refusal: Option<String>,
 }
 
@@ -91,8 +90,8 @@ pub(super) enum Source {
     WorkerEnd(Id, WorkerId),
 }
 
-/// An application's number and the router that assigned it. Each router assigns its own, and a new
-/// router gets no messages about applications of the previous one.
+/// An application's number and the router that assigned it. Each router numbers applications
+/// itself; a new one gets no messages about applications of the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Id {
     /// Process id of the router.
@@ -101,7 +100,7 @@ pub(super) struct Id {
 }
 
 impl Tree {
-    /// The state before any process runs; the router is due.
+    /// Creates the state before any process runs; the router is due.
     pub(super) fn new(options: Options, log: Log, document: Vec<u8>, grants: Grants) -> Tree {
         Tree {
             certificates: Certificates::load(options.certificates.as_deref(), &log),
@@ -126,12 +125,12 @@ impl Tree {
         }
     }
 
-    /// The application to which the running router has given a number.
+    /// Returns the id of the application to which the running router has given a number.
     pub(super) fn id(&self, number: u32) -> Id {
         Id { router: self.router.as_ref().map_or(0, |router| router.pid), number }
     }
 
-    /// The application whose prototype has this process id.
+    /// Returns the id of the application whose prototype has this process id.
     pub(super) fn application_of(&self, pid: u32) -> Option<Id> {
         self.applications.iter().find(|(_, application)| application.pid == pid).map(|(id, _)| *id)
     }

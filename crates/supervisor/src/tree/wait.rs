@@ -25,7 +25,7 @@ impl Tree {
         if let Some((source, fd)) = self.control_source() {
             add(source, fd, IN);
         }
-        // Reports that are in memory already make no descriptor readable.
+        // Reports that are in memory already do not make a descriptor readable.
         let (mut buffered, mut output_due) = (Vec::new(), None);
         for (id, application) in &self.applications {
             let output = application.output.as_ref().filter(|output| {

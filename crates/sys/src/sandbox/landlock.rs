@@ -14,21 +14,21 @@ use landlock::{
 };
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 
-/// First version of the interface whose domains can restrict files and still allow renaming between
+/// First Landlock version whose domains can restrict files and still allow renaming between
 /// directories (Linux 5.19).
 pub const FILES: u32 = 2;
 
-/// First version that can deny binding TCP sockets (Linux 6.7).
+/// First Landlock version that can deny binding TCP sockets (Linux 6.7).
 pub const BIND_TCP: u32 = 4;
 
-/// First version that can deny signals to processes outside of a domain (Linux 6.12).
+/// First Landlock version that can deny signals to processes outside of a domain (Linux 6.12).
 pub const SIGNALS: u32 = 6;
 
-/// Version of the kernel's Landlock interface; 0 if it has none or has switched it off.
+/// Returns the version of the kernel's Landlock interface; 0 if it has none or has disabled it.
 pub fn version() -> u32 {
     const LANDLOCK_CREATE_RULESET_VERSION: libc::c_uint = 1;
-    // SAFETY: with this flag the kernel takes no attributes (a null pointer and the size 0), makes
-    // nothing and returns a number.
+    // SAFETY: with this flag the kernel takes no attributes (a null pointer and the size 0),
+    // creates nothing and returns a number.
     let version = unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,
@@ -40,19 +40,18 @@ pub fn version() -> u32 {
     u32::try_from(version).unwrap_or(0)
 }
 
-/// Rights of a domain to a file, or to a directory and everything below it. The modes of the files
-/// apply too.
+/// Rights of a domain to a file, or to a directory and everything below it. File modes apply too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Read files.
     Open,
     /// Read files, and list directories.
     Read,
-    /// As `Read`, and execute files.
+    /// Read and execute files, and list directories.
     Execute,
-    /// Read and write files that exist, and files without a name (`O_TMPFILE`).
+    /// Read and write existing files, and files without a name (`O_TMPFILE`).
     Use,
-    /// Everything but executing files and making device nodes.
+    /// Everything except executing files and creating device nodes.
     Write,
 }
 
@@ -80,15 +79,15 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Opens a file or directory, which need not be readable for the caller.
+    /// Opens a file or directory, which need not be readable to the caller.
     pub fn open(path: impl AsRef<Path>, access: Access) -> io::Result<Grant> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let file = rustix::fs::open(path.as_ref(), flags, Mode::empty())?;
         Grant::of(file, access)
     }
 
-    /// Opens a file or directory below another one. A link that leads out of that one is the error
-    /// `CrossesDevices`.
+    /// Opens a file or directory below another one. Error `CrossesDevices` if a link leads out of
+    /// that one.
     pub fn open_below(
         directory: impl AsRef<Path>,
         path: impl AsRef<Path>,
@@ -100,7 +99,7 @@ impl Grant {
         Grant::of(openat2(directory, path, flags, Mode::empty(), resolve)?, access)
     }
 
-    /// Grants an open file or directory.
+    /// Creates a grant for an open file or directory.
     pub fn of(file: OwnedFd, access: Access) -> io::Result<Grant> {
         let kind = FileType::from_raw_mode(fstat(&file)?.st_mode);
         Ok(Grant { file, access, is_directory: kind == FileType::Directory })
@@ -115,12 +114,12 @@ impl Grant {
     }
 }
 
-/// A domain. Processes in it never trace a process outside of it (ptrace, `/proc/PID/mem` and
-/// `/proc/PID/fd`, `process_vm_readv`, `pidfd_getfd`) and, where the kernel can deny that
+/// A domain. Processes in it can never trace a process outside of it (ptrace, `/proc/PID/mem` and
+/// `/proc/PID/fd`, `process_vm_readv`, `pidfd_getfd`) and, if the kernel can deny that
 /// ([`SIGNALS`]), never send it a signal.
 #[derive(Debug, Default)]
 pub struct Domain {
-    /// The files that can be used; `None`: all. A domain that restricts files can mount nothing.
+    /// Usable files; `None` for all. A domain that restricts files cannot mount anything.
     pub files: Option<Vec<Grant>>,
     /// Denies ioctl calls on devices, if files are restricted.
     pub no_device_ioctl: bool,
@@ -137,7 +136,7 @@ impl Domain {
         self.enter_with(version())
     }
 
-    /// Enters the domain on a kernel with this version.
+    /// Enters the domain on a kernel with this Landlock version.
     pub(super) fn enter_with(self, version: u32) -> io::Result<()> {
         if version == 0 {
             return Err(io::ErrorKind::Unsupported.into());
@@ -145,9 +144,9 @@ impl Domain {
         let mut ruleset = Ruleset::default();
         let mut grants = Vec::new();
         // A ruleset must handle at least one right. A scope restricts nothing else; without scopes
-        // it must be a right to files. Making block devices is one that only root has. Handling any
-        // right to files forbids renaming between directories, which is therefore handled and
-        // allowed.
+        // there must be a right to files. Creating block devices is a right that only root has.
+        // Handling any right to files forbids renaming between directories, so this right is
+        // handled and granted.
         if version >= SIGNALS {
             let mut scopes = BitFlags::from(Scope::Signal);
             if self.no_abstract_sockets {

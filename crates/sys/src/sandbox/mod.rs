@@ -1,13 +1,13 @@
 //! Restrictions of a process and of all that it starts.
 //!
-//! - [`landlock`]: domains, see landlock(7). A process in a domain traces no process outside of it,
-//!   and the domain may restrict files, signals and sockets as well.
+//! - [`landlock`]: domains, see landlock(7). A process in a domain cannot trace processes outside
+//!   of it, and the domain can restrict files, signals and sockets as well.
 //! - [`seccomp`]: filters of system calls, see seccomp(2).
 //! - [`paths`]: resolving paths with their symbolic links.
 //! - [`router_calls`]: the system calls of the router, each with its reason.
 //!
 //! No restriction can be undone. A process without `CAP_SYS_ADMIN` must have set `no_new_privs`
-//! before. Some kernels lack one of them; the callers decide what to do then.
+//! before. Some kernels lack one of them; the callers handle that.
 
 #[allow(unsafe_code)]
 pub mod landlock;

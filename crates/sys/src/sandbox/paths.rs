@@ -1,4 +1,4 @@
-//! Resolving paths with their symbolic links, to restrict files: the kernel compares files, not
+//! Resolves paths with their symbolic links, to restrict files: the kernel compares files, not
 //! names, so later targets of a link must be granted in advance.
 
 use std::ffi::OsStr;
@@ -8,27 +8,27 @@ use std::path::{Component, Path, PathBuf};
 /// A resolved path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
-    /// The part of the path that exists, without links.
+    /// Existing part of the path, without links.
     pub path: PathBuf,
     /// The whole path exists.
     pub exists: bool,
-    /// The links in the path, in the order in which they are followed.
+    /// Links in the path, in the order in which they are followed.
     pub links: Vec<Link>,
 }
 
 /// A symbolic link in a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// The directory that it is in, without links.
+    /// Directory of the link, without links.
     pub directory: PathBuf,
-    /// The name of the link, and the rest of the path after it.
+    /// Name of the link, and the rest of the path after it.
     pub rest: PathBuf,
 }
 
 /// Resolves an absolute path as the kernel does.
 pub fn resolve(path: &Path) -> Resolved {
     let mut found = Resolved { path: "/".into(), exists: true, links: Vec::new() };
-    // In reverse order: the last one is the next.
+    // In reverse order: the last part is the next.
     let mut parts: Vec<PathBuf> = parts(path);
     while let Some(part) = parts.pop() {
         match part.components().next() {
@@ -60,8 +60,8 @@ fn parts(path: &Path) -> Vec<PathBuf> {
     path.components().rev().map(|part| PathBuf::from(part.as_os_str())).collect()
 }
 
-/// Returns true if a directory is not that of a single site: the root directory, a system directory
-/// in it, or a directory in `/usr` or `/var`.
+/// Returns true if a directory does not belong to a single site: the root directory, a system
+/// directory in it, or a directory in `/usr` or `/var`.
 pub fn is_shared(directory: &Path) -> bool {
     let mut names = directory.components().filter_map(|part| match part {
         Component::Normal(name) => Some(name),

@@ -1,15 +1,15 @@
 //! The system calls of the router, each with its reason.
 //!
-//! The list comes from reading the router's code and from tracing it in all test suites. A call
-//! that is missing fails with `ENOSYS`, which the C library and the runtime take for an old kernel;
-//! if they have no alternative, the request fails and the log says so. Each call has a reason.
+//! The list comes from reading the router's code and from tracing it in all test suites. A missing
+//! call fails with `ENOSYS`, which the C library and the runtime treat like an old kernel; if they
+//! have no alternative, the request fails and the log says so.
 
 use libc::{c_int, c_long};
 
 use super::seccomp::Argument::{self, Has, Is, IsOtherProcess, IsOwnProcess, Lacks};
 use super::seccomp::{AllowList, SystemCall};
 
-/// The system calls of the router.
+/// System calls of the router.
 pub const ROUTER: AllowList = AllowList { allowed: ALLOWED, killed: DEADLY };
 
 const fn call(number: c_long, why: &'static str) -> SystemCall {
@@ -151,8 +151,8 @@ const PR_SET_VMA: u32 = 0x5356_4d41;
 /// Reads the auxiliary vector.
 const PR_GET_AUXV: u32 = 0x4155_5856;
 
-/// Calls that no router makes: a process that makes one has been taken over. It is killed, the log
-/// says so, and the supervisor starts another one.
+/// Calls that the router never makes: a process that makes one has been compromised. It is killed,
+/// the log says so, and the supervisor starts another one.
 const DEADLY: &[SystemCall] = &[
     call(libc::SYS_execve, "another program"),
     call(libc::SYS_execveat, "likewise"),

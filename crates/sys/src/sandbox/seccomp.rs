@@ -1,6 +1,6 @@
 //! Filters of system calls.
 //!
-//! The kernel runs all filters of a process for each call and takes the strictest verdict. An
+//! The kernel runs all filters of a process for each call and applies the strictest result. An
 //! [`AllowList`] is two filters: one answers calls that are not allowed with `ENOSYS`, as a kernel
 //! without the call does; the other kills the process for calls that only an intruder would make.
 
@@ -12,33 +12,33 @@ use seccompiler::{
     SeccompFilter, SeccompRule,
 };
 
-/// A system call with conditions for its arguments.
+/// A system call with conditions on its arguments.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemCall {
-    /// Its number on this architecture.
+    /// Number of the call on this architecture.
     pub number: libc::c_long,
-    /// Alternative conditions, one of which must be met. Empty: any arguments.
+    /// Alternative conditions, one of which must be met. Empty for any arguments.
     pub arguments: &'static [Argument],
-    /// Why it is in the list.
+    /// Reason why the call is in the list.
     pub why: &'static str,
 }
 
-/// A condition for an argument, of which the low 32 bits are compared.
+/// Condition on an argument; compares its low 32 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Argument {
     /// The argument of this index has this value.
     Is(u8, u32),
-    /// Has these bits.
+    /// The argument of this index has all of these bits.
     Has(u8, u32),
-    /// Lacks these bits.
+    /// The argument of this index has none of these bits.
     Lacks(u8, u32),
-    /// Is the id of the calling process.
+    /// The argument of this index is the id of the calling process.
     IsOwnProcess(u8),
-    /// Is not the id of the calling process.
+    /// The argument of this index is not the id of the calling process.
     IsOtherProcess(u8),
 }
 
-/// The system calls that a process may make.
+/// System calls that a process may make.
 #[derive(Debug, Clone, Copy)]
 pub struct AllowList {
     /// Calls that are allowed.
@@ -111,15 +111,15 @@ pub fn is_available() -> bool {
     found == 0
 }
 
-/// Keeps the calling thread, and all that it starts, from setting resource limits of other
+/// Prevents the calling thread, and all that it starts, from setting resource limits of other
 /// processes. Otherwise a process could end any other process of its user with a limit of processor
-/// time, which neither Landlock nor a lack of privileges prevents. It can set its own limits.
+/// time, which neither Landlock nor a lack of privileges prevents. It can still set its own limits.
 pub fn deny_limits_of_others() -> io::Result<()> {
     install(&limits_of_others())
 }
 
-/// The filter of [`deny_limits_of_others`]. It covers the other architectures whose programs the
-/// kernel runs (32 bits on x86), if their numbers are known.
+/// Returns the filter of [`deny_limits_of_others`]. It covers the other architectures whose
+/// programs the kernel runs (32 bits on x86), if their numbers are known.
 fn limits_of_others() -> Vec<sock_filter> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -138,7 +138,7 @@ fn limits_of_others() -> Vec<sock_filter> {
         let others = (PRLIMIT.len() - 1 - index) as u8;
         program.push(step(EQUAL, 0, 2, *architecture));
         program.push(step(LOAD, 0, 0, NUMBER));
-        // To the arguments if it is the call, to the end if not.
+        // Jumps to the check of the arguments for this call, otherwise to the end.
         program.push(step(EQUAL, 3 * others + 1, 3 * others, *number));
     }
     program.extend([
@@ -155,7 +155,8 @@ fn limits_of_others() -> Vec<sock_filter> {
     program
 }
 
-/// `prlimit64` by architecture (`AUDIT_ARCH_*`): of this one, and of what else runs on it.
+/// Numbers of `prlimit64` by architecture (`AUDIT_ARCH_*`): this one, and the others that run on
+/// it.
 #[cfg(target_arch = "x86_64")]
 const PRLIMIT: &[(u32, u32)] = &[(0xc000_003e, libc::SYS_prlimit64 as u32), (0x4000_0003, 340)];
 #[cfg(target_arch = "aarch64")]
@@ -174,8 +175,8 @@ fn install(program: &[sock_filter]) -> io::Result<()> {
         libc::syscall(
             libc::SYS_seccomp,
             libc::SECCOMP_SET_MODE_FILTER,
-            // Without this flag, older kernels slow the process down by mitigations against code in
-            // the same process, of which there is none here.
+            // Without this flag, older kernels slow the process down with mitigations against
+            // hostile code in the same process, of which there is none here.
             libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW,
             std::ptr::from_ref(&program),
         )

@@ -1,4 +1,4 @@
-//! Each restriction is tried in a process of its own, as it cannot be undone.
+//! Tries each restriction in another process, because it cannot be undone.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,9 +14,9 @@ use super::router_calls::ROUTER;
 use super::seccomp::{self, AllowList};
 use crate::process::{self, Exit};
 
-/// Runs this in another process, as what it does cannot be undone, and returns how that ended: with
-/// status 0 if it has returned. It has a directory of its own to work in. `test` is the test that
-/// calls, `case` tells its calls apart.
+/// Runs `run` in another process, because its effects cannot be undone, and returns the exit status
+/// of that process: 0 if `run` has returned. The process has its own working directory. `test` is
+/// the calling test, `case` distinguishes its calls.
 fn apart(test: &str, case: &str, run: impl FnOnce()) -> Exit {
     if std::env::var(CASE).is_ok_and(|wanted| wanted == case) {
         run();
@@ -44,14 +44,15 @@ fn apart(test: &str, case: &str, run: impl FnOnce()) -> Exit {
     }
 }
 
-/// Names the case that a process of [`apart`] is for.
+/// Environment variable with the case that a process of [`apart`] runs.
 const CASE: &str = "HOWDAH_TEST_CASE";
 const DUMPABLE: usize = libc::PR_SET_DUMPABLE as usize;
 const NO_CORE: Rlimit = Rlimit { current: Some(0), maximum: Some(0) };
 const GOOD: Exit = Exit::Status(0);
 const KILLED: Exit = Exit::Signal(libc::SIGSYS as u8);
 
-/// Says why nothing can be tested, if the kernel has no such Landlock.
+/// Returns true if the kernel has this Landlock version; otherwise prints the reason why the test
+/// is skipped.
 fn has_landlock(version: u32) -> bool {
     let found = landlock::version();
     if found < version {
@@ -105,7 +106,7 @@ fn a_domain_that_is_not_about_files_leaves_them_alone() {
     if !has_landlock(landlock::FILES) {
         return;
     }
-    // Kernels before those with scopes have another kind of domain.
+    // Kernels before scopes have another kind of domain.
     for version in [landlock::FILES, landlock::version()] {
         let case = format!("version {version}");
         let ended = apart("a_domain_that_is_not_about_files_leaves_them_alone", &case, || {
@@ -235,7 +236,7 @@ fn an_abort_of_the_router_is_still_one() {
     assert_eq!(ended, Exit::Signal(libc::SIGABRT as u8));
 }
 
-/// Tries what is denied; true if it succeeds.
+/// Tries a denied action; returns true if it succeeds.
 type Attempt = Box<dyn Fn() -> bool>;
 
 #[test]
@@ -335,7 +336,7 @@ fn every_call_has_its_reason_and_none_is_in_both_lists_with_the_same_arguments()
     }
 }
 
-/// A system call; the error is its number.
+/// Makes a system call. Error: its number.
 fn call(number: libc::c_long, arguments: [usize; 6]) -> Result<libc::c_long, i32> {
     let [a, b, c, d, e, f] = arguments;
     // SAFETY: the callers make calls that are denied before the kernel looks at the arguments, that

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 /// A plain connection (`A`), or one with TLS (`B`).
 pub type Connection = Either<Stream, Box<TlsStream<Stream>>>;
 
-/// Describes a connection that is to be made.
+/// Parameters of a new connection.
 #[derive(Debug)]
 pub struct ConnectOptions<'a> {
     /// Address of the server.

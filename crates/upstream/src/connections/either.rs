@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Reads from and writes to the connection that it holds.
+/// A connection of type `A` or `B`; reads and writes go to the one that it has.
 #[derive(Debug)]
 pub enum Either<A, B> {
     /// The first type.

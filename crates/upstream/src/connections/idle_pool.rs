@@ -1,8 +1,8 @@
 //! Idle HTTP connections of one thread.
 //!
-//! Threads share none, so that no request waits for another thread. A connection is kept for a
-//! limited time, and a limited number for each server. One that the server has closed, or on which
-//! an unrequested byte has arrived, is never used again.
+//! Threads do not share them, so that no request waits for another thread. Connections are kept for
+//! a limited time, and a limited number for each server. A connection that the server has closed,
+//! or on which an unrequested byte has arrived, is never used again.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use crate::connections::connection::Connection;
 
-/// Identifies connections that may stand in for each other: the server's address, and the number
-/// of the TLS settings ([`howdah_tls::TlsClient::id`]), 0 for plain HTTP. A connection to a server
-/// that was not verified is not used where the settings demand that.
+/// Identifies interchangeable connections: the server's address, and the id of the TLS settings
+/// ([`howdah_tls::TlsClient::id`]), 0 for plain HTTP. A connection to an unverified server is not
+/// used where the settings require verification.
 pub type PoolKey = (Address, u64);
 
 /// Idle connections by server.
@@ -42,8 +42,8 @@ impl IdlePool {
         None
     }
 
-    /// Keeps a connection on which a response has ended; at most `max` to a server, and each for
-    /// at most `time`. The oldest connection makes room for a new one.
+    /// Keeps a connection whose response is complete; at most `max` to a server, and each for at
+    /// most `time`. The oldest connection makes room for a new one.
     pub fn put(&self, key: &PoolKey, stream: Connection, max: usize, time: Duration) {
         if max == 0 {
             return;

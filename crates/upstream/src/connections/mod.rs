@@ -1,4 +1,4 @@
-//! Connections to other servers: how one is made, and where idle ones wait.
+//! Connections to other servers: opening them, and pools of idle ones.
 //!
 //! - [`stream`]: TCP and unix sockets; [`connection`]: those with a PROXY protocol header and TLS.
 //! - [`idle_pool`]: idle HTTP connections of a thread; [`shared_pool`]: those to FastCGI servers.

@@ -1,7 +1,8 @@
 //! Idle connections to a FastCGI server, shared by all threads.
 //!
-//! Each process of PHP-FPM serves one connection and waits on it while it is open. A pool for each
-//! thread would hold processes that the requests of another thread wait for.
+//! Each process of PHP-FPM serves one connection, even while it is idle. With a pool for each
+//! thread, idle connections of one thread would occupy processes that requests of another thread
+//! wait for.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -43,8 +44,8 @@ impl SharedPool {
         }
     }
 
-    /// Keeps a connection on which a response has ended for at most `time`, if there are fewer
-    /// than `max`; otherwise closes it.
+    /// Keeps a connection whose response is complete for at most `time`, if there are fewer than
+    /// `max`; otherwise closes it.
     pub fn put(self: &Arc<Self>, stream: Stream, max: usize, time: Duration) {
         let Ok(parked) = Parked::new(stream) else { return };
         {

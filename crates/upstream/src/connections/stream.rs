@@ -21,8 +21,7 @@ const BACKLOG_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 pub type Stream = Either<TcpStream, UnixStream>;
 
 impl Stream {
-    /// Connects, as soon as there is room in the backlog of a unix socket. The caller limits the
-    /// time.
+    /// Connects; waits for room in the backlog of a unix socket. The caller limits the time.
     pub async fn connect(address: &Address) -> io::Result<Stream> {
         loop {
             match Stream::try_connect(address).await {
@@ -34,9 +33,9 @@ impl Stream {
         }
     }
 
-    /// Connects. The kernel does not let a unix socket wait for room in the backlog: then this
-    /// fails with [`io::ErrorKind::WouldBlock`]. Links on the way to a unix socket are judged as by
-    /// shares.
+    /// Connects. Fails with [`io::ErrorKind::WouldBlock`] if the backlog of a unix socket has no
+    /// room, because the kernel cannot wait for that. Links on the path of a unix socket are
+    /// checked like those of shares.
     pub async fn try_connect(address: &Address) -> io::Result<Stream> {
         let found;
         let name = match address {
@@ -57,8 +56,8 @@ impl Stream {
         Ok(Either::B(UnixStream::from_std(socket.into())?))
     }
 
-    /// Sends what the kernel takes at once and returns the number of bytes, before the runtime knows
-    /// that a new connection is writable. An error shows with the next write.
+    /// Sends the bytes that the kernel takes immediately and returns their number, before the
+    /// runtime knows that a new connection is writable. An error is reported by the next write.
     pub fn send_at_once(&self, slices: &[IoSlice<'_>]) -> usize {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let mut nothing = SendAncillaryBuffer::default();
@@ -81,7 +80,7 @@ impl Stream {
     }
 }
 
-/// A connection outside of any runtime, which any thread may take.
+/// A connection outside of any runtime, so that any thread can take it.
 #[derive(Debug)]
 pub struct Parked(Either<net::TcpStream, net_unix::UnixStream>);
 

@@ -13,23 +13,23 @@ use crate::servers::upstream::Upstream;
 /// An application of type `fastcgi`.
 #[derive(Debug)]
 pub struct FastCgiApplication {
-    /// Its part of the configuration.
+    /// Settings of the application.
     config: config::FastCgi,
-    /// Servers that run it.
+    /// Servers that run the application.
     pub upstream: Arc<Upstream>,
-    /// Its targets, which find the script of a request.
+    /// Targets, which select the script of a request.
     pub targets: Targets,
-    /// Parameters that are added, or replace usual ones of the same name.
+    /// Parameters that are added, or replace standard ones of the same name.
     pub params: Vec<(String, Template)>,
-    /// Limit on its connections, of all threads together.
+    /// Limit on the application's connections, of all threads together.
     pub connection_limit: Arc<ConnectionLimit>,
-    /// Limit on its log messages, and those of its servers.
+    /// Limit on log messages of the application and its servers.
     pub log_limit: Arc<LogLimit>,
     /// Maximum number of idle connections to each server.
     pub keepalive: usize,
-    /// Timeouts of its servers.
+    /// Timeouts of the servers.
     pub timeouts: Timeouts,
-    /// Responses are read as fast as they come.
+    /// Responses are read as fast as the server writes them.
     pub buffering: bool,
     /// The body of a request is read in full before a server gets it.
     pub request_buffering: bool,
@@ -39,7 +39,7 @@ impl FastCgiApplication {
     /// Compiles an application whose servers are those of this upstream.
     pub fn new(config: &config::FastCgi, upstream: Arc<Upstream>) -> Self {
         // A process that waits on an idle connection accepts no other one: connections beyond the
-        // idle ones might wait in the backlog for ever.
+        // idle ones could wait in the backlog forever.
         let all = config.keepalive.saturating_mul(upstream.servers.len());
         let max = { config.limits.connections }
             .map(|max| usize::try_from(max).unwrap_or(usize::MAX))
@@ -58,8 +58,8 @@ impl FastCgiApplication {
         }
     }
 
-    /// Returns the application `before` a change of the configuration if it is the same; otherwise this
-    /// one, which shares the connection limit if its settings are the same.
+    /// Returns the application `before` a configuration change if it is unchanged; otherwise this
+    /// one, with the old connection limit if its settings are unchanged.
     pub fn following(
         mut self,
         before: Option<&Arc<FastCgiApplication>>,
@@ -75,7 +75,7 @@ impl FastCgiApplication {
         Arc::new(self)
     }
 
-    /// Returns its name in `applications`.
+    /// Returns the name of the application in `applications`.
     pub fn name(&self) -> &str {
         &self.config.name
     }

@@ -17,9 +17,9 @@ use crate::servers::selection::ActiveRequest;
 use crate::thread::UpstreamThread;
 use crate::transfer::response_buffer::Abandon;
 
-/// Context of a body that is being read, for the log and for the connection at its end.
+/// Context of a body that is being read: for the log, and for the reuse of the connection.
 pub struct BodyContext {
-    /// Thread that reads it.
+    /// Thread that reads the body.
     pub thread: Rc<UpstreamThread>,
     /// The request.
     pub attempt: Attempt<Arc<FastCgiApplication>>,
@@ -29,13 +29,13 @@ pub struct BodyContext {
     pub _active: ActiveRequest,
 }
 
-/// Body of a response whose head has come.
+/// Body of a response whose head is complete.
 pub struct ResponseBody {
     /// `None` after the end of the body.
     active: Option<(Conversation<Attempt<Arc<FastCgiApplication>>>, BodyContext)>,
-    /// Bytes that came with the head.
+    /// Bytes that arrived with the head.
     first: Bytes,
-    /// Bytes that are left of the length that the script has announced.
+    /// Remaining bytes of the script's `Content-Length`.
     remaining: Option<u64>,
 }
 
@@ -50,7 +50,7 @@ impl ResponseBody {
         ResponseBody { active: Some((conversation, context)), first, remaining: length }
     }
 
-    /// Ends a complete body: the connection may be used again.
+    /// Ends a complete body: the connection can be used again.
     fn complete(&mut self) {
         let Some((conversation, context)) = self.active.take() else { return };
         let Attempt { owner: application, server, .. } = &context.attempt;

@@ -7,13 +7,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::queue::{Queue, QueueError};
 
-/// Number of connections that an application may have, and the queue of requests that wait for one.
+/// Maximum number of connections of an application, and the queue of requests that wait for one.
 #[derive(Debug)]
 pub struct ConnectionLimit {
     limits: FastCgiLimits,
     max: Option<usize>,
     free: Option<Arc<Semaphore>>,
-    /// Bounds of the wait for a connection.
+    /// Limits on waiting for a connection.
     pub queue: Queue,
 }
 
@@ -24,7 +24,7 @@ pub struct ConnectionPermit(
 );
 
 impl ConnectionLimit {
-    /// Allows `max` connections, or any number if it is `None`.
+    /// Allows `max` connections; any number for `None`.
     pub fn new(limits: &FastCgiLimits, max: Option<usize>) -> Self {
         let free = max.map(|max| Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS))));
         let queue = Queue::new(limits.queue, limits.queue_timeout);

@@ -30,7 +30,7 @@ pub enum Part {
 enum Record {
     /// Long output, which is not copied.
     Output(Bytes),
-    /// Short output or a message, which is collected.
+    /// Short output or a message, added to a buffer.
     Collected,
     /// The end of the request.
     End,
@@ -41,18 +41,18 @@ enum Record {
 pub struct Conversation<P: Display> {
     duplex: Duplex<Stream, StdinRecords>,
     answers: Answers,
-    /// Short output that is collected.
+    /// Collected short output.
     output: BytesMut,
     messages: Messages<P>,
     turn: TurnLimit,
-    /// The end of the request has come.
+    /// The end of the request has arrived.
     has_ended: bool,
     /// Result that follows the collected output.
     next: Option<Result<Part, Failure>>,
 }
 
 impl<P: Display> Conversation<P> {
-    /// Begins on a connection that the runtime does not know to be writable yet.
+    /// Creates a conversation on a connection that the runtime does not know to be writable yet.
     pub fn new(
         stream: Stream,
         mut upload: Upload<StdinRecords>,
@@ -74,18 +74,18 @@ impl<P: Display> Conversation<P> {
         }
     }
 
-    /// Ends the wait for the head; from now on the read timeout counts.
+    /// Marks the head as complete; from now on the read timeout applies.
     pub fn set_has_head(&mut self) {
         self.duplex.set_has_head();
     }
 
-    /// Returns true if any byte of a response has come.
+    /// Returns true if any byte of a response has arrived.
     pub fn has_input(&self) -> bool {
         self.duplex.has_input()
     }
 
-    /// Returns the next part of the response. Short records that are there become one part; after
-    /// some of them other connections have their turn.
+    /// Returns the next part of the response. Available short records become one part; after a
+    /// limited number of them other connections get their turn.
     pub fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<Part, Failure>> {
         if let Some(next) = self.next.take() {
             return Poll::Ready(next);
@@ -106,7 +106,7 @@ impl<P: Display> Conversation<P> {
     }
 
     /// Collects output, and returns the result that follows it. `None`, or pending with collected
-    /// output: the output is to be taken first.
+    /// output: the caller must take the output first.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Part>, Failure>> {
         loop {
             if self.has_ended {
@@ -153,7 +153,7 @@ impl<P: Display> Conversation<P> {
         let decoded = all.len() - rest.len();
         let record = match answer {
             None => None,
-            // The output is the end of what was decoded.
+            // The output is at the end of the decoded bytes.
             Some(Answer::Stdout(bytes)) if bytes.len() >= SMALL_PART_BYTES => {
                 let len = bytes.len();
                 self.duplex.input.skip(decoded - len);
@@ -169,9 +169,13 @@ impl<P: Display> Conversation<P> {
             }
             Some(Answer::End(end)) => match end.protocol {
                 Protocol::RequestComplete => Some(Record::End),
-                Protocol::Overloaded => return Err(Malformed("it has no room for the request")),
+                Protocol::Overloaded => {
+                    return Err(Malformed("it is overloaded (FCGI_OVERLOADED)"));
+                }
                 Protocol::CannotMultiplex | Protocol::UnknownRole => {
-                    return Err(Malformed("it does not answer such requests"));
+                    return Err(Malformed(
+                        "it refuses the request (FCGI_CANT_MPX_CONN or FCGI_UNKNOWN_ROLE)",
+                    ));
                 }
             },
         };

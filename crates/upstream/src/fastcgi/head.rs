@@ -1,8 +1,8 @@
 //! The head of a FastCGI response: the header lines of CGI (RFC 3875, 6).
 //!
-//! Lines end in LF, with or without CR, until an empty one. `Status` gives the status; without it
-//! the status is 302 if there is a `Location`, and otherwise 200. The lines are checked like those
-//! of the router's own workers.
+//! Lines end in LF, with or without CR; an empty line ends the head. `Status` gives the status;
+//! without it the status is 302 if there is a `Location`, and otherwise 200. The lines are checked
+//! like those of the router's own workers.
 
 use bytes::{Bytes, BytesMut};
 use howdah_php_pool::pending::ScriptHead;
@@ -16,12 +16,12 @@ const MAX_BYTES: usize = 64 * 1024;
 /// Maximum number of lines of a head.
 const MAX_LINES: usize = 500;
 
-/// A head, and the part of the body that came with it.
+/// A head, and the part of the body that arrived with it.
 #[derive(Debug)]
 pub struct Found {
     /// The parsed head.
     pub head: CheckedHead,
-    /// The first bytes of the body, perhaps none.
+    /// First bytes of the body; may be empty.
     pub rest: Bytes,
 }
 
@@ -36,7 +36,7 @@ pub struct HeadScan {
 impl HeadScan {
     /// Adds output. Returns the head once it is complete.
     pub fn push(&mut self, mut bytes: Bytes) -> Result<Option<Found>, Malformed> {
-        // Most heads come at once, and are not copied.
+        // Most heads arrive in one piece, and are not copied.
         if !self.bytes.is_empty() {
             self.bytes.extend_from_slice(&bytes);
             bytes = std::mem::take(&mut self.bytes).freeze();
@@ -53,9 +53,9 @@ impl HeadScan {
                 }),
         };
         if end.unwrap_or(bytes.len()) > MAX_BYTES {
-            return Err(Malformed("the head of the answer is longer than 64 KiB"));
+            return Err(Malformed("the head of the response is longer than 64 KiB"));
         }
-        // The last two bytes may be part of the end.
+        // The last two bytes may be part of the head's end.
         self.at = bytes.len().saturating_sub(2);
         let Some(end) = end else {
             self.bytes = bytes.into();
@@ -66,7 +66,7 @@ impl HeadScan {
     }
 }
 
-/// Parses the lines of a head with the empty one at its end.
+/// Parses the lines of a head, including the empty line at its end.
 pub fn parse(lines: &Bytes) -> Result<CheckedHead, Malformed> {
     let mut head = ScriptHead { status: 200, reason: Bytes::new(), lines: Vec::with_capacity(8) };
     let (mut status, mut location) = (None, false);
@@ -76,13 +76,13 @@ pub fn parse(lines: &Bytes) -> Result<CheckedHead, Malformed> {
             continue;
         }
         if head.lines.len() == MAX_LINES {
-            return Err(Malformed("the answer has too many header lines"));
+            return Err(Malformed("the response has too many header lines"));
         }
         let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
         let value = line.get(name.len() + 1..).unwrap_or_default().trim_ascii();
         if name.eq_ignore_ascii_case(b"status") {
             if status.replace(read_status(value)?).is_some() {
-                return Err(Malformed("the answer has two lines Status"));
+                return Err(Malformed("the response has two Status lines"));
             }
             head.reason = lines.slice_ref(value.get(4..).unwrap_or_default().trim_ascii());
             continue;
@@ -99,7 +99,7 @@ fn read_status(value: &[u8]) -> Result<u16, Malformed> {
     let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
     match (number, rest) {
         (Some(number), [] | [b' ', ..]) if digits.iter().all(u8::is_ascii_digit) => Ok(number),
-        _ => Err(Malformed("the Status of the answer is no status")),
+        _ => Err(Malformed("the Status of the response is not a status code")),
     }
 }
 
@@ -136,7 +136,7 @@ mod tests {
             if let Ok(Some((_, _, rest))) = &mut got
                 && "body".starts_with(rest.as_str())
             {
-                "body".clone_into(rest); // what the cut left off comes as the body
+                "body".clone_into(rest); // the rest after the cut arrives as body
             }
             assert_eq!(got, is(404, "A: b\r\n", "body"), "{cut}");
         }

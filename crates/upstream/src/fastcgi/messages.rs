@@ -1,9 +1,9 @@
 //! Log messages that a FastCGI server sends with a response (STDERR).
 //!
-//! A STDERR record may be as short as a byte, and each message in the log costs a line with time and
-//! request: what comes together becomes one message. Above the limit of the application ([`LogLimit`])
-//! nothing more is read from its server until there is room, so no message is lost and no other application
-//! waits.
+//! A STDERR record may be as short as a byte, and each message in the log has a prefix with time
+//! and request: bytes that arrive together become one message. Above the limit of the application
+//! ([`LogLimit`]) its server is not read until there is room, so no message is lost and no other
+//! application waits.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -29,13 +29,13 @@ pub struct Messages<P: Display> {
 }
 
 impl<P: Display> Messages<P> {
-    /// Starts without a message.
+    /// Creates an empty buffer.
     pub fn new(prefix: P, log: &Arc<Log>, limit: &Arc<LogLimit>) -> Self {
         let (log, limit) = (Arc::clone(log), Arc::clone(limit));
         Messages { prefix, log, limit, gathered: Vec::new() }
     }
 
-    /// Adds bytes, which one of the `poll` functions writes.
+    /// Adds bytes, for one of the `poll` functions to write.
     pub fn push(&mut self, bytes: &[u8]) {
         self.gathered.extend_from_slice(bytes);
     }
@@ -91,7 +91,8 @@ impl<P: Display> Messages<P> {
 }
 
 impl<P: Display> Drop for Messages<P> {
-    /// Writes or counts the rest of a response that has ended early: nothing can wait for room.
+    /// Writes the rest of a response that has ended early, or counts it: a drop cannot wait for
+    /// room.
     fn drop(&mut self) {
         let message = self.gathered.trim_ascii_end();
         if !message.is_empty() {

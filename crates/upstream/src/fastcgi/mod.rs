@@ -1,13 +1,13 @@
-//! Sites that a FastCGI server runs: PHP-FPM, php-cgi.
+//! Applications that run on a FastCGI server: PHP-FPM, php-cgi.
 //!
-//! 1. The body is read from the client: into memory, then into an unlinked file. So a slow client
-//!    holds no process of the server, and the length is known. If the client gives the length, the
-//!    server gets the body as it comes where the configuration wants that.
-//! 2. The request waits until the application may have one more connection ([`connection_limit`]), and
-//!    while the backlog of the server is full ([`crate::connections::backlog`]), both first come,
-//!    first served.
+//! 1. The body is read from the client: into memory, then into an unlinked file. A slow client
+//!    therefore occupies no process of the server, and the length is known. If the client sends the
+//!    length and the configuration allows it, the body is streamed to the server.
+//! 2. The request waits until the application may open another connection ([`connection_limit`]),
+//!    and while the backlog of the server is full ([`crate::connections::backlog`]), both first
+//!    come, first served.
 //! 3. The request is sent as records (`conversation`), with the parameters that the router's own
-//!    workers get; the application may set some of them.
+//!    workers get; the application's settings can change them.
 //! 4. The output before an empty line is the head ([`head`]); it is checked like that of a worker.
 //! 5. The body (`body`) is read as fast as the server writes it and sent at the client's pace
 //!    ([`crate::transfer::response_buffer`]).
@@ -57,10 +57,10 @@ use crate::transfer::BufferSettings;
 use crate::transfer::response_buffer::ResponseBuffering;
 use crate::transfer::upload::Upload;
 
-/// Number of bytes that the parameters of most requests do not exceed.
+/// Initial capacity for the parameters, enough for most requests.
 const USUAL_PARAMS: usize = 2048;
 
-/// Has a server run a script. Returns as soon as the head of the response has come.
+/// Runs a script on a server. Returns as soon as the head of the response is complete.
 pub async fn run(
     thread: &Rc<UpstreamThread>,
     application: &Arc<FastCgiApplication>,
@@ -72,7 +72,7 @@ pub async fn run(
         return respond::error(status);
     }
     let owner = (application, &*application.log_limit);
-    // The parameters tell the server the length.
+    // The server gets the length in the parameters.
     let is_streamed =
         buffer.streams_request(application.request_buffering) && exchange.body_len().is_some();
     let content = match retry::read_content(thread, owner, buffer, is_streamed, exchange).await {
@@ -102,9 +102,9 @@ pub async fn run(
     .await
 }
 
-/// Returns the status for a script that cannot be there. A path names a script only if it ends in
-/// `.php`: php-cgi would run any file. Where the server's files are the router's too, the script
-/// must be a file, because PHP may otherwise take a part of the path for it (`cgi.fix_pathinfo`:
+/// Returns the status for a script that cannot exist. A path names a script only if it ends in
+/// `.php`: php-cgi would run any file. If the router can see the server's files, the script must be
+/// a file, because PHP may otherwise take a part of the path as script (`cgi.fix_pathinfo`:
 /// `/picture.jpg/x.php` runs the picture).
 fn missing_script(
     thread: &UpstreamThread,
@@ -147,7 +147,7 @@ struct FastCgiRequest<'a, 'c> {
 impl Protocol for FastCgiRequest<'_, '_> {
     type Owner = Arc<FastCgiApplication>;
     type Connection = Stream;
-    /// The records before the body.
+    /// Records before the body.
     type Encoded = Vec<u8>;
     type Answer = (Conversation<Attempt<Arc<FastCgiApplication>>>, head::Found);
 
@@ -185,8 +185,8 @@ impl Protocol for FastCgiRequest<'_, '_> {
         Ok(records)
     }
 
-    /// An idle connection is closed for a request that must not be repeated, so that its process
-    /// accepts the new connection.
+    /// Takes an idle connection if the request is repeatable; otherwise closes one, so that its
+    /// process accepts the new connection.
     fn take_idle(&self, server: &Server, is_repeatable: bool) -> Option<Stream> {
         server.fastcgi_connections().take().filter(|_| is_repeatable)
     }
@@ -257,7 +257,12 @@ impl FastCgiRequest<'_, '_> {
                         return Ok(found);
                     }
                 }
-                Part::End => return Err(Malformed("the script ended before its head did").into()),
+                Part::End => {
+                    return Err(Malformed(
+                        "the script ended before its header lines were complete",
+                    )
+                    .into());
+                }
             }
         }
     }

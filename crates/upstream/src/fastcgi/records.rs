@@ -1,10 +1,10 @@
-//! Framing of the body that a FastCGI server gets: records of its standard input.
+//! Framing of a request's body for a FastCGI server: STDIN records.
 
 use howdah_wire::fastcgi::{Kind, MAX_CONTENT_BYTES, header, put_end_of_stream};
 
 use crate::transfer::upload::BodyFraming;
 
-/// Number of the request on its connection, which has one at a time.
+/// Request id on a connection, which has one request at a time.
 pub const REQUEST_ID: u16 = 1;
 
 /// Frames a body as records of the type STDIN.

@@ -1,8 +1,8 @@
-//! The machine's files for names: `/etc/hosts` and `/etc/resolv.conf`.
+//! Files of the machine for name lookup: `/etc/hosts` and `/etc/resolv.conf`.
 //!
 //! They may change at any time, so each look-up checks them. In its sandbox the router can open the
-//! files that were there when it started, but no new files of the same name, as editors and DHCP
-//! clients make them. The supervisor opens those on request.
+//! files that existed when it started, but not new files of the same name, which editors and DHCP
+//! clients create. The supervisor opens those on request.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -16,7 +16,7 @@ use howdah_files::regular_file;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// The machine's files, of which there is one of each for the whole process.
+/// Files of the machine, shared by the whole process.
 pub static FILES: NameFiles<'static> = NameFiles::new(["/etc/hosts", "/etc/resolv.conf"]);
 
 /// Maximum wait for the supervisor.
@@ -25,7 +25,7 @@ const SUPERVISOR_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of bytes of a file; a longer one is cut.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// One of the files, in the order in which the supervisor passes them.
+/// Names of the files, in the order in which the supervisor passes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Name {
     /// `/etc/hosts`.
@@ -34,7 +34,7 @@ pub enum Name {
     Resolver,
 }
 
-/// Contents of the files, as far as they are known.
+/// Known contents of the files.
 #[derive(Debug)]
 pub struct NameFiles<'p> {
     paths: [&'p str; 2],
@@ -43,7 +43,7 @@ pub struct NameFiles<'p> {
     taken: Notify,
 }
 
-/// Content of a file, and the stamp by which a change is recognised.
+/// Content of a file, and the stamp that shows a change.
 #[derive(Debug)]
 struct Content {
     stamp: Stamp,
@@ -60,7 +60,7 @@ impl<'p> NameFiles<'p> {
         NameFiles { paths, known, requested, taken }
     }
 
-    /// Returns the text of a file as it is now; empty if there is none. If the supervisor must open it
+    /// Returns the current text of a file; empty if there is none. If the supervisor must open it
     /// and does not answer in time, returns the last known text.
     pub async fn text(&self, name: Name) -> Arc<str> {
         match self.look(name) {
@@ -75,7 +75,8 @@ impl<'p> NameFiles<'p> {
         }
     }
 
-    /// Returns the text of a file; as an error the last known text if the router cannot open it.
+    /// Returns the text of a file. Error: the last known text, because the router cannot open the
+    /// file.
     fn look(&self, name: Name) -> Result<Arc<str>, Arc<str>> {
         let path = self.paths[name as usize];
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,12 +99,12 @@ impl<'p> NameFiles<'p> {
         Ok(text(known))
     }
 
-    /// Waits until the supervisor must open the files.
+    /// Waits until a look-up needs the supervisor to open the files.
     pub async fn requested(&self) {
         self.requested.notified().await;
     }
 
-    /// Takes the files that the supervisor has opened.
+    /// Stores the contents of files that the supervisor has opened.
     pub fn take(&self, files: Vec<OwnedFd>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         for (known, file) in known.iter_mut().zip(files) {

@@ -1,8 +1,8 @@
-//! The look-up of one name: in the hosts file, then by DNS.
+//! Look-up of one name: in the hosts file, then by DNS.
 //!
-//! Each question has a random number and a socket of its own, connected to the server. A forged
-//! answer must guess number and port and come from the server's address. Messages that do not answer
-//! the question are ignored.
+//! Each question has a random id and its own socket, connected to the server. A forged answer must
+//! guess id and port and come from the server's address. Messages that do not answer the question
+//! are ignored.
 
 use std::fmt;
 use std::io;
@@ -49,8 +49,8 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Looks a name up. The machine's files are read each time, as they may change. `servers` replace the
-/// DNS servers of the machine, if there are any.
+/// Looks up a name. The machine's files are read each time, as they may change. `servers` replace
+/// the machine's DNS servers, if there are any.
 pub async fn look_up(name: &str, servers: &[SocketAddr]) -> Result<Found, Problem> {
     let known = hosts(&FILES.text(Name::Hosts).await, name);
     if !known.is_empty() {
@@ -105,13 +105,13 @@ async fn query_servers(system: &System, name: &str, kind: Kind) -> Result<Answer
 
 /// Queries a server over UDP; over TCP if the answer is truncated.
 async fn query(server: SocketAddr, name: &str, kind: Kind) -> io::Result<Answer> {
-    /// Bytes of the buffer; a server sends at most 512 (RFC 1035, 4.2.1).
+    /// Size of the buffer in bytes; a server sends at most 512 (RFC 1035, 4.2.1).
     const DATAGRAM: usize = 4096;
     let mut number = [0; 2];
     rand::fill(&mut number).map_err(io::Error::other)?;
     let number = u16::from_be_bytes(number);
     let Some(question) = dns::question(number, name, kind) else {
-        return Ok(Answer { code: 3, ..Answer::default() }); // no name can be so
+        return Ok(Answer { code: 3, ..Answer::default() }); // the name is not valid in DNS
     };
     let any: SocketAddr = match server {
         SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
@@ -143,7 +143,7 @@ async fn query_over_tcp(
     kind: Kind,
 ) -> io::Result<Answer> {
     let mut stream = TcpStream::connect(server).await?;
-    let length = u16::try_from(question.len()).unwrap_or(0); // a name is short
+    let length = u16::try_from(question.len()).unwrap_or(0); // a valid name is short
     stream.write_all(&[&length.to_be_bytes(), question].concat()).await?;
     let mut message = vec![0; usize::from(stream.read_u16().await?)];
     stream.read_exact(&mut message).await?;

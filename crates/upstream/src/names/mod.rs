@@ -1,9 +1,9 @@
 //! Addresses of servers that the configuration names.
 //!
-//! Names are looked up before a configuration becomes the running one, and again when the time to
-//! live of the answer is over. New addresses are compiled into the configuration. A name that cannot
-//! be looked up keeps the addresses that it had; one that never had any fails only the requests to
-//! its own server. No part of a request is ever looked up.
+//! Names are looked up before a configuration is applied, and again when the TTL of the answer is
+//! over. New addresses are compiled into the configuration. If a look-up fails, the name keeps its
+//! addresses; if it never had any, only requests to its own server fail. No part of a request is
+//! ever looked up.
 
 pub mod files;
 mod lookup;
@@ -38,15 +38,15 @@ const MAX_TIME_TO_LIVE: Duration = Duration::from_secs(3600);
 /// Names of the running configuration, with their addresses.
 pub struct Names {
     entries: HashMap<String, Entry>,
-    /// DNS servers; those of the machine if there are none.
+    /// DNS servers from the configuration; if empty, those of the machine.
     servers: Vec<SocketAddr>,
     results: UnboundedReceiver<LookUpResult>,
     result: UnboundedSender<LookUpResult>,
     log: Arc<Log>,
 }
 
-/// Returns the addresses of a host that is not a server of the configuration, such as one of a
-/// certificate authority: the address itself, or the result of a look-up.
+/// Returns the addresses of a host that is not a server of the configuration, for example of an
+/// ACME authority: the address itself, or the result of a look-up.
 pub async fn addresses(host: &str) -> Result<Vec<IpAddr>, String> {
     match host.parse() {
         Ok(address) => Ok(vec![address]),
@@ -57,7 +57,7 @@ pub async fn addresses(host: &str) -> Result<Vec<IpAddr>, String> {
     }
 }
 
-/// Sleeps until a time; for ever if there is none.
+/// Sleeps until a time; forever for `None`.
 async fn sleep_until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
@@ -80,13 +80,13 @@ struct Entry {
 }
 
 impl Names {
-    /// Starts without a name.
+    /// Creates an empty table.
     pub fn new(log: Arc<Log>) -> Self {
         let (result, results) = unbounded_channel();
         Names { entries: HashMap::new(), servers: Vec::new(), results, result, log }
     }
 
-    /// Looks the new names of a configuration up, waits for a limited time, and returns all
+    /// Looks up the new names of a configuration, waits for a limited time, and returns all
     /// addresses.
     pub async fn prepare(&mut self, config: &Config) -> NameTable {
         self.servers.clone_from(&config.settings.resolver);
@@ -105,7 +105,7 @@ impl Names {
         self.table()
     }
 
-    /// Forgets names that the running configuration does not have.
+    /// Removes names that the running configuration does not have.
     pub fn keep_only(&mut self, config: &Config) {
         let names: BTreeSet<_> = config.server_names().into_iter().collect();
         self.entries.retain(|name, _| names.contains(name));
@@ -152,7 +152,7 @@ impl Names {
         });
     }
 
-    /// Takes the result of a look-up. Returns true if the name has other addresses now.
+    /// Stores the result of a look-up. Returns true if the addresses have changed.
     fn take(&mut self, (name, found): LookUpResult) -> bool {
         let Some(entry) = self.entries.get_mut(&name) else { return false };
         entry.has_result = true;
@@ -161,7 +161,7 @@ impl Names {
                 entry.due =
                     Some(Instant::now() + time_to_live.clamp(MIN_TIME_TO_LIVE, MAX_TIME_TO_LIVE));
                 entry.is_logged = false;
-                // DNS servers change the order with each answer.
+                // DNS servers rotate the addresses in each answer.
                 addresses.sort_unstable();
                 addresses.dedup();
                 let has_changed = *entry.addresses != *addresses;
@@ -173,7 +173,7 @@ impl Names {
                 if !std::mem::replace(&mut entry.is_logged, true) {
                     let stays = match entry.addresses.is_empty() {
                         true => "",
-                        false => "; the addresses that it had stay",
+                        false => "; its previous addresses stay in use",
                     };
                     let message = format_args!("\"{name}\" cannot be looked up: {problem}{stays}");
                     self.log.write(Level::Error, message);

@@ -1,4 +1,4 @@
-//! Parsers of the machine's files for names: `/etc/resolv.conf` and `/etc/hosts`.
+//! Parsers of the machine's `/etc/resolv.conf` and `/etc/hosts`.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -10,7 +10,7 @@ pub struct System {
     pub servers: Vec<SocketAddr>,
     /// Domains in which short names are searched.
     pub search: Vec<String>,
-    /// Number of dots from which on a name is first looked up without a domain.
+    /// Minimum number of dots in a name that is first looked up without a domain (`ndots`).
     pub dots: usize,
     /// Maximum wait for an answer.
     pub timeout: Duration,

@@ -1,4 +1,4 @@
-//! The body of an HTTP server's response, decoded from its framing.
+//! Body of an HTTP server's response, decoded from its framing.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -24,13 +24,13 @@ use crate::servers::upstream::Upstream;
 use crate::thread::UpstreamThread;
 use crate::transfer::response_buffer::{Abandon, ResponseBuffering, TurnLimit};
 
-/// Context of a body that is being read, for the log and for the connection at its end.
+/// Context of a body that is being read: for the log, and for the reuse of the connection.
 pub struct BodyContext {
-    /// Thread that keeps the connection.
+    /// Thread that pools the connection.
     pub thread: Rc<UpstreamThread>,
     /// The request.
     pub attempt: Attempt<Arc<Upstream>>,
-    /// The connection may be used again.
+    /// The connection can be used again.
     pub keep_alive: bool,
     /// The request counts as active until the end.
     pub _active: ActiveRequest,
@@ -66,7 +66,7 @@ pub fn body(
     let active = Some((conversation, context));
     let (pieces, turn, trailer) = (VecDeque::new(), TurnLimit::default(), trailer.cloned());
     let mut body = ResponseBody { active, framing, pieces, turn, trailer };
-    // The client can still get an error for malformed chunks that came with the head.
+    // Malformed chunks that arrived with the head can still be answered with an error.
     if let Framing::Chunked(_) = body.framing
         && body.decode()?
     {
@@ -81,7 +81,7 @@ pub fn body(
 }
 
 impl BodyContext {
-    /// Keeps the connection if it may be used again and no input is left; otherwise closes it.
+    /// Keeps the connection if it can be used again and no input is left; otherwise closes it.
     fn reuse(&self, conversation: Conversation) {
         let (idle, timer) = conversation.into_idle();
         self.thread.return_timer(timer);
@@ -100,15 +100,15 @@ struct ResponseBody {
     /// `None` after the end of the body.
     active: Option<(Conversation, BodyContext)>,
     framing: Framing,
-    /// Decoded parts that are not given out yet.
+    /// Decoded parts that were not returned yet.
     pieces: VecDeque<Bytes>,
     turn: TurnLimit,
-    /// Place for the trailer, if the client takes it.
+    /// Receiver of the trailer, if the client accepts one.
     trailer: Option<Trailer>,
 }
 
 enum Framing {
-    /// Number of bytes that are left.
+    /// Number of remaining bytes.
     Known(u64),
     Chunked(Chunked),
     Close,
@@ -171,7 +171,7 @@ fn decode_chunks(
         match chunked.decode(input.as_bytes()) {
             Ok(Decoded::Data { skip, len }) => {
                 input.skip(skip);
-                // A slice would keep all bytes of one read in memory.
+                // A slice would keep the whole read buffer in memory.
                 if len < SMALL_PART_BYTES {
                     let bytes = input.as_bytes();
                     gathered.extend_from_slice(bytes.get(..len).unwrap_or(bytes));
@@ -194,7 +194,7 @@ fn decode_chunks(
                 }
                 break true;
             }
-            Err(_) => return Err(Malformed("the chunks of the body are no chunks")),
+            Err(_) => return Err(Malformed("a chunk of the body is malformed")),
         }
     };
     if !gathered.is_empty() {

@@ -10,11 +10,11 @@ use crate::proxy::forwarded;
 /// Fields that an upstream sets or removes.
 #[derive(Debug, Clone, Default)]
 pub struct HeadChanges {
-    /// Value of `Host`; `None` for that of the client.
+    /// Value of `Host`; `None` for the client's.
     pub host: Option<Vec<u8>>,
-    /// Fields that replace those of the client with the same name.
+    /// Fields that replace the client's fields of the same name.
     pub set: Vec<(String, Vec<u8>)>,
-    /// Names of the client's fields that are left out.
+    /// Names of the client's fields that are removed.
     pub removed: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ impl HeadChanges {
         changes
     }
 
-    /// Returns true if a field of the client is left out.
+    /// Returns true if a field of the client is removed or replaced.
     pub fn leaves_out(&self, name: &[u8]) -> bool {
         let is = |other: &String| other.as_bytes().eq_ignore_ascii_case(name);
         self.removed.iter().any(is) || self.set.iter().any(|(other, _)| is(other))

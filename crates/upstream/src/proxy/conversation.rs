@@ -25,7 +25,8 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Begins; nothing is sent before the first poll. `is_head`: the method is HEAD.
+    /// Creates a conversation; nothing is sent before the first poll. `is_head` is true for the
+    /// method HEAD.
     pub fn new(
         stream: Connection,
         upload: Upload<Framing>,
@@ -37,7 +38,7 @@ impl Conversation {
         Conversation { duplex, scan: Scan::default(), interim: 0, is_head }
     }
 
-    /// Returns the next head, interim or final. A body follows in [`Self::input`].
+    /// Returns the next head, interim or final. The body follows in [`Self::input`].
     pub fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Head, Failure>> {
         loop {
             let input = &mut self.duplex.input;
@@ -71,12 +72,12 @@ impl Conversation {
         self.duplex.poll_more(cx)
     }
 
-    /// Returns the bytes that have come and are not used yet.
+    /// Returns the bytes that have arrived and are not used yet.
     pub fn input(&mut self) -> &mut Input {
         &mut self.duplex.input
     }
 
-    /// Returns true if any byte of a response has come.
+    /// Returns true if any byte of a response has arrived.
     pub fn has_input(&self) -> bool {
         self.duplex.has_input()
     }
@@ -86,7 +87,7 @@ impl Conversation {
         self.duplex.into_idle()
     }
 
-    /// Returns the connection and the input behind the head, if the request was sent in full.
+    /// Returns the connection and the input after the head, if the request was sent in full.
     pub fn into_parts(self) -> Option<(Connection, Input)> {
         self.duplex.into_parts()
     }

@@ -1,7 +1,7 @@
 //! Fields that describe the client to a server: `X-Forwarded-…`, `X-Real-IP`, and `Forwarded`
 //! (RFC 7239).
 //!
-//! Fields with these names in the request are continued only if it came through a proxy that the
+//! Fields of these names in the request are extended only if it came through a proxy that the
 //! listener trusts; otherwise they are replaced.
 
 use howdah_config::ForwardedFields;
@@ -45,7 +45,8 @@ pub fn fields(wanted: ForwardedFields, request: &Request) -> Vec<(String, Vec<u8
     fields
 }
 
-/// Returns a node of RFC 7239, section 6: IPv6 in brackets and quotes, `unknown` without address.
+/// Returns a node of RFC 7239, section 6: IPv6 in brackets and quotes, `unknown` without an
+/// address.
 fn node(address: ShownAddress) -> String {
     match address {
         ShownAddress(None) => "unknown".to_owned(),

@@ -1,4 +1,4 @@
-//! Framing of the body that an HTTP server gets: by length or in chunks (RFC 9112, 6).
+//! Framing of a request's body for an HTTP server: by length or in chunks (RFC 9112, 6).
 
 use crate::proxy::changes::HeadChanges;
 use crate::proxy::request;
@@ -9,16 +9,16 @@ use crate::transfer::upload::BodyFraming;
 pub enum Framing {
     /// `Content-Length` is in the head.
     Length,
-    /// Chunks, with a trailer behind them.
+    /// Chunks, followed by a trailer.
     Chunks(TrailerSource),
 }
 
-/// Field lines behind a body in chunks.
+/// Field lines after a chunked body.
 #[derive(Debug)]
 pub enum TrailerSource {
-    /// These lines; perhaps none.
+    /// These lines; may be empty.
     Lines(Vec<u8>),
-    /// The trailer that comes behind the client's body, with these changes.
+    /// The trailer of the client's body, with these changes.
     Client(HeadChanges),
 }
 

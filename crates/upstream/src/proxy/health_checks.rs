@@ -1,7 +1,7 @@
 //! Active health checks: an HTTP request to each server in regular intervals.
 //!
-//! A server is healthy until `fall` checks in a row have failed, and again after `rise` checks in a
-//! row have succeeded. Each server has a task, which ends when the configuration no longer has the
+//! A server becomes unhealthy after `fall` failed checks in a row, and healthy again after `rise`
+//! successful ones. Each server has a task, which ends when the configuration no longer has the
 //! upstream. For failures of requests see [`crate::servers::passive_health`].
 
 use std::rc::Rc;
@@ -23,7 +23,7 @@ use crate::transfer::upload::Upload;
 /// Maximum number of bytes of a body that are searched.
 const MAX_BODY: usize = 64 * 1024;
 
-/// Starts the checks of an upstream on this thread, unless they run already.
+/// Starts the checks of an upstream on this thread, unless they are already running.
 pub fn watch(thread: &Rc<UpstreamThread>, upstream: &Arc<Upstream>) {
     if upstream.config.health.is_none() || !upstream.claim_health_checks() {
         return;
@@ -72,7 +72,7 @@ async fn check_repeatedly(thread: Rc<UpstreamThread>, upstream: Weak<Upstream>, 
     }
 }
 
-/// Checks with the same result in a row.
+/// Number of checks with the same result in a row.
 #[derive(Debug, Default)]
 struct Streak {
     successes: u32,
@@ -80,7 +80,8 @@ struct Streak {
 }
 
 impl Streak {
-    /// Counts a check. Returns true (healthy) or false (unhealthy) after enough of them.
+    /// Counts a check. Returns `Some(true)` (healthy) or `Some(false)` (unhealthy) after enough
+    /// equal results, otherwise `None`.
     fn count(&mut self, has_succeeded: bool, health: &Health) -> Option<bool> {
         if has_succeeded {
             (self.successes, self.failures) = (self.successes.saturating_add(1), 0);
@@ -92,15 +93,15 @@ impl Streak {
     }
 }
 
-/// Timeout that never ends a check; the caller limits its time.
+/// Timeout longer than any check; the caller limits its time.
 const NO_LIMIT: Duration = Duration::from_secs(3600);
 
-/// Checks a server once. An error describes the problem.
+/// Checks a server once. Error: the problem.
 async fn check(upstream: &Upstream, server: &Server, health: &Health) -> Result<(), String> {
     let connection = upstream.connect(server, None).await;
     let stream = connection.map_err(|failure| failure.to_string())?;
     let host = health.host.clone().unwrap_or_else(|| request::host(&server.origin));
-    // HTTP/1.0, so that the body comes without chunks.
+    // HTTP/1.0, so that the response is not chunked.
     let head = format!("GET {} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n\r\n", health.uri);
     let timeouts = Timeouts {
         connect: NO_LIMIT,

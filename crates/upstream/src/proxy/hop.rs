@@ -1,4 +1,4 @@
-//! Hop-by-hop fields, which end at a connection (RFC 9110, 7.6.1).
+//! Hop-by-hop fields, which apply to one connection only (RFC 9110, 7.6.1).
 
 /// Fields that are hop-by-hop even if `Connection` does not name them.
 const HOP_BY_HOP: [&[u8]; 8] = [
@@ -13,7 +13,7 @@ const HOP_BY_HOP: [&[u8]; 8] = [
 ];
 
 /// Fields that are never hop-by-hop, even if `Connection` names them: otherwise a client could
-/// remove what the server decides by.
+/// remove fields that the server's decisions depend on.
 const END_TO_END: [&[u8]; 16] = [
     b"authorization",
     b"cache-control",
@@ -33,7 +33,7 @@ const END_TO_END: [&[u8]; 16] = [
     b"www-authenticate",
 ];
 
-/// Options in the `Connection` fields of a message: mostly one, or none.
+/// Options in the `Connection` fields of a message: usually one, or none.
 #[derive(Default)]
 pub struct Nominated<'a> {
     first: Option<&'a [u8]>,
@@ -48,7 +48,7 @@ impl<'a> Nominated<'a> {
         Nominated { first: names.next(), others: names.collect() }
     }
 
-    /// Returns true if an option is among them.
+    /// Returns true if the option is in the list.
     pub fn has(&self, option: &[u8]) -> bool {
         self.first.iter().chain(&self.others).any(|name| name.eq_ignore_ascii_case(option))
     }
@@ -83,7 +83,8 @@ const NOT_IN_TRAILERS: [&[u8]; 12] = [
     b"vary",
 ];
 
-/// Returns the lines of a trailer that are passed on, except fields that `leaves_out` accepts.
+/// Returns the lines of a trailer that are passed on, without fields that `leaves_out` returns true
+/// for.
 pub fn trailer(lines: &[u8], leaves_out: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let nothing = Nominated::default();
     let mut out = Vec::new();

@@ -1,25 +1,25 @@
-//! Requests that other HTTP servers answer: `proxy` and `upstreams`.
+//! HTTP proxy: `proxy` and `upstreams`.
 //!
-//! 1. The body is read from the client: into memory, then into an unlinked file. So a slow client
-//!    holds no connection to a server. Where the configuration wants it, the server gets the body
-//!    as it comes ([`howdah_http::feed`]).
-//! 2. A server is chosen by the upstream's method ([`crate::servers::selection`]).
-//! 3. The request is written anew for it ([`request`]) and sent over an idle connection or a new
-//!    one ([`crate::connections`], [`conversation`], [`crate::transfer::upload`]).
+//! 1. The body is read from the client: into memory, then into an unlinked file. A slow client
+//!    therefore occupies no connection to a server. If the configuration allows it, the body is
+//!    streamed to the server ([`howdah_http::feed`]).
+//! 2. The upstream's method selects a server ([`crate::servers::selection`]).
+//! 3. The request is written anew for this server ([`request`]) and sent over an idle connection or
+//!    a new one ([`crate::connections`], [`conversation`], [`crate::transfer::upload`]).
 //! 4. The head of the response is parsed strictly ([`response`]). Interim responses are passed on.
-//!    In the final one, the server's addresses become those that clients know (`rewrite`).
+//!    In the final one, the server's addresses are replaced by those that clients know (`rewrite`).
 //! 5. The body (`body`) is read as fast as the server sends it, and sent at the client's pace
 //!    ([`crate::transfer::response_buffer`]); then the connection is kept or closed. If the server
-//!    agrees to another protocol (101), client and server are joined (`upgraded`); until then no
-//!    byte of that protocol leaves.
+//!    switches to another protocol (101), client and server are connected directly (`upgraded`);
+//!    until then no byte of that protocol is sent.
 //!
 //! A request is sent a second time only if nothing can happen twice: the connection was never made,
-//! or the method is idempotent, there is no body, and no byte of a response has come. So a request
-//! that must not be repeated never goes over an idle connection, which the server may close at the
-//! same moment. [`crate::retry`] sees to that.
+//! or the method is idempotent, there is no body, and no byte of a response has arrived. For the
+//! same reason a request that must not be repeated never uses an idle connection, which the server
+//! may close at the same moment. [`crate::retry`] implements this.
 //!
-//! Servers are those of the configuration and nothing else: no part of a request makes an address,
-//! or a name that is looked up.
+//! The configuration alone determines the servers: no part of a request becomes an address or a
+//! name to look up.
 
 mod body;
 mod changes;
@@ -65,8 +65,8 @@ use crate::transfer::upload::Upload;
 use crate::failure::refuse;
 use crate::transfer::BufferSettings;
 
-/// Passes a request to a server of an upstream. Returns as soon as the head of the response has
-/// come.
+/// Passes a request to a server of an upstream. Returns as soon as the head of the response is
+/// complete.
 pub async fn run(
     thread: &Rc<UpstreamThread>,
     upstream: &Arc<Upstream>,
@@ -100,11 +100,11 @@ struct HttpRequest<'a, 'c> {
     buffering: ResponseBuffering<'a>,
     /// Protocols that the client offers to switch to.
     upgrade: Option<Vec<u8>>,
-    /// The client takes trailers.
+    /// The client accepts trailers.
     takes_trailers: bool,
 }
 
-/// A request as a server gets it.
+/// A request as it is sent to a server.
 struct EncodedRequest {
     head: Vec<u8>,
     framing: Framing,
@@ -179,7 +179,7 @@ impl Protocol for HttpRequest<'_, '_> {
                 SendError { failure, has_input }
             })?;
             match head.status {
-                // The client was told to continue when its body was read.
+                // The client has already got a 100 when its body was read.
                 100 => {}
                 101 if self.has_offered(head.upgrade.as_deref()) => {
                     return Ok((conversation, head));
@@ -218,7 +218,7 @@ impl Protocol for HttpRequest<'_, '_> {
 }
 
 impl HttpRequest<'_, '_> {
-    /// Returns the framing of the body, whose trailer gets these changes.
+    /// Returns the framing of the body; `changes` apply to its trailer.
     fn framing(&self, changes: &HeadChanges) -> Framing {
         let content = self.context.content;
         let passes_trailers = self.upstream.config.request_trailers;
@@ -262,7 +262,7 @@ impl HttpRequest<'_, '_> {
         };
         let body = body::body(conversation, &head, context, self.buffering, trailer.as_ref())?;
         let Head { status, reason, fields, has_date, .. } = head;
-        // A trailer that is there already is sent behind chunks.
+        // A trailer that has already arrived is sent after the chunks.
         let chunked = trailer.as_ref().is_some_and(|trailer| !trailer.lines().is_empty());
         let response = Response::new(status, body);
         let feed = content.rest();
@@ -271,7 +271,7 @@ impl HttpRequest<'_, '_> {
         Ok(Response { reason, fields, adds_date: !has_date, chunked, extras, ..response })
     }
 
-    /// Makes the response after which client and server speak another protocol.
+    /// Builds the response after which client and server speak another protocol.
     fn tunnel(
         &self,
         conversation: Conversation,
@@ -279,7 +279,7 @@ impl HttpRequest<'_, '_> {
         protocol: &[u8],
         active: ActiveRequest,
     ) -> Result<Response, Failure> {
-        // A server that switches before it has the whole request has not understood it.
+        // A server that switches before it has the whole request has misunderstood it.
         let parts = conversation.into_parts().ok_or(Failure::UnexpectedUpgrade)?;
         let upstream = Box::new(Upgraded::new(parts, active));
         let idle_timeout = self.upstream.config.timeouts.tunnel;

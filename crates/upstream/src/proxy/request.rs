@@ -1,12 +1,12 @@
-//! The head of a request as an upstream gets it.
+//! Builds the head of a request to an upstream.
 //!
-//! The head is written anew from the parsed request and never copied, so that the upstream reads
-//! the request that the routes decided about.
+//! The head is written from the parsed request and never copied, so that the upstream reads the
+//! same request as the routes.
 //!
-//! As in Unit the target is the client's, unless a route has changed the path; only bytes that no
-//! URI may have, and that some servers take for separators, are percent-encoded. `Host` is the
-//! client's, and nothing is added about the client, unless the configuration of the upstream says
-//! so. Fields of the connection (RFC 9110, 7.6.1) and of the framing are not passed on; the router
+//! As in Unit the target is the client's, unless a route has changed the path; only bytes that are
+//! not allowed in a URI, and that some servers take for separators, are percent-encoded. `Host` is
+//! the client's, and nothing is added about the client, unless the upstream's settings say so.
+//! Fields of the connection (RFC 9110, 7.6.1) and of the framing are not passed on; the router
 //! writes its own.
 
 use howdah_config::Address;
@@ -32,7 +32,7 @@ pub enum ConnectionOption<'p> {
 }
 
 /// Returns the protocols that a client offers to switch to. HTTP and protocols that carry it are
-/// left out: requests in a tunnel would bypass the configuration.
+/// removed: requests in a tunnel would bypass the configuration.
 pub fn upgrade(request: &Request) -> Option<Vec<u8>> {
     let is_http = |name: &[u8]| {
         let starts = |start: &[u8]| {
@@ -56,7 +56,7 @@ pub fn is_offered(protocol: &[u8], offered: &[u8]) -> bool {
     offered.any(|name| name.eq_ignore_ascii_case(protocol))
 }
 
-/// Returns true if the client takes trailers (RFC 9110, 10.1.4).
+/// Returns true if the client accepts trailers (RFC 9110, 10.1.4).
 pub fn takes_trailers(request: &Request) -> bool {
     let codings = request.fields.get_all("te").flat_map(|value| value.split(|b| *b == b','));
     let mut names = codings.filter_map(|coding| coding.split(|b| *b == b';').next());
@@ -64,13 +64,13 @@ pub fn takes_trailers(request: &Request) -> bool {
         && names.any(|name| name.trim_ascii().eq_ignore_ascii_case(b"trailers"))
 }
 
-/// Returns the lines of a request's trailer that an upstream gets.
+/// Returns the lines of a request's trailer that are passed to an upstream.
 pub fn trailer(lines: &[u8], changes: &HeadChanges) -> Vec<u8> {
     hop::trailer(lines, |name| changes.leaves_out(name))
 }
 
-/// Writes the head of a request with a body of `length` bytes; without a length the body comes in
-/// chunks. Returns `None` if a route has made the path empty, which no target can express.
+/// Writes the head of a request with a body of `length` bytes; `None` for a chunked body. Returns
+/// `None` if a route has made the path empty, which no target can express.
 pub fn head(
     request: &Request,
     address: &Address,
@@ -85,7 +85,7 @@ pub fn head(
     out.extend_from_slice(b" HTTP/1.1\r\n");
     match &changes.host {
         Some(host) => field(&mut out, b"Host", host),
-        // HTTP/1.1 demands one, even where the client may leave it out.
+        // HTTP/1.1 requires one, even where the client may omit it.
         None if request.fields.get("host").is_none() => {
             field(&mut out, b"Host", host(address).as_bytes());
         }
@@ -113,8 +113,8 @@ pub fn head(
     Some(out)
 }
 
-/// Appends the fields of the client that are passed on. Returns true if the client frames a body,
-/// even an empty one.
+/// Appends the client's fields that are passed on. Returns true if the client frames a body, even
+/// an empty one.
 fn client_fields(request: &Request, changes: &HeadChanges, out: &mut Vec<u8>) -> bool {
     let nominated = Nominated::of(request.fields.get_all("connection"));
     let mut is_framed = false;
@@ -163,7 +163,7 @@ fn target(request: &Request, out: &mut Vec<u8>) -> Option<()> {
         return None;
     }
     for &byte in &request.path {
-        // Allowed in a path as it is (RFC 3986, 3.3).
+        // Allowed in a path (RFC 3986, 3.3).
         if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&byte) {
             out.push(byte);
         } else {
@@ -179,8 +179,8 @@ fn target(request: &Request, out: &mut Vec<u8>) -> Option<()> {
 
 /// Appends a target or a query as the client sent it, with possible separators percent-encoded: a
 /// backslash (a slash for IIS and for the URL parsers of browsers and Node.js) and bytes from 0x80
-/// up (some are spaces for programs that read the line as Latin-1 or Unicode). For the routes such
-/// a byte is part of a name, and so it is for the server once it is encoded.
+/// up (some are spaces for programs that read the line as Latin-1 or Unicode). Routes treat such a
+/// byte as part of a name; once encoded, the server does too.
 fn as_sent(text: &[u8], out: &mut Vec<u8>) {
     let is_odd = |byte: &u8| matches!(byte, b'\\' | 0x80..);
     if !text.iter().any(is_odd) {

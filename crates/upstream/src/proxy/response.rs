@@ -1,4 +1,4 @@
-//! The head of an upstream's response, parsed as strictly as that of a client's request.
+//! Parses the head of an upstream's response as strictly as that of a client's request.
 //!
 //! A response is refused if two parsers could disagree about its fields or its end: otherwise one
 //! client's response could reach another client. As in requests, a line may end in LF alone unless
@@ -16,7 +16,7 @@ use crate::failure::Malformed;
 pub const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// Maximum number of fields of a head.
 const MAX_FIELDS: usize = 500;
-/// Number of fields that most heads do not exceed.
+/// Initial capacity for fields, enough for most heads.
 const USUAL_FIELDS: usize = 16;
 
 /// Length of a response's body (RFC 9112, 6.3).
@@ -26,7 +26,7 @@ pub enum Length {
     None(Option<u64>),
     /// Number of bytes.
     Known(u64),
-    /// The body comes in chunks.
+    /// The body is chunked.
     Chunked,
     /// The body ends with the connection.
     Close,
@@ -41,17 +41,17 @@ pub struct Head {
     pub reason: Option<Bytes>,
     /// Fields for the client, without those of the connection, `Content-Length` and `Server`.
     pub fields: FieldBlock,
-    /// `Date` is among them.
+    /// The fields include `Date`.
     pub has_date: bool,
     /// Protocol that follows a 101.
     pub upgrade: Option<Bytes>,
-    /// Length of the body that follows.
+    /// Length of the body.
     pub length: Length,
-    /// The connection may be used for another request after this response.
+    /// The connection can be used for another request after this response.
     pub keep_alive: bool,
 }
 
-/// Finds the end of a head in bytes that come in parts.
+/// Finds the end of a head in bytes that arrive in parts.
 #[derive(Debug, Default)]
 pub struct Scan {
     /// Number of bytes that were scanned.
@@ -60,7 +60,7 @@ pub struct Scan {
 
 impl Scan {
     /// Returns the length of the head at the start of `input`, once it is complete. `input` has all
-    /// bytes since the start.
+    /// bytes from the start on.
     pub fn advance(&mut self, input: &[u8]) -> Result<Option<usize>, Malformed> {
         const START: &[u8] = b"HTTP/1.";
         let common = input.len().min(START.len());
@@ -87,7 +87,8 @@ impl Scan {
     }
 }
 
-/// Parses a complete head with the empty line at its end. `is_head`: the method was HEAD.
+/// Parses a complete head including the empty line at its end. `is_head` is true for the method
+/// HEAD.
 pub fn parse(head: &[u8], is_head: bool) -> Result<Head, Malformed> {
     let mut lines = Lines { rest: head, has_bare_lf: false };
     let line = lines.next().unwrap_or_default();
@@ -96,7 +97,7 @@ pub fn parse(head: &[u8], is_head: bool) -> Result<Head, Malformed> {
     let all = |wanted: &'static [u8]| values(&fields, wanted);
     let length = framing(&fields, is_http10, lines.has_bare_lf)?;
     let without_body = is_head || matches!(status, ..200 | 204 | 304);
-    // Where none is allowed, a server may send the announced body all the same.
+    // A server may send the announced body even where none is allowed.
     let sends_none = is_head || status == 304 || matches!(length, Length::Known(0) | Length::Close);
     let nominated = Nominated::of(all(b"connection"));
     let persistent = match is_http10 {
@@ -157,7 +158,7 @@ fn values<'f, 'a: 'f>(
 /// Returns the length that the fields give, whether or not the response may have a body.
 fn framing(fields: &[Field<'_>], is_http10: bool, has_bare_lf: bool) -> Result<Length, Malformed> {
     let announced = one(values(fields, b"content-length"), "two fields Content-Length")?
-        .map(|value| content_length(value).ok_or(Malformed("Content-Length is no number")))
+        .map(|value| content_length(value).ok_or(Malformed("Content-Length is not a number")))
         .transpose()?;
     let coding = one(values(fields, b"transfer-encoding"), "two fields Transfer-Encoding")?;
     match (coding, announced) {
@@ -175,7 +176,7 @@ fn framing(fields: &[Field<'_>], is_http10: bool, has_bare_lf: bool) -> Result<L
     }
 }
 
-/// Returns the fields for the client. As in Unit, `Server` is the router's own.
+/// Returns the fields for the client. As in Unit, the router sends its own `Server`.
 fn block(mut fields: Vec<Field<'_>>, nominated: &Nominated<'_>) -> FieldBlock {
     const NOT_PASSED: [&[u8]; 2] = [b"content-length", b"server"];
     fields.retain(|(name, _)| {
@@ -192,7 +193,7 @@ fn block(mut fields: Vec<Field<'_>>, nominated: &Nominated<'_>) -> FieldBlock {
     FieldBlock::from_lines(lines.into())
 }
 
-/// Returns the only value, if there is one; an error if there are two.
+/// Returns the only value, if there is one. Error: there are two.
 fn one<'a>(
     mut values: impl Iterator<Item = &'a [u8]>,
     two: &'static str,
@@ -221,14 +222,14 @@ fn status_line(line: &[u8]) -> Result<(bool, u16, &[u8]), Malformed> {
     let reason = match reason {
         [] => reason,
         [b' ', reason @ ..] if reason.iter().all(is_text) => reason,
-        _ => return Err(Malformed("the status line is no status line")),
+        _ => return Err(Malformed("the status line is malformed")),
     };
     Ok((old, status, reason))
 }
 
 /// Parses a field line into name and value.
 fn field(line: &[u8]) -> Result<Field<'_>, Malformed> {
-    const NO_FIELD: Malformed = Malformed("a line of the head is no field");
+    const NO_FIELD: Malformed = Malformed("a field line is malformed");
     let end = line.iter().position(|byte| !is_token(*byte)).ok_or(NO_FIELD)?;
     let (name, value) = line.split_at_checked(end).ok_or(NO_FIELD)?;
     let value = value.strip_prefix(b":").ok_or(NO_FIELD)?;
@@ -238,7 +239,7 @@ fn field(line: &[u8]) -> Result<Field<'_>, Malformed> {
     if !value.iter().all(is_text) {
         return Err(Malformed("a field has a control character"));
     }
-    Ok((name, value.trim_ascii())) // of what this trims, only spaces and tabs are left
+    Ok((name, value.trim_ascii())) // only spaces and tabs are left to trim
 }
 
 fn is_text(byte: &u8) -> bool {

@@ -1,8 +1,8 @@
 //! Changes to the head of a response: locations that name the server's address, and the domains
 //! and paths of cookies.
 //!
-//! A location that names the server's own address becomes one without a host, so that the client
-//! stays with the router. It can never become one that names another host.
+//! A location at the server's own address becomes one without a host, so that the client stays with
+//! the router. It can never become one that names another host.
 
 use howdah_config::{self as config, Address, Replacement};
 use howdah_http::message::{FieldBlock, Response};
@@ -10,7 +10,7 @@ use howdah_http::variables::VariableSource;
 
 use super::field_value::plain;
 
-/// Changes the fields of a response from the server at this address.
+/// Changes the fields of a response from the server at `address`.
 pub fn apply(
     upstream: &config::Upstream,
     address: &Address,
@@ -65,7 +65,7 @@ impl Kind {
 struct Hosts(Vec<Vec<u8>>);
 
 impl Hosts {
-    /// `host` is the `Host` that the server got, if it is not the client's.
+    /// Creates the list. `host` is the `Host` that the server got, if it is not the client's.
     fn new(address: &Address, host: Option<Vec<u8>>) -> Hosts {
         let mut hosts = Vec::new();
         if !matches!(address, Address::Unix(_) | Address::Abstract(_)) {
@@ -78,7 +78,7 @@ impl Hosts {
         Hosts(hosts)
     }
 
-    /// Returns the part of a location behind one of the hosts.
+    /// Returns the part of a location after one of the hosts.
     fn strip<'v>(&self, value: &'v [u8]) -> Option<&'v [u8]> {
         let rest = [&b"http://"[..], b"https://"].iter().find_map(|scheme| {
             let (start, rest) = value.split_at_checked(scheme.len())?;
@@ -117,7 +117,7 @@ fn location(
     Some([start, rest].concat())
 }
 
-/// Returns the value of `Refresh` for the client, with the location behind `url=` changed.
+/// Returns the value of `Refresh` for the client, with the location after `url=` changed.
 fn refresh(
     value: &[u8],
     replacements: &[Replacement],
@@ -160,7 +160,7 @@ fn cookie(value: &[u8], upstream: &config::Upstream, source: &VariableSource<'_>
     out
 }
 
-/// Returns the replacement of a domain; empty to leave it out, `None` to keep it.
+/// Returns the replacement of a domain; empty to remove the attribute, `None` to keep it.
 fn domain(
     value: &[u8],
     replacements: &[Replacement],
@@ -172,8 +172,8 @@ fn domain(
     Some(found.to.as_ref().map(|to| attribute(&source.expand(to))).unwrap_or_default())
 }
 
-/// Returns the replacement of a path whose prefix is configured; empty to leave it out, `None` to
-/// keep it.
+/// Returns the replacement of a path whose prefix is configured; empty to remove the attribute,
+/// `None` to keep it.
 fn path(
     value: &[u8],
     replacements: &[Replacement],
@@ -187,7 +187,7 @@ fn path(
     Some(changed)
 }
 
-/// Returns a value that cannot end its attribute, whatever a client has put into a variable.
+/// Returns a value that cannot end its attribute, whatever a client puts into a variable.
 fn attribute(value: &[u8]) -> Vec<u8> {
     let mut value = plain(value);
     value.retain(|byte| *byte != b';');
@@ -204,7 +204,7 @@ mod tests {
     use howdah_http::body::Body;
     use howdah_http::fixture;
 
-    /// A field of a response as it is after an upstream with these settings.
+    /// Returns a field of a response after the changes of an upstream with these settings.
     fn changed(settings: serde_json::Value, name: &str, value: &str) -> String {
         let mut upstream = serde_json::json!({"servers": {"10.0.0.5:80": {}}});
         let members = upstream.as_object_mut().unwrap();

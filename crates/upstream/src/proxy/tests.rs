@@ -1,4 +1,4 @@
-//! A client, a proxy and a server that says what a test tells it to, byte for byte.
+//! Tests of a proxy between a client and a server whose responses the test sets byte for byte.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -30,34 +30,34 @@ mod upgrades;
 /// Timeout of waits that end sooner in a test that succeeds.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a server does with one request.
+/// Reaction of a server to one request.
 #[derive(Clone)]
 struct Answer {
     parts: Vec<Vec<u8>>,
-    /// Whether it leaves the connection open.
+    /// The connection stays open afterwards.
     keep: bool,
-    /// Whether it answers before it has read the body.
+    /// The server answers before it has read the body.
     early: bool,
-    /// After each part.
+    /// Pause after each part.
     pause: Duration,
 }
 
-/// An answer after which the connection is closed.
+/// Creates an answer after which the connection is closed.
 fn close(bytes: impl AsRef<[u8]>) -> Answer {
     let pause = Duration::from_millis(20);
     Answer { parts: vec![bytes.as_ref().to_vec()], keep: false, early: false, pause }
 }
 
-/// An answer after which it stays open.
+/// Creates an answer after which the connection stays open.
 fn keep(bytes: impl AsRef<[u8]>) -> Answer {
     Answer { keep: true, ..close(bytes) }
 }
 
-/// A server that gives its answers in turn, and the last one again and again.
+/// A server that sends its answers in order, and repeats the last one.
 #[derive(Clone)]
 struct Backend {
     address: SocketAddr,
-    /// Requests as they came.
+    /// Requests that the server got.
     seen: Rc<RefCell<Vec<String>>>,
     connections: Rc<Cell<usize>>,
     closed: Rc<Cell<usize>>,
@@ -141,7 +141,7 @@ impl Backend {
     }
 }
 
-/// The proxy, with what it has logged.
+/// The proxy, with its log.
 struct Proxy {
     address: SocketAddr,
     log: tempfile::NamedTempFile,
@@ -179,7 +179,7 @@ impl Handler for Front {
     }
 }
 
-/// Timeouts that do not matter, however busy the machine is.
+/// Returns timeouts that never pass, however busy the machine is.
 fn timeouts() -> Timeouts {
     Timeouts {
         connect: TEST_TIMEOUT,
@@ -191,7 +191,7 @@ fn timeouts() -> Timeouts {
     }
 }
 
-/// For those that are to be over.
+/// Returns timeouts that pass soon.
 fn impatient() -> Timeouts {
     let short = Duration::from_millis(400);
     Timeouts { send: short, first_byte: short, read: short, ..timeouts() }
@@ -226,17 +226,17 @@ impl Proxy {
         Proxy { address, log, statuses }
     }
 
-    /// In front of one server.
+    /// Creates a proxy in front of one server.
     async fn before(backend: &Backend) -> Proxy {
         Proxy::within(timeouts(), backend).await
     }
 
-    /// Likewise, with these timeouts.
+    /// Creates a proxy in front of one server, with these timeouts.
     async fn within(timeouts: Timeouts, backend: &Backend) -> Proxy {
         Proxy::new(single(&Address::Inet(backend.address)), timeouts).await
     }
 
-    /// Sends bytes on a new connection, and gives what comes back until its end.
+    /// Sends bytes on a new connection, and returns all bytes received until its end.
     async fn talk(&self, bytes: impl AsRef<[u8]>) -> String {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(bytes.as_ref()).await.unwrap();
@@ -246,7 +246,7 @@ impl Proxy {
         String::from_utf8_lossy(&received).into_owned()
     }
 
-    /// The answer to a plain request.
+    /// Returns the response to a plain request.
     async fn get(&self) -> String {
         self.talk("GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await
     }
@@ -256,13 +256,13 @@ impl Proxy {
     }
 }
 
-/// One server as a `proxy` has it.
+/// Returns the upstream of a `proxy` with one server.
 fn single(address: &Address) -> Upstream {
     let proxy = config::Proxy { address: address.clone(), tls: None };
     Upstream::proxy(&proxy, std::slice::from_ref(address), None)
 }
 
-/// Servers that take turns whatever they do.
+/// Returns an upstream whose servers take turns even if they fail.
 fn several(backends: &[&Backend], tries: usize, keepalive: usize) -> Upstream {
     let servers = backends
         .iter()
@@ -284,7 +284,7 @@ fn content(reply: &str) -> &str {
     reply.split_once("\r\n\r\n").map_or("", |(_, content)| content)
 }
 
-/// Runs a test with all that it starts.
+/// Runs a test with all tasks that it starts.
 fn with<F: Future<Output = ()>>(test: impl FnOnce() -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async { test().await });

@@ -10,17 +10,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::connections::connection::Connection;
 use crate::servers::selection::ActiveRequest;
 
-/// Reads from and writes to the connection behind the response 101.
+/// Reads from and writes to the connection after a 101 response.
 pub struct Upgraded {
     stream: Connection,
-    /// Bytes that came with the head; nearly always none.
+    /// Bytes that arrived with the head; nearly always none.
     early: Input,
     /// The request counts as active until the end.
     _active: ActiveRequest,
 }
 
 impl Upgraded {
-    /// Takes the connection and the input behind the head.
+    /// Takes the connection and the input after the head.
     pub fn new((stream, early): (Connection, Input), active: ActiveRequest) -> Self {
         Upgraded { stream, early, _active: active }
     }

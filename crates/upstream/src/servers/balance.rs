@@ -1,11 +1,11 @@
-//! The choice between the servers of an upstream, without I/O and clock.
+//! Load balancing between the servers of an upstream, without I/O and clock.
 //!
-//! Healthy servers come first, then healthy backups. If no server is healthy, all of them are
-//! tried rather than the request refused. The upstream's method decides between those with room.
+//! Healthy servers are preferred, then healthy backups. If no server is healthy, all of them are
+//! tried instead of refusing the request. The upstream's method decides between those with room.
 
 use crate::servers::round_robin::RoundRobin;
 
-/// State of a server at the moment of the choice.
+/// State of a server at the time of the selection.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate {
     /// Share of the requests; a server of weight 0 gets none.
@@ -14,12 +14,12 @@ pub struct Candidate {
     pub active: u32,
     /// Maximum number of active requests; `None` for no limit.
     pub max_active: Option<u32>,
-    /// The server is used if no other is healthy.
+    /// The server is used only if no other is healthy.
     pub is_backup: bool,
     /// Neither health checks nor requests have failed.
     pub is_healthy: bool,
-    /// The server may be chosen: it was not tried for this request, is not drained, and its slow
-    /// start does not leave the request to others.
+    /// The server may be selected: it was not tried for this request, is not draining, and its slow
+    /// start does not skip this request.
     pub is_eligible: bool,
     /// Hash of request and server, for [`Method::Hash`].
     pub hash: u64,
@@ -32,20 +32,20 @@ impl Candidate {
     }
 }
 
-/// Method of the choice.
+/// Method of the selection.
 pub enum Method<'m> {
     /// Servers in turn, by weight.
     RoundRobin(&'m mut RoundRobin),
-    /// The server with the fewest active requests for its weight; several of them in turn.
+    /// The server with the fewest active requests for its weight; among equals in turn.
     LeastConnections(&'m mut RoundRobin),
-    /// The less busy of two servers, which these random numbers pick by weight.
+    /// The less busy of two servers, which these random numbers select by weight.
     TwoChoices(u64, u64),
     /// The server with the highest score of hash and weight (rendezvous hashing): if a server is
-    /// gone, only its requests go to other servers.
+    /// gone, only its requests move to other servers.
     Hash,
 }
 
-/// Result of the choice.
+/// Result of the selection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
     /// Index of the chosen server.
@@ -56,7 +56,7 @@ pub enum Choice {
     None,
 }
 
-/// Chooses one of the candidates.
+/// Selects one of the candidates.
 pub fn choose(candidates: &[Candidate], method: Method<'_>) -> Choice {
     let tiers: [fn(&Candidate) -> bool; 3] = [
         |candidate| candidate.is_healthy && !candidate.is_backup,
@@ -111,7 +111,7 @@ fn pick(
     }
 }
 
-/// Picks a candidate, with a probability in proportion to its weight.
+/// Selects a candidate, with a probability in proportion to its weight.
 fn by_weight<'c>(
     candidates: impl Iterator<Item = (usize, &'c Candidate)> + Clone,
     random: u64,
@@ -130,7 +130,7 @@ fn by_weight<'c>(
 }
 
 /// Hashes a key together with a server (FNV-1a, then the finaliser of SplitMix64). The result is
-/// the same on every machine, so that several routers choose alike.
+/// the same on every machine, so that several routers select the same server.
 pub fn hash(key: &[u8], server: &[u8]) -> u64 {
     let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = key.iter().fold(0xcbf2_9ce4_8422_2325, fnv);

@@ -50,7 +50,7 @@ fn the_least_busy_for_its_weight_is_chosen() {
     assert_eq!(least(&[busy(4, 1.0), busy(6, 2.0), busy(4, 1.0)]), Choice::Server(1));
 }
 
-/// On a quiet site no server has a request when the next one comes.
+/// On a quiet site no server has a request when the next one arrives.
 #[test]
 fn equally_busy_servers_take_turns_by_weight() {
     let light = Candidate { weight: 0.5, ..HEALTHY };

@@ -1,7 +1,7 @@
-//! Servers that an action or an application names directly, by their address.
+//! Servers that an action or an application names directly by their address.
 //!
-//! Each is an upstream of its own, with one server for each address of its name. Actions that name
-//! the same server share its upstream, and so its state.
+//! Each becomes an upstream, with one server for each address of its name. Actions that name the
+//! same server share its upstream, and so its state.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use howdah_config::{self as config, Address};
 use crate::servers::resolved::ResolvedServers;
 use crate::servers::upstream::Upstream;
 
-/// Upstreams by their name for the log and the number of their TLS settings.
+/// Upstreams by their name in the log and the id of their TLS settings.
 pub type DirectUpstreamTable = HashMap<(Box<str>, u64), Arc<Upstream>>;
 
 /// Compiles the directly named servers of a configuration.
@@ -23,7 +23,7 @@ pub struct DirectUpstreams<'c> {
 }
 
 impl<'c> DirectUpstreams<'c> {
-    /// Starts with none. `before` are those of the configuration before.
+    /// Creates an empty table. `before` has the upstreams of the previous configuration.
     pub fn new(known: &'c ResolvedServers, before: Option<&'c DirectUpstreamTable>) -> Self {
         DirectUpstreams { known, before, found: DirectUpstreamTable::new() }
     }
@@ -59,7 +59,7 @@ mod tests {
     use crate::servers::selection::Affinity;
     use crate::thread::UpstreamThread;
 
-    /// The servers of a proxy and of an application at these addresses.
+    /// Compiles the servers of a proxy and of an application at these addresses.
     fn compile(
         ends: &[u8],
         before: Option<&DirectUpstreamTable>,

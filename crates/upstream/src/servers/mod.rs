@@ -1,12 +1,12 @@
-//! Servers that requests are passed to: which of them gets a request, and which of them fail.
+//! Servers that requests are passed to: their selection and their failures.
 //!
-//! - [`upstream`], [`server`]: what the configuration names, with the state that all threads share.
-//! - [`selection`]: the server for a request. [`balance`] decides by the upstream's method,
-//!   [`round_robin`] and [`selector`] hold what a thread needs for that.
+//! - [`upstream`], [`server`]: the configured servers, with the state that all threads share.
+//! - [`selection`]: selects the server of a request. [`balance`] decides by the upstream's method,
+//!   [`round_robin`] and [`selector`] have the per-thread state for it.
 //! - [`passive_health`]: servers that failed requests. Active health checks are in
 //!   [`crate::proxy::health_checks`].
 //! - [`retry_budget`]: the share of requests that may be sent again.
-//! - [`direct`], [`resolved`]: from the configuration to upstreams.
+//! - [`direct`], [`resolved`]: compile upstreams from the configuration.
 
 pub mod balance;
 pub mod direct;

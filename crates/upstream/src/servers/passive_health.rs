@@ -1,15 +1,15 @@
-//! Passive health: a server that fails requests is not used for a while.
+//! Passive health: a server that fails requests is not used for some time.
 //!
-//! The caller passes the time, which counts from any fixed moment.
+//! The caller passes the time, measured from any fixed moment.
 
 use std::time::Duration;
 
 use howdah_config::Failures;
 
-/// Maximum factor by which the pause of a server grows that fails again at once.
+/// Maximum factor by which the pause of a repeatedly failing server grows.
 const MAX_BACK_OFF: u32 = 16;
 
-/// Failures of a server, and the pause that they lead to.
+/// Failures of a server, and the resulting pause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PassiveHealth {
     /// Failures since `since`.
@@ -17,7 +17,7 @@ pub struct PassiveHealth {
     since: Duration,
     /// End of the pause.
     until: Duration,
-    /// Number of pauses without an answer between them.
+    /// Number of pauses without a response between them.
     pauses: u32,
 }
 
@@ -27,13 +27,13 @@ impl PassiveHealth {
         now < self.until
     }
 
-    /// Returns the rest of the pause.
+    /// Returns the remaining time of the pause.
     pub fn remaining(&self, now: Duration) -> Duration {
         self.until.saturating_sub(now)
     }
 
-    /// Counts a failure. A pause begins after `max` of them within `time`, or after the first one
-    /// behind a pause.
+    /// Counts a failure. A pause begins after `max` failures within `time`, or after the first
+    /// failure after a pause.
     pub fn failed(&mut self, now: Duration, policy: &Failures) {
         if policy.max == 0 {
             return;
@@ -53,7 +53,7 @@ impl PassiveHealth {
         }
     }
 
-    /// Forgets all failures, as the server has answered. Returns true if there was a pause.
+    /// Resets all failures, because the server has responded. Returns true if there was a pause.
     pub fn answered(&mut self) -> bool {
         let had_pause = self.pauses > 0;
         *self = PassiveHealth::default();

@@ -1,5 +1,4 @@
-//! What a configuration needs to know of other servers before it is compiled: their addresses and
-//! their TLS settings.
+//! Addresses and TLS settings of other servers, resolved before a configuration is compiled.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,14 +11,14 @@ use crate::names::NameTable;
 /// Addresses and TLS settings of the servers that a configuration names.
 #[derive(Debug, Clone, Default)]
 pub struct ResolvedServers {
-    /// TLS by its settings in the configuration.
+    /// TLS clients by their settings in the configuration.
     pub clients: TlsClients,
     /// Addresses by name.
     pub names: NameTable,
 }
 
 impl ResolvedServers {
-    /// Returns the TLS for these settings, which was prepared before.
+    /// Returns the prepared TLS client for these settings.
     pub fn client(&self, settings: Option<&UpstreamTls>) -> Option<Arc<TlsClient>> {
         settings.and_then(|settings| self.clients.get(settings)).map(Arc::clone)
     }

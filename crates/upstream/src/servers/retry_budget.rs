@@ -1,9 +1,9 @@
 //! Budget of requests that are sent again: a fifth of all requests, so that retries do not multiply
-//! the load of an upstream in trouble.
+//! the load of a failing upstream.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Price of a retry, in requests.
+/// Cost of a retry, in requests.
 const RETRY_COST: u32 = 5;
 /// Maximum balance: a hundred retries.
 const MAX_BALANCE: u32 = 100 * RETRY_COST;
@@ -28,7 +28,7 @@ impl RetryBudget {
         }
     }
 
-    /// Takes the price of a retry. Returns false if the balance is too low.
+    /// Takes the cost of a retry. Returns false if the balance is too low.
     pub fn withdraw(&self) -> bool {
         self.0.fetch_update(Relaxed, Relaxed, |balance| balance.checked_sub(RETRY_COST)).is_ok()
     }

@@ -1,10 +1,10 @@
 //! Smooth weighted round robin, without I/O and clock.
 //!
 //! In each turn every server gains its weight, and the server with the highest sum pays the sum of
-//! all weights. A server with three times the weight has three turns for one of another server,
+//! all weights. A server with three times the weight of another has three turns for one of it,
 //! spread evenly. Fractions become whole numbers as in Unit, so that the order is the same.
 
-/// Turns of a list of servers.
+/// Round-robin state of a list of servers.
 #[derive(Debug)]
 pub struct RoundRobin {
     servers: Box<[Server]>,
@@ -17,7 +17,7 @@ struct Server {
 }
 
 impl RoundRobin {
-    /// Creates the turns of servers with these weights, none of which is negative. A server of
+    /// Creates the state for servers with these weights, none of which is negative. A server of
     /// weight 0 has no turn.
     pub fn new(weights: impl Iterator<Item = f64> + Clone) -> Self {
         /// Sum of all weights as whole numbers.

@@ -1,5 +1,5 @@
-//! The server for a request: by the sticky cookie, otherwise by the upstream's method; if all are
-//! full, the request waits.
+//! Selects the server of a request: by the sticky cookie, otherwise by the upstream's method; if
+//! all are full, the request waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use crate::servers::selector::Selector;
 use crate::servers::server::Server;
 use crate::servers::upstream::Upstream;
 
-/// Smallest part of its share that a server gets in its slow start.
+/// Minimum share of its requests that a server gets in its slow start.
 const MIN_SLOW_START_SHARE: f64 = 0.05;
 
-/// Properties of a request that decide between servers.
+/// Properties of a request that the selection depends on.
 #[derive(Debug, Default)]
 pub struct Affinity {
-    /// Value that is hashed; empty if nothing is.
+    /// Value that is hashed; empty without `hash`.
     pub hash_key: Vec<u8>,
     /// Value of the sticky cookie; empty if there is none.
     pub sticky: Vec<u8>,
 }
 
 impl Affinity {
-    /// Reads what the upstream's settings need of a request.
+    /// Reads the properties that the upstream's settings need.
     pub fn of(upstream: &Upstream, source: &VariableSource<'_>) -> Self {
         let mut affinity = Affinity::default();
         if let config::Balance::Hash(template) = &upstream.config.balance {
@@ -38,8 +38,8 @@ impl Affinity {
         affinity
     }
 
-    /// Returns the value of `Set-Cookie` that leads the client back to a server, unless the client
-    /// has it already or the upstream sets none.
+    /// Returns the value of `Set-Cookie` that sends the client to the same server again; `None` if
+    /// the client has it already or the upstream sets none.
     pub fn sticky_cookie(&self, upstream: &Upstream, server: &Server) -> Option<String> {
         let name = upstream.config.sticky.as_ref()?;
         (self.sticky != server.sticky.as_bytes())
@@ -47,7 +47,7 @@ impl Affinity {
     }
 }
 
-/// A request that a server is working on, counted there until it is dropped.
+/// A request that a server is processing; counted as active until it is dropped.
 #[derive(Debug)]
 pub struct ActiveRequest {
     upstream: Arc<Upstream>,
@@ -73,14 +73,13 @@ impl ActiveRequest {
         self.upstream.servers.get(self.index)
     }
 
-    /// Counts a failure of the server. Returns for how long it is not used from now on, if that
-    /// begins now.
+    /// Counts a failure of the server. Returns the length of the pause if one begins now.
     pub fn failed(&self) -> Option<Duration> {
         self.server()?.failed(self.upstream.now(), &self.upstream.config.failures)
     }
 
-    /// Forgets the failures of the server, as it has answered. Returns true if it was not used for
-    /// a while before.
+    /// Resets the failures of the server, because it has responded. Returns true if there was a
+    /// pause.
     pub fn answered(&self) -> bool {
         let Some(server) = self.server() else { return false };
         let has_recovered = server.answered();
@@ -103,7 +102,7 @@ impl Drop for ActiveRequest {
 }
 
 impl Upstream {
-    /// Chooses a server for a request, except those with an index in `tried`; waits until one has
+    /// Selects a server for a request, except those with an index in `tried`; waits until one has
     /// room. Returns `None` if there is none.
     pub async fn acquire(
         self: &Arc<Self>,
@@ -129,7 +128,7 @@ impl Upstream {
     ) -> Option<ActiveRequest> {
         loop {
             let mut room = std::pin::pin!(self.room.notified());
-            room.as_mut().enable(); // before the choice, so that no notification is missed
+            room.as_mut().enable(); // before the selection, so that no notification is missed
             match self.choose(selector, tried, affinity) {
                 Choice::Server(index) => return Some(ActiveRequest::new(self, index)),
                 Choice::None => return None,
@@ -151,7 +150,7 @@ impl Upstream {
         if let [server] = &*self.servers {
             let mut only = server.candidate(now, &affinity.hash_key);
             only.is_eligible &= tried.is_empty();
-            return balance::choose(&[only], Method::Hash); // all methods agree
+            return balance::choose(&[only], Method::Hash); // all methods select it
         }
         let mut is_starting = false;
         let mut candidates: Vec<_> = { self.servers.iter().enumerate() }
@@ -168,7 +167,7 @@ impl Upstream {
         if choice != Choice::None || !is_starting {
             return choice;
         }
-        // All other servers were tried: those in their slow start get the request after all.
+        // All other servers were tried: those in their slow start get the request nevertheless.
         for (index, candidate) in candidates.iter_mut().enumerate() {
             candidate.is_eligible = !tried.contains(&index) && candidate.weight > 0.0;
         }
@@ -183,7 +182,7 @@ impl Upstream {
         (candidate.is_healthy && candidate.has_room() && !tried.contains(&index)).then_some(index)
     }
 
-    /// Returns true if a server in its slow start leaves this request to others.
+    /// Returns true if a server in its slow start skips this request.
     fn skips_slow_start(&self, server: &Server, now: Duration, selector: &Selector<Self>) -> bool {
         let Some(length) = self.config.slow_start else { return false };
         let Some(share) = server.slow_start(length, now) else { return false };

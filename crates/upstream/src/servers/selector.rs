@@ -1,4 +1,4 @@
-//! State of one thread for the choice between servers: round-robin turns and random numbers.
+//! State of one thread for the selection of servers: round-robin turns and random numbers.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -12,7 +12,8 @@ use crate::servers::round_robin::RoundRobin;
 /// Round-robin turns of upstreams of type `U`, and a source of random numbers.
 #[derive(Debug)]
 pub struct Selector<U> {
-    /// By the address of the upstream, which stays reserved while `Turns` has a weak reference.
+    /// Turns by the address of the upstream, which stays reserved while `Turns` has a weak
+    /// reference.
     turns: RefCell<HashMap<*const U, Turns<U>>>,
     random: Cell<u64>,
 }
@@ -24,12 +25,12 @@ struct Turns<U> {
 }
 
 impl<U> Selector<U> {
-    /// Creates a selector without turns. Two threads should have different seeds.
+    /// Creates a selector without turns. Different threads should have different seeds.
     pub fn new(seed: u64) -> Self {
         Selector { turns: RefCell::default(), random: Cell::new(seed) }
     }
 
-    /// Chooses one of the servers of an upstream by this method.
+    /// Selects one of the servers of an upstream by this method.
     pub fn choose(
         &self,
         upstream: &Arc<U>,
@@ -55,7 +56,7 @@ impl<U> Selector<U> {
         )
     }
 
-    /// Returns the next number of a sequence (SplitMix64), which need not be secret.
+    /// Returns the next number of a sequence (SplitMix64); not for secrets.
     pub fn random(&self) -> u64 {
         let seed = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.random.set(seed);

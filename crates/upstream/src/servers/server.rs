@@ -11,26 +11,26 @@ use crate::connections::shared_pool::SharedPool;
 use crate::servers::balance::{self, Candidate};
 use crate::servers::passive_health::PassiveHealth;
 
-/// A server with the part of the configuration that names it.
+/// A server and its settings.
 #[derive(Debug)]
 pub struct Server {
-    /// Address that it listens on.
+    /// Address that the server listens on.
     pub address: Address,
-    /// Key of its idle HTTP connections.
+    /// Key of the server's idle HTTP connections.
     pub pool_key: PoolKey,
-    /// Address as the configuration has it, perhaps with a name.
+    /// Address in the configuration; may have a name instead of an IP address.
     pub origin: Address,
-    /// Name that its certificate must have unless the TLS settings have another.
+    /// Name for the verification of its certificate, unless the TLS settings have another.
     pub name: Box<str>,
-    /// Value of the sticky cookie of its clients.
+    /// Value of the sticky cookie for this server.
     pub sticky: Box<str>,
     config: config::UpstreamServer,
-    /// Its part of a hash ([`balance::hash`]).
+    /// The server's part of a hash ([`balance::hash`]).
     key: Box<[u8]>,
     state: Arc<State>,
 }
 
-/// State of a server, kept when the configuration changes. Times count from the start of the
+/// State of a server, kept when the configuration changes. Times are measured from the start of the
 /// upstream.
 #[derive(Debug, Default)]
 struct State {
@@ -39,10 +39,10 @@ struct State {
     failures: AtomicU64,
     /// The last health checks have failed.
     is_unhealthy: AtomicBool,
-    /// `passive_health` has something to forget; spares the lock.
+    /// `passive_health` is not empty; avoids the lock.
     has_failures: AtomicBool,
     passive_health: Mutex<PassiveHealth>,
-    /// Time in ms at which it recovered; 0 if its slow start is over.
+    /// Time in ms of the server's recovery; 0 if its slow start is over.
     recovered: AtomicU64,
     fastcgi_connections: Arc<SharedPool>,
 }
@@ -50,21 +50,21 @@ struct State {
 /// Status of a server, for the control API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerReport {
-    /// Address that it listens on.
+    /// Address that the server listens on.
     pub address: String,
-    /// `up`, `failing` (not used for a while after failed requests), `unhealthy` (health checks),
-    /// `draining`, or `unknown` if its name has no address.
+    /// `up`, `failing` (in a pause after failed requests), `unhealthy` (health checks), `draining`,
+    /// or `unknown` if its name has no address.
     pub state: &'static str,
     /// Number of active requests.
     pub active: u32,
-    /// Number of requests that were passed to it.
+    /// Number of requests that were passed to the server.
     pub requests: u64,
     /// Number of requests that failed.
     pub failures: u64,
 }
 
 impl Server {
-    /// Compiles a server. `tls` is the number of the TLS settings, 0 for plain HTTP.
+    /// Compiles a server. `tls` is the id of the TLS settings, 0 for plain HTTP.
     pub(super) fn new(config: &config::UpstreamServer, tls: u64) -> Self {
         let key = config.address.to_string().into_bytes();
         Server {
@@ -74,7 +74,7 @@ impl Server {
             name: match config.named.as_ref().unwrap_or(&config.address) {
                 Address::Name(name, _) => name.strip_suffix('.').unwrap_or(name).into(),
                 Address::Inet(inet) => inet.ip().to_canonical().to_string().into(),
-                // The settings have a name, or it is not verified.
+                // Either the settings have a name, or the server is not verified.
                 Address::Unix(_) | Address::Abstract(_) => "localhost".into(),
             },
             sticky: format!("{:016x}", balance::hash(b"sticky", &key)).into(),
@@ -84,7 +84,7 @@ impl Server {
         }
     }
 
-    /// Returns true if both are the same server, known by the same name and TLS settings.
+    /// Returns true if both are the same server, with the same name and TLS settings.
     pub(super) fn is_same(&self, other: &Server) -> bool {
         (&self.pool_key, &self.origin) == (&other.pool_key, &other.origin)
     }
@@ -94,12 +94,12 @@ impl Server {
         self.state = Arc::clone(&other.state);
     }
 
-    /// Returns its idle FastCGI connections.
+    /// Returns the server's idle FastCGI connections.
     pub fn fastcgi_connections(&self) -> &Arc<SharedPool> {
         &self.state.fastcgi_connections
     }
 
-    /// Counts a request that is passed to it.
+    /// Counts a request that is passed to the server.
     pub(super) fn begin_request(&self) {
         self.state.active.fetch_add(1, Relaxed);
         self.state.requests.fetch_add(1, Relaxed);
@@ -110,8 +110,7 @@ impl Server {
         self.state.active.fetch_sub(1, Relaxed);
     }
 
-    /// Counts a failed request. Returns for how long the server is not used from now on, if that
-    /// begins now.
+    /// Counts a failed request. Returns the length of the pause if one begins now.
     pub(super) fn failed(&self, now: Duration, policy: &config::Failures) -> Option<Duration> {
         self.state.failures.fetch_add(1, Relaxed);
         if policy.max == 0 {
@@ -124,8 +123,7 @@ impl Server {
         (!was_failing).then(|| health.remaining(now)).filter(|remaining| !remaining.is_zero())
     }
 
-    /// Forgets failures, as the server has answered. Returns true if it was not used for a while
-    /// before.
+    /// Resets failures, because the server has responded. Returns true if there was a pause.
     pub(super) fn answered(&self) -> bool {
         if !self.state.has_failures.load(Relaxed) {
             return false;
@@ -135,7 +133,7 @@ impl Server {
         has_recovered
     }
 
-    /// Takes the result of a health check. Returns true if it differs from the one before.
+    /// Stores the result of a health check. Returns true if it differs from the previous one.
     pub(super) fn set_healthy(&self, is_healthy: bool) -> bool {
         self.state.is_unhealthy.swap(!is_healthy, Relaxed) == is_healthy
     }
@@ -146,8 +144,8 @@ impl Server {
         self.state.recovered.store(now.max(1), Relaxed);
     }
 
-    /// Returns how much of a slow start of this length has passed, as a part of 1; `None` if there
-    /// is none, or if it is over.
+    /// Returns the elapsed part (0 to 1) of a slow start of this length; `None` if there is none or
+    /// it is over.
     pub(super) fn slow_start(&self, length: Duration, now: Duration) -> Option<f64> {
         let recovered = self.state.recovered.load(Relaxed);
         if recovered == 0 {
@@ -162,7 +160,7 @@ impl Server {
         Some(share)
     }
 
-    /// Describes the server for [`balance::choose`]. `hash_key` is empty if nothing is hashed.
+    /// Returns the server's state for [`balance::choose`]. `hash_key` is empty without `hash`.
     pub(super) fn candidate(&self, now: Duration, hash_key: &[u8]) -> Candidate {
         Candidate {
             weight: self.config.weight,
@@ -178,7 +176,7 @@ impl Server {
         }
     }
 
-    /// Returns its status.
+    /// Returns the status of the server.
     pub(super) fn report(&self, now: Duration) -> ServerReport {
         ServerReport {
             address: self.address.to_string(),

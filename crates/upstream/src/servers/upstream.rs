@@ -1,8 +1,8 @@
 //! Groups of servers that answer the same requests, compiled from the configuration.
 //!
 //! All threads share the state of the servers: active requests, failures, health. An upstream that
-//! a new configuration does not change stays as it is. If it changes, or its names get other
-//! addresses, the servers that remain keep their state.
+//! a new configuration does not change is reused. If it changes, or its names get other addresses,
+//! the remaining servers keep their state.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::servers::server::{Server, ServerReport};
 pub struct Upstream {
     /// Name for the log: `upstreams/NAME`, or the `proxy` of an action.
     pub name: Box<str>,
-    /// Its part of the configuration.
+    /// Settings of the upstream.
     pub config: config::Upstream,
     /// Servers in the order of the configuration.
     pub servers: Box<[Arc<Server>]>,
@@ -37,15 +37,15 @@ pub struct Upstream {
     pub tries: usize,
     /// Share of requests that may be sent again.
     pub retry_budget: RetryBudget,
-    /// Limit on its log messages.
+    /// Limit on the upstream's log messages.
     pub log_limit: Arc<LogLimit>,
-    /// Requests that wait for a server with room.
+    /// Queue of requests that wait for a server with room.
     pub(super) queue: Queue,
-    /// Notified when a server has room. Shared with the upstream before and the one after a
-    /// change of the configuration, as they may have the same servers.
+    /// Notified when a server has room. Shared with the previous and the next generation of the
+    /// upstream, as they may have the same servers.
     pub(super) room: Arc<Notify>,
     has_health_checks: AtomicBool,
-    /// Moment that the times of the servers' state count from.
+    /// Start of the times in the servers' state.
     started: Instant,
 }
 
@@ -55,7 +55,7 @@ impl Upstream {
         Upstream::named(format!("upstreams/{}", config.name), config, tls)
     }
 
-    /// Compiles the server of a `proxy`, which has these addresses.
+    /// Compiles the server of a `proxy` with these addresses.
     pub fn proxy(
         proxy: &config::Proxy,
         addresses: &[Address],
@@ -67,7 +67,7 @@ impl Upstream {
         Upstream::named(format!("{scheme}://{}", proxy.address), &config, tls)
     }
 
-    /// Compiles the server of an application of type `fastcgi`, which has these addresses.
+    /// Compiles the server of an application of type `fastcgi` with these addresses.
     pub fn fastcgi(address: &Address, addresses: &[Address]) -> Self {
         Upstream::named(format!("fastcgi://{address}"), &direct_config(address, addresses), None)
     }
@@ -90,13 +90,13 @@ impl Upstream {
         }
     }
 
-    /// Returns the number of the TLS settings; 0 for plain HTTP.
+    /// Returns the id of the TLS settings; 0 for plain HTTP.
     pub fn tls_id(&self) -> u64 {
         tls_id(self.tls.as_ref())
     }
 
-    /// Returns the upstream `before` a change of the configuration if it is the same; otherwise
-    /// this one, with the state of the servers that both have.
+    /// Returns the upstream `before` a configuration change if it is unchanged; otherwise this one,
+    /// with the state of the servers that both have.
     pub fn following(self, before: Option<&Arc<Upstream>>) -> Arc<Upstream> {
         match before {
             Some(before) if before.config == self.config && before.tls_id() == self.tls_id() => {
@@ -109,14 +109,14 @@ impl Upstream {
 
     fn with_state_of(mut self, before: &Upstream) -> Self {
         self.log_limit = Arc::clone(&before.log_limit);
-        // Other checks may have another result.
+        // Other checks may have other results.
         if self.config.health != before.config.health {
             return self;
         }
         (self.started, self.room) = (before.started, Arc::clone(&before.room));
         let mut known: Vec<_> = before.servers.iter().collect();
         for server in self.servers.iter_mut().filter_map(Arc::get_mut) {
-            // Each but once: a document may name a server twice.
+            // Each state is used once: a configuration may name a server twice.
             if let Some(at) = known.iter().position(|old| old.is_same(server)) {
                 server.share_state(known.swap_remove(at));
             }
@@ -124,7 +124,7 @@ impl Upstream {
         self
     }
 
-    /// Connects to one of the servers, for a client or (`None`) for a health check. The caller
+    /// Connects to one of the servers, for a client or, with `None`, for a health check. The caller
     /// limits the time.
     pub async fn connect(
         &self,
@@ -145,7 +145,7 @@ impl Upstream {
         !self.has_health_checks.swap(true, Relaxed)
     }
 
-    /// Takes the result of a health check. Returns true if it differs from the one before.
+    /// Stores the result of a health check. Returns true if it differs from the previous one.
     pub fn set_healthy(&self, server: &Server, is_healthy: bool) -> bool {
         let has_changed = server.set_healthy(is_healthy);
         if has_changed && is_healthy {
@@ -192,9 +192,9 @@ impl fmt::Display for Upstream {
     }
 }
 
-/// Describes one server without settings. As in Unit a request is passed to it once, over a
-/// connection of its own. If its name has several addresses, each may be tried, and one that fails
-/// is not used for a while.
+/// Returns the settings of a directly named server. As in Unit a request is passed to it once, over
+/// a new connection. If its name has several addresses, each may be tried, and a failing one is not
+/// used for some time.
 fn direct_config(address: &Address, addresses: &[Address]) -> config::Upstream {
     let servers = addresses.iter().map(|resolved| config::UpstreamServer {
         named: (resolved != address).then(|| address.clone()),

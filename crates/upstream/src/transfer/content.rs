@@ -1,4 +1,4 @@
-//! The body of a request as the client sends it.
+//! Body of a request from the client.
 
 use std::fs::File;
 use std::future::poll_fn;
@@ -18,9 +18,9 @@ use crate::transfer::BufferSettings;
 pub enum Content {
     /// The complete body in memory.
     Memory(Bytes),
-    /// The complete body in a file: its first bytes, as many as the number says.
+    /// The complete body in a file: the file's first bytes, and their number.
     File(Rc<File>, u64),
-    /// A body that is still coming. It can be sent once.
+    /// A body that is still arriving. It can be sent once.
     Feed(Rc<Feed>),
 }
 
@@ -54,8 +54,8 @@ impl Content {
         self.len() == Some(0)
     }
 
-    /// Polls for a part of the response until it comes or the client leaves, while the body goes
-    /// on from the client.
+    /// Polls for a part of the response until it arrives or the client leaves, while the body
+    /// continues to arrive from the client.
     pub async fn wait_for<T>(
         &self,
         exchange: &Exchange<'_>,
@@ -82,7 +82,7 @@ impl Content {
         .await
     }
 
-    /// Returns the body if parts of it are still to come.
+    /// Returns the body if parts of it have not arrived yet.
     pub fn rest(&self) -> Option<Rc<Feed>> {
         match self {
             Content::Feed(feed) if !feed.is_full() => Some(Rc::clone(feed)),

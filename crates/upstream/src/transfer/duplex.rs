@@ -1,8 +1,8 @@
 //! Both directions of a connection: a request that is sent, and the bytes of its response, each
 //! with its timeout.
 //!
-//! Both directions move at the same time. A server may answer before it has read the whole
-//! request, and some servers read on only when their response is taken.
+//! Both directions are active at the same time. A server may answer before it has read the whole
+//! request, and some servers continue reading only when their response is taken.
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -19,21 +19,21 @@ use crate::transfer::upload::{BodyFraming, State, Upload};
 /// One request and its response on a connection of type `S`, with the body framed by `F`.
 pub struct Duplex<S, F> {
     stream: S,
-    /// Bytes that have come and are not used yet.
+    /// Bytes that have arrived and are not used yet.
     pub input: Input,
     upload: Upload<F>,
     timeouts: Timeouts,
     timer: Timer,
-    /// End of the present wait.
+    /// End of the current wait.
     deadline: Option<Instant>,
-    /// A byte of the response has come.
+    /// A byte of the response has arrived.
     has_input: bool,
-    /// The head of the response has come.
+    /// The head of the response is complete.
     has_head: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin, F: BodyFraming> Duplex<S, F> {
-    /// Begins; nothing is sent before the first poll.
+    /// Creates the state; nothing is sent before the first poll.
     pub fn new(stream: S, upload: Upload<F>, timeouts: &Timeouts, timer: Timer) -> Self {
         Duplex {
             stream,
@@ -47,13 +47,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin, F: BodyFraming> Duplex<S, F> {
         }
     }
 
-    /// Ends the wait for the head; from now on the read timeout counts.
+    /// Marks the head as complete; from now on the read timeout applies.
     pub fn set_has_head(&mut self) {
         self.has_head = true;
         self.deadline = None;
     }
 
-    /// Returns true if any byte of the response has come.
+    /// Returns true if any byte of the response has arrived.
     pub fn has_input(&self) -> bool {
         self.has_input
     }
@@ -70,7 +70,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, F: BodyFraming> Duplex<S, F> {
             Poll::Ready(Ok(0)) => return Poll::Ready(Ok(false)),
             Poll::Ready(Ok(_)) => {
                 self.has_input = true;
-                // The time of the head is limited as a whole, not that of its parts.
+                // The timeout applies to the whole head, not to its parts.
                 if self.has_head {
                     self.deadline = None;
                 }
@@ -81,7 +81,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, F: BodyFraming> Duplex<S, F> {
         }
         let (limit, timeout) = match self.upload.state() {
             State::Sending => (self.timeouts.send, Failure::SendTimeout),
-            // The client's connection limits the time of the client.
+            // The client's connection has its own timeout.
             State::Starved => {
                 self.deadline = None;
                 return Poll::Pending;
@@ -104,8 +104,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin, F: BodyFraming> Duplex<S, F> {
         self.timer.poll(cx, deadline)
     }
 
-    /// Returns the failure of a connection that ended early. A server that takes no more of a
-    /// request may still answer, so a failed upload counts only now.
+    /// Returns the failure of a connection that ended early. A server that stops reading a request
+    /// may still answer, so a failed upload counts only now.
     pub fn ended(&mut self) -> Failure {
         self.upload.take_failure().unwrap_or(Failure::ServerClosed)
     }

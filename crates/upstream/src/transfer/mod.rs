@@ -1,7 +1,6 @@
-//! Requests and responses on their way through a connection, whatever the protocol.
+//! Transfer of requests and responses on a connection, for all protocols.
 //!
-//! - [`content`]: the body of a request as the client sends it; [`upload`]: the request as a server
-//!   gets it.
+//! - [`content`]: the body of a request from the client; [`upload`]: the request sent to a server.
 //! - [`duplex`]: both directions of one connection, with their timeouts.
 //! - [`response_buffer`]: the body of a response, sent at the client's pace.
 
@@ -28,8 +27,8 @@ pub struct BufferSettings<'a> {
 }
 
 impl<'a> BufferSettings<'a> {
-    /// Returns true if the server gets the body of a request as it comes. `buffers` is the setting
-    /// of the server, true if the body is to be complete first.
+    /// Returns true if the body of a request is streamed to the server. `buffers` is the setting of
+    /// the server: true if the body must be complete first.
     pub fn streams_request(&self, buffers: bool) -> bool {
         !self.buffering.requests.unwrap_or(buffers)
     }

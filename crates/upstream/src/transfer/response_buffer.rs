@@ -1,9 +1,8 @@
-//! The body of a server's response: read as fast as the server writes it, sent at the client's
-//! pace.
+//! Body of a server's response: read as fast as the server writes it, sent at the client's pace.
 //!
-//! What the client has not taken yet waits in bounded memory and then in an unlinked file, so that a
-//! slow client holds no connection to a server. Nothing is held back: the client gets what has come
-//! at once.
+//! The part that the client has not taken yet waits in bounded memory and then in an unlinked file,
+//! so that a slow client occupies no connection to a server. Bytes are sent to the client as soon
+//! as they arrive.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -19,33 +18,33 @@ use howdah_http::spool::Spool;
 use howdah_php_pool::pending::MAX_WAITING;
 use tokio::task::{AbortHandle, spawn_local};
 
-/// Maximum number of pieces of one response that are decoded before other connections have their
-/// turn.
+/// Maximum number of pieces of one response that are decoded in one turn; then other connections
+/// get theirs.
 pub const MAX_TURN_PIECES: usize = 64;
-/// Maximum number of bytes of one response that are read before other connections have their turn.
+/// Maximum number of bytes of one response that are read in one turn.
 const MAX_TURN_BYTES: usize = 1 << 20;
 
-/// Limits the pieces of a response that are decoded at once. A server that writes very short pieces
-/// must not keep the thread from other connections.
+/// Limits the pieces of a response that are decoded in one turn. A server that writes very short
+/// pieces must not block other connections of the thread.
 #[derive(Debug, Default)]
 pub struct TurnLimit {
     taken: usize,
 }
 
 impl TurnLimit {
-    /// Counts a piece. Returns false if other connections have their turn first ([`TurnLimit::poll`]).
+    /// Counts a piece. Returns false if the turn is over ([`TurnLimit::poll`]).
     pub fn take(&mut self) -> bool {
         let may = !self.is_over();
         self.taken += usize::from(may);
         may
     }
 
-    /// Returns true if other connections have their turn.
+    /// Returns true if the turn is over.
     pub fn is_over(&self) -> bool {
         self.taken >= MAX_TURN_PIECES
     }
 
-    /// Returns pending if the turn is over; the task is woken at once, and a new turn begins.
+    /// Returns pending if the turn is over; the task is woken immediately, and a new turn begins.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.is_over() {
             return Poll::Ready(());
@@ -55,13 +54,13 @@ impl TurnLimit {
         Poll::Pending
     }
 
-    /// Begins a new turn, as other connections have theirs while this one waits.
+    /// Begins a new turn: other connections have theirs while this one waits.
     pub fn begin(&mut self) {
         self.taken = 0;
     }
 }
 
-/// The body of a response as its server writes it. It logs its own failures.
+/// Body of a response from its server. Logs its own failures.
 pub trait Abandon: BodyStream + 'static {
     /// Ends the body early and closes the connection, because of a problem in the router, which is
     /// logged.
@@ -71,14 +70,14 @@ pub trait Abandon: BodyStream + 'static {
 /// Buffering of responses.
 #[derive(Debug, Clone, Copy)]
 pub struct ResponseBuffering<'a> {
-    /// Bodies are read as fast as they come; otherwise at the client's pace.
+    /// Bodies are read as fast as they arrive; otherwise at the client's pace.
     pub is_on: bool,
-    /// Directory for what the client has not taken yet.
+    /// Directory for the part that the client has not taken yet.
     pub directory: &'a Path,
 }
 
 impl ResponseBuffering<'_> {
-    /// Returns the body for the client. As in nginx the field `X-Accel-Buffering` of the response
+    /// Returns the body for the client. As in nginx the response field `X-Accel-Buffering`
     /// overrides the setting.
     pub fn body(&self, answer: impl Abandon, fields: &FieldBlock) -> Body {
         let is_buffered = match fields.get("x-accel-buffering") {
@@ -93,10 +92,10 @@ impl ResponseBuffering<'_> {
     }
 }
 
-/// Reads a body as fast as it comes, and returns the one for the client.
+/// Reads a body as fast as it arrives, and returns the body for the client.
 fn buffer(mut answer: impl Abandon, directory: &Path) -> Body {
     let remaining = answer.len();
-    // Most bodies come with the head and in one piece.
+    // Most bodies arrive with the head and in one piece.
     let mut cx = Context::from_waker(Waker::noop());
     let first = answer.poll_next(&mut cx);
     let second = match &first {
@@ -129,8 +128,8 @@ fn buffer(mut answer: impl Abandon, directory: &Path) -> Body {
     };
     match whole {
         Some(bytes) if remaining.is_none_or(|length| length == bytes.len() as u64) => bytes.into(),
-        // The length differs from the announced one: surplus bytes are cut, and a body that is too
-        // short ends the connection, so that no client takes a part for the whole.
+        // The length differs from `Content-Length`: excess bytes are cut, and after too few the
+        // connection ends, so that the client notices the truncation.
         whole => {
             if let Some(bytes) = whole {
                 let _ = store.borrow_mut().spool.push(bytes); // one piece stays in memory
@@ -140,7 +139,7 @@ fn buffer(mut answer: impl Abandon, directory: &Path) -> Body {
     }
 }
 
-/// Bytes that have come and are not sent yet.
+/// Bytes that have arrived and are not sent yet.
 struct Store {
     spool: Spool,
     end: Option<Result<(), io::ErrorKind>>,
@@ -204,7 +203,7 @@ impl<A: Abandon> Reader<A> {
                     return false;
                 }
                 Err(error) => {
-                    self.answer.abandon(format_args!("the answer cannot be kept: {error}"));
+                    self.answer.abandon(format_args!("the response cannot be stored: {error}"));
                     Err(error.kind())
                 }
             },
@@ -216,7 +215,7 @@ impl<A: Abandon> Reader<A> {
     }
 }
 
-/// The body for the client.
+/// Body for the client.
 struct Buffered {
     store: Rc<RefCell<Store>>,
     remaining: Option<u64>,
@@ -255,7 +254,7 @@ impl BodyStream for Buffered {
 }
 
 impl Drop for Buffered {
-    /// Stops reading, as the client has left; the connection to the server is closed.
+    /// Stops reading, because the client has left; the connection to the server is closed.
     fn drop(&mut self) {
         if let Some(task) = &self.task {
             task.abort();

@@ -5,11 +5,11 @@ use tokio::task::{LocalSet, yield_now};
 
 use super::*;
 
-/// An answer of these parts; it ends well, or is cut.
+/// A response with these parts; it ends completely, or is cut off.
 struct Parts {
     parts: VecDeque<Bytes>,
     length: Option<u64>,
-    /// Each part comes by itself.
+    /// Each part arrives separately.
     one_by_one: bool,
     came: bool,
     cut: bool,
@@ -97,7 +97,7 @@ fn an_answer_that_is_there_is_one_piece() {
     with(|directory| async move {
         let body = buffer(Parts::new([vec![1; 10], vec![2; 10]], None), directory.path());
         assert!(matches!(&body, Body::Bytes(bytes) if bytes.len() == 20), "{body:?}");
-        // Another length than announced is no whole.
+        // A body with another length than announced is not complete.
         let body = buffer(Parts::new([vec![1; 10]], Some(20)), directory.path());
         assert!(matches!(body, Body::Stream(_)) && body.len() == Some(20));
         assert_eq!(all(body).await.unwrap(), [1; 10]);
@@ -128,7 +128,7 @@ fn a_full_disk_ends_an_answer_and_its_server_is_told() {
         let answer = Parts::new(parts(), None);
         let problem = Rc::clone(&answer.problem);
         let body = buffer(answer, Path::new("/nonexistent"));
-        assert!(problem.borrow().contains("cannot be kept"), "{}", problem.borrow());
+        assert!(problem.borrow().contains("cannot be stored"), "{}", problem.borrow());
         assert!(all(body).await.is_err());
     });
 }

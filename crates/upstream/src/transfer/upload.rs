@@ -1,6 +1,6 @@
-//! A request as a server gets it: the head, and the body in the framing of the protocol.
+//! Sends a request to a server: the head, and the body in the framing of the protocol.
 //!
-//! What has come of the body by then leaves in one write with the head.
+//! The part of the body that has already arrived is sent in one write with the head.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -18,7 +18,7 @@ use crate::connections::stream::Stream;
 use crate::failure::Failure;
 use crate::transfer::content::Content;
 
-/// Maximum number of bytes that are read from a file at once.
+/// Maximum number of bytes of one read from a file.
 const MAX_FILE_PIECE: usize = 64 * 1024;
 
 /// Framing of a request's body in a protocol.
@@ -26,8 +26,8 @@ pub trait BodyFraming {
     /// Maximum number of bytes of a piece.
     const MAX_PIECE: usize;
 
-    /// Writes what stands before and after a piece of `len` bytes. `trailer` has the field lines
-    /// behind the body if the piece is the last one.
+    /// Writes the framing before and after a piece of `len` bytes. If the piece is the last one,
+    /// `trailer` has the field lines after the body.
     fn frame(&self, len: usize, trailer: Option<&[u8]>, before: &mut Vec<u8>, after: &mut Vec<u8>);
 }
 
@@ -36,12 +36,12 @@ pub trait BodyFraming {
 pub struct Upload<F> {
     source: Source,
     framing: F,
-    /// The head, or what stands before the piece.
+    /// Head of the request, or framing before the piece.
     before: Vec<u8>,
     piece: Bytes,
-    /// What stands after the piece.
+    /// Framing after the piece.
     after: Vec<u8>,
-    /// Number of bytes of all three that are sent.
+    /// Number of bytes of `before`, `piece` and `after` that are sent.
     sent: usize,
     /// The body ends with this piece.
     is_last: bool,
@@ -64,7 +64,7 @@ pub enum State {
     Starved,
     /// The request is sent.
     Done,
-    /// The server takes no more, or the client sends no more.
+    /// The server has stopped reading, or the client has stopped sending.
     Failed(Failure),
 }
 
@@ -104,7 +104,7 @@ impl<F: BodyFraming> Upload<F> {
         &self.state
     }
 
-    /// Takes the failure, if it has failed.
+    /// Takes the failure, if there is one.
     pub fn take_failure(&mut self) -> Option<Failure> {
         match std::mem::replace(&mut self.state, State::Done) {
             State::Failed(failure) => Some(failure),
@@ -145,7 +145,7 @@ impl<F: BodyFraming> Upload<F> {
                 _ => Ok(State::Sending),
             });
         }
-        // TLS may have taken more than it could send.
+        // TLS may have buffered bytes that it could not send.
         ready!(Pin::new(to).poll_flush(cx)).map_err(Failure::Send)?;
         if self.is_last {
             return Poll::Ready(Ok(State::Done));
@@ -156,7 +156,8 @@ impl<F: BodyFraming> Upload<F> {
         Poll::Ready(Ok(State::Sending))
     }
 
-    /// Sends what a new connection takes at once, before the runtime knows that it is writable.
+    /// Sends the bytes that a new connection takes immediately, before the runtime knows that it is
+    /// writable.
     pub fn send_at_once(&mut self, to: &Stream) {
         let slices = [&self.before[..], &self.piece, &self.after].map(IoSlice::new);
         self.sent = to.send_at_once(&slices);
@@ -171,7 +172,7 @@ impl<F: BodyFraming> Upload<F> {
         let mut slices = &mut slices[..];
         IoSlice::advance_slices(&mut slices, self.sent);
         match slices {
-            // write() costs the kernel less than writev().
+            // write() costs less in the kernel than writev().
             [slice, rest @ ..] if rest.iter().all(|slice| slice.is_empty()) => {
                 Pin::new(to).poll_write(cx, slice)
             }
@@ -206,7 +207,7 @@ impl Source {
         }
     }
 
-    /// Returns the lines of the trailer at the end of the body, `None` before.
+    /// Returns the lines of the trailer at the end of the body; `None` before.
     fn trailer(&self) -> Option<Bytes> {
         match self {
             Source::Memory(bytes) => bytes.is_empty().then(Bytes::new),

@@ -1,9 +1,9 @@
-//! The response of an application to one request at a time.
+//! Decodes the response of an application to one request at a time.
 
 use super::records::{End, Kind, Part, Records};
 use crate::bytes::Malformed;
 
-/// A part of a response.
+/// Part of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer<'a> {
     /// Bytes of the response; empty for an empty record, so that the caller can count records.
@@ -14,8 +14,8 @@ pub enum Answer<'a> {
     End(End),
 }
 
-/// Reads the response to one request. Records for another request, and records that a response does
-/// not have, are an error.
+/// Decodes the response to one request. Records for another request, and records that do not belong
+/// to a response, are an error.
 #[derive(Debug)]
 pub struct Answers {
     records: Records,
@@ -25,13 +25,13 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// A reader for the request with this id.
+    /// Creates a decoder for the request with this id.
     pub fn new(id: u16) -> Self {
         Answers { records: Records::default(), id, end: [0; 8], have: 0 }
     }
 
     /// Takes the next part from the front of `input`; `None` if all of `input` is consumed. After
-    /// [`Answer::End`] the padding of its record may follow: the caller goes on until `None`.
+    /// [`Answer::End`] the padding of its record may follow: the caller continues until `None`.
     pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Answer<'a>>, Malformed> {
         while let Some((kind, id, part)) = self.records.next(input)? {
             if id != self.id {
@@ -64,7 +64,7 @@ impl Answers {
         Ok(None)
     }
 
-    /// Returns true between two records: the last one is complete, with its padding.
+    /// Returns true between two records: the last one is complete, including its padding.
     pub fn is_record_complete(&self) -> bool {
         self.records.is_record_complete()
     }

@@ -1,9 +1,9 @@
-//! Names and values: the content of the stream of parameters (FastCGI Specification, 3.4).
+//! Names and values: the content of the parameter stream (FastCGI Specification, 3.4).
 
 use super::records::{HEADER, Kind, MAX_CONTENT_BYTES, header, put_end_of_stream, put_stream};
 use crate::bytes::{Decoder, Malformed};
 
-/// Appends a name and its value, each of less than 2 GiB.
+/// Appends a name and its value, each shorter than 2 GiB.
 pub fn put_pair(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     for part in [name, value] {
         match u8::try_from(part.len()) {
@@ -18,8 +18,8 @@ pub fn put_pair(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// Appends a complete stream of parameters. Each record has whole pairs, as PHP requires; only a
-/// pair that is longer than a record is split.
+/// Appends a complete parameter stream. Records contain whole pairs, as PHP requires; only a pair
+/// that is longer than a record is split.
 pub fn put_params<'a>(
     id: u16,
     pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
@@ -49,8 +49,8 @@ pub fn put_params<'a>(
     put_end_of_stream(Kind::Params, id, out);
 }
 
-/// Writes the length of the record that begins at `start` and has at most [`MAX_CONTENT_BYTES`] bytes of
-/// content. A record without content is removed: it would end the stream.
+/// Writes the length of the record that begins at `start` and has at most [`MAX_CONTENT_BYTES`]
+/// bytes of content. Removes a record without content: it would end the stream.
 fn end_record(start: usize, out: &mut Vec<u8>) {
     match u16::try_from(out.len().saturating_sub(start + HEADER)) {
         Ok(len) if len > 0 => {
@@ -67,7 +67,7 @@ fn end_record(start: usize, out: &mut Vec<u8>) {
 pub struct Pairs<'a>(Decoder<'a>);
 
 impl<'a> Pairs<'a> {
-    /// The pairs of a complete stream.
+    /// Creates an iterator over a complete stream.
     pub fn new(stream: &'a [u8]) -> Self {
         Pairs(Decoder(stream))
     }

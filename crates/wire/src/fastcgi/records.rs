@@ -48,7 +48,7 @@ pub enum Role {
     Filter = 3,
 }
 
-/// Protocol status: how the application has ended a request.
+/// Protocol status: the way in which the application has ended a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Protocol {
@@ -72,7 +72,7 @@ pub struct End {
 }
 
 impl Kind {
-    /// The type with this number on the wire; `None` if it is unknown.
+    /// Returns the type with this number on the wire; `None` if it is unknown.
     pub fn from_byte(byte: u8) -> Option<Kind> {
         Some(match byte {
             1 => Kind::BeginRequest,
@@ -112,14 +112,14 @@ impl End {
     }
 }
 
-/// Appends the record that begins a request. `keep`: the connection stays open afterwards.
+/// Appends the record that begins a request. `keep` leaves the connection open afterwards.
 pub fn put_begin(role: Role, keep: bool, id: u16, out: &mut Vec<u8>) {
     let [high, low] = (role as u16).to_be_bytes();
     put_record(Kind::BeginRequest, id, &[high, low, u8::from(keep), 0, 0, 0, 0, 0], out);
 }
 
-/// Appends a part of a stream, in as many records as it needs: none for an empty part, because an
-/// empty record is the end ([`put_end_of_stream`]).
+/// Appends a part of a stream, in as many records as necessary: none for an empty part, because an
+/// empty record ends the stream ([`put_end_of_stream`]).
 pub fn put_stream(kind: Kind, id: u16, bytes: &[u8], out: &mut Vec<u8>) {
     for content in bytes.chunks(MAX_CONTENT_BYTES) {
         put_record(kind, id, content, out);
@@ -131,13 +131,13 @@ pub fn put_end_of_stream(kind: Kind, id: u16, out: &mut Vec<u8>) {
     put_record(kind, id, &[], out);
 }
 
-/// The header of a record without padding; its content follows.
+/// Returns the header of a record without padding; its content follows.
 pub fn header(kind: Kind, id: u16, content: u16) -> [u8; HEADER] {
     let ([id_high, id_low], [high, low]) = (id.to_be_bytes(), content.to_be_bytes());
     [1, kind as u8, id_high, id_low, high, low, 0, 0]
 }
 
-/// Appends a record. `content` has at most [`MAX_CONTENT_BYTES`] bytes; further bytes are not written.
+/// Appends a record. `content` has at most [`MAX_CONTENT_BYTES`] bytes; the rest is ignored.
 fn put_record(kind: Kind, id: u16, content: &[u8], out: &mut Vec<u8>) {
     let len = u16::try_from(content.len()).unwrap_or(u16::MAX);
     out.extend_from_slice(&header(kind, id, len));
@@ -149,25 +149,25 @@ fn put_record(kind: Kind, id: u16, content: &[u8], out: &mut Vec<u8>) {
 pub enum Part<'a> {
     /// Bytes of the content, never empty.
     Content(&'a [u8]),
-    /// The record is complete; with the length of its content.
+    /// The record is complete; its content had this length in bytes.
     End(u16),
 }
 
-/// Splits a connection's bytes into records.
+/// Splits the bytes of a connection into records.
 #[derive(Debug, Default)]
 pub struct Records {
     header: [u8; HEADER],
     state: State,
 }
 
-/// The next bytes that are expected.
+/// The next expected bytes.
 #[derive(Debug, Clone, Copy)]
 enum State {
     /// The header, of which this many bytes have been read.
     Header(usize),
-    /// This many bytes of the content.
+    /// Content; this many bytes are left.
     Content(u16),
-    /// This many bytes of the padding.
+    /// Padding; this many bytes are left.
     Padding(u8),
 }
 
@@ -221,7 +221,7 @@ impl Records {
         }
     }
 
-    /// Length of the content that the header announces.
+    /// Returns the length of the content from the header.
     fn content_length(&self) -> Result<u16, Malformed> {
         match self.header {
             [1, _, _, _, high, low, _, _] => Ok(u16::from_be_bytes([high, low])),
@@ -229,7 +229,7 @@ impl Records {
         }
     }
 
-    /// Returns true between two records: the last one is complete, with its padding.
+    /// Returns true between two records: the last one is complete, including its padding.
     pub fn is_record_complete(&self) -> bool {
         matches!(self.state, State::Header(0) | State::Padding(0))
     }

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::bytes::Malformed;
 
-/// Records in the order in which they come: kind, request, content.
+/// Returns the records in their order: type, request id, content.
 fn records(bytes: &[u8], cut: usize) -> Result<Vec<(u8, u16, Vec<u8>)>, Malformed> {
     let (mut reader, mut all, mut content) = (Records::default(), Vec::new(), Vec::new());
     for mut input in bytes.chunks(cut.max(1)) {
@@ -21,7 +21,7 @@ fn records(bytes: &[u8], cut: usize) -> Result<Vec<(u8, u16, Vec<u8>)>, Malforme
     Ok(all)
 }
 
-/// What went to the client, what to the log, and the end.
+/// Response, log output, and the end.
 type Whole = (Vec<u8>, Vec<u8>, Option<End>);
 
 fn answers(bytes: &[u8], cut: usize) -> Result<Whole, Malformed> {

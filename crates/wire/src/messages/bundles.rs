@@ -1,9 +1,9 @@
-//! Certificate bundles in one block of memory.
+//! Encoding of certificate bundles in one block of memory.
 
 use crate::bytes::{Decoder, Encode, Malformed};
 
-/// Encodes certificate bundles: names and texts. They contain keys, so they are in no message that
-/// a log might show.
+/// Encodes certificate bundles: names and texts. They contain private keys, so they are not part of
+/// any message, which a log could show.
 pub fn put_bundles<'a>(bundles: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, pem) in bundles {

@@ -1,7 +1,7 @@
 //! Messages between the control process, the supervisor and the router.
 //!
-//! The control process speaks for administrators, who may change anything. Names in its messages
-//! need not be in a configuration yet.
+//! The control process acts for administrators, who may change anything. Names in its messages need
+//! not be in a configuration yet.
 
 use super::field::Field;
 use super::outcome::ChangeOutcome;
@@ -9,11 +9,11 @@ use super::secret::Secret;
 use crate::bytes::{Decoder, Encode, Malformed};
 
 messages! {
-    /// From the control process to the supervisor. One request at a time: the next one follows the
-    /// answer.
+    /// From the control process to the supervisor. There is one request at a time: the next one
+    /// follows the answer.
     FromControl {
-        /// Makes a configuration the running one, and stores it; answered with `Applied`.
-        /// Descriptor: a memfd with the document.
+        /// Applies a configuration, and stores it; answered with `Applied`. Descriptor: a memfd
+        /// with the document.
         1 Apply {
             /// All applications are restarted afterwards.
             restart: bool,
@@ -22,12 +22,12 @@ messages! {
         2 ReadDocument {}
         /// Stores a certificate bundle; answered with `Stored`. Descriptor: a memfd with its text.
         3 StoreCertificate {
-            /// Its name.
+            /// Name of the certificate.
             name: String,
         }
         /// Deletes a certificate bundle; answered with `Stored`.
         4 DeleteCertificate {
-            /// Its name.
+            /// Name of the certificate.
             name: String,
         }
         /// Answer to `Reload`; the result is in the log.
@@ -50,7 +50,7 @@ messages! {
             is_undone_by_reload: bool,
             /// Documents have NGINX Unit's defaults.
             unit_defaults: bool,
-            /// Token that requests must carry.
+            /// Token that API requests must have; `None` for no token.
             token: Option<Secret>,
             /// The process enters its sandbox.
             sandbox: bool,
@@ -62,22 +62,22 @@ messages! {
         }
         /// Result of `ReadDocument`. Descriptor: a memfd with the document, if it could be read.
         3 DocumentRead {
-            /// Empty, or what went wrong.
+            /// Error message; empty on success.
             error: String,
         }
         /// Result of `StoreCertificate` and `DeleteCertificate`.
         4 Stored {
-            /// Empty, or what went wrong.
+            /// Error message; empty on success.
             error: String,
         }
         /// Reads the configuration again and applies it, because of a signal.
         5 Reload {}
         /// The router has got a certificate from an authority. Descriptor: a memfd with its text.
         6 Renewed {
-            /// Its name.
+            /// Name of the certificate.
             name: String,
         }
-        /// The log was opened anew. Descriptor: the log.
+        /// The log was reopened. Descriptor: the log.
         7 Reopened {}
     }
 }
@@ -94,21 +94,21 @@ messages! {
         2 Pools {
             /// Number of the request, repeated in the answer.
             number: u32,
-            /// The application; `None`: all.
+            /// Name of the application; `None` for all.
             name: Option<String>,
         }
         /// Requests the record of decisions about an application's number of processes.
         3 Tuning {
             /// Number of the request, repeated in the answer.
             number: u32,
-            /// The application.
+            /// Name of the application.
             name: String,
         }
         /// Replaces all processes of an application.
         4 Restart {
             /// Number of the request, repeated in the answer.
             number: u32,
-            /// The application.
+            /// Name of the application.
             name: String,
         }
     }
@@ -119,9 +119,9 @@ messages! {
     FromRouter {
         /// Result of a request. Descriptor: a memfd with JSON, if there is a result.
         1 Answer {
-            /// As given in the request.
+            /// Number of the request.
             number: u32,
-            /// Empty, or what went wrong.
+            /// Error message; empty on success.
             error: String,
         }
     }

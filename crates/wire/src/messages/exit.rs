@@ -1,16 +1,16 @@
-//! How a process ended.
+//! Exit status of a process.
 
 use super::field::Field;
 use crate::bytes::{Decoder, Encode, Malformed};
 
-/// How a process ended.
+/// Exit status of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// It returned this status.
+    /// The process returned this status.
     Status(u8),
-    /// A signal killed it.
+    /// A signal killed the process.
     Signal(u8),
-    /// The kernel killed it because memory had run out.
+    /// The kernel killed the process because memory had run out.
     OutOfMemory,
 }
 
@@ -20,7 +20,7 @@ impl std::fmt::Display for Exit {
             Exit::Status(status) => write!(f, "exited with status {status}"),
             Exit::Signal(signal) => write!(f, "was killed by signal {signal}"),
             Exit::OutOfMemory => f.write_str(
-                "was killed by signal 9: there was no memory left, in its control group or at all",
+                "was killed by signal 9: out of memory, in its control group or in the machine",
             ),
         }
     }

@@ -1,4 +1,4 @@
-//! The binary encoding of the values in messages.
+//! Binary encoding of the values in messages.
 
 use crate::bytes::{Decoder, Encode, Malformed};
 use crate::queue::WorkerId;
@@ -8,7 +8,7 @@ use crate::region::Geometry;
 pub trait Field: Sized {
     /// Appends the encoding.
     fn put(&self, out: &mut Vec<u8>);
-    /// Takes a value from the front.
+    /// Takes a value from the front of the input.
     fn take(from: &mut Decoder<'_>) -> Result<Self, Malformed>;
 }
 
@@ -115,7 +115,7 @@ impl Field for WorkerId {
     }
 }
 
-/// A structure whose encoding is that of its fields, in order.
+/// Defines a structure whose encoding is that of its fields, in order.
 macro_rules! record {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$doc])*

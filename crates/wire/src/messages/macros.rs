@@ -1,6 +1,6 @@
-//! The macro that defines the messages of one direction.
+//! Macro that defines the messages of one direction.
 
-/// An enum whose variants are messages, each with a number on the wire and fields.
+/// Defines an enum whose variants are messages, each with a number on the wire and fields.
 macro_rules! messages {
     ($(#[$doc:meta])* $name:ident {
         $($(#[$variant_doc:meta])* $tag:literal $variant:ident {
@@ -9,14 +9,14 @@ macro_rules! messages {
     }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq)]
-        // Messages live for one hand-over; a box would only move the cost.
+        // A message lives only until it is sent or handled; a box would not save anything.
         #[allow(clippy::large_enum_variant)]
         pub enum $name {
             $($(#[$variant_doc])* $variant { $($(#[$field_doc])* $field: $type,)* },)*
         }
 
         impl $name {
-            /// The packet.
+            /// Encodes the message as a packet.
             pub fn encode(&self) -> Vec<u8> {
                 let mut out = Vec::new();
                 match self {
@@ -28,7 +28,7 @@ macro_rules! messages {
                 out
             }
 
-            /// From a packet; nothing may be left over.
+            /// Decodes a packet. Bytes after the message are an error.
             pub fn decode(packet: &[u8]) -> Result<Self, Malformed> {
                 let mut from = Decoder(packet);
                 let message = match from.u8()? {

@@ -1,19 +1,19 @@
-//! The result of a change of the configuration.
+//! Result of a configuration change.
 
 use super::field::Field;
 use crate::bytes::{Decoder, Encode, Malformed};
 
-/// The result of a change of the configuration. The texts are for administrators: one line that
-/// says what is wrong and what to do.
+/// Result of a configuration change. The texts are for administrators: one line with the problem
+/// and its solution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChangeOutcome {
-    /// It is the running configuration.
+    /// The configuration is applied.
     Done,
-    /// A resource that it needs is not available; the old configuration runs.
+    /// A required resource is not available; the old configuration stays in use.
     NotApplied(String),
-    /// It could not be stored; the old configuration runs.
+    /// The configuration could not be stored; the old one stays in use.
     NotStored(String),
-    /// It is the running configuration, but an application could not be restarted.
+    /// The configuration is applied, but an application could not be restarted.
     NotRestarted(String),
 }
 

@@ -12,15 +12,15 @@ messages! {
     ToPrototype {
         /// The first message. Descriptors: the region, then one eventfd per router thread.
         1 Hello {
-            /// The specification.
+            /// Specification of the application.
             spec: ApplicationSpec,
-            /// The server's directory for temporary files.
+            /// Directory of the server for temporary files.
             tmp: String,
         }
-        /// In place of `Hello`: checks that the application could run. Warnings come as `Noticed`,
-        /// then the prototype ends with `Ready` or `Failed`.
+        /// Replaces `Hello`: checks whether the application could run. Warnings are sent as
+        /// `Noticed`, then the prototype ends with `Ready` or `Failed`.
         5 Check {
-            /// The specification.
+            /// Specification of the application.
             spec: ApplicationSpec,
             /// As in `Hello`.
             tmp: String,
@@ -38,8 +38,8 @@ messages! {
             /// The worker.
             worker: WorkerId,
         }
-        /// Sends a signal to a worker, if this incarnation still runs: for systems that do not let
-        /// the supervisor do it.
+        /// Sends a signal to a worker, if this incarnation still runs: for systems that do not
+        /// allow the supervisor to do so.
         3 Kill {
             /// The worker.
             worker: WorkerId,
@@ -58,7 +58,7 @@ messages! {
     /// From a prototype to the supervisor.
     ///
     /// The supervisor enforces the order: `Ready` or `Failed` once, then one answer to each
-    /// request, and `Died` once for each worker that has started.
+    /// request, and `Died` once for each started worker.
     FromPrototype {
         /// PHP is loaded.
         1 Ready {
@@ -67,14 +67,14 @@ messages! {
         }
         /// PHP cannot be started; the prototype ends.
         2 Failed {
-            /// Why.
+            /// Reason of the failure.
             problem: Problem,
         }
-        /// A problem that does not keep the application from running.
+        /// A problem that does not prevent the application from running.
         7 Noticed {
             /// The problem.
             problem: Problem,
-            /// It may be intended: a note, not a warning.
+            /// The setting may be intended: a note, not a warning.
             is_note: bool,
         }
         /// A worker runs.
@@ -88,14 +88,14 @@ messages! {
         4 NotStarted {
             /// The worker.
             worker: WorkerId,
-            /// Why.
+            /// Reason of the failure.
             message: String,
         }
         /// Result of `Trace`.
         20 Traced {
             /// As given to `Trace`.
             number: u32,
-            /// Its stack.
+            /// Stack of the worker's script.
             stack: Stack,
         }
         /// A worker has ended.
@@ -106,14 +106,14 @@ messages! {
             pid: u32,
             /// Exit status.
             status: Exit,
-            /// It was waiting for a request.
+            /// The worker was waiting for a request.
             was_idle: bool,
         }
         /// Result of `Measure`.
         6 Measured {
             /// Memory of the prototype in bytes, shared pages in proportion.
             base: u64,
-            /// PHP's `memory_limit` in bytes; `None`: no limit.
+            /// PHP's `memory_limit` in bytes; `None` for no limit.
             memory_limit: Option<u64>,
             /// The requested workers that still run.
             workers: Vec<Usage>,
@@ -121,7 +121,7 @@ messages! {
     }
 }
 
-/// The stack of a script, a line for each call, the innermost first. The error says why there is
+/// Stack of a script, one line for each call, the innermost first. Error: the reason why there is
 /// none.
 pub type Stack = Result<Vec<String>, String>;
 

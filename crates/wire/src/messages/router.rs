@@ -16,7 +16,7 @@ messages! {
     ToSupervisor {
         /// Opens a listening socket, or sends the one that is open.
         1 Bind {
-            /// As in the configuration: `*:80`, `127.0.0.1:80`, `[::1]:80`, `unix:/path`,
+            /// Address as in the configuration: `*:80`, `127.0.0.1:80`, `[::1]:80`, `unix:/path`,
             /// `unix:@name`.
             address: String,
             /// Length of the accept queue.
@@ -29,23 +29,23 @@ messages! {
         }
         /// Starts a prototype. Descriptors: the region, then one eventfd per router thread.
         3 Start {
-            /// The router's number for the application; never used twice.
+            /// Number of the application at the router; never used twice.
             application: u32,
-            /// Its name in the configuration.
+            /// Name of the application in the configuration.
             name: String,
-            /// Number of the configuration that has it.
+            /// Number of the configuration with this application.
             generation: u32,
             /// Sizes of the region.
             geometry: Geometry,
         }
         /// Starts a worker.
         4 Spawn {
-            /// The application.
+            /// Number of the application.
             application: u32,
         }
         /// Sends a signal to a worker, if this incarnation still runs.
         5 Kill {
-            /// The application.
+            /// Number of the application.
             application: u32,
             /// The worker.
             worker: WorkerId,
@@ -55,79 +55,79 @@ messages! {
         /// Requests the stack of a worker's script; answered with `Traced`, before the worker's end
         /// is reported.
         20 Trace {
-            /// The application.
+            /// Number of the application.
             application: u32,
             /// The worker.
             worker: WorkerId,
-            /// The router's number for the request.
+            /// Number of the request at the router.
             number: u32,
         }
-        /// Ends an application. Its workers have been asked through the region to end; those that
-        /// have not are killed after a grace period. The earliest deadline of several messages
-        /// counts.
+        /// Ends an application. Its workers have been asked through the region to end; the
+        /// remaining ones are killed after a grace period. The earliest deadline of several
+        /// messages applies.
         6 Stop {
-            /// The application.
+            /// Number of the application.
             application: u32,
             /// Grace period in milliseconds.
             grace_ms: u64,
         }
-        /// Everything that a configuration needs is ready; answered with `Commit`.
+        /// The router has everything that a configuration needs; answered with `Commit`.
         7 Prepared {
             /// As given to `Apply`.
             generation: u32,
         }
-        /// The router serves; the parent of a daemon may exit.
+        /// The router accepts connections; the parent of a daemon may exit.
         8 Serving {}
-        /// The first configuration cannot be run; the supervisor ends.
+        /// The first configuration cannot be used; the supervisor ends.
         9 Refuse {
-            /// One line for the person at the terminal.
+            /// One line for the terminal.
             message: String,
         }
         /// The router has finished its requests.
         10 Finished {}
         /// Opens an access log for appending.
         11 OpenLog {
-            /// As in the configuration.
+            /// Path as in the configuration.
             path: String,
         }
         /// Measures memory and processor time of an application's workers.
         12 Measure {
-            /// The application.
+            /// Number of the application.
             application: u32,
         }
         /// Stores a certificate or an account that the router got from an authority (ACME).
         /// Descriptor: a memfd with its text.
         13 StoreCertificate {
-            /// Its name.
+            /// Name of the certificate.
             name: String,
         }
         /// Reads a file with certificates, a private key or an OCSP response.
         15 ReadFile {
-            /// As in the configuration.
+            /// Path as in the configuration.
             path: String,
         }
         /// Result of `Apply`.
         16 Applied {
             /// As given to `Apply`.
             generation: u32,
-            /// The result of the change.
+            /// Result of the change.
             outcome: ChangeOutcome,
         }
         /// Runs a program that changes DNS records; answered with `Ran` when it has ended.
         17 Run {
-            /// The router's number for the run.
+            /// Number of the run at the router.
             number: u32,
-            /// As in the configuration.
+            /// Path as in the configuration.
             program: String,
-            /// Its arguments.
+            /// Arguments, without the program's name.
             arguments: Vec<String>,
-            /// Its environment, beside the supervisor's.
+            /// Environment variables, in addition to the supervisor's.
             environment: Vec<(String, String)>,
             /// Maximum run time in milliseconds.
             timeout_ms: u64,
         }
-        /// Opens the system's files for name resolution anew, because the sandbox of the router
-        /// admits only the files that existed at its start; answered with `NameFiles`.
+        /// Reopens the system's files for name resolution, because the sandbox of the router allows
+        /// only the files that existed at its start; answered with `NameFiles`.
         21 OpenNameFiles {}
     }
 }
@@ -146,8 +146,8 @@ messages! {
             generation: u32,
             /// Directory for temporary files.
             tmp: String,
-            /// The server has a control API, through which a configuration that cannot be run can
-            /// be corrected.
+            /// The server has a control API, through which an invalid configuration can be
+            /// corrected.
             has_control: bool,
             /// Documents have NGINX Unit's defaults.
             unit_defaults: bool,
@@ -165,27 +165,27 @@ messages! {
         3 BindFailed {
             /// As given to `Bind`.
             address: String,
-            /// What is wrong and what to do.
+            /// Problem, and how to solve it.
             message: String,
         }
         /// A prototype has loaded PHP and can start workers.
         4 Ready {
-            /// The application.
+            /// Number of the application.
             application: u32,
             /// Full PHP version.
             version: String,
         }
         /// A prototype could not start, or has ended with all its workers.
         5 Ended {
-            /// The application.
+            /// Number of the application.
             application: u32,
-            /// Why.
+            /// Reason of the failure.
             message: String,
         }
         /// A worker runs. Descriptors: the router's end of its socket, and the reading end of the
         /// pipe of its standard output and error, unless both are files.
         6 Started {
-            /// The application.
+            /// Number of the application.
             application: u32,
             /// The worker.
             worker: WorkerId,
@@ -194,14 +194,14 @@ messages! {
         }
         /// A worker could not be started.
         7 NotStarted {
-            /// The application.
+            /// Number of the application.
             application: u32,
-            /// Why.
+            /// Reason of the failure.
             message: String,
         }
         /// A worker has ended.
         8 Died {
-            /// The application.
+            /// Number of the application.
             application: u32,
             /// The worker.
             worker: WorkerId,
@@ -209,35 +209,35 @@ messages! {
             pid: u32,
             /// Exit status.
             status: Exit,
-            /// It was waiting for a request.
+            /// The worker was waiting for a request.
             was_idle: bool,
         }
         /// Result of `Trace`.
         20 Traced {
-            /// The application.
+            /// Number of the application.
             application: u32,
             /// As given to `Trace`.
             number: u32,
-            /// The stack of its script.
+            /// Stack of the worker's script.
             stack: Stack,
         }
-        /// The log was opened anew. Descriptor: the log.
+        /// The log was reopened. Descriptor: the log.
         9 Reopened {}
-        /// Ends the router: at once, or after the requests in progress.
+        /// Ends the router: immediately, or after the requests in progress.
         10 Quit {
             /// Finish requests first.
             graceful: bool,
         }
         /// Result of `StoreCertificate`, in the order of the requests.
         11 Stored {
-            /// Empty, or what went wrong.
+            /// Error message; empty on success.
             error: String,
         }
         /// Result of `OpenLog`. Descriptor: the file, if it could be opened.
         12 LogOpened {
             /// As given to `OpenLog`.
             path: String,
-            /// Empty, or what went wrong.
+            /// Error message; empty on success.
             error: String,
         }
         /// A listening socket is closed.
@@ -248,22 +248,23 @@ messages! {
         /// Result of `ReadFile`, in the order of the requests. Descriptor: a memfd with the text,
         /// if it could be read.
         15 FileRead {
-            /// Empty, or what went wrong.
+            /// Error message; empty on success.
             error: String,
         }
-        /// Makes a configuration the running one; answered with `Prepared` or `Applied`.
-        /// Descriptor: a memfd with the document.
+        /// Applies a configuration; answered with `Prepared` or `Applied`. Descriptor: a memfd with
+        /// the document.
         16 Apply {
-            /// Number of the configuration; grows with each.
+            /// Number of the configuration; higher than the previous one.
             generation: u32,
             /// All applications are restarted afterwards.
             restart: bool,
         }
-        /// Answer to `Prepared`: the configuration is stored, and runs from now on.
+        /// Answer to `Prepared`: the configuration is stored, and applies from now on.
         18 Commit {
             /// As given to `Apply`.
             generation: u32,
-            /// Why it is not stored and must not run; empty if it is stored.
+            /// Reason why the configuration is not stored and must not be used; empty if it is
+            /// stored.
             error: String,
         }
         /// A control process has started. Descriptor: the router's end of a socket for
@@ -272,12 +273,12 @@ messages! {
         /// A stored certificate bundle that the next configuration uses. Descriptor: a memfd with
         /// its text.
         21 Certificate {
-            /// Its name.
+            /// Name of the certificate.
             name: String,
         }
         /// A certificate bundle was deleted through the control API.
         22 CertificateDeleted {
-            /// Its name.
+            /// Name of the certificate.
             name: String,
         }
         /// Result of `OpenNameFiles`. Descriptors: `/etc/hosts` and `/etc/resolv.conf`, `/dev/null`
@@ -287,18 +288,18 @@ messages! {
         17 Ran {
             /// As given to `Run`.
             number: u32,
-            /// Empty on success, otherwise what went wrong.
+            /// Error message; empty on success.
             error: String,
         }
         /// Result of `Measure`.
         14 Measured {
-            /// The application.
+            /// Number of the application.
             application: u32,
-            /// Memory of its prototype in bytes, shared pages in proportion.
+            /// Memory of the prototype in bytes, shared pages in proportion.
             base: u64,
-            /// PHP's `memory_limit` in bytes; `None`: no limit.
+            /// PHP's `memory_limit` in bytes; `None` for no limit.
             memory_limit: Option<u64>,
-            /// Its workers, or some of them if there are many.
+            /// Workers of the application, or some of them if there are many.
             workers: Vec<Usage>,
         }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use super::field::Field;
 use crate::bytes::{Decoder, Malformed};
 
-/// A secret, such as the token of the control API. `Debug` does not show it.
+/// A secret, such as the token of the control API. `Debug` does not show the text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -15,7 +15,7 @@ impl Secret {
         Secret(text)
     }
 
-    /// The secret itself.
+    /// Returns the text.
     pub fn expose(&self) -> &str {
         &self.0
     }

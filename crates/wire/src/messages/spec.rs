@@ -1,4 +1,4 @@
-//! The specification of an application, and problems with it.
+//! Specification of an application, and problems with it.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use crate::bytes::{Decoder, Malformed};
 use crate::region::Geometry;
 
 record! {
-    /// A range of ids in a user namespace, and the ids outside that they are mapped to.
+    /// Range of ids in a user namespace, and the ids outside that they are mapped to.
     IdRange {
-        /// The first id inside.
+        /// First id inside.
         inside: u32,
-        /// The first id outside.
+        /// First id outside.
         outside: u32,
         /// Number of ids.
         size: u32,
@@ -19,14 +19,14 @@ record! {
 }
 
 record! {
-    /// Files that an application may use beside its document roots and the system's.
+    /// Files that an application may use, in addition to its document roots and the system's.
     #[derive(Default)]
     Sandbox {
-        /// Files and directories that it may read.
+        /// Files and directories that the application may read.
         read: Vec<String>,
-        /// Files and directories that it may read and change.
+        /// Files and directories that the application may read and change.
         write: Vec<String>,
-        /// Files and directories that it may read and execute.
+        /// Files and directories that the application may read and execute.
         execute: Vec<String>,
         /// The application does not run if the kernel cannot restrict files.
         required: bool,
@@ -34,84 +34,82 @@ record! {
 }
 
 record! {
-    /// The isolation of an application's processes.
+    /// Isolation of an application's processes.
     #[derive(Default)]
     Isolation {
-        /// Users and groups of its own.
+        /// Private user namespace.
         user_namespace: bool,
-        /// Processes of its own.
+        /// Private process namespace.
         pid_namespace: bool,
-        /// A network of its own.
+        /// Private network namespace.
         network_namespace: bool,
-        /// Mounts of its own.
+        /// Private mount namespace.
         mount_namespace: bool,
-        /// A host name of its own.
+        /// Private host name (UTS namespace).
         uts_namespace: bool,
-        /// A root of control groups of its own.
+        /// Private control group namespace.
         cgroup_namespace: bool,
-        /// User ids inside and outside; empty: its user alone.
+        /// User ids inside and outside; empty for the application's user only.
         uidmap: Vec<IdRange>,
-        /// Group ids, likewise.
+        /// Group ids inside and outside; empty for the application's group only.
         gidmap: Vec<IdRange>,
-        /// The directory that becomes its root.
+        /// Directory that becomes the root directory.
         rootfs: Option<String>,
-        /// Mounts the files that PHP needs in the root directory.
+        /// Mounts the files that PHP needs in `rootfs`.
         language_deps: bool,
-        /// Mounts `/proc` there.
+        /// Mounts `/proc` in `rootfs`.
         procfs: bool,
-        /// Mounts `/tmp` there.
+        /// Mounts `/tmp` in `rootfs`.
         tmpfs: bool,
-        /// Programs that it executes may gain privileges.
+        /// Executed programs may gain privileges (set-user-ID).
         new_privileges: bool,
-        /// Its control group, below the supervisor's own unless it begins with a slash.
+        /// Control group, below the supervisor's own unless it begins with a slash.
         cgroup: Option<String>,
-        /// It has no Landlock domain: its processes may signal and trace all processes of their
-        /// user.
+        /// There is no Landlock domain: processes may signal and trace all processes of their user.
         is_sandbox_off: bool,
-        /// Restricts the files that it can use.
+        /// Restricts the usable files.
         sandbox: Option<Sandbox>,
     }
 }
 
 record! {
-    /// The specification of an application, for the supervisor and the prototype.
+    /// Specification of an application, for the supervisor and the prototype.
     ApplicationSpec {
         /// Name in the configuration; appears in process titles and the log.
         name: String,
-        /// PHP version wanted: empty, or a prefix such as `8` or `8.2`.
+        /// Required PHP version: empty, or a prefix such as `8` or `8.2`.
         php_version: String,
-        /// Document roots, each behind the key that names it; an application without them cannot
-        /// run.
+        /// Document roots, each after the key that names it; an application needs them to run.
         roots: Vec<(String, String)>,
-        /// User of the application; `None`: the default one.
+        /// User of the application; `None` for the default user.
         user: Option<String>,
-        /// Group; `None`: the user's.
+        /// Group of the application; `None` for the user's.
         group: Option<String>,
         /// Working directory of prototype and workers.
         working_directory: Option<String>,
-        /// Environment; nothing else is inherited.
+        /// Environment variables; nothing else is inherited.
         environment: Vec<(String, String)>,
-        /// `php.ini` in place of the one that libphp was built to read.
+        /// `php.ini` to read instead of libphp's default.
         ini_file: Option<String>,
-        /// Settings that scripts cannot change.
+        /// PHP settings that scripts cannot change.
         ini_admin: Vec<(String, String)>,
-        /// Settings that scripts can change.
+        /// PHP settings that scripts can change.
         ini_user: Vec<(String, String)>,
-        /// Directories below which scripts may run; empty: everywhere.
+        /// Directories below which scripts may run; empty for everywhere.
         script_directories: Vec<String>,
         /// Directories below which scripts may not run.
         no_script_directories: Vec<String>,
-        /// File for standard output; `None`: the server's log.
+        /// File for standard output; `None` for the server's log.
         stdout: Option<String>,
-        /// File for standard error; `None`: the server's log.
+        /// File for standard error; `None` for the server's log.
         stderr: Option<String>,
-        /// Requests after which a worker is replaced; 0: never.
+        /// Number of requests after which a worker is replaced; 0 for no limit.
         requests: u64,
-        /// Bytes of memory above which a worker is replaced between requests; 0: never.
+        /// Memory in bytes above which a worker is replaced between requests; 0 for no limit.
         memory: u64,
-        /// Resource limits by the names of `setrlimit`; `None`: unlimited.
+        /// Resource limits by the names of `setrlimit`; `None` for unlimited.
         rlimits: Vec<(String, Option<u64>)>,
-        /// Isolation of its processes.
+        /// Isolation of the processes.
         isolation: Isolation,
         /// Sizes of the shared region.
         geometry: Geometry,
@@ -121,20 +119,20 @@ record! {
 record! {
     /// A problem with an application, or a setting that may not be intended.
     Problem {
-        /// The key that is to be changed, as a path within the application; empty if there is none.
+        /// Key to change, as a path within the application; empty if there is none.
         key: String,
-        /// What is wrong and what to do.
+        /// Problem and its solution.
         message: String,
     }
 }
 
 impl Problem {
-    /// A problem with the value of a key.
+    /// Creates a problem with the value of a key.
     pub fn at(key: impl Into<String>, message: impl fmt::Display) -> Problem {
         Problem { key: key.into(), message: message.to_string() }
     }
 
-    /// A problem without a key.
+    /// Creates a problem without a key.
     pub fn of(message: impl fmt::Display) -> Problem {
         Problem::at("", message)
     }

@@ -11,13 +11,13 @@ record! {
         worker: WorkerId,
         /// Bytes of memory, shared pages in proportion.
         pss: u64,
-        /// Part of `pss` without files and shared memory: what another worker would add.
+        /// Part of `pss` without files and shared memory: the cost of another worker.
         private: u64,
         /// Peak of `private` since the last measurement.
         peak: u64,
-        /// Processor time since its start, in microseconds.
+        /// Processor time since the worker's start, in microseconds.
         cpu_us: u64,
-        /// Time that it waited for a processor since its start, in microseconds.
+        /// Time spent waiting for a processor since the worker's start, in microseconds.
         delay_us: u64,
     }
 }

@@ -89,7 +89,8 @@ impl KnownFields {
         Ok(())
     }
 
-    /// Returns the length of the body (RFC 9112, 6.3). Cases in which the RFC leaves a choice are refused.
+    /// Returns the length of the body (RFC 9112, 6.3). Cases in which the RFC leaves a choice are
+    /// refused.
     pub fn body_length(&self, version: Version, limits: &Limits) -> Result<BodyLength, Refusal> {
         match (self.chunked, self.length) {
             (Some(_), Some(_)) => Err(Refusal::ContentLengthConflict),

@@ -36,8 +36,8 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The request line, `method SP target SP version`, as ranges of the line. The target may have spaces
-/// unless the reading is strict; spaces around it do not belong to it.
+/// The request line, `method SP target SP version`, as ranges of the line. The target may have
+/// spaces unless the reading is strict; spaces around it do not belong to it.
 pub struct RequestLine {
     pub method: Range<usize>,
     pub target: Range<usize>,

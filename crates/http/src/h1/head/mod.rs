@@ -1,19 +1,20 @@
 //! Request heads, parsed in two steps.
 //!
-//! 1. [`Scan`] finds the end of the head, independent of the sizes of reads, and looks at no byte twice. It
-//!    refuses bytes that cannot become a head at once, so that a client of another protocol gets an
-//!    answer.
-//! 2. [`Head::parse`] reads the complete head: request line, target, fields, and what the fields say about
+//! 1. [`Scan`] finds the end of the head, independent of the sizes of reads, and searches each byte
+//!    only once. It immediately refuses bytes that cannot become a head, so that a client of
+//!    another protocol gets an answer.
+//! 2. [`Head::parse`] reads the complete head: request line, target, fields, and the fields about
 //!    framing and persistence. Names and values are slices of the buffer.
 //!
-//! As RFC 9112 requires, names are tokens directly before the colon, values have one line and no control
-//! byte. A line may end in LF alone, as 2.2 permits and nginx and Unit accept, unless the body is
-//! chunked: a proxy that reads such a line as part of the one before can be made to let requests pass.
+//! As RFC 9112 requires, names are tokens directly before the colon, values have one line and no
+//! control byte. A line may end in LF alone, as 2.2 permits and nginx and Unit accept, unless the
+//! body is chunked: a proxy that reads such a line as part of the previous one would allow request
+//! smuggling.
 //!
-//! Unless [`Limits::strict`] is set, a request needs no host, its host may have any characters, and its
-//! target may have spaces and a fragment. Such a request is made valid here: spaces are encoded, the
-//! fragment is cut off, the host is percent-encoded. So scripts and upstream servers read the same
-//! target and host as the routes.
+//! Unless [`Limits::strict`] is set, a request needs no host, its host may have any characters, and
+//! its target may have spaces and a fragment. Such a request is made valid here: spaces are
+//! encoded, the fragment is cut off, the host is percent-encoded. So scripts and upstream servers
+//! read the same target and host as the routes.
 //!
 //! This module reads no clock and no socket.
 

@@ -32,8 +32,8 @@ pub struct Head {
     pub version: Version,
     /// Host of the target if it has one, otherwise of `Host`; lower case.
     pub host: Bytes,
-    /// Fields in the order sent. `Host` has the authority that `host` was read from, and comes first if it
-    /// is not the field that was sent.
+    /// Fields in the order sent. `Host` has the authority that `host` was read from, and comes
+    /// first if it is not the field that was sent.
     pub fields: Fields,
     /// Framing of the body.
     pub body: BodyLength,
@@ -141,8 +141,8 @@ fn read_fields(
     Ok((fields, known))
 }
 
-/// Returns the fields with a valid `Host`: in place of one that only a lenient reading accepts, and if the
-/// authority was not in `Host`.
+/// Returns the fields with a valid `Host`: in place of one that only a lenient reading accepts, and
+/// if the authority was not in `Host`.
 fn with_valid_host(fields: Fields, authority: &[u8], has_host: bool, limits: &Limits) -> Fields {
     let valid = match limits.strict {
         true => None,

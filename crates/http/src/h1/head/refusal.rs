@@ -2,8 +2,8 @@
 
 use crate::target::TargetError;
 
-/// A reason to refuse a head. The connection is closed after the response, since the bytes after such a head
-/// cannot be trusted to be a request.
+/// A reason to refuse a head. The connection is closed after the response, since the bytes after
+/// such a head cannot be trusted to be a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// Method CONNECT.
@@ -74,7 +74,7 @@ impl Refusal {
     /// Returns the text for the log.
     pub fn reason(self) -> &'static str {
         match self {
-            Refusal::Connect => "CONNECT is for proxies",
+            Refusal::Connect => "method CONNECT, which only proxies support",
             Refusal::ContentLengthConflict => {
                 "Content-Length twice, or together with Transfer-Encoding"
             }
@@ -86,10 +86,10 @@ impl Refusal {
             Refusal::HeadTooLong => "the request head is too long",
             Refusal::HeadTimeout => "the request head did not arrive in time",
             Refusal::Host => "Host is missing, double or malformed",
-            Refusal::Incomplete => "the client left before the head had come in full",
+            Refusal::Incomplete => "the client disconnected within the request head",
             Refusal::LengthRequired => "a chunked body is not allowed here",
             Refusal::LineEnd => "a line of the request head does not end in CR LF",
-            Refusal::PlainOnTls => "plain HTTP where TLS is spoken",
+            Refusal::PlainOnTls => "plain HTTP on a listener for TLS",
             Refusal::Protocol => "a tunnel for a protocol other than WebSocket",
             Refusal::RequestLine => "a malformed request line",
             Refusal::RequestLineTooLong => "the request line is too long",

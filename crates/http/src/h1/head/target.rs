@@ -49,7 +49,7 @@ impl RequestTarget {
         let rest = bytes.get(scheme..).unwrap_or_default();
         let len = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
         let authority = target.start + scheme..target.start + scheme + len;
-        // Unit refuses absolute targets, so a lenient reading of them serves nobody.
+        // Unit refuses absolute targets, so they are always read strictly.
         if len == 0 || host_of(buffer, authority.clone(), true).is_err() {
             return Err(Refusal::Host);
         }

@@ -1,4 +1,4 @@
-//! Heads, cut in all ways, and read as httparse reads them.
+//! Heads, cut at all places, compared with the results of httparse.
 
 use proptest::prelude::*;
 
@@ -64,7 +64,7 @@ proptest! {
         let limits = Limits { strict, ..few };
         let whole = at_once(&input, &limits);
         let pieces = in_pieces(&input, step, &limits);
-        // Piece by piece, what never will be a head is refused before its end has come.
+        // An input that can never become a head may be refused before it is complete.
         if whole.is_some() || pieces != Some(Err(())) {
             prop_assert_eq!(whole, pieces);
         }
@@ -78,7 +78,7 @@ proptest! {
         } else if let Some(Ok(_)) = at_once(&input, &lenient) {
             let Parse::Complete(head, _) = parse_head(&input, &lenient) else { return Ok(()) };
             prop_assert!(!head.target.iter().any(|byte| matches!(byte, 0..=b' ' | b'#' | 0x7f)));
-            // Others read the host that we have read, and no other.
+            // Upstream servers read the same host.
             let sent_on = head.fields.get("host").unwrap_or_default();
             let read = authority::host(sent_on, false).map(|range| sent_on[range].to_ascii_lowercase());
             let expected = authority::encoded(&head.host).to_ascii_lowercase();
@@ -100,7 +100,7 @@ proptest! {
         if !absolute {
             prop_assert_eq!(target, &head.target[..]);
         }
-        // An absolute target makes a field of its host if there is none.
+        // An absolute target adds a `Host` field if there is none.
         let is_added = absolute
             && !request.headers.iter().any(|field| field.name.eq_ignore_ascii_case("host"));
         prop_assert_eq!(request.headers.len() + usize::from(is_added), head.fields.len());

@@ -1,9 +1,10 @@
 //! Requests that hyper refuses are refused; requests that both accept have the same meaning.
 //!
-//! Both servers get the same bytes, which may be several requests, and note each request whose
-//! body they could read to its end. Ours may stop sooner, since it is stricter; what it noted by
-//! then must be what hyper noted. The one thing that we take and hyper does not is a byte in a
-//! target that no URI has (`<`, `>`, `` ` ``, or from 0x80 up): nginx and PHP take it too.
+//! Both servers get the same bytes, which may be several requests, and record each request whose
+//! body they could read to its end. Ours may stop sooner, since it is stricter; the requests
+//! recorded by then must be the same. Only one input is accepted here and not by hyper: bytes in a
+//! target that no URI contains (`<`, `>`, `` ` ``, and from 0x80 up), which nginx and PHP accept as
+//! well.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -56,7 +57,7 @@ impl Handler for Recorder {
     fn log_request(&self, _: &RequestRecord<'_>) {}
 }
 
-/// Sends all of `input` and ends the sending side; reads until the server ends.
+/// Sends all of `input` and shuts down the sending direction; reads until the server closes.
 async fn feed(mut client: DuplexStream, input: &[u8]) {
     let _ = client.write_all(input).await;
     let _ = client.shutdown().await;
@@ -123,7 +124,7 @@ fn compare(input: &[u8]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Requests that are nearly right, one after the other.
+/// Generates requests that are nearly valid, one after the other.
 fn requests() -> impl Strategy<Value = Vec<u8>> {
     let line = prop_oneof![
         4 => Just("POST /a?b HTTP/1.1\r\nHost: a\r\n"), 2 => Just("GET / HTTP/1.1\r\nHost: a\r\n"),
@@ -155,7 +156,7 @@ fn requests() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(request, 1..4).prop_map(|requests| requests.concat().into_bytes())
 }
 
-/// A byte that both take or refuse in a target.
+/// Generates a byte that both servers accept or refuse in a target.
 fn byte() -> impl Strategy<Value = u8> {
     let common = |byte: &u8| *byte < 0x80 && !matches!(byte, b'<' | b'>' | b'`');
     prop_oneof![

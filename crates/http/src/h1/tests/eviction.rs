@@ -1,9 +1,9 @@
-//! Connections that are closed for want of descriptors.
+//! Connections that are closed when descriptors run short.
 
 use super::persistence::GET;
 use super::*;
 
-/// Waits until there are so many connections that may be evicted: the one that waits longest.
+/// Waits until `count` connections may be evicted. Returns the one that waits longest.
 async fn oldest(server: &Server, count: usize) -> (usize, bool) {
     let waiting = async {
         loop {
@@ -46,7 +46,7 @@ fn a_body_that_is_not_complete_is_answered_with_408_and_the_connection_ends_at_o
         let (place, is_idle) = oldest(&server, 1).await;
         assert!(!is_idle);
         server.drain.evict(place);
-        // Nothing more is read of it.
+        // The server reads nothing more from it.
         timeout(Duration::from_secs(2), server.emptied()).await.expect("it does not linger");
         assert!(client.rest().await.starts_with("HTTP/1.1 408 "));
         assert_eq!(server.ended(), [(408, SendOutcome::Complete)]);
@@ -88,7 +88,7 @@ fn a_request_in_hand_is_never_cut() {
         assert!(server.drain.waiting().is_empty());
         server.drain.evict(0);
         assert_eq!(client.reply().await.text(), "slow\n");
-        // One that comes together with the eviction is served, too.
+        // A request that arrives together with the eviction is served.
         let (place, _) = oldest(&server, 1).await;
         client.stream.try_write(GET.as_bytes()).unwrap();
         tokio::task::yield_now().await;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The status that a request gets on a connection of its own.
+/// Returns the status of the response to a request on a new connection.
 async fn status(server: &Server, request: impl AsRef<[u8]>) -> u16 {
     let mut client = server.client().await;
     client.send(request).await;
@@ -38,7 +38,7 @@ fn an_absolute_target_gives_the_host() {
             client.reply().await.text(),
             "GET /facts?q /facts q real.example\nHost=Real.example:81\n"
         );
-        // Without the field there is one: what a script or another server gets has the host.
+        // Without the field the host is added for scripts and other servers.
         client
             .send("GET http://Real.example:81/facts HTTP/1.0\r\nA: b\r\nConnection: keep-alive\r\n\r\n")
             .await;
@@ -196,7 +196,7 @@ fn a_malformed_head_is_refused_and_the_connection_ends() {
 #[test]
 fn what_is_no_http_1_is_refused_at_once() {
     with_default(|server| async move {
-        // None of these is ever followed by an empty line.
+        // None of these is followed by an empty line.
         for (bytes, expected) in [
             (&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..], 400),
             (b"GET /\r\n", 400),

@@ -1,4 +1,4 @@
-//! Clients that ask for too much: in bytes, in time, in both.
+//! Clients that exceed limits of size or time.
 
 use super::*;
 
@@ -97,7 +97,7 @@ fn a_head_that_does_not_come_in_time_is_answered_with_408() {
             let answer = server.talk(start).await;
             assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer}");
         }
-        // Byte by byte does not help.
+        // Sending byte by byte does not extend the time.
         let mut client = server.client().await;
         let started_at = std::time::Instant::now();
         client.send("GET / HTTP/1.1\r\nHost: a\r\nX: ").await;
@@ -131,7 +131,7 @@ fn a_body_that_stalls_is_answered_with_408() {
         let answer =
             server.talk("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel").await;
         assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
-        // One that is slow but never stalls is read.
+        // A slow client that never stalls is served.
         let mut client = server.client().await;
         client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n").await;
         for byte in "hello".bytes() {

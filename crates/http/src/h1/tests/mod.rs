@@ -30,7 +30,7 @@ use crate::exchange::{Disconnect, Exchange, Handler, RequestRecord, SendOutcome}
 use crate::limits::Limits;
 use crate::message::{ConnectionInfo, FieldBlock, Response};
 
-/// Answers by path; remembers what it was asked and how it ended.
+/// Handler that answers by path, and records requests and their results.
 pub(super) struct Site {
     limits: RefCell<Rc<Limits>>,
     ids: Cell<u64>,
@@ -138,7 +138,7 @@ impl Server {
         Client { stream, received: Vec::new() }
     }
 
-    /// Sends all of `bytes` on a new connection and gives what comes back until its end.
+    /// Sends `bytes` on a new connection and returns all output of the server.
     async fn talk(&self, bytes: impl AsRef<[u8]>) -> String {
         let mut client = self.client().await;
         client.send(bytes).await;
@@ -149,7 +149,7 @@ impl Server {
         self.site.seen.borrow().clone()
     }
 
-    /// Waits until a handler has a request that has come.
+    /// Waits until the handler has received `count` requests.
     async fn sees(&self, count: usize) {
         let come = async {
             while self.site.seen.borrow().len() < count {
@@ -163,12 +163,12 @@ impl Server {
         self.site.ended.borrow().iter().map(|(status, outcome, _)| (*status, *outcome)).collect()
     }
 
-    /// Sets what `/body` and `/untold` answer.
+    /// Sets the body of `/body` and `/untold`.
     fn answer(&self, body: Body) {
         *self.site.body.borrow_mut() = Some(body);
     }
 
-    /// Waits until all connections have ended.
+    /// Waits until all connections are closed.
     async fn emptied(&self) {
         timeout(Duration::from_secs(10), self.drain.all_closed())
             .await
@@ -176,13 +176,13 @@ impl Server {
     }
 }
 
-/// A connection to it.
+/// A connection to the server.
 pub(super) struct Client {
     stream: TcpStream,
     received: Vec<u8>,
 }
 
-/// A response, with its body if `Content-Length` tells where it ends.
+/// A response, with its body if it has `Content-Length`.
 #[derive(Debug)]
 pub(super) struct Reply {
     status: u16,
@@ -206,7 +206,7 @@ impl Reply {
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Client {
-    /// Sends; a server that has stopped listening is no error here.
+    /// Sends bytes; ignores errors of a connection that the server has closed.
     async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = timeout(TEST_TIMEOUT, self.stream.write_all(bytes.as_ref())).await.unwrap();
     }
@@ -216,7 +216,7 @@ impl Client {
         timeout(TEST_TIMEOUT, read).await.expect("the server says nothing").unwrap_or(0)
     }
 
-    /// The head of the next response.
+    /// Returns the head of the next response.
     async fn head(&mut self) -> Reply {
         loop {
             if let Some(end) = memchr::memmem::find(&self.received, b"\r\n\r\n") {
@@ -229,7 +229,7 @@ impl Client {
         }
     }
 
-    /// The next response, whose length must be announced.
+    /// Returns the next response, which must have `Content-Length`.
     async fn reply(&mut self) -> Reply {
         let mut reply = self.head().await;
         let len = reply.field("Content-Length").expect("no length").parse().unwrap();
@@ -244,7 +244,7 @@ impl Client {
         self.received.drain(..len).collect()
     }
 
-    /// Everything until the connection ends.
+    /// Returns all bytes until the connection ends.
     async fn rest(&mut self) -> String {
         while self.read().await > 0 {}
         String::from_utf8_lossy(&std::mem::take(&mut self.received)).into_owned()
@@ -298,7 +298,7 @@ where
     with_server(Limits::default(), test);
 }
 
-/// A stream that gives these items, with a pause before each.
+/// A stream that yields these items, with a pause before each.
 pub(super) struct Script {
     items: VecDeque<io::Result<Bytes>>,
     len: Option<u64>,

@@ -1,4 +1,4 @@
-//! Several requests on a connection, and the end of it.
+//! Several requests on one connection, and its end.
 
 use super::*;
 
@@ -85,7 +85,7 @@ fn a_response_does_not_wait_for_the_next_one() {
         client.reply().await;
         client.stream.shutdown().await.unwrap();
         assert_eq!(client.reply().await.text(), "waited\n");
-        // Nor for the body of the next request.
+        // The response to the first request does not wait for the body of the next one either.
         let mut client = server.client().await;
         client
             .send(format!("{GET}POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n"))
@@ -122,7 +122,7 @@ fn head_has_the_head_of_get_and_no_body() {
         let head = client.head().await;
         assert_eq!(head.head.replace(&date(&head), ""), get.head.replace(&date(&get), ""));
         assert_eq!(client.reply().await.text(), "hello\n");
-        // Also where the length is not known.
+        // Also with bodies of unknown length.
         let script = Script::new(None, Duration::ZERO, &["a", "b"]);
         let dropped = Rc::clone(&script.dropped);
         server.answer(Body::Stream(Box::new(script)));
@@ -157,20 +157,20 @@ fn a_client_that_expects_to_be_asked_is_asked_once_the_body_is_wanted() {
         assert_eq!(client.head().await.head, "HTTP/1.1 100 Continue\r\n\r\n");
         client.send("hello").await;
         assert_eq!(client.reply().await.text(), "hello");
-        // The body is there already.
+        // The body has arrived already, so no interim response is needed.
         client.send(format!("POST /echo HTTP/1.1\r\nHost: a\r\n{expect}hello")).await;
         assert_eq!(client.reply().await.text(), "hello");
         // There is no body.
         client.send("POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n").await;
         assert_eq!(client.reply().await.text(), "");
-        // HTTP/1.0 knows no interim responses.
+        // HTTP/1.0 has no interim responses.
         client.send(format!("POST /echo HTTP/1.0\r\n{expect}")).await;
         assert!(client.is_silent(Duration::from_millis(100)).await);
         client.send("hello").await;
         assert_eq!(client.reply().await.text(), "hello");
         let answer = server.talk("GET / HTTP/1.0\r\nExpect: more\r\n\r\n").await;
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-        // Nobody wants it.
+        // The handler does not read the body.
         let answer = server.talk(format!("POST / HTTP/1.1\r\nHost: a\r\n{expect}")).await;
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
         assert!(answer.contains("Connection: close\r\n"), "{answer}");
@@ -204,7 +204,7 @@ fn a_handler_learns_that_its_client_has_left() {
         drop(client);
         server.emptied().await;
         assert_eq!(server.site.gone.take(), Some(Disconnect::Closed));
-        // A reset.
+        // The client resets the connection.
         let mut client = server.client().await;
         client.send(request).await;
         server.sees(2).await;
@@ -213,7 +213,7 @@ fn a_handler_learns_that_its_client_has_left() {
         server.emptied().await;
         assert_eq!(server.site.gone.take(), Some(Disconnect::Reset));
         assert_eq!(server.ended().last().unwrap().1, SendOutcome::ClientGone);
-        // One that only ends its side still gets all answers, in order.
+        // A client that only shuts down its sending direction still gets all responses, in order.
         let mut client = server.client().await;
         client.send(format!("{request}{GET}")).await;
         client.stream.shutdown().await.unwrap();
@@ -251,7 +251,7 @@ fn connections_end_when_they_are_told_to() {
         let reply = busy.reply().await;
         assert_eq!((reply.text(), reply.field("Connection")), ("slow\n", Some("close")));
         assert_eq!(busy.rest().await, "");
-        // One that has brought no request had its time before it was accepted.
+        // The time of a connection without a request began before it was accepted.
         assert!(fresh.rest().await.starts_with("HTTP/1.1 408 "));
         let mut silent = server.client().await;
         assert!(silent.rest().await.starts_with("HTTP/1.1 408 "));
@@ -273,8 +273,8 @@ fn responses_gathered_for_a_client_that_is_gone_are_dropped() {
     });
 }
 
-/// The removal of a listener was reported before its connections had a turn, and requests sent after the
-/// report were served.
+/// The removal of a listener was reported before its connections had a turn, and requests sent
+/// after the report were served.
 #[test]
 fn an_idle_connection_takes_no_request_once_all_have_heard_of_the_end() {
     with_default(|server| async move {

@@ -1,4 +1,4 @@
-//! Response bodies: all kinds, all lengths, and those that break their word.
+//! Response bodies: all kinds, all lengths, and those with a wrong length.
 
 use std::fs::File;
 use std::io::Write;
@@ -21,7 +21,7 @@ fn piece(file: &tempfile::NamedTempFile, offset: u64, len: u64) -> Piece {
     Piece::File { file: Arc::new(File::open(file.path()).unwrap()), offset, len }
 }
 
-/// Takes a chunked body apart.
+/// Decodes a chunked body.
 fn dechunk(mut text: &str) -> String {
     let mut body = String::new();
     loop {
@@ -182,7 +182,7 @@ fn a_file_that_shrinks_ends_the_connection() {
     });
 }
 
-/// A stream of what a test sends.
+/// A stream of the pieces that a test sends.
 struct Told(mpsc::UnboundedReceiver<String>);
 
 impl BodyStream for Told {
@@ -306,7 +306,7 @@ fn a_stream_waits_for_its_client_with_bounded_memory() {
         };
         let rests = timeout(TEST_TIMEOUT, rest).await;
         rests.expect("more and more is taken from the stream while the client reads nothing");
-        // Others are served meanwhile.
+        // Other connections are served meanwhile.
         let mut other = server.client().await;
         other.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
         assert_eq!(other.reply().await.status, 200);

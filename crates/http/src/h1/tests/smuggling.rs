@@ -1,11 +1,11 @@
-//! Requests that two servers could cut in different places.
+//! Requests whose boundaries two servers could read differently.
 
 use super::*;
 
 const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// Sends a request with another hidden behind it, and asserts that it is refused, that the
-/// connection ends, and that neither is ever handled.
+/// Sends a request with another one hidden in it. Checks that it is refused, that the connection is
+/// closed, and that neither request is handled.
 async fn refused(server: &Server, status: u16, head: &str, body: &str) {
     let request = format!("{head}\r\n\r\n{body}{HIDDEN}");
     let answer = server.talk(&request).await;
@@ -105,7 +105,7 @@ fn a_coding_other_than_chunked_is_refused() {
     });
 }
 
-/// Chunked bodies that some servers take and others do not.
+/// Chunked bodies that some servers accept and others refuse.
 const BAD_CHUNKS: &[&str] = &[
     "5 5\r\nhello\r\n0\r\n\r\n",
     "5 \r\nhello\r\n0\r\n\r\n",
@@ -196,7 +196,7 @@ fn extensions_and_trailers_are_bounded() {
 #[test]
 fn an_unread_body_is_never_taken_for_a_request() {
     with_default(|server| async move {
-        // CL.0: a body for a handler that reads none.
+        // CL.0: a request with a body for a handler that reads none.
         let mut client = server.client().await;
         let inner = "GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n";
         let length = inner.len();
@@ -211,18 +211,18 @@ fn an_unread_body_is_never_taken_for_a_request() {
                 client.bytes(6).await;
             }
         }
-        // TE.0, with the chunk still under way when the answer is sent.
+        // TE.0: the chunk has not arrived when the response is sent.
         client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n27\r\n").await;
         assert_eq!(client.head().await.field("Connection"), Some("close"));
         client.send(format!("{inner}\r\n0\r\n\r\n{inner}")).await;
         client.rest().await;
-        // A long body that comes late.
+        // A long body that arrives late.
         let mut client = server.client().await;
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").await;
         assert_eq!(client.head().await.field("Connection"), Some("close"));
         client.send(inner.repeat(20000)).await;
         client.rest().await;
-        // A short one that comes late is dropped, and the connection kept.
+        // A short body that arrives late is discarded, and the connection is kept.
         let mut client = server.client().await;
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 36\r\n\r\n").await;
         assert_eq!(client.reply().await.field("Connection"), None);
@@ -237,7 +237,8 @@ fn an_unread_body_is_never_taken_for_a_request() {
 #[test]
 fn a_body_that_was_only_expected_is_never_taken_for_a_request() {
     with_default(|server| async move {
-        // The client may send the body or not once it has a final answer: nobody can tell.
+        // After a final response the client may send the body or not, so the connection cannot be
+        // kept.
         let answer = server
             .talk(format!(
                 "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1000\r\n\r\n\

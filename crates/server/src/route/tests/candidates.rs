@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A site with these files, and a `try`; what does not exist goes to an upstream.
+/// A site with these files and a `try`; requests for missing files go to an upstream.
 struct Site {
     routes: Routes,
     _root: tempfile::TempDir,
@@ -18,8 +18,8 @@ impl Site {
         Site { routes, _root: root }
     }
 
-    /// What a request comes to: a file's name, a script's, a redirect, an upstream or a status;
-    /// and the path that it then has.
+    /// Returns the result of a request (name of a file or script, redirect, upstream or status) and
+    /// the path of the request afterwards.
     fn get(&self, target: &str) -> (String, String) {
         self.ask("GET", target)
     }
@@ -69,7 +69,7 @@ fn a_site_with_a_front_controller_is_one_list() {
     ] {
         assert_eq!(site.get(target), pair(what, path), "{target}");
     }
-    // What only a script can answer goes to one.
+    // Requests that only a script can answer go to a script.
     for target in ["/a.txt", "/dir", "/dir/", "/no/such"] {
         assert_eq!(site.ask("POST", target).0, "/index.php run", "{target}");
     }

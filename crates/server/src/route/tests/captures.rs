@@ -1,4 +1,4 @@
-//! What regular expressions capture, and what actions make of it.
+//! Captures of regular expressions and their use in actions.
 
 use super::*;
 use crate::filters::header_changes;
@@ -76,7 +76,7 @@ fn a_share_finds_files_by_captures_and_hardening_19_none_outside() {
         ("/q/.hidden/d.png", 404),
         ("/q/a.png%00.jpg", 404),
     ] {
-        // What the protocol layer refuses never gets here.
+        // The protocol layer refuses the others before they are routed.
         if howdah_http::target::Target::parse(target.as_bytes()).is_ok() {
             assert_eq!(routes.status(target), status, "{target}");
         }

@@ -12,8 +12,9 @@ use super::{Pools, REMOVAL_GRACE};
 use crate::snapshot::Snapshot;
 
 impl Pools {
-    /// Adopts the prepared applications. An application with the same name and queue is a restart: the
-    /// old instance finishes the requests of its workers. Any other one of the same name leaves.
+    /// Adopts the prepared applications. An application with the same name and queue is a restart:
+    /// the old instance finishes the requests of its workers. Any other one of the same name
+    /// leaves.
     pub(in crate::router) fn adopt(&mut self) -> io::Result<()> {
         for mut app in std::mem::take(&mut self.preparing) {
             let same_name =
@@ -36,8 +37,8 @@ impl Pools {
         Ok(())
     }
 
-    /// Keeps the applications of this snapshot. The others leave when no request of theirs can come any
-    /// more.
+    /// Keeps the applications of this snapshot. The others leave when no request of theirs can come
+    /// any more.
     pub(in crate::router) fn keep_only(&mut self, snapshot: &Arc<Snapshot>) {
         for mut app in std::mem::take(&mut self.applications) {
             if snapshot.applications.contains_key(app.config.name.as_str()) {
@@ -51,7 +52,8 @@ impl Pools {
         }
     }
 
-    /// Lets an instance finish the requests of its workers, and ends it after `grace` at the latest.
+    /// Lets an instance finish the requests of its workers, and ends it after `grace` at the
+    /// latest.
     pub(super) fn retire(
         &mut self,
         name: String,

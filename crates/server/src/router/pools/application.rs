@@ -26,10 +26,10 @@ pub(super) struct PooledApplication {
     pub(super) instance: Option<Arc<Instance>>,
     /// Time at which PHP was loaded; `None` before.
     pub(super) ready_since: Option<Instant>,
-    /// It must be able to serve before it is adopted. Other applications load PHP with their first
+    /// Must be able to serve before it is adopted. Other applications load PHP with their first
     /// request.
     pub(super) must_be_ready: bool,
-    /// It is adopted although it must be ready and is not.
+    /// Is adopted although it must be ready and is not.
     pub(super) is_waived: bool,
     pub(super) pool: Pool,
     /// Workers that were asked for and have not started yet.
@@ -119,8 +119,8 @@ impl PooledApplication {
         threads.send(|| ThreadCommand::Fail { keys: Arc::clone(&keys), reason: reason.to_owned() });
     }
 
-    /// Returns the reason for which it does not run or its workers end; `None` if a worker has lived
-    /// for [`LONG_LIFE`].
+    /// Returns the reason for which it does not run or its workers end; `None` if a worker has
+    /// lived for [`LONG_LIFE`].
     pub(super) fn problem(&self) -> Option<String> {
         let is_well = self.started.values().any(|started| started.elapsed() >= LONG_LIFE);
         self.failure.clone().filter(|_| !is_well)
@@ -161,7 +161,7 @@ impl PooledApplication {
         let load = self.queue.load();
         let running = u64::from(self.workers());
         let active = u64::from(load.in_slots) + u64::from(load.waiting);
-        // A prototype that is loading PHP for requests that wait is on the way to a worker.
+        // A prototype that loads PHP for waiting requests counts as a starting worker.
         let is_loading = self.ready_since.is_none() && active > 0;
         ApplicationReport {
             name: self.config.name.clone(),

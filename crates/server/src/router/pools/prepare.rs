@@ -17,8 +17,8 @@ use crate::router::sizing::Sizing;
 use crate::thread::ThreadCommand;
 
 impl Pools {
-    /// Starts to prepare an application. It must be ready before it is adopted if `is_required`, or if
-    /// it is configured to have workers before its first request.
+    /// Starts to prepare an application. It must be ready before it is adopted if `is_required`, or
+    /// if it is configured to have workers before its first request.
     pub(in crate::router) fn prepare(
         &mut self,
         config: &config::Application,

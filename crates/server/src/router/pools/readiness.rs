@@ -8,7 +8,8 @@ use super::Pools;
 use super::application::PooledApplication;
 
 impl Pools {
-    /// Returns true while prepared applications must be waited for. The error says why one cannot run.
+    /// Returns true while prepared applications must be waited for. Error: the reason why one
+    /// cannot run.
     pub(in crate::router) fn is_preparing(&self) -> Result<bool, String> {
         let mut is_waiting = false;
         for app in self.preparing.iter().filter(|app| app.is_awaited()) {
@@ -33,8 +34,8 @@ impl Pools {
     }
 
     /// Lets applications that cannot run be adopted with the others; they are started again later.
-    /// Returns false if it is not known yet whether another one can serve. The error says why none of
-    /// those that must be ready can run, unless the server goes on `even_without_all`.
+    /// Returns false if it is not known yet whether another one can serve. Error: the reason why
+    /// none of those that must be ready can run, unless the server goes on `even_without_all`.
     pub(in crate::router) fn waive_failed(
         &mut self,
         even_without_all: bool,
@@ -70,8 +71,8 @@ impl Pools {
         Ok(true)
     }
 
-    /// Lets applications that are not ready yet be adopted. They serve when they are ready; until then
-    /// their requests wait.
+    /// Lets applications that are not ready yet be adopted. They serve when they are ready; until
+    /// then their requests wait.
     pub(in crate::router) fn waive_late(&mut self) {
         for app in self.preparing.iter_mut().filter(|app| app.is_late()) {
             let name = &app.config.name;

@@ -64,7 +64,7 @@ impl Pools {
                 self.traces.trace_overdue(slow)?;
                 self.kill(instance, worker)
             }
-            ControlRequest::AddWorkers => Ok(()), // `tick`, which follows, looks at the load
+            ControlRequest::AddWorkers => Ok(()), // `tick`, which follows, checks the load
         }
     }
 
@@ -97,8 +97,8 @@ impl Pools {
             instance.remove_workers();
         }
         let is_preparing = self.is_preparing_instance(number);
-        // Before the threads settle the requests of the instance: a request that went to it after
-        // that would never be heard of again.
+        // Before the threads settle the requests of the instance: a request sent to it later would
+        // never be answered.
         if let Some(app) = self.by_number(number).filter(|_| !is_preparing) {
             app.queue.set_instance(None);
         }
@@ -207,7 +207,7 @@ impl Pools {
         if has_failed && !is_known {
             let name = &app.config.name;
             let more =
-                if is_early { " before it had a request; others may follow untold" } else { "" };
+                if is_early { " before it had a request; further ones are not logged" } else { "" };
             log.write(Level::Error, format_args!("\"{name}\" worker {pid} {status}{more}"));
         }
     }

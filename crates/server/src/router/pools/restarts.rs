@@ -5,7 +5,8 @@ use std::time::Duration;
 /// A prototype that has been ready for this long is replaced at once if it dies.
 pub(super) const LONG_LIFE: Duration = Duration::from_secs(1);
 
-/// Maximum number of prototypes in a row that die sooner after being ready and are replaced at once.
+/// Maximum number of prototypes in a row that die sooner after being ready and are replaced at
+/// once.
 const MAX_IMMEDIATE: u32 = 3;
 
 /// First pause before a start; it doubles with each failure in a row up to [`MAX_PAUSE`].
@@ -22,9 +23,9 @@ pub(super) struct Restarts {
 }
 
 impl Restarts {
-    /// Counts a prototype that has ended `ready_for` after it was ready (`None`: it never was). Returns
-    /// the pause before the next start. A prototype that loads PHP and then dies was likely killed
-    /// from outside; one that cannot load PHP would fail again.
+    /// Counts a prototype that has ended `ready_for` after it was ready (`None`: it never was).
+    /// Returns the pause before the next start. A prototype that loads PHP and then dies was likely
+    /// killed from outside; one that cannot load PHP would fail again.
     pub(super) fn ended(&mut self, ready_for: Option<Duration>) -> Duration {
         if ready_for.is_some_and(|time| time >= LONG_LIFE) {
             *self = Restarts::default();

@@ -1,5 +1,5 @@
-//! Instances that take no more requests. An instance ends when its workers have ended. It is ended
-//! when they do not, although they have no request.
+//! Instances that take no more requests. An instance ends when its workers have ended. If they do
+//! not end although they have no request, the supervisor ends the instance.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,8 +11,8 @@ use howdah_wire::messages::ToSupervisor;
 
 use crate::router::link::Link;
 
-/// Maximum time for workers without a request to end. They are awake for that within a moment; one
-/// that is not is stopped, or has been made to stay by its last script.
+/// Maximum time for workers without a request to end. They wake up for that at once; a worker that
+/// does not is stopped, or its last script keeps it running.
 pub(super) const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Interval between two checks whether requests are left.
@@ -52,8 +52,8 @@ impl RetiredInstances {
         self.0.get(&number).map(|retired| retired.name.as_str())
     }
 
-    /// Ends the instances without requests. Returns the time of the next check; `None` if no instance
-    /// has requests.
+    /// Ends the instances without requests. Returns the time of the next check; `None` if no
+    /// instance has requests.
     pub(super) fn end_idle(&mut self, link: &Link, now: Instant) -> io::Result<Option<Instant>> {
         let mut next = None;
         for retired in self.0.values_mut().filter(|retired| !retired.is_ending) {

@@ -19,8 +19,8 @@ const LEAVING_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Pools {
-    /// Returns the processors and the memory for instance `number`, in its control group if it has one.
-    /// Memory that other applications may still take is promised.
+    /// Returns the processors and the memory for instance `number`, in its control group if it has
+    /// one. Memory that other applications may still take is promised.
     pub(super) fn surroundings(&mut self, number: u32, group: Option<&Path>) -> MachineState {
         let others = self.all().filter(|app| app.number() != Some(number));
         let promised = others.map(|app| app.sizing.promised(app.workers()));
@@ -28,12 +28,12 @@ impl Pools {
         MachineState { reserved_bytes: promised, ..self.machine.surroundings(group) }
     }
 
-    /// Starts and retires workers. Returns the time of the next call if nothing happens before; `None`
-    /// if none is needed.
+    /// Starts and retires workers. Returns the time of the next call if nothing happens before;
+    /// `None` if none is needed.
     pub(in crate::router) fn tick(&mut self) -> io::Result<Option<Instant>> {
         let now = Instant::now();
         let mut next = self.retired.end_idle(&self.link, now)?;
-        // One at a time, as each looks at what the others may still take.
+        // One at a time, as each takes into account what the others may still take.
         for _ in 0..self.applications.len() {
             let mut app = self.applications.remove(0);
             let slow = self.check_for_slow(&mut app, now);
@@ -94,11 +94,12 @@ impl Pools {
         self.adjust_workers(app, now)
     }
 
-    /// Ends the instance of an application whose shared memory is damaged. Returns false if it is not.
+    /// Ends the instance of an application whose shared memory is damaged. Returns false if it is
+    /// not.
     fn end_if_damaged(&self, app: &mut PooledApplication) -> io::Result<bool> {
         let Some(instance) = &app.instance else { return Ok(false) };
         let Some(damage) = app.queue.damage() else { return Ok(false) };
-        // No request can be lost by it that its workers could not have lost anyway.
+        // Ending the instance loses only requests that its damaged workers could lose as well.
         app.is_damaged = true;
         let name = &app.config.name;
         let message = "has damaged the memory that its workers share";

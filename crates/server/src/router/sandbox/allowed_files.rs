@@ -1,10 +1,11 @@
 //! The files that the router can open in its sandbox.
 //!
-//! Reading: what its first document names; the places where sites usually are, for documents that come
-//! later; and a few files of the system. Writing: unnamed files in the directories for temporary ones.
+//! Reading: the files that its first document names; the usual directories of sites, for later
+//! documents; and a few files of the system. Writing: unnamed files in the directories for
+//! temporary ones.
 //!
-//! The kernel compares files, not names, so a file that may be replaced by another one of the same name
-//! comes with its directory, and a link with the directory that it is in.
+//! The kernel compares files, not names, so a file that may be replaced by another one of the same
+//! name comes with its directory, and a link with the directory that it is in.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,10 +18,10 @@ use howdah_sys::sandbox::paths::{self, resolve};
 
 /// Files of the system that the router opens itself.
 const SYSTEM_FILES: &[(&str, Access)] = &[
-    // Names of servers; see `names::files` for what happens when they are replaced.
+    // Names of servers; see `names::files` for replaced files.
     ("/etc/hosts", Access::Open),
     ("/etc/resolv.conf", Access::Open),
-    // Where resolv.conf leads to on most systems; it is replaced there.
+    // Target of the link resolv.conf on most systems; it is replaced there.
     ("/run/systemd/resolve", Access::Open),
     ("/run/resolvconf", Access::Open),
     ("/run/NetworkManager", Access::Open),
@@ -33,8 +34,8 @@ const SYSTEM_FILES: &[(&str, Access)] = &[
     ("/var/lib/ca-certificates", Access::Open),
     // Time in the log.
     ("/etc/localtime", Access::Open),
-    // Memory, processors, load and control groups of the machine; usage of workers. The kernel guards
-    // the files of single processes.
+    // Memory, processors, load and control groups of the machine; usage of workers. The kernel
+    // guards the files of single processes.
     ("/proc", Access::Open),
     ("/sys/fs/cgroup", Access::Open),
     ("/sys/devices/system/cpu", Access::Open),
@@ -98,8 +99,9 @@ impl AllowedFiles {
         (files, grants)
     }
 
-    /// Refuses a document that names other files. Files that do not exist are allowed, as they cannot be
-    /// served either way, and so are names that begin with a variable: their allowed files are served.
+    /// Refuses a document that names other files. Files that do not exist are allowed, as they
+    /// cannot be served either way. Names that begin with a variable are allowed as well: only
+    /// allowed files below them are served.
     pub(super) fn check(&self, config: &Config) -> Result<(), String> {
         for named in config.router_paths() {
             let directory = directory_of(&named);
@@ -108,7 +110,7 @@ impl AllowedFiles {
             let is_known = is_left || self.in_first_document.contains(&directory);
             if !is_known && !self.readable.iter().any(|path| found.path.starts_with(path)) {
                 return Err(format!(
-                    "{}: {} is outside of what the router can read since it was started; restart the \
+                    "{}: {} is not among the files that the router can read since its start; restart the \
                      server with this configuration, put the files below /srv, /home or /var/www, or \
                      start the server with --no-sandbox",
                     named.path,
@@ -121,8 +123,8 @@ impl AllowedFiles {
             let is_known = self.in_first_document.contains(directory);
             if !is_known && !self.temporary.iter().any(|usable| found.starts_with(usable)) {
                 return Err(format!(
-                    "/settings/http/body_temp_path: {} is outside of where the router can write since \
-                     it was started; restart the server with this configuration, or start it with \
+                    "/settings/http/body_temp_path: {} is not among the directories that the router \
+                     can write to since its start; restart the server with this configuration, or start it with \
                      --no-sandbox",
                     directory.display()
                 ));
@@ -138,7 +140,8 @@ impl AllowedFiles {
             return;
         }
         let found = resolve(&directory);
-        // For a file that does not exist yet, the directory where it will be, unless that is shared.
+        // For a file that does not exist yet, the directory where it will be, unless that is
+        // shared.
         match found.exists || !paths::is_shared(&found.path) {
             true => drop(self.readable.insert(found.path)),
             false => self.missing.push((named.path.clone(), directory.clone())),
@@ -170,7 +173,8 @@ fn usual_places() -> Vec<PathBuf> {
     let mut places = Vec::new();
     for directory in directories(Path::new("/"), |name| !paths::is_system_directory(name)) {
         let homes = directories(&directory, |_| directory.ends_with("home"));
-        // All of others' homes, as far as their owners permit, but of one's own nothing hidden.
+        // Other users' home directories: everything that file modes permit. The server user's own
+        // home: no hidden files.
         match homes.iter().any(|home| is_own(home)) {
             false => places.push(directory),
             true => places.extend(homes.into_iter().flat_map(|home| match is_own(&home) {
@@ -214,7 +218,7 @@ mod tests {
         Config::from_value(json!({"routes": [{"action": {"share": share}}]})).unwrap()
     }
 
-    /// Makes a directory outside of the usual places, with these directories in it.
+    /// Creates a directory outside of the usual places, with these directories in it.
     fn directory(names: &[&str]) -> (tempfile::TempDir, PathBuf) {
         let directory = tempfile::tempdir().unwrap();
         let path = fs::canonicalize(directory.path()).unwrap();

@@ -1,4 +1,5 @@
-//! Describes the isolation of the server's processes from each other, for `/status` and `howdah check`.
+//! Describes the isolation of the server's processes from each other, for `/status` and `howdah
+//! check`.
 
 use howdah_config::{Application, Config, Sandbox};
 use howdah_sys::credentials::{self, Credentials};
@@ -23,20 +24,20 @@ pub struct ProcessProtection {
     pub user: Option<String>,
     /// Restrictions in force.
     pub restrictions: Vec<Restriction>,
-    /// Namespaces of its own, by their names in the configuration.
+    /// Namespaces by their names in the configuration.
     pub namespaces: Vec<&'static str>,
 }
 
 /// A restriction of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restriction {
-    /// No system calls that it does not need.
+    /// No system calls that the process does not need.
     SystemCalls,
     /// No tracing of other processes.
     Tracing,
     /// No signals to other processes.
     Signals,
-    /// No files that it does not need.
+    /// No files that the process does not need.
     Files,
     /// A root directory of its own.
     Root,
@@ -63,10 +64,10 @@ impl Restriction {
     fn explain(self) -> &'static str {
         match self {
             Restriction::SystemCalls => "system calls that it does not need",
-            Restriction::Tracing => "tracing others",
-            Restriction::Signals => "signals to others",
-            Restriction::Files => "files of others",
-            Restriction::Root => "what is outside of its root",
+            Restriction::Tracing => "tracing other processes",
+            Restriction::Signals => "signals to other processes",
+            Restriction::Files => "files that it does not need",
+            Restriction::Root => "files outside of its root",
             Restriction::Bind => "TCP sockets that listen",
             Restriction::NewPrivileges => "new privileges",
         }
@@ -128,8 +129,8 @@ impl Protection {
         }
     }
 
-    /// Explains the isolation: a line for the router, if it runs, and one for all applications that have
-    /// the same.
+    /// Explains the isolation: a line for the router, if it runs, and one for all applications that
+    /// have the same.
     pub fn explain(&self, config: &Config) -> Vec<String> {
         let router = self.router.user.iter().map(|user| {
             let own = if user.parse::<u32>().is_ok() { ", an id of its own," } else { "" };
@@ -187,23 +188,27 @@ mod tests {
 
     #[test]
     fn an_application_has_what_kernel_document_and_user_allow() {
-        let no_files = "without tracing others, signals to others, new privileges";
+        let no_files =
+            "without tracing other processes, signals to other processes, new privileges";
         assert_eq!(explained(json!({}), 6, false), no_files);
-        assert_eq!(explained(json!({}), 5, true), "without tracing others, new privileges");
+        assert_eq!(
+            explained(json!({}), 5, true),
+            "without tracing other processes, new privileges"
+        );
         assert_eq!(explained(json!({}), 1, true), "without new privileges");
-        let files = "without tracing others, files of others, new privileges";
+        let files = "without tracing other processes, files that it does not need, new privileges";
         assert_eq!(explained(json!({"sandbox": true}), 2, false), files);
         assert_eq!(explained(json!({"sandbox": true}), 0, false), "without new privileges");
         assert_eq!(explained(json!({"sandbox": false}), 7, true), "without new privileges");
         let privileged = json!({"new_privs": true});
         assert_eq!(
             explained(privileged.clone(), 7, true),
-            "without tracing others, signals to others"
+            "without tracing other processes, signals to other processes"
         );
         assert_eq!(explained(privileged, 7, false), "with all rights of its user");
         let own = json!({"new_privs": true, "namespaces": {"credential": true, "pid": true}});
-        let expected =
-            "without tracing others, signals to others; namespaces of its own: credential, pid";
+        let expected = "without tracing other processes, signals to other processes; namespaces of its \
+             own: credential, pid";
         assert_eq!(explained(own, 7, false), expected);
     }
 

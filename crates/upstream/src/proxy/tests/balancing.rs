@@ -1,4 +1,4 @@
-//! Servers that fail, that are full, and that clients belong to.
+//! Servers that fail, full servers, and sticky clients.
 
 use super::*;
 use crate::servers::selection::Affinity;
@@ -14,7 +14,7 @@ fn upstream(backends: &[&Backend], change: impl FnOnce(&mut config::Upstream)) -
     Upstream::new(&config, None)
 }
 
-/// An address where nobody listens.
+/// Returns an address without a listener.
 async fn nowhere() -> Backend {
     let backend = Backend::new([]).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -32,7 +32,7 @@ fn a_server_that_fails_is_left_alone() {
         assert_eq!(healthy.requests(), 6);
         let log = proxy.log();
         assert_eq!(log.matches("cannot connect").count(), 1, "{log}");
-        assert_eq!(log.matches("is left alone for").count(), 1, "{log}");
+        assert_eq!(log.matches("gets no requests for").count(), 1, "{log}");
     });
 }
 
@@ -162,12 +162,13 @@ fn servers_that_stay_keep_their_state() {
         assert!(failing.failed().is_some());
         drop(failing);
         let active = before.acquire(thread.selector(), &[0], &affinity).await.unwrap().unwrap();
-        // A name has other addresses now, of which two have stayed.
+        // The name has other addresses now; two of the old ones remain.
         let after = upstream(&[3, 2, 1]).following(Some(&before));
         let states: Vec<_> =
             after.report().iter().map(|s| (s.state, s.active, s.requests, s.failures)).collect();
         assert_eq!(states, [("up", 0, 0, 0), ("up", 1, 1, 0), ("failing", 0, 1, 1)]);
-        // What the one before has at a server counts, and who waits hears of its end.
+        // Active requests of the previous generation count, and a waiting request is notified of
+        // their end.
         let waiting = spawn_local(async move {
             let chosen = after.acquire(thread.selector(), &[0, 2], &Affinity::default()).await;
             chosen.unwrap().unwrap().index()

@@ -1,4 +1,4 @@
-//! Idle connections: when one is used again, and when it must not be.
+//! Idle connections: when they are reused, and when they must not be.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn a_connection_is_not_used_again_if_anything_speaks_against_it() {
         for answer in [
             "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
             "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
-            // Hardening 30: what comes after a response is never the answer to another request.
+            // Hardening 30: bytes after a response are never the response to another request.
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
             "HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\nevil",
         ] {
@@ -65,7 +65,7 @@ fn bytes_that_nobody_asked_for_are_nobodys_answer() {
 #[test]
 fn a_connection_that_the_server_closes_meanwhile_is_replaced() {
     with(|| async {
-        // The second request is read, and the connection closed instead of an answer.
+        // The server reads the second request, and closes the connection instead of answering.
         let backend = Backend::new([keep(OK), close(""), keep(OK)]).await;
         let proxy = pooled(&backend).await;
         assert_eq!(content(&proxy.get().await), "ok");
@@ -84,7 +84,7 @@ fn a_request_that_must_not_be_repeated_gets_a_connection_of_its_own() {
         assert_eq!(content(&proxy.get().await), "ok");
         assert_eq!(content(&proxy.talk(post).await), "ok");
         assert_eq!(backend.connections.get(), 2);
-        // Both are idle now.
+        // Both connections are idle now.
         assert_eq!(content(&proxy.get().await), "ok");
         assert_eq!(backend.connections.get(), 2);
     });

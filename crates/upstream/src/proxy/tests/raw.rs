@@ -1,17 +1,17 @@
-//! Both ends of the proxy, byte for byte and step by step.
+//! Helpers for both ends of the proxy, byte for byte and step by step.
 
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::*;
 
-/// A listening socket, and a proxy in front of it.
+/// Creates a listening socket, and a proxy in front of it.
 pub async fn listening(timeouts: Timeouts) -> (TcpListener, Proxy) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = Address::Inet(listener.local_addr().unwrap());
     (listener, Proxy::new(single(&address), timeouts).await)
 }
 
-/// A head, byte for byte.
+/// Reads a head, byte for byte.
 pub async fn head(stream: &mut BufReader<TcpStream>) -> String {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -21,7 +21,7 @@ pub async fn head(stream: &mut BufReader<TcpStream>) -> String {
     head
 }
 
-/// These bytes and no others.
+/// Reads exactly these bytes.
 pub async fn exactly(stream: &mut BufReader<TcpStream>, expected: &str) {
     let mut bytes = vec![0; expected.len()];
     let read = timeout(TEST_TIMEOUT, stream.read_exact(&mut bytes)).await.expect("bytes come");
@@ -29,7 +29,7 @@ pub async fn exactly(stream: &mut BufReader<TcpStream>, expected: &str) {
     assert_eq!(String::from_utf8_lossy(&bytes), expected);
 }
 
-/// A line with its end.
+/// Reads a line with its end.
 async fn line(stream: &mut BufReader<TcpStream>) -> String {
     let mut line = String::new();
     let read = timeout(TEST_TIMEOUT, stream.read_line(&mut line)).await.expect("a line comes");
@@ -37,7 +37,7 @@ async fn line(stream: &mut BufReader<TcpStream>) -> String {
     line
 }
 
-/// A body in chunks, and the lines behind it.
+/// Reads a chunked body, and the lines after it.
 pub async fn chunks(stream: &mut BufReader<TcpStream>) -> (String, String) {
     let (mut body, mut trailer) = (String::new(), String::new());
     loop {
@@ -60,20 +60,20 @@ pub async fn chunks(stream: &mut BufReader<TcpStream>) -> (String, String) {
     }
 }
 
-/// The connection has ended.
+/// Checks that the connection has ended.
 pub async fn end(stream: &mut BufReader<TcpStream>) {
     let read = timeout(TEST_TIMEOUT, stream.read_u8()).await.expect("the connection ends");
     assert!(read.is_err(), "{read:?}");
 }
 
-/// A client that has sent these bytes.
+/// Connects a client that sends these bytes.
 pub async fn client(proxy: &Proxy, bytes: &str) -> BufReader<TcpStream> {
     let mut stream = TcpStream::connect(proxy.address).await.unwrap();
     stream.write_all(bytes.as_bytes()).await.unwrap();
     BufReader::new(stream)
 }
 
-/// The connection that the proxy makes.
+/// Accepts the connection of the proxy.
 pub async fn server(listener: &TcpListener) -> BufReader<TcpStream> {
     let accepted = timeout(TEST_TIMEOUT, listener.accept()).await.expect("the proxy connects");
     BufReader::new(accepted.unwrap().0)

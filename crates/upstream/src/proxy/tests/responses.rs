@@ -1,4 +1,4 @@
-//! Bodies in both directions, and what a server may say instead of a response.
+//! Bodies in both directions, and malformed responses of a server.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn each_framing_of_a_body_is_understood() {
 #[test]
 fn large_bodies_go_both_ways_at_once() {
     with(|| async {
-        // Far more than all buffers between them hold: who sends all before reading gets stuck.
+        // Far more than all buffers hold: a peer that sends everything before it reads would block.
         let body = "0123456789abcdef".repeat(250_000);
         let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         for early in [true, false] {
@@ -134,7 +134,7 @@ fn what_is_no_response_is_answered_with_502() {
         ] {
             let backend = Backend::new([close(answer)]).await;
             let proxy = Proxy::before(&backend).await;
-            // Of HTTP/1.0, so that no interim response comes before it.
+            // With HTTP/1.0 there are no interim responses.
             let reply = proxy.talk("GET /x HTTP/1.0\r\n\r\n").await;
             assert_eq!(status(&reply), 502, "{answer:?}");
             assert!(!reply.contains("Set-Cookie"), "{reply}");

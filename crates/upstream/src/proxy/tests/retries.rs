@@ -1,4 +1,4 @@
-//! Which server is asked, and which requests are sent twice.
+//! Selection of the server, and requests that are sent twice.
 
 use super::*;
 
@@ -6,7 +6,7 @@ const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const POST: &str =
     "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc";
 
-/// An address where nobody listens.
+/// Returns an address without a listener.
 async fn nowhere() -> Backend {
     let backend = Backend::new([]).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -62,7 +62,7 @@ fn a_request_that_may_have_been_acted_upon_is_not_sent_again() {
         assert_eq!(status(&proxy.talk(POST).await), 502);
         assert_eq!((one.requests(), two.requests()), (1, 0));
         assert_eq!(status(&proxy.talk(POST).await), 200);
-        // One that does nothing twice is.
+        // An idempotent request is.
         assert_eq!(status(&proxy.get().await), 200);
         assert_eq!((one.requests(), two.requests()), (2, 2));
     });

@@ -1,4 +1,4 @@
-//! Bodies that a server gets as they come.
+//! Bodies that are streamed to a server.
 
 use std::io::ErrorKind;
 
@@ -7,7 +7,7 @@ use super::*;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// A proxy that passes bodies on as they come, in front of a listening socket.
+/// Creates a proxy that streams bodies, in front of a listening socket.
 async fn before(timeouts: Timeouts, change: impl FnOnce(&mut Upstream)) -> (TcpListener, Proxy) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut upstream = single(&Address::Inet(listener.local_addr().unwrap()));
@@ -16,7 +16,7 @@ async fn before(timeouts: Timeouts, change: impl FnOnce(&mut Upstream)) -> (TcpL
     (listener, Proxy::new(upstream, timeouts).await)
 }
 
-/// The head of a request whose body has this framing.
+/// Returns the head of a request whose body has this framing.
 fn post(framing: &str) -> String {
     format!("POST /x HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n")
 }
@@ -26,7 +26,7 @@ fn a_body_goes_on_as_it_comes() {
     with(|| async {
         let (listener, proxy) = before(timeouts(), |_| ()).await;
         for second in [false, true] {
-            // What has come with the head, and what has not.
+            // Part of the body that arrives with the head: some or nothing.
             let start = if second { "abc" } else { "" };
             let mut client = client(&proxy, &(post("Content-Length: 6") + start)).await;
             let mut server = server(&listener).await;
@@ -82,7 +82,7 @@ fn a_client_that_waits_is_told_to_go_on() {
         assert_eq!(head(&mut client).await, "HTTP/1.1 100 Continue\r\n\r\n");
         client.write_all(b"abc").await.unwrap();
         exactly(&mut server, "abc").await;
-        // What the server says of it is ours to say.
+        // The interim response of the server is not passed on: the proxy sends its own.
         server.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.unwrap();
         server.write_all(OK.as_bytes()).await.unwrap();
         assert!(head(&mut client).await.starts_with("HTTP/1.1 200 "));
@@ -93,7 +93,7 @@ fn a_client_that_waits_is_told_to_go_on() {
 #[test]
 fn an_answer_that_comes_before_the_body_ends_the_servers_connection() {
     with(|| async {
-        // The client's goes on where it is known what to pass over.
+        // The client's connection stays open if the end of the body is known.
         for (framing, ends) in [("Content-Length: 9", false), ("Transfer-Encoding: chunked", true)]
         {
             let (listener, proxy) =
@@ -145,7 +145,7 @@ fn a_body_and_its_answer_go_on_side_by_side() {
 #[test]
 fn a_body_that_breaks_off_ends_the_servers_connection() {
     with(|| async {
-        // Before the answer and within it; the client leaves, or sends what is no chunk.
+        // Before the response and during it; the client leaves, or sends a malformed chunk.
         for (answered, nonsense) in [(false, false), (false, true), (true, false), (true, true)] {
             let (listener, proxy) = before(timeouts(), |_| ()).await;
             let start = post("Transfer-Encoding: chunked") + "3\r\nabc\r\n";
@@ -186,11 +186,11 @@ fn a_server_that_takes_no_more_of_a_body_is_answered_for_with_504() {
                 }
             }
         };
-        // It ends when the answer has had its time.
+        // The upload ends when the time for the response is over.
         let kind = timeout(TEST_TIMEOUT * 3, sending).await.expect("the connection ends");
         assert!(matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{kind}");
         assert_eq!(*proxy.statuses.borrow(), [504]);
-        assert!(proxy.log().contains("the request was not taken in time"), "{}", proxy.log());
+        assert!(proxy.log().contains("the request could not be sent in time"), "{}", proxy.log());
     });
 }
 

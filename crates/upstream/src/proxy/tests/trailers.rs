@@ -1,9 +1,10 @@
-//! Fields behind a body, in both directions.
+//! Trailers in both directions.
 
 use super::raw::{chunks, client, exactly, head, server};
 use super::*;
 
-/// A proxy in front of a listening socket, which passes trailers of requests on if it is `told` to.
+/// Creates a proxy in front of a listening socket; it passes trailers of requests on if `told` is
+/// true.
 async fn before(told: bool) -> (TcpListener, Proxy) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut upstream = single(&Address::Inet(listener.local_addr().unwrap()));
@@ -71,7 +72,8 @@ fn a_request_keeps_its_trailer_behind_chunks() {
 #[test]
 fn a_request_whose_trailer_is_dropped_has_a_length() {
     with(|| async {
-        // By default, as most servers know nothing else; and where nothing is left of it.
+        // By default, as most servers do not support trailers; and if no field of the trailer is
+        // left.
         for (told, field) in [(false, "X-Sum: 7"), (true, "Transfer-Encoding: gzip")] {
             let (listener, proxy) = before(told).await;
             let request = format!(

@@ -1,4 +1,4 @@
-//! Connections that leave HTTP.
+//! Connections that switch to another protocol.
 
 use super::raw::{client, end, exactly, head, listening, server};
 use super::*;
@@ -20,7 +20,7 @@ fn no_byte_of_another_protocol_leaves_before_it_is_agreed_to() {
         client.get_mut().write_all(b", more").await.unwrap();
         let nothing = timeout(Duration::from_millis(100), server.read_u8()).await;
         assert!(nothing.is_err(), "{nothing:?}");
-        // Bytes of the protocol that come together with the head belong to the client.
+        // Bytes of the protocol that arrive with the head belong to the client.
         server.get_mut().write_all(format!("{AGREED}hello").as_bytes()).await.unwrap();
         let agreed = head(&mut client).await;
         assert!(agreed.starts_with("HTTP/1.1 101 Switching Protocols\r\n"), "{agreed}");
@@ -35,7 +35,7 @@ fn no_byte_of_another_protocol_leaves_before_it_is_agreed_to() {
             client.get_mut().write_all(text.as_bytes()).await.unwrap();
             exactly(&mut server, text).await;
         }
-        // One side may finish before the other.
+        // One direction may end before the other.
         client.get_mut().shutdown().await.unwrap();
         end(&mut server).await;
         server.get_mut().write_all(b"good bye").await.unwrap();
@@ -62,7 +62,7 @@ fn what_follows_a_refused_upgrade_is_a_request_like_any_other() {
         first.get_mut().write_all(answer.as_bytes()).await.unwrap();
         let plain = head(&mut client).await;
         assert!(plain.starts_with("HTTP/1.1 200 OK\r\n") && !plain.contains("pgrade"), "{plain}");
-        // The first connection gets none of it.
+        // The first connection gets no byte of it.
         end(&mut first).await;
         let mut second = server(&listener).await;
         let asked = head(&mut second).await;
