@@ -297,6 +297,19 @@ mod tests {
     }
 
     #[test]
+    fn a_name_may_point_further_back_than_255_bytes() {
+        let before = record(b"\x05other\x00", 16, 60, &[0; 300]);
+        let at = (reply(0x8180, 0, &[]).len() + before.len()) as u16;
+        let records = [
+            before,
+            record(b"\x04real\x00", 1, 60, &[10, 0, 0, 3]),
+            record(ASKED, ALIAS, 60, &(0xc000 | at).to_be_bytes()),
+        ];
+        let found = read(&reply(0x8180, 3, &records.concat())).unwrap();
+        assert_eq!(found.addresses, [IpAddr::from([10, 0, 0, 3])]);
+    }
+
+    #[test]
     fn a_cut_answer_and_failures_are_told() {
         let cut = reply(0x8380, 9, &record(ASKED, 1, 60, &[10, 0, 0, 1]));
         assert!(read(&cut).unwrap().is_truncated);
