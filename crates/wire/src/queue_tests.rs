@@ -361,6 +361,19 @@ fn a_full_ring_takes_no_more_until_a_worker_passes_an_entry() {
 }
 
 #[test]
+fn a_full_ring_has_room_as_soon_as_its_oldest_request_is_cancelled() {
+    let region = region(1);
+    let mut producer = Producer::new(&region);
+    let (oldest, ticket) = publish(&region, &mut producer).unwrap();
+    while let Some((slot, ticket)) = publish(&region, &mut producer) {
+        assert!(region.cancel(slot, ticket));
+        producer.release(&region, slot);
+    }
+    assert!(region.cancel(oldest, ticket));
+    assert!(publish(&region, &mut producer).is_some());
+}
+
+#[test]
 fn a_queue_at_its_limits_is_sound_and_one_beyond_them_is_not() {
     let region = region(1);
     let mut producer = Producer::new(&region);
