@@ -310,14 +310,14 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
             return None;
         };
         self.wake_word().fetch_add(1, SeqCst);
-        Some(WakeUp(set_of(first)))
+        Some(WakeUp(first))
     }
 
-    /// Returns the lowest index of a sleeping worker.
-    fn first_sleeper(&self) -> Option<u32> {
-        let words = self.sleepers().iter().map(|sleepers| sleepers.load(SeqCst));
-        let (index, word) = words.enumerate().find(|(_, word)| *word != 0)?;
-        Some(index as u32 * u64::BITS + word.trailing_zeros())
+    /// Returns the bit of the sleeping worker with the lowest index.
+    fn first_sleeper(&self) -> Option<NonZeroU32> {
+        let mut words = self.sleepers().iter().map(|sleepers| sleepers.load(SeqCst));
+        // Each word has the bits of whole sets of workers: which word it is does not matter.
+        words.find(|word| *word != 0).map(|word| set_of(word.trailing_zeros()))
     }
 }
 
@@ -343,9 +343,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
     /// Takes the oldest request, if there is one. For workers.
     pub fn take(&self, me: WorkerId) -> Work {
         let leave = |count: u64| count.checked_sub(1);
-        if self.shed_word().load(Relaxed) > 0
-            && self.shed_word().fetch_update(AcqRel, Acquire, leave).is_ok()
-        {
+        if self.shed_word().fetch_update(AcqRel, Acquire, leave).is_ok() {
             return Work::Exit;
         }
         loop {
