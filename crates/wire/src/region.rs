@@ -242,7 +242,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
             return None;
         }
         let start = self.layout.slots + SLOT_WORDS * slot as usize;
-        let words = &self.memory.as_ref()[start..start + SLOT_WORDS];
+        let words = &self.memory.as_ref()[start..][..SLOT_WORDS];
         Some(SlotWords {
             claim: &words[0],
             thread: &words[1],

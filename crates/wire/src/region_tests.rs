@@ -41,7 +41,9 @@ fn no_word_of_a_region_has_two_meanings() {
     for (workers, threads) in [(1, 1), (3, 2), (40, 3), (100, 1)] {
         let pool = Geometry::for_pool(workers, threads);
         for geometry in [Geometry { request_bytes: 4096, response_bytes: 8192, ..pool }, SMALL] {
-            let words = words(&region(geometry));
+            let region = region(geometry);
+            assert_eq!(region.entries(), 2 * u64::from(geometry.slots));
+            let words = words(&region);
             assert!(words.is_sorted(), "{geometry:?}");
             assert_eq!(words.iter().collect::<BTreeSet<_>>().len(), words.len(), "{geometry:?}");
             assert_eq!(words.last().map(|last| (last + 1) * 8), Some(geometry.region_bytes()));
