@@ -224,7 +224,7 @@ pub fn is_token(byte: u8) -> bool {
 static TOKEN: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
-    while byte < 128 {
+    while byte < table.len() {
         table[byte] = (byte as u8).is_ascii_alphanumeric()
             || matches!(byte as u8, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`')
             || matches!(byte as u8, b'|' | b'~');

@@ -59,6 +59,54 @@ fn a_chunk_may_be_as_long_as_a_64_bit_number_can_tell() {
     assert_eq!(Chunked::new().decode(b"0ffffffffffffffff"), Err(Malformed));
 }
 
+#[test]
+fn what_is_no_chunked_body_is_refused() {
+    for (start, wrong) in [
+        ("", "\r\ng; "),
+        ("1", "\n=g"),
+        ("1\r", "\r"),
+        ("1 ", "\ra="),
+        ("1;", "\r=;"),
+        ("1;a", "\n\""),
+        ("1;a ", "\rb"),
+        ("1;a=", "\r;="),
+        ("1;a=b", "\n=\""),
+        ("1;a=b ", "\rc="),
+        ("1;a=\"", "\r\0\u{7f}"),
+        ("1;a=\"\\", "\r\0\u{7f}"),
+        ("1;a=\"b\"", "\nc=\""),
+        ("1\r\na", "b\n"),
+        ("1\r\na\r", "\r"),
+        ("0\r\n", "\n :"),
+        ("0\r\n\r", "\r"),
+        ("0\r\na", "\r \""),
+        ("0\r\na:", "\n\0\u{7f}"),
+        ("0\r\na:b\r", "\r"),
+    ] {
+        assert_eq!(decode(start.as_bytes(), &[]), Ok(None), "{start:?}");
+        for byte in wrong.chars() {
+            let body = format!("{start}{byte}");
+            assert_eq!(decode(body.as_bytes(), &[]), Err(Malformed), "{body:?}");
+        }
+    }
+}
+
+#[test]
+fn extensions_have_blanks_where_the_rfc_allows_them() {
+    for extension in "\t ;a|;\t a|;a\t ;b|;a\t =b|;a= \tb|;a=b\t ;c|;a=\"\"\t ;c".split('|') {
+        let body = format!("0{extension}\r\n\r\n");
+        assert_eq!(decode(body.as_bytes(), &[]), Ok(Some((vec![], body.len()))), "{extension:?}");
+    }
+}
+
+#[test]
+fn extensions_and_trailer_have_8_kib_altogether() {
+    for (length, is_good) in [(8186, true), (8187, false)] {
+        let body = format!("0;a\r\nb:{}\r\n\r\n", "c".repeat(length));
+        assert_eq!(decode(body.as_bytes(), &[]).is_ok(), is_good, "{length}");
+    }
+}
+
 fn likely_body() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
         8 => Just("\r\n"), 3 => Just("0\r\n\r\n"), 3 => Just("3\r\nabc\r\n"), 2 => Just("1"),
