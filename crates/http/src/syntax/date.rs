@@ -53,6 +53,15 @@ mod tests {
     }
 
     #[test]
+    fn the_field_tells_the_current_time() {
+        for _ in 0..2 {
+            assert_eq!(line().strip_prefix(b"Date: "), Some(&value()[..]));
+            let date = httpdate::parse_http_date(str::from_utf8(&value()).unwrap()).unwrap();
+            assert!(date.elapsed().unwrap() < Duration::from_secs(5));
+        }
+    }
+
+    #[test]
     fn a_clock_far_off_is_no_reason_to_stop() {
         assert_eq!(&format_line(-1), b"Date: Thu, 01 Jan 1970 00:00:00 GMT");
         assert_eq!(&format_line(i64::MAX), b"Date: Fri, 31 Dec 9999 23:59:59 GMT");

@@ -198,6 +198,25 @@ mod tests {
     }
 
     #[test]
+    fn each_coding_has_the_name_and_the_suffix_of_its_files() {
+        let told = [Identity, Brotli, Zstd, Gzip].map(|coding| (coding.name(), coding.suffix()));
+        assert_eq!(told, [("", ""), ("br", ".br"), ("zstd", ".zst"), ("gzip", ".gz")]);
+    }
+
+    #[test]
+    fn the_fields_of_a_request_give_each_encoding_its_weight() {
+        let name = &b"accept-encoding"[..];
+        let pairs = [(name, &b"gzip;q=0.123, br"[..]), (name, b"deflate;q=0.4, *;q=0.05")];
+        let accept = AcceptEncoding::of(&Fields::from_pairs(pairs));
+        let weights = [Encoding::Gzip, Encoding::Brotli, Encoding::Deflate, Encoding::Zstandard]
+            .map(|encoding| accept.weight(encoding));
+        assert_eq!(weights, [123, 1000, 400, 50]);
+        assert_eq!(parse_accept_encoding(b"gzip").weight(Encoding::Brotli), 0);
+        assert_eq!(parse_accept_encoding(b"gzip").identity_weight(), 1);
+        assert_eq!(parse_accept_encoding(b"identity;q=0.7, unknown").identity_weight(), 700);
+    }
+
+    #[test]
     fn malformed_elements_are_passed_over() {
         assert_eq!(choice("gzip;q=2, br;q=x, zstd;q=0.5", &[Brotli, Zstd, Gzip]), Zstd);
         assert_eq!(choice("gzip;q=1.001", &[Gzip]), Identity);
