@@ -66,3 +66,20 @@ pub fn phrase(status: u16) -> &'static str {
         _ => "",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_registered_status_has_a_phrase_and_no_other_has_one() {
+        let registered = [100..=103, 200..=208, 226..=226, 300..=305, 307..=308, 400..=417]
+            .into_iter()
+            .chain([421..=426, 428..=429, 431..=431, 451..=451, 500..=508, 511..=511]);
+        let registered: Vec<u16> = registered.flatten().collect();
+        for status in 0..=1000 {
+            assert_eq!(!phrase(status).is_empty(), registered.contains(&status), "{status}");
+        }
+        assert_eq!((phrase(404), phrase(413)), ("Not Found", "Content Too Large"));
+    }
+}
