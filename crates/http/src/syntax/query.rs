@@ -176,6 +176,20 @@ mod tests {
         assert_eq!(scratch.arguments(b"c=d").collect::<Vec<_>>(), [(&b"c"[..], &b"d"[..])]);
     }
 
+    #[test]
+    fn a_long_query_does_not_keep_its_memory() {
+        let capacities = |arguments: usize| {
+            let mut scratch = Query::default();
+            scratch.text(&b"a&".repeat(arguments));
+            scratch.clear();
+            (scratch.text.capacity(), scratch.arguments.capacity() * size_of::<Argument>())
+        };
+        let kept = 1 << 10..=16 << 10;
+        for (text, arguments) in [capacities(600), capacities(60_000)] {
+            assert!(kept.contains(&text) && kept.contains(&arguments), "{text} {arguments}");
+        }
+    }
+
     proptest! {
         #[test]
         fn the_decoded_text_is_the_same_whole_or_in_pieces(query: Vec<u8>) {
