@@ -45,6 +45,14 @@ fn a_path_is_decoded_once_and_normalised() {
 }
 
 #[test]
+fn a_path_is_copied_only_if_it_must_be_decoded_or_normalised() {
+    for (target, is_copied) in [("/a/b.c?d", false), ("/a%2eb", true), ("/a//b", true)] {
+        let path = Target::parse(target.as_bytes()).unwrap().path;
+        assert_eq!(matches!(path, Path::Decoded(_)), is_copied, "{target}");
+    }
+}
+
+#[test]
 fn no_path_leads_above_the_root() {
     for target in
         ["/..", "/../", "/a/../..", "/%2e%2e", "/.%2e/a", "/a/b/../../../c", "//..", "/./.."]
@@ -90,6 +98,15 @@ fn the_query_is_what_follows_the_first_question_mark() {
         let parsed = Target::parse(target.as_bytes()).unwrap();
         assert_eq!(&target[parsed.query], expected, "{target}");
     }
+}
+
+#[test]
+fn each_refusal_has_a_reason_of_its_own() {
+    use TargetError::*;
+    let reasons = [Form, Byte, Escape, AboveRoot].map(TargetError::reason);
+    assert!(reasons.iter().all(|reason| reason.contains("path") || reason.contains("target")));
+    let distinct: std::collections::HashSet<_> = reasons.into_iter().collect();
+    assert_eq!(distinct.len(), 4);
 }
 
 /// Slow reference implementation: decodes all, splits, and keeps a stack of segments.
