@@ -122,3 +122,135 @@ proptest! {
         }
     }
 }
+
+fn refusal(input: &[u8], limits: &Limits) -> Option<Refusal> {
+    match parse_head(input, limits) {
+        Parse::Refused(refusal) => Some(refusal),
+        Parse::Partial | Parse::Complete(..) => None,
+    }
+}
+
+fn head(input: &str) -> Result<Head, Refusal> {
+    Head::parse(Bytes::copy_from_slice(input.as_bytes()), &Limits::default())
+}
+
+#[test]
+fn a_head_has_a_length_up_to_its_limit() {
+    let whole = b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    // The empty line before it does not count.
+    let length = whole.len() - 2;
+    for (input, length) in [(&whole[..], length), (&whole[..length + 1], length - 1)] {
+        for (max_head, expected) in [(length, None), (length - 1, Some(Refusal::HeadTooLong))] {
+            let limits = Limits { max_head, ..Limits::default() };
+            assert_eq!(refusal(input, &limits), expected, "{max_head}");
+        }
+    }
+}
+
+#[test]
+fn a_request_line_is_shorter_than_its_limit() {
+    use Refusal::RequestLineTooLong;
+    let too_long = |input: &[u8], max_line: usize| {
+        refusal(input, &Limits { max_line, max_head: 16, ..Limits::default() })
+    };
+    assert_eq!(too_long(b"GET /", 5), None, "the line end may follow");
+    assert_eq!(too_long(b"GET /a", 5), Some(RequestLineTooLong));
+    let (line, head) = (b"GET / HTTP/1.1\n", b"GET / HTTP/1.1\nA: b\n");
+    assert_eq!((too_long(line, 15), too_long(line, 14)), (None, Some(RequestLineTooLong)));
+    assert_eq!(too_long(head, 15), Some(Refusal::HeadTooLong));
+    assert_eq!(too_long(head, 14), Some(RequestLineTooLong));
+}
+
+#[test]
+fn a_head_starts_after_the_empty_lines() {
+    let mut scan = Scan::default();
+    assert_eq!(scan.advance(b"\r\n\nGET", &Limits::default()), Scanned::Partial);
+    assert_eq!(scan.start(), 3);
+}
+
+#[test]
+fn a_version_has_two_digits() {
+    for (version, expected) in [
+        ("HTTP/1.2", Refusal::Version),
+        ("HTTP/0.9", Refusal::Version),
+        ("HTTP/1.x", Refusal::RequestLine),
+        ("HTTP/x.1", Refusal::RequestLine),
+    ] {
+        let head = head(&format!("GET / {version}\r\nHost: a\r\n\r\n"));
+        assert_eq!(head.unwrap_err(), expected, "{version}");
+    }
+}
+
+#[test]
+fn a_body_has_a_length_up_to_its_limit() {
+    let limits = Limits { max_body: 10, ..Limits::default() };
+    for (length, expected) in [(9, None), (10, None), (11, Some(Refusal::BodyTooLong))] {
+        let head = format!("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+        assert_eq!(refusal(head.as_bytes(), &limits), expected, "{length}");
+    }
+}
+
+#[test]
+fn an_expectation_counts_from_http_1_1_on() {
+    let expects = |version: &str, value: &str| {
+        head(&format!("GET / HTTP/{version}\r\nHost: a\r\nExpect: {value}\r\n\r\n"))
+            .map(|head| head.expects_continue)
+    };
+    assert_eq!(expects("1.1", "100-Continue"), Ok(true));
+    assert_eq!(expects("1.0", "100-continue"), Ok(false));
+    assert_eq!(expects("1.1", "x\r\nExpect: 100-continue"), Err(Refusal::Expectation));
+    assert_eq!(expects("1.1", "100-continue\r\nExpect: x"), Err(Refusal::Expectation));
+    assert_eq!(expects("1.0", "x"), Ok(false));
+}
+
+#[test]
+fn a_connection_is_kept_unless_one_option_is_to_close_it() {
+    let kept = |version: &str, fields: &str| {
+        head(&format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n")).unwrap().keep_alive
+    };
+    let (keep, close) = ("Connection: x, Keep-Alive\r\n", "Connection: Close ,x\r\n");
+    for (version, expected) in [("1.1", [true, true, false]), ("1.0", [false, true, false])] {
+        assert_eq!(["", keep, close].map(|fields| kept(version, fields)), expected, "{version}");
+        for both in [[keep, close].concat(), [close, keep].concat()] {
+            assert!(!kept(version, &both), "{version}");
+        }
+    }
+}
+
+#[test]
+fn each_refusal_has_a_status_and_a_reason_of_its_own() {
+    use Refusal::*;
+    let with_400 = [
+        ContentLengthConflict,
+        ContentLengthInvalid,
+        Field,
+        Fragment,
+        Host,
+        Incomplete,
+        LineEnd,
+        PlainOnTls,
+        RequestLine,
+        TransferEncoding,
+    ];
+    let others = [
+        (Connect, 405),
+        (HeadTimeout, 408),
+        (LengthRequired, 411),
+        (BodyTooLong, 413),
+        (RequestLineTooLong, 414),
+        (Expectation, 417),
+        (FieldTooLong, 431),
+        (HeadTooLong, 431),
+        (TooManyFields, 431),
+        (UnknownCoding, 501),
+        (Protocol, 501),
+        (Version, 505),
+    ];
+    let all: Vec<_> = with_400.map(|refusal| (refusal, 400)).into_iter().chain(others).collect();
+    for (refusal, status) in &all {
+        assert_eq!(refusal.status(), *status, "{refusal:?}");
+    }
+    let reasons: std::collections::HashSet<_> =
+        all.iter().map(|(refusal, _)| refusal.reason()).collect();
+    assert_eq!(reasons.len(), all.len());
+}
