@@ -169,6 +169,32 @@ fn a_head_starts_after_the_empty_lines() {
 }
 
 #[test]
+fn what_cannot_become_a_head_is_refused_before_its_end() {
+    let limits = Limits { max_line: 20, ..Limits::default() };
+    for start in ["\x16", " ", "\n\n\n", "GET /\r\n", "GET / HTTP/2.0\r\n", "G(T / HTTP/1.1\r\n"] {
+        assert!(refusal(start.as_bytes(), &limits).is_some(), "{start:?}");
+    }
+    for start in ["\r", "\r\n\r\n", "G", "GET / HTTP/1.1\r\nA: b"] {
+        assert_eq!(refusal(start.as_bytes(), &limits), None, "{start:?}");
+    }
+}
+
+#[test]
+fn a_line_feed_alone_ends_a_line_unless_the_body_is_chunked() {
+    let post = "POST / HTTP/1.1\nHost: a\r\n";
+    assert!(head(&format!("{post}\r\n")).is_ok());
+    let chunked = head(&format!("{post}Transfer-Encoding: chunked\r\n\r\n"));
+    assert_eq!(chunked.unwrap_err(), Refusal::LineEnd);
+}
+
+#[test]
+fn spaces_around_a_target_are_no_part_of_it() {
+    let lenient = Limits { strict: false, ..Limits::default() };
+    let head = Head::parse(Bytes::from_static(b"GET   /a b   HTTP/1.1\r\n\r\n"), &lenient).unwrap();
+    assert_eq!((&head.method[..], &head.target[..]), (&b"GET"[..], &b"/a%20b"[..]));
+}
+
+#[test]
 fn a_version_has_two_digits() {
     for (version, expected) in [
         ("HTTP/1.2", Refusal::Version),
