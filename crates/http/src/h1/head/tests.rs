@@ -280,3 +280,65 @@ fn each_refusal_has_a_status_and_a_reason_of_its_own() {
         all.iter().map(|(refusal, _)| refusal.reason()).collect();
     assert_eq!(reasons.len(), all.len());
 }
+
+#[test]
+fn fields_that_contradict_each_other_or_the_version_are_refused() {
+    let refused = |version: &str, fields: &str| {
+        head(&format!("POST / HTTP/{version}\r\n{fields}\r\n\r\n")).unwrap_err()
+    };
+    let coded = "Host: a\r\nTransfer-Encoding: chunked";
+    assert_eq!(refused("1.1", "A: b"), Refusal::Host);
+    assert_eq!(refused("1.1", "Host: a\r\nHost: a"), Refusal::Host);
+    assert_eq!(refused("1.0", coded), Refusal::TransferEncoding);
+    assert_eq!(refused("1.1", &format!("{coded}, chunked")), Refusal::UnknownCoding);
+    let forbidden = Limits { chunked_bodies: false, ..Limits::default() };
+    let chunked = format!("POST / HTTP/1.1\r\n{coded}\r\n\r\n");
+    assert_eq!(refusal(chunked.as_bytes(), &forbidden), Some(Refusal::LengthRequired));
+    assert!(head("GET / HTTP/1.0\r\nA: b\r\n\r\n").is_ok());
+}
+
+#[test]
+fn fields_have_a_number_up_to_their_limit_and_are_shorter_than_theirs() {
+    let limits = Limits { max_fields: 2, max_line: 20, ..Limits::default() };
+    let (short, long) = ("x".repeat(19), "x".repeat(20));
+    for (field, expected) in [
+        ("A: b".to_owned(), None),
+        ("A: b\r\nC: d".to_owned(), Some(Refusal::TooManyFields)),
+        (format!("{short}: b"), None),
+        (format!("{long}: b"), Some(Refusal::FieldTooLong)),
+        (format!("A: {short} "), None),
+        (format!("A: {long}"), Some(Refusal::FieldTooLong)),
+    ] {
+        let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n");
+        assert_eq!(refusal(head.as_bytes(), &limits), expected, "{field}");
+    }
+}
+
+#[test]
+fn fields_with_unsafe_names_are_dropped_if_that_is_wanted() {
+    for (discard_unsafe_fields, expected) in [(true, "Host X-1 "), (false, "Host X_1 X-1 X.1 ")] {
+        let limits = Limits { discard_unsafe_fields, ..Limits::default() };
+        let text = b"GET / HTTP/1.1\r\nHost: a\r\nX_1: b\r\nX-1: c\r\nX.1: d\r\n\r\n";
+        let head = Head::parse(Bytes::from_static(text), &limits).unwrap();
+        let names = head.fields.iter().map(|(name, _)| String::from_utf8_lossy(name) + " ");
+        assert_eq!(names.collect::<String>(), expected);
+    }
+}
+
+#[test]
+fn a_valid_host_comes_first_if_it_is_not_the_field_that_was_sent() {
+    let lenient = Limits { strict: false, ..Limits::default() };
+    for (text, expected) in [
+        ("GET / HTTP/1.1\r\nA: b\r\nHost: C\r\n", "A=b Host=C "),
+        ("GET / HTTP/1.1\r\nA: b\r\nHost: C@d\r\n", "Host=C%40d A=b "),
+        ("GET / HTTP/1.0\r\nA: b\r\n", "A=b "),
+        ("GET http://C/ HTTP/1.0\r\nA: b\r\n", "Host=C A=b "),
+        ("GET http://C/ HTTP/1.0\r\nA: b\r\nHost: d\r\n", "A=b Host=C "),
+    ] {
+        let head = Head::parse(Bytes::from(format!("{text}\r\n")), &lenient).unwrap();
+        let fields = head.fields.iter().map(|(name, value)| {
+            format!("{}={} ", String::from_utf8_lossy(name), String::from_utf8_lossy(value))
+        });
+        assert_eq!(fields.collect::<String>(), expected, "{text:?}");
+    }
+}
