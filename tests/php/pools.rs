@@ -77,6 +77,33 @@ fn a_dynamic_pool_starts_with_some_grows_with_the_load_and_keeps_no_more_idle_th
 }
 
 #[test]
+fn an_unused_application_has_no_prototype_either_and_the_next_request_starts_it() {
+    let processes = json!({"max": 2, "spare": 0, "idle_timeout": 0, "prototype_timeout": 1});
+    let server = site(processes).serve();
+    let prototypes =
+        || server.processes().iter().filter(|process| process.title.contains("prototype")).count();
+    for round in 1..=2 {
+        assert_eq!(server.get("/a.php").status, 200, "round {round}");
+        eventually("nothing of the application is left", || {
+            (server.running_workers().is_empty() && prototypes() == 0).then_some(())
+        });
+    }
+    assert!(server.log().contains("application sleeps: unused for 1s"), "{}", server.log());
+}
+
+#[test]
+fn requests_that_come_while_the_prototype_ends_are_served() {
+    let processes = json!({"max": 2, "spare": 0, "idle_timeout": 0, "prototype_timeout": 0});
+    let server = site(processes).serve();
+    let mut client = server.connect();
+    for pause in 0..30u64 {
+        let response = client.get("/a.php?us=0");
+        assert_eq!(response.status, 200, "after {pause} ms: {response:?}");
+        std::thread::sleep(Duration::from_millis(pause * 10));
+    }
+}
+
+#[test]
 fn an_ondemand_pool_has_no_worker_while_nobody_comes() {
     let server = site(json!({"max": 4, "spare": 0, "idle_timeout": 1})).serve();
     assert_eq!(server.running_workers().len(), 0);

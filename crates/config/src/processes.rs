@@ -31,6 +31,8 @@ pub struct DynamicProcesses {
     pub idle_timeout: Option<Duration>,
     /// Maximum number of processes that are started together.
     pub spawn_rate: u32,
+    /// Time without processes after which the application's prototype ends, with OPcache's contents.
+    pub prototype_timeout: Duration,
 }
 
 impl Default for DynamicProcesses {
@@ -43,6 +45,7 @@ impl Default for DynamicProcesses {
             max_spare: None,
             idle_timeout,
             spawn_rate: 32,
+            prototype_timeout: Duration::from_secs(600),
         }
     }
 }
@@ -67,6 +70,7 @@ impl Processes {
         let max_spare = object.read("max_spare", none)?;
         let idle_timeout = object.read("idle_timeout", |timeout| timeout.seconds(0))?;
         let spawn_rate = object.read("spawn_rate", one)?.unwrap_or(usual.spawn_rate);
+        let prototype_timeout = object.read("prototype_timeout", |timeout| timeout.seconds(0))?;
         object.end()?;
         for (name, value) in [("spare", Some(spare)), ("start", start), ("max_spare", max_spare)] {
             if let Some(value) = value.filter(|value| *value > max) {
@@ -92,6 +96,7 @@ impl Processes {
             max_spare,
             idle_timeout,
             spawn_rate,
+            prototype_timeout: prototype_timeout.unwrap_or(usual.prototype_timeout),
         }))
     }
 }

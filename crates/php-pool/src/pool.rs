@@ -20,6 +20,8 @@ pub struct PoolLimits {
     pub idle_timeout: Option<Duration>,
     /// Maximum number of workers that are started together; `None` for no limit.
     pub spawn_rate: Option<u32>,
+    /// Time without workers after which the prototype ends; `None`: never.
+    pub prototype_timeout: Option<Duration>,
 }
 
 impl PoolLimits {
@@ -45,12 +47,15 @@ impl PoolLimits {
             max_spare: None,
             idle_timeout: None,
             spawn_rate: None,
+            prototype_timeout: None,
         }
     }
 
     fn between(dynamic: DynamicProcesses) -> Self {
-        let DynamicProcesses { max, start, spare, max_spare, idle_timeout, spawn_rate } = dynamic;
-        PoolLimits { max, start, spare, max_spare, idle_timeout, spawn_rate: Some(spawn_rate) }
+        let DynamicProcesses { max, start, spare, max_spare, idle_timeout, .. } = dynamic;
+        let spawn_rate = Some(dynamic.spawn_rate);
+        let prototype_timeout = Some(dynamic.prototype_timeout);
+        PoolLimits { max, start, spare, max_spare, idle_timeout, spawn_rate, prototype_timeout }
     }
 
     /// Returns the number of workers to start before the first request.
@@ -306,6 +311,7 @@ mod tests {
             max_spare: Some(12),
             idle_timeout: None,
             spawn_rate: 32,
+            prototype_timeout: Duration::from_secs(600),
         });
         assert_eq!(wanted.initial(), 10);
         let (mut pool, now) = (Pool::default(), Instant::now());

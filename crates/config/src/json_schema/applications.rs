@@ -77,6 +77,11 @@ pub(super) const TABLE: &[Shape] = &[
                 Integer(1, COUNT),
                 "Maximum number of processes that are started together",
             ),
+            Key(
+                "prototype_timeout",
+                SECONDS,
+                "Seconds without processes after which PHP is unloaded",
+            ),
         ],
     },
     Shape {

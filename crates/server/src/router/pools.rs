@@ -11,6 +11,7 @@ mod readiness;
 mod reports;
 mod restarts;
 mod retired;
+mod sleep;
 mod tick;
 
 use std::rc::Rc;

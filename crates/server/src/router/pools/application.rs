@@ -26,6 +26,8 @@ pub(super) struct PooledApplication {
     pub(super) instance: Option<Arc<Instance>>,
     /// Time at which PHP was loaded; `None` before.
     pub(super) ready_since: Option<Instant>,
+    /// Time since which the prototype has had no worker and no request; `None` if it has.
+    pub(super) unused_since: Option<Instant>,
     /// Must be able to serve before it is adopted. Other applications load PHP with their first
     /// request.
     pub(super) must_be_ready: bool,
@@ -68,6 +70,7 @@ impl PooledApplication {
             queue,
             instance: None,
             ready_since: None,
+            unused_since: None,
             must_be_ready: is_required || sizing.wanted().initial() > 0,
             is_waived: false,
             sizing,
@@ -95,6 +98,7 @@ impl PooledApplication {
     pub(super) fn set_instance(&mut self, instance: Arc<Instance>) {
         self.instance = Some(instance);
         self.ready_since = None;
+        self.unused_since = None;
         self.starting = 0;
         self.started.clear();
         self.restart_at = None;

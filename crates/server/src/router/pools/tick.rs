@@ -140,6 +140,7 @@ impl Pools {
         // lost in a damaged queue, are found by a check.
         let needs_check = running.workers > wanted.spare || load.in_slots > 0;
         let check = needs_check.then(|| now + CHECK_INTERVAL);
-        Ok([decision.next_check, measure, check].into_iter().flatten().min())
+        let sleep = self.end_unused_prototype(app, running, now)?;
+        Ok([decision.next_check, measure, check, sleep].into_iter().flatten().min())
     }
 }

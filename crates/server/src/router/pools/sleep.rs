@@ -1,0 +1,47 @@
+//! Ends the prototypes of applications that have had no worker for some time. The next request starts
+//! the application again.
+
+use std::io;
+use std::time::Instant;
+
+use howdah_php_pool::pool::PoolState;
+use howdah_sys::log::Level;
+
+use super::application::PooledApplication;
+use super::{Pools, REMOVAL_GRACE};
+
+impl Pools {
+    /// Ends the prototype if there has been no worker and no request for
+    /// [`prototype_timeout`](howdah_php_pool::pool::PoolLimits::prototype_timeout). Returns the time at
+    /// which that is due; `None` if the application is in use.
+    pub(super) fn end_unused_prototype(
+        &mut self,
+        app: &mut PooledApplication,
+        state: PoolState,
+        now: Instant,
+    ) -> io::Result<Option<Instant>> {
+        let Some(timeout) = app.sizing.wanted().prototype_timeout else { return Ok(None) };
+        if state.workers + app.starting + state.busy + state.waiting > 0 {
+            app.unused_since = None;
+            return Ok(None);
+        }
+        let due = app.unused_since.get_or_insert(now).checked_add(timeout);
+        if due.is_none_or(|due| due > now) {
+            return Ok(due);
+        }
+        let name = &app.config.name;
+        let message = format_args!("\"{name}\" application sleeps: unused for {timeout:?}");
+        self.log(Level::Info, message);
+        // Requests that come from now on wait for the next prototype.
+        app.queue.set_instance(None);
+        app.ready_since = None;
+        app.unused_since = None;
+        match app.instance.take() {
+            Some(instance) => {
+                self.retire(app.config.name.clone(), instance, REMOVAL_GRACE)?;
+                Ok(Some(now)) // the retired instance has no requests, so that it ends at once
+            }
+            None => Ok(None),
+        }
+    }
+}
