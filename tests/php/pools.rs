@@ -80,15 +80,26 @@ fn a_dynamic_pool_starts_with_some_grows_with_the_load_and_keeps_no_more_idle_th
 fn an_unused_application_has_no_prototype_either_and_the_next_request_starts_it() {
     let processes = json!({"max": 2, "spare": 0, "idle_timeout": 0, "prototype_timeout": 1});
     let server = site(processes).serve();
-    let prototypes =
-        || server.processes().iter().filter(|process| process.title.contains("prototype")).count();
+    let prototypes = || server.processes().iter().filter(|p| p.title.contains("prototype")).count();
     for round in 1..=2 {
         assert_eq!(server.get("/a.php").status, 200, "round {round}");
         eventually("nothing of the application is left", || {
             (server.running_workers().is_empty() && prototypes() == 0).then_some(())
         });
     }
-    assert!(server.log().contains("application sleeps: unused for 1s"), "{}", server.log());
+    assert!(server.log().contains("application sleeps: unused for 1 s"), "{}", server.log());
+}
+
+#[test]
+fn several_applications_load_php_when_they_are_needed_and_broken_ones_are_named_at_the_start() {
+    let broken = json!({"type": "php", "root": "/nonexistent"});
+    let applications = json!({"site": {"processes": {"max": 2, "spare": 0}}, "other": broken});
+    let server = Site::script("a.php", WORKS).with(json!({"applications": applications})).serve();
+    server.wait_for_log("\"other\" application cannot run: root: /nonexistent cannot be used");
+    let is_prototype = |process: &processes::Process| process.title.contains("prototype");
+    assert!(!server.processes().iter().any(is_prototype));
+    assert_eq!(server.get("/a.php").status, 200);
+    assert!(server.processes().iter().any(is_prototype));
 }
 
 #[test]

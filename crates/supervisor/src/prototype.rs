@@ -28,4 +28,4 @@ mod tests;
 pub(crate) use self::application::Application;
 pub(crate) use self::lifecycle::DISMISSAL_TIMEOUT;
 pub(crate) use self::reports::{Report, Violation};
-pub(crate) use self::requirements::{Requirements, requirements};
+pub(crate) use self::requirements::{Requirements, preflight, requirements};

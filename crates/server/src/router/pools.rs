@@ -14,6 +14,7 @@ mod retired;
 mod sleep;
 mod tick;
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,6 +25,7 @@ use howdah_sys::log::Level;
 
 use self::application::PooledApplication;
 use self::retired::{LEAVE_TIMEOUT, RetiredInstances};
+use self::sleep::Pressure;
 use super::link::Link;
 use super::machine::Machine;
 use super::report::{ApplicationReport, Tuning};
@@ -43,13 +45,14 @@ pub(super) struct Pools {
     /// Applications of a configuration that is not the current one yet.
     preparing: Vec<PooledApplication>,
     /// Applications of the current configuration.
-    applications: Vec<PooledApplication>,
+    applications: VecDeque<PooledApplication>,
     /// Applications of older configurations.
     leaving: Vec<PooledApplication>,
     retired: RetiredInstances,
     /// Number of the last instance that was started.
     last_instance: u32,
     machine: Machine,
+    pressure: Pressure,
     /// Number of the current configuration, or of the one that is being applied.
     pub(super) generation: u32,
     /// Traces of slow requests.
@@ -65,12 +68,13 @@ impl Pools {
             shared,
             threads,
             preparing: Vec::new(),
-            applications: Vec::new(),
+            applications: VecDeque::new(),
             generation: 0,
             leaving: Vec::new(),
             retired: RetiredInstances::default(),
             last_instance: 0,
             machine: Machine::default(),
+            pressure: Pressure::default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The program and the user of an application.
 
-use std::fs::File;
+use std::fs::{self, File};
 
 use howdah_wire::messages::{ApplicationSpec, Problem};
 
@@ -25,6 +25,20 @@ pub(crate) fn requirements(
     })?;
     let identity = Identity::of(spec, options.user.as_ref(), options.private_user)?;
     Ok(Requirements { executable, identity })
+}
+
+/// Returns the reason why an application cannot run, as far as that is known without starting it.
+pub(crate) fn preflight(options: &Options, spec: &ApplicationSpec) -> Option<Problem> {
+    if let Err(problem) = requirements(options, spec) {
+        return Some(problem);
+    }
+    // Within another root directory, the paths name other directories.
+    let roots = spec.roots.iter().filter(|_| spec.isolation.rootfs.is_none());
+    roots.into_iter().find_map(|(key, root)| match fs::metadata(root) {
+        Ok(metadata) if metadata.is_dir() => None,
+        Ok(_) => Some(Problem::at(key, format_args!("{root} is not a directory"))),
+        Err(error) => Some(Problem::at(key, format_args!("{root} cannot be used: {error}"))),
+    })
 }
 
 fn missing(options: &Options, spec: &ApplicationSpec) -> String {

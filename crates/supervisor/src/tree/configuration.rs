@@ -18,6 +18,7 @@ use howdah_wire::messages::{ChangeOutcome, FromSupervisor, ToControl};
 
 use super::state::{FAST_SHUTDOWN_TIMEOUT, Shutdown, Tree};
 use crate::memory::{memory_file, read_memory_file};
+use crate::prototype::preflight;
 use crate::store;
 
 /// Maximum length of a configuration, in bytes. The control API accepts no more than a part of it.
@@ -91,11 +92,26 @@ impl Tree {
         if !self.has_served {
             let line = self.start_line();
             self.log.write(Level::Notice, format_args!("{line}"));
+            self.check_sleeping_applications();
         }
         self.has_served = true;
         release_start_memory();
         if let Some(on_serving) = self.options.on_serving.take() {
             on_serving();
+        }
+    }
+
+    /// Logs why applications cannot run that load PHP with their first request.
+    fn check_sleeping_applications(&self) {
+        let is_running = |name: &str| self.applications.values().any(|app| app.name == name);
+        let mut specs: Vec<_> = self.changes.current.grants.applications.values().collect();
+        specs.sort_by(|a, b| a.name.cmp(&b.name));
+        for spec in specs.into_iter().filter(|spec| !is_running(&spec.name)) {
+            if let Some(problem) = preflight(&self.options, spec) {
+                let name = &spec.name;
+                let message = format_args!("\"{name}\" application cannot run: {problem}");
+                self.log.write(Level::Alert, message);
+            }
         }
     }
 

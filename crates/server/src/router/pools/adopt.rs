@@ -19,7 +19,7 @@ impl Pools {
         for mut app in std::mem::take(&mut self.preparing) {
             let same_name =
                 self.applications.iter().position(|old| old.config.name == app.config.name);
-            let old = same_name.map(|index| self.applications.swap_remove(index));
+            let old = same_name.and_then(|index| self.applications.swap_remove_back(index));
             if let (Some(_), Some(instance)) = (app.ready_since, &app.instance) {
                 app.queue.set_instance(Some(Arc::clone(instance)));
             }
@@ -32,7 +32,7 @@ impl Pools {
                 }
                 old => self.leaving.extend(old),
             }
-            self.applications.push(app);
+            self.applications.push_back(app);
         }
         Ok(())
     }
@@ -45,7 +45,7 @@ impl Pools {
                 app.snapshots.retain(|snapshot| snapshot.strong_count() > 0);
                 app.snapshots.push(Arc::downgrade(snapshot));
                 app.generation = self.generation;
-                self.applications.push(app);
+                self.applications.push_back(app);
             } else {
                 self.leaving.push(app);
             }

@@ -35,10 +35,10 @@ impl Pools {
         let mut next = self.retired.end_idle(&self.link, now)?;
         // One at a time, as each takes into account what the others may still take.
         for _ in 0..self.applications.len() {
-            let mut app = self.applications.remove(0);
+            let Some(mut app) = self.applications.pop_front() else { break };
             let slow = self.check_for_slow(&mut app, now);
             let due = self.tick_application(&mut app, now);
-            self.applications.push(app);
+            self.applications.push_back(app);
             next = [next, due?, slow?].into_iter().flatten().min();
         }
         for mut app in std::mem::take(&mut self.leaving) {
