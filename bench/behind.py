@@ -10,7 +10,7 @@ import sys
 
 import machine
 from processes import Process, answers, free_port, tree
-from servers import FPM, FPM_POOL, FPM_STATIC, Path
+from servers import FPM, FPM_GLOBAL, FPM_STATIC, Path, fpm_pool
 
 ORIGIN = """daemon off;
 {user}
@@ -45,9 +45,8 @@ class Behind:
         # PHP-FPM makes its socket as root, and servers connect as their own user.
         self.fpm, self.origin, self.sockets = f"{directory}/fpm.sock", free_port(), free_port()
         user = machine.plain_user()
-        who = f"user = {user}\ngroup = {user}\nlisten.owner = {user}\nlisten.group = {user}" if user else ""
-        pool = FPM_POOL.format(directory=directory, listen=self.fpm, user=who, pool=FPM_STATIC.format(children=setup.workers),
-                               backlog=f"listen.backlog = {setup.backlog}" if setup.backlog else "")
+        pool = (FPM_GLOBAL.format(directory=directory)
+                + fpm_pool("site", self.fpm, FPM_STATIC.format(children=setup.workers), setup.backlog))
         origin = ORIGIN.format(user=f"user {user};" if user else "", processors=machine.processors(), directory=directory,
                                port=self.origin, root=root)
         try:

@@ -41,7 +41,7 @@ class Process:
         """Whether it still runs."""
         return self.child.poll() is None
 
-    def wait_for(self, ready, what):
+    def wait_for(self, ready, what, pause=0.05):
         """Waits until `ready` is true; fails when the process ends before that."""
         deadline = time.monotonic() + PATIENCE
         while not ready():
@@ -49,7 +49,7 @@ class Process:
                 end = "".join(self.log.read_text(errors="replace").splitlines(True)[-15:])
                 self.stop()
                 raise Unusable(f"{self.name}: no {what}. The end of its log:\n{end}")
-            time.sleep(0.05)
+            time.sleep(pause)
 
     def stop(self):
         """Ends it in an orderly way, then by force, with every child it has."""

@@ -53,6 +53,8 @@ class Server:
     # How the titles of the processes begin that talk to clients; nothing where these run PHP as well.
     front = ""
     packages = ()
+    # Seconds between two looks whether it is ready.
+    pause = 0.05
 
     def __init__(self, name, place):
         self.name, self.place = name, place
@@ -62,10 +64,14 @@ class Server:
         self.processes = []
         try:
             self.start()
-            self.processes[-1].wait_for(lambda: answers(self.port, place.setup.tls), f"answer on port {self.port}")
+            self.processes[-1].wait_for(self.ready, f"answer on port {self.port}", self.pause)
         except BaseException:
             self.stop()
             raise
+
+    def ready(self):
+        """Whether it answers."""
+        return answers(self.port, self.place.setup.tls)
 
     def run(self, name, command, environment=None):
         """Starts one of the server's programs."""
@@ -144,6 +150,10 @@ class Howdah(Server):
                                   {"action": {"pass": "upstreams/origin"}}]
             document["applications"] = {"site": {"type": "fastcgi", "server": f"unix:{behind.fpm}", "root": str(self.place.root)}}
             document["upstreams"] = {"origin": {"servers": {f"127.0.0.1:{behind.origin}": {}}, "keepalive": KEPT}}
+        self.serve(document)
+
+    def serve(self, document):
+        """Starts the program."""
         user = machine.plain_user()
         self.run("howdah", [self.place.programs["howdah"], "serve", "--config",
                             self.write("howdah.json", json.dumps(document, indent=4)),
@@ -151,11 +161,12 @@ class Howdah(Server):
                             *(["--user", user, "--group", user] if user else [])])
 
 
-FPM_POOL = """[global]
+FPM_GLOBAL = """[global]
 daemonize = no
 error_log = {directory}/fpm-error.log
 log_level = error
-[site]
+"""
+FPM_POOL = """[{name}]
 listen = {listen}
 {backlog}
 {user}
@@ -167,15 +178,18 @@ catch_workers_output = no
 FPM_STATIC = "pm = static\npm.max_children = {children}"
 
 
-def start_fpm(server, listen, children, backlog=None, pool=None):
-    """PHP-FPM for a server; none of its processes answers HTTP."""
+def fpm_pool(name, listen, pool, backlog=None):
+    """The section of a pool in PHP-FPM's configuration."""
     user = machine.plain_user()
     who = f"user = {user}\ngroup = {user}\n" if user else ""
     if user and listen.startswith("/"):
         who += f"listen.owner = {user}\nlisten.group = {user}"
-    text = FPM_POOL.format(directory=server.directory, listen=listen, user=who,
-                           backlog=f"listen.backlog = {backlog}" if backlog else "",
-                           pool=pool or FPM_STATIC.format(children=children))
+    return FPM_POOL.format(name=name, listen=listen, user=who, pool=pool, backlog=f"listen.backlog = {backlog}" if backlog else "")
+
+
+def start_fpm(server, listen, children, backlog=None, pool=None):
+    """PHP-FPM for a server; none of its processes answers HTTP."""
+    text = FPM_GLOBAL.format(directory=server.directory) + fpm_pool("site", listen, pool or FPM_STATIC.format(children=children), backlog)
     process = server.run("php-fpm", [FPM, "-F", "-y", server.write("fpm.conf", text), "-c", server.place.ini])
     if listen.startswith("/"):
         process.wait_for(Path(listen).exists, "socket")
@@ -188,7 +202,7 @@ def start_fpm(server, listen, children, backlog=None, pool=None):
         process.wait_for(accepts, "listener")
 
 
-NGINX_CONFIGURATION = """daemon off;
+NGINX_SETTINGS = """daemon off;
 {user}
 worker_processes {processors};
 worker_rlimit_nofile 65536;
@@ -210,7 +224,8 @@ http {{
     fastcgi_temp_path {directory}/fastcgi;
     uwsgi_temp_path {directory}/uwsgi;
     scgi_temp_path {directory}/scgi;
-    upstream php {{
+"""
+NGINX_CONFIGURATION = NGINX_SETTINGS + """    upstream php {{
         server {upstream};
         {keep}
     }}
@@ -293,6 +308,10 @@ class Nginx(Server):
             origin=NGINX_ORIGIN.format(port=behind.origin, kept=KEPT) if behind else "",
             passed=NGINX_PASSED.format(sockets=behind.sockets) if behind else "",
             fallback="location / { try_files $uri $uri/ /index.php?$args; }" if wordpress else "")
+        self.serve(text)
+
+    def serve(self, text):
+        """Starts the program."""
         self.run("nginx", ["/usr/sbin/nginx", "-e", self.directory / "error.log", "-c", self.write("nginx.conf", text)])
 
 
