@@ -4,6 +4,7 @@ import figures
 import memory
 import plot
 import servers
+import sites
 from tables import count, markdown, mebibytes, micro, milli, times
 from workloads import AIMS, SWEEP
 
@@ -33,6 +34,7 @@ def make(data):
     parts += sweep_part(data, pictures)
     parts += memory_part(data, pictures)
     parts += pools_part(data, pictures)
+    parts += sites_part(data, pictures)
     parts += websockets_part(data)
     parts += tls_memory_part(data)
     return "\n".join(parts), pictures
@@ -240,3 +242,40 @@ def pools_part(data, pictures):
     yield ("A script that waits 10 ms, 50 connections. MiB (PSS) of the whole stack, and in brackets the PHP processes: after "
            "the start, under load, and idle again.\n")
     yield markdown(["pool", "requests/s", "failed", "start", "load", "idle again"], rows)
+
+
+# Series of the plots: the looks of servers that are alike.
+SITES_LOOKS = {"howdah": "howdah", "fpm": "nginx-unix", "fpm-masters": "nginx-kept"}
+
+
+def sites_part(data, pictures):
+    """Many sites that are rarely visited."""
+    found = data.get("sites")
+    if not found:
+        return
+    rows = []
+    for one in found:
+        rows.append([f"{one['sites']:,}, {sites.title_of(one['stack'])}", f"{one['ready']:.2f}",
+                     *(f"{mebibytes(one[when][0])} ({one[when][1]:,})" for when in ("idle", "visited", "after")),
+                     milli(one["first"]), milli(one["second"]), f"{one['burst']:.2f}", missing(one["failed"])])
+    panels = []
+    for number in sorted({one["sites"] for one in found}):
+        bars = [(SITES_LOOKS[one["stack"]], f"{sites.title_of(one['stack'])}, {when}", one[when][0] / 2**20, None, None)
+                for when in ("idle", "visited", "after") for one in found if one["sites"] == number]
+        panels.append((f"{number:,} site{'s' if number > 1 else ''}", bars))
+    pictures["sites.svg"] = plot.bars("Memory of sites that are rarely visited", panels,
+                                      "MiB (PSS) of the whole stack: idle, visited, and idle after that; less is better.")
+    yield "## Sites that are rarely visited\n"
+    yield "![Memory of sites that are rarely visited](benchmarks/sites.svg)\n"
+    yield ("Each site has a pool of at most 2 processes that start on demand. Seconds from the start until the first site has "
+           "answered a file and PHP-FPM listens for all sites; MiB (PSS) of the whole stack, and in brackets its processes: before "
+           "any request, after requests to each site, and when all sites sleep again; milliseconds of the first answer of a "
+           f"sleeping site and of the next one, the median of up to {sites.SAMPLED} sites; seconds until all sites (at most "
+           f"{sites.MOST_AT_ONCE}) have answered that are asked at the same time while they sleep; and failed requests.\n")
+    yield markdown(["sites", "ready s", "idle", "visited", "after", "first ms", "second ms", "burst s", "failed"], rows)
+
+
+def missing(failed):
+    """Requests to sites without a good answer, by when they were made."""
+    kinds = (("visits", "one at a time"), ("burst", "in the burst"))
+    return ", ".join(f"{failed[key]:,} {words}" for key, words in kinds if failed[key]) or "0"

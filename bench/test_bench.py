@@ -4,7 +4,10 @@
 import sys
 import tempfile
 import unittest
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 from xml.etree import ElementTree
 
 sys.dont_write_bytecode = True
@@ -16,6 +19,8 @@ import plot  # noqa: E402
 import processes  # noqa: E402
 import report  # noqa: E402
 import rounds  # noqa: E402
+import servers  # noqa: E402
+import sites  # noqa: E402
 import tables  # noqa: E402
 import workloads  # noqa: E402
 
@@ -186,6 +191,64 @@ class Choosing(unittest.TestCase):
                          b"http://host/a http:\\/\\/host host")
 
 
+class Stub:
+    """A server of many sites, some of which do not answer; counts the requests for each."""
+
+    def __init__(self, count, bad=()):
+        self.sites, self.bad, self.asked = sites.names(count), set(bad), Counter()
+
+    def answered(self, _, site):
+        self.asked[site] += 1
+        return site not in self.bad
+
+
+class Sites(unittest.TestCase):
+    def test_one_master_for_each_site_is_measured_up_to_a_hundred(self):
+        found = sites.planned(SimpleNamespace(sites=None, quick=False))
+        self.assertEqual(found[:3], [(1, "howdah"), (1, "fpm"), (1, "fpm-masters")])
+        self.assertEqual(found[6:], [(100, "howdah"), (100, "fpm"), (100, "fpm-masters"), (500, "howdah"), (500, "fpm")])
+
+    def test_a_quick_run_has_few_sites_unless_it_is_told_otherwise(self):
+        self.assertEqual({count for count, _ in sites.planned(SimpleNamespace(sites=None, quick=True))}, {1, 20})
+        self.assertEqual({count for count, _ in sites.planned(SimpleNamespace(sites=[7], quick=True))}, {7})
+
+    def test_every_site_has_a_directory_and_an_answer_of_its_own(self):
+        with tempfile.TemporaryDirectory() as name:
+            root = sites.make(Path(name), sites.names(2))
+            self.assertEqual(sorted(path.name for path in root.iterdir()), ["site-0001", "site-0002"])
+            self.assertIn("site-0002", (root / "site-0002/hello.php").read_text())
+
+    def test_a_sample_is_spread_over_all_sites(self):
+        self.assertEqual(sites.sample(sites.names(3)), ["site-0001", "site-0002", "site-0003"])
+        found = sites.sample(sites.names(500))
+        self.assertEqual((len(found), found[1], found[-1]), (20, "site-0026", "site-0476"))
+
+    def test_sites_are_asked_again_so_that_all_live_in_the_end(self):
+        stub = Stub(30)
+        with mock.patch.object(sites, "answered", stub.answered):
+            self.assertEqual(sites.visit(stub), 0)
+        self.assertEqual(set(stub.asked), set(stub.sites))
+        self.assertGreaterEqual(min(stub.asked[site] for site in stub.sites[:-1]), 2)
+
+    def test_asking_again_is_given_up_where_it_takes_longer_than_processes_live(self):
+        stub, clock = Stub(40), iter(range(0, 10**6, sites.IDLE_SECONDS))
+        with mock.patch.object(sites, "answered", stub.answered), mock.patch.object(sites.time, "monotonic", lambda: next(clock)):
+            sites.visit(stub)
+        self.assertEqual(sum(stub.asked.values()), 40)
+
+    def test_a_burst_counts_those_without_an_answer(self):
+        stub = Stub(20, ["site-0003", "site-0020"])
+        with mock.patch.object(sites, "answered", stub.answered):
+            seconds, failed = sites.burst(stub, stub.sites)
+        self.assertEqual((failed, sum(stub.asked.values())), (2, 20))
+        self.assertGreaterEqual(seconds, 0)
+
+    def test_php_fpm_has_a_section_for_each_pool(self):
+        found = servers.fpm_pool("site-0001", "/run/a.sock", sites.FPM_ONDEMAND)
+        self.assertTrue(found.startswith("[site-0001]\nlisten = /run/a.sock\n"))
+        self.assertIn("\npm = ondemand\npm.max_children = 2\npm.process_idle_timeout = 5s\n", found)
+
+
 class Writing(unittest.TestCase):
     def test_a_table_survives_bars_in_its_cells(self):
         text = tables.markdown(["a", "b"], [["x|y", 1]])
@@ -216,16 +279,21 @@ class Writing(unittest.TestCase):
                   "workers": one.setup.workers, "ideal": one.ideal, "stretch": one.stretch, "rounds": measured, "discarded": 1, "doubtful": 1,
                   "failures": {"apache": "no"}} for one in workloads.all_workloads()]
         one = {"idle": (2**20, 2**19), "load": (2**21, 2**20), "after": (2**21, 0), "connection": 900.0, "connections": 5000}
+        site = {"ready": 0.1234, "idle": (2**20, 2), "visited": (2**24, 1002), "after": (2**21, 2), "first": 0.0123, "second": None,
+                "burst": 1.5, "failed": {"visits": 0, "burst": 3}}
         pool = {"pool": "Howdah, 8", "result": result(), "before": (2**20, 8), "load": (2**20, 8), "after": (2**20, 8)}
         text, pictures = report.make({
             "machine": {"processors": "2"}, "versions": {"howdah": "howdah 1"}, "started": "today", "options": {"rounds": 3, "seconds": 1},
-            "workloads": found, "memory": {"howdah": one, "apache": {**one, "connection": None}}, "pools": [pool], "tls-memory": {"howdah": 11065.4, "nginx-unix": None}})
+            "workloads": found, "memory": {"howdah": one, "apache": {**one, "connection": None}}, "pools": [pool],
+            "sites": [{**site, "stack": "howdah", "sites": 1}, {**site, "stack": "fpm", "sites": 500}], "tls-memory": {"howdah": 11065.4, "nginx-unix": None}})
         for name, picture in pictures.items():
             ElementTree.fromstring(picture)
             self.assertIn(f"](benchmarks/{name})", text)
         self.assertIn("| 13-byte file, keep-alive | 1.10–1.10 | 0.83 × | 0.77 × |", text)
         self.assertIn("Not measured: Apache + mod_php.", text)
         self.assertIn("| Howdah | 11,065 |\n| nginx + FPM, unix socket | – |", text)
+        self.assertIn("| 1, Howdah | 0.12 | 1.0 (2) | 16.0 (1,002) | 2.0 (2) | 12.3 | – | 1.50 | 3 in the burst |", text)
+        self.assertEqual(pictures["sites.svg"].count(">500 sites<"), 1)
         page = tables.page("Report", f"# Report\n\n{text}", pictures)
         self.assertEqual(page.count("<svg"), len(pictures))
 

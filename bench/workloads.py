@@ -152,7 +152,7 @@ def all_workloads(addresses=("/",)):
 
 
 # What is not a row of requests, but can be chosen like one.
-OTHERS = ("memory", "pools", "websockets", "tls-memory")
+OTHERS = ("memory", "pools", "sites", "websockets", "tls-memory")
 
 
 def chosen(patterns, quick, workloads):
