@@ -23,6 +23,8 @@ MOST_AT_ONCE = 100
 IDLE_SECONDS = 5
 # Howdah ends the worker and then, after as long a time, the prototype.
 SLEEP_SECONDS = 2 * IDLE_SECONDS + 3
+# So much longer may it take until all sites sleep that are to be woken.
+PATIENCE = 60
 
 
 def names(count):
@@ -196,6 +198,7 @@ def life(server):
     row["visited"] = size(server)
     time.sleep(SLEEP_SECONDS)
     row["after"] = size(server)
+    wait_for_sleep(server, row["idle"][1])
     first, second = [], []
     for site in sample(server.sites):
         for times in (first, second):
@@ -206,9 +209,17 @@ def life(server):
                 missing += 1
     row["first"], row["second"] = median(first), median(second)
     time.sleep(SLEEP_SECONDS)
+    wait_for_sleep(server, row["idle"][1])
     row["burst"], failed = burst(server, server.sites[:MOST_AT_ONCE])
     row["failed"] = {"visits": missing, "burst": failed}
     return row
+
+
+def wait_for_sleep(server, processes):
+    """Waits until a server has no more processes than before its first request."""
+    deadline = time.monotonic() + PATIENCE
+    while len(server.pids()) > processes and time.monotonic() < deadline:
+        time.sleep(0.5)
 
 
 def size(server):
@@ -234,7 +245,7 @@ def visit(server):
         missing += not answered(server, site)
         began = time.monotonic()
         if keep and (began - done > IDLE_SECONDS / 4 or number == len(server.sites)):
-            missing += sum(not answered(server, earlier) for earlier in server.sites[:number - 1])
+            missing += sum(not answered(server, earlier) for earlier in server.sites[:number])
             done = time.monotonic()
             keep = done - began < IDLE_SECONDS
     return missing

@@ -227,14 +227,13 @@ class Sites(unittest.TestCase):
         stub = Stub(30)
         with mock.patch.object(sites, "answered", stub.answered):
             self.assertEqual(sites.visit(stub), 0)
-        self.assertEqual(set(stub.asked), set(stub.sites))
-        self.assertGreaterEqual(min(stub.asked[site] for site in stub.sites[:-1]), 2)
+        self.assertGreaterEqual(min(stub.asked[site] for site in stub.sites), 2)
 
     def test_asking_again_is_given_up_where_it_takes_longer_than_processes_live(self):
         stub, clock = Stub(40), iter(range(0, 10**6, sites.IDLE_SECONDS))
         with mock.patch.object(sites, "answered", stub.answered), mock.patch.object(sites.time, "monotonic", lambda: next(clock)):
             sites.visit(stub)
-        self.assertEqual(sum(stub.asked.values()), 40)
+        self.assertEqual((len(stub.asked), sum(stub.asked.values())), (40, 41))
 
     def test_a_burst_counts_those_without_an_answer(self):
         stub = Stub(20, ["site-0003", "site-0020"])
