@@ -255,14 +255,14 @@ def sites_part(data, pictures):
         return
     rows = []
     for one in found:
-        rows.append([f"{one['sites']:,}, {sites.title_of(one['stack'])}", f"{one['ready']:.2f}",
+        rows.append([f"{sites.number_of(one['sites'])}, {sites.title_of(one['stack'])}", f"{one['ready']:.2f}",
                      *(f"{mebibytes(one[when][0])} ({one[when][1]:,})" for when in ("idle", "visited", "after")),
                      milli(one["first"]), milli(one["second"]), f"{one['burst']:.2f}", missing(one["failed"])])
     panels = []
     for number in sorted({one["sites"] for one in found}):
         bars = [(SITES_LOOKS[one["stack"]], f"{sites.title_of(one['stack'])}, {when}", one[when][0] / 2**20, None, None)
                 for when in ("idle", "visited", "after") for one in found if one["sites"] == number]
-        panels.append((f"{number:,} site{'s' if number > 1 else ''}", bars))
+        panels.append((sites.number_of(number), bars))
     pictures["sites.svg"] = plot.bars("Memory of sites that are rarely visited", panels,
                                       "MiB (PSS) of the whole stack: idle, visited, and idle after that; less is better.")
     yield "## Sites that are rarely visited\n"
@@ -272,7 +272,7 @@ def sites_part(data, pictures):
            "any request, after requests to each site, and when all sites sleep again; milliseconds of the first answer of a "
            f"sleeping site and of the next one, the median of up to {sites.SAMPLED} sites; seconds until all sites (at most "
            f"{sites.MOST_AT_ONCE}) have answered that are asked at the same time while they sleep; and failed requests.\n")
-    yield markdown(["sites", "ready s", "idle", "visited", "after", "first ms", "second ms", "burst s", "failed"], rows)
+    yield markdown(["stack", "ready s", "idle", "visited", "after", "first ms", "second ms", "burst s", "failed"], rows)
 
 
 def missing(failed):

@@ -158,6 +158,11 @@ def title_of(stack):
     return STACKS[stack][1]
 
 
+def number_of(count):
+    """How a number of sites is written in the report."""
+    return f"{count:,} site{'s' if count > 1 else ''}"
+
+
 def planned(options):
     """What is measured: pairs of a number of sites and a stack."""
     counts = options.sites or (QUICK_COUNTS if options.quick else COUNTS)
@@ -178,14 +183,14 @@ def measure(place_for, names_of_servers, options, progress):
     rows = []
     for count, stack in planned(options):
         kind, text, needed, _ = STACKS[stack]
-        progress.step(f"sites: {count}, {text}", 0)
+        progress.step(f"{number_of(count)}: {text}", 0)
         if needed in names_of_servers:
             server = kind(place_for(), names(count))
             try:
                 rows.append({"stack": stack, "sites": count, **life(server)})
             finally:
                 server.stop()
-        progress.step(f"sites: {count}, {text}")
+        progress.step(f"{number_of(count)}: {text}")
     return rows
 
 

@@ -291,7 +291,7 @@ class Writing(unittest.TestCase):
         self.assertIn("| 13-byte file, keep-alive | 1.10–1.10 | 0.83 × | 0.77 × |", text)
         self.assertIn("Not measured: Apache + mod_php.", text)
         self.assertIn("| Howdah | 11,065 |\n| nginx + FPM, unix socket | – |", text)
-        self.assertIn("| 1, Howdah | 0.12 | 1.0 (2) | 16.0 (1,002) | 2.0 (2) | 12.3 | – | 1.50 | 3 in the burst |", text)
+        self.assertIn("| 1 site, Howdah | 0.12 | 1.0 (2) | 16.0 (1,002) | 2.0 (2) | 12.3 | – | 1.50 | 3 in the burst |", text)
         self.assertEqual(pictures["sites.svg"].count(">500 sites<"), 1)
         page = tables.page("Report", f"# Report\n\n{text}", pictures)
         self.assertEqual(page.count("<svg"), len(pictures))
