@@ -271,7 +271,8 @@ def sites_part(data, pictures):
            "answered a file and PHP-FPM listens for all sites; MiB (PSS) of the whole stack, and in brackets its processes: before "
            "any request, after requests to each site, and when all sites sleep again; milliseconds of the first answer of a "
            f"sleeping site and of the next one, the median of up to {sites.SAMPLED} sites; seconds until all sites (at most "
-           f"{sites.MOST_AT_ONCE}) have answered that are asked at the same time while they sleep; and failed requests.\n")
+           f"{sites.MOST_AT_ONCE}) have answered that are asked at the same time while they sleep; and failed requests. Where "
+           "visits take longer than processes live, fewer processes are in the memory.\n")
     yield markdown(["stack", "ready s", "idle", "visited", "after", "first ms", "second ms", "burst s", "failed"], rows)
 
 

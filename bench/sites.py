@@ -228,9 +228,9 @@ def wait_for_sleep(server, processes):
 
 
 def size(server):
-    """Bytes of all processes of a server, and their number."""
-    pids = server.pids()
-    return memory(pids), len(pids)
+    """Bytes of all processes of a server, and the number of those that have not ended meanwhile."""
+    sizes = [memory([pid]) for pid in server.pids()]
+    return sum(sizes), sum(1 for one in sizes if one)
 
 
 def sample(sites):
