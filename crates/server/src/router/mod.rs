@@ -21,6 +21,7 @@ mod hello;
 mod link;
 mod logs;
 mod machine;
+mod memory_pressure;
 mod pools;
 mod prepare;
 mod programs;

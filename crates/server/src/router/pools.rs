@@ -25,9 +25,9 @@ use howdah_sys::log::Level;
 
 use self::application::PooledApplication;
 use self::retired::{LEAVE_TIMEOUT, RetiredInstances};
-use self::sleep::Pressure;
 use super::link::Link;
 use super::machine::Machine;
+use super::memory_pressure::MemoryPressure;
 use super::report::{ApplicationReport, Tuning};
 use super::threads::Threads;
 use super::traces::Traces;
@@ -52,7 +52,7 @@ pub(super) struct Pools {
     /// Number of the last instance that was started.
     last_instance: u32,
     machine: Machine,
-    pressure: Pressure,
+    pressure: MemoryPressure,
     /// Number of the current configuration, or of the one that is being applied.
     pub(super) generation: u32,
     /// Traces of slow requests.
@@ -74,7 +74,7 @@ impl Pools {
             retired: RetiredInstances::default(),
             last_instance: 0,
             machine: Machine::default(),
-            pressure: Pressure::default(),
+            pressure: MemoryPressure::default(),
         }
     }
 

@@ -2,24 +2,14 @@
 //! short. The next request starts the application again.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use howdah_php_pool::pool::PoolState;
-use howdah_php_pool::sizing::GROWTH_PRESSURE_PERCENT;
 use howdah_sys::log::Level;
 
 use super::application::PooledApplication;
 use super::{Pools, REMOVAL_GRACE};
-
-/// Interval between two readings of the memory pressure while an application is unused.
-const PRESSURE_INTERVAL: Duration = Duration::from_secs(2);
-
-/// The memory pressure at the last reading.
-#[derive(Debug, Default)]
-pub(super) struct Pressure {
-    read_at: Option<Instant>,
-    is_high: bool,
-}
+use crate::router::memory_pressure::READ_INTERVAL;
 
 impl Pools {
     /// Ends the prototype if there has been no worker and no request for
@@ -42,7 +32,7 @@ impl Pools {
         if due.is_none_or(|due| due > now)
             && !pressure.is_high(now, || machine.surroundings(None).pressure)
         {
-            return Ok(due.into_iter().chain([now + PRESSURE_INTERVAL]).min());
+            return Ok(due.into_iter().chain([now + READ_INTERVAL]).min());
         }
         let (name, unused) = (&app.config.name, (now - unused_since).as_secs());
         let message = format_args!("\"{name}\" application sleeps: unused for {unused} s");
@@ -58,38 +48,5 @@ impl Pools {
             }
             None => Ok(None),
         }
-    }
-}
-
-impl Pressure {
-    /// Returns true if processes wait for memory so that automatic sizing starts no more workers. `read`
-    /// returns the pressure in percent, `None` if the kernel does not report it; it is called at most
-    /// once in [`PRESSURE_INTERVAL`].
-    fn is_high(&mut self, now: Instant, read: impl FnOnce() -> Option<f64>) -> bool {
-        if self.read_at.is_none_or(|at| now - at >= PRESSURE_INTERVAL) {
-            self.read_at = Some(now);
-            self.is_high = read().is_some_and(|percent| percent >= GROWTH_PRESSURE_PERCENT);
-        }
-        self.is_high
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_is_short_from_the_pressure_on_at_which_pools_stop_growing() {
-        let now = Instant::now();
-        let is_high = |percent| Pressure::default().is_high(now, || percent);
-        assert_eq!([None, Some(9.9), Some(10.0)].map(is_high), [false, false, true]);
-    }
-
-    #[test]
-    fn the_pressure_is_read_again_after_the_interval_and_not_before() {
-        let (mut pressure, now) = (Pressure::default(), Instant::now());
-        assert!(pressure.is_high(now, || Some(50.0)));
-        assert!(pressure.is_high(now + PRESSURE_INTERVAL / 2, || unreachable!()));
-        assert!(!pressure.is_high(now + PRESSURE_INTERVAL, || Some(0.0)));
     }
 }
