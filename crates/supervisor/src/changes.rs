@@ -31,6 +31,8 @@ pub(crate) struct Changes {
     candidate: Option<Candidate>,
     last_generation: u32,
     former: VecDeque<Former>,
+    /// Numbers of former configurations, the oldest first, and when the router cannot use them any more.
+    former_generations: VecDeque<(u32, Instant)>,
 }
 
 /// An application as it was before a change. The router may have to start it for requests that
@@ -47,7 +49,7 @@ struct Former {
 const FORMER_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// Maximum number of applications that can be started as they were before a change.
-const MAX_FORMER: usize = 64;
+const MAX_FORMER: usize = 1024;
 
 impl Changes {
     /// Starts with a configuration.
@@ -90,6 +92,8 @@ impl Changes {
         candidate.next.generation = next.generation;
         let old = std::mem::replace(&mut self.current, next);
         self.former.retain(|former| former.until > now);
+        self.former_generations.retain(|(_, until)| *until > now);
+        self.former_generations.push_back((old.generation, now + FORMER_LIFETIME));
         for (spec_name, spec) in old.grants.applications {
             if self.current.grants.applications.get(&spec_name) != Some(&spec) {
                 let (generation, until) = (old.generation, now + FORMER_LIFETIME);
@@ -98,6 +102,9 @@ impl Changes {
         }
         while self.former.len() > MAX_FORMER {
             self.former.pop_front();
+        }
+        while self.former_generations.len() > MAX_FORMER {
+            self.former_generations.pop_front();
         }
     }
 
@@ -131,10 +138,15 @@ impl Changes {
         let known = known.find(|known| known.generation == generation);
         let known = known.and_then(|known| known.grants.applications.get(name));
         known.or_else(|| {
-            let is_it = |former: &&Former| {
-                former.generation == generation && former.spec_name == name && former.until > now
-            };
-            self.former.iter().find(is_it).map(|former| &former.spec)
+            // As it was before its first change after that configuration, or as it still is.
+            let is_former =
+                |(number, until): &(u32, Instant)| *number == generation && *until > now;
+            self.former_generations.iter().find(|former| is_former(former))?;
+            let mut later = self.former.iter().filter(|former| former.generation >= generation);
+            match later.find(|former| former.spec_name == name) {
+                Some(former) => (former.until > now).then_some(&former.spec),
+                None => self.current.grants.applications.get(name),
+            }
         })
     }
 }
@@ -194,7 +206,8 @@ mod tests {
         changes.commit(now);
         assert_eq!(user(&changes, "a", 0, now).as_deref(), Some("x"));
         assert_eq!(user(&changes, "a", generation, now).as_deref(), Some("y"));
-        assert_eq!(user(&changes, "b", 0, now), None, "it is asked for as the current one");
+        assert_eq!(user(&changes, "b", 0, now).as_deref(), Some("x"), "it is the same");
+        assert_eq!(user(&changes, "b", 0, now + FORMER_LIFETIME), None);
         assert_eq!(user(&changes, "a", 0, now + FORMER_LIFETIME), None);
         assert_eq!(user(&changes, "c", generation, now), None);
     }
