@@ -87,7 +87,56 @@ fn an_unused_application_has_no_prototype_either_and_the_next_request_starts_it(
             (server.running_workers().is_empty() && prototypes() == 0).then_some(())
         });
     }
-    assert!(server.log().contains("application sleeps: unused for 1 s"), "{}", server.log());
+    assert!(
+        server.log().contains("application is unloaded, as it was not used for 1 s"),
+        "{}",
+        server.log()
+    );
+}
+
+#[test]
+fn requests_that_wake_an_application_during_changes_of_others_are_served() {
+    let processes = json!({"max": 2, "spare": 0, "idle_timeout": 0, "prototype_timeout": 0});
+    let server = site(processes).serve();
+    let ending = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for seconds in (100..).take_while(|_| !ending.load(Relaxed)) {
+                server.put("/config/settings", &json!({"http": {"idle_timeout": seconds}}));
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for _ in 0..40 {
+                let response = server.get("/a.php?us=0");
+                assert_eq!(response.status, 200, "{response:?}\n{}", server.log());
+                std::thread::sleep(Duration::from_millis(30));
+            }
+        }));
+        ending.store(true, Relaxed);
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+#[test]
+fn an_application_that_is_not_loaded_stays_so_when_the_server_reloads() {
+    let processes = json!({"max": 2, "spare": 0, "idle_timeout": 0, "prototype_timeout": 0});
+    let server = site(processes).serve();
+    let is_loaded = || server.processes().iter().any(|process| process.title.contains("prototype"));
+    eventually("it is unloaded", || (!is_loaded()).then_some(()));
+    server.control("GET", "/control/applications/site/restart", "").succeeded();
+    assert!(!is_loaded());
+    assert_eq!(server.get("/a.php").status, 200);
+}
+
+#[test]
+fn an_application_whose_requests_may_not_wait_is_loaded_by_one_all_the_same() {
+    let site = site(json!({"max": 2, "spare": 0, "idle_timeout": 0, "prototype_timeout": 0}));
+    let limits = json!({"applications": {"site": {"limits": {"queue": 0}}}});
+    let server = site.with(limits).serve();
+    let is_loaded = || server.processes().iter().any(|process| process.title.contains("prototype"));
+    eventually("it is unloaded", || (!is_loaded()).then_some(()));
+    assert_eq!(server.get("/a.php").status, 200);
 }
 
 #[test]

@@ -31,8 +31,9 @@ pub struct DynamicProcesses {
     pub idle_timeout: Option<Duration>,
     /// Maximum number of processes that are started together.
     pub spawn_rate: u32,
-    /// Time without processes after which the application's prototype ends, with OPcache's contents.
-    pub prototype_timeout: Duration,
+    /// Time without processes after which the application's prototype ends, with OPcache's contents and
+    /// the programs that scripts have left running; `None`: never.
+    pub prototype_timeout: Option<Duration>,
 }
 
 impl Default for DynamicProcesses {
@@ -45,7 +46,7 @@ impl Default for DynamicProcesses {
             max_spare: None,
             idle_timeout,
             spawn_rate: 32,
-            prototype_timeout: Duration::from_secs(600),
+            prototype_timeout: None,
         }
     }
 }
@@ -96,7 +97,7 @@ impl Processes {
             max_spare,
             idle_timeout,
             spawn_rate,
-            prototype_timeout: prototype_timeout.unwrap_or(usual.prototype_timeout),
+            prototype_timeout,
         }))
     }
 }

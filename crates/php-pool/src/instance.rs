@@ -191,6 +191,11 @@ impl Instance {
         futex::wake(self.region.wake_word(), u32::MAX >> 1);
     }
 
+    /// Cancels the retirement of workers that have not ended yet: more are needed.
+    pub fn cancel_retirement(&self) {
+        self.region.cancel_retirement();
+    }
+
     /// Tells `count` workers to exit before their next request, even if requests wait.
     pub fn shed(&self, count: u32) {
         self.region.retire_now(u64::from(count));

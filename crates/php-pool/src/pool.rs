@@ -53,8 +53,8 @@ impl PoolLimits {
 
     fn between(dynamic: DynamicProcesses) -> Self {
         let DynamicProcesses { max, start, spare, max_spare, idle_timeout, .. } = dynamic;
-        let spawn_rate = Some(dynamic.spawn_rate);
-        let prototype_timeout = Some(dynamic.prototype_timeout);
+        let DynamicProcesses { spawn_rate, prototype_timeout, .. } = dynamic;
+        let spawn_rate = Some(spawn_rate);
         PoolLimits { max, start, spare, max_spare, idle_timeout, spawn_rate, prototype_timeout }
     }
 
@@ -82,7 +82,8 @@ pub struct PoolState {
 /// Changes to make.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// Number of workers to start.
+    /// Number of workers to start. If there are any, retirements that no worker has followed yet are to
+    /// be cancelled.
     pub spawn: u32,
     /// Number of idle workers to end.
     pub retire: u32,
@@ -122,6 +123,8 @@ pub struct Pool {
     /// Start of the last of these waves.
     wave: Option<Instant>,
     not_before: Option<Instant>,
+    /// Number of workers that were told to end and have not ended yet.
+    retiring: u32,
 }
 
 /// Maximum number of busy workers since a moment.
@@ -141,6 +144,16 @@ impl Window {
 }
 
 impl Pool {
+    /// Notes that all workers are new.
+    pub fn reset_retirements(&mut self) {
+        self.retiring = 0;
+    }
+
+    /// Notes that a worker has ended, for whatever reason.
+    pub fn worker_ended(&mut self) {
+        self.retiring = self.retiring.saturating_sub(1);
+    }
+
     /// Notes that a worker has died by itself, `lived` after its start.
     ///
     /// A worker that had a request or lived longer than `SHORT_LIFE` is replaced immediately: a
@@ -184,18 +197,26 @@ impl Pool {
                     Decision { next_check: Some(not_before), ..Decision::default() }
                 }
                 None => {
-                    Decision { spawn: self.spawn(wanted, running, need), ..Decision::default() }
+                    let spawn = self.spawn(wanted, running, need);
+                    if spawn > 0 {
+                        self.retiring = 0;
+                    }
+                    Decision { spawn, ..Decision::default() }
                 }
             };
         }
         if running.starting == 0 {
             self.batch = 0;
         }
-        if running.waiting > 0 || running.workers <= wanted.spare {
+        // The workers that were told to end are not told again.
+        let workers = running.workers.saturating_sub(self.retiring);
+        if running.waiting > 0 || workers <= wanted.spare {
             (self.window, self.crowd) = (None, None);
             return Decision::default();
         }
-        self.shrink(wanted, running, now)
+        let decision = self.shrink(wanted, PoolState { workers, ..running }, now);
+        self.retiring += decision.retire;
+        decision
     }
 
     /// Returns the number of needed workers to start now. One worker is often enough for a short
@@ -311,7 +332,7 @@ mod tests {
             max_spare: Some(12),
             idle_timeout: None,
             spawn_rate: 32,
-            prototype_timeout: Duration::from_secs(600),
+            prototype_timeout: None,
         });
         assert_eq!(wanted.initial(), 10);
         let (mut pool, now) = (Pool::default(), Instant::now());
@@ -350,6 +371,27 @@ mod tests {
         let idle = PoolState { last_request: Some(now), ..running(1, 0, 0) };
         assert_eq!(pool.decide(wanted, idle, now).retire, 0);
         assert_eq!(pool.decide(wanted, idle, now + Duration::from_secs(10)).retire, 1);
+    }
+
+    #[test]
+    fn a_worker_is_told_once_to_end_and_a_later_one_is_not_told_in_its_place() {
+        let wanted = dynamic(4, 0, Duration::from_secs(5));
+        let (mut pool, now) = (Pool::default(), Instant::now());
+        let idle = |workers| PoolState { last_request: Some(now), ..running(workers, 0, 0) };
+        let later = now + Duration::from_secs(6);
+        assert_eq!(pool.decide(wanted, idle(2), later).retire, 2);
+        assert_eq!(
+            pool.decide(wanted, idle(2), later).retire,
+            0,
+            "their ends are not reported yet"
+        );
+        pool.worker_ended();
+        assert_eq!(pool.decide(wanted, idle(1), later).retire, 0);
+        // A request comes before the second has ended: its retirement is cancelled.
+        assert_eq!(pool.decide(wanted, running(1, 1, 1), later).spawn, 1);
+        assert_eq!(pool.decide(wanted, idle(2), later).retire, 2);
+        pool.reset_retirements();
+        assert_eq!(pool.decide(wanted, idle(2), later).retire, 2);
     }
 
     #[test]

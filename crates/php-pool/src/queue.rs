@@ -163,7 +163,12 @@ impl Queue {
         }
         let direct =
             inner.waiting.is_empty() && inner.serving.as_ref().is_some_and(Serving::has_room);
-        if !direct && inner.waiting.len() >= self.limit {
+        // While the application loads PHP, as many wait as its slots would take.
+        let limit = match inner.serving {
+            Some(_) => self.limit,
+            None => self.limit.max(MIN_IN_SLOTS as usize),
+        };
+        if !direct && inner.waiting.len() >= limit {
             return Err(QueueError::QueueFull);
         }
         let info = RequestInfo { context, queued: clock::monotonic_us(), is_reported_slow: false };

@@ -266,6 +266,11 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         self.wake_word().fetch_add(1, SeqCst);
     }
 
+    /// Cancels all calls of [`Region::retire`] that no worker has followed yet.
+    pub fn cancel_retirement(&self) {
+        self.retire_word().store(0, SeqCst);
+    }
+
     /// Tells `count` workers to end before they take another request, even if requests wait; 0
     /// cancels an earlier call.
     pub fn retire_now(&self, count: u64) {

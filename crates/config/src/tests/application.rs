@@ -63,7 +63,7 @@ fn processes_are_a_number_or_a_range() {
         max_spare: None,
         idle_timeout,
         spawn_rate: 32,
-        prototype_timeout: Duration::from_secs(600),
+        prototype_timeout: None,
     };
     assert_eq!(processes(json!({"spare": 0})), Processes::Dynamic(range));
     let as_for_fpm = json!({"max": 50, "start": 10, "spare": 5, "max_spare": 20, "spawn_rate": 8});
@@ -74,11 +74,11 @@ fn processes_are_a_number_or_a_range() {
         max_spare: Some(20),
         idle_timeout: None,
         spawn_rate: 8,
-        prototype_timeout: Duration::from_secs(600),
+        prototype_timeout: None,
     };
     assert_eq!(processes(as_for_fpm), Processes::Dynamic(range));
     let Processes::Dynamic(range) = processes(json!({"prototype_timeout": 0})) else { panic!() };
-    assert_eq!(range.prototype_timeout, Duration::ZERO);
+    assert_eq!(range.prototype_timeout, Some(Duration::ZERO));
     for (value, message) in [
         (json!(0), "must be between 1 and"),
         (json!(-1), "must be between 1 and"),

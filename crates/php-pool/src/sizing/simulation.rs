@@ -172,6 +172,7 @@ impl Machine<'_> {
             for _ in 0..shed {
                 if let Some(idle) = workers.iter().position(|w| w.work.is_none()) {
                     workers.remove(idle);
+                    pool.worker_ended();
                 }
             }
             outcome.workers = workers.len() as u32;

@@ -53,6 +53,8 @@ pub(super) struct Pools {
     last_instance: u32,
     machine: Machine,
     pressure: MemoryPressure,
+    /// The first configuration is in use: from now on the log names each start of a worker.
+    is_started: bool,
     /// Number of the current configuration, or of the one that is being applied.
     pub(super) generation: u32,
     /// Traces of slow requests.
@@ -75,6 +77,7 @@ impl Pools {
             last_instance: 0,
             machine: Machine::default(),
             pressure: MemoryPressure::default(),
+            is_started: false,
         }
     }
 

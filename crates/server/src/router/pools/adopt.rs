@@ -34,6 +34,7 @@ impl Pools {
             }
             self.applications.push_back(app);
         }
+        self.is_started = true;
         Ok(())
     }
 

@@ -99,6 +99,7 @@ impl PooledApplication {
         self.instance = Some(instance);
         self.ready_since = None;
         self.unused_since = None;
+        self.pool.reset_retirements();
         self.starting = 0;
         self.started.clear();
         self.restart_at = None;

@@ -38,6 +38,9 @@ impl Pools {
             return Ok(false);
         };
         let running = &self.applications[index];
+        if running.instance.is_none() && running.failure.is_none() && running.initial() == 0 {
+            return Ok(true); // its next request loads it
+        }
         let (config, queue) = (running.config.clone(), Arc::clone(&running.queue));
         let generation = running.generation;
         let surroundings = self.surroundings(0, config.isolation.cgroup.as_deref());
@@ -48,6 +51,7 @@ impl Pools {
 
     fn add(&mut self, mut app: PooledApplication) -> io::Result<()> {
         app.queue.set_max_workers(app.sizing.wanted().max, manager(&app.config.processes));
+        app.has_started = self.is_started;
         if app.must_be_ready {
             self.start(&mut app)?;
         }

@@ -189,6 +189,7 @@ impl Pools {
         }
         let Some(app) = self.by_number(number) else { return };
         let now = Instant::now();
+        app.pool.worker_ended();
         let lived = app.started.remove(&worker).map_or(Duration::ZERO, |at| now - at);
         let is_early = has_failed && !has_served && lived < LONG_LIFE;
         let failure = is_early.then(|| format!("a worker {status} before it had a request"));

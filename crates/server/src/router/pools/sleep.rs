@@ -8,6 +8,7 @@ use howdah_php_pool::pool::PoolState;
 use howdah_sys::log::Level;
 
 use super::application::PooledApplication;
+use super::restarts::Restarts;
 use super::{Pools, REMOVAL_GRACE};
 use crate::router::memory_pressure::READ_INTERVAL;
 
@@ -35,12 +36,16 @@ impl Pools {
             return Ok(due.into_iter().chain([now + READ_INTERVAL]).min());
         }
         let (name, unused) = (&app.config.name, (now - unused_since).as_secs());
-        let message = format_args!("\"{name}\" application sleeps: unused for {unused} s");
+        let message = format_args!(
+            "\"{name}\" application is unloaded, as it was not used for {unused} s; the next request \
+             loads it again"
+        );
         self.log(Level::Info, message);
         // Requests that come from now on wait for the next prototype.
         app.queue.set_instance(None);
         app.ready_since = None;
         app.unused_since = None;
+        app.restarts = Restarts::default();
         match app.instance.take() {
             Some(instance) => {
                 self.retire(app.config.name.clone(), instance, REMOVAL_GRACE)?;

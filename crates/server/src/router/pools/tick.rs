@@ -129,6 +129,9 @@ impl Pools {
         let wanted = app.sizing.wanted();
         app.queue.set_max_workers(wanted.max, manager(&app.config.processes));
         let decision = app.pool.decide(wanted, running, now);
+        if decision.spawn > 0 {
+            instance.cancel_retirement();
+        }
         for _ in 0..decision.spawn {
             self.link.send(&ToSupervisor::Spawn { application: instance.number })?;
         }
