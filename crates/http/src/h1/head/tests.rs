@@ -342,3 +342,31 @@ fn a_valid_host_comes_first_if_it_is_not_the_field_that_was_sent() {
         assert_eq!(fields.collect::<String>(), expected, "{text:?}");
     }
 }
+
+#[test]
+fn a_target_is_converted_to_origin_form() {
+    let read = |line: &str| {
+        let head = head(&format!("{line} HTTP/1.1\r\nHost: a\r\n\r\n"))?;
+        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+        Ok([&head.target, &head.path, &head.query, &head.host].map(text).join(" "))
+    };
+    for (line, expected) in [
+        ("GET /b?c", "/b?c /b c a"),
+        ("GET http://D:1/b?c", "/b?c /b c d"),
+        ("GET HTTPS://d?c", "/?c / c d"),
+        ("OPTIONS *", "* /  a"),
+    ] {
+        assert_eq!(read(line).as_deref(), Ok(expected), "{line}");
+    }
+    let form = Refusal::Target(crate::target::TargetError::Form);
+    for (line, expected) in [
+        ("CONNECT /", Refusal::Connect),
+        ("GET *", form),
+        ("OPTIONS b", form),
+        ("GET http:///b", Refusal::Host),
+        ("GET http://c@d/b", Refusal::Host),
+        ("GET /b#c", Refusal::Fragment),
+    ] {
+        assert_eq!(read(line), Err(expected), "{line}");
+    }
+}
