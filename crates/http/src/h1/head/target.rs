@@ -88,13 +88,12 @@ impl RequestTarget {
 
 /// Returns the host in an authority, in lower case.
 pub fn host_of(buffer: &Bytes, authority: Range<usize>, strict: bool) -> Result<Bytes, Refusal> {
-    let bytes = buffer.get(authority.clone()).unwrap_or_default();
-    let host = authority::host(bytes, strict).ok_or(Refusal::Host)?;
-    let host = authority.start + host.start..authority.start + host.end;
-    let bytes = buffer.get(host.clone()).unwrap_or_default();
-    Ok(if bytes.iter().any(u8::is_ascii_uppercase) {
-        bytes.to_ascii_lowercase().into()
+    let text = buffer.get(authority).unwrap_or_default();
+    let host = authority::host(text, strict).ok_or(Refusal::Host)?;
+    let host = text.get(host).unwrap_or_default();
+    Ok(if host.iter().any(u8::is_ascii_uppercase) {
+        host.to_ascii_lowercase().into()
     } else {
-        buffer.slice(host)
+        buffer.slice_ref(host)
     })
 }
