@@ -174,6 +174,46 @@ mod tests {
     }
 
     #[test]
+    fn each_type_of_frame_has_its_cost() {
+        for (kind, flags, length, cost) in [
+            (DATA, 0, 0, 1),
+            (DATA, 0, 640, 0),
+            (DATA, 1, 640, 0),
+            (DATA, PADDED, 0, 1),
+            (DATA, PADDED, 640, 1),
+            (HEADERS, 0, 63, 5),
+            (HEADERS, 0, 640, 15),
+            (CONTINUATION, 0, 64, 6),
+            (SETTINGS, 0, 0, 10),
+            (PING, 0, 8, 1),
+            (99, 0, 128, 3),
+        ] {
+            assert_eq!(cost_of(kind, flags, length), cost, "{kind} {flags} {length}");
+        }
+    }
+
+    #[test]
+    fn requests_and_bodies_earn_by_their_size_up_to_a_limit() {
+        let budget = Budget::new(Instant::now());
+        let earned = |earn: &dyn Fn()| {
+            let before = budget.left.get();
+            earn();
+            budget.left.get() - before
+        };
+        let fields = [(http::header::HOST, "x".repeat(60).parse().unwrap())];
+        let fields = HeaderMap::from_iter(fields);
+        assert_eq!(earned(&|| budget.earn_request(&fields)), REQUEST_CREDITS + 1);
+        assert_eq!(earned(&|| budget.earn_request(&HeaderMap::new())), REQUEST_CREDITS);
+        assert_eq!(
+            [0, 63, 64, 640].map(|bytes| earned(&|| budget.earn_bytes(bytes))),
+            [0, 0, 1, 10]
+        );
+        assert_eq!([0, 640].map(|bytes| earned(&|| budget.earn_piece(bytes))), [2, 12]);
+        budget.earn_bytes(usize::MAX);
+        assert_eq!(budget.left.get(), MAX_CREDITS);
+    }
+
+    #[test]
     fn time_alone_earns_little_and_no_more_than_in_the_beginning() {
         let started_at = Instant::now();
         let budget = Budget::new(started_at);
