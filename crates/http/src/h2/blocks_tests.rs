@@ -129,6 +129,16 @@ fn what_ends_the_connection_is_not_read_on() {
 }
 
 #[test]
+fn padding_is_no_field_and_must_fit_the_frame() {
+    let flawed = frame(HEADERS, 5, 3, b"\x82\x86\x04\x02/#");
+    for (padding, expected) in [(4, &[(3, MalformedRequest::Fragment)][..]), (8, &[])] {
+        let payload = [&[padding][..], b"\x82\x86\x84\x04\x02/#"].concat();
+        let padded = frame(HEADERS, 5 | PADDED, 1, &payload);
+        assert_eq!(flaws(&[padded, flawed.clone()].concat(), 5), expected, "{padding}");
+    }
+}
+
+#[test]
 fn flaws_of_streams_that_nobody_asks_for_take_bounded_memory() {
     let flaws = Flaws::default();
     (0..1000).for_each(|stream| flaws.add(stream, MalformedRequest::Fragment));
