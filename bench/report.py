@@ -255,13 +255,16 @@ def sites_part(data, pictures):
         return
     rows = []
     for one in found:
-        rows.append([f"{sites.number_of(one['sites'])}, {sites.title_of(one['stack'])}", f"{one['ready']:.2f}",
-                     *(f"{mebibytes(one[when][0])} ({one[when][1]:,})" for when in ("idle", "visited", "after")),
+        cells = {when: f"{mebibytes(one[when][0])} ({one[when][1]:,})" for when in ("idle", "visited", "after")}
+        if one["awake"] < one["sites"]:
+            cells["visited"] += f", {one['awake']:,} awake"
+        rows.append([f"{sites.number_of(one['sites'])}, {sites.title_of(one['stack'])}", f"{one['ready']:.2f}", *cells.values(),
                      milli(one["first"]), milli(one["second"]), f"{one['burst']:.2f}", missing(one["failed"])])
     panels = []
     for number in sorted({one["sites"] for one in found}):
         bars = [(SITES_LOOKS[one["stack"]], f"{sites.title_of(one['stack'])}, {when}", one[when][0] / 2**20, None, None)
-                for when in ("idle", "visited", "after") for one in found if one["sites"] == number]
+                for when in ("idle", "visited", "after") for one in found
+                if one["sites"] == number and (when != "visited" or one["awake"] >= number)]
         panels.append((sites.number_of(number), bars))
     pictures["sites.svg"] = plot.bars("Memory of sites that are rarely visited", panels,
                                       "MiB (PSS) of the whole stack: idle, visited, and idle after that; less is better.")
@@ -272,7 +275,7 @@ def sites_part(data, pictures):
            "any request, after requests to each site, and when all sites sleep again; milliseconds of the first answer of a "
            f"sleeping site and of the next one, the median of up to {sites.SAMPLED} sites; seconds until all sites (at most "
            f"{sites.MOST_AT_ONCE}) have answered that are asked at the same time while they sleep; and failed requests. Where "
-           "visits take longer than processes live, fewer processes are in the memory.\n")
+           "visits took longer than processes live, the table says how many sites were awake, and the plot has no bar.\n")
     yield markdown(["stack", "ready s", "idle", "visited", "after", "first ms", "second ms", "burst s", "failed"], rows)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import machine
 import servers
 from figures import median
+from memory import php_processes
 from processes import fetch, memory
 
 COUNTS = (1, 20, 100, 500)
@@ -200,7 +201,7 @@ def life(server):
     time.sleep(SLEEP_SECONDS)
     row["idle"] = size(server)
     missing = visit(server)
-    row["visited"] = size(server)
+    row["visited"], row["awake"] = size(server), php_processes(server)
     time.sleep(SLEEP_SECONDS)
     row["after"] = size(server)
     wait_for_sleep(server, row["idle"][1])
@@ -243,7 +244,7 @@ def visit(server):
     """Asks each site, and returns how many gave no good answer.
 
     Those that were asked before are asked again in time, so that in the end the processes of all live. Where
-    that takes longer than they live, it is given up: the number of processes then shows what is missing.
+    that takes longer than they live, it is given up: the number of those awake then shows what is missing.
     """
     missing, done, keep = 0, time.monotonic(), True
     for number, site in enumerate(server.sites, 1):

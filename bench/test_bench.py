@@ -278,7 +278,7 @@ class Writing(unittest.TestCase):
                   "workers": one.setup.workers, "ideal": one.ideal, "stretch": one.stretch, "rounds": measured, "discarded": 1, "doubtful": 1,
                   "failures": {"apache": "no"}} for one in workloads.all_workloads()]
         one = {"idle": (2**20, 2**19), "load": (2**21, 2**20), "after": (2**21, 0), "connection": 900.0, "connections": 5000}
-        site = {"ready": 0.1234, "idle": (2**20, 2), "visited": (2**24, 1002), "after": (2**21, 2), "first": 0.0123, "second": None,
+        site = {"ready": 0.1234, "idle": (2**20, 2), "visited": (2**24, 1002), "awake": 9, "after": (2**21, 2), "first": 0.0123, "second": None,
                 "burst": 1.5, "failed": {"visits": 0, "burst": 3}}
         pool = {"pool": "Howdah, 8", "result": result(), "before": (2**20, 8), "load": (2**20, 8), "after": (2**20, 8)}
         text, pictures = report.make({
@@ -292,7 +292,9 @@ class Writing(unittest.TestCase):
         self.assertIn("Not measured: Apache + mod_php.", text)
         self.assertIn("| Howdah | 11,065 |\n| nginx + FPM, unix socket | – |", text)
         self.assertIn("| 1 site, Howdah | 0.12 | 1.0 (2) | 16.0 (1,002) | 2.0 (2) | 12.3 | – | 1.50 | 3 in the burst |", text)
-        self.assertEqual(pictures["sites.svg"].count(">500 sites<"), 1)
+        self.assertIn("| 500 sites, FPM, pool per site | 0.12 | 1.0 (2) | 16.0 (1,002), 9 awake |", text)
+        self.assertEqual([pictures["sites.svg"].count(words) for words in (">500 sites<", ">Howdah, visited<", ">FPM, pool per site, visited<")],
+                         [1, 1, 0])
         page = tables.page("Report", f"# Report\n\n{text}", pictures)
         self.assertEqual(page.count("<svg"), len(pictures))
 
