@@ -92,7 +92,7 @@ impl Reader<'_> {
     }
 
     fn nested(&mut self, read: fn(&mut Self) -> Parsed<Value>) -> Parsed<Value> {
-        if self.depth == MAX_DEPTH {
+        if self.depth >= MAX_DEPTH {
             return self.fail("arrays and objects are nested more than 128 deep");
         }
         self.depth += 1;

@@ -163,6 +163,10 @@ fn nesting_a_hundred_thousand_deep_is_an_error_and_no_stack_overflow() {
 #[test]
 fn a_text_of_a_hundred_megabytes_is_refused() {
     refused(vec![b' '; 100 << 20]);
+    let padded = |length: usize| [b"{}".to_vec(), vec![b' '; length - 2]].concat();
+    assert!(parse(&padded(MAX_SIZE)).is_ok());
+    let error = refused(padded(MAX_SIZE + 2));
+    assert!(error.message().contains("16 MiB"), "{error}");
 }
 
 #[test]

@@ -83,8 +83,7 @@ impl Blocks {
     pub fn take(&mut self, piece: Piece<'_>) {
         match piece {
             Piece::Head(frame) => self.begin(frame),
-            Piece::Payload(bytes) if self.block.is_some() => self.read(bytes),
-            Piece::Payload(_) => {}
+            Piece::Payload(bytes) => self.read(bytes),
         }
     }
 
@@ -122,7 +121,8 @@ impl Blocks {
         }
     }
 
-    /// Handles a part of the payload of HEADERS or CONTINUATION.
+    /// Handles a part of a payload: that of HEADERS or CONTINUATION within a header block, otherwise of
+    /// another frame, which is skipped.
     fn read(&mut self, bytes: &[u8]) {
         let Some(block) = &mut self.block else { return };
         let missing = block.lead_length - block.lead_received;

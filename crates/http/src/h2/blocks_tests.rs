@@ -116,6 +116,13 @@ fn what_ends_the_connection_is_not_read_on() {
         frame(HEADERS, 1, 1, &[0x82]),                            // no CONTINUATION
         frame(CONTINUATION, 5, 1, &[0x82]),                       // no HEADERS
         frame(PUSH_PROMISE, 5, 1, &[0, 0, 0, 2, 0x82]),
+        // DATA within a header block.
+        [
+            frame(HEADERS, 1, 1, &[0x82, 0x86]),
+            frame(0, 0, 1, &[]),
+            frame(CONTINUATION, 4, 1, b"\x04\x02/#"),
+        ]
+        .concat(),
     ] {
         let bytes = [&broken[..], &flawed].concat();
         assert_eq!(flaws(&bytes, 7), [], "{broken:?}");
