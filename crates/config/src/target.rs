@@ -215,6 +215,8 @@ const FORMS: &str = "write \"routes\", \"routes/NAME\", \"applications/NAME\", \
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn application(name: &str, target: Option<&str>) -> Option<Target> {
@@ -228,6 +230,22 @@ mod tests {
         assert_eq!(Target::parse("applications/blog"), application("blog", None));
         assert_eq!(Target::parse("applications/%25/x"), application("%", Some("x")));
         assert_eq!(Target::parse("upstreams/u"), Some(Target::Upstream("u".to_owned())));
+    }
+
+    #[test]
+    fn up_to_eight_names_that_exist_are_listed_for_one_that_does_not() {
+        let message = |count: usize, name: &str| {
+            let routes: Map<String, Value> = (0..count)
+                .map(|number| (format!("{name}{number}"), json!([{"action": {"return": 200}}])))
+                .collect();
+            let listeners = json!({"*:80": {"pass": "routes/zzz"}});
+            let document = json!({"listeners": listeners, "routes": routes});
+            crate::Config::from_value(document).unwrap_err().to_string()
+        };
+        assert!(message(8, "area").contains("defined: \"area0\""), "{}", message(8, "area"));
+        for (count, name) in [(0, "area"), (9, "area"), (20, "area"), (3, &*"a".repeat(65))] {
+            assert!(!message(count, name).contains("defined:"), "{count} {name}");
+        }
     }
 
     #[test]
