@@ -62,11 +62,6 @@ impl AddressPattern {
         Ok(AddressPattern { negative, test: Test::parse(text)? })
     }
 
-    /// Returns true if the pattern starts with `!`.
-    pub fn is_negative(&self) -> bool {
-        self.negative
-    }
-
     /// Returns true if the pattern, with its `!`, accepts an address; `None` is a Unix socket.
     ///
     /// An IPv4-mapped IPv6 address (`::ffff:10.0.0.1`) is compared in both forms, so that it does

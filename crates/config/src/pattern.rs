@@ -126,11 +126,6 @@ impl Pattern {
         Ok(Pattern { negative, test })
     }
 
-    /// Returns true if the pattern starts with `!`.
-    pub fn is_negative(&self) -> bool {
-        self.negative
-    }
-
     /// Returns true if the pattern, with its `!`, accepts these bytes.
     pub fn matches(&self, bytes: &[u8]) -> bool {
         self.test.finds(bytes) != self.negative
