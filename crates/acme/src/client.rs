@@ -110,7 +110,8 @@ impl Client {
             exchange(stream.map_err(error_chain)?, request).await
         };
         let answer = tokio::time::timeout(REQUEST_TIMEOUT, exchange).await;
-        let answer = answer.unwrap_or_else(|_| Err("no response within 30 s".to_owned()));
+        let answer = answer
+            .unwrap_or_else(|_| Err(format!("no response within {} s", REQUEST_TIMEOUT.as_secs())));
         answer.map_err(|problem| format!("{host}: {problem}"))
     }
 

@@ -105,9 +105,10 @@ async fn wait_for(
             });
         }
         if Instant::now() > deadline {
-            return Err(Failure::other(
-                "the authority did not finish the order within 5 minutes".to_owned(),
-            ));
+            let minutes = AUTHORITY_TIMEOUT.as_secs() / 60;
+            return Err(Failure::other(format!(
+                "the authority did not finish the order within {minutes} minutes"
+            )));
         }
         tokio::time::sleep(interval).await;
         interval = (interval * 3 / 2).min(longest);

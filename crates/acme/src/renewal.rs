@@ -184,7 +184,10 @@ impl Renewal {
                         return Ok(());
                     }
                     Ok(Err(failure)) => failure,
-                    Err(_) => Failure::other("the order took longer than 30 minutes".to_owned()),
+                    Err(_) => {
+                        let minutes = ATTEMPT_TIMEOUT.as_secs() / 60;
+                        Failure::other(format!("the order took longer than {minutes} minutes"))
+                    }
                 };
                 problems.push(format!("{host}: {}", failure.message));
                 if let Some(pause) = failure.retry_after {
