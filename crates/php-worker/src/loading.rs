@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use howdah_sys::credentials::Credentials;
-use howdah_sys::pipe;
+use howdah_sys::{directory, pipe};
 use howdah_wire::messages::{ApplicationSpec, FromPrototype, Problem};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
@@ -25,13 +25,7 @@ static LOCK_DIRECTORY: Mutex<Option<LockDirectory>> = Mutex::new(None);
 /// to run.
 pub fn check_roots(roots: &[(String, String)]) -> Result<(), Problem> {
     for (key, root) in roots {
-        match std::fs::metadata(root) {
-            Ok(metadata) if metadata.is_dir() => {}
-            Ok(_) => return Err(Problem::at(key, format_args!("{root} is not a directory"))),
-            Err(error) => {
-                return Err(Problem::at(key, format_args!("{root} cannot be used: {error}")));
-            }
-        }
+        directory::check(root).map_err(|problem| Problem::at(key, problem))?;
         // The directory itself may be readable although its entries are not.
         if let Err(error) = std::fs::metadata(Path::new(root).join(".")) {
             let user = Credentials::current().name;

@@ -8,6 +8,7 @@
 //! - [`process`]: fork, exec, wait, and the rights of a new process.
 //! - [`pidfd`]: descriptors of processes.
 //! - [`process_tree`]: finding and ending the descendants of a process.
+//! - [`directory`]: checking that a directory exists.
 //! - [`namespaces`]: processes in new namespaces.
 //! - [`process_memory`]: reading the memory of another process.
 //! - [`credentials`]: users and groups.
@@ -27,6 +28,7 @@
 #[allow(unsafe_code)]
 pub mod clock;
 pub mod credentials;
+pub mod directory;
 #[allow(unsafe_code)]
 pub mod futex;
 #[allow(unsafe_code)]

@@ -1,11 +1,13 @@
 //! The program and the user of an application.
 
-use std::fs::{self, File};
+use std::fs::File;
 
+use howdah_sys::directory;
 use howdah_wire::messages::{ApplicationSpec, Problem};
 
 use crate::identity::Identity;
 use crate::options::Options;
+use crate::rootfs;
 
 /// The program and the user that a prototype is started with.
 pub(crate) struct Requirements {
@@ -27,18 +29,17 @@ pub(crate) fn requirements(
     Ok(Requirements { executable, identity })
 }
 
-/// Returns the reason why an application cannot run, as far as that is known without starting it.
-pub(crate) fn preflight(options: &Options, spec: &ApplicationSpec) -> Option<Problem> {
-    if let Err(problem) = requirements(options, spec) {
-        return Some(problem);
+/// Checks that an application could run, as far as that is known without starting it. Error: the reason
+/// why it cannot.
+pub(crate) fn preflight(options: &Options, spec: &ApplicationSpec) -> Result<(), Problem> {
+    requirements(options, spec)?;
+    if let Some(rootfs) = &spec.isolation.rootfs {
+        return rootfs::check(rootfs, &spec.roots);
     }
-    // Within another root directory, the paths name other directories.
-    let roots = spec.roots.iter().filter(|_| spec.isolation.rootfs.is_none());
-    roots.into_iter().find_map(|(key, root)| match fs::metadata(root) {
-        Ok(metadata) if metadata.is_dir() => None,
-        Ok(_) => Some(Problem::at(key, format_args!("{root} is not a directory"))),
-        Err(error) => Some(Problem::at(key, format_args!("{root} cannot be used: {error}"))),
-    })
+    for (key, root) in &spec.roots {
+        directory::check(root).map_err(|problem| Problem::at(key, problem))?;
+    }
+    Ok(())
 }
 
 fn missing(options: &Options, spec: &ApplicationSpec) -> String {

@@ -92,7 +92,7 @@ impl Tree {
         if !self.has_served {
             let line = self.start_line();
             self.log.write(Level::Notice, format_args!("{line}"));
-            self.check_sleeping_applications();
+            self.check_unloaded_applications();
         }
         self.has_served = true;
         release_start_memory();
@@ -101,13 +101,13 @@ impl Tree {
         }
     }
 
-    /// Logs why applications cannot run that load PHP with their first request.
-    fn check_sleeping_applications(&self) {
+    /// Checks the applications that will load PHP with their first request, and logs why one cannot run.
+    fn check_unloaded_applications(&self) {
         let is_running = |name: &str| self.applications.values().any(|app| app.name == name);
         let mut specs: Vec<_> = self.changes.current.grants.applications.values().collect();
         specs.sort_by(|a, b| a.name.cmp(&b.name));
         for spec in specs.into_iter().filter(|spec| !is_running(&spec.name)) {
-            if let Some(problem) = preflight(&self.options, spec) {
+            if let Err(problem) = preflight(&self.options, spec) {
                 let name = &spec.name;
                 let message = format_args!("\"{name}\" application cannot run: {problem}");
                 self.log.write(Level::Alert, message);
