@@ -31,6 +31,8 @@ MOST_LINES = 600
 MOST_MEDIAN = 150
 # Characters of a commit's subject.
 MAX_SUBJECT = 72
+# The last commit before the rules for subjects.
+LAST_UNRULED = "c7863b6457a3c5b3fe5c901932ef7ab78d8d5129"
 BUDGET = "tools/unsafe-budget.json"
 IMPORT_EXCEPTIONS = "tools/import-exceptions.json"
 MAX_IMPORT_EXCEPTIONS = 5
@@ -453,11 +455,14 @@ def wrong_subject(subject):
 
 
 def new_subjects(root, commits=None):
-    """Problems with the subjects of new commits: those that the upstream branch does not have, or a range."""
+    """Problems with the subjects of a range of commits; without one, of all that the rules apply to.
+
+    A copy without the history (an archive, a shallow clone) has no commits to check.
+    """
     git = ["git", "-c", "safe.directory=*", "-C", root]
     if commits is None:
-        commits = "@{upstream}..HEAD"
-        if subprocess.run([*git, "rev-parse", "--verify", "--quiet", "@{upstream}"], capture_output=True).returncode:
+        commits = f"{LAST_UNRULED}..HEAD"
+        if subprocess.run([*git, "merge-base", "--is-ancestor", LAST_UNRULED, "HEAD"], capture_output=True).returncode:
             return []
     listed = subprocess.run([*git, "log", "--no-merges", "--format=%h %s", commits], check=True, capture_output=True, text=True)
     subjects = (line.split(" ", 1) for line in listed.stdout.splitlines())
@@ -481,7 +486,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", metavar="KIND", choices=("shell", "php"), help="print the files of a kind")
     parser.add_argument("--imports", metavar="CRATE", nargs="?", const="", help="print the imports of a crate, or of all")
-    parser.add_argument("--subjects", metavar="RANGE", help="commits whose subjects are checked; those not pushed yet if absent")
+    parser.add_argument("--subjects", metavar="RANGE", help="commits whose subjects are checked (default: all since the rules exist)")
     options = parser.parse_args()
     tree = Tree(Path(__file__).resolve().parent.parent)
     if options.imports is not None:
