@@ -110,8 +110,8 @@ impl AllowedFiles {
             let is_known = is_left || self.in_first_document.contains(&directory);
             if !is_known && !self.readable.iter().any(|path| found.path.starts_with(path)) {
                 return Err(format!(
-                    "{}: {} is not among the files that the router can read since its start; restart the \
-                     server with this configuration, put the files below /srv, /home or /var/www, or \
+                    "{}: {} is not among the files that the router was permitted to read at its start; \
+                     restart the server with this configuration, put the files below /srv, /home or /var/www, or \
                      start the server with --no-sandbox",
                     named.path,
                     named.file.display()
@@ -124,8 +124,8 @@ impl AllowedFiles {
             if !is_known && !self.temporary.iter().any(|usable| found.starts_with(usable)) {
                 return Err(format!(
                     "/settings/http/body_temp_path: {} is not among the directories that the router \
-                     can write to since its start; restart the server with this configuration, or start it with \
-                     --no-sandbox",
+                     was permitted to write to at its start; restart the server with this \
+                     configuration, or start it with --no-sandbox",
                     directory.display()
                 ));
             }
