@@ -58,7 +58,7 @@ pub struct Activity {
 /// Collects samples, and keeps maxima and averages of them.
 #[derive(Debug, Clone)]
 pub struct Meter {
-    surroundings: MachineState,
+    machine_state: MachineState,
     activity: Activity,
     cost: Option<Cost>,
     /// Last samples: room for workers in bytes, and number of long requests.
@@ -111,13 +111,13 @@ impl Load {
 
 impl Meter {
     /// Creates a meter that knows only the machine.
-    pub fn new(surroundings: MachineState) -> Self {
-        let room = surroundings.available.saturating_sub(surroundings.reserved_bytes);
+    pub fn new(machine_state: MachineState) -> Self {
+        let room = machine_state.available.saturating_sub(machine_state.reserved_bytes);
         Meter {
             activity: Activity { workers: 0, saturated: false, long: 0, served: 0 },
             cost: None,
             lately: VecDeque::from([(room, 0)]),
-            surroundings,
+            machine_state,
             last: HashMap::new(),
             last_at: None,
             load: None,
@@ -131,9 +131,9 @@ impl Meter {
 
     /// Returns the meter of new processes of the same application: the cost of workers stays a good
     /// estimate, the room does not.
-    pub fn for_new_instance(&self, surroundings: MachineState) -> Self {
+    pub fn for_new_instance(&self, machine_state: MachineState) -> Self {
         let (cost, load, limit) = (self.cost, self.load, self.limit);
-        Meter { cost, load, limit, ..Meter::new(surroundings) }
+        Meter { cost, load, limit, ..Meter::new(machine_state) }
     }
 
     /// Takes a sample. `usages` has all workers, or some of them if there are many.
@@ -142,14 +142,14 @@ impl Meter {
         base: u64,
         memory_limit: Option<u64>,
         usages: &[Usage],
-        surroundings: MachineState,
+        machine_state: MachineState,
         activity: Activity,
         now: Instant,
     ) {
-        self.learn_waiting(usages, surroundings.idle, activity, now);
-        (self.surroundings, self.base) = (surroundings, base);
+        self.learn_waiting(usages, machine_state.idle, activity, now);
+        (self.machine_state, self.base) = (machine_state, base);
         // A script cannot allocate more than the whole memory, whatever its limit.
-        self.limit = memory_limit.unwrap_or(USUAL_LIMIT).min(surroundings.total).max(1 << 20);
+        self.limit = memory_limit.unwrap_or(USUAL_LIMIT).min(machine_state.total).max(1 << 20);
         let all = |value: fn(&Usage) -> u64| -> u64 {
             let sum = usages.iter().fold(0u64, |sum, usage| sum.saturating_add(value(usage)));
             // Workers that were not measured count like the measured ones.
@@ -158,7 +158,7 @@ impl Meter {
         };
         (self.pss, self.private) = (all(|usage| usage.pss), all(|usage| usage.private));
         self.learn_cost(usages, activity, now);
-        let free = surroundings.available.saturating_sub(surroundings.reserved_bytes);
+        let free = machine_state.available.saturating_sub(machine_state.reserved_bytes);
         self.lately.push_back((free.saturating_add(self.private), activity.long));
         if self.lately.len() > MEDIAN_SAMPLES {
             self.lately.pop_front();
@@ -226,17 +226,17 @@ impl Meter {
         let mut rooms: Vec<_> = self.lately.iter().map(|(room, _)| *room).collect();
         rooms.sort_unstable();
         Measured {
-            processors: self.surroundings.processors,
-            total: self.surroundings.total,
+            processors: self.machine_state.processors,
+            total: self.machine_state.total,
             room: rooms.get(rooms.len() / 2).copied().unwrap_or(0),
-            pressure: self.surroundings.pressure,
+            pressure: self.machine_state.pressure,
             workers: self.activity.workers,
             measured_workers: self.known,
             long_requests: self.lately.iter().map(|(_, long)| *long).max().unwrap_or(0),
             cost: self.cost.map(|cost| cost.now.max(cost.before)),
             max_worker_bytes: self.limit.saturating_add(OVERHEAD_BYTES),
             share: self.load.map(Load::share),
-            idle: self.load.and_then(Load::idle).or(self.surroundings.idle),
+            idle: self.load.and_then(Load::idle).or(self.machine_state.idle),
         }
     }
 
@@ -274,7 +274,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn surroundings(available: u64) -> MachineState {
+    fn machine_state(available: u64) -> MachineState {
         MachineState {
             processors: 2,
             total: 1024 * MIB,
@@ -297,11 +297,11 @@ mod tests {
     #[test]
     fn a_peak_is_remembered_for_ten_to_twenty_minutes() {
         let start = Instant::now();
-        let mut meter = Meter::new(surroundings(500 * MIB));
+        let mut meter = Meter::new(machine_state(500 * MIB));
         let mut cost_after = |minutes: u64, peak: u64| {
             let now = start + Duration::from_secs(minutes * 60);
             let usages = [usage(0, 10 * MIB, peak * MIB, 1, 0)];
-            meter.sample(0, None, &usages, surroundings(500 * MIB), busy(1, false), now);
+            meter.sample(0, None, &usages, machine_state(500 * MIB), busy(1, false), now);
             meter.measured().cost.map(|cost| cost / MIB)
         };
         assert_eq!(cost_after(0, 20), Some(20));
@@ -313,14 +313,14 @@ mod tests {
 
     #[test]
     fn workers_that_have_had_no_request_say_nothing_about_the_cost() {
-        let mut meter = Meter::new(surroundings(500 * MIB));
+        let mut meter = Meter::new(machine_state(500 * MIB));
         let activity = Activity { workers: 1, saturated: false, long: 0, served: 0 };
         let usages = [usage(0, MIB, MIB, 10, 0)];
         meter.sample(
             MIB,
             Some(64 * MIB),
             &usages,
-            surroundings(500 * MIB),
+            machine_state(500 * MIB),
             activity,
             Instant::now(),
         );
@@ -335,11 +335,11 @@ mod tests {
 
     #[test]
     fn a_limit_beyond_all_memory_keeps_none_from_other_applications() {
-        let mut meter = Meter::new(surroundings(500 * MIB));
+        let mut meter = Meter::new(machine_state(500 * MIB));
         let activity = Activity { workers: 2, saturated: false, long: 0, served: 0 };
         let (usages, now) = ([usage(0, 0, 0, 10, 0)], Instant::now());
         for limit in [Some(1 << 50), Some(u64::MAX), None] {
-            meter.sample(MIB, limit, &usages, surroundings(500 * MIB), activity, now);
+            meter.sample(MIB, limit, &usages, machine_state(500 * MIB), activity, now);
             assert_eq!(meter.reserved_bytes(2), 2 * (USUAL_LIMIT + OVERHEAD_BYTES), "{limit:?}");
             assert!(meter.measured().max_worker_bytes <= 1024 * MIB + OVERHEAD_BYTES);
         }
@@ -347,22 +347,22 @@ mod tests {
 
     #[test]
     fn a_moment_in_which_scripts_take_much_changes_no_room() {
-        let (mut now, mut meter) = (Instant::now(), Meter::new(surroundings(500 * MIB)));
+        let (mut now, mut meter) = (Instant::now(), Meter::new(machine_state(500 * MIB)));
         for available in [480, 490, 90, 485, 488] {
             now += Duration::from_secs(1);
             let usages = [usage(0, 10 * MIB, 10 * MIB, 1, 0)];
-            meter.sample(0, None, &usages, surroundings(available * MIB), busy(1, false), now);
+            meter.sample(0, None, &usages, machine_state(available * MIB), busy(1, false), now);
         }
         assert_eq!(meter.measured().room, 495 * MIB);
     }
 
     #[test]
     fn the_share_of_a_processor_is_learnt_only_while_requests_wait() {
-        let (mut now, mut meter) = (Instant::now(), Meter::new(surroundings(500 * MIB)));
+        let (mut now, mut meter) = (Instant::now(), Meter::new(machine_state(500 * MIB)));
         let mut second = |meter: &mut Meter, cpu: u64, delay: u64, saturated| {
             now += Duration::from_secs(1);
             let usages = [usage(0, MIB, MIB, cpu * 1000, delay * 1000)];
-            meter.sample(0, None, &usages, surroundings(500 * MIB), busy(1, saturated), now);
+            meter.sample(0, None, &usages, machine_state(500 * MIB), busy(1, saturated), now);
             meter.measured().share
         };
         assert_eq!(second(&mut meter, 100, 0, true), None, "from when on is not known");
@@ -374,18 +374,18 @@ mod tests {
         assert_eq!(second(&mut meter, 301, 500, false), Some(share), "it was idle");
         let other = [usage(7, MIB, MIB, 5, 5)];
         let later = Instant::now() + Duration::from_secs(60);
-        meter.sample(0, None, &other, surroundings(0), busy(1, true), later);
+        meter.sample(0, None, &other, machine_state(0), busy(1, true), later);
         assert_eq!(meter.measured().share, Some(share), "another process");
     }
 
     #[test]
     fn requests_that_run_for_long_count_until_some_samples_have_none() {
-        let (start, mut meter) = (Instant::now(), Meter::new(surroundings(500 * MIB)));
+        let (start, mut meter) = (Instant::now(), Meter::new(machine_state(500 * MIB)));
         let mut seen = Vec::new();
         for (second, long) in [0, 1, 3, 0, 0, 1, 0, 0, 0, 0, 0].into_iter().enumerate() {
             let now = start + Duration::from_secs(second as u64);
             let activity = Activity { long, ..busy(4, true) };
-            meter.sample(0, None, &[], surroundings(500 * MIB), activity, now);
+            meter.sample(0, None, &[], machine_state(500 * MIB), activity, now);
             seen.push(meter.measured().long_requests);
         }
         assert_eq!(seen, [0, 1, 3, 3, 3, 3, 3, 1, 1, 1, 0]);
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn what_others_may_still_take_is_no_room() {
-        let with = MachineState { reserved_bytes: 300 * MIB, ..surroundings(500 * MIB) };
+        let with = MachineState { reserved_bytes: 300 * MIB, ..machine_state(500 * MIB) };
         assert_eq!(Meter::new(with).measured().room, 200 * MIB);
         let more = MachineState { reserved_bytes: 600 * MIB, ..with };
         assert_eq!(Meter::new(more).measured().room, 0);
@@ -401,10 +401,10 @@ mod tests {
 
     #[test]
     fn new_processes_inherit_what_is_known_of_the_cost_and_not_the_room() {
-        let mut meter = Meter::new(surroundings(500 * MIB));
+        let mut meter = Meter::new(machine_state(500 * MIB));
         let usages = [usage(0, 10 * MIB, 40 * MIB, 1, 0)];
-        meter.sample(0, None, &usages, surroundings(500 * MIB), busy(1, false), Instant::now());
-        let renewed = meter.for_new_instance(surroundings(100 * MIB)).measured();
+        meter.sample(0, None, &usages, machine_state(500 * MIB), busy(1, false), Instant::now());
+        let renewed = meter.for_new_instance(machine_state(100 * MIB)).measured();
         assert_eq!(
             (renewed.cost, renewed.room, renewed.measured_workers),
             (Some(40 * MIB), 100 * MIB, 0)

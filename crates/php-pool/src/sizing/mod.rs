@@ -130,10 +130,10 @@ pub fn size(measured: &Measured) -> Decision {
     let worst = measured.max_worker_bytes.max(cost);
     let reserve = (measured.total / RESERVED_PART).max(LEAST_RESERVE);
     let room = measured.room.saturating_sub(reserve);
-    let surprise = (worst - cost).saturating_sub(reserve);
+    let script_reserve = (worst - cost).saturating_sub(reserve);
     // A processor is not left idle for an allocation that may never happen.
     let fit = count(room / cost).min(measured.processors);
-    let by_memory = count(room.saturating_sub(surprise) / cost).max(fit).max(1);
+    let by_memory = count(room.saturating_sub(script_reserve) / cost).max(fit).max(1);
     let by_processors = by_processors(measured);
     let whatever_comes = count(room / worst);
     let known = match measured.cost {
@@ -161,15 +161,15 @@ pub fn size(measured: &Measured) -> Decision {
     .unwrap_or((1, LimitingFactor::Memory));
     let useful =
         measured.share.map_or(u32::MAX, |_| by_processors + by_processors / IDLE_SHARE_DIVISOR);
-    let tolerated = by_memory.min(unpressed).min(useful);
+    let retire_above = by_memory.min(unpressed).min(useful);
     Decision {
         workers,
         limit,
-        retire_above: tolerated,
+        retire_above,
         by_memory,
         by_processors,
         reserve,
-        script_reserve_bytes: surprise,
+        script_reserve_bytes: script_reserve,
     }
 }
 

@@ -118,7 +118,7 @@ impl Machine<'_> {
     fn run(&self, seconds: f64, fixed: Option<u32>) -> Outcome {
         let start = Instant::now();
         let mut now = start;
-        let mut meter = Meter::new(self.surroundings(&[], 0.0));
+        let mut meter = Meter::new(self.machine_state(&[], 0.0));
         let (mut pool, mut next_sample) = (Pool::default(), start);
         let (mut workers, mut numbers) = (Vec::<Worker>::new(), 0);
         let mut outcome = Outcome { served: 0, peak: 0.0, workers: 0 };
@@ -136,13 +136,13 @@ impl Machine<'_> {
             }
             let waiting = clients.saturating_sub(busy);
             if now >= next_sample && fixed.is_none() {
-                let surroundings = self.surroundings(&workers, idle / steps);
+                let machine_state = self.machine_state(&workers, idle / steps);
                 let saturated = waiting > 0;
                 let count = workers.len() as u32;
                 let activity =
                     Activity { workers: count, saturated, long: 0, served: outcome.served };
                 let usages = usages(&mut workers);
-                meter.sample(0, Some(128 << 20), &usages, surroundings, activity, now);
+                meter.sample(0, Some(128 << 20), &usages, machine_state, activity, now);
                 let growing = size(&meter.measured()).limit == LimitingFactor::Measurement
                     || meter.lacks_samples();
                 next_sample = now + Duration::from_millis(if growing { 200 } else { 1000 });
@@ -164,11 +164,11 @@ impl Machine<'_> {
                 numbers += 1;
                 workers.push(Worker { owner: numbers, kept: FRESH, ..Worker::default() });
             }
-            let tolerated = match fixed {
+            let retire_above = match fixed {
                 Some(count) => count,
                 None => size(&meter.measured()).retire_above,
             };
-            let shed = (workers.len() as u32).saturating_sub(tolerated).max(decision.retire);
+            let shed = (workers.len() as u32).saturating_sub(retire_above).max(decision.retire);
             for _ in 0..shed {
                 if let Some(idle) = workers.iter().position(|w| w.work.is_none()) {
                     workers.remove(idle);
@@ -223,7 +223,7 @@ impl Machine<'_> {
         }
     }
 
-    fn surroundings(&self, workers: &[Worker], idle: f64) -> MachineState {
+    fn machine_state(&self, workers: &[Worker], idle: f64) -> MachineState {
         let used: f64 = workers.iter().map(Worker::memory).sum();
         MachineState {
             processors: PROCESSORS as u32,

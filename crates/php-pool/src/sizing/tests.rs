@@ -57,11 +57,11 @@ fn one_script_that_computes_for_long_does_not_stop_all_others() {
 
 #[test]
 fn workers_that_turn_out_to_be_too_many_for_the_processors_end() {
-    let tolerated = |on| {
+    let retire_above = |on| {
         let share = Some(ProcessorShare { running: on, runnable: on });
         size(&Measured { share, ..measured() }).retire_above
     };
-    assert_eq!((tolerated(1.0), tolerated(0.5)), (5, 17), "with some ease");
+    assert_eq!((retire_above(1.0), retire_above(0.5)), (5, 17), "with some ease");
     let unknown = size(&Measured { share: None, ..measured() });
     assert!(unknown.retire_above > 20, "{unknown:?}");
 }

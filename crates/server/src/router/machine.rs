@@ -47,9 +47,9 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// Returns the surroundings of processes, in the control group `group` if they have one of
+    /// Returns the state of the machine for processes, in the control group `group` if they have one of
     /// their own. A value that cannot be read is unknown, or [`UNKNOWN_MEMORY`].
-    pub(super) fn surroundings(&mut self, group: Option<&Path>) -> MachineState {
+    pub(super) fn state(&mut self, group: Option<&Path>) -> MachineState {
         let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let groups = self.groups(group);
         let limited = groups.iter().filter_map(|group| Some((of_group(group)?, Some(group))));
@@ -222,12 +222,12 @@ mod tests {
     #[test]
     fn without_control_groups_it_is_the_whole_machine() {
         let (_directory, mut machine) = machine(&[("proc/stat", "cpu  10 0 10 70 10 0 0 0 0 0\n")]);
-        let found = machine.surroundings(None);
+        let found = machine.state(None);
         assert_eq!((found.total, found.available), (2048 * MIB, 1024 * MIB));
         assert_eq!((found.pressure, found.idle), (None, None));
         fs::write(machine.root.join("proc/stat"), "cpu  80 0 10 90 20 0 0 0 0 0\n").unwrap();
-        assert_eq!(machine.surroundings(None).idle, Some(0.3));
-        assert_eq!(machine.surroundings(None).idle, Some(0.3), "no time has passed");
+        assert_eq!(machine.state(None).idle, Some(0.3));
+        assert_eq!(machine.state(None).idle, Some(0.3), "no time has passed");
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
             ("proc/pressure/memory", "some avg10=99.00 avg60=1.00\nfull"),
             ("sys/fs/cgroup/site/memory.pressure", "some avg10=12.50 avg60=1.00\nfull"),
         ]);
-        let found = machine.surroundings(None);
+        let found = machine.state(None);
         assert_eq!((found.total, found.available), (512 * MIB, (512 - 400 + 50 + 20) * MIB));
         assert_eq!(found.pressure, Some(12.5));
     }
@@ -264,7 +264,7 @@ mod tests {
             ("sys/fs/cgroup/howdah/blog/memory.current", "52428800\n"),
             ("sys/fs/cgroup/howdah/blog/memory.stat", "anon 1\n"),
         ]);
-        let mut available = |group| machine.surroundings(Some(Path::new(group))).available;
+        let mut available = |group| machine.state(Some(Path::new(group))).available;
         assert_eq!(available("blog"), 50 * MIB);
         assert_eq!(available("/howdah/blog"), 50 * MIB);
         assert_eq!(available("none"), 1024 * MIB);
@@ -284,7 +284,7 @@ mod tests {
             ("sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 20971520\n"),
         ];
         let (_directory, mut machine) = machine(&files);
-        let found = machine.surroundings(None);
+        let found = machine.state(None);
         assert_eq!((found.total, found.available), (256 * MIB, (256 - 100 + 20) * MIB));
     }
 
@@ -298,9 +298,9 @@ mod tests {
             ("c/memory.current", "7\n"),
             ("proc/stat", "cpu  1 x\n"),
         ]);
-        assert_eq!(machine.surroundings(None).available, 100, "no more can be freed than is used");
+        assert_eq!(machine.state(None).available, 100, "no more can be freed than is used");
         let (_directory, mut machine) =
             super::tests::machine(&[("proc/meminfo", "MemTotal: many\n")]);
-        assert_eq!(machine.surroundings(None).total, UNKNOWN_MEMORY.total);
+        assert_eq!(machine.state(None).total, UNKNOWN_MEMORY.total);
     }
 }

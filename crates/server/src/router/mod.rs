@@ -21,7 +21,7 @@ mod hello;
 mod link;
 mod logs;
 mod machine;
-mod memory_pressure;
+mod memory_shortage;
 mod pools;
 mod prepare;
 mod programs;

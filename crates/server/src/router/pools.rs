@@ -11,8 +11,9 @@ mod readiness;
 mod reports;
 mod restarts;
 mod retired;
-mod sleep;
+
 mod tick;
+mod unload;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -27,7 +28,7 @@ use self::application::PooledApplication;
 use self::retired::{LEAVE_TIMEOUT, RetiredInstances};
 use super::link::Link;
 use super::machine::Machine;
-use super::memory_pressure::MemoryPressure;
+use super::memory_shortage::MemoryShortage;
 use super::report::{ApplicationReport, Tuning};
 use super::threads::Threads;
 use super::traces::Traces;
@@ -52,7 +53,7 @@ pub(super) struct Pools {
     /// Number of the last instance that was started.
     last_instance: u32,
     machine: Machine,
-    pressure: MemoryPressure,
+    memory_shortage: MemoryShortage,
     /// The first configuration is in use: from now on the log names each start of a worker.
     is_started: bool,
     /// Number of the current configuration, or of the one that is being applied.
@@ -76,7 +77,7 @@ impl Pools {
             retired: RetiredInstances::default(),
             last_instance: 0,
             machine: Machine::default(),
-            pressure: MemoryPressure::default(),
+            memory_shortage: MemoryShortage::default(),
             is_started: false,
         }
     }

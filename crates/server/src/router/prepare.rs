@@ -47,9 +47,9 @@ pub(super) enum Trigger {
 /// Requirements of a start.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StartPolicy {
-    /// The only application of a configuration must have loaded PHP, also without workers before its
-    /// first request: without a control API nobody can correct the configuration.
-    pub(super) requires_only: bool,
+    /// A single application must have loaded PHP, even if it needs no worker before its first request:
+    /// without a control API nobody can correct the configuration.
+    pub(super) requires_single: bool,
     /// The server has served before: its start must not fail, as nobody reads the reason at a
     /// terminal.
     pub(super) has_served: bool,
@@ -107,12 +107,12 @@ impl ControlThread {
         prepared.known.clients = self.prepare_tls_clients(current, config).await?;
         prepared.known.names = self.names.prepare(config).await;
         let sockets = self.bind(current, config, prepared)?;
-        // Several are not loaded before they are needed: the supervisor checks them at the start.
-        let is_only = config.applications.len() == 1;
+        // Several applications load PHP when they are needed; the supervisor checks them at the start.
+        let is_single = config.applications.len() == 1;
         for application in &config.applications {
             if self.pools.queue(application).is_none() {
                 let is_required =
-                    is_only && matches!(trigger, Trigger::Start(start) if start.requires_only);
+                    is_single && matches!(trigger, Trigger::Start(start) if start.requires_single);
                 self.pools.prepare(application, is_required).map_err(text)?;
             }
         }

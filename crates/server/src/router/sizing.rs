@@ -45,13 +45,13 @@ pub(super) struct Sizing {
 
 impl Sizing {
     /// Creates the sizing of an application that starts.
-    pub(super) fn new(processes: Processes, surroundings: MachineState) -> Self {
-        Sizing::with(processes, Meter::new(surroundings))
+    pub(super) fn new(processes: Processes, machine_state: MachineState) -> Self {
+        Sizing::with(processes, Meter::new(machine_state))
     }
 
     /// Creates the sizing of new processes of this application, with its measurements.
-    pub(super) fn renewed(&self, surroundings: MachineState) -> Self {
-        Sizing::with(self.processes, self.meter.for_new_instance(surroundings))
+    pub(super) fn renewed(&self, machine_state: MachineState) -> Self {
+        Sizing::with(self.processes, self.meter.for_new_instance(machine_state))
     }
 
     fn with(processes: Processes, meter: Meter) -> Self {
@@ -119,8 +119,8 @@ impl Sizing {
     }
 
     /// Updates the free memory before the first workers start.
-    pub(super) fn refresh(&mut self, surroundings: MachineState) {
-        self.meter = self.meter.for_new_instance(surroundings);
+    pub(super) fn refresh(&mut self, machine_state: MachineState) {
+        self.meter = self.meter.for_new_instance(machine_state);
         self.decision = sizing::size(&self.meter.measured());
     }
 
@@ -128,14 +128,14 @@ impl Sizing {
     pub(super) fn on_measured(
         &mut self,
         measurement: &Measurement,
-        surroundings: MachineState,
+        machine_state: MachineState,
         activity: Activity,
         now: Instant,
     ) {
         let Measurement { base, memory_limit, workers } = measurement;
         self.requested_at = None;
         self.served = activity.served;
-        self.meter.sample(*base, *memory_limit, workers, surroundings, activity, now);
+        self.meter.sample(*base, *memory_limit, workers, machine_state, activity, now);
         self.decision = sizing::size(&self.meter.measured());
     }
 

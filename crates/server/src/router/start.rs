@@ -43,7 +43,7 @@ pub(super) async fn serve(socket: OwnedFd, answer_queries: impl FnOnce(Queries))
     let (origin, php) = (std::mem::take(&mut hello.origin), std::mem::take(&mut hello.php));
     let (has_control, has_served) = (hello.has_control, hello.has_served);
     let (mut control, on_demand) = control_thread(&link, hello, &config)?;
-    let policy = StartPolicy { requires_only: !has_control, has_served };
+    let policy = StartPolicy { requires_single: !has_control, has_served };
     match control.apply(config, Trigger::Start(policy)).await {
         Ok(()) => {}
         // The supervisor starts another router, which tries again.

@@ -36,8 +36,8 @@ pub(super) struct PooledApplication {
     pub(super) pool: Pool,
     /// Workers that were asked for and have not started yet.
     pub(super) starting: u32,
-    /// The first workers have started; each later start is logged.
-    pub(super) has_started: bool,
+    /// Starts of workers are logged: the first workers run, or the server has started before.
+    pub(super) logs_starts: bool,
     /// Start times of the workers.
     pub(super) started: HashMap<WorkerId, Instant>,
     /// Time of the next start after a failure.
@@ -76,7 +76,7 @@ impl PooledApplication {
             sizing,
             pool: Pool::default(),
             starting: 0,
-            has_started: false,
+            logs_starts: false,
             started: HashMap::new(),
             restart_at: None,
             restarts: Restarts::default(),

@@ -25,8 +25,8 @@ impl Pools {
         is_required: bool,
     ) -> io::Result<()> {
         let queue = Arc::new(Queue::new(config.limits.queue as usize));
-        let surroundings = self.surroundings(0, config.isolation.cgroup.as_deref());
-        let sizing = Sizing::new(config.processes, surroundings);
+        let machine_state = self.machine_state(0, config.isolation.cgroup.as_deref());
+        let sizing = Sizing::new(config.processes, machine_state);
         let (config, generation) = (config.clone(), self.generation);
         self.add(PooledApplication::new(config, queue, sizing, generation, is_required))
     }
@@ -43,15 +43,15 @@ impl Pools {
         }
         let (config, queue) = (running.config.clone(), Arc::clone(&running.queue));
         let generation = running.generation;
-        let surroundings = self.surroundings(0, config.isolation.cgroup.as_deref());
-        let sizing = self.applications[index].sizing.renewed(surroundings);
+        let machine_state = self.machine_state(0, config.isolation.cgroup.as_deref());
+        let sizing = self.applications[index].sizing.renewed(machine_state);
         self.add(PooledApplication::new(config, queue, sizing, generation, true))?;
         Ok(true)
     }
 
     fn add(&mut self, mut app: PooledApplication) -> io::Result<()> {
         app.queue.set_max_workers(app.sizing.wanted().max, manager(&app.config.processes));
-        app.has_started = self.is_started;
+        app.logs_starts = self.is_started;
         if app.must_be_ready {
             self.start(&mut app)?;
         }

@@ -143,7 +143,7 @@ impl Pools {
             log.write(Level::Alert, format_args!("\"{name}\" worker {pid} started twice"));
             return;
         }
-        let whose = OutputOwner {
+        let owner = OutputOwner {
             application: app.config.name.as_str().into(),
             pid,
             worker,
@@ -151,17 +151,17 @@ impl Pools {
             instance: Arc::downgrade(instance),
             log: Arc::clone(&log),
         };
-        let output = descriptors.next().and_then(|pipe| output::watch(pipe, whose).ok());
+        let output = descriptors.next().and_then(|pipe| output::watch(pipe, owner).ok());
         instance.add_worker(worker, Worker::new(pid, socket, output));
         threads.send(|| ThreadCommand::WorkerStarted { instance: number, worker });
         app.starting = app.starting.saturating_sub(1);
         app.started.insert(worker, Instant::now());
         app.queue.fill_slots();
-        if app.has_started {
+        if app.logs_starts {
             let name = &app.config.name;
             log.write_as(pid, Level::Info, format_args!("\"{name}\" application started"));
         }
-        app.has_started |= app.starting == 0;
+        app.logs_starts |= app.starting == 0;
     }
 
     fn on_not_started(&mut self, number: u32, message: &str) {
@@ -207,8 +207,11 @@ impl Pools {
         }
         if has_failed && !is_known {
             let name = &app.config.name;
-            let more =
-                if is_early { " before it had a request; further ones are not logged" } else { "" };
+            let more = if is_early {
+                " before it had a request; further such ends are not logged"
+            } else {
+                ""
+            };
             log.write(Level::Error, format_args!("\"{name}\" worker {pid} {status}{more}"));
         }
     }
@@ -224,7 +227,7 @@ impl Pools {
 
     fn on_measured(&mut self, number: u32, measurement: &Measurement) {
         let group = self.by_number(number).and_then(|app| app.config.isolation.cgroup.clone());
-        let surroundings = self.surroundings(number, group.as_deref());
+        let machine_state = self.machine_state(number, group.as_deref());
         let Some(app) = self.by_number(number) else { return };
         let (load, running) = app.load(app.queue.load());
         let activity = Activity {
@@ -233,7 +236,7 @@ impl Pools {
             long: app.queue.count_running_longer_than(sizing::LONG_REQUEST_TIME),
             served: load.served,
         };
-        app.sizing.on_measured(measurement, surroundings, activity, Instant::now());
+        app.sizing.on_measured(measurement, machine_state, activity, Instant::now());
         if let Some(instance) = &app.instance {
             instance.shed(app.sizing.excess(running.workers));
         }

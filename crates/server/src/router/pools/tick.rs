@@ -21,11 +21,11 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 impl Pools {
     /// Returns the processors and the memory for instance `number`, in its control group if it has
     /// one. Memory that other applications may still take is promised.
-    pub(super) fn surroundings(&mut self, number: u32, group: Option<&Path>) -> MachineState {
+    pub(super) fn machine_state(&mut self, number: u32, group: Option<&Path>) -> MachineState {
         let others = self.all().filter(|app| app.number() != Some(number));
         let promised = others.map(|app| app.sizing.promised(app.workers()));
         let promised = promised.fold(0u64, u64::saturating_add);
-        MachineState { reserved_bytes: promised, ..self.machine.surroundings(group) }
+        MachineState { reserved_bytes: promised, ..self.machine.state(group) }
     }
 
     /// Starts and retires workers. Returns the time of the next call if nothing happens before;
@@ -124,7 +124,7 @@ impl Pools {
         }
         if running.workers == 0 && running.waiting > 0 && app.sizing.is_stale(now) {
             let group = app.config.isolation.cgroup.as_deref();
-            app.sizing.refresh(self.surroundings(instance.number, group));
+            app.sizing.refresh(self.machine_state(instance.number, group));
         }
         let wanted = app.sizing.wanted();
         app.queue.set_max_workers(wanted.max, manager(&app.config.processes));
@@ -143,7 +143,7 @@ impl Pools {
         // lost in a damaged queue, are found by a check.
         let needs_check = running.workers > wanted.spare || load.in_slots > 0;
         let check = needs_check.then(|| now + CHECK_INTERVAL);
-        let sleep = self.end_unused_prototype(app, running, now)?;
-        Ok([decision.next_check, measure, check, sleep].into_iter().flatten().min())
+        let unload = self.unload_if_unused(app, running, now)?;
+        Ok([decision.next_check, measure, check, unload].into_iter().flatten().min())
     }
 }

@@ -10,13 +10,13 @@ use howdah_sys::log::Level;
 use super::application::PooledApplication;
 use super::restarts::Restarts;
 use super::{Pools, REMOVAL_GRACE};
-use crate::router::memory_pressure::READ_INTERVAL;
+use crate::router::memory_shortage::READ_INTERVAL;
 
 impl Pools {
     /// Ends the prototype if there has been no worker and no request for
     /// [`prototype_timeout`](howdah_php_pool::pool::PoolLimits::prototype_timeout). Returns the time at
     /// which that is due; `None` if the application is in use.
-    pub(super) fn end_unused_prototype(
+    pub(super) fn unload_if_unused(
         &mut self,
         app: &mut PooledApplication,
         state: PoolState,
@@ -29,9 +29,8 @@ impl Pools {
         }
         let unused_since = *app.unused_since.get_or_insert(now);
         let due = unused_since.checked_add(timeout);
-        let Pools { pressure, machine, .. } = self;
-        if due.is_none_or(|due| due > now)
-            && !pressure.is_high(now, || machine.surroundings(None).pressure)
+        let Pools { memory_shortage, machine, .. } = self;
+        if due.is_none_or(|due| due > now) && !memory_shortage.is_short(now, || machine.state(None))
         {
             return Ok(due.into_iter().chain([now + READ_INTERVAL]).min());
         }
