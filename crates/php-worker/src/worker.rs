@@ -192,26 +192,26 @@ impl Worker<'_> {
     where
         Self: 'm,
     {
-        let Ok((fixed, rest)) = RequestHeader::decode(request) else {
+        let Ok((header, rest)) = RequestHeader::decode(request) else {
             return Err(malformed(exchange, "its encoding is broken"));
         };
-        self.was_only_request.set(fixed.flags & flags::IS_ONLY_REQUEST != 0);
-        let mut files = self.descriptors(fixed.flags, ticket, exchange)?.into_iter();
-        let has_params_file = fixed.flags & flags::PARAMS_FILE != 0;
+        self.was_only_request.set(header.flags & flags::IS_ONLY_REQUEST != 0);
+        let mut files = self.descriptors(header.flags, ticket, exchange)?.into_iter();
+        let has_params_file = header.flags & flags::PARAMS_FILE != 0;
         let encoded = if has_params_file {
-            read_params(files.next(), fixed.params_len, params)
+            read_params(files.next(), header.params_len, params)
                 .ok_or_else(|| malformed(exchange, "its parameters cannot be read"))?
         } else {
             rest
         };
-        if self.script_directories.allow(encoded, fixed.params) == Ok(false) {
+        if self.script_directories.allow(encoded, header.params) == Ok(false) {
             exchange.log(3, b"Access to the script denied: not in script_directories");
             return Err(Refused::Status(403));
         }
         let now_us = clock::monotonic_us();
-        let resolved = Resolved::new(encoded, fixed.params, &self.roots, now_us);
+        let resolved = Resolved::new(encoded, header.params, &self.roots, now_us);
         let decoded = resolved.as_ref().map_err(|unusable| *unusable);
-        let decoded = decoded.and_then(|found| parameters::decode(encoded, fixed.params, found));
+        let decoded = decoded.and_then(|found| parameters::decode(encoded, header.params, found));
         let (list, inline) = match decoded {
             Ok(decoded) => decoded,
             Err(Unusable::Nul) => return Err(Refused::Status(400)),
@@ -219,11 +219,11 @@ impl Worker<'_> {
                 return Err(malformed(exchange, "its parameters are broken"));
             }
         };
-        let Ok(length) = i64::try_from(fixed.body_len) else {
+        let Ok(length) = i64::try_from(header.body_len) else {
             return Err(malformed(exchange, "its body has an impossible length"));
         };
         let inline = if has_params_file { rest } else { inline };
-        let body = body(&fixed, inline, &mut files);
+        let body = body(&header, inline, &mut files);
         let body = body.map_err(|problem| malformed(exchange, problem))?;
         exchange.set_body(body);
         if length > 0 {
@@ -292,16 +292,16 @@ fn malformed(exchange: &mut Exchange<'_>, problem: &str) -> Refused {
 
 /// Returns the body of a request: the start of `inline`, or the next of its files.
 fn body<'m>(
-    fixed: &RequestHeader,
+    header: &RequestHeader,
     inline: &'m [u8],
     files: &mut impl Iterator<Item = OwnedFd>,
 ) -> Result<Body<'m>, &'static str> {
-    if fixed.flags & flags::BODY_FILE == 0 {
-        let bytes = usize::try_from(fixed.body_len).ok().and_then(|len| inline.get(..len));
+    if header.flags & flags::BODY_FILE == 0 {
+        let bytes = usize::try_from(header.body_len).ok().and_then(|len| inline.get(..len));
         return bytes.map(Body::Inline).ok_or("its body is shorter than announced");
     }
     let file = files.next().ok_or("its body did not arrive")?;
-    Ok(Body::File { file, at: 0, len: fixed.body_len })
+    Ok(Body::File { file, at: 0, len: header.body_len })
 }
 
 /// Returns the processor time of this process in microseconds.

@@ -85,7 +85,7 @@ impl Params {
 
     /// Returns all names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        ParamsIter { take: Decoder(&self.bytes), left: self.count }
+        ParamsIter { decoder: Decoder(&self.bytes), left: self.count }
     }
 }
 
@@ -125,16 +125,16 @@ impl RequestHeader {
 
     /// Decodes the fixed part. Returns it and the bytes after it.
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
-        let mut take = Decoder(bytes);
-        let fixed = RequestHeader {
-            flags: take.u32()?,
-            params: take.u32()?,
-            params_len: take.u32()?,
-            id: take.u64()?,
-            body_len: take.u64()?,
-            queued_us: take.u64()?,
+        let mut decoder = Decoder(bytes);
+        let header = RequestHeader {
+            flags: decoder.u32()?,
+            params: decoder.u32()?,
+            params_len: decoder.u32()?,
+            id: decoder.u64()?,
+            body_len: decoder.u64()?,
+            queued_us: decoder.u64()?,
         };
-        Ok((fixed, take.0))
+        Ok((header, decoder.0))
     }
 }
 
@@ -145,30 +145,30 @@ pub fn decode_params<'a>(
     count: u32,
     mut each: impl FnMut(&'a [u8], &'a [u8]),
 ) -> Result<&'a [u8], Malformed> {
-    let mut iter = ParamsIter { take: Decoder(bytes), left: count };
+    let mut iter = ParamsIter { decoder: Decoder(bytes), left: count };
     for (name, value) in &mut iter {
         each(name, value);
     }
-    if iter.left == 0 { Ok(iter.take.0) } else { Err(Malformed) }
+    if iter.left == 0 { Ok(iter.decoder.0) } else { Err(Malformed) }
 }
 
 struct ParamsIter<'a> {
-    take: Decoder<'a>,
+    decoder: Decoder<'a>,
     left: u32,
 }
 
 impl<'a> ParamsIter<'a> {
     fn param(&mut self) -> Result<(&'a [u8], &'a [u8]), Malformed> {
-        let mut take = self.take;
-        let name_len = take.u32()? as usize;
-        let value_len = take.u32()? as usize;
-        let name = take.raw(name_len)?;
-        let nul = take.u8()?;
-        let value = take.raw(value_len)?;
-        if nul != 0 || take.u8()? != 0 {
+        let mut decoder = self.decoder;
+        let name_len = decoder.u32()? as usize;
+        let value_len = decoder.u32()? as usize;
+        let name = decoder.raw(name_len)?;
+        let nul = decoder.u8()?;
+        let value = decoder.raw(value_len)?;
+        if nul != 0 || decoder.u8()? != 0 {
             return Err(Malformed);
         }
-        self.take = take;
+        self.decoder = decoder;
         self.left -= 1;
         Ok((name, value))
     }
@@ -232,13 +232,13 @@ mod tests {
     fn the_fixed_part_is_read_back() {
         let mut params = Params::default();
         params.push(b"A", b"1");
-        let fixed = RequestHeader::new(&params, flags::BODY_FILE, 1 << 40, 1 << 50, 7);
-        assert_eq!((fixed.params, fixed.params_len), (1, 12));
+        let header = RequestHeader::new(&params, flags::BODY_FILE, 1 << 40, 1 << 50, 7);
+        assert_eq!((header.params, header.params_len), (1, 12));
         let mut out = Vec::new();
-        fixed.put(&mut out);
+        header.put(&mut out);
         assert_eq!(out.len(), HEADER_BYTES);
         assert_eq!(RequestHeader::decode(&out[..HEADER_BYTES - 1]), Err(Malformed));
         out.extend_from_slice(b"rest");
-        assert_eq!(RequestHeader::decode(&out), Ok((fixed, &b"rest"[..])));
+        assert_eq!(RequestHeader::decode(&out), Ok((header, &b"rest"[..])));
     }
 }

@@ -20,7 +20,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
     /// Sends the response after which the connection is a tunnel.
     pub(super) async fn upgrade(&self, mut upgrade: Upgrade, response: Response) -> Next {
         let limits = Rc::clone(&upgrade.limits);
-        let added = upgrade.added();
+        let added = upgrade.connection_fields();
         let sent = self.respond(response, Framing::NoBody, &added, false, &limits).await;
         let is_open = sent.outcome == SendOutcome::Complete;
         upgrade.sent = Some(sent);
@@ -60,7 +60,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
         let elapsed = upgrade.started_at.elapsed();
         self.handler.log_request(&RequestRecord {
             request: Some(&upgrade.request),
-            ..sent.record(&self.info, upgrade.added(), upgrade.received, elapsed)
+            ..sent.record(&self.info, upgrade.connection_fields(), upgrade.received, elapsed)
         });
     }
 }

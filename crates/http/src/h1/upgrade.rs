@@ -48,7 +48,7 @@ impl Upgrade {
     }
 
     /// Fields that the connection adds to the response.
-    pub fn added(&self) -> ConnectionFields<'_> {
+    pub fn connection_fields(&self) -> ConnectionFields<'_> {
         ConnectionFields {
             server: if self.adds_server { &self.limits.server } else { b"" },
             date: self.adds_date,

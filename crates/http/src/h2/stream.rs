@@ -214,7 +214,7 @@ impl<H: Handler> Answer<H> {
         facts: Facts<'_>,
     ) -> StreamEnd {
         response.status = 200;
-        let added = self.added(&response, None);
+        let added = self.connection_fields(&response, None);
         let mut head = send::head(&response, &added);
         head.headers_mut().remove(SEC_WEBSOCKET_ACCEPT);
         let mut carried =
@@ -256,7 +256,7 @@ impl<H: Handler> Answer<H> {
         // A body with an announced length has no trailer.
         let has_trailer = response.trailer().is_some_and(|trailer| !trailer.lines().is_empty());
         let length = response.body.len().filter(|_| !has_no_body && !has_trailer);
-        let added = self.added(&response, length);
+        let added = self.connection_fields(&response, length);
         let (status, fields) = (response.status, response.fields.clone());
         let sends_body = !has_no_body && !is_head && length != Some(0);
         let turn = Turn::new(&self.shared.turns, respond.stream_id().into(), self.priority);
@@ -272,7 +272,7 @@ impl<H: Handler> Answer<H> {
         end
     }
 
-    fn added(&self, response: &Response, length: Option<u64>) -> ConnectionFields<'_> {
+    fn connection_fields(&self, response: &Response, length: Option<u64>) -> ConnectionFields<'_> {
         ConnectionFields {
             server: if response.adds_server { &self.limits.server } else { b"" },
             date: response.adds_date,
