@@ -156,11 +156,11 @@ mod tests {
     use std::collections::{BTreeSet, HashMap};
 
     use super::*;
-    use crate::fixture;
 
     fn grants(listener: &str, applications: &[(&str, &str)]) -> Grants {
         let specs = applications.iter().map(|(name, user)| {
-            let spec = ApplicationSpec { user: Some((*user).to_owned()), ..fixture::spec() };
+            let spec =
+                ApplicationSpec { user: Some((*user).to_owned()), ..ApplicationSpec::new("site") };
             ((*name).to_owned(), spec)
         });
         Grants {

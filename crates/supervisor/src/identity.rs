@@ -158,7 +158,7 @@ mod tests {
 
     fn maps(uidmap: &[(u32, u32, u32)], root: bool) -> Result<Maps, Problem> {
         let range = |r: &(u32, u32, u32)| IdRange { inside: r.0, outside: r.1, size: r.2 };
-        let mut spec = crate::fixture::spec();
+        let mut spec = ApplicationSpec::new("site");
         spec.isolation.uidmap = uidmap.iter().map(range).collect();
         Maps::of(&spec, &user("site", 33), &user("server", 1000), root)
     }
@@ -166,14 +166,14 @@ mod tests {
     #[test]
     fn no_application_has_the_id_of_the_server() {
         let own = Credentials::current();
-        let spec = crate::fixture::spec();
+        let spec = ApplicationSpec::new("site");
         let of = |private| Identity::of(&spec, Some(&user("site", 7)), private);
         if own.uid == 0 {
             assert!(of(Some(8)).is_ok());
             let error = of(Some(7)).unwrap_err();
             assert!(error.to_string().starts_with("user: the user id 7 belongs to"), "{error}");
         }
-        let mut spec = crate::fixture::spec();
+        let mut spec = ApplicationSpec::new("site");
         spec.isolation.user_namespace = true;
         let outside = if own.uid == 0 { 7 } else { own.uid };
         let error = Identity::of(&spec, Some(&user("site", 7)), Some(outside)).unwrap_err();

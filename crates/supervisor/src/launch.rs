@@ -3,17 +3,17 @@
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use howdah_sys::credentials::Credentials;
+use howdah_launch::User;
 use howdah_sys::namespaces::{self, Namespaces};
-use howdah_sys::process::{self, Forked, Resource};
+use howdah_sys::process::{self, Forked};
 use howdah_sys::{pipe, signals};
 use howdah_wire::messages::{ApplicationSpec, FromPrototype, Problem};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::control_groups::ControlGroups;
 use crate::identity::{Identity, Maps};
+use crate::rootfs;
 use crate::unprivileged::NAMESPACE_TITLE;
-use crate::{open_files, output, rootfs, sandbox};
 
 /// A prototype to start.
 pub(crate) struct Launch<'a> {
@@ -139,7 +139,8 @@ impl Launch<'_> {
         let title = format!("howdah: \"{}\" prototype", self.spec.name);
         // Spaces reserve room for the longer titles of workers.
         let arguments = [title.as_str(), "                "];
-        process::exec_file(&self.executable, &arguments, &self.environment())
+        let environment = howdah_launch::environment(self.spec, self.identity.user.as_ref());
+        process::exec_file(&self.executable, &arguments, &environment)
     }
 
     /// Moves descriptors to numbers from 10 on: the program expects others at low numbers.
@@ -154,13 +155,8 @@ impl Launch<'_> {
     /// later one gives up.
     fn prepare(&self, parent: u32) -> Result<(), Problem> {
         let isolation = &self.spec.isolation;
-        signals::reset();
         process::close_on_exec_from(3);
-        process::set_standard_streams(self.output.as_fd(), self.output.as_fd())
-            .map_err(unstartable)?;
-        // No controlling terminal, and a scheduling group of its own if the kernel schedules by
-        // session.
-        rustix::process::setsid().map_err(unstartable)?;
+        howdah_launch::begin_session(self.output.as_fd())?;
         if isolation.cgroup_namespace {
             namespaces::leave_control_groups()
                 .map_err(|error| Problem::at("isolation/namespaces/cgroup", error))?;
@@ -174,92 +170,16 @@ impl Launch<'_> {
             Some(directory) => rootfs::enter(directory, isolation).map_err(at_root)?,
             None => {}
         }
-        match self.spec.rlimits.iter().any(|(name, _)| name == "nofile") {
-            true => open_files::restore().map_err(unstartable)?,
-            false => open_files::restore_for_application().map_err(unstartable)?,
-        }
-        for (name, limit) in &self.spec.rlimits {
-            set_limit(name, *limit)
-                .map_err(|error| Problem::at(format!("limits/rlimits/{name}"), error))?;
-        }
-        self.assume_role(parent).map_err(unstartable)?;
+        howdah_launch::set_limits(self.spec)?;
+        let has_groups = self.identity.maps.as_ref().is_none_or(|maps| maps.privileged);
+        let user = self.identity.user.as_ref();
+        let user = user.map(|credentials| User { credentials, has_groups });
+        let parent = (!isolation.pid_namespace).then_some(parent);
+        howdah_launch::assume_user(self.spec, user, parent)?;
         // A dry run does not enter the root directory, in which these paths name other files.
         if self.is_dry_run && isolation.rootfs.is_some() {
             return Ok(());
         }
-        for (key, path, target) in
-            [("stdout", &self.spec.stdout, 1), ("stderr", &self.spec.stderr, 2)]
-        {
-            let Some(path) = path else { continue };
-            let redirected = match self.is_dry_run {
-                true => output::check(path),
-                false => output::open(path).and_then(|file| process::duplicate_to(&file, target)),
-            };
-            redirected.map_err(|error| Problem::at(key, format_args!("{path}: {error}")))?;
-        }
-        if let Some(directory) = &self.spec.working_directory {
-            std::env::set_current_dir(directory).map_err(|error| {
-                Problem::at("working_directory", format_args!("{directory}: {error}"))
-            })?;
-        }
-        sandbox::enter(self.spec, &self.executable)?;
-        process::drop_capabilities().map_err(unstartable)
+        howdah_launch::enter(self.spec, &self.executable, self.is_dry_run)
     }
-
-    fn assume_role(&self, parent: u32) -> std::io::Result<()> {
-        let isolation = &self.spec.isolation;
-        match isolation.new_privileges {
-            true => process::keep_right_to_restrict_itself()?,
-            false => process::drop_bounding_set(),
-        }
-        self.assume_identity()?;
-        match isolation.new_privileges {
-            true => process::drop_capabilities_but_to_restrict_itself()?,
-            false => process::drop_capabilities()?,
-        }
-        if !isolation.new_privileges {
-            process::no_new_privileges()?;
-        }
-        process::die_with_parent((!isolation.pid_namespace).then_some(parent));
-        Ok(())
-    }
-
-    fn assume_identity(&self) -> std::io::Result<()> {
-        match (&self.identity.user, &self.identity.maps) {
-            (Some(user), Some(maps)) if !maps.privileged => user.assume_without_groups(),
-            (Some(user), _) => user.assume(),
-            (None, _) => Ok(()),
-        }
-    }
-
-    /// Returns the configured environment, with `USER` and `HOME` as PHP-FPM sets them.
-    fn environment(&self) -> Vec<(String, String)> {
-        let user = self.identity.user.clone().unwrap_or_else(Credentials::current);
-        let mut environment = self.spec.environment.clone();
-        for (name, value) in [("USER", user.name), ("HOME", user.home)] {
-            if !environment.iter().any(|(n, _)| n == name) {
-                environment.push((name.to_owned(), value));
-            }
-        }
-        environment
-    }
-}
-
-fn set_limit(name: &str, limit: Option<u64>) -> std::io::Result<()> {
-    let resource = match name {
-        "as" => Resource::As,
-        "core" => Resource::Core,
-        "data" => Resource::Data,
-        "fsize" => Resource::Fsize,
-        "memlock" => Resource::Memlock,
-        "nofile" => Resource::Nofile,
-        "nproc" => Resource::Nproc,
-        "stack" => Resource::Stack,
-        _ => return Err(std::io::Error::other(format!("there is no limit \"{name}\""))),
-    };
-    process::limit(resource, limit)
-}
-
-fn unstartable(error: impl std::fmt::Display) -> Problem {
-    Problem::of(format_args!("it cannot be started: {error}"))
 }

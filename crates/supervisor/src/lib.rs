@@ -13,8 +13,8 @@
 //! - `unprivileged`: starts the router and the control process; `router`, `control`: their first
 //!   messages; `outbox`: messages that the router has not read yet; `memory`: texts as descriptors.
 //! - `prototype`: applications, their prototypes and workers; `usage`: memory and processor time.
-//! - `launch`: the steps from a fork to a prototype; `identity`, `rootfs`, `control_groups`,
-//!   `sandbox`: its user, its root directory, its control group, and the files that it may use.
+//! - `launch`: the steps from a fork to a prototype; `identity`, `rootfs`, `control_groups`: its
+//!   user, its root directory and its control group.
 //! - `programs`: programs that change DNS records.
 //! - [`check`]: checks for `howdah check`.
 //! - `sockets`: listening sockets.
@@ -28,13 +28,10 @@ mod changes;
 pub mod check;
 mod control;
 mod control_groups;
-#[cfg(any(test, feature = "model"))]
-mod fixture;
 mod grants;
 mod identity;
 mod launch;
 mod memory;
-mod open_files;
 mod options;
 mod outbox;
 mod output;
@@ -44,7 +41,6 @@ mod prototype;
 mod rootfs;
 mod router;
 mod safe_path;
-mod sandbox;
 mod sockets;
 mod store;
 mod tree;

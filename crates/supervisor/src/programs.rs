@@ -19,7 +19,7 @@ use howdah_sys::log::Log;
 use howdah_sys::{process, signals};
 use howdah_wire::messages::Exit;
 
-use crate::open_files;
+use howdah_launch::open_files;
 
 /// Maximum number of programs that run at the same time.
 const MAX_PROGRAMS: usize = 16;

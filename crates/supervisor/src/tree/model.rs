@@ -12,10 +12,9 @@ use std::path::Path;
 
 use howdah_sys::log::Log;
 use howdah_sys::packet::{self, Received};
-use howdah_wire::messages::{FromSupervisor, MAX_MESSAGE};
+use howdah_wire::messages::{ApplicationSpec, FromSupervisor, MAX_MESSAGE};
 
 use super::state::Tree;
-use crate::fixture;
 use crate::grants::{Grants, Names};
 use crate::options::Options;
 use crate::router::Router;
@@ -52,7 +51,7 @@ impl Model {
                 whole: BTreeSet::from(["good".to_owned()]),
                 prefixes: vec!["good.".to_owned()],
             },
-            applications: HashMap::from([("good".to_owned(), fixture::spec())]),
+            applications: HashMap::from([("good".to_owned(), ApplicationSpec::new("site"))]),
         };
         let options = Options {
             certificates: Some(directory.path().join("state")),

@@ -8,11 +8,11 @@ use howdah_sys::{process, process_tree, signals};
 
 use super::state::Tree;
 use crate::grants::Grants;
-use crate::open_files;
 use crate::options::Options;
 use crate::pid_file::PidFile;
 use crate::sockets::Sockets;
 use crate::store;
+use howdah_launch::open_files;
 
 /// Backlog of the control socket, in connections.
 const CONTROL_BACKLOG: u32 = 64;

@@ -116,6 +116,33 @@ record! {
     }
 }
 
+impl ApplicationSpec {
+    /// Creates an application with default settings.
+    pub fn new(name: &str) -> Self {
+        ApplicationSpec {
+            name: name.to_owned(),
+            php_version: String::new(),
+            roots: Vec::new(),
+            user: None,
+            group: None,
+            working_directory: None,
+            environment: Vec::new(),
+            ini_file: None,
+            ini_admin: Vec::new(),
+            ini_user: Vec::new(),
+            script_directories: Vec::new(),
+            no_script_directories: Vec::new(),
+            stdout: None,
+            stderr: None,
+            requests: 0,
+            memory: 0,
+            rlimits: Vec::new(),
+            isolation: Isolation::default(),
+            geometry: Geometry::for_pool(1, 1),
+        }
+    }
+}
+
 record! {
     /// A problem with an application, or a setting that may not be intended.
     Problem {

@@ -272,10 +272,9 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::fixture;
 
     fn requests_for(change: impl FnOnce(&mut ApplicationSpec)) -> Vec<(String, Access)> {
-        let mut spec = fixture::spec();
+        let mut spec = ApplicationSpec::new("site");
         spec.roots = Vec::new();
         change(&mut spec);
         let sandbox = spec.isolation.sandbox.clone().unwrap_or_default();

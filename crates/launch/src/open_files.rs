@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 static ORIGINAL: OnceLock<Rlimit> = OnceLock::new();
 
 /// Raises the limit of this process.
-pub(crate) fn raise() {
+pub fn raise() {
     let limit = getrlimit(Resource::Nofile);
     // If this fails, some workers may have no descriptor here; they are killed through their
     // prototypes.
@@ -19,10 +19,15 @@ pub(crate) fn raise() {
     }
 }
 
+/// Remembers the limit of this process as the one that it was started with.
+pub fn record() {
+    let _ = ORIGINAL.set(getrlimit(Resource::Nofile));
+}
+
 /// Restores the limit in a process of an application, with half of the hard limit. The kernel
 /// limits the descriptors of a user that are in transit through sockets to the sender's limit of
 /// open files: with the same limit, scripts could keep a router of the same user from sending any.
-pub(crate) fn restore_for_application() -> rustix::io::Result<()> {
+pub fn restore_for_application() -> rustix::io::Result<()> {
     let Some(Rlimit { current, maximum }) = ORIGINAL.get() else { return Ok(()) };
     let half = maximum.map(|most| most / 2);
     let current = match half {
@@ -33,6 +38,6 @@ pub(crate) fn restore_for_application() -> rustix::io::Result<()> {
 }
 
 /// Restores the limit in a new process.
-pub(crate) fn restore() -> rustix::io::Result<()> {
+pub fn restore() -> rustix::io::Result<()> {
     ORIGINAL.get().map_or(Ok(()), |limit| setrlimit(Resource::Nofile, *limit))
 }
