@@ -14,3 +14,4 @@ mod queue;
 mod slow_log;
 mod status;
 mod timeouts;
+mod zygotes;

@@ -25,6 +25,8 @@ pub struct Isolation {
     pub cgroup: Option<PathBuf>,
     /// Restrictions that the kernel enforces.
     pub sandbox: Sandbox,
+    /// PHP is started for this application alone.
+    pub own_start: bool,
 }
 
 /// Linux namespaces, see namespaces(7).
@@ -84,6 +86,7 @@ impl Isolation {
             new_privs: object.boolean("new_privs")?,
             cgroup: object.read("cgroup", read_cgroup)?,
             sandbox: object.read("sandbox", Sandbox::read)?.unwrap_or_default(),
+            own_start: switch(&object, "own_start", false)?,
         };
         object.end()?;
         Ok(isolation)

@@ -166,6 +166,11 @@ static void take_preload_away(void)
     }
 }
 
+void howdah_read_settings(void)
+{
+    howdah_fix_pathinfo = zend_ini_long("cgi.fix_pathinfo", sizeof("cgi.fix_pathinfo") - 1, 0) != 0;
+}
+
 static PHP_MINIT_FUNCTION(howdah)
 {
     (void)type;
@@ -173,9 +178,10 @@ static PHP_MINIT_FUNCTION(howdah)
         take_preload_away();
     }
     REGISTER_INI_ENTRIES();
-    howdah_fix_pathinfo = zend_ini_long("cgi.fix_pathinfo", sizeof("cgi.fix_pathinfo") - 1, 0) != 0;
+    howdah_read_settings();
     howdah_user_ini_startup();
     howdah_hook_open();
+    howdah_register_pause();
     return SUCCESS;
 }
 

@@ -83,6 +83,29 @@ struct howdah_callbacks {
 int howdah_php_start(const struct howdah_callbacks *callbacks, const char *ini,
                      const char *ini_file, const char *lock_dir);
 
+/* Settings of an application. The strings live as long as the process. */
+struct howdah_settings {
+    /* As the parameters of howdah_php_start. */
+    const char *ini;
+    const char *lock_dir;
+};
+
+typedef void howdah_pause(void *context, struct howdah_settings *settings);
+
+/*
+ * Loads PHP with the default php.ini, or with `ini_file`. Before OPcache and preloading start, calls
+ * `pause`, which forks and returns in each new process with the settings that its start goes on with.
+ * 0 on success, in a new process only.
+ */
+int howdah_php_start_paused(const struct howdah_callbacks *callbacks, const char *ini_file,
+                            howdah_pause *pause, void *context);
+
+/* The path of php.ini, or where it is missing; that of the directory of further files, or null; and
+ * the names of these files, separated by commas, or null. Valid during a pause. */
+const char *howdah_php_ini_file(void);
+const char *howdah_php_ini_directory(void);
+const char *howdah_php_ini_scanned(void);
+
 /* Makes howdah_php_start() run no preload script; howdah_php_preload() returns its name. */
 void howdah_php_skip_preload(void);
 

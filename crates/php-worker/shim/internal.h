@@ -24,6 +24,15 @@ extern struct howdah_callbacks howdah_rust;
 /* Loads PHP with the modules of this SAPI: its functions and settings. */
 zend_result howdah_start_modules(sapi_module_struct *module);
 
+/* Called while modules start: makes the start pause, if it is to. */
+void howdah_register_pause(void);
+
+/* From now on, the end of this process is reported by the callback `exiting`. */
+void howdah_loading_begins(void);
+
+/* Reads the settings of this SAPI that are kept in variables. */
+void howdah_read_settings(void);
+
 /* cgi.fix_pathinfo */
 extern bool howdah_fix_pathinfo;
 

@@ -189,6 +189,11 @@ static void at_exit(void)
     }
 }
 
+void howdah_loading_begins(void)
+{
+    loading = getpid();
+}
+
 /* Default directory of OPcache's lock file, or null; php.ini and settings override it. */
 static const char *lock_directory;
 
@@ -236,7 +241,7 @@ int howdah_php_start(const struct howdah_callbacks *callbacks, const char *ini,
     int status = FAILURE;
 
     howdah_rust = *callbacks;
-    loading = getpid();
+    howdah_loading_begins();
     atexit(at_exit);
     zend_signal_startup();
     sapi_startup(&howdah_sapi);

@@ -112,7 +112,57 @@ struct Callbacks {
     exiting: extern "C" fn(),
 }
 
+#[repr(C)]
+struct RawSettings {
+    ini: *const c_char,
+    lock_directory: *const c_char,
+}
+
+/// Settings with which the start of PHP goes on in a new process.
+#[derive(Debug)]
+pub struct Settings {
+    /// Text in the syntax of `php.ini` that overrides the file.
+    pub ini: CString,
+    /// Directory of OPcache's lock file, unless `php.ini` or the text names one.
+    pub lock_directory: Option<CString>,
+}
+
+/// Files that the settings of PHP were read from, see `shim/howdah.h`.
+#[derive(Debug)]
+pub struct IniFiles {
+    /// `php.ini`, whether it exists or not.
+    pub main: PathBuf,
+    /// Directory of further files.
+    pub directory: Option<PathBuf>,
+    /// The further files.
+    pub scanned: Vec<PathBuf>,
+}
+
+impl IniFiles {
+    /// Returns the files. For the pause of [`Php::start_paused`] only.
+    pub fn during_pause() -> Self {
+        // SAFETY: during the pause the strings are null or valid, and nothing changes them meanwhile.
+        let text = |text: *const c_char| {
+            (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
+        };
+        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        // SAFETY: PHP has read its settings before the pause.
+        let (main, directory, scanned) = unsafe {
+            (howdah_php_ini_file(), howdah_php_ini_directory(), howdah_php_ini_scanned())
+        };
+        let scanned = text(scanned).unwrap_or_default().split(|byte| *byte == b',');
+        let scanned = scanned.map(<[u8]>::trim_ascii).filter(|name| !name.is_empty());
+        let directory = text(directory).filter(|path| !path.is_empty());
+        IniFiles {
+            main: path(text(main).unwrap_or_default()),
+            directory: directory.map(path),
+            scanned: scanned.map(path).collect(),
+        }
+    }
+}
+
 const _: () = {
+    assert!(size_of::<RawSettings>() == 16);
     assert!(size_of::<Text>() == 16);
     assert!(size_of::<Param>() == 32 && std::mem::offset_of!(Param, value) == 16);
     assert!(size_of::<RawRequest>() == 32);
@@ -129,6 +179,15 @@ unsafe extern "C" {
         ini_file: *const c_char,
         lock_directory: *const c_char,
     ) -> c_int;
+    fn howdah_php_start_paused(
+        callbacks: *const Callbacks,
+        ini_file: *const c_char,
+        pause: extern "C" fn(*mut c_void, *mut RawSettings),
+        context: *mut c_void,
+    ) -> c_int;
+    fn howdah_php_ini_file() -> *const c_char;
+    fn howdah_php_ini_directory() -> *const c_char;
+    fn howdah_php_ini_scanned() -> *const c_char;
     fn howdah_php_skip_preload();
     fn howdah_php_preload() -> *const c_char;
     fn howdah_php_lock(name: *const c_char, len: usize) -> c_int;
@@ -182,13 +241,30 @@ impl Php {
         let lock = lock.as_deref().map_or(ptr::null(), CStr::as_ptr);
         // SAFETY: the callbacks are copied; the strings end in a NUL (or are null where that is
         // allowed) and are copied; the function is called once (see above).
-        if unsafe { howdah_php_start(&CALLBACKS, ini.as_ptr(), file, lock) } == 0 {
-            return Ok(Php(PhantomData));
-        }
-        let messages = STARTUP.lock().map_or_else(|e| e.into_inner().clone(), |s| s.clone());
-        Err(match messages.trim() {
-            "" => "PHP could not be started".to_owned(),
-            messages => messages.to_owned(),
+        started(unsafe { howdah_php_start(&CALLBACKS, ini.as_ptr(), file, lock) })
+    }
+
+    /// Loads PHP with the system's `php.ini`, or `ini_file` in its place. Before OPcache and
+    /// preloading start, calls `pause`, which forks and returns in new processes only, each of which
+    /// goes on with the settings that it returns. Error, `on_exit` and panics as for [`Php::start`].
+    pub fn start_paused<F: FnOnce() -> Settings>(
+        ini_file: Option<&str>,
+        pause: F,
+        on_exit: fn(),
+    ) -> Result<Self, String> {
+        assert!(ON_EXIT.set(on_exit).is_ok(), "PHP is loaded once");
+        let file = ini_file.map(CString::new).transpose().map_err(|error| error.to_string())?;
+        let file = file.as_deref().map_or(ptr::null(), CStr::as_ptr);
+        let mut pause = Some(pause);
+        // SAFETY: the callbacks are copied, and so is the name of the file, which ends in a NUL or is
+        // null; the function is called once (see above) and calls `during_pause::<F>` at most once, while `pause`, of the type that it expects, exists.
+        started(unsafe {
+            howdah_php_start_paused(
+                &CALLBACKS,
+                file,
+                during_pause::<F>,
+                ptr::from_mut(&mut pause).cast::<c_void>(),
+            )
         })
     }
 
@@ -319,6 +395,33 @@ impl Php {
         unsafe { howdah_php_handle(&request, &mut outcome) };
         outcome
     }
+}
+
+/// Returns the loaded PHP, or its messages.
+fn started(status: c_int) -> Result<Php, String> {
+    if status == 0 {
+        return Ok(Php(PhantomData));
+    }
+    let messages = STARTUP.lock().map_or_else(|e| e.into_inner().clone(), |s| s.clone());
+    Err(match messages.trim() {
+        "" => "PHP could not be started".to_owned(),
+        messages => messages.to_owned(),
+    })
+}
+
+extern "C" fn during_pause<F: FnOnce() -> Settings>(context: *mut c_void, out: *mut RawSettings) {
+    // SAFETY: C passes on what `Php::start_paused::<F>` has given it, which nothing else uses now.
+    let pause = unsafe { &mut *context.cast::<Option<F>>() };
+    let run = AssertUnwindSafe(|| pause.take().map(|pause| pause()));
+    let Ok(Some(settings)) = catch_unwind(run) else { howdah_sys::process::exit_now(70) };
+    // Messages so far are about the start of the process that this one was forked from.
+    if let Ok(mut messages) = STARTUP.lock() {
+        messages.clear();
+    }
+    let lock_directory =
+        settings.lock_directory.map_or(ptr::null(), |path| path.into_raw().cast_const());
+    // SAFETY: C passes a variable of its own; the strings are never freed.
+    unsafe { *out = RawSettings { ini: settings.ini.into_raw(), lock_directory } };
 }
 
 /// Parameters that borrow the bytes they point to.

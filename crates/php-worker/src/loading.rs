@@ -1,5 +1,6 @@
 //! Loads PHP for an application, and reports to the supervisor if that ends the process.
 
+use std::ffi::CString;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -10,7 +11,7 @@ use howdah_sys::{directory, pipe};
 use howdah_wire::messages::{ApplicationSpec, FromPrototype, Problem};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use crate::ffi::Php;
+use crate::ffi::{Php, Settings};
 use crate::lock_directory::{self, LockDirectory};
 use crate::settings;
 use crate::supervisor::Supervisor;
@@ -43,16 +44,27 @@ pub fn check_roots(roots: &[(String, String)]) -> Result<(), Problem> {
 
 /// Runs `load`. If PHP ends the process meanwhile, reports that to the supervisor.
 pub fn during_loading<T>(supervisor: &Supervisor, load: impl FnOnce() -> T) -> T {
-    let set_loading = |reports| LOADING.lock().map(|mut loading| *loading = reports).is_ok();
-    set_loading(supervisor.reports.try_clone().ok());
+    loading_begins(supervisor);
     let loaded = load();
-    set_loading(None);
+    loading_ends();
     loaded
+}
+
+fn loading_begins(supervisor: &Supervisor) {
+    let mut loading = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
+    *loading = supervisor.reports.try_clone().ok();
+}
+
+/// From now on, the end of the process is not reported as a failure of loading; the directory of the
+/// lock file is removed.
+pub fn loading_ends() {
+    *LOADING.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    drop(take_lock_directory());
 }
 
 /// Reports that PHP ended the process. OPcache does that when it cannot start, for example without
 /// memory or without the preload script; it writes the reason to standard error.
-fn ended_by_php() {
+pub fn ended_by_php() {
     if let Some(reports) = LOADING.lock().ok().and_then(|mut reports| reports.take()) {
         let advice = match take_lock_directory() {
             Some(_) => "see its message in the log",
@@ -88,16 +100,44 @@ pub fn load(spec: &ApplicationSpec, tmp: &str) -> Result<(Php, Vec<Problem>), Pr
         _ => {}
     }
     let ini = settings::text(spec)?;
-    let lock_directory = LockDirectory::make(tmp);
-    let lock_path = lock_directory.as_ref().and_then(LockDirectory::path).map(str::to_owned);
-    *LOCK_DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner) = lock_directory;
-    let php = Php::start(&ini, ini_file, lock_path.as_deref(), ended_by_php);
+    let lock_directory = make_lock_directory(tmp);
+    let php = Php::start(&ini, ini_file, lock_directory.as_deref(), ended_by_php);
     drop(take_lock_directory());
     let php = php.map_err(Problem::of)?;
-    notices.extend(settings::apply(spec, &php).into_iter().map(|name| {
+    notices.extend(apply(spec, &php));
+    Ok((php, notices))
+}
+
+/// Begins to load PHP in a fork of a process that has begun it: returns the settings to go on with.
+/// From then until [`loading_ends`], the end of the process is reported to the supervisor.
+pub fn begin(
+    supervisor: &Supervisor,
+    spec: &ApplicationSpec,
+    tmp: &str,
+) -> Result<Settings, Problem> {
+    loading_begins(supervisor);
+    let c = |text: String| CString::new(text).map_err(Problem::of);
+    let ini = c(settings::text(spec)?)?;
+    let lock_directory = make_lock_directory(tmp).map(c).transpose()?;
+    Ok(Settings { ini, lock_directory })
+}
+
+/// Makes the directory of OPcache's lock file. Returns its path.
+fn make_lock_directory(tmp: &str) -> Option<String> {
+    let directory = LockDirectory::make(tmp);
+    let path = directory.as_ref().and_then(LockDirectory::path).map(str::to_owned);
+    *LOCK_DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner) = directory;
+    path
+}
+
+/// Applies the settings that take effect once PHP is loaded. Returns notices about settings that are
+/// probably mistakes.
+pub fn apply(spec: &ApplicationSpec, php: &Php) -> Vec<Problem> {
+    let unknown = settings::apply(spec, php).into_iter().map(|name| {
         let notice = format_args!("PHP has no setting \"{name}\"");
         Problem::at(format!("options/admin/{name}"), notice)
-    }));
+    });
+    let mut notices: Vec<_> = unknown.collect();
     let uploads = php.upload_directory();
     let wanted = Access::WRITE_OK | Access::EXEC_OK;
     if let Err(error) = accessat(CWD, &uploads, wanted, AtFlags::EACCESS) {
@@ -107,5 +147,5 @@ pub fn load(spec: &ApplicationSpec, tmp: &str) -> Result<(Php, Vec<Problem>), Pr
             uploads.display()
         )));
     }
-    Ok((php, notices))
+    notices
 }

@@ -7,6 +7,8 @@
 //! The prototype:
 //!
 //! - [`prototype`]: loads PHP, forks and reaps workers.
+//! - [`zygote`]: starts PHP once and forks the prototypes of several applications; [`loaded_files`]:
+//!   the files that it was started from.
 //! - [`supervisor`]: the connection to the supervisor.
 //! - [`loading`]: the steps of loading PHP.
 //! - [`check`]: checks an application for `howdah check`.
@@ -37,6 +39,7 @@ mod document_root;
 mod exchange;
 #[allow(unsafe_code)]
 mod ffi;
+mod loaded_files;
 mod loading;
 mod lock_directory;
 mod mail;
@@ -51,6 +54,7 @@ mod trace;
 mod uploads;
 mod usage;
 mod worker;
+mod zygote;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1).filter(|argument| !spaces(argument));
     match arguments.next() {
         None => prototype::run(),
+        Some(option) if option == "zygote" && arguments.next().is_none() => zygote::run(),
         Some(option) if option == "--version" && arguments.next().is_none() => version(),
         Some(_) => {
             eprintln!("howdah-php is started by howdah; for people there is only --version");

@@ -41,14 +41,14 @@ use crate::worker::Worker;
 use crate::{check, mail, trace, uploads, usage};
 
 /// Descriptor of the socket of requests.
-const COMMANDS: i32 = 3;
+pub const COMMANDS: i32 = 3;
 
 /// Descriptor of the pipe of reports.
-const REPORTS: i32 = 4;
+pub const REPORTS: i32 = 4;
 
 /// Signals that a terminal or an administrator may send to a whole process group. They are ignored:
 /// the supervisor ends prototypes and workers, by closing a socket or by SIGKILL.
-const IGNORED_SIGNALS: [c_int; 7] = [
+pub const IGNORED_SIGNALS: [c_int; 7] = [
     signals::SIGHUP,
     signals::SIGINT,
     signals::SIGQUIT,
@@ -58,7 +58,16 @@ const IGNORED_SIGNALS: [c_int; 7] = [
     signals::SIGPIPE,
 ];
 
-struct Prototype {
+/// An application whose PHP is not loaded yet.
+pub struct Prototype {
+    /// Specification of the application.
+    pub spec: ApplicationSpec,
+    region: Region<Mapping>,
+    events: Vec<OwnedFd>,
+}
+
+/// A prototype that can start workers.
+struct Loaded {
     supervisor: Supervisor,
     child_ended: OwnedFd,
     spec: ApplicationSpec,
@@ -93,64 +102,46 @@ pub fn run() -> ExitCode {
     handlers::disarm(&IGNORED_SIGNALS);
     // Orphans of scripts become children of this process, and end with it.
     let _ = process_tree::adopt_orphans();
-    let started = match supervisor.first_message() {
+    match supervisor.first_message() {
         Ok((ToPrototype::Check { spec, tmp }, _)) => {
-            return match during_loading(&supervisor, || check::run(&supervisor, &spec, &tmp)) {
+            match during_loading(&supervisor, || check::run(&supervisor, &spec, &tmp)) {
                 Ok(version) => {
                     let _ = supervisor.report(&FromPrototype::Ready { version });
                     ExitCode::SUCCESS
                 }
                 Err(problem) => failed(&supervisor, problem),
-            };
+            }
         }
         Ok((ToPrototype::Hello { spec, tmp }, descriptors)) => {
-            Prototype::start(&supervisor, spec, &tmp, descriptors)
-        }
-        _ => Err(Problem::of("the supervisor's first message is not the specification")),
-    };
-    match started {
-        Ok((spec, region, events, php)) => {
-            let Ok(child_ended) = signals::descriptor(&[signals::SIGCHLD]) else {
-                eprintln!("application \"{}\": cannot receive signals", spec.name);
-                return ExitCode::FAILURE;
-            };
-            let workers = Vec::new();
-            let upload_directory = php.upload_directory();
-            uploads::remove_abandoned(&upload_directory);
-            memory::release_start_memory();
-            Prototype {
-                supervisor,
-                child_ended,
-                spec,
-                region,
-                events,
-                php,
-                workers,
-                upload_directory,
+            let loaded = Prototype::new(spec, descriptors).and_then(|prototype| {
+                check_roots(&prototype.spec.roots)?;
+                let (php, notices) = during_loading(&supervisor, || load(&prototype.spec, &tmp))?;
+                memory::release_start_memory();
+                Ok((prototype, php, notices))
+            });
+            match loaded {
+                Ok((prototype, php, notices)) => prototype.serve(supervisor, php, notices),
+                Err(problem) => failed(&supervisor, problem),
             }
-            .serve();
-            ExitCode::SUCCESS
         }
-        Err(problem) => failed(&supervisor, problem),
+        _ => {
+            let problem = "the supervisor's first message is not the specification";
+            failed(&supervisor, Problem::of(problem))
+        }
     }
 }
 
-fn failed(supervisor: &Supervisor, mut problem: Problem) -> ExitCode {
+/// Reports that the application cannot run.
+pub fn failed(supervisor: &Supervisor, mut problem: Problem) -> ExitCode {
     let message = &mut problem.message;
     message.truncate(message.floor_char_boundary(MAX_REPORT / 2));
     let _ = supervisor.report(&FromPrototype::Failed { problem });
     ExitCode::FAILURE
 }
 
-type Started = (ApplicationSpec, Region<Mapping>, Vec<OwnedFd>, Php);
-
 impl Prototype {
-    fn start(
-        supervisor: &Supervisor,
-        spec: ApplicationSpec,
-        tmp: &str,
-        mut descriptors: Vec<OwnedFd>,
-    ) -> Result<Started, Problem> {
+    /// Creates the state of an application. `descriptors` came with its specification.
+    pub fn new(spec: ApplicationSpec, mut descriptors: Vec<OwnedFd>) -> Result<Self, Problem> {
         if descriptors.len() != 1 + spec.geometry.threads as usize {
             return Err(Problem::of("the specification came with a wrong number of descriptors"));
         }
@@ -161,8 +152,13 @@ impl Prototype {
             .and_then(|mapping| Region::new(mapping, spec.geometry))
             .ok_or_else(|| Problem::of("the shared memory could not be mapped"))?;
         title::set(&format!("howdah: \"{}\" prototype", spec.name));
-        check_roots(&spec.roots)?;
-        let (php, notices) = during_loading(supervisor, || load(&spec, tmp))?;
+        Ok(Prototype { spec, region, events })
+    }
+
+    /// Reports that PHP is loaded, and serves the supervisor's requests to the end. `notices` are
+    /// for the log.
+    pub fn serve(self, supervisor: Supervisor, php: Php, notices: Vec<Problem>) -> ExitCode {
+        let Prototype { spec, region, events } = self;
         for notice in notices {
             eprintln!("application \"{}\": {notice}", spec.name);
         }
@@ -170,13 +166,23 @@ impl Prototype {
             // Logged when mail() fails, not now. The text contains no NUL, as no path does.
             let _ = php.set_mail_advice(&problem.to_string());
         }
-        let ready = FromPrototype::Ready { version: php.version() };
-        supervisor.report(&ready).map_err(|error| {
-            Problem::of(format_args!("cannot report to the supervisor: {error}"))
-        })?;
-        Ok((spec, region, events, php))
+        let Ok(child_ended) = signals::descriptor(&[signals::SIGCHLD]) else {
+            return failed(&supervisor, Problem::of("it cannot receive signals"));
+        };
+        if let Err(error) = supervisor.report(&FromPrototype::Ready { version: php.version() }) {
+            eprintln!("application \"{}\": cannot report to the supervisor: {error}", spec.name);
+            return ExitCode::FAILURE;
+        }
+        let upload_directory = php.upload_directory();
+        uploads::remove_abandoned(&upload_directory);
+        let workers = Vec::new();
+        Loaded { supervisor, child_ended, spec, region, events, php, workers, upload_directory }
+            .serve();
+        ExitCode::SUCCESS
     }
+}
 
+impl Loaded {
     fn serve(mut self) {
         let mut buffer = vec![0; MAX_MESSAGE];
         loop {
@@ -275,7 +281,7 @@ impl Prototype {
 
     /// Becomes a worker. Closes the descriptors of the prototype first.
     fn become_worker(self, owner: WorkerId, socket: OwnedFd, output: Option<OwnedFd>) -> ! {
-        let Prototype {
+        let Loaded {
             supervisor,
             child_ended,
             spec,

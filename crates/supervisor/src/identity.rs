@@ -2,7 +2,7 @@
 
 use howdah_sys::credentials::{self, Credentials, Unknown};
 use howdah_sys::namespaces::Range;
-use howdah_wire::messages::{ApplicationSpec, IdRange, Problem};
+use howdah_wire::messages::{ApplicationSpec, IdRange, Problem, ProcessUser};
 
 /// The user and groups of an application.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +93,17 @@ impl Identity {
 }
 
 impl Identity {
+    /// Returns the user that a process without a user namespace becomes.
+    pub(crate) fn process_user(&self) -> Option<ProcessUser> {
+        self.user.clone().map(|Credentials { uid, gid, groups, name, home }| ProcessUser {
+            uid,
+            gid,
+            groups,
+            name,
+            home,
+        })
+    }
+
     /// Returns user and group outside of the user namespace; `None`: those of the server.
     pub(crate) fn outside(&self) -> (Option<u32>, Option<u32>) {
         let map = |ranges: &[Range], id: u32| match ranges.iter().find(|range| range.contains(id)) {

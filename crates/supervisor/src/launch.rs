@@ -15,6 +15,17 @@ use crate::identity::{Identity, Maps};
 use crate::rootfs;
 use crate::unprivileged::NAMESPACE_TITLE;
 
+/// Moves a process into the control group of its application, if that has one.
+pub(crate) fn enter_control_group(
+    spec: &ApplicationSpec,
+    pid: u32,
+    groups: &mut ControlGroups,
+) -> std::io::Result<()> {
+    let Some(group) = &spec.isolation.cgroup else { return Ok(()) };
+    let failed = |error| std::io::Error::other(format!("cgroup {group}: {error}"));
+    groups.put(group, pid).map_err(failed)
+}
+
 /// A prototype to start.
 pub(crate) struct Launch<'a> {
     pub(crate) spec: &'a ApplicationSpec,
@@ -108,13 +119,10 @@ impl Launch<'_> {
         if let Some(maps) = self.identity.maps.as_ref().filter(|maps| maps.privileged) {
             namespaces::map_users(pid, &maps.users, &maps.groups, true)?;
         }
-        let group = self.spec.isolation.cgroup.as_ref().filter(|_| !self.is_dry_run);
-        if let Some(group) = group {
-            groups
-                .put(group, pid)
-                .map_err(|error| std::io::Error::other(format!("cgroup {group}: {error}")))?;
+        match self.is_dry_run {
+            true => Ok(()),
+            false => enter_control_group(self.spec, pid, groups),
         }
-        Ok(())
     }
 
     /// Becomes the prototype. Returns the report if that fails, or after a dry run.

@@ -15,6 +15,7 @@
 //! - `prototype`: applications, their prototypes and workers; `usage`: memory and processor time.
 //! - `launch`: the steps from a fork to a prototype; `identity`, `rootfs`, `control_groups`: its
 //!   user, its root directory and its control group.
+//! - `zygote`: a process that prototypes are forked from.
 //! - `programs`: programs that change DNS records.
 //! - [`check`]: checks for `howdah check`.
 //! - `sockets`: listening sockets.
@@ -46,6 +47,7 @@ mod store;
 mod tree;
 mod unprivileged;
 mod usage;
+mod zygote;
 
 pub use grants::{DeriveGrants, Grants, Names};
 pub use options::{Options, PhpProgram, ReloadDocument};

@@ -159,24 +159,30 @@ fn check(run: &Run) -> Result<(), String> {
 /// Returns the path of a program without symbolic links. An error if other users could change the
 /// program or replace it in its directories.
 pub fn trusted(program: &Path) -> io::Result<PathBuf> {
-    let refuse =
-        |path: &Path, problem: &str| io::Error::other(format!("{} {problem}", path.display()));
-    if !program.is_absolute() {
-        return Err(refuse(program, "does not begin with a slash"));
+    let real = protected(program)?;
+    let found = fs::metadata(&real)?;
+    if !found.is_file() || found.mode() & 0o111 == 0 {
+        return Err(refuse(&real, "is not an executable file"));
     }
-    let real = fs::canonicalize(program)?;
+    Ok(real)
+}
+
+/// Returns the path of a file without symbolic links. An error if other users could change the file
+/// or replace it in its directories.
+pub(crate) fn protected(file: &Path) -> io::Result<PathBuf> {
+    if !file.is_absolute() {
+        return Err(refuse(file, "does not begin with a slash"));
+    }
+    let real = fs::canonicalize(file)?;
     let own = rustix::process::geteuid().as_raw();
     for (depth, path) in real.ancestors().enumerate() {
         let found = fs::metadata(path)?;
-        let (mode, is_program) = (found.mode(), depth == 0);
-        if is_program && (!found.is_file() || mode & 0o111 == 0) {
-            return Err(refuse(path, "is not an executable file"));
-        }
+        let mode = found.mode();
         if found.uid() != 0 && found.uid() != own {
             return Err(refuse(path, "belongs to another user, who could change what is run"));
         }
         // In a sticky directory such as /tmp users cannot replace files of others.
-        let is_sticky = !is_program && mode & 0o1000 != 0;
+        let is_sticky = depth > 0 && mode & 0o1000 != 0;
         if mode & 0o022 != 0 && !is_sticky {
             return Err(refuse(
                 path,
@@ -185,6 +191,10 @@ pub fn trusted(program: &Path) -> io::Result<PathBuf> {
         }
     }
     Ok(real)
+}
+
+fn refuse(path: &Path, problem: &str) -> io::Error {
+    io::Error::other(format!("{} {problem}", path.display()))
 }
 
 #[cfg(test)]

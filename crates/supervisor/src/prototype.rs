@@ -11,11 +11,13 @@
 //! - `workers`: the workers, and their processes as the kernel knows them; `worker_end`: the end of
 //!   one.
 //! - `lifecycle`: watching and ending a prototype.
-//! - `requirements`: the program and the user of an application.
+//! - `requirements`: the program and the user of an application; `own_start`: applications that a
+//!   zygote cannot fork.
 
 mod application;
 mod commands;
 mod lifecycle;
+mod own_start;
 mod pending;
 mod reports;
 mod requirements;
@@ -25,7 +27,8 @@ mod workers;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::application::Application;
+pub(crate) use self::application::{Application, NotForked};
 pub(crate) use self::lifecycle::DISMISSAL_TIMEOUT;
+pub(crate) use self::own_start::own_start;
 pub(crate) use self::reports::{Report, Violation};
 pub(crate) use self::requirements::{Requirements, preflight, requirements};

@@ -7,6 +7,7 @@
 //! - `router`: the router's process and its socket; `requests`: dispatches its messages;
 //!   `resources`: addresses, files and programs for it; `applications`: prototypes and workers;
 //!   `configuration`: the change of the configuration.
+//! - `zygotes`: processes that prototypes are forked from.
 //! - `control`: the control process and its messages.
 //! - `shutdown`: the end of the server.
 
@@ -28,6 +29,7 @@ mod signals;
 mod startup;
 mod state;
 mod wait;
+mod zygotes;
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -51,6 +53,7 @@ pub fn run(options: Options) -> Result<Ending, String> {
 impl Tree {
     fn run(&mut self, signals: &OwnedFd) -> Ending {
         let mut buffer = vec![0; MAX_MESSAGE];
+        self.prepare_zygotes();
         loop {
             let now = Instant::now();
             self.start_router_if_due(now);
@@ -58,6 +61,7 @@ impl Tree {
             self.stop_applications_if_due(now);
             self.flush_outbox(now);
             self.run_due_in_applications(now);
+            self.end_late_zygotes(now);
             self.programs.end_if_due(now);
             self.run_upkeep_if_due(now);
             if self.is_over(now) {
@@ -72,6 +76,8 @@ impl Tree {
                     Source::Prototype(id) => self.on_prototype(id),
                     Source::Output(id) => self.on_output(id),
                     Source::WorkerEnd(id, worker) => self.on_worker_end(id, worker),
+                    Source::Zygote(pid) => self.on_zygote(pid),
+                    Source::ZygoteOutput(pid) => self.on_zygote_output(pid),
                 }
             }
         }

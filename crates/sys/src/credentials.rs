@@ -103,6 +103,23 @@ impl Credentials {
     }
 }
 
+/// Changes the process to the user and the group `own` without other groups (`None`: they stay), and
+/// drops all capabilities but those that it takes to become the user of an application and to set its
+/// resource limits. It cannot gain further ones.
+pub fn keep_rights_to_change_user(own: Option<u32>) -> io::Result<()> {
+    if let Some(own) = own {
+        rustix::thread::set_keep_capabilities(true)?;
+        users::set_groups(&[])?;
+        users::set_ids(own, own)?;
+    }
+    let kept = CapabilitySet::SETUID
+        | CapabilitySet::SETGID
+        | CapabilitySet::SETPCAP
+        | CapabilitySet::SYS_RESOURCE;
+    process::keep_capability(kept & rustix::thread::capabilities(None)?.permitted)?;
+    process::no_new_privileges()
+}
+
 /// Returns a user id for the server alone: that of the user `howdah` if it exists, otherwise the
 /// highest id below 65534 that no user of the system has. `None` if this process cannot assume such
 /// an id (a user namespace that maps few ids).

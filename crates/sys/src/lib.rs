@@ -30,6 +30,8 @@ pub mod clock;
 pub mod credentials;
 pub mod directory;
 #[allow(unsafe_code)]
+pub mod environment;
+#[allow(unsafe_code)]
 pub mod futex;
 #[allow(unsafe_code)]
 pub mod handlers;

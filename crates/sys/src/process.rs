@@ -36,6 +36,32 @@ pub fn fork() -> io::Result<Forked> {
     }
 }
 
+/// Duplicates this process; the new one does not become its child, but that of the nearest ancestor
+/// that adopts orphans (see [`process_tree::adopt_orphans`](crate::process_tree::adopt_orphans)). When
+/// the call returns here, that has happened already.
+///
+/// The caller must have no other children. Panics as [`fork`] does.
+pub fn fork_detached() -> io::Result<Forked> {
+    let (answer, question) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    if fork()? == Forked::Child {
+        return match fork() {
+            Ok(Forked::Child) => Ok(Forked::Child),
+            Ok(Forked::Parent(pid)) => {
+                let written = rustix::io::write(&question, &pid.to_ne_bytes());
+                exit_now(i32::from(written.is_err()))
+            }
+            Err(_) => exit_now(1),
+        };
+    }
+    drop(question);
+    wait();
+    let mut pid = [0; 4];
+    match rustix::io::retry_on_intr(|| rustix::io::read(&answer, &mut pid[..])) {
+        Ok(4) => Ok(Forked::Parent(u32::from_ne_bytes(pid))),
+        _ => Err(io::Error::other("the process between could not fork")),
+    }
+}
+
 static COPY: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn become_copy() {

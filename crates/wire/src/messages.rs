@@ -7,6 +7,7 @@
 //! - `control`: between control process, supervisor and router.
 //! - `prototype`: between supervisor and prototypes.
 //! - `worker`: from the router to workers.
+//! - `zygote`: between supervisor and zygotes.
 
 #[macro_use]
 mod field;
@@ -24,6 +25,7 @@ mod spec;
 mod tests;
 mod usage;
 mod worker;
+mod zygote;
 
 pub use self::bundles::{put_bundles, take_bundles};
 pub use self::control::{FromControl, FromRouter, ToControl, ToRouter};
@@ -36,6 +38,7 @@ pub use self::secret::Secret;
 pub use self::spec::{ApplicationSpec, IdRange, Isolation, Problem, Sandbox};
 pub use self::usage::Usage;
 pub use self::worker::ToWorker;
+pub use self::zygote::{FromZygote, ProcessUser, ToZygote};
 
 /// Maximum length of a message, in bytes. Longer contents (documents) travel as descriptors.
 pub const MAX_MESSAGE: usize = 128 * 1024;

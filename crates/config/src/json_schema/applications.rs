@@ -140,6 +140,7 @@ pub(super) const TABLE: &[Shape] = &[
                 Either(&[Switch, Kind::Shape("sandbox")]),
                 "true restricts files to its roots and the system's; false restricts nothing",
             ),
+            Key("own_start", Switch, "Start PHP for this application alone"),
         ],
     },
     Shape {

@@ -78,6 +78,7 @@ fn isolation(config: &config::Isolation) -> Isolation {
         tmpfs: automount.tmpfs,
         new_privileges: config.new_privs.unwrap_or(false),
         cgroup: config.cgroup.as_ref().map(path),
+        own_start: config.own_start,
         is_sandbox_off: config.sandbox == config::Sandbox::Off,
         sandbox: match &config.sandbox {
             config::Sandbox::Files(files) => Some(Sandbox {

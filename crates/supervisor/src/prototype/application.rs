@@ -1,12 +1,13 @@
 //! The state of an application, and the start of its prototype.
 
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Instant;
 
 use howdah_sys::process_tree::PendingKills;
-use howdah_sys::{packet, pipe};
+use howdah_sys::{packet, pipe, signals};
 use howdah_wire::messages::{ApplicationSpec, MAX_REPORT, Problem, ToPrototype};
 use howdah_wire::queue::WorkerId;
 use rustix::io::Errno;
@@ -15,9 +16,78 @@ use super::pending::PendingRequests;
 use super::requirements::{Requirements, requirements};
 use super::workers::Workers;
 use crate::control_groups::ControlGroups;
-use crate::launch::Launch;
+use crate::identity::Identity;
+use crate::launch::{self, Launch};
 use crate::options::Options;
 use crate::output::Output;
+use crate::zygote::{ForkFailure, Zygote};
+
+/// Reason why a zygote has not forked a prototype.
+#[derive(Debug)]
+pub(crate) enum NotForked {
+    /// It cannot; another start may succeed.
+    Zygote(ForkFailure),
+    /// The application cannot run. The text is for the log and the control API.
+    Application(String),
+}
+
+/// The supervisor's ends of the connection to a prototype that is being started.
+struct Connection {
+    commands: OwnedFd,
+    reports: OwnedFd,
+    output: Output,
+}
+
+/// The prototype's ends.
+struct Ends {
+    socket: OwnedFd,
+    reports: OwnedFd,
+    output: OwnedFd,
+}
+
+impl Connection {
+    fn new() -> io::Result<(Connection, Ends)> {
+        let (output, writer) = Output::new()?;
+        let (commands, socket) = packet::one_way()?;
+        let (reports, reporting) = pipe::new()?;
+        let ends = Ends { socket, reports: reporting, output: writer };
+        Ok((Connection { commands, reports, output }, ends))
+    }
+
+    /// Sends the specification to a new process. Returns the state of its application.
+    fn introduce(
+        self,
+        options: &Options,
+        spec: &ApplicationSpec,
+        identity: &Identity,
+        descriptors: &[OwnedFd],
+        pid: u32,
+        groups: &mut ControlGroups,
+    ) -> io::Result<Application> {
+        let Connection { commands, reports, output } = self;
+        let hello =
+            ToPrototype::Hello { spec: spec.clone(), tmp: options.tmp.display().to_string() };
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        match packet::send(&commands, &hello.encode(), &descriptors) {
+            // `PIPE`: the prototype has ended already and has reported the reason.
+            Ok(()) | Err(Errno::PIPE) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(Application {
+            has_pid_namespace: spec.isolation.pid_namespace,
+            output: Some(output),
+            control_group: spec.isolation.cgroup.clone(),
+            out_of_memory: groups.watch(pid),
+            output_owner: (spec.stdout.is_none() || spec.stderr.is_none())
+                .then(|| identity.outside()),
+            ..Application::new(spec.name.clone(), pid, commands, reports)
+        })
+    }
+}
+
+fn unstartable(error: io::Error) -> String {
+    format!("cannot start a process: {error}")
+}
 
 /// An application: its prototype and its workers.
 #[derive(Debug)]
@@ -82,39 +152,47 @@ impl Application {
     ) -> Result<Self, String> {
         let Requirements { executable, identity } =
             requirements(options, spec).map_err(|problem| problem.to_string())?;
-        let start = || -> std::io::Result<Self> {
-            let (output, writer) = Output::new()?;
-            let (commands, socket) = packet::one_way()?;
-            let (reports, reporting) = pipe::new()?;
+        let start = || -> io::Result<Self> {
+            let (connection, ends) = Connection::new()?;
+            let Ends { socket, reports, output } = ends;
             let launch = Launch {
                 spec,
                 identity: &identity,
                 executable,
                 socket,
-                reports: reporting,
-                output: writer,
+                reports,
+                output,
                 is_dry_run: false,
             };
             let pid = launch.start(groups)?;
-            let hello =
-                ToPrototype::Hello { spec: spec.clone(), tmp: options.tmp.display().to_string() };
-            let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-            match packet::send(&commands, &hello.encode(), &descriptors) {
-                // `PIPE`: the prototype has ended already and has reported the reason.
-                Ok(()) | Err(Errno::PIPE) => {}
-                Err(error) => return Err(error.into()),
-            }
-            Ok(Application {
-                has_pid_namespace: spec.isolation.pid_namespace,
-                output: Some(output),
-                control_group: spec.isolation.cgroup.clone(),
-                out_of_memory: groups.watch(pid),
-                output_owner: (spec.stdout.is_none() || spec.stderr.is_none())
-                    .then(|| identity.outside()),
-                ..Application::new(spec.name.clone(), pid, commands, reports)
-            })
+            connection.introduce(options, spec, &identity, descriptors, pid, groups)
         };
-        start().map_err(|error| format!("cannot start a process: {error}"))
+        start().map_err(unstartable)
+    }
+
+    /// Lets a zygote fork an application's prototype.
+    pub(crate) fn fork(
+        options: &Options,
+        spec: &ApplicationSpec,
+        descriptors: &[OwnedFd],
+        groups: &mut ControlGroups,
+        zygote: &mut Zygote,
+    ) -> Result<Self, NotForked> {
+        let Requirements { identity, .. } = requirements(options, spec)
+            .map_err(|problem| NotForked::Application(problem.to_string()))?;
+        let not_started = |error| NotForked::Application(unstartable(error));
+        let (connection, ends) = Connection::new().map_err(not_started)?;
+        let ends = [ends.socket.as_fd(), ends.reports.as_fd(), ends.output.as_fd()];
+        let pid = zygote.fork(identity.process_user(), ends).map_err(NotForked::Zygote)?;
+        let admitted = launch::enter_control_group(spec, pid, groups);
+        // It begins with the first message, so it has done nothing before it is in its group.
+        let introduced = admitted.and_then(|()| {
+            connection.introduce(options, spec, &identity, descriptors, pid, groups)
+        });
+        introduced.map_err(|error| {
+            let _ = signals::send(pid, signals::SIGKILL);
+            not_started(error)
+        })
     }
 
     /// Creates the state of an application whose prototype has just been started.

@@ -14,8 +14,10 @@ use howdah_wire::queue::WorkerId;
 use howdah_wire::region::Geometry;
 
 use super::state::{Id, Tree};
+use super::zygotes::StartKind;
 use crate::control_groups::ControlGroups;
-use crate::prototype::{Application, DISMISSAL_TIMEOUT, Report, Violation};
+use crate::prototype::{Application, DISMISSAL_TIMEOUT, NotForked, Report, Violation};
+use crate::zygote::ForkFailure;
 
 /// Maximum number of instances of one application that run at the same time. A restart starts a new
 /// one while the old ones finish their requests.
@@ -37,16 +39,18 @@ impl Tree {
         name: &str,
         generation: u32,
         geometry: Geometry,
-        descriptors: &[OwnedFd],
+        descriptors: Vec<OwnedFd>,
     ) {
         let known = self.changes.application(name, generation, Instant::now()).cloned();
-        let is_new = !self.applications.contains_key(&self.id(number));
+        let id = self.id(number);
+        let is_new = !self.applications.contains_key(&id) && self.zygotes.waiting(id).is_none();
         let message = match known.filter(|_| is_new) {
             Some(mut spec) => {
                 let instances = self.applications.values().filter(|app| app.name == spec.name);
-                if instances.count() < MAX_INSTANCES {
+                let instances = instances.count() + self.zygotes.waiting_instances(&spec.name);
+                if instances < MAX_INSTANCES {
                     spec.geometry = geometry;
-                    return self.start_application(number, &spec, descriptors);
+                    return self.start_application(number, spec, descriptors);
                 }
                 format!("{MAX_INSTANCES} instances of it have not finished their requests")
             }
@@ -55,10 +59,42 @@ impl Tree {
         self.send_to_router(&FromSupervisor::Ended { application: number, message }, &[]);
     }
 
-    fn start_application(&mut self, number: u32, spec: &ApplicationSpec, descriptors: &[OwnedFd]) {
-        match Application::start(&self.options, spec, descriptors, &mut self.control_groups) {
+    /// Starts the prototype of an application, now or once a zygote has loaded PHP.
+    pub(super) fn start_application(
+        &mut self,
+        number: u32,
+        spec: ApplicationSpec,
+        descriptors: Vec<OwnedFd>,
+    ) {
+        let id = self.id(number);
+        let kind = self.start_kind(&spec, Instant::now());
+        let (options, groups) = (&self.options, &mut self.control_groups);
+        let zygote = match kind {
+            StartKind::Wait(start) => return self.wait_for_zygote(start, id, spec, descriptors),
+            StartKind::Fork(start) => self.zygotes.zygote(&start).map(|zygote| (start, zygote)),
+            StartKind::Execute => None,
+        };
+        let started = match zygote {
+            None => Application::start(options, &spec, &descriptors, groups),
+            Some((start, zygote)) => {
+                match Application::fork(options, &spec, &descriptors, groups, zygote) {
+                    Err(NotForked::Zygote(ForkFailure::Outdated)) => {
+                        self.renew_zygote(&start);
+                        return self.start_application(number, spec, descriptors);
+                    }
+                    Err(NotForked::Zygote(ForkFailure::Broken(reason))) => {
+                        self.give_up_zygote(&start, &reason);
+                        return self.start_application(number, spec, descriptors);
+                    }
+                    Err(NotForked::Zygote(ForkFailure::Refused(message)))
+                    | Err(NotForked::Application(message)) => Err(message),
+                    Ok(application) => Ok(application),
+                }
+            }
+        };
+        match started {
             Ok(application) => {
-                self.applications.insert(self.id(number), application);
+                self.applications.insert(id, application);
             }
             Err(message) => {
                 self.send_to_router(&FromSupervisor::Ended { application: number, message }, &[]);
@@ -68,6 +104,10 @@ impl Tree {
 
     pub(super) fn spawn_worker(&mut self, application: u32) {
         let id = self.id(application);
+        if let Some(waiting) = self.zygotes.waiting(id) {
+            waiting.workers = waiting.workers.saturating_add(1);
+            return;
+        }
         let spawned = match self.applications.get_mut(&id) {
             Some(found) => found.spawn(),
             None => Err(NOT_RUNNING.to_owned()),
@@ -102,6 +142,9 @@ impl Tree {
 
     pub(super) fn stop_application(&mut self, application: u32, grace: Duration) {
         let id = self.id(application);
+        if self.stop_waiting(application) {
+            return;
+        }
         if let Some(found) = self.applications.get_mut(&id) {
             found.end_within(grace, Instant::now());
         }
@@ -270,6 +313,7 @@ impl Tree {
         let mut expected: Vec<_> =
             self.applications.values().map(|application| application.pid).collect();
         expected.extend(router.into_iter().chain(self.control_pid()).chain(self.programs.pids()));
+        expected.extend(self.zygotes.pids());
         if own == 1 {
             let children = process_tree::children(own).into_iter();
             expected.extend(children.filter(|pid| !process::has_no_new_privileges(*pid)));

@@ -33,7 +33,7 @@ impl Tree {
             }
 
             Message::Start { application, name, generation, geometry } => {
-                self.start_named(application, &name, generation, geometry, &descriptors);
+                self.start_named(application, &name, generation, geometry, descriptors);
             }
             Message::Spawn { application } => self.spawn_worker(application),
             Message::Kill { application, worker, signal } => {

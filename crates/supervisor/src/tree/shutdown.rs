@@ -46,6 +46,7 @@ impl Tree {
         }
         self.kill_control();
         self.programs.end();
+        self.zygotes.end_all();
         // The second call kills them.
         for timeout in [DISMISSAL_TIMEOUT, KILL_TIMEOUT] {
             self.applications.values_mut().for_each(Application::dismiss);

@@ -45,7 +45,7 @@ impl Tree {
                 if self.router.as_ref().is_some_and(|current| current.pid == router) {
                     self.send_to_router(&FromSupervisor::Ran { number, error }, &[]);
                 }
-            } else {
+            } else if !self.zygote_ended(pid, exit) {
                 has_orphans = true;
             }
         }

@@ -9,6 +9,7 @@ use howdah_wire::queue::WorkerId;
 
 use super::control_state::ControlState;
 use super::refusals::Refusals;
+use super::zygotes::Zygotes;
 use crate::backoff::Backoff;
 use crate::certificates::Certificates;
 use crate::changes::Changes;
@@ -55,6 +56,7 @@ pub(super) struct Tree {
     /// Time of the next start of the router; `None` if one runs.
     pub(super) router_start: Option<Instant>,
     pub(super) applications: HashMap<Id, Application>,
+    pub(super) zygotes: Zygotes,
     /// Orphans of ended prototypes that are being killed.
     pub(super) orphans: PendingKills,
     pub(super) programs: Programs,
@@ -88,6 +90,9 @@ pub(super) enum Source {
     Prototype(Id),
     Output(Id),
     WorkerEnd(Id, WorkerId),
+    /// Reports of the zygote with this process id.
+    Zygote(u32),
+    ZygoteOutput(u32),
 }
 
 /// An application's number and the router that assigned it. Each router numbers applications
@@ -115,6 +120,7 @@ impl Tree {
             router_backoff: Backoff::default(),
             router_start: Some(Instant::now()),
             applications: HashMap::new(),
+            zygotes: Zygotes::default(),
             orphans: PendingKills::default(),
             programs: Programs::default(),
             next_upkeep: Instant::now() + UPKEEP_INTERVAL,

@@ -41,6 +41,12 @@ impl Tree {
             output.chain(reports).chain(ends).for_each(|(source, fd)| add(source, fd, IN));
             buffered.extend(application.has_buffered().then_some(Source::Prototype(*id)));
         }
+        for zygote in self.zygotes.running() {
+            add(Source::Zygote(zygote.pid), zygote.replies(), IN);
+            if let Some(output) = &zygote.output {
+                add(Source::ZygoteOutput(zygote.pid), output.fd(), IN);
+            }
+        }
         let due = self
             .applications
             .values()
@@ -50,6 +56,7 @@ impl Tree {
             .chain(outbox_due)
             .chain(output_due)
             .chain(self.orphans.due())
+            .chain(self.zygotes.due())
             .chain(self.programs.due())
             .chain(self.options.upkeep.is_some().then_some(self.next_upkeep))
             .chain(self.shutdown.as_ref().and_then(|shutdown| shutdown.deadline))

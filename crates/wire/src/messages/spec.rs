@@ -67,6 +67,8 @@ record! {
         cgroup: Option<String>,
         /// There is no Landlock domain: processes may signal and trace all processes of their user.
         is_sandbox_off: bool,
+        /// Starts PHP for this application alone.
+        own_start: bool,
         /// Restricts the usable files.
         sandbox: Option<Sandbox>,
     }

@@ -1,0 +1,170 @@
+//! Applications that need a start of PHP of their own.
+//!
+//! A prototype that a zygote has forked has PHP's start in common with others: the `php.ini`, the
+//! extensions, and what those read when they started. The application's own settings
+//! are applied afterwards, as PHP-FPM does with those of a pool. Settings that extensions read while
+//! they start would come too late, and so would variables that libraries read then.
+
+use howdah_wire::messages::ApplicationSpec;
+
+use crate::programs::protected;
+
+/// Settings of PHP itself that are read while it starts. Its other settings, whose names have no
+/// dot, can be applied later.
+const READ_AT_START: [&str; 6] =
+    ["auto_globals_jit", "browscap", "enable_dl", "extension", "extension_dir", "zend_extension"];
+
+/// First parts of the names of settings that can be applied later: those of extensions that come
+/// with PHP and read them when a request begins, or whose start is part of the prototype (OPcache).
+const APPLIED_LATER: [&str; 32] = [
+    "arg_separator.",
+    "assert.",
+    "cgi.",
+    "curl.",
+    "date.",
+    "docref_",
+    "exif.",
+    "filter.",
+    "gd.",
+    "highlight.",
+    "iconv.",
+    "intl.",
+    "mail.",
+    "mbstring.",
+    "mysqli.",
+    "opcache.",
+    "openssl.",
+    "pcre.",
+    "pdo_mysql.",
+    "pgsql.",
+    "session.",
+    "soap.",
+    "sqlite3.",
+    "syslog.",
+    "unserialize_",
+    "url_rewriter.",
+    "user_ini.",
+    "zend.assertions",
+    "zend.enable_gc",
+    "zend.exception_ignore_args",
+    "zend.exception_string_param_max_len",
+    "zlib.",
+];
+
+/// Settings that begin like those above and are read at the start.
+const NOT_APPLIED_LATER: [&str; 3] =
+    ["opcache.enable", "opcache.enable_cli", "opcache.huge_code_pages"];
+
+/// First parts of the names of variables that libraries and extensions read while they start.
+const VARIABLES: [&str; 22] = [
+    "DD_",
+    "GCONV_",
+    "GLIBC_",
+    "ICU_",
+    "JAVA_",
+    "LANG",
+    "LC_",
+    "LD_",
+    "LOCPATH",
+    "MAGICK_",
+    "MALLOC_",
+    "NEW_RELIC_",
+    "NLS_",
+    "ODBC",
+    "OPENSSL_",
+    "ORACLE_",
+    "OTEL_",
+    "PHP",
+    "SASL_",
+    "SSL_",
+    "USE_ZEND_",
+    "ZEND_",
+];
+
+/// Returns the key of the application for which it needs a start of PHP of its own; `None` if a
+/// zygote can fork its prototype.
+pub(crate) fn own_start(spec: &ApplicationSpec) -> Option<String> {
+    let isolation = &spec.isolation;
+    let namespaces = [
+        isolation.user_namespace,
+        isolation.pid_namespace,
+        isolation.network_namespace,
+        isolation.mount_namespace,
+        isolation.uts_namespace,
+        isolation.cgroup_namespace,
+    ];
+    let keys = [
+        (isolation.own_start, "isolation/own_start"),
+        (isolation.rootfs.is_some(), "isolation/rootfs"),
+        (isolation.new_privileges, "isolation/new_privs"),
+        (namespaces.contains(&true), "isolation/namespaces"),
+        (!has_protected_ini_file(spec), "options/file"),
+    ];
+    if let Some((_, key)) = keys.iter().find(|(needs_own, _)| *needs_own) {
+        return Some((*key).to_owned());
+    }
+    let settings = [("admin", &spec.ini_admin), ("user", &spec.ini_user)];
+    let setting = settings.iter().find_map(|(part, settings)| {
+        let found = settings.iter().find(|(name, _)| !is_applied_later(name))?;
+        Some(format!("options/{part}/{}", found.0))
+    });
+    setting.or_else(|| {
+        let is_read = |name: &str| VARIABLES.iter().any(|first| name.starts_with(first));
+        let (name, _) = spec.environment.iter().find(|(name, _)| is_read(name))?;
+        Some(format!("environment/{name}"))
+    })
+}
+
+/// Returns false if other users could change the application's `php.ini`: it names extensions, whose
+/// code the zygote would run.
+fn has_protected_ini_file(spec: &ApplicationSpec) -> bool {
+    spec.ini_file.as_ref().is_none_or(|file| protected(file.as_ref()).is_ok())
+}
+
+fn is_applied_later(name: &str) -> bool {
+    if NOT_APPLIED_LATER.contains(&name) || READ_AT_START.contains(&name) {
+        return false;
+    }
+    !name.contains('.') || APPLIED_LATER.iter().any(|first| name.starts_with(first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own_start_with(change: impl FnOnce(&mut ApplicationSpec)) -> Option<String> {
+        let mut spec = ApplicationSpec::new("site");
+        change(&mut spec);
+        own_start(&spec)
+    }
+
+    #[test]
+    fn what_is_read_while_php_starts_needs_a_start_of_its_own() {
+        let pair = |name: &str| vec![(name.to_owned(), String::new())];
+        let admin = |name: &str| own_start_with(|spec| spec.ini_admin = pair(name));
+        for name in ["extension", "zend_extension", "apc.shm_size", "opcache.enable", "ffi.enable"]
+        {
+            assert_eq!(admin(name), Some(format!("options/admin/{name}")));
+        }
+        for name in ["memory_limit", "opcache.preload", "date.timezone", "session.save_path"] {
+            assert_eq!(admin(name), None, "{name}");
+        }
+        let user = own_start_with(|spec| spec.ini_user = pair("xdebug.mode"));
+        assert_eq!(user, Some("options/user/xdebug.mode".to_owned()));
+        for (name, needs_own) in [("LD_PRELOAD", true), ("APP_ENV", false), ("TMPDIR", false)] {
+            let found = own_start_with(|spec| spec.environment = pair(name));
+            assert_eq!(found, needs_own.then(|| format!("environment/{name}")));
+        }
+    }
+
+    #[test]
+    fn another_view_of_the_system_needs_a_start_of_its_own() {
+        let found = own_start_with(|spec| spec.isolation.rootfs = Some("/srv/root".to_owned()));
+        assert_eq!(found.as_deref(), Some("isolation/rootfs"));
+        let found = own_start_with(|spec| spec.isolation.pid_namespace = true);
+        assert_eq!(found.as_deref(), Some("isolation/namespaces"));
+        let found = own_start_with(|spec| spec.isolation.own_start = true);
+        assert_eq!(found.as_deref(), Some("isolation/own_start"));
+        assert_eq!(own_start_with(|_| ()), None);
+    }
+}

@@ -1,0 +1,378 @@
+//! Zygotes: one for each start of PHP that several applications can share, and the applications that
+//! wait until it has loaded PHP.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use howdah_sys::log::Level;
+use howdah_wire::messages::{ApplicationSpec, Exit, FromSupervisor};
+
+use super::state::{Id, Tree};
+use crate::backoff::Backoff;
+use crate::prototype::own_start;
+use crate::zygote::{Report, Zygote};
+
+/// Minimum number of applications for which a zygote is worth its memory.
+const MIN_APPLICATIONS: usize = 2;
+
+/// Maximum number of applications that the log names in one line.
+const MAX_NAMED: usize = 10;
+
+/// The zygotes, and the applications that wait for one.
+#[derive(Debug, Default)]
+pub(super) struct Zygotes {
+    slots: Vec<Slot>,
+    /// Applications that wait until their zygote has loaded PHP, the oldest first.
+    waiting: Vec<Waiting>,
+}
+
+/// A start of PHP that applications can share.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SharedStart {
+    /// Path of the program `howdah-php`.
+    program: PathBuf,
+    /// Full version of PHP.
+    version: String,
+    /// `php.ini` to read instead of libphp's default.
+    ini_file: Option<String>,
+}
+
+/// The zygote of a start.
+#[derive(Debug)]
+struct Slot {
+    start: SharedStart,
+    zygote: Option<Zygote>,
+    /// Zygotes that have been killed, and have not ended.
+    ending: Vec<Zygote>,
+    /// Forks of a zygote could not run applications. Tried again with the next configuration.
+    is_unfit: bool,
+    backoff: Backoff,
+    /// Earliest time of the next start; `None` for now.
+    next_start: Option<Instant>,
+}
+
+/// An application that waits for a zygote.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    id: Id,
+    start: SharedStart,
+    spec: ApplicationSpec,
+    descriptors: Vec<OwnedFd>,
+    /// Workers that the router has requested meanwhile.
+    pub(super) workers: u32,
+}
+
+/// How the prototype of an application is started.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum StartKind {
+    /// The program is executed.
+    Execute,
+    /// A zygote forks it.
+    Fork(SharedStart),
+    /// The zygote is loading PHP.
+    Wait(SharedStart),
+}
+
+impl Slot {
+    fn new(start: SharedStart) -> Self {
+        Slot {
+            start,
+            zygote: None,
+            ending: Vec::new(),
+            is_unfit: false,
+            backoff: Backoff::default(),
+            next_start: None,
+        }
+    }
+
+    /// Kills the zygote; SIGCHLD reports its end.
+    fn end(&mut self) {
+        if let Some(zygote) = self.zygote.take() {
+            zygote.kill();
+            self.ending.push(zygote);
+        }
+    }
+
+    /// Delays the next start after a zygote that did not work.
+    fn delay(&mut self, started: Instant) {
+        self.next_start = Some(self.backoff.next_start(started, Instant::now()));
+    }
+}
+
+impl Zygotes {
+    /// Returns the zygotes that run.
+    pub(super) fn running(&self) -> impl Iterator<Item = &Zygote> {
+        self.slots.iter().filter_map(|slot| slot.zygote.as_ref())
+    }
+
+    /// Returns the process ids, also of zygotes that were killed.
+    pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
+        let all = self.slots.iter().flat_map(|slot| slot.zygote.iter().chain(&slot.ending));
+        all.map(|zygote| zygote.pid)
+    }
+
+    fn slot(&mut self, start: &SharedStart) -> Option<&mut Slot> {
+        self.slots.iter_mut().find(|slot| slot.start == *start)
+    }
+
+    /// Returns the slot whose zygote runs as this process.
+    fn slot_with(&mut self, pid: u32) -> Option<&mut Slot> {
+        self.slots.iter_mut().find(|slot| slot.zygote.as_ref().is_some_and(|z| z.pid == pid))
+    }
+
+    /// Returns the zygote of a start.
+    pub(super) fn zygote(&mut self, start: &SharedStart) -> Option<&mut Zygote> {
+        self.slot(start)?.zygote.as_mut()
+    }
+
+    /// Returns the time at which a zygote is killed that has not loaded PHP.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.running().filter_map(Zygote::due).min()
+    }
+
+    /// Returns the number of waiting instances of an application.
+    pub(super) fn waiting_instances(&self, name: &str) -> usize {
+        self.waiting.iter().filter(|waiting| waiting.spec.name == name).count()
+    }
+
+    /// Returns the application with this id if it waits.
+    pub(super) fn waiting(&mut self, id: Id) -> Option<&mut Waiting> {
+        self.waiting.iter_mut().find(|waiting| waiting.id == id)
+    }
+
+    /// Kills all zygotes. Nothing waits for them any more.
+    pub(super) fn end_all(&mut self) {
+        self.slots.iter_mut().for_each(Slot::end);
+        self.waiting.clear();
+    }
+}
+
+impl Tree {
+    /// Starts the zygotes that the current configuration needs, and ends the others.
+    pub(super) fn prepare_zygotes(&mut self) {
+        let mut counts: BTreeMap<SharedStart, usize> = BTreeMap::new();
+        let specs = self.changes.current.grants.applications.values();
+        for start in specs.filter_map(|spec| self.shared_start(spec)) {
+            *counts.entry(start).or_default() += 1;
+        }
+        counts.retain(|_, count| *count >= MIN_APPLICATIONS);
+        for slot in &mut self.zygotes.slots {
+            slot.is_unfit = false;
+            if !counts.contains_key(&slot.start) {
+                slot.end();
+            }
+        }
+        let is_used = |slot: &Slot| counts.contains_key(&slot.start) || !slot.ending.is_empty();
+        self.zygotes.slots.retain(is_used);
+        for start in counts.keys() {
+            self.start_zygote(start, Instant::now());
+        }
+        if !counts.is_empty() {
+            self.log_own_starts();
+        }
+    }
+
+    /// Returns the start that an application can share with others; `None` if it needs its own.
+    fn shared_start(&self, spec: &ApplicationSpec) -> Option<SharedStart> {
+        let program = self.options.php_for(&spec.php_version)?;
+        own_start(spec).is_none().then(|| SharedStart {
+            program: program.path.clone(),
+            version: program.version.clone(),
+            ini_file: spec.ini_file.clone(),
+        })
+    }
+
+    fn is_wanted(&self, start: &SharedStart) -> bool {
+        let specs = self.changes.current.grants.applications.values();
+        let same = specs.filter(|spec| self.shared_start(spec).as_ref() == Some(start));
+        same.take(MIN_APPLICATIONS).count() == MIN_APPLICATIONS
+    }
+
+    /// Logs which applications cannot use a zygote.
+    fn log_own_starts(&self) {
+        let specs = self.changes.current.grants.applications.values();
+        let own =
+            |spec: &ApplicationSpec| Some(format!("\"{}\" ({})", spec.name, own_start(spec)?));
+        let mut names: Vec<_> = specs.filter_map(own).collect();
+        names.sort();
+        let more = names.len().saturating_sub(MAX_NAMED);
+        names.truncate(MAX_NAMED);
+        if more > 0 {
+            names.push(format!("{more} others"));
+        }
+        if !names.is_empty() {
+            let names = names.join(", ");
+            let line = format_args!("applications that do not share the start of PHP: {names}");
+            self.log.write(Level::Info, line);
+        }
+    }
+
+    /// Starts a zygote unless it runs, or has failed a short time ago.
+    fn start_zygote(&mut self, start: &SharedStart, now: Instant) {
+        if self.zygotes.slot(start).is_none() {
+            self.zygotes.slots.push(Slot::new(start.clone()));
+        }
+        let user = self.options.user.as_ref().and(self.options.private_user);
+        let Some(slot) = self.zygotes.slot(start) else { return };
+        if slot.zygote.is_some() || slot.next_start.is_some_and(|next| next > now) {
+            return;
+        }
+        let SharedStart { program, version, ini_file } = start;
+        let started = File::open(program)
+            .and_then(|executable| Zygote::start(&executable, version, user, ini_file.clone()));
+        match started {
+            Ok(zygote) => slot.zygote = Some(zygote),
+            Err(error) => {
+                slot.delay(now);
+                let message = format_args!("cannot start a zygote: {error}");
+                self.log.write(Level::Error, message);
+            }
+        }
+    }
+
+    /// Returns how the prototype of an application is to be started now.
+    pub(super) fn start_kind(&mut self, spec: &ApplicationSpec, now: Instant) -> StartKind {
+        let start = self.shared_start(spec).filter(|start| self.is_wanted(start));
+        let Some(start) = start else { return StartKind::Execute };
+        if self.zygotes.slot(&start).is_some_and(|slot| slot.is_unfit) {
+            return StartKind::Execute;
+        }
+        self.start_zygote(&start, now);
+        match self.zygotes.zygote(&start) {
+            Some(zygote) if zygote.is_ready => StartKind::Fork(start),
+            Some(_) => StartKind::Wait(start),
+            None => StartKind::Execute,
+        }
+    }
+
+    /// Lets an application wait until a zygote has loaded PHP.
+    pub(super) fn wait_for_zygote(
+        &mut self,
+        start: SharedStart,
+        id: Id,
+        spec: ApplicationSpec,
+        descriptors: Vec<OwnedFd>,
+    ) {
+        self.zygotes.waiting.push(Waiting { id, start, spec, descriptors, workers: 0 });
+    }
+
+    /// Replaces a zygote that was started from files that have changed.
+    pub(super) fn renew_zygote(&mut self, start: &SharedStart) {
+        let line =
+            "PHP's files have changed: PHP is loaded anew for further starts of applications";
+        self.log.write(Level::Notice, format_args!("{line}"));
+        if let Some(slot) = self.zygotes.slot(start) {
+            slot.end();
+        }
+        self.start_zygote(start, Instant::now());
+    }
+
+    /// Ends a zygote that does not work. Those that wait for it start without.
+    pub(super) fn give_up_zygote(&mut self, start: &SharedStart, reason: &str) {
+        let message = format_args!("the zygote is replaced: {reason}");
+        self.log.write(Level::Alert, message);
+        if let Some(slot) = self.zygotes.slot(start) {
+            let started = slot.zygote.as_ref().map_or_else(Instant::now, |zygote| zygote.started);
+            slot.delay(started);
+            slot.end();
+        }
+        self.start_waiting(start);
+    }
+
+    /// Reads the reports of a zygote.
+    pub(super) fn on_zygote(&mut self, pid: u32) {
+        let Some(slot) = self.zygotes.slot_with(pid) else { return };
+        let (start, zygote) = (slot.start.clone(), slot.zygote.as_mut());
+        match zygote.map_or(Report::Empty, Zygote::next_report) {
+            Report::Empty => {}
+            Report::Ready => self.start_waiting(&start),
+            Report::Unfit(reason) => self.zygote_is_unfit(&start, &reason),
+            Report::Closed => self.give_up_zygote(&start, "it has ended"),
+        }
+    }
+
+    fn zygote_is_unfit(&mut self, start: &SharedStart, reason: &str) {
+        let line = format_args!("each application starts PHP on its own: {reason}");
+        self.log.write(Level::Notice, line);
+        if let Some(slot) = self.zygotes.slot(start) {
+            slot.is_unfit = true;
+            slot.end();
+        }
+        self.start_waiting(start);
+    }
+
+    /// Logs the output of a zygote.
+    pub(super) fn on_zygote_output(&mut self, pid: u32) {
+        let slot = self.zygotes.slots.iter_mut();
+        let all = slot.flat_map(|slot| slot.zygote.iter_mut().chain(&mut slot.ending));
+        for zygote in all.filter(|zygote| zygote.pid == pid) {
+            if let Some(output) = &mut zygote.output
+                && !output.drain("PHP", &self.log)
+            {
+                zygote.output = None;
+            }
+        }
+    }
+
+    /// Starts the applications that wait for a zygote.
+    fn start_waiting(&mut self, start: &SharedStart) {
+        let all = std::mem::take(&mut self.zygotes.waiting);
+        let (due, rest): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|waiting| waiting.start == *start);
+        self.zygotes.waiting = rest;
+        for Waiting { id, spec, descriptors, workers, .. } in due {
+            // A new router knows nothing of it.
+            if id == self.id(id.number) {
+                self.start_application(id.number, spec, descriptors);
+                (0..workers).for_each(|_| self.spawn_worker(id.number));
+            }
+        }
+    }
+
+    /// Ends zygotes that take too long to load PHP.
+    pub(super) fn end_late_zygotes(&mut self, now: Instant) {
+        let is_late = |zygote: &Zygote| zygote.due().is_some_and(|due| due <= now);
+        let slots = self.zygotes.slots.iter();
+        let late = slots.filter(|slot| slot.zygote.as_ref().is_some_and(is_late));
+        let late: Vec<_> = late.map(|slot| slot.start.clone()).collect();
+        for start in late {
+            self.give_up_zygote(&start, "it takes too long to load PHP");
+        }
+    }
+
+    /// Handles the end of a process. Returns false if it was no zygote.
+    pub(super) fn zygote_ended(&mut self, pid: u32, exit: Exit) -> bool {
+        self.on_zygote_output(pid);
+        if let Some(slot) = self.zygotes.slot_with(pid) {
+            let (start, zygote) = (slot.start.clone(), slot.zygote.as_mut());
+            // Its last report may be unread.
+            match zygote.map(Zygote::next_report) {
+                Some(Report::Unfit(reason)) => self.zygote_is_unfit(&start, &reason),
+                _ => self.give_up_zygote(&start, &format!("it {exit}")),
+            }
+        }
+        let mut was_zygote = false;
+        for slot in &mut self.zygotes.slots {
+            let before = slot.ending.len();
+            slot.ending.retain(|zygote| zygote.pid != pid);
+            was_zygote |= slot.ending.len() < before;
+        }
+        was_zygote
+    }
+
+    /// Stops an application that waits for a zygote. Returns false if there is none.
+    pub(super) fn stop_waiting(&mut self, number: u32) -> bool {
+        let id = self.id(number);
+        let before = self.zygotes.waiting.len();
+        self.zygotes.waiting.retain(|waiting| waiting.id != id);
+        let was_waiting = self.zygotes.waiting.len() < before;
+        if was_waiting {
+            let message = "it was stopped before PHP was loaded".to_owned();
+            self.send_to_router(&FromSupervisor::Ended { application: number, message }, &[]);
+        }
+        was_waiting
+    }
+}

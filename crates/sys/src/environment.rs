@@ -1,0 +1,25 @@
+//! The environment variables of this process.
+
+use std::io;
+
+/// Replaces all environment variables. Error: a name or value that the environment cannot hold.
+///
+/// # Panics
+/// If the process has more than one thread: another one could be reading a variable.
+pub fn replace(variables: &[(String, String)]) -> io::Result<()> {
+    assert_eq!(crate::process::thread_count(), 1, "environment of a process with several threads");
+    for (name, value) in variables {
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            return Err(io::Error::other(format!("the environment cannot hold {name:?}")));
+        }
+    }
+    for (name, _) in std::env::vars_os() {
+        // SAFETY: there is one thread (checked above).
+        unsafe { std::env::remove_var(name) };
+    }
+    for (name, value) in variables {
+        // SAFETY: as above.
+        unsafe { std::env::set_var(name, value) };
+    }
+    Ok(())
+}
