@@ -2,12 +2,12 @@
 //! and the prototypes, and dispatches them.
 //!
 //! - `startup`: opens, locks and binds everything before the loop begins.
-//! - `state`: the state of the loop; `wait`: its poll call.
+//! - `state`: the state of the loop; `wait`: its poll call; `id`: the identity of an application.
 //! - `signals`: signals, and children that have ended.
 //! - `router`: the router's process and its socket; `requests`: dispatches its messages;
 //!   `resources`: addresses, files and programs for it; `applications`: prototypes and workers;
 //!   `configuration`: the change of the configuration.
-//! - `zygotes`: processes that prototypes are forked from.
+//! - `zygotes`: starts and ends them, and the applications that wait for them; `zygotes_state`: both.
 //! - `control`: the control process and its messages.
 //! - `shutdown`: the end of the server.
 
@@ -17,6 +17,7 @@ mod control;
 mod control_state;
 #[cfg(test)]
 mod hostile_router_tests;
+mod id;
 #[cfg(any(test, feature = "model"))]
 pub mod model;
 mod name_files;
@@ -30,6 +31,7 @@ mod startup;
 mod state;
 mod wait;
 mod zygotes;
+mod zygotes_state;
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;

@@ -13,8 +13,9 @@ use howdah_wire::messages::{ApplicationSpec, Exit, FromSupervisor};
 use howdah_wire::queue::WorkerId;
 use howdah_wire::region::Geometry;
 
-use super::state::{Id, Tree};
-use super::zygotes::StartKind;
+use super::id::Id;
+use super::state::Tree;
+use super::zygotes_state::StartKind;
 use crate::control_groups::ControlGroups;
 use crate::prototype::{Application, DISMISSAL_TIMEOUT, NotForked, Report, Violation};
 use crate::zygote::ForkFailure;

@@ -8,8 +8,9 @@ use howdah_sys::process_tree::PendingKills;
 use howdah_wire::queue::WorkerId;
 
 use super::control_state::ControlState;
+use super::id::Id;
 use super::refusals::Refusals;
-use super::zygotes::Zygotes;
+use super::zygotes_state::Zygotes;
 use crate::backoff::Backoff;
 use crate::certificates::Certificates;
 use crate::changes::Changes;
@@ -93,15 +94,6 @@ pub(super) enum Source {
     /// Reports of the zygote with this process id.
     Zygote(u32),
     ZygoteOutput(u32),
-}
-
-/// An application's number and the router that assigned it. Each router numbers applications
-/// itself; a new one gets no messages about applications of the previous one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Id {
-    /// Process id of the router.
-    pub(super) router: u32,
-    pub(super) number: u32,
 }
 
 impl Tree {

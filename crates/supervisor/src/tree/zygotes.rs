@@ -1,17 +1,17 @@
-//! Zygotes: one for each start of PHP that several applications can share, and the applications that
-//! wait until it has loaded PHP.
+//! Zygotes: starts one for each start of PHP that several applications can share, and the applications
+//! that wait until it has loaded PHP.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::time::Instant;
 
 use howdah_sys::log::Level;
 use howdah_wire::messages::{ApplicationSpec, Exit, FromSupervisor};
 
-use super::state::{Id, Tree};
-use crate::backoff::Backoff;
+use super::id::Id;
+use super::state::Tree;
+use super::zygotes_state::{SharedStart, Slot, StartKind, Waiting};
 use crate::prototype::own_start;
 use crate::zygote::{Report, Zygote};
 
@@ -20,135 +20,6 @@ const MIN_APPLICATIONS: usize = 2;
 
 /// Maximum number of applications that the log names in one line.
 const MAX_NAMED: usize = 10;
-
-/// The zygotes, and the applications that wait for one.
-#[derive(Debug, Default)]
-pub(super) struct Zygotes {
-    slots: Vec<Slot>,
-    /// Applications that wait until their zygote has loaded PHP, the oldest first.
-    waiting: Vec<Waiting>,
-}
-
-/// A start of PHP that applications can share.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct SharedStart {
-    /// Path of the program `howdah-php`.
-    program: PathBuf,
-    /// Full version of PHP.
-    version: String,
-    /// `php.ini` to read instead of libphp's default.
-    ini_file: Option<String>,
-}
-
-/// The zygote of a start.
-#[derive(Debug)]
-struct Slot {
-    start: SharedStart,
-    zygote: Option<Zygote>,
-    /// Zygotes that have been killed, and have not ended.
-    ending: Vec<Zygote>,
-    /// Forks of a zygote could not run applications. Tried again with the next configuration.
-    is_unfit: bool,
-    backoff: Backoff,
-    /// Earliest time of the next start; `None` for now.
-    next_start: Option<Instant>,
-}
-
-/// An application that waits for a zygote.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    id: Id,
-    start: SharedStart,
-    spec: ApplicationSpec,
-    descriptors: Vec<OwnedFd>,
-    /// Workers that the router has requested meanwhile.
-    pub(super) workers: u32,
-}
-
-/// How the prototype of an application is started.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum StartKind {
-    /// The program is executed.
-    Execute,
-    /// A zygote forks it.
-    Fork(SharedStart),
-    /// The zygote is loading PHP.
-    Wait(SharedStart),
-}
-
-impl Slot {
-    fn new(start: SharedStart) -> Self {
-        Slot {
-            start,
-            zygote: None,
-            ending: Vec::new(),
-            is_unfit: false,
-            backoff: Backoff::default(),
-            next_start: None,
-        }
-    }
-
-    /// Kills the zygote; SIGCHLD reports its end.
-    fn end(&mut self) {
-        if let Some(zygote) = self.zygote.take() {
-            zygote.kill();
-            self.ending.push(zygote);
-        }
-    }
-
-    /// Delays the next start after a zygote that did not work.
-    fn delay(&mut self, started: Instant) {
-        self.next_start = Some(self.backoff.next_start(started, Instant::now()));
-    }
-}
-
-impl Zygotes {
-    /// Returns the zygotes that run.
-    pub(super) fn running(&self) -> impl Iterator<Item = &Zygote> {
-        self.slots.iter().filter_map(|slot| slot.zygote.as_ref())
-    }
-
-    /// Returns the process ids, also of zygotes that were killed.
-    pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
-        let all = self.slots.iter().flat_map(|slot| slot.zygote.iter().chain(&slot.ending));
-        all.map(|zygote| zygote.pid)
-    }
-
-    fn slot(&mut self, start: &SharedStart) -> Option<&mut Slot> {
-        self.slots.iter_mut().find(|slot| slot.start == *start)
-    }
-
-    /// Returns the slot whose zygote runs as this process.
-    fn slot_with(&mut self, pid: u32) -> Option<&mut Slot> {
-        self.slots.iter_mut().find(|slot| slot.zygote.as_ref().is_some_and(|z| z.pid == pid))
-    }
-
-    /// Returns the zygote of a start.
-    pub(super) fn zygote(&mut self, start: &SharedStart) -> Option<&mut Zygote> {
-        self.slot(start)?.zygote.as_mut()
-    }
-
-    /// Returns the time at which a zygote is killed that has not loaded PHP.
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.running().filter_map(Zygote::due).min()
-    }
-
-    /// Returns the number of waiting instances of an application.
-    pub(super) fn waiting_instances(&self, name: &str) -> usize {
-        self.waiting.iter().filter(|waiting| waiting.spec.name == name).count()
-    }
-
-    /// Returns the application with this id if it waits.
-    pub(super) fn waiting(&mut self, id: Id) -> Option<&mut Waiting> {
-        self.waiting.iter_mut().find(|waiting| waiting.id == id)
-    }
-
-    /// Kills all zygotes. Nothing waits for them any more.
-    pub(super) fn end_all(&mut self) {
-        self.slots.iter_mut().for_each(Slot::end);
-        self.waiting.clear();
-    }
-}
 
 impl Tree {
     /// Starts the zygotes that the current configuration needs, and ends the others.
