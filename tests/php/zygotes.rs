@@ -260,6 +260,52 @@ fn a_zygote_that_was_stopped_is_replaced() {
 }
 
 #[test]
+fn applications_that_start_after_an_upgrade_use_the_new_files() {
+    let place = place();
+    let programs = place.path().join("programs");
+    fs::create_dir(&programs).unwrap();
+    open_to_all(&programs, 0o755);
+    let howdah = harness::programs::howdah();
+    harness::programs::copy(howdah, &programs);
+    let installed = programs.join("howdah-php");
+    harness::programs::copy(&howdah.with_file_name("howdah-php"), &installed);
+    let launcher = ["sh", "-c", "shift; exec \"$0/howdah\" \"$@\"", programs.to_str().unwrap()];
+    let server = sites(place.path(), "<?php echo 'here';", json!({})).through(&launcher).serve();
+    let first = eventually("there is a zygote", || zygote(&server));
+    assert_eq!(server.get("/site").text(), "here");
+    assert_eq!(zygote(&server), Some(first));
+    let new = programs.join("new");
+    harness::programs::copy(&installed, &new);
+    fs::rename(&new, &installed).unwrap();
+    assert_eq!(server.get("/other").text(), "here");
+    server.wait_for_log("PHP's files have changed");
+    assert!(zygote(&server).is_some_and(|pid| pid != first));
+    assert_eq!(server.get("/site").text(), "here", "it goes on with the old ones");
+}
+
+#[test]
+fn applications_with_the_same_php_ini_share_a_start_if_only_root_can_change_it() {
+    let place = place();
+    let ini = place.path().join("php.ini");
+    fs::write(&ini, "memory_limit = 55M\nopcache.interned_strings_buffer = 2\n").unwrap();
+    let options = json!({"options": {"file": ini}});
+    let changes =
+        json!({"site": options, "other": options, "own": {"isolation": {"own_start": false}}});
+    let code = "<?php echo ini_get('memory_limit');";
+    let server = sites(place.path(), code, changes.clone()).serve();
+    for name in ["site", "other"] {
+        assert_eq!(server.get(&format!("/{name}")).text(), "55M");
+    }
+    assert!(zygote(&server).is_some(), "{}", server.log());
+    assert_ne!(server.get("/own").text(), "55M");
+    drop(server);
+    open_to_all(&ini, 0o666);
+    let server = sites(place.path(), code, changes).serve();
+    assert_eq!(server.get("/site").text(), "55M");
+    assert_eq!(zygote(&server), None, "{}", server.log());
+}
+
+#[test]
 fn all_applications_with_workers_from_the_start_share_it_too() {
     let place = place();
     let spare = json!({"processes": {"max": 2, "spare": 1}});

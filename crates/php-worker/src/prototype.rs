@@ -166,6 +166,7 @@ impl Prototype {
             // Logged when mail() fails, not now. The text contains no NUL, as no path does.
             let _ = php.set_mail_advice(&problem.to_string());
         }
+        memory::release_zero_pages();
         let Ok(child_ended) = signals::descriptor(&[signals::SIGCHLD]) else {
             return failed(&supervisor, Problem::of("it cannot receive signals"));
         };
@@ -184,7 +185,6 @@ impl Prototype {
 
 impl Loaded {
     fn serve(mut self) {
-        let mut buffer = vec![0; MAX_MESSAGE];
         loop {
             let mut ready = [
                 PollFd::new(&self.supervisor.commands, PollFlags::IN),
@@ -195,7 +195,7 @@ impl Loaded {
             }
             let (message, child) = (!ready[0].revents().is_empty(), !ready[1].revents().is_empty());
             let result = self.reap(child).and_then(|()| match message {
-                true => self.receive(&mut buffer),
+                true => self.receive(),
                 false => Ok(()),
             });
             match result {
@@ -217,8 +217,10 @@ impl Loaded {
         }
     }
 
-    fn receive(&mut self, buffer: &mut [u8]) -> Result<(), LoopEnd> {
-        let (message, descriptors) = match packet::receive(&self.supervisor.commands, buffer) {
+    fn receive(&mut self) -> Result<(), LoopEnd> {
+        let commands = &self.supervisor.commands;
+        let mut buffer = vec![0; packet::next_length(commands, MAX_MESSAGE)];
+        let (message, descriptors) = match packet::receive(commands, &mut buffer) {
             Ok(Received::Packet(len, descriptors)) => {
                 (ToPrototype::decode(&buffer[..len]), descriptors)
             }

@@ -24,9 +24,9 @@ impl Supervisor {
 
     /// Waits for the first message and returns it with its descriptors.
     pub fn first_message(&self) -> Result<(ToPrototype, Vec<OwnedFd>), Malformed> {
-        let mut buffer = vec![0; MAX_MESSAGE];
         loop {
             let _ = poll(&mut [PollFd::new(&self.commands, PollFlags::IN)], None);
+            let mut buffer = vec![0; packet::next_length(&self.commands, MAX_MESSAGE)];
             match packet::receive(&self.commands, &mut buffer) {
                 Ok(Received::Packet(len, descriptors)) => {
                     return Ok((ToPrototype::decode(&buffer[..len])?, descriptors));

@@ -145,9 +145,9 @@ impl Zygote {
 
     /// Waits for a request. `None` if the supervisor has ended, or has sent something else.
     fn receive(&self) -> Option<(ToZygote, Vec<OwnedFd>)> {
-        let mut buffer = vec![0; MAX_MESSAGE];
         loop {
             let _ = poll(&mut [PollFd::new(&self.requests, PollFlags::IN)], None);
+            let mut buffer = vec![0; packet::next_length(&self.requests, MAX_MESSAGE)];
             match packet::receive(&self.requests, &mut buffer) {
                 Ok(Received::Packet(len, descriptors)) => {
                     return Some((ToZygote::decode(&buffer[..len]).ok()?, descriptors));
@@ -173,6 +173,7 @@ impl Zygote {
         title::set(&std::env::args().next().unwrap_or_default());
         let loaded = LoadedFiles::of(&IniFiles::during_pause());
         memory::release_start_memory();
+        memory::fill_heap_gaps();
         self.reply(&FromZygote::Ready {});
         loop {
             let Some((ToZygote::Fork { user }, descriptors)) = self.receive() else {
@@ -190,6 +191,8 @@ impl Zygote {
             match process::fork_detached() {
                 Ok(Forked::Parent(pid)) => self.reply(&FromZygote::Forked { pid }),
                 Ok(Forked::Child) => {
+                    // To free it would copy the pages that it is in.
+                    std::mem::forget(loaded);
                     let Zygote { parent, executable, .. } = self;
                     let user = user.map(credentials_of);
                     let supervisor = Supervisor { commands, reports };

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{self, Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, recv,
     recvmsg, sendmsg, shutdown, socketpair,
 };
 
@@ -43,6 +43,14 @@ pub fn send(socket: impl AsFd, packet: &[u8], descriptors: &[BorrowedFd<'_>]) ->
         sendmsg(&socket, &[IoSlice::new(packet)], &mut ancillary, flags)
     })?;
     if sent == packet.len() { Ok(()) } else { Err(Errno::MSGSIZE) }
+}
+
+/// Returns the length of the next packet, and at most `limit`; 0 if there is none. A buffer of this
+/// length is enough for [`receive`], and does not touch more memory than necessary.
+pub fn next_length(socket: impl AsFd, limit: usize) -> usize {
+    let flags = RecvFlags::PEEK | RecvFlags::TRUNC | RecvFlags::DONTWAIT;
+    let length = retry_on_intr(|| recv(&socket, &mut [0; 0][..], flags));
+    length.map_or(0, |(_, length)| length.min(limit))
 }
 
 /// Result of [`receive`].
@@ -103,6 +111,19 @@ mod tests {
         let (a, b) = pair().unwrap();
         send(&a, b"hello", &[]).unwrap();
         assert_eq!(receive(&b, &mut [0; 4]).unwrap_err(), Errno::MSGSIZE);
+    }
+
+    #[test]
+    fn the_length_of_the_next_packet_is_known_before_it_is_received() {
+        let (a, b) = pair().unwrap();
+        assert_eq!(next_length(&b, 10), 0);
+        send(&a, b"hello", &[]).unwrap();
+        assert_eq!((next_length(&b, 10), next_length(&b, 3)), (5, 3));
+        let mut buffer = [0; 5];
+        assert!(matches!(receive(&b, &mut buffer), Ok(Received::Packet(5, _))));
+        drop(a);
+        assert_eq!(next_length(&b, 10), 0);
+        assert!(matches!(receive(&b, &mut []), Ok(Received::Closed)));
     }
 
     #[test]
