@@ -50,6 +50,7 @@ fn message(line: &[u8], model: &Model) -> Option<ToSupervisor> {
         "kill" => ToSupervisor::Kill { application: number, worker, signal: 9 },
         "trace" => ToSupervisor::Trace { application: number, worker, number },
         "stop" => ToSupervisor::Stop { application: number, grace_ms: u64::MAX },
+        "unload" => ToSupervisor::Unload { application: number },
         "measure" => ToSupervisor::Measure { application: number },
         "prepared" => ToSupervisor::Prepared { generation: number },
         "applied" => {

@@ -95,6 +95,24 @@ fn an_unused_application_has_no_prototype_either_and_the_next_request_starts_it(
 }
 
 #[test]
+fn a_program_that_a_script_has_left_running_keeps_the_prototype_until_it_ends() {
+    let processes = json!({"max": 2, "spare": 0, "idle_timeout": 0, "prototype_timeout": 0});
+    let code = "<?php echo exec('sleep 1000 >/dev/null 2>&1 & echo $!');";
+    let server = site(processes).file("left.php", code).serve();
+    let program: u32 = server.get("/left.php").text().parse().unwrap();
+    server.wait_for_log("application is unloaded");
+    // Another prototype serves meanwhile.
+    assert_eq!(server.get("/a.php?us=0").status, 200);
+    eventually("its worker has ended", || server.running_workers().is_empty().then_some(()));
+    let is_prototype = |process: &processes::Process| process.title.contains("prototype");
+    let prototypes = || server.processes().into_iter().filter(is_prototype).count();
+    eventually("one is left", || (prototypes() == 1).then_some(()));
+    assert!(processes::is_alive(program));
+    processes::signal(program, rustix::process::Signal::KILL);
+    eventually("none is left", || (prototypes() == 0).then_some(()));
+}
+
+#[test]
 fn requests_that_wake_an_application_during_changes_of_others_are_served() {
     let processes = json!({"max": 2, "spare": 0, "idle_timeout": 0, "prototype_timeout": 0});
     let server = site(processes).serve();

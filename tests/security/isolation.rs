@@ -559,6 +559,10 @@ fn without_root_an_application_has_namespaces_of_its_own_and_stays_its_user() {
 /// program in no time, so there may be none.
 fn stopped_copy(supervisor: u32, lists: impl Fn(u32) -> bool) -> Option<u32> {
     let title = |pid: u32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let state = |pid: u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.chars().next()
+    };
     let (begun, mut seen) = (Instant::now(), Vec::new());
     while begun.elapsed() < Duration::from_secs(1) {
         let children = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children"));
@@ -568,6 +572,8 @@ fn stopped_copy(supervisor: u32, lists: impl Fn(u32) -> bool) -> Option<u32> {
                 continue;
             }
             processes::signal(pid, Signal::STOP);
+            // It runs on for a moment, and could become another program after its title was read.
+            while state(pid).is_some_and(|state| !"TZ".contains(state)) {}
             // First the server looks at what there is, PHP for example; it can be traced then, and knows
             // nothing that scripts of its user do not.
             if title(pid).contains("\0serve\0") && !lists(supervisor) {

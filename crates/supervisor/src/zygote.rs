@@ -206,3 +206,73 @@ fn execute(
 
 /// Length of the longest title of a prototype that is shown whole, in bytes.
 const TITLE_ROOM: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    /// A zygote that never answers by itself, its process, and the end to answer with.
+    fn silent() -> (Zygote, Child, OwnedFd) {
+        let process = Command::new("sleep").arg("100").spawn().unwrap();
+        let (requests, _) = packet::pair().unwrap();
+        let (replies, replying) = pipe::new().unwrap();
+        let reader = pipe::Reader::new(MAX_REPORT);
+        let (pid, started) = (process.id(), Instant::now());
+        let zygote =
+            Zygote { pid, requests, replies, reader, output: None, started, is_ready: true };
+        (zygote, process, replying)
+    }
+
+    /// The result of a fork if the zygote answers with these messages.
+    fn fork(answers: &[FromZygote]) -> Result<u32, ForkFailure> {
+        let (mut zygote, mut process, replying) = silent();
+        let (requests, _theirs) = packet::pair().unwrap();
+        zygote.requests = requests;
+        for answer in answers {
+            pipe::send(&replying, &answer.encode()).unwrap();
+        }
+        let null = File::open("/dev/null").unwrap();
+        let result = zygote.fork(None, [null.as_fd(); 3]);
+        process.kill().unwrap();
+        process.wait().unwrap();
+        result
+    }
+
+    #[test]
+    fn only_a_child_of_the_supervisor_is_taken_for_a_prototype() {
+        let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+        assert_eq!(fork(&[FromZygote::Forked { pid: child.id() }]).unwrap(), child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for pid in [1, std::process::id(), 0, u32::MAX] {
+            let result = fork(&[FromZygote::Forked { pid }]);
+            assert!(matches!(result, Err(ForkFailure::Broken(_))), "{pid}: {result:?}");
+        }
+    }
+
+    #[test]
+    fn a_zygote_that_refuses_is_told_from_one_that_does_not_work() {
+        let refused = fork(&[FromZygote::NotForked { message: "no memory".to_owned() }]);
+        assert!(matches!(refused, Err(ForkFailure::Refused(message)) if message == "no memory"));
+        assert!(matches!(fork(&[FromZygote::Outdated {}]), Err(ForkFailure::Outdated)));
+        assert!(matches!(fork(&[FromZygote::Ready {}]), Err(ForkFailure::Broken(_))));
+    }
+
+    #[test]
+    fn the_supervisor_does_not_wait_for_a_zygote_that_is_gone_or_silent() {
+        let (mut zygote, mut process, replying) = silent();
+        let null = File::open("/dev/null").unwrap();
+        // Nobody has the other end of the requests.
+        let result = zygote.fork(None, [null.as_fd(); 3]);
+        assert!(matches!(result, Err(ForkFailure::Broken(_))), "{result:?}");
+        assert!(
+            matches!(fork(&[]), Err(ForkFailure::Broken(reason)) if reason == "it does not answer")
+        );
+        drop(replying);
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert_eq!(zygote.next_report(), Report::Closed);
+    }
+}

@@ -105,6 +105,8 @@ pub(crate) struct Application {
     pub(super) stage: Stage,
     /// Time at which the prototype is dismissed; set once the application must stop.
     pub(crate) deadline: Option<Instant>,
+    /// Time of the next check whether the application can be unloaded; set once it is not used.
+    pub(super) unload_check: Option<Instant>,
     /// The prototype was told to end at once.
     pub(super) is_dismissed: bool,
     /// Reason why the application cannot run, as its prototype reported, or why the prototype was
@@ -207,6 +209,7 @@ impl Application {
             output: None,
             stage: Stage::Loading,
             deadline: None,
+            unload_check: None,
             is_dismissed: false,
             failure: None,
             workers: Workers::default(),

@@ -11,6 +11,9 @@ use super::pending::{ANSWER_TIMEOUT, SLOW_ANSWER_TIMEOUT};
 /// Time within which a dismissed prototype must end its workers.
 pub(crate) const DISMISSAL_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// Interval at which it is checked whether an application can be unloaded.
+const UNLOAD_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Interval at which a prototype that has not answered in time is checked.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -23,7 +26,8 @@ impl Application {
             false => None,
         };
         let check = unanswered.map(|since| (since + ANSWER_TIMEOUT).max(now + CHECK_INTERVAL));
-        self.deadline.into_iter().chain(kills).chain(check).chain(self.ending_processes.due()).min()
+        let deadlines = self.deadline.into_iter().chain(self.unload_check);
+        deadlines.chain(kills).chain(check).chain(self.ending_processes.due()).min()
     }
 
     /// Records that a signal has stopped or continued the prototype.
@@ -75,6 +79,29 @@ impl Application {
     pub(crate) fn end_within(&mut self, grace: Duration, now: Instant) {
         let deadline = now.checked_add(grace);
         self.deadline = self.deadline.into_iter().chain(deadline).min();
+    }
+
+    /// Ends the application as soon as its prototype has no child.
+    pub(crate) fn unload(&mut self, now: Instant) {
+        self.unload_check = Some(now);
+    }
+
+    /// Ends an application that is to be unloaded, unless a program that its scripts have started is
+    /// left, which would end with the prototype. Checked once a second.
+    pub(super) fn unload_if_due(&mut self, now: Instant, has_children: impl FnOnce(u32) -> bool) {
+        if self.unload_check.is_none_or(|check| check > now) {
+            return;
+        }
+        let is_alone = self.is_idle() && !has_children(self.pid);
+        self.unload_check = (!is_alone).then(|| now + UNLOAD_INTERVAL);
+        if is_alone {
+            self.end_within(Duration::ZERO, now);
+        }
+    }
+
+    /// Calls [`Application::unload_if_due`] with the children that the kernel knows.
+    pub(crate) fn unload_if_alone(&mut self, now: Instant) {
+        self.unload_if_due(now, |pid| !process_tree::children(pid).is_empty());
     }
 
     /// Kills the workers of a prototype that has ended.

@@ -151,6 +151,16 @@ impl Tree {
         }
     }
 
+    pub(super) fn unload_application(&mut self, application: u32) {
+        let id = self.id(application);
+        if self.stop_waiting(application) {
+            return;
+        }
+        if let Some(found) = self.applications.get_mut(&id) {
+            found.unload(Instant::now());
+        }
+    }
+
     // -- events --
 
     /// Sends a message about an application to the router, if it is the one that started the
@@ -161,9 +171,11 @@ impl Tree {
         }
     }
 
-    /// Ends prototypes whose deadline has passed, and stopping ones without workers.
+    /// Ends prototypes whose deadline has passed, stopping ones without workers, and unused ones
+    /// without any process.
     pub(super) fn stop_applications_if_due(&mut self, now: Instant) {
         for application in self.applications.values_mut() {
+            application.unload_if_alone(now);
             let Some(deadline) = application.deadline else { continue };
             if deadline <= now || application.is_idle() {
                 application.dismiss();

@@ -46,6 +46,7 @@ impl Tree {
             Message::Stop { application, grace_ms } => {
                 self.stop_application(application, Duration::from_millis(grace_ms));
             }
+            Message::Unload { application } => self.unload_application(application),
 
             Message::Serving {} => self.router_serves(),
             Message::Refuse { message } => self.refuse_first_configuration(message),

@@ -71,6 +71,12 @@ messages! {
             /// Grace period in milliseconds.
             grace_ms: u64,
         }
+        /// Ends an application that is not used, once it has no worker and no program that its
+        /// scripts have started.
+        18 Unload {
+            /// Number of the application.
+            application: u32,
+        }
         /// The router has everything that a configuration needs; answered with `Commit`.
         7 Prepared {
             /// As given to `Apply`.

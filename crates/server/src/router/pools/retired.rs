@@ -37,6 +37,11 @@ impl RetiredInstances {
         self.0.insert(instance.number, Retired { name, instance, is_ending: false });
     }
 
+    /// Adds an instance without workers that the supervisor was asked to unload.
+    pub(super) fn add_unloaded(&mut self, name: String, instance: Arc<Instance>) {
+        self.0.insert(instance.number, Retired { name, instance, is_ending: true });
+    }
+
     /// Removes an instance that has ended. Returns false if there is no such retired instance.
     pub(super) fn remove(&mut self, number: u32) -> bool {
         self.0.remove(&number).is_some()

@@ -1,16 +1,22 @@
 //! Ends the prototypes of applications that have had no worker for some time, at once if memory is
-//! short. The next request starts the application again.
+//! short. The next request starts the application again, also while a prototype is left because of
+//! programs that its scripts have started.
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use howdah_php_pool::pool::PoolState;
 use howdah_sys::log::Level;
+use howdah_wire::messages::ToSupervisor;
 
+use super::Pools;
 use super::application::PooledApplication;
 use super::restarts::Restarts;
-use super::{Pools, REMOVAL_GRACE};
 use crate::router::memory_shortage::READ_INTERVAL;
+
+/// Time without workers after which an application is unloaded, if the configuration does not say. Only
+/// for one of several applications that keeps no worker: a single one has nobody to give memory to.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl Pools {
     /// Ends the prototype if there has been no worker and no request for
@@ -22,7 +28,11 @@ impl Pools {
         state: PoolState,
         now: Instant,
     ) -> io::Result<Option<Instant>> {
-        let Some(timeout) = app.sizing.wanted().prototype_timeout else { return Ok(None) };
+        let wanted = app.sizing.wanted();
+        // The other applications: this one is not in the list meanwhile.
+        let has_default = wanted.spare == 0 && !self.applications.is_empty();
+        let default = has_default.then_some(DEFAULT_TIMEOUT);
+        let Some(timeout) = wanted.prototype_timeout.or(default) else { return Ok(None) };
         if state.workers + app.starting + state.busy + state.waiting > 0 {
             app.unused_since = None;
             return Ok(None);
@@ -45,12 +55,11 @@ impl Pools {
         app.ready_since = None;
         app.unused_since = None;
         app.restarts = Restarts::default();
-        match app.instance.take() {
-            Some(instance) => {
-                self.retire(app.config.name.clone(), instance, REMOVAL_GRACE)?;
-                Ok(Some(now)) // the retired instance has no requests, so that it ends at once
-            }
-            None => Ok(None),
+        if let Some(instance) = app.instance.take() {
+            instance.close();
+            self.link.send(&ToSupervisor::Unload { application: instance.number })?;
+            self.retired.add_unloaded(app.config.name.clone(), instance);
         }
+        Ok(None)
     }
 }
