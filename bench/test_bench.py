@@ -14,6 +14,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import clients  # noqa: E402 - they sit beside this file
+import control_group  # noqa: E402
 import figures  # noqa: E402
 import plot  # noqa: E402
 import processes  # noqa: E402
@@ -246,6 +247,36 @@ class Sites(unittest.TestCase):
         found = servers.fpm_pool("site-0001", "/run/a.sock", sites.FPM_ONDEMAND)
         self.assertTrue(found.startswith("[site-0001]\nlisten = /run/a.sock\n"))
         self.assertIn("\npm = ondemand\npm.max_children = 2\npm.process_idle_timeout = 5s\n", found)
+
+
+MEMORY_STAT = """cache 900
+inactive_file 100
+active_file 50
+total_inactive_file 300
+total_active_file 200
+"""
+
+
+class ControlGroups(unittest.TestCase):
+    def test_version_1_counts_files_of_groups_below_as_well(self):
+        self.assertEqual(control_group.without_files(1000, MEMORY_STAT, True), 500)
+        self.assertEqual(control_group.without_files(1000, MEMORY_STAT, False), 850)
+
+    def test_used_memory_is_never_negative(self):
+        self.assertEqual(control_group.without_files(100, MEMORY_STAT, True), 0)
+
+    def test_kills_are_told_from_attempts_to_kill(self):
+        self.assertEqual(control_group.number("oom_kill", "oom 7\noom_kill 3\noom_group_kill 9\n"), 3)
+        self.assertEqual(control_group.number("oom_kill", "oom_kill_disable 0\nunder_oom 0\n"), 0)
+
+    def test_memory_is_enabled_for_groups_of_version_2(self):
+        with tempfile.TemporaryDirectory() as name:
+            path = Path(name) / "cgroup.subtree_control"
+            path.write_text("cpu io\n")
+            control_group.enable(Path(name))
+            self.assertEqual(path.read_text(), "+memory")
+            with self.assertRaises(processes.Unusable):
+                control_group.enable(Path(name) / "none")
 
 
 class Writing(unittest.TestCase):
