@@ -172,3 +172,67 @@ def lines(title, positions, series, unit, bottom_words, logarithmic=False):
         parts += [line(left + across + 16, y, left + across + 44, y, colour, 2), mark(left + across + 30, y, name),
                   text(left + across + 52, y + 4, words, 11)]
     return picture(width, height, title, parts)
+
+
+def steps(low, high):
+    """Powers of ten from at most the smallest to at least the largest value."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    return [10.0**power for power in range(first, max(last, first + 1) + 1)]
+
+
+def curves(title, positions, panels, names, unit, bottom_words):
+    """Panels side by side with a logarithmic axis that all share. A panel is (title, {series: {position: value}}).
+
+    `names` are {series: words}; the last value of each curve stands beside it.
+    """
+    left, top, gap, across, down = 62, 84, 56, 236, 260
+    width, legend = left + len(panels) * (across + gap), top + down + 70
+    values = [value for _, series in panels for points in series.values() for value in points.values() if value and value > 0]
+    if not values:
+        return picture(width, 80, title, [text(16, 56, "Nothing was measured.")])
+    ticks = steps(min(values), max(values))
+
+    def vertical(value):
+        return top + down * (1 - math.log(value / ticks[0]) / math.log(ticks[-1] / ticks[0]))
+    parts = [text(16, 46, unit, 12, colour="#555555")]
+    for number, (words, series) in enumerate(panels):
+        start = left + number * (across + gap)
+
+        def horizontal(position, start=start):
+            return start + across * (positions.index(position) + 0.5) / len(positions)
+        parts.append(text(start, top - 12, words, 13, weight="bold"))
+        for tick in ticks:
+            parts.append(line(start, vertical(tick), start + across, vertical(tick)))
+            if number == 0:
+                parts.append(text(start - 8, vertical(tick) + 4, short(tick), 11, "end"))
+        for position in positions:
+            parts += [line(horizontal(position), top, horizontal(position), top + down),
+                      text(horizontal(position), top + down + 20, f"{position:,}", 11, "middle")]
+        parts.append(text(start + across / 2, top + down + 40, bottom_words, 11, "middle"))
+        ends = []
+        for name, points in series.items():
+            places = [(horizontal(p), vertical(points[p]), points[p]) for p in positions if points.get(p)]
+            if not places:
+                continue
+            path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in places)
+            parts.append(f'<polyline points="{path}" fill="none" stroke="{look(name)[0]}" stroke-width="2"/>')
+            parts += [mark(x, y, name) for x, y, _ in places]
+            ends.append(places[-1])
+        edge = horizontal(positions[-1])
+        # A curve that ends before the others has its value above its end, where none of them passes.
+        parts += [text(x, y - 9, short(value), 11, "middle") for x, y, value in ends if x < edge]
+        parts += [text(x + 9, y, short(value), 11) for x, y, value in apart([end for end in ends if end[0] == edge])]
+    x = float(left)
+    for name, words in names.items():
+        parts += [line(x, legend, x + 28, legend, look(name)[0], 2), mark(x + 14, legend, name), text(x + 36, legend + 4, words, 11)]
+        x += 66 + 6.2 * len(words)
+    return picture(width, legend + 24, title, parts)
+
+
+def apart(labels, room=13):
+    """Labels (x, y, ...) at the height of their text, from the top down, moved so far down that none covers another."""
+    found, lowest = [], -math.inf
+    for x, y, *rest in sorted(labels, key=lambda label: label[1]):
+        lowest = max(y + 4, lowest + room)
+        found.append((x, lowest, *rest))
+    return found

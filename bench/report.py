@@ -260,14 +260,7 @@ def sites_part(data, pictures):
             cells["visited"] += f", {one['awake']:,} awake"
         rows.append([f"{sites.number_of(one['sites'])}, {sites.title_of(one['stack'])}", f"{one['ready']:.2f}", *cells.values(),
                      milli(one["first"]), milli(one["second"]), f"{one['burst']:.2f}", missing(one["failed"])])
-    panels = []
-    for number in sorted({one["sites"] for one in found}):
-        bars = [(SITES_LOOKS[one["stack"]], f"{sites.title_of(one['stack'])}, {when}", one[when][0] / 2**20, None, None)
-                for when in ("idle", "visited", "after") for one in found
-                if one["sites"] == number and (when != "visited" or one["awake"] >= number)]
-        panels.append((sites.number_of(number), bars))
-    pictures["sites.svg"] = plot.bars("Memory of sites that are rarely visited", panels,
-                                      "MiB (PSS) of the whole stack: idle, visited, and idle after that; less is better.")
+    pictures["sites.svg"] = sites_plot(found)
     yield "## Sites that are rarely visited\n"
     yield "![Memory of sites that are rarely visited](benchmarks/sites.svg)\n"
     yield ("Each site has a pool of at most 2 processes that start on demand. Seconds from the start until the first site has "
@@ -275,8 +268,20 @@ def sites_part(data, pictures):
            "any request, after requests to each site, and when all sites sleep again; milliseconds of the first answer of a "
            f"sleeping site and of the next one, the median of up to {sites.SAMPLED} sites; seconds until all sites (at most "
            f"{sites.MOST_AT_ONCE}) have answered that are asked at the same time while they sleep; and failed requests. Where "
-           "visits took longer than processes live, the table says how many sites were awake, and the plot has no bar.\n")
+           "visits took longer than processes live, the table says how many sites were awake, and the plot has no mark.\n")
     yield markdown(["stack", "ready s", "idle", "visited", "after", "first ms", "second ms", "burst s", "failed"], rows)
+
+
+def sites_plot(found):
+    """Memory over the number of sites."""
+    stages = (("idle", "No request yet"), ("visited", "After a request to each site"), ("after", "Idle again"))
+    stacks = [stack for stack in sites.STACKS if any(one["stack"] == stack for one in found)]
+    panels = [(words, {SITES_LOOKS[stack]: {one["sites"]: one[when][0] / 2**20 for one in found if one["stack"] == stack
+                                            and (when != "visited" or one["awake"] >= one["sites"])} for stack in stacks})
+              for when, words in stages]
+    return plot.curves("Memory of sites that are rarely visited", sorted({one["sites"] for one in found}), panels,
+                       {SITES_LOOKS[stack]: sites.title_of(stack) for stack in stacks},
+                       "MiB (PSS) of the server and all PHP processes, logarithmic; less is better.", "sites")
 
 
 def missing(failed):

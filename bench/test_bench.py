@@ -324,13 +324,21 @@ class Writing(unittest.TestCase):
         self.assertIn("| Howdah | 11,065 |\n| nginx + FPM, unix socket | – |", text)
         self.assertIn("| 1 site, Howdah | 0.12 | 1.0 (2) | 16.0 (1,002) | 2.0 (2) | 12.3 | – | 1.50 | 3 in the burst |", text)
         self.assertIn("| 500 sites, FPM, pool per site | 0.12 | 1.0 (2) | 16.0 (1,002), 9 awake |", text)
-        self.assertEqual([pictures["sites.svg"].count(words) for words in (">500 sites<", ">Howdah, visited<", ">FPM, pool per site, visited<")],
-                         [1, 1, 0])
+        self.assertEqual([pictures["sites.svg"].count(words) for words in (">500<", ">Howdah<", ">16<", "<polyline")], [3, 1, 1, 5])
         page = tables.page("Report", f"# Report\n\n{text}", pictures)
         self.assertEqual(page.count("<svg"), len(pictures))
 
     def test_nothing_measured_is_no_picture_that_cannot_be_drawn(self):
         ElementTree.fromstring(plot.lines("nothing", [1, 2], {"howdah": ("Howdah", {})}, "unit", "x", True))
+        ElementTree.fromstring(plot.curves("nothing", [1, 2], [("panel", {"howdah": {}})], {"howdah": "Howdah"}, "unit", "x"))
+
+    def test_a_logarithmic_axis_has_powers_of_ten_around_all_values(self):
+        self.assertEqual(plot.steps(3, 2800), [1, 10, 100, 1000, 10000])
+        self.assertEqual(plot.steps(10, 10), [10, 100])
+
+    def test_values_beside_curves_do_not_cover_each_other(self):
+        found = plot.apart([(9, 50, "b"), (9, 48, "a"), (9, 200, "c")])
+        self.assertEqual([(y, name) for _, y, name in found], [(52, "a"), (65, "b"), (204, "c")])
 
 
 if __name__ == "__main__":
