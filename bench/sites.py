@@ -75,21 +75,28 @@ class Stack(servers.Server):
         self.seconds = time.monotonic() - self.started
         return True
 
+    def root(self, site):
+        """The directory of a site."""
+        return self.place.root / site
+
 
 class Howdah(Stack, servers.Howdah):
     """Howdah with an application for each site."""
 
     def start(self):
-        routes, applications = [], {}
-        for site in self.sites:
-            root = f"{self.place.root}/{site}"
-            routes.append({"match": {"host": host(site)},
-                           "action": {"share": f"{root}$uri", "index": ["index.php", "index.html"], "scripts": f"applications/{site}"}})
-            applications[site] = {
-                "type": "php", "root": root, "options": {"file": str(self.place.ini)},
-                "processes": {"max": 2, "spare": 0, "idle_timeout": IDLE_SECONDS, "prototype_timeout": IDLE_SECONDS}}
+        routes = [{"match": {"host": host(site)}, "action": self.action(site)} for site in self.sites]
         self.serve({"listeners": {f"127.0.0.1:{self.port}": {"pass": "routes"}}, "routes": routes,
-                    "applications": applications, "settings": {"listen_threads": machine.processors()}})
+                    "applications": {site: self.application(site) for site in self.sites},
+                    "settings": {"listen_threads": machine.processors()}})
+
+    def action(self, site):
+        """What a site's route does."""
+        return {"share": f"{self.root(site)}$uri", "index": ["index.php", "index.html"], "scripts": f"applications/{site}"}
+
+    def application(self, site):
+        """A site's application."""
+        return {"type": "php", "root": str(self.root(site)), "options": {"file": str(self.place.ini)},
+                "processes": {"max": 2, "spare": 0, "idle_timeout": IDLE_SECONDS, "prototype_timeout": IDLE_SECONDS}}
 
 
 FPM_ONDEMAND = f"pm = ondemand\npm.max_children = 2\npm.process_idle_timeout = {IDLE_SECONDS}s"
@@ -98,6 +105,7 @@ NGINX_SITE = """    server {{
         server_name {host};
         root {root};
         index index.php index.html;
+        {fallback}
         location ~ \\.php$ {{
             include /etc/nginx/fastcgi_params;
             fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
@@ -109,6 +117,10 @@ NGINX_SITE = """    server {{
 
 class Fpm(Stack, servers.Nginx):
     """nginx and one PHP-FPM with a pool for each site."""
+
+    pool = FPM_ONDEMAND
+    # What nginx does with requests for no file.
+    fallback = ""
 
     def masters(self):
         """The sites of each PHP-FPM."""
@@ -122,7 +134,7 @@ class Fpm(Stack, servers.Nginx):
         settings = servers.FPM_GLOBAL.format(directory=self.directory)
         commands = []
         for sites in self.masters():
-            pools = "".join(servers.fpm_pool(site, self.listen(site), FPM_ONDEMAND) for site in sites)
+            pools = "".join(servers.fpm_pool(site, self.listen(site), self.pool) for site in sites)
             path = self.write(f"{sites[0]}.conf", settings + pools)
             commands.append((f"php-fpm-{sites[0]}", [servers.FPM, "-F", "-y", path, "-c", self.place.ini], sites))
         user = machine.plain_user()
@@ -131,7 +143,7 @@ class Fpm(Stack, servers.Nginx):
         for site in self.sites:
             # Only the first one may set the backlog of the address that all share.
             one = NGINX_SITE if site == self.sites[0] else NGINX_SITE.replace(" backlog=4096", "")
-            text += one.format(port=self.port, host=host(site), root=self.place.root / site, socket=self.listen(site))
+            text += one.format(port=self.port, host=host(site), root=self.root(site), socket=self.listen(site), fallback=self.fallback)
         # All at once, as at the start of a machine.
         running = [(self.run(name, command), sites) for name, command, sites in commands]
         self.serve(text + "}\n")
