@@ -4,6 +4,7 @@ Ratios are taken within a round, where both servers ran within seconds of each o
 median of those is reported. A machine that was slower for a while then changes no ratio.
 """
 
+import math
 import statistics
 
 
@@ -11,6 +12,11 @@ def median(values):
     """The median of what there is, or none."""
     values = [value for value in values if value is not None]
     return statistics.median(values) if values else None
+
+
+def percentile(ordered, share):
+    """The smallest of ordered values that at least so many per cent do not exceed; none without values."""
+    return ordered[max(math.ceil(len(ordered) * share / 100) - 1, 0)] if ordered else None
 
 
 def cpu_per_request(result):

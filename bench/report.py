@@ -1,6 +1,7 @@
 """What a run says: from the data to Markdown and plots. No I/O."""
 
 import figures
+import fleet
 import memory
 import plot
 import servers
@@ -35,6 +36,7 @@ def make(data):
     parts += memory_part(data, pictures)
     parts += pools_part(data, pictures)
     parts += sites_part(data, pictures)
+    parts += fleet_part(data)
     parts += websockets_part(data)
     parts += tls_memory_part(data)
     return "\n".join(parts), pictures
@@ -282,6 +284,35 @@ def sites_plot(found):
     return plot.curves("Memory of sites that are rarely visited", sorted({one["sites"] for one in found}), panels,
                        {SITES_LOOKS[stack]: sites.title_of(stack) for stack in stacks},
                        "MiB (PSS) of the server and all PHP processes, logarithmic; less is better.", "sites")
+
+
+def fleet_part(data):
+    """Many WordPress sites in little memory."""
+    found = data.get("fleet")
+    if not found:
+        return
+    plan, asleep = found["plan"], found["asleep"]
+    rows, notes = [], []
+    for one in found["stacks"]:
+        text = fleet.title_of(one["stack"])
+        if "failure" in one:
+            rows.append([text, *["–"] * 6, count(one["killed"]), "–", mebibytes(one["peak"]), "–"])
+            notes.append(f"Did not start: {text} ({one['failure'].splitlines()[0]}).")
+            continue
+        failures = ", ".join(f"{number:,} {kind}" for kind, number in sorted(one["failed"].items())) or "0"
+        rows.append([text, count(one["requests"]), failures, *(milli(one[name]) for name in ("p50", "p90", "p99", "max")),
+                     count(one["killed"]), mebibytes(one["used"]), mebibytes(one["peak"]), milli(one["cpu"])])
+        notes.append(f"During {text}, other processes took {one['others']:.2f} processors.")
+        if not one["alive"]:
+            notes.append(f"Ended by itself: {text}.")
+    idle, unloaded = sorted(asleep, key=int)
+    yield f"## {plan['sites']:,} WordPress sites in {plan['memory']:,} MB\n"
+    yield (f"{plan['rate']:g} visit{'s' if plan['rate'] != 1 else ''} per second for {plan['seconds']:,.0f} s; {asleep[idle]:,} came to a site that had none for {idle} s, "
+           f"{asleep[unloaded]:,} to one that had none for {unloaded} s. Milliseconds from the moment of a visit to its page; processes that "
+           "the kernel killed for lack of memory; MiB of the control group, the mean without the page cache and the peak with it; and "
+           "processor milliseconds of the server and its PHP processes for each visit. "
+           + " ".join(notes) + "\n")
+    yield markdown(["server", "visits", "failed", "p50 ms", "p90 ms", "p99 ms", "max ms", "killed", "mean MiB", "peak MiB", "CPU ms/visit"], rows)
 
 
 def missing(failed):

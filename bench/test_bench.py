@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import clients  # noqa: E402 - they sit beside this file
 import control_group  # noqa: E402
 import figures  # noqa: E402
+import fleet  # noqa: E402
 import plot  # noqa: E402
 import processes  # noqa: E402
 import report  # noqa: E402
@@ -141,6 +142,12 @@ class Reading(unittest.TestCase):
 
 
 class Figures(unittest.TestCase):
+    def test_a_percentile_is_a_value_that_was_measured(self):
+        values = list(range(1, 201))
+        self.assertEqual([figures.percentile(values, share) for share in (0, 50, 90, 99, 100)], [1, 100, 180, 198, 200])
+        self.assertEqual(figures.percentile([7], 99), 7)
+        self.assertIsNone(figures.percentile([], 50))
+
     def test_a_ratio_is_taken_within_a_round(self):
         slow_and_fast = [{"a": result(100), "b": result(50)}, {"a": result(1000), "b": result(500)}, {"a": result(600), "b": result(300)}]
         self.assertEqual(figures.ratio(slow_and_fast, "a", "b"), 2.0)
@@ -186,6 +193,10 @@ class Choosing(unittest.TestCase):
         found, others = workloads.chosen(["php-13*", "crowd", "memory"], False, workloads.all_workloads())
         self.assertEqual([one.id for one in found], ["php-13", "php-13-new", "php-13-c1", "crowd-wait", "crowd-hello", "crowd-page"])
         self.assertEqual(others, ["memory"])
+
+    def test_the_fleet_is_measured_only_if_it_is_asked_for_by_name(self):
+        self.assertNotIn("fleet", workloads.chosen([], False, [])[1])
+        self.assertEqual(workloads.chosen(["fleet"], False, [])[1], ["fleet"])
 
     def test_addresses_of_the_server_itself_do_not_make_pages_differ(self):
         self.assertEqual(rounds.plain(b"http://127.0.0.1:8080/a http:\\/\\/127.0.0.1:8080 127.0.0.1%3A8080", 8080),
@@ -279,6 +290,72 @@ class ControlGroups(unittest.TestCase):
                 control_group.enable(Path(name) / "none")
 
 
+def visits(*times):
+    """Visits to one site."""
+    return [fleet.Visit(at, "site-0001", "/") for at in times]
+
+
+class FleetOfSites(unittest.TestCase):
+    def options(self, **given):
+        return SimpleNamespace(**{"sites": None, "quick": False, "fleet_seconds": None, "fleet_rate": None, "fleet_memory": None, **given})
+
+    def test_a_quick_run_is_smaller_unless_it_is_told_otherwise(self):
+        self.assertEqual(fleet.planned(self.options()), fleet.Plan(200, 600, fleet.RATE, 512))
+        self.assertEqual(fleet.planned(self.options(quick=True)), fleet.Plan(20, 30, fleet.RATE, 512))
+        self.assertEqual(fleet.planned(self.options(quick=True, sites=[1, 7], fleet_seconds=5, fleet_rate=3, fleet_memory=256)), fleet.Plan(7, 5, 3, 256))
+
+    def test_visits_are_the_same_for_each_server_and_come_at_the_rate(self):
+        names = sites.names(200)
+        found = fleet.schedule(names, 2, 1000)
+        self.assertEqual(found, fleet.schedule(names, 2, 1000))
+        self.assertTrue(1800 < len(found) < 2200, len(found))
+        self.assertEqual(found, sorted(found, key=lambda visit: visit.at))
+        self.assertLess(found[-1].at, 1000)
+
+    def test_the_second_site_has_half_of_the_visits_of_the_first(self):
+        found = Counter(visit.site for visit in fleet.schedule(sites.names(200), 10, 3000))
+        self.assertAlmostEqual(found["site-0002"] / found["site-0001"], 0.5, delta=0.05)
+        self.assertAlmostEqual(found["site-0010"] / found["site-0001"], 0.1, delta=0.02)
+
+    def test_a_visit_finds_a_sleeping_site_after_a_pause(self):
+        self.assertEqual(fleet.to_sleeping(visits(1, 5, 20, 31), 10), 3)
+        self.assertEqual(fleet.to_sleeping(visits(1, 5, 20, 31), 40), 1)
+
+    def test_only_the_page_of_the_site_itself_is_right(self):
+        page = "<html><head><title>{}</title></head><body>The Caravan of site-0001</body></html>"
+        for answer, expected in (((200, page.format("Day 1 &#8211; The Caravan of site-0001")), None), ((500, "x"), "status 500"),
+                                 ((200, page.format("The Caravan of site-0002")), "wrong page"), ((200, ""), "wrong page"),
+                                 (ConnectionResetError(), "no answer"), (TimeoutError(), "timed out")):
+            effect = answer if isinstance(answer, Exception) else [(answer[0], answer[1].encode())]
+            with mock.patch.object(fleet, "fetch", side_effect=effect):
+                self.assertEqual(fleet.problem(80, visits(0)[0]), expected)
+
+    def test_latency_counts_from_the_moment_at_which_a_visit_should_have_begun(self):
+        looks = []
+        with mock.patch.object(fleet, "problem", lambda port, visit: "status 502" if visit.at else None):
+            found = fleet.drive(80, visits(0, 0.02), lambda: looks.append(1))
+        self.assertEqual(([wrong for _, wrong in found], len(looks)), ([None, "status 502"], 2))
+        self.assertTrue(all(0 <= seconds < 1 for seconds, _ in found), found)
+
+    def test_failures_have_no_latency(self):
+        found = fleet.summary([(0.1, None), (0.3, None), (9.0, "status 502"), (60.0, "timed out"), (0.2, "status 502")])
+        self.assertEqual(found, {"requests": 5, "failed": {"status 502": 2, "timed out": 1}, "p50": 0.1, "p90": 0.3, "p99": 0.3, "max": 0.3})
+        self.assertIsNone(fleet.summary([(1.0, "no answer")])["p50"])
+
+    def test_every_site_has_an_application_with_its_own_processes(self):
+        server = object.__new__(fleet.Howdah)
+        server.place = SimpleNamespace(root=Path("/srv/wordpress"), ini="/etc/php.ini")
+        self.assertEqual(server.action("site-0007")["fallback"], {"pass": "applications/site-0007/front"})
+        self.assertEqual(server.application("site-0007")["processes"], {"max": 2, "spare": 0, "idle_timeout": 10, "prototype_timeout": 30})
+
+    def test_php_fpm_sends_requests_for_no_file_to_wordpress(self):
+        text = sites.NGINX_SITE.format(port=80, host="a.example", root="/srv", socket="/run/a.sock", fallback=fleet.Fpm.fallback)
+        self.assertIn("location / { try_files $uri $uri/ /index.php?$args; }", text)
+
+    def test_names_of_databases_need_no_quotes(self):
+        self.assertTrue(fleet.database("site-0001").isidentifier())
+
+
 class Writing(unittest.TestCase):
     def test_a_table_survives_bars_in_its_cells(self):
         text = tables.markdown(["a", "b"], [["x|y", 1]])
@@ -312,10 +389,13 @@ class Writing(unittest.TestCase):
         site = {"ready": 0.1234, "idle": (2**20, 2), "visited": (2**24, 1002), "awake": 9, "after": (2**21, 2), "first": 0.0123, "second": None,
                 "burst": 1.5, "failed": {"visits": 0, "burst": 3}}
         pool = {"pool": "Howdah, 8", "result": result(), "before": (2**20, 8), "load": (2**20, 8), "after": (2**20, 8)}
+        crowd = {"plan": {"sites": 200, "seconds": 600, "rate": 1.0, "memory": 512}, "asleep": {"10": 300, "40": 200}, "stacks": [
+            {"stack": "howdah", **fleet.summary([(0.5, None), (0.1, "status 502")]), "killed": 2, "used": 2**28, "peak": 2**29, "cpu": 0.05,
+             "others": 0.1, "alive": True}, {"stack": "fpm", "failure": "php-fpm: no sockets.\nThe log", "killed": 1, "peak": 2**29}]}
         text, pictures = report.make({
             "machine": {"processors": "2"}, "versions": {"howdah": "howdah 1"}, "started": "today", "options": {"rounds": 3, "seconds": 1},
             "workloads": found, "memory": {"howdah": one, "apache": {**one, "connection": None}}, "pools": [pool],
-            "sites": [{**site, "stack": "howdah", "sites": 1}, {**site, "stack": "fpm", "sites": 500}], "tls-memory": {"howdah": 11065.4, "nginx-unix": None}})
+            "sites": [{**site, "stack": "howdah", "sites": 1}, {**site, "stack": "fpm", "sites": 500}], "fleet": crowd, "tls-memory": {"howdah": 11065.4, "nginx-unix": None}})
         for name, picture in pictures.items():
             ElementTree.fromstring(picture)
             self.assertIn(f"](benchmarks/{name})", text)
@@ -325,6 +405,9 @@ class Writing(unittest.TestCase):
         self.assertIn("| 1 site, Howdah | 0.12 | 1.0 (2) | 16.0 (1,002) | 2.0 (2) | 12.3 | – | 1.50 | 3 in the burst |", text)
         self.assertIn("| 500 sites, FPM, pool per site | 0.12 | 1.0 (2) | 16.0 (1,002), 9 awake |", text)
         self.assertEqual([pictures["sites.svg"].count(words) for words in (">500<", ">Howdah<", ">16<", "<polyline")], [3, 1, 1, 5])
+        self.assertIn("| Howdah | 2 | 1 status 502 | 500 | 500 | 500 | 500 | 2 | 256.0 | 512.0 | 50.0 |", text)
+        self.assertIn("| nginx + FPM, pool per site | – | – | – | – | – | – | 1 | – | 512.0 | – |", text)
+        self.assertIn("Did not start: nginx + FPM, pool per site (php-fpm: no sockets.).", text)
         page = tables.page("Report", f"# Report\n\n{text}", pictures)
         self.assertEqual(page.count("<svg"), len(pictures))
 
