@@ -309,7 +309,7 @@ def visited(kind, place, names, visits, plan, shared):
         try:
             server = kind(place, names, group)
         except Unusable as trouble:
-            return {"failure": str(trouble), "killed": group.killed(), "peak": group.peak()}
+            return {"failure": str(trouble).partition(" The end of its log")[0].strip(), "killed": group.killed(), "peak": group.peak()}
         try:
             used, start = [], group.used()
             busy, ours, cpu, began = machine_busy_time(), time.process_time() + processor_time(shared), server.cpu(), time.monotonic()

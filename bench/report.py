@@ -297,7 +297,7 @@ def fleet_part(data):
         text = fleet.title_of(one["stack"])
         if "failure" in one:
             rows.append([text, *["–"] * 6, count(one["killed"]), "–", mebibytes(one["peak"]), "–"])
-            notes.append(f"Did not start: {text} ({one['failure'].splitlines()[0]}).")
+            notes.append(f"Did not start: {text} ({one['failure'].rstrip('.')}).")
             continue
         failures = ", ".join(f"{number:,} {kind}" for kind, number in sorted(one["failed"].items())) or "0"
         rows.append([text, count(one["requests"]), failures, *(milli(one[name]) for name in ("p50", "p90", "p99", "max")),
@@ -307,8 +307,8 @@ def fleet_part(data):
             notes.append(f"Ended by itself: {text}.")
     idle, unloaded = sorted(asleep, key=int)
     yield f"## {plan['sites']:,} WordPress sites in {plan['memory']:,} MB\n"
-    yield (f"{plan['rate']:g} visit{'s' if plan['rate'] != 1 else ''} per second for {plan['seconds']:,.0f} s; {asleep[idle]:,} came to a site that had none for {idle} s, "
-           f"{asleep[unloaded]:,} to one that had none for {unloaded} s. Milliseconds from the moment of a visit to its page; processes that "
+    yield (f"{plan['rate']:g} visit{'s' if plan['rate'] != 1 else ''} per second for {plan['seconds']:,.0f} s; {asleep[idle]:,} came "
+           f"to a site that had none for {idle} s, {asleep[unloaded]:,} to one that had none for {unloaded} s. Milliseconds from the moment of a visit to its page; processes that "
            "the kernel killed for lack of memory; MiB of the control group, the mean without the page cache and the peak with it; and "
            "processor milliseconds of the server and its PHP processes for each visit. "
            + " ".join(notes) + "\n")

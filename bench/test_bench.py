@@ -391,7 +391,7 @@ class Writing(unittest.TestCase):
         pool = {"pool": "Howdah, 8", "result": result(), "before": (2**20, 8), "load": (2**20, 8), "after": (2**20, 8)}
         crowd = {"plan": {"sites": 200, "seconds": 600, "rate": 1.0, "memory": 512}, "asleep": {"10": 300, "40": 200}, "stacks": [
             {"stack": "howdah", **fleet.summary([(0.5, None), (0.1, "status 502")]), "killed": 2, "used": 2**28, "peak": 2**29, "cpu": 0.05,
-             "others": 0.1, "alive": True}, {"stack": "fpm", "failure": "php-fpm: no sockets.\nThe log", "killed": 1, "peak": 2**29}]}
+             "others": 0.1, "alive": True}, {"stack": "fpm", "failure": "php-fpm: no sockets.", "killed": 1, "peak": 2**29}]}
         text, pictures = report.make({
             "machine": {"processors": "2"}, "versions": {"howdah": "howdah 1"}, "started": "today", "options": {"rounds": 3, "seconds": 1},
             "workloads": found, "memory": {"howdah": one, "apache": {**one, "connection": None}}, "pools": [pool],
@@ -407,7 +407,7 @@ class Writing(unittest.TestCase):
         self.assertEqual([pictures["sites.svg"].count(words) for words in (">500<", ">Howdah<", ">16<", "<polyline")], [3, 1, 1, 5])
         self.assertIn("| Howdah | 2 | 1 status 502 | 500 | 500 | 500 | 500 | 2 | 256.0 | 512.0 | 50.0 |", text)
         self.assertIn("| nginx + FPM, pool per site | – | – | – | – | – | – | 1 | – | 512.0 | – |", text)
-        self.assertIn("Did not start: nginx + FPM, pool per site (php-fpm: no sockets.).", text)
+        self.assertIn("Did not start: nginx + FPM, pool per site (php-fpm: no sockets).", text)
         page = tables.page("Report", f"# Report\n\n{text}", pictures)
         self.assertEqual(page.count("<svg"), len(pictures))
 
