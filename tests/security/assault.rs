@@ -84,16 +84,20 @@ impl Setup {
 
     /// Processes that the attack is on: the most harmless to lose come first.
     pub fn targets(&self) -> Vec<(&'static str, u32, String)> {
-        const TITLES: [(&str, &str); 4] = [
+        const TITLES: [(&str, &str); 5] = [
             ("other worker", "howdah: \"site\" application"),
             ("other prototype", "howdah: \"site\" prototype"),
+            ("zygote", "zygote"),
             ("control", "howdah: control"),
             ("router", "howdah: router"),
         ];
         let found = self.server.processes();
         let of = |(name, title): (&'static str, &str)| {
-            let those = found.iter().filter(move |process| process.title == title);
-            those.map(|process| (name, process.pid, title.to_owned())).collect::<Vec<_>>()
+            // The zygote's title has the version of PHP in it.
+            let is_it =
+                move |found: &str| found == title || name == title && found.ends_with(title);
+            let those = found.iter().filter(move |process| is_it(&process.title));
+            those.map(|process| (name, process.pid, process.title.clone())).collect::<Vec<_>>()
         };
         let mut targets: Vec<_> = TITLES.into_iter().flat_map(of).collect();
         targets.push(("supervisor", self.server.supervisor(), "serve".to_owned()));

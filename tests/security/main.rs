@@ -30,6 +30,7 @@ use std::process::Command;
 use containment::{World, contained};
 use harness::programs;
 use harness::requirements;
+use serde_json::json;
 use setup::Plan;
 
 #[test]
@@ -42,8 +43,24 @@ fn with_one_user_for_all_sites_an_attack_costs_its_own_application_only() {
 #[test]
 fn with_a_user_for_each_site_an_attack_costs_its_own_application_only() {
     contained("with_a_user_for_each_site_an_attack_costs_its_own_application_only", |world| {
-        Plan::new(world).user_for_each().serve().withstands_everything();
+        let server = Plan::new(world).user_for_each().serve();
+        assert!(server.others().contains_key("zygote"));
+        server.withstands_everything();
     });
+}
+
+#[test]
+fn with_starts_of_php_of_their_own_an_attack_costs_its_own_application_only() {
+    contained(
+        "with_starts_of_php_of_their_own_an_attack_costs_its_own_application_only",
+        |world| {
+            let own = json!({"isolation": {"own_start": true}});
+            let changes = json!({"applications": {"attacker": own, "site": own}});
+            let server = Plan::new(world).user_for_each().with(changes).serve();
+            assert!(!server.others().contains_key("zygote"));
+            server.withstands_everything();
+        },
+    );
 }
 
 #[test]
