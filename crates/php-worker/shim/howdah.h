@@ -100,10 +100,10 @@ typedef void howdah_pause(void *context, struct howdah_settings *settings);
 int howdah_php_start_paused(const struct howdah_callbacks *callbacks, const char *ini_file,
                             howdah_pause *pause, void *context);
 
-/* The path of php.ini, or where it is missing; that of the directory of further files, or null; and
- * the names of these files, separated by commas, or null. Valid during a pause. */
+/* The path of php.ini, or where it is missing; the directories of further files, separated by colons, or
+ * null; the paths of these files, separated by commas, or null. Valid during a pause. */
 const char *howdah_php_ini_file(void);
-const char *howdah_php_ini_directory(void);
+const char *howdah_php_ini_directories(void);
 const char *howdah_php_ini_scanned(void);
 
 /* Makes howdah_php_start() run no preload script; howdah_php_preload() returns its name. */

@@ -114,7 +114,7 @@ const char *howdah_php_ini_file(void)
                                              : PHP_CONFIG_FILE_PATH "/php.ini";
 }
 
-const char *howdah_php_ini_directory(void)
+const char *howdah_php_ini_directories(void)
 {
     return php_ini_scanned_path;
 }

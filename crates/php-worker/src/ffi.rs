@@ -132,8 +132,8 @@ pub struct Settings {
 pub struct IniFiles {
     /// `php.ini`, whether it exists or not.
     pub main: PathBuf,
-    /// Directory of further files.
-    pub directory: Option<PathBuf>,
+    /// Directories of further files.
+    pub directories: Vec<PathBuf>,
     /// The further files.
     pub scanned: Vec<PathBuf>,
 }
@@ -147,16 +147,17 @@ impl IniFiles {
         };
         let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
         // SAFETY: PHP has read its settings before the pause.
-        let (main, directory, scanned) = unsafe {
-            (howdah_php_ini_file(), howdah_php_ini_directory(), howdah_php_ini_scanned())
+        let (main, directories, scanned) = unsafe {
+            (howdah_php_ini_file(), howdah_php_ini_directories(), howdah_php_ini_scanned())
         };
-        let scanned = text(scanned).unwrap_or_default().split(|byte| *byte == b',');
-        let scanned = scanned.map(<[u8]>::trim_ascii).filter(|name| !name.is_empty());
-        let directory = text(directory).filter(|path| !path.is_empty());
+        let list = |list: *const c_char, separator: u8| -> Vec<PathBuf> {
+            let parts = text(list).unwrap_or_default().split(|byte| *byte == separator);
+            parts.map(<[u8]>::trim_ascii).filter(|part| !part.is_empty()).map(path).collect()
+        };
         IniFiles {
             main: path(text(main).unwrap_or_default()),
-            directory: directory.map(path),
-            scanned: scanned.map(path).collect(),
+            directories: list(directories, b':'),
+            scanned: list(scanned, b','),
         }
     }
 }
@@ -186,7 +187,7 @@ unsafe extern "C" {
         context: *mut c_void,
     ) -> c_int;
     fn howdah_php_ini_file() -> *const c_char;
-    fn howdah_php_ini_directory() -> *const c_char;
+    fn howdah_php_ini_directories() -> *const c_char;
     fn howdah_php_ini_scanned() -> *const c_char;
     fn howdah_php_skip_preload();
     fn howdah_php_preload() -> *const c_char;

@@ -38,7 +38,7 @@ impl LoadedFiles {
         let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
         let mut paths: BTreeSet<_> = mapped(&maps).map(PathBuf::from).collect();
         paths.insert(ini.main.clone());
-        paths.extend(ini.directory.clone());
+        paths.extend(ini.directories.iter().cloned());
         paths.extend(ini.scanned.iter().cloned());
         LoadedFiles::at(paths)
     }

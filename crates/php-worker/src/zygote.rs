@@ -270,7 +270,7 @@ fn obstacle(before: &BTreeSet<String>) -> Option<String> {
         return Some(format!("an extension keeps {opened} open"));
     }
     let ini = IniFiles::during_pause();
-    let further = ini.directory.iter().flat_map(fs::read_dir).flatten().flatten();
+    let further = ini.directories.iter().flat_map(fs::read_dir).flatten().flatten();
     let further =
         further.map(|entry| entry.path()).filter(|path| path.extension() == Some("ini".as_ref()));
     for file in [ini.main].into_iter().chain(further) {
