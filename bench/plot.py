@@ -210,7 +210,8 @@ def curves(title, positions, panels, names, unit, bottom_words):
                       text(horizontal(position), top + down + 20, f"{position:,}", 11, "middle")]
         parts.append(text(start + across / 2, top + down + 40, bottom_words, 11, "middle"))
         ends = []
-        for name, points in series.items():
+        # The first series is drawn last, above the others.
+        for name, points in reversed(series.items()):
             places = [(horizontal(p), vertical(points[p]), points[p]) for p in positions if points.get(p)]
             if not places:
                 continue
