@@ -24,7 +24,7 @@ MOST_AT_ONCE = 100
 IDLE_SECONDS = 5
 # Howdah ends the worker and then, after as long a time, the prototype.
 SLEEP_SECONDS = 2 * IDLE_SECONDS + 3
-# So much longer may it take until all sites sleep that are to be woken.
+# So much longer may it take until all sites sleep: with 500 pools, PHP-FPM ends processes late.
 PATIENCE = 60
 
 
@@ -215,8 +215,8 @@ def life(server):
     missing = visit(server)
     row["visited"], row["awake"] = size(server), php_processes(server)
     time.sleep(SLEEP_SECONDS)
-    row["after"] = size(server)
     wait_for_sleep(server, row["idle"][1])
+    row["after"] = size(server)
     first, second = [], []
     for site in sample(server.sites):
         for times in (first, second):
