@@ -1,5 +1,6 @@
 //! What runs out: descriptors, and the memory of workers that leak.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -18,6 +19,20 @@ fn status(socket: &std::path::Path) -> Value {
     stream.read_to_string(&mut answer).expect("the control API answers");
     let (_, body) = answer.split_once("\r\n\r\n").unwrap();
     serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}"))
+}
+
+#[test]
+fn the_kernel_kills_workers_before_the_server_if_memory_runs_out() {
+    let server = Site::script("a.php", "echo 'here';").workers(1).serve();
+    let score = |pid: u32| -> i32 {
+        let text = fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
+        text.trim().parse().unwrap()
+    };
+    let base = score(server.supervisor());
+    assert_eq!(score(server.router()), base);
+    for pid in [server.prototype(), server.workers()[0]] {
+        assert_eq!(score(pid), (base + 500).min(1000));
+    }
 }
 
 #[test]

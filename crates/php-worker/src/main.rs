@@ -63,8 +63,13 @@ use howdah_sys::process;
 
 use crate::lock_directory::LockDirectory;
 
+/// Half of the memory: no router is so large that the kernel takes it before a worker.
+const OUT_OF_MEMORY_PREFERENCE: i32 = 500;
+
 fn main() -> ExitCode {
-    // First of all: scripts run as the same user, and a script that could trace the prototype could
+    // The process goes on without: it only chooses which process the kernel kills.
+    let _ = process::prefer_when_memory_runs_out(OUT_OF_MEMORY_PREFERENCE);
+    // Before anything of PHP: scripts run as the same user, and a script that could trace the prototype could
     // send reports in its name.
     if let Err(error) = process::deny_tracing() {
         eprintln!("howdah-php: cannot keep other processes from tracing it: {error}");

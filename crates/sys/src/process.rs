@@ -192,6 +192,15 @@ pub fn no_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
+/// Makes the kernel kill this process, and all that it starts, before others of the same size if memory
+/// runs out. `amount` is added to the value of `/proc/PID/oom_score_adj`, where 1000 is all memory. Must
+/// be called before [`deny_tracing`], which gives the file to root.
+pub fn prefer_when_memory_runs_out(amount: i32) -> io::Result<()> {
+    const FILE: &str = "/proc/self/oom_score_adj";
+    let now: i32 = fs::read_to_string(FILE)?.trim().parse().map_err(io::Error::other)?;
+    fs::write(FILE, now.saturating_add(amount).min(1000).to_string())
+}
+
 /// Prevents other processes of the same user from tracing this one, reading its memory and taking
 /// its descriptors, and excludes its memory from core files (`PR_SET_DUMPABLE`). Inherited by
 /// forks, reset by exec.
