@@ -59,6 +59,7 @@ pub(super) fn explain(tuning: &Value) -> String {
     row("Processors are for", processes(number("/automatic/by_processors")));
     let why = match word("/automatic/limit") {
         "memory" => "more would not fit into memory",
+        "share" => "more would take the memory that other applications need",
         "pressure" => "memory is under pressure already",
         "measurement" => "more are measured first",
         "processors" => "more would only wait for processors",

@@ -46,6 +46,7 @@ pub fn to_value(name: &str, tuning: &Tuning) -> Value {
             "processes": decision.workers,
             "limit": match decision.limit {
                 LimitingFactor::Memory => "memory",
+                LimitingFactor::Share => "share",
                 LimitingFactor::Pressure => "pressure",
                 LimitingFactor::Measurement => "measurement",
                 LimitingFactor::Processors => "processors",

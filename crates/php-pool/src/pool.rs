@@ -58,6 +58,13 @@ impl PoolLimits {
         PoolLimits { max, start, spare, max_spare, idle_timeout, spawn_rate, prototype_timeout }
     }
 
+    /// Returns the limits while memory is needed elsewhere: an idle worker above `spare` ends after
+    /// `timeout` at the latest.
+    pub fn released_after(self, timeout: Duration) -> Self {
+        let idle_timeout = self.idle_timeout.map_or(timeout, |usual| usual.min(timeout));
+        PoolLimits { idle_timeout: Some(idle_timeout), ..self }
+    }
+
     /// Returns the number of workers to start before the first request.
     pub fn initial(self) -> u32 {
         self.spare.max(self.start).min(self.max)
@@ -240,6 +247,9 @@ impl Pool {
         });
         let (mut quiet, mut over) = (None, None);
         if let Some(timeout) = wanted.idle_timeout {
+            if timeout.is_zero() {
+                self.window = None; // the load before does not count
+            }
             let window = Window::count(&mut self.window, running.busy, now);
             let spare = wanted.spare;
             let last = running.last_request.filter(|_| running.busy == 0);
@@ -352,6 +362,32 @@ mod tests {
             pool.decide(wanted, running(30, 2, 0), now + EXCESS_SPARE_GRACE).retire,
             30 - 12 - 12
         );
+    }
+
+    #[test]
+    fn idle_workers_end_at_once_if_memory_is_needed_elsewhere() {
+        let (mut pool, now) = (Pool::default(), Instant::now());
+        let usual = dynamic(8, 2, Duration::from_secs(15));
+        assert_eq!(pool.decide(usual, running(8, 7, 0), now).retire, 0);
+        let soon = now + Duration::from_millis(1);
+        assert_eq!(pool.decide(usual, running(8, 3, 0), soon).retire, 0);
+        let released = usual.released_after(Duration::ZERO);
+        assert_eq!(pool.decide(released, running(8, 3, 0), soon).retire, 3, "3 are busy, 2 spare");
+        let php_fpm = PoolLimits { idle_timeout: None, max_spare: Some(6), ..usual };
+        let mut pool = Pool::default();
+        assert_eq!(pool.decide(php_fpm, running(8, 3, 0), now).retire, 0);
+        let released = php_fpm.released_after(Duration::ZERO);
+        assert_eq!(pool.decide(released, running(8, 3, 0), now).retire, 3);
+        let fixed = PoolLimits::fixed(4).released_after(Duration::ZERO);
+        assert_eq!(pool.decide(fixed, running(4, 0, 0), now), Decision::default());
+    }
+
+    #[test]
+    fn a_shorter_idle_timeout_stays() {
+        let second = Duration::from_secs(1);
+        let timeout = |usual| dynamic(4, 0, usual).released_after(second).idle_timeout;
+        assert_eq!(timeout(second / 2), Some(second / 2));
+        assert_eq!(timeout(second * 15), Some(second));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use howdah_wire::messages::Usage;
 use howdah_wire::queue::WorkerId;
 
+use super::shares::MemoryClaim;
 use super::{Measured, ProcessorShare};
 
 /// Time for which costs are remembered: at least this, at most twice as long.
@@ -40,6 +41,35 @@ pub struct MachineState {
     pub pressure: Option<f64>,
     /// Idle share of the processors' time (0 to 1); `None` if unknown.
     pub idle: Option<f64>,
+    /// Maximum memory of all PHP processes in bytes, from the configuration.
+    pub budget: Option<u64>,
+    /// Size in bytes of the memory of the application's own control group; `None` without one.
+    pub own_group: Option<u64>,
+}
+
+impl MachineState {
+    /// Returns the state within the [budget](MachineState::budget), of which PHP processes use
+    /// `used` bytes.
+    pub fn within_budget(self, used: u64) -> Self {
+        let left = |budget: u64| budget.saturating_sub(used);
+        match self.budget.filter(|budget| left(*budget) < self.available) {
+            Some(budget) => MachineState { total: budget, available: left(budget), ..self },
+            None => self,
+        }
+    }
+
+    /// Returns the state with less memory for further workers: this one, or that of the application's
+    /// own control group.
+    pub fn tighter(self, group: MachineState) -> Self {
+        let (own_group, budget) = (Some(group.total), self.budget);
+        let tighter = if group.free() < self.free() { group } else { self };
+        MachineState { own_group, budget, ..tighter }
+    }
+
+    /// Returns the bytes that workers of this application may take.
+    fn free(&self) -> u64 {
+        self.available.saturating_sub(self.reserved_bytes)
+    }
 }
 
 /// Load of the application at the time of a sample.
@@ -63,6 +93,8 @@ pub struct Meter {
     cost: Option<Cost>,
     /// Last samples: room for workers in bytes, and number of long requests.
     lately: VecDeque<(u64, u32)>,
+    /// Share of the memory for workers, in bytes.
+    share_bytes: Option<u64>,
     last: HashMap<WorkerId, Usage>,
     last_at: Option<Instant>,
     load: Option<Load>,
@@ -112,11 +144,11 @@ impl Load {
 impl Meter {
     /// Creates a meter that knows only the machine.
     pub fn new(machine_state: MachineState) -> Self {
-        let room = machine_state.available.saturating_sub(machine_state.reserved_bytes);
         Meter {
             activity: Activity { workers: 0, saturated: false, long: 0, served: 0 },
             cost: None,
-            lately: VecDeque::from([(room, 0)]),
+            lately: VecDeque::from([(machine_state.free(), 0)]),
+            share_bytes: None,
             machine_state,
             last: HashMap::new(),
             last_at: None,
@@ -158,8 +190,8 @@ impl Meter {
         };
         (self.pss, self.private) = (all(|usage| usage.pss), all(|usage| usage.private));
         self.learn_cost(usages, activity, now);
-        let free = machine_state.available.saturating_sub(machine_state.reserved_bytes);
-        self.lately.push_back((free.saturating_add(self.private), activity.long));
+        let room = machine_state.free().saturating_add(self.private);
+        self.lately.push_back((room, activity.long));
         if self.lately.len() > MEDIAN_SAMPLES {
             self.lately.pop_front();
         }
@@ -229,11 +261,12 @@ impl Meter {
             processors: self.machine_state.processors,
             total: self.machine_state.total,
             room: rooms.get(rooms.len() / 2).copied().unwrap_or(0),
+            share_bytes: self.share_bytes,
             pressure: self.machine_state.pressure,
             workers: self.activity.workers,
             measured_workers: self.known,
             long_requests: self.lately.iter().map(|(_, long)| *long).max().unwrap_or(0),
-            cost: self.cost.map(|cost| cost.now.max(cost.before)),
+            cost: self.cost(),
             max_worker_bytes: self.limit.saturating_add(OVERHEAD_BYTES),
             share: self.load.map(Load::share),
             idle: self.load.and_then(Load::idle).or(self.machine_state.idle),
@@ -245,16 +278,52 @@ impl Meter {
     /// `memory_limit`, but at most PHP's default: a large setting alone takes no memory from other
     /// applications.
     pub fn reserved_bytes(&self, workers: u32) -> u64 {
-        let measured = self.measured();
-        let each =
-            measured.cost.unwrap_or(measured.max_worker_bytes.min(USUAL_LIMIT + OVERHEAD_BYTES));
-        each.saturating_mul(u64::from(workers)).saturating_sub(self.private)
+        let each = self.cost().unwrap_or(self.usual_worker_bytes());
+        each.saturating_mul(u64::from(workers))
+            .saturating_sub(self.of_workers(self.private, workers))
     }
 
-    /// Returns the memory in bytes of the prototype, and of all its workers; shared pages count in
+    /// Returns the claim of an application with `workers` workers, whose requests need `demand`
+    /// workers if the processors permit.
+    pub fn claim(&self, is_automatic: bool, workers: u32, demand: u32) -> MemoryClaim {
+        MemoryClaim {
+            is_automatic,
+            cost: self.cost(),
+            max_worker_bytes: self.usual_worker_bytes(),
+            workers,
+            private: self.of_workers(self.private, workers),
+            demand,
+            max_bytes: self.machine_state.own_group.unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Sets the share of the memory.
+    pub fn set_share(&mut self, share_bytes: Option<u64>) {
+        self.share_bytes = share_bytes;
+    }
+
+    /// Returns the maximum recent cost of a worker in bytes.
+    fn cost(&self) -> Option<u64> {
+        self.cost.map(|cost| cost.now.max(cost.before))
+    }
+
+    /// Returns the maximum size of a worker in bytes, but at most with PHP's default
+    /// `memory_limit`: a large setting alone takes no memory from other applications.
+    fn usual_worker_bytes(&self) -> u64 {
+        self.limit.min(USUAL_LIMIT).saturating_add(OVERHEAD_BYTES)
+    }
+
+    /// Returns the part of a measured sum that `workers` workers have: some have ended since.
+    fn of_workers(&self, sum: u64, workers: u32) -> u64 {
+        let measured = u64::from(self.activity.workers.max(1));
+        let part = u128::from(sum) * u128::from(u64::from(workers).min(measured));
+        u64::try_from(part / u128::from(measured)).unwrap_or(u64::MAX)
+    }
+
+    /// Returns the memory in bytes of the prototype, and of `workers` workers; shared pages count in
     /// proportion (PSS).
-    pub fn memory_usage(&self) -> (u64, u64) {
-        (self.base, self.pss)
+    pub fn memory_usage(&self, workers: u32) -> (u64, u64) {
+        (self.base, self.of_workers(self.pss, workers))
     }
 
     /// Returns true if the waiting time of workers has not been measured yet.
@@ -282,6 +351,8 @@ mod tests {
             reserved_bytes: 0,
             pressure: None,
             idle: None,
+            budget: None,
+            own_group: None,
         }
     }
 
@@ -397,6 +468,43 @@ mod tests {
         assert_eq!(Meter::new(with).measured().room, 200 * MIB);
         let more = MachineState { reserved_bytes: 600 * MIB, ..with };
         assert_eq!(Meter::new(more).measured().room, 0);
+    }
+
+    #[test]
+    fn a_budget_limits_the_memory_if_less_of_it_is_left() {
+        let with = |budget| MachineState { budget, ..machine_state(500 * MIB) };
+        let left = |budget, used| {
+            let state = with(budget).within_budget(used);
+            (state.total / MIB, state.available / MIB)
+        };
+        assert_eq!(left(None, 100 * MIB), (1024, 500));
+        assert_eq!(left(Some(300 * MIB), 100 * MIB), (300, 200));
+        assert_eq!(left(Some(300 * MIB), 400 * MIB), (300, 0));
+        assert_eq!(left(Some(800 * MIB), 100 * MIB), (1024, 500), "the machine has less");
+    }
+
+    #[test]
+    fn an_own_control_group_limits_an_application_by_itself() {
+        let promised = MachineState { reserved_bytes: 300 * MIB, ..machine_state(500 * MIB) };
+        let group = MachineState { total: 256 * MIB, ..machine_state(150 * MIB) };
+        let free = |state: MachineState| (state.total / MIB, state.free() / MIB);
+        assert_eq!(free(promised.tighter(group)), (256, 150));
+        let wide = MachineState { total: 900 * MIB, ..machine_state(800 * MIB) };
+        assert_eq!(free(promised.tighter(wide)), (1024, 200));
+        let meter = Meter::new(promised.tighter(wide));
+        assert_eq!(meter.claim(true, 1, 1).max_bytes, 900 * MIB);
+    }
+
+    #[test]
+    fn workers_that_have_ended_use_no_memory() {
+        let mut meter = Meter::new(machine_state(500 * MIB));
+        let usages = [usage(0, 10 * MIB, 20 * MIB, 1, 0), usage(1, 30 * MIB, 40 * MIB, 1, 0)];
+        let (state, now) = (machine_state(500 * MIB), Instant::now());
+        meter.sample(5 * MIB, None, &usages, state, busy(2, false), now);
+        let usage = |workers| meter.memory_usage(workers);
+        assert_eq!([0, 1, 2, 3].map(usage).map(|(_, all)| all / MIB), [0, 20, 40, 40]);
+        assert_eq!(usage(0).0, 5 * MIB);
+        assert_eq!(meter.reserved_bytes(1), 20 * MIB, "one of 40 MiB, which has 20");
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! Automatic sizing: the maximum number of workers of an application without a configured number.
 //!
-//! A pure function of measurements. Three factors limit the number:
+//! A pure function of measurements. Four factors limit the number:
 //!
 //! 1. **Memory**: the memory that the machine or the control group has left, divided by the maximum
 //!    recent cost of a worker. A reserve stays free: at least enough for one worker to grow to
 //!    PHP's `memory_limit`.
 //! 2. **Measurement**: unless the memory suffices even if every worker grows to its limit, the
 //!    number at most doubles, and is measured again before it grows further.
-//! 3. **Processors**: more workers than processors help only while workers wait, for example for a
+//! 3. **Fairness**: if other applications have requests too, the number stays within its
+//!    [share](shares) of the memory.
+//! 4. **Processors**: more workers than processors help only while workers wait, for example for a
 //!    database; this waiting is measured. Otherwise workers take turns and evict each other's
 //!    caches: on two processors, three workers answer 7 % fewer WordPress requests than two, four
 //!    12 %. But a script that computes for long must not block the others, so each long request
@@ -19,6 +21,7 @@
 use std::time::Duration;
 
 pub mod meter;
+pub mod shares;
 
 /// Maximum number of workers. Memory limits the number earlier on all but large machines.
 pub const MAX_WORKERS: u32 = 128;
@@ -62,6 +65,9 @@ pub struct Measured {
     /// Bytes that all workers may have together: those that they have, and those that are free or
     /// can be freed.
     pub room: u64,
+    /// Bytes that all workers may have together beside those of other applications; `None` if no
+    /// other application claims memory.
+    pub share_bytes: Option<u64>,
     /// Time in percent during which a process waited for memory (PSI); `None` if unknown.
     pub pressure: Option<f64>,
     /// Number of running workers.
@@ -95,6 +101,8 @@ pub struct ProcessorShare {
 pub enum LimitingFactor {
     /// More workers would not fit into memory.
     Memory,
+    /// More workers would take the memory that other applications need.
+    Share,
     /// Processes wait for memory already.
     Pressure,
     /// More would fit, but the cost under load must be measured first.
@@ -116,6 +124,8 @@ pub struct Decision {
     pub retire_above: u32,
     /// Number of workers that fit into memory.
     pub by_memory: u32,
+    /// Number of workers that fit into the application's share of the memory.
+    pub by_share: u32,
     /// Number of workers that keep the processors busy.
     pub by_processors: u32,
     /// Bytes that stay free.
@@ -128,12 +138,13 @@ pub struct Decision {
 pub fn size(measured: &Measured) -> Decision {
     let cost = measured.cost.unwrap_or(measured.max_worker_bytes).max(1);
     let worst = measured.max_worker_bytes.max(cost);
-    let reserve = (measured.total / RESERVED_PART).max(LEAST_RESERVE);
+    let reserve = reserve(measured.total);
     let room = measured.room.saturating_sub(reserve);
-    let script_reserve = (worst - cost).saturating_sub(reserve);
+    let script_reserve = script_reserve(worst, cost, reserve);
     // A processor is not left idle for an allocation that may never happen.
     let fit = count(room / cost).min(measured.processors);
     let by_memory = count(room.saturating_sub(script_reserve) / cost).max(fit).max(1);
+    let by_share = measured.share_bytes.map_or(MAX_WORKERS, |bytes| count(bytes / cost).max(1));
     let by_processors = by_processors(measured);
     let whatever_comes = count(room / worst);
     let known = match measured.cost {
@@ -153,6 +164,7 @@ pub fn size(measured: &Measured) -> Decision {
         (by_processors, LimitingFactor::Processors),
         (known, LimitingFactor::Measurement),
         (unpressed, LimitingFactor::Pressure),
+        (by_share, LimitingFactor::Share),
         (by_memory, LimitingFactor::Memory),
     ]
     .into_iter()
@@ -161,12 +173,13 @@ pub fn size(measured: &Measured) -> Decision {
     .unwrap_or((1, LimitingFactor::Memory));
     let useful =
         measured.share.map_or(u32::MAX, |_| by_processors + by_processors / IDLE_SHARE_DIVISOR);
-    let retire_above = by_memory.min(unpressed).min(useful);
+    let retire_above = by_memory.min(by_share).min(unpressed).min(useful);
     Decision {
         workers,
         limit,
         retire_above,
         by_memory,
+        by_share,
         by_processors,
         reserve,
         script_reserve_bytes: script_reserve,
@@ -210,6 +223,16 @@ impl Decision {
         let missing = needed.saturating_sub(measured.room);
         missing.saturating_add(missing / (RESERVED_PART - 1))
     }
+}
+
+/// Returns the bytes of a memory of `total` bytes that stay free.
+fn reserve(total: u64) -> u64 {
+    (total / RESERVED_PART).max(LEAST_RESERVE)
+}
+
+/// Returns the bytes that one script may take beyond the cost of a worker and the `reserve`.
+fn script_reserve(max_worker_bytes: u64, cost: u64, reserve: u64) -> u64 {
+    max_worker_bytes.saturating_sub(cost).saturating_sub(reserve)
 }
 
 fn count(workers: u64) -> u32 {

@@ -14,6 +14,8 @@ use super::recorded::{HUNDRED_MIB, LoadRecording, WORDPRESS_SITE};
 use super::*;
 use crate::pool::{Pool, PoolLimits, PoolState};
 
+mod sites;
+
 const MIB: f64 = 1048576.0;
 /// One step of the simulation.
 const STEP: Duration = Duration::from_millis(5);
@@ -183,44 +185,8 @@ impl Machine<'_> {
 
     /// Simulates one step of all workers.
     fn work(&self, workers: &mut [Worker], clients: u32, script: Script, outcome: &mut Outcome) {
-        let count = |what| workers.iter().filter(|w| w.stage() == what).count() as f64;
-        let (computing, asking) = (count(Stage::Computes), count(Stage::Database));
-        let crowding = 1.0 + CROWDING * (computing - PROCESSORS).clamp(0.0, PROCESSORS);
-        // Linux schedules a process that has just woken first: the database has slept.
-        let database = (PROCESSORS / asking.max(1.0)).min(1.0);
-        let left = (PROCESSORS - asking).max(0.0);
-        let speed = (left / computing.max(1.0)).min(1.0) / crowding;
-        let step = STEP.as_secs_f64() * 1000.0;
-        let mut busy = workers.iter().filter(|worker| worker.work.is_some()).count() as u32;
-        for (at, worker) in workers.iter_mut().enumerate() {
-            if worker.work.is_none() && busy < clients {
-                busy += 1;
-                // Run times vary.
-                let all =
-                    script.all() * (0.8 + 0.05 * ((at * 7 + outcome.served as usize) % 9) as f64);
-                worker.work = Some((all - std::mem::take(&mut worker.spare), all, script));
-            }
-            let stage = worker.stage();
-            let Some((left, _, script)) = &mut worker.work else { continue };
-            let progress = match stage {
-                Stage::Computes => step * speed,
-                Stage::Database => step * database,
-                Stage::Waits => step,
-            };
-            *left -= progress;
-            if stage == Stage::Computes {
-                worker.cpu += progress;
-                worker.delay += step - progress;
-            }
-            let (left, keeps) = (*left, script.kept.min(script.peak) * MIB);
-            worker.peak = worker.peak.max(worker.memory());
-            if left <= 0.0 {
-                worker.spare = -left;
-                outcome.served += 1;
-                worker.work = None;
-                worker.kept = worker.kept.max(keeps);
-            }
-        }
+        let speed = Speed::of(workers.iter());
+        advance(workers, clients, script, speed, &mut outcome.served);
     }
 
     fn machine_state(&self, workers: &[Worker], idle: f64) -> MachineState {
@@ -232,6 +198,8 @@ impl Machine<'_> {
             reserved_bytes: 0,
             pressure: Some(0.0),
             idle: Some(idle),
+            budget: None,
+            own_group: None,
         }
     }
 
@@ -243,6 +211,61 @@ impl Machine<'_> {
             .filter(|(_, outcome)| outcome.peak <= self.memory)
             .max_by_key(|(count, outcome)| (outcome.served, std::cmp::Reverse(*count)))
             .expect("one worker fits")
+    }
+}
+
+/// Progress of workers in a step.
+#[derive(Debug, Clone, Copy)]
+struct Speed {
+    /// Share of a processor that a computing worker has.
+    computing: f64,
+    /// Share of a processor that the database of a worker has.
+    database: f64,
+}
+
+impl Speed {
+    fn of<'a>(workers: impl Iterator<Item = &'a Worker> + Clone) -> Self {
+        let count = |what| workers.clone().filter(|w| w.stage() == what).count() as f64;
+        let (computing, asking) = (count(Stage::Computes), count(Stage::Database));
+        let crowding = 1.0 + CROWDING * (computing - PROCESSORS).clamp(0.0, PROCESSORS);
+        // Linux schedules a process that has just woken first: the database has slept.
+        let database = (PROCESSORS / asking.max(1.0)).min(1.0);
+        let left = (PROCESSORS - asking).max(0.0);
+        Speed { computing: (left / computing.max(1.0)).min(1.0) / crowding, database }
+    }
+}
+
+/// Simulates one step of the workers of an application.
+fn advance(workers: &mut [Worker], clients: u32, script: Script, speed: Speed, served: &mut u64) {
+    let step = STEP.as_secs_f64() * 1000.0;
+    let mut busy = workers.iter().filter(|worker| worker.work.is_some()).count() as u32;
+    for (at, worker) in workers.iter_mut().enumerate() {
+        if worker.work.is_none() && busy < clients {
+            busy += 1;
+            // Run times vary.
+            let all = script.all() * (0.8 + 0.05 * ((at * 7 + *served as usize) % 9) as f64);
+            worker.work = Some((all - std::mem::take(&mut worker.spare), all, script));
+        }
+        let stage = worker.stage();
+        let Some((left, _, script)) = &mut worker.work else { continue };
+        let progress = match stage {
+            Stage::Computes => step * speed.computing,
+            Stage::Database => step * speed.database,
+            Stage::Waits => step,
+        };
+        *left -= progress;
+        if stage == Stage::Computes {
+            worker.cpu += progress;
+            worker.delay += step - progress;
+        }
+        let (left, keeps) = (*left, script.kept.min(script.peak) * MIB);
+        worker.peak = worker.peak.max(worker.memory());
+        if left <= 0.0 {
+            worker.spare = -left;
+            *served += 1;
+            worker.work = None;
+            worker.kept = worker.kept.max(keeps);
+        }
     }
 }
 

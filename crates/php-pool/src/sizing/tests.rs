@@ -8,6 +8,7 @@ fn measured() -> Measured {
         processors: 4,
         total: 4096 * MIB,
         room: 3000 * MIB,
+        share_bytes: None,
         pressure: Some(0.0),
         workers: 8,
         measured_workers: 8,
@@ -161,6 +162,15 @@ fn the_number_has_an_end() {
         (m.cost, m.share) = (Some(0), Some(ProcessorShare { running: 0.0, runnable: 0.0 }));
     };
     assert_eq!(sized(huge).0, MAX_WORKERS);
+}
+
+#[test]
+fn a_share_limits_the_number_and_ends_the_excess() {
+    let decision = |share_bytes| size(&Measured { share_bytes, ..measured() });
+    let shared = decision(Some(95 * MIB));
+    assert_eq!((shared.workers, shared.limit, shared.retire_above), (3, LimitingFactor::Share, 3));
+    assert_eq!(decision(Some(0)).workers, 1, "one always");
+    assert_eq!(decision(Some(4000 * MIB)).workers, decision(None).workers);
 }
 
 #[test]

@@ -68,6 +68,8 @@ impl Machine {
             reserved_bytes: 0,
             pressure: pressure.and_then(|text| pressure_of(&text)),
             idle: self.idle(),
+            budget: None,
+            own_group: None,
         }
     }
 

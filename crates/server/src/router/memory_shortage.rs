@@ -39,7 +39,16 @@ mod tests {
 
     fn machine(pressure: Option<f64>, available: u64) -> MachineState {
         let total = 800;
-        MachineState { processors: 1, total, available, reserved_bytes: 0, pressure, idle: None }
+        MachineState {
+            processors: 1,
+            total,
+            available,
+            reserved_bytes: 0,
+            pressure,
+            idle: None,
+            budget: None,
+            own_group: None,
+        }
     }
 
     #[test]

@@ -141,7 +141,8 @@ impl Sizing {
 
     /// Explains the number of workers.
     pub(super) fn explain(&self, running: u32) -> Tuning {
-        let (measured, (prototype, workers)) = (self.meter.measured(), self.meter.memory_usage());
+        let (measured, (prototype, workers)) =
+            (self.meter.measured(), self.meter.memory_usage(running));
         let Sizing { processes, decision, .. } = *self;
         Tuning { problem: None, processes, running, measured, decision, prototype, workers }
     }
